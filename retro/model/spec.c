@@ -82,7 +82,8 @@ static enum status check_tower(const struct model_spec *s, struct error *e) {
     if (t->image_h % t->patch != 0 || t->image_w % t->patch != 0)
         return error_set(e, STATUS_INVALID, "config.json: pictures of %d x %d pixels are no whole patches of %d",
                          t->image_h, t->image_w, t->patch);
-    if (t->table_h < 1 || t->table_w < 1 || t->table_h > LIMIT_POSITIONS / t->table_w)
+    bool table = t->table_h > 0 && t->table_w > 0 && t->table_h <= LIMIT_POSITIONS / t->table_w;
+    if (!table && d->rotated == 0)
         return error_set(e, STATUS_INVALID, "config.json: a position table of %d x %d patches", t->table_h, t->table_w);
     if (t->patch > LIMIT_PATCH)
         return error_set(e, STATUS_UNSUPPORTED, "config.json: patches of %d pixels, the largest supported is %d",

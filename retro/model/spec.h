@@ -90,8 +90,9 @@ struct retro_spec {
 /* The input and the output of a vision tower (docs/spec/vision-model.md 1, 2). */
 struct tower_spec {
     int patch;            /* P, the side of a patch in pixels; 0: the model has no tower */
+    int frames;           /* that a patch spans, and a picture is all of them; 0: one */
     int image_h, image_w; /* of every picture, in pixels; 0: any multiples of P */
-    int table_h, table_w; /* patches that the position table has */
+    int table_h, table_w; /* patches that the position table has; 0: there is none, and the tower's heads are rotated */
     int class_tokens;     /* rows before those of the patches */
     bool class_positions; /* the position table begins with rows for the class tokens */
     bool patch_bias;      /* of the product that makes rows of patches */
@@ -104,7 +105,15 @@ struct tower_spec {
     bool pooled;          /* it ends in one row a picture: the first one, behind a norm of its own */
     bool probed;          /* that row is what a learned query gathers from the others by attention */
     int shuffle;          /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
+    bool oblong;          /* such rows are joined in pictures that are not square, too */
+    int window;           /* side of the squares of patches that layers attend within; 0: a picture is whole */
+    bool whole[MAX_LAYERS]; /* of a tower with windows: layers that attend over the whole picture */
 };
+
+/* Numbers of a patch: channel, frame, y, x. */
+static inline int tower_spec_values(const struct tower_spec *t) {
+    return 3 * (t->frames > 0 ? t->frames : 1) * t->patch * t->patch;
+}
 
 /* What makes a tower's rows a decoder's (docs/spec/vision-model.md 4): fc2(activation(fc1(norm(x)))), or fc1 alone. */
 struct projector_spec {
@@ -252,7 +261,8 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
     family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
     family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision,
-    family_llava, family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf;
+    family_llava, family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf,
+    family_qwen2_vl_vision, family_qwen2_5_vl_vision;
 /* The family of Hugging Face's folders with this model_type; NULL: there is none. */
 const struct family *family_of_type(const char *model_type);
 

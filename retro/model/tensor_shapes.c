@@ -103,7 +103,7 @@ static int extent_size(const struct model *m, const struct dims *d, enum extent 
         case EXTENT_CHANNELS: return 3;
         case EXTENT_CLASS_TOKENS: return m->spec.tower.class_tokens;
         case EXTENT_PATCH_POSITIONS: return patch_positions(&m->spec.tower);
-        case EXTENT_PATCH: return 3 * m->spec.tower.patch * m->spec.tower.patch;
+        case EXTENT_PATCH: return tower_spec_values(&m->spec.tower);
         case EXTENT_PROJECTOR_IN: return m->spec.projector.in;
         case EXTENT_PROJECTOR_FC1: return projector_columns(&m->spec.projector);
         case EXTENT_PROJECTOR_FFN: return m->spec.projector.ffn;

@@ -128,12 +128,19 @@ enum status tower_check(const struct model *m, int height, int width, struct err
     if (height % s->patch != 0 || width % s->patch != 0)
         return error_set(e, STATUS_INVALID, "a picture of %d x %d pixels is no whole patches of %d", height, width,
                          s->patch);
-    bool square = height == width && height / s->patch % 2 == 0;
-    if (m->spec.projector.out > 0 && s->shuffle == 2 && !square)
-        return error_set(e, STATUS_INVALID,
-                         "a picture of %d x %d patches; the model joins squares of 2 x 2 patches of a square picture",
-                         height / s->patch, width / s->patch);
+    int lines = height / s->patch, columns = width / s->patch;
+    bool even = lines % 2 == 0 && columns % 2 == 0 && (s->oblong || lines == columns);
+    if (m->spec.projector.out > 0 && s->shuffle == 2 && !even)
+        return error_set(e, STATUS_INVALID, "a picture of %d x %d patches; the model joins squares of 2 x 2 patches%s",
+                         lines, columns, s->oblong ? "" : " of a square picture");
     return STATUS_OK;
+}
+
+void tower_grid(const struct model *m, int height, int width, int *lines, int *columns) {
+    const struct tower_spec *s = &m->spec.tower;
+    int side = s->patch * (s->shuffle == 2 ? 2 : 1);
+    *lines = height / side;
+    *columns = width / side;
 }
 
 int tower_count(const struct model *m, enum tower_end end, int height, int width) {
@@ -173,7 +180,7 @@ static void embed_patches(struct tower *t, struct tensor x) {
     backend_gather_rows(m->backend, &(struct gather_rows_args){.y = x, .x = made, .rows = l->patch_of});
 
     if (m->spec.tower.class_tokens > 0) add_rows(t, x, m->tower.class_token, l->class_of, NULL);
-    int corners = l->resized ? TOWER_CORNERS : 1;
+    int corners = m->tower.position.data == NULL ? 0 : l->resized ? TOWER_CORNERS : 1;
     for (int i = 0; i < corners; i++) add_rows(t, x, m->tower.position, l->corners[i].rows, l->corners[i].weights);
     if (m->spec.tower.norm_before) stack_norm(m, &m->stacks[STACK_TOWER], x, x, &m->tower.norm_before);
 }
@@ -187,11 +194,14 @@ static struct tensor rows_of_pass(const struct tower *t) { return tensor_rows(t-
 static void run_layer(struct tower *t, int layer) {
     const struct model *m = t->model;
     const struct stack *s = &m->stacks[STACK_TOWER];
+    const struct tower_layout *l = &t->layout;
+    bool apart = m->spec.tower.window > 0 && !m->spec.tower.whole[layer];
     struct pass pass = {.model = m,
                         .stack = s,
-                        .scratch = scratch_rows(&t->scratch, t->layout.n_rows),
-                        .spans = t->layout.spans,
-                        .n_spans = t->layout.n_pictures,
+                        .scratch = scratch_rows(&t->scratch, l->n_rows),
+                        .spans = apart ? l->windows : l->spans,
+                        .n_spans = apart ? l->n_windows : l->n_pictures,
+                        .positions = l->places,
                         .layer_index = layer};
     layer_forward(&pass, &s->layers[layer]);
 }

@@ -14,7 +14,7 @@ struct tower_picture {
 };
 
 enum tower_end {
-    TOWER_ROWS,      /* those of the tower's last layer, class tokens first */
+    TOWER_ROWS,      /* those of the tower's last layer, class tokens first; in the tower's order (tower_layout.h) */
     TOWER_PROJECTED, /* what a decoder reads */
     TOWER_POOLED     /* one row a picture, in the space that it shares with texts; not of unit length */
 };
@@ -26,6 +26,8 @@ enum status tower_check(const struct model *m, int height, int width, struct err
 /* Rows and columns that a picture becomes, of a size that tower_check allows. */
 int tower_count(const struct model *m, enum tower_end end, int height, int width);
 int tower_columns(const struct model *m, enum tower_end end);
+/* Lines and columns of the grid that the projected rows of a picture's patches are, line by line. */
+void tower_grid(const struct model *m, int height, int width, int *lines, int *columns);
 
 /* The bytes that a tower takes of the device beside its weights. max_rows: of the tower, in one pass. */
 enum status tower_measure(size_t *bytes, const struct model *m, int max_rows, struct error *e);

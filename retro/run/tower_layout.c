@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tower_patch_columns(const struct model *m) { return 3 * m->spec.tower.patch * m->spec.tower.patch; }
+int tower_patch_columns(const struct model *m) { return tower_spec_values(&m->spec.tower); }
 
 static enum status read_conditioning(struct tower_layout *l, const struct model *m, struct error *e) {
     for (int c = 0; c < 3; c++) {
@@ -22,6 +22,9 @@ enum status tower_layout_open(struct tower_layout *l, const struct model *m, int
     size_t rows = (size_t)max_rows;
     l->patches = xmalloc(rows * (size_t)tower_patch_columns(m) * sizeof *l->patches);
     l->spans = xmalloc(rows * sizeof *l->spans);
+    l->windows = xmalloc(rows * sizeof *l->windows);
+    l->row_of = xmalloc(rows * sizeof *l->row_of);
+    l->places = xcalloc(2 * rows, sizeof *l->places);
     l->first = xmalloc(rows * sizeof *l->first);
     l->patch_of = xmalloc(rows * sizeof *l->patch_of);
     l->class_of = xmalloc(rows * sizeof *l->class_of);
@@ -36,6 +39,9 @@ enum status tower_layout_open(struct tower_layout *l, const struct model *m, int
 void tower_layout_close(struct tower_layout *l) {
     free(l->patches);
     free(l->spans);
+    free(l->windows);
+    free(l->row_of);
+    free(l->places);
     free(l->first);
     free(l->patch_of);
     free(l->class_of);
@@ -51,17 +57,27 @@ static void cut_line(const struct tower_layout *l, float *to, const float *from,
     for (int i = 0; i < n; i++) to[i] = (from[i] - l->mean[c]) / l->deviation[c];
 }
 
-/* Patches, row-major (docs/spec/vision-model.md 2 step 1). */
-static void cut_patches(const struct tower_layout *l, float *to, const struct tower_picture *p, int side) {
+/* Channel c of the patch at (y, x): `from` is its first pixel. Returns what follows it. */
+static float *cut_channel(const struct tower_layout *l, float *to, const float *from, int width, int side, int c) {
+    for (int i = 0; i < side; i++) {
+        cut_line(l, to, from + (size_t)i * (size_t)width, side, c);
+        to += side;
+    }
+    return to;
+}
+
+/* Patches, row-major (docs/spec/vision-model.md 2 step 1). A picture stands still: its frames are the same. */
+static void cut_patches(const struct tower_layout *l, float *to, const struct tower_picture *p,
+                        const struct tower_spec *s) {
+    int side = s->patch, frames = max_int(1, s->frames);
     size_t plane = (size_t)p->height * (size_t)p->width;
     for (int y = 0; y < p->height; y += side)
         for (int x = 0; x < p->width; x += side)
-            for (int c = 0; c < 3; c++)
-                for (int i = 0; i < side; i++) {
-                    const float *from = p->pixels + (size_t)c * plane + (size_t)(y + i) * (size_t)p->width + (size_t)x;
-                    cut_line(l, to, from, side, c);
-                    to += side;
-                }
+            for (int i = 0; i < 3 * frames; i++) {
+                int c = i / frames;
+                const float *from = p->pixels + (size_t)c * plane + (size_t)y * (size_t)p->width + (size_t)x;
+                to = cut_channel(l, to, from, p->width, side, c);
+            }
 }
 
 /* One side of a resized table: entry i of `out` lies between entries `low` and `low` + 1 of `in`. */
@@ -103,6 +119,9 @@ static struct resize find_resize(const struct tower_spec *s, int grid_h, int gri
 /* Row `row` has the position of the patch at (y, x). */
 static void place_patch(struct tower_layout *l, const struct tower_spec *s, const struct resize *r, int row, int y,
                         int x) {
+    l->places[2 * row] = y;
+    l->places[2 * row + 1] = x;
+    if (s->table_h == 0) return;
     int first = s->class_positions ? s->class_tokens : 0;
     struct between v = find_between(y, r->in_h, r->out_h, s->corners);
     struct between h = find_between(x, r->in_w, r->out_w, s->corners);
@@ -126,6 +145,46 @@ static void place_class(struct tower_layout *l, const struct tower_spec *s, int 
     }
 }
 
+/* Patches of a picture, by lines and columns: those at (y, x) with top <= y < bottom and left <= x < right. */
+struct patch_area {
+    int top, left, bottom, right;
+};
+
+/* Gives the patches of an area rows from `row` on, 2 x 2 after 2 x 2. Returns the row behind them. */
+static int order_area(struct tower_layout *l, const struct patch_area *a, int grid_w, int row) {
+    for (int y = a->top; y < a->bottom; y += 2)
+        for (int x = a->left; x < a->right; x += 2)
+            for (int i = 0; i < TOWER_CORNERS; i++) {
+                l->row_of[(y + i / 2) * grid_w + x + i % 2] = row;
+                row++;
+            }
+    return row;
+}
+
+/* The same for the windows of a picture, line by line; each is a span. Those at the right and at the bottom may be
+ * smaller. */
+static void order_windows(struct tower_layout *l, int side, int grid_h, int grid_w, int row) {
+    for (int y = 0; y < grid_h; y += side)
+        for (int x = 0; x < grid_w; x += side) {
+            struct patch_area area = {y, x, min_int(y + side, grid_h), min_int(x + side, grid_w)};
+            int end = order_area(l, &area, grid_w, row), n = end - row;
+            l->windows[l->n_windows] = (struct attention_span){row, n, row, n};
+            l->n_windows++;
+            row = end;
+        }
+}
+
+/* l->row_of, of a picture whose rows of patches begin at `first`. */
+static void order_patches(struct tower_layout *l, const struct tower_spec *s, int first, int grid_h, int grid_w) {
+    if (s->window > 0) {
+        order_windows(l, s->window, grid_h, grid_w, first);
+    } else if (s->oblong) {
+        order_area(l, &(struct patch_area){0, 0, grid_h, grid_w}, grid_w, first);
+    } else {
+        for (int i = 0; i < grid_h * grid_w; i++) l->row_of[i] = first + i;
+    }
+}
+
 /* The rows that the projector reads of a picture whose rows begin at `first`. */
 static void keep_rows(struct tower_layout *l, const struct tower_spec *s, int first, int grid_h, int grid_w) {
     int patches = first + s->class_tokens;
@@ -133,7 +192,7 @@ static void keep_rows(struct tower_layout *l, const struct tower_spec *s, int fi
         for (int y = 0; y < grid_h; y += 2)
             for (int x = 0; x < grid_w; x += 2) {
                 for (int i = 0; i < TOWER_CORNERS; i++)
-                    l->kept[i][l->n_kept] = patches + (y + i / 2) * grid_w + x + i % 2;
+                    l->kept[i][l->n_kept] = l->row_of[(y + i / 2) * grid_w + x + i % 2];
                 l->n_kept++;
             }
         return;
@@ -148,10 +207,11 @@ static void add_picture(struct tower_layout *l, const struct model *m, const str
     const struct tower_spec *s = &m->spec.tower;
     int grid_h = p->height / s->patch, grid_w = p->width / s->patch, first = l->n_rows;
     struct resize r = find_resize(s, grid_h, grid_w);
-    cut_patches(l, l->patches + (size_t)l->n_patches * (size_t)tower_patch_columns(m), p, s->patch);
+    cut_patches(l, l->patches + (size_t)l->n_patches * (size_t)tower_patch_columns(m), p, s);
+    order_patches(l, s, first + s->class_tokens, grid_h, grid_w);
     for (int i = 0; i < s->class_tokens; i++) place_class(l, s, first + i, i);
     for (int i = 0; i < grid_h * grid_w; i++) {
-        int row = first + s->class_tokens + i;
+        int row = l->row_of[i];
         l->patch_of[row] = l->n_patches + i;
         l->class_of[row] = -1;
         place_patch(l, s, &r, row, i / grid_w, i % grid_w);
@@ -167,7 +227,7 @@ static void add_picture(struct tower_layout *l, const struct model *m, const str
 }
 
 void tower_layout_fill(struct tower_layout *l, const struct model *m, const struct tower_picture *pictures, int n) {
-    l->n_pictures = l->n_patches = l->n_rows = l->n_kept = 0;
+    l->n_pictures = l->n_windows = l->n_patches = l->n_rows = l->n_kept = 0;
     l->resized = false;
     for (int i = 0; i < n; i++) add_picture(l, m, &pictures[i]);
 }

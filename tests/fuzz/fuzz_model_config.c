@@ -4,13 +4,35 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct family *const families[] = {
-    &family_retro,       &family_gpt,          &family_bert,        &family_megatron_t5, &family_t5,
-    &family_gpt2,        &family_llama,        &family_mistral,     &family_granite,     &family_smollm3,
-    &family_qwen2,       &family_qwen3,        &family_phi3,        &family_olmo2,       &family_gemma2,
-    &family_gemma3_text, &family_gpt_neox,     &family_starcoder2,  &family_clip,        &family_clip_vit,
-    &family_radio_vit,   &family_projector,    &family_llava_mcore, &family_llava,       &family_llava_next,
-    &family_clip_vision, &family_siglip_vision};
+static const struct family *const families[] = {&family_retro,
+                                                &family_gpt,
+                                                &family_bert,
+                                                &family_megatron_t5,
+                                                &family_t5,
+                                                &family_gpt2,
+                                                &family_llama,
+                                                &family_mistral,
+                                                &family_granite,
+                                                &family_smollm3,
+                                                &family_qwen2,
+                                                &family_qwen3,
+                                                &family_phi3,
+                                                &family_olmo2,
+                                                &family_gemma2,
+                                                &family_gemma3_text,
+                                                &family_gpt_neox,
+                                                &family_starcoder2,
+                                                &family_clip,
+                                                &family_clip_vit,
+                                                &family_radio_vit,
+                                                &family_projector,
+                                                &family_llava_mcore,
+                                                &family_llava,
+                                                &family_llava_next,
+                                                &family_clip_vision,
+                                                &family_siglip_vision,
+                                                &family_qwen2_vl_vision,
+                                                &family_qwen2_5_vl_vision};
 
 static void check_stack(const struct family *f, const struct model_spec *s, enum stack_id id) {
     const struct dims *d = &s->stacks[id];
@@ -29,7 +51,11 @@ static void check_tower(const struct model_spec *s) {
     const struct tower_spec *t = &s->tower;
     const struct projector_spec *p = &s->projector;
     if (s->stacks[STACK_TOWER].n_layers == 0) return;
-    CHECK(t->patch > 0 && t->patch <= LIMIT_PATCH && t->table_h > 0 && t->table_w > 0 && t->class_tokens >= 0);
+    const struct dims *d = &s->stacks[STACK_TOWER];
+    bool table = t->table_h > 0 && t->table_w > 0;
+    CHECK(t->patch > 0 && t->patch <= LIMIT_PATCH && t->class_tokens >= 0 && (table || d->rope_sections == 2));
+    CHECK(t->window >= 0 && t->window % 2 == 0 && (t->window == 0 || t->oblong));
+    for (int i = 0; i < d->rotated / 2; i++) CHECK(d->rope_sections == 0 || d->rope_section[i] < d->rope_sections);
     CHECK(t->image_h % t->patch == 0 && t->image_w % t->patch == 0 && t->layers >= 0);
     CHECK(t->layers <= s->stacks[STACK_TOWER].n_layers && (p->out == 0 || p->in > 0));
 }

@@ -1,5 +1,6 @@
 /* tests/golden/test_tower.c: a picture's rows are the same bits alone and beside others; a text with pictures takes
  * over the rows that an earlier session computed of the same pictures, and of no others. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,43 +41,60 @@ static float *make_pixels(unsigned seed, int height, int width) {
 
 enum { PICTURES = 4 };
 
-/* RADIO reads any size; the limit of rows cuts the list into passes. */
-static void test_pictures_do_not_meet(void **state) {
-    (void)state;
+/* Pictures of several sizes through one tower: the limit of rows, of which the largest picture has `most`, cuts the
+ * list into passes. */
+static void check_pictures_apart(const char *folder, enum tower_end end, const int sizes[PICTURES][2], int most) {
     struct fixture f;
     struct error e = {0};
     struct tower *tower;
     struct tower_picture pictures[PICTURES];
-    const int sizes[PICTURES][2] = {{64, 64}, {32, 56}, {48, 16}, {72, 80}};
     size_t values = 0;
-    open_fixture(&f, "tests/golden/vision/radio_a");
+    open_fixture(&f, folder);
+    size_t d = (size_t)tower_columns(f.model, end);
     for (int i = 0; i < PICTURES; i++) {
         pictures[i] =
             (struct tower_picture){make_pixels((unsigned)i, sizes[i][0], sizes[i][1]), sizes[i][0], sizes[i][1]};
-        values += (size_t)tower_count(f.model, TOWER_ROWS, sizes[i][0], sizes[i][1]) * 32;
+        values += (size_t)tower_count(f.model, end, sizes[i][0], sizes[i][1]) * d;
     }
     float *together = malloc(values * sizeof *together), *alone = malloc(values * sizeof *alone);
-    const int limits[] = {98, 140, 1000};
+    const int limits[] = {most, most * 10 / 7, most * 10};
     for (size_t k = 0; k < ARRAY_COUNT(limits); k++) {
-        if (tower_open(&tower, f.model, limits[k], &e) ||
-            tower_run(tower, pictures, PICTURES, TOWER_ROWS, together, &e))
+        if (tower_open(&tower, f.model, limits[k], &e) || tower_run(tower, pictures, PICTURES, end, together, &e))
             fail_msg("%s", e.text);
         size_t at = 0;
         for (int i = 0; i < PICTURES; i++) {
-            assert_int_equal(tower_run(tower, &pictures[i], 1, TOWER_ROWS, alone + at, &e), STATUS_OK);
-            at += (size_t)tower_count(f.model, TOWER_ROWS, sizes[i][0], sizes[i][1]) * 32;
+            assert_int_equal(tower_run(tower, &pictures[i], 1, end, alone + at, &e), STATUS_OK);
+            at += (size_t)tower_count(f.model, end, sizes[i][0], sizes[i][1]) * d;
         }
         assert_memory_equal(together, alone, values * sizeof *together);
         tower_close(tower);
     }
-    assert_int_equal(tower_open(&tower, f.model, 97, &e), STATUS_OK);
-    assert_int_equal(tower_run(tower, pictures, PICTURES, TOWER_ROWS, together, &e), STATUS_TOO_LARGE);
-    assert_non_null(strstr(e.text, "is 98 rows, the limit is 97"));
+
+    char words[60];
+    snprintf(words, sizeof words, "is %d rows, the limit is %d", most, most - 1);
+    assert_int_equal(tower_open(&tower, f.model, most - 1, &e), STATUS_OK);
+    assert_int_equal(tower_run(tower, pictures, PICTURES, end, together, &e), STATUS_TOO_LARGE);
+    assert_non_null(strstr(e.text, words));
     tower_close(tower);
     for (int i = 0; i < PICTURES; i++) free((void *)(uintptr_t)pictures[i].pixels);
     free(together);
     free(alone);
     close_fixture(&f);
+}
+
+/* RADIO reads any size. */
+static void test_pictures_do_not_meet(void **state) {
+    (void)state;
+    const int sizes[PICTURES][2] = {{64, 64}, {32, 56}, {48, 16}, {72, 80}};
+    check_pictures_apart("tests/golden/vision/radio_a", TOWER_ROWS, sizes, 98);
+}
+
+/* Towers of Qwen2-VL do, too; windows of several pictures stand in one pass. */
+static void test_windows_do_not_meet(void **state) {
+    (void)state;
+    const int sizes[PICTURES][2] = {{32, 64}, {8, 8}, {56, 8}, {56, 72}};
+    check_pictures_apart("tests/golden/vision/hf_qwen2_vl", TOWER_PROJECTED, sizes, 14 * 18);
+    check_pictures_apart("tests/golden/vision/hf_qwen2_5_vl", TOWER_PROJECTED, sizes, 14 * 18);
 }
 
 /* A pass in parts gives what a whole one gives; one that was left behind leaves nothing. */
@@ -127,6 +145,16 @@ static void test_sizes_are_checked(void **state) {
     assert_int_equal(tower_check(f.model, 32, 36, &e), STATUS_INVALID);
     assert_int_equal(tower_check(f.model, 1 << 20, 8, &e), STATUS_TOO_LARGE);
     assert_int_equal(tower_check(f.model, 8, 0, &e), STATUS_TOO_LARGE);
+    close_fixture(&f);
+
+    int lines, columns;
+    open_fixture(&f, "tests/golden/vision/hf_qwen2_5_vl");
+    assert_int_equal(tower_check(f.model, 8, 24, &e), STATUS_OK);
+    assert_int_equal(tower_check(f.model, 12, 24, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "3 x 6 patches"));
+    tower_grid(f.model, 16, 24, &lines, &columns);
+    assert_true(lines == 2 && columns == 3);
+    assert_int_equal(tower_count(f.model, TOWER_PROJECTED, 16, 24), lines * columns);
     close_fixture(&f);
 }
 
@@ -247,9 +275,9 @@ static void test_places_are_counted(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pictures_do_not_meet),
-                                       cmocka_unit_test(test_a_pass_in_parts), cmocka_unit_test(test_sizes_are_checked),
-                                       cmocka_unit_test(test_pictures_are_taken_over),
-                                       cmocka_unit_test(test_places_are_counted)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pictures_do_not_meet),    cmocka_unit_test(test_windows_do_not_meet),
+        cmocka_unit_test(test_a_pass_in_parts),         cmocka_unit_test(test_sizes_are_checked),
+        cmocka_unit_test(test_pictures_are_taken_over), cmocka_unit_test(test_places_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

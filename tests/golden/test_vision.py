@@ -32,7 +32,7 @@ def worst_of(done):
 def test_reference(cpu):
     done = parity(*FOLDERS, cpu=cpu)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
-    assert len(FOLDERS) == 22 and "differ" not in done.stdout
+    assert len(FOLDERS) == 24 and "differ" not in done.stdout
 
 
 def test_two_ranks():
@@ -46,7 +46,7 @@ def test_bf16_stays_near():
     assert done.returncode == 0 and 1e-3 < worst_of(done) < 0.5, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a"])
+@pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a", "hf_qwen2_vl", "hf_qwen2_5_vl"])
 @pytest.mark.parametrize("to, tolerance", [("int8", 0.5), ("bf16", 0.2), ("packed", 1e-4)])
 def test_converted_folders(tmp_path, name, to, tolerance):
     """Measured: int8 0.19, bf16 0.055. The product of the patches and the positions stay as they are."""
@@ -88,6 +88,16 @@ def test_a_tower_alone_has_one_rank():
     ("radio_hub_a", "args", "teachers", [], "0 \"teachers\""),
     ("radio_hub_a", "args", "register_multiple", 16, "cls_token.token is [8, 32], config.json makes it [16, 32]"),
     ("radio_hub_a", "args", "model_norm", True, "norm.weight is missing"),
+    ("hf_qwen2_vl", None, "spatial_merge_size", 3, "spatial_merge_size"),
+    ("hf_qwen2_vl", None, "in_channels", 1, "in_channels"),
+    ("hf_qwen2_vl", None, "num_heads", 16, "attention heads of 2; multiples of 4"),
+    ("hf_qwen2_vl", None, "rope_parameters", {"rope_type": "yarn"}, "rope_parameters"),
+    ("hf_qwen2_vl", None, "mlp_ratio", 3, "mlp.fc1.weight"),
+    ("hf_qwen2_vl", None, "temporal_patch_size", 1, "patch_embed.proj.weight is [32, 3, 2, 4, 4]"),
+    ("hf_qwen2_vl", None, "model_type", "qwen3_vl_vision", "qwen3_vl_vision"),
+    ("hf_qwen2_5_vl", None, "deepstack_visual_indexes", [1], "deepstack_visual_indexes"),
+    ("hf_qwen2_5_vl", None, "window_size", 7, "window_size"),
+    ("hf_qwen2_5_vl", None, "fullatt_block_indexes", [-1], "fullatt_block_indexes"),
     ("projector_mlp", None, "ffn_hidden_size", 48, "linear_fc1.weight"),
     ("projector_mlp", None, "projector_type", "resampler", "projector_type"),
     ("llava_hf_clip", None, "vision_feature_layer", [-2, -1], "must be one number"),
@@ -143,6 +153,15 @@ def test_other_spellings(tmp_path, name, style):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", ["hf_qwen2_vl", "hf_qwen2_5_vl"])
+@pytest.mark.parametrize("root", ["visual.", "model.visual."])
+def test_other_spellings_of_qwen(tmp_path, name, root):
+    folder = shutil.copytree(GOLDEN / name, tmp_path / name)
+    rename_tensors(folder, lambda tensor: root + tensor)
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_radio_of_torch_hub(tmp_path):
     """The same tensors without the wrapper of the Hub, as torch.hub has them."""
     folder = shutil.copytree(GOLDEN / "radio_hub_b", tmp_path / "case")
@@ -166,7 +185,10 @@ def test_sizes_that_transformers_leaves_out(tmp_path):
 @pytest.mark.parametrize("name, key, value", [("radio_a", "has_cpe", False), ("radio_a", "interpolate_align_corners", False),
                                               ("radio_d_half", "interpolate_align_corners", True),
                                               ("radio_hub_a", "interpolate_align_corners", True),
-                                              ("clip_b", "layernorm_epsilon", 1e-5), ("clip_a", "activation", "gelu_erf")])
+                                              ("clip_b", "layernorm_epsilon", 1e-5), ("clip_a", "activation", "gelu_erf"),
+                                              ("hf_qwen2_vl", "rope_parameters", {"rope_theta": 1000}),
+                                              ("hf_qwen2_5_vl", "fullatt_block_indexes", [0]),
+                                              ("hf_qwen2_5_vl", "window_size", 32)])
 def test_a_wrong_key_is_noticed(tmp_path, name, key, value):
     folder = shutil.copytree(GOLDEN / name, tmp_path / name)
     config = json.loads((folder / "config.json").read_text())

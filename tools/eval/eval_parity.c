@@ -200,7 +200,7 @@ struct parity {
 /* Rows of all tiles of a case in the tower. */
 static int count_viewed(const struct parity *p, const struct parity_case *c) {
     const struct parity_pictures *pictures = &c->pictures;
-    return pictures->n_tiles * tower_count(p->model->model, TOWER_ROWS, pictures->height, pictures->width);
+    return parity_pictures_rows(pictures, p->model->model, TOWER_ROWS, pictures->n_tiles);
 }
 
 /* A cache as wide as the case; the limits are the case's own. */

@@ -209,6 +209,7 @@ enum status parity_case_read(struct parity_case *c, const char *name, const stru
 void parity_case_free(struct parity_case *c) {
     for (int i = 0; c->merged && i < c->b; i++) merged_text_free(&c->merged[i]);
     free(c->merged);
+    free(c->pictures.list);
     free(c->positions);
     free(c->tokens);
     free(c->lengths);

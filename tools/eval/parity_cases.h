@@ -15,12 +15,13 @@
 
 #include "retro/run/merge.h"
 #include "retro/run/session.h"
+#include "retro/run/tower.h"
 #include "retro/weights/weights.h"
 
-/* The pictures of a case; pointers are the file's. */
+/* The pictures of a case; pointers are the file's, but for the list. */
 struct parity_pictures {
-    const float *pixels; /* [n_tiles, 3, height, width] */
-    int n_tiles, height, width;
+    struct tower_picture *list; /* owned [n_tiles] */
+    int n_tiles;
     const int32_t *tiles; /* [n] of each picture; NULL: one each */
     int n;
     bool expanded; /* the texts have an id for each row of a picture */

@@ -21,19 +21,50 @@ static bool is_typed(const struct stored_tensor *t, enum stored_dtype dtype, int
     return t && t->dtype == dtype && t->n_dims == n_dims;
 }
 
-/* The pictures of a case: none where it has no tensor of them. */
+static const struct stored_tensor *find_picture(const struct weights *w, const char *name, int i) {
+    char part[40];
+    snprintf(part, sizeof part, "picture_%d", i);
+    return find_part(w, name, part);
+}
+
+/* Pictures that have a tensor each. */
+static enum status list_pictures(struct parity_pictures *p, const char *name, const struct weights *w,
+                                 struct error *e) {
+    while (find_picture(w, name, p->n)) p->n++;
+    p->list = xcalloc((size_t)p->n + 1, sizeof *p->list);
+    p->n_tiles = p->n;
+    p->expanded = p->n > 0;
+    for (int i = 0; i < p->n; i++) {
+        const struct stored_tensor *t = find_picture(w, name, i);
+        if (!is_typed(t, STORED_F32, 3) || t->shape[0] != 3) return refuse(name, "picture_0 .. [3, H, W] f32", e);
+        p->list[i] = (struct tower_picture){t->data, (int)t->shape[1], (int)t->shape[2]};
+    }
+    return STATUS_OK;
+}
+
+/* Pictures, or tiles of them, that lie in one tensor. */
+static enum status list_tiles(struct parity_pictures *p, const char *name, const struct stored_tensor *t,
+                              struct error *e) {
+    if (!is_typed(t, STORED_F32, 4) || t->shape[1] != 3) return refuse(name, "images [T, 3, H, W] f32", e);
+    int height = (int)t->shape[2], width = (int)t->shape[3];
+    p->n_tiles = p->n = (int)t->shape[0];
+    p->list = xcalloc((size_t)p->n + 1, sizeof *p->list);
+    for (int i = 0; i < p->n; i++) {
+        const float *pixels = (const float *)t->data + (size_t)i * 3 * (size_t)height * (size_t)width;
+        p->list[i] = (struct tower_picture){pixels, height, width};
+    }
+    return STATUS_OK;
+}
+
+/* The pictures of a case: none where it has no tensor of them. p->list is the caller's after an error, too. */
 static enum status read_pictures(struct parity_pictures *p, const char *name, const struct weights *w,
                                  struct error *e) {
     const struct stored_tensor *ours = find_part(w, name, "images"), *hf = find_part(w, name, "pixel_values");
     const struct stored_tensor *t = ours ? ours : hf, *tiles = find_part(w, name, "num_image_tiles");
     *p = (struct parity_pictures){.expanded = hf != NULL};
-    if (t == NULL) return STATUS_OK;
-    if (!is_typed(t, STORED_F32, 4) || t->shape[1] != 3) return refuse(name, "images [T, 3, H, W] f32", e);
+    if (t == NULL) return list_pictures(p, name, w, e);
+    if (list_tiles(p, name, t, e)) return e->status;
     if (tiles && !is_typed(tiles, STORED_I32, 1)) return refuse(name, "num_image_tiles [pictures] i32", e);
-    p->pixels = t->data;
-    p->n_tiles = p->n = (int)t->shape[0];
-    p->height = (int)t->shape[2];
-    p->width = (int)t->shape[3];
     if (tiles == NULL) return STATUS_OK;
     int sum = 0;
     p->tiles = tiles->data;
@@ -42,14 +73,18 @@ static enum status read_pictures(struct parity_pictures *p, const char *name, co
     return sum == p->n_tiles ? STATUS_OK : refuse(name, "num_image_tiles that add up to the tiles", e);
 }
 
-static struct tower_picture tile_at(const struct parity_pictures *p, int i) {
-    size_t pixels = 3 * (size_t)p->height * (size_t)p->width;
-    return (struct tower_picture){p->pixels + (size_t)i * pixels, p->height, p->width};
+int parity_pictures_rows(const struct parity_pictures *p, const struct model *m, enum tower_end end, int tiles) {
+    int rows = 0;
+    for (int i = 0; i < tiles; i++) rows += tower_count(m, end, p->list[i].height, p->list[i].width);
+    return rows;
 }
 
-static int tile_rows(const struct parity_pictures *p, const struct model *m) {
-    return p->n_tiles ? tower_count(m, TOWER_PROJECTED, p->height, p->width) : 0;
+/* Of one tile. */
+static int tile_rows(const struct parity_pictures *p, const struct model *m, int tile) {
+    return tower_count(m, TOWER_PROJECTED, p->list[tile].height, p->list[tile].width);
 }
+
+static int count_tiles(const struct parity_pictures *p, int picture) { return p->tiles ? p->tiles[picture] : 1; }
 
 /* Texts. */
 
@@ -73,9 +108,10 @@ static enum status take_text(struct parity_case *c, const struct stored_tensor *
 /* Rows of the one text of a generation before it is continued. */
 static int count_prompt_rows(const struct parity_case *c, const struct model *m) {
     int n = c->text_length;
-    for (int i = 0; i < c->pictures.n; i++) {
-        int tiles = c->pictures.tiles ? c->pictures.tiles[i] : 1;
-        n += merge_count(m, tiles, tile_rows(&c->pictures, m)) - 1;
+    for (int i = 0, tile = 0; i < c->pictures.n; i++) {
+        int tiles = count_tiles(&c->pictures, i);
+        n += merge_count(m, tiles, tile_rows(&c->pictures, m, tile)) - 1;
+        tile += tiles;
     }
     return c->pictures.expanded ? c->text_length : n;
 }
@@ -112,13 +148,15 @@ enum status parity_pictures_read(struct parity_case *c, const char *name, const 
     return read_lengths(c, find_part(w, name, "lengths"), e);
 }
 
-/* Texts that have an id for each row of a picture get one for each picture. */
-static int shrink_text(int32_t *ids, int n, int picture_id, int rows) {
-    int kept = 0;
+/* Texts that have an id for each row of a picture get one for each picture, of which the first is `next`. */
+static int shrink_text(int32_t *ids, int n, int picture_id, const struct merged_picture *next, int pictures) {
+    int kept = 0, picture = 0;
     for (int i = 0; i < n; i++) {
         ids[kept] = ids[i];
         kept++;
-        if (ids[i] == picture_id) i += rows - 1;
+        if (ids[i] != picture_id || picture == pictures) continue;
+        i += next[picture].tile_rows - 1;
+        picture++;
     }
     return kept;
 }
@@ -129,7 +167,7 @@ static enum status merge_sequence(struct parity_case *c, const struct model *m, 
     const struct parity_pictures *p = &c->pictures;
     int32_t *ids = c->tokens + (size_t)sequence * (size_t)c->text_length;
     int n = c->text_length, places = 0;
-    if (p->expanded) n = shrink_text(ids, n, model_picture_id(m), tile_rows(p, m));
+    if (p->expanded) n = shrink_text(ids, n, model_picture_id(m), pictures + *used, p->n - *used);
     for (int i = 0; i < n; i++) places += ids[i] == model_picture_id(m);
     if (*used + places > p->n) return refuse(c->name, "a picture for each place in the texts", e);
     struct picture_text text = {ids, n, pictures + *used, places};
@@ -162,25 +200,23 @@ static void take_merged(struct parity_case *c) {
 enum status parity_pictures_merge(struct parity_case *c, const struct model *m, struct session_pool *pool,
                                   struct error *e) {
     const struct parity_pictures *p = &c->pictures;
-    size_t tile = (size_t)tile_rows(p, m) * (size_t)tower_columns(m, TOWER_PROJECTED);
-    float *rows = xmalloc((tile * (size_t)p->n_tiles + 1) * sizeof *rows);
-    struct tower_picture *tiles = xcalloc((size_t)p->n_tiles + 1, sizeof *tiles);
+    size_t d = (size_t)tower_columns(m, TOWER_PROJECTED);
+    size_t all = (size_t)parity_pictures_rows(p, m, TOWER_PROJECTED, p->n_tiles);
+    float *rows = xmalloc((all * d + 1) * sizeof *rows);
     struct merged_picture *pictures = xcalloc((size_t)p->n + 1, sizeof *pictures);
-    for (int i = 0; i < p->n_tiles; i++) tiles[i] = tile_at(p, i);
-    enum status status = p->n_tiles > 0 ? session_view(pool, tiles, p->n_tiles, rows, e) : STATUS_OK;
+    enum status status = p->n_tiles > 0 ? session_view(pool, p->list, p->n_tiles, rows, e) : STATUS_OK;
 
-    size_t at = 0;
-    for (int i = 0; i < p->n; i++) {
-        int n = p->tiles ? p->tiles[i] : 1;
-        pictures[i] = (struct merged_picture){rows + at, n, tile_rows(p, m), {.picture = {i}}};
-        at += tile * (size_t)n;
+    for (int i = 0, tile = 0; i < p->n; i++) {
+        const float *first = rows + (size_t)parity_pictures_rows(p, m, TOWER_PROJECTED, tile) * d;
+        int n = count_tiles(p, i);
+        pictures[i] = (struct merged_picture){first, n, tile_rows(p, m, tile), {.picture = {i}}};
+        tile += n;
     }
     int used = 0;
     c->merged = xcalloc((size_t)c->b, sizeof *c->merged);
     for (int i = 0; i < c->b && status == STATUS_OK; i++) status = merge_sequence(c, m, i, pictures, &used, e);
     if (status == STATUS_OK) take_merged(c);
     free(pictures);
-    free(tiles);
     free(rows);
     return status;
 }
@@ -204,28 +240,40 @@ struct tower_run {
     void *context;
 };
 
-static enum status run_tower(const struct tower_run *r, const char *name, const struct stored_tensor *want,
-                             struct error *e) {
-    const struct model *m = r->model;
-    struct parity_pictures p;
+/* All pictures of a case in one pass. */
+static enum status run_pass(const struct tower_run *r, const struct parity_pictures *p, enum tower_end end, float *got,
+                            struct error *e) {
     struct tower *tower;
-    if (read_pictures(&p, name, r->file, e)) return e->status;
-    if (p.n_tiles < 1 || tower_check(m, p.height, p.width, e)) return refuse(name, "images", e);
-    int rows = tower_count(m, TOWER_ROWS, p.height, p.width), columns = tower_columns(m, TOWER_ROWS);
-    size_t values = (size_t)p.n_tiles * (size_t)rows * (size_t)columns;
+    int rows = parity_pictures_rows(p, r->model, TOWER_ROWS, p->n_tiles);
+    if (tower_open(&tower, r->model, rows, e)) return e->status;
+    enum status status = tower_run(tower, p->list, p->n_tiles, end, got, e);
+    tower_close(tower);
+    return status;
+}
+
+static enum status run_pictures(const struct tower_run *r, const struct parity_pictures *p, const char *name,
+                                enum tower_end end, const struct stored_tensor *want, struct error *e) {
+    const struct model *m = r->model;
+    if (p->n_tiles < 1) return refuse(name, "images", e);
+    for (int i = 0; i < p->n_tiles; i++)
+        if (tower_check(m, p->list[i].height, p->list[i].width, e)) return refuse(name, "images", e);
+    size_t values = (size_t)parity_pictures_rows(p, m, end, p->n_tiles) * (size_t)tower_columns(m, end);
     if (want->dtype != STORED_F32 || want->elements != values) return refuse(name, "output [T, rows, d] f32", e);
 
     float *got = xmalloc(values * sizeof *got);
-    struct tower_picture *tiles = xcalloc((size_t)p.n_tiles, sizeof *tiles);
-    for (int i = 0; i < p.n_tiles; i++) tiles[i] = tile_at(&p, i);
-    enum status status = tower_open(&tower, m, rows * p.n_tiles, e);
-    if (status == STATUS_OK) {
-        status = tower_run(tower, tiles, p.n_tiles, TOWER_ROWS, got, e);
-        tower_close(tower);
-    }
-    if (status == STATUS_OK) r->report(r->context, name, largest_difference(got, want->data, values));
-    free(tiles);
+    enum status status = run_pass(r, p, end, got, e);
+    const char *shown = end == TOWER_PROJECTED ? want->name : name;
+    if (status == STATUS_OK) r->report(r->context, shown, largest_difference(got, want->data, values));
     free(got);
+    return status;
+}
+
+static enum status run_tower(const struct tower_run *r, const char *name, enum tower_end end,
+                             const struct stored_tensor *want, struct error *e) {
+    struct parity_pictures p;
+    enum status status = read_pictures(&p, name, r->file, e);
+    if (status == STATUS_OK) status = run_pictures(r, &p, name, end, want, e);
+    free(p.list);
     return status;
 }
 
@@ -247,25 +295,29 @@ static enum status run_projector(const struct tower_run *r, const char *name, co
     return status;
 }
 
-/* NAME of a tensor NAME.output or NAME.last_hidden_state, owned; NULL of others. LLaVA's have NAME.vision.output. */
-static char *name_case(const struct stored_tensor *t) {
-    const char *const markers[] = {".output", ".last_hidden_state"};
+/* NAME of a tensor NAME.output, NAME.last_hidden_state or NAME.projected, owned, and what the tensor holds; NULL of
+ * others. LLaVA's have NAME.vision.output. */
+static char *name_case(const struct stored_tensor *t, enum tower_end *end) {
+    const char *const markers[] = {".output", ".last_hidden_state", ".projected"};
+    const enum tower_end ends[] = {TOWER_ROWS, TOWER_ROWS, TOWER_PROJECTED};
     for (size_t i = 0; i < ARRAY_COUNT(markers); i++) {
         size_t n = strlen(t->name), tail = strlen(markers[i]);
+        *end = ends[i];
         if (n > tail && strcmp(t->name + n - tail, markers[i]) == 0) return xstrndup(t->name, n - tail);
     }
     return NULL;
 }
 
 static enum status run_case(const struct tower_run *r, const struct stored_tensor *want, struct error *e) {
-    char *name = name_case(want);
+    enum tower_end end;
+    char *name = name_case(want, &end);
     enum status status = STATUS_OK;
     if (name == NULL) return STATUS_OK;
     const struct stored_tensor *in = find_part(r->file, name, "input");
     if (in)
         status = run_projector(r, name, in, want, e);
     else
-        status = run_tower(r, name, want, e);
+        status = run_tower(r, name, end, want, e);
     free(name);
     return status;
 }

@@ -1,16 +1,20 @@
 /* tools/eval/parity_pictures.h: reference cases of vision models, in the layouts of tests/golden/vision:
  *
- *     towers       NAME.images [T, 3, H, W], .output [T, rows, d]
+ *     towers       NAME.images [T, 3, H, W], .output [T, rows, d], .projected [all rows, d]
  *     projectors   NAME.input [n, in], .output [n, out]
  *     LLaVA        NAME.tokens [b, t], .images, .num_image_tiles [pictures], .lengths [b], .logits [b, n, V];
  *                  NAME.prompt [P], .images, .num_image_tiles, .tokens [G], .logits [G, V]
  *     transformers NAME.input_ids [b, n] with an id for each row of a picture, .pixel_values [T, 3, H, W], .logits;
  *                  NAME.pixel_values, .last_hidden_state [T, rows, d]
  *
+ * Pictures of several sizes are NAME.picture_0, .picture_1, ... [3, H, W] in place of pixel_values.
  * n of LLaVA's logits are the rows of the merged text, cut to the model's longest. */
 #pragma once
 
 #include "tools/eval/parity_cases.h"
+
+/* Rows of the first `tiles` of the pictures together. */
+int parity_pictures_rows(const struct parity_pictures *p, const struct model *m, enum tower_end end, int tiles);
 
 /* Reads a text case of a model that sees. Texts are merged later: c->n counts merged rows. */
 enum status parity_pictures_read(struct parity_case *c, const char *name, const struct weights *w,

@@ -1,0 +1,227 @@
+/* retro/families/family_qwen_tower.c: the vision towers of Qwen2-VL and Qwen2.5-VL as Hugging Face stores them, with
+ * their mergers. A picture is two equal frames. Half of a head's rotary pairs turn by a patch's line, half by its
+ * column. The merger norms each row, joins 2 x 2 of them and has an MLP: the tower's last norm and a projector.
+ * Qwen2.5-VL has RMS norms and a gated MLP, and attends within windows in all layers but some. */
+#include "retro/families/huggingface_vision.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The spec, and keys that have no place in it. */
+struct qwen_tower_keys {
+    struct model_spec spec;
+    int ratio, window, activation;
+    const struct json *rope;
+    struct json_list whole;
+};
+
+enum { MERGED = 2 /* rows that are joined, along both sides */, MOST_FRAMES = 16 };
+
+#define AT_KEYS(member) JSON_AT(struct qwen_tower_keys, member)
+static const struct json_field shared_fields[] = {
+    {"depth", JSON_INT, AT_TOWER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 32},
+    {"num_heads", JSON_INT, AT_TOWER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 16},
+    {"patch_size", JSON_INT, AT_SPEC(tower.patch), .min = 1, .max = LIMIT_PATCH, .fallback = 14},
+    {"temporal_patch_size", JSON_INT, AT_SPEC(tower.frames), .min = 1, .max = MOST_FRAMES, .fallback = 2},
+    {"spatial_merge_size", JSON_NEUTRAL, .min = MERGED},
+    {"in_channels", JSON_NEUTRAL, .min = 3},
+    {"rope_parameters", JSON_RAW, AT_KEYS(rope)},
+    {.name = "deepstack_visual_indexes", .type = JSON_EMPTY},
+};
+static const struct json_table shared_table = JSON_TABLE(shared_fields);
+#define SHARED_FIELDS \
+    { .type = JSON_ROWS, .table = &shared_table }
+
+static const struct json_field older_fields[] = {
+    SHARED_FIELDS,
+    {"embed_dim", JSON_INT, AT_TOWER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 1280},
+    {"mlp_ratio", JSON_INT, AT_KEYS(ratio), .min = 1, .max = 64, .fallback = 4},
+    {"hidden_size", JSON_INT, AT_SPEC(projector.out), .min = 1, .max = LIMIT_WIDTH, .fallback = 3584},
+    {"hidden_act", JSON_CHOICE, AT_KEYS(activation), .choices = huggingface_activations,
+     .fallback = ACTIVATION_QUICK_GELU},
+};
+static const struct json_table older_table = JSON_TABLE(older_fields, .open = true);
+
+static const struct json_field layer_number = {"", JSON_INT, .min = 0, .max = MAX_LAYERS - 1};
+static const struct json_field newer_fields[] = {
+    SHARED_FIELDS,
+    {"hidden_size", JSON_INT, AT_TOWER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 3584},
+    {"intermediate_size", JSON_INT, AT_TOWER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 3420},
+    {"out_hidden_size", JSON_INT, AT_SPEC(projector.out), .min = 1, .max = LIMIT_WIDTH, .fallback = 3584},
+    {"hidden_act", JSON_CHOICE, AT_KEYS(activation), .choices = huggingface_activations, .fallback = ACTIVATION_SILU},
+    {"window_size", JSON_INT, AT_KEYS(window), .min = 1, .max = LIMIT_PIXELS, .fallback = 112},
+    {"fullatt_block_indexes", JSON_LIST, AT_KEYS(whole), .item = &layer_number, .item_size = sizeof(int),
+     .max = MAX_LAYERS},
+};
+static const struct json_table newer_table = JSON_TABLE(newer_fields, .open = true);
+
+/* Rotary positions. */
+
+struct axial_keys {
+    int kind;
+    float base;
+};
+
+static const struct json_choice axial_kinds[] = {{"axial", 0}, {"default", 0}, {NULL, 0}};
+static const struct json_field axial_fields[] = {
+    {"rope_type|type", JSON_CHOICE, JSON_AT(struct axial_keys, kind), .choices = axial_kinds},
+    {"rope_theta", JSON_FLOAT, JSON_AT(struct axial_keys, base), .fallback = 10000},
+};
+static const struct json_table axial_table = JSON_TABLE(axial_fields, .open = true);
+
+/* The first half of a head's pairs turn by the line, the others by the column, both with the frequencies of a head of
+ * half the size. */
+static enum status read_rope(const struct json *config, struct dims *d, struct error *e) {
+    struct axial_keys keys = {.base = 10000};
+    struct dims half = {.rotated = d->head_dim / 2};
+    if (!json_is_absent(config) && spec_read(config, &axial_table, &keys, e)) return error_prefix(e, "rope_parameters");
+    if (!(keys.base > 0))
+        return error_set(e, STATUS_INVALID, "config.json: \"rope_theta\" is %g, must be positive", (double)keys.base);
+    if (d->head_dim % 4 != 0 || d->head_dim > ATTENTION_MAX_HEAD)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: attention heads of %d; multiples of 4 that are at most %d are supported",
+                         d->head_dim, ATTENTION_MAX_HEAD);
+
+    int pairs = d->head_dim / 4;
+    dims_set_rope(&half, ROPE_GLOBAL, keys.base);
+    d->rotated = d->head_dim;
+    d->rope_sections = 2;
+    for (int i = 0; i < 2 * pairs; i++) {
+        d->rope[ROPE_GLOBAL].inv_freq[i] = half.rope[ROPE_GLOBAL].inv_freq[i % pairs];
+        d->rope_section[i] = (uint8_t)(i / pairs);
+    }
+    return STATUS_OK;
+}
+
+/* Windows. */
+
+static enum status read_windows(struct qwen_tower_keys *k, const struct json *config, struct error *e) {
+    static const int usual[] = {7, 15, 23, 31};
+    struct tower_spec *t = &k->spec.tower;
+    bool absent = json_is_absent(json_member(config, "fullatt_block_indexes"));
+    const int *layers = absent ? usual : k->whole.items;
+    size_t n = absent ? ARRAY_COUNT(usual) : k->whole.count;
+    t->window = k->window / MERGED / t->patch * MERGED;
+    if (t->window == 0)
+        return error_set(e, STATUS_INVALID, "config.json: \"window_size\" is %d, less than %d patches of %d", k->window,
+                         MERGED, t->patch);
+    for (size_t i = 0; i < n; i++) t->whole[layers[i]] = true;
+    return STATUS_OK;
+}
+
+/* Both towers. */
+
+/* What follows from the keys. */
+static enum status finish_tower(struct qwen_tower_keys *k, struct error *e) {
+    struct model_spec *s = &k->spec;
+    struct dims *d = &s->stacks[STACK_TOWER];
+    int padded = s->padded_vocab, wide = d->hidden * MERGED * MERGED;
+    if (huggingface_derive(s, d, e)) return e->status;
+    s->padded_vocab = padded;
+    dims_set_bias(d, true);
+    d->activation = (enum activation)k->activation;
+    d->epsilon = 1e-6f;
+    d->final_norm = true;
+    s->tower.shuffle = MERGED;
+    s->tower.oblong = true;
+    s->projector.in = s->projector.ffn = wide;
+    s->projector.activation = ACTIVATION_GELU_ERF;
+    s->projector.bias = true;
+    return read_rope(k->rope, d, e);
+}
+
+static enum status read_older(const struct json *config, struct model_spec *s, struct error *e) {
+    struct qwen_tower_keys k = {.spec = *s};
+    struct dims *d = &k.spec.stacks[STACK_TOWER];
+    if (spec_read(config, &older_table, &k, e)) return e->status;
+    if (d->hidden > LIMIT_FFN / k.ratio)
+        return error_set(e, STATUS_INVALID, "config.json: \"mlp_ratio\" is %d, for rows of %d at most %d", k.ratio,
+                         d->hidden, LIMIT_FFN / d->hidden);
+    d->ffn = d->hidden * k.ratio;
+    d->norm = NORM_LAYER;
+    if (finish_tower(&k, e)) return e->status;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static enum status read_newer(const struct json *config, struct model_spec *s, struct error *e) {
+    struct qwen_tower_keys k = {.spec = *s};
+    enum status status = spec_read(config, &newer_table, &k, e);
+    if (status == STATUS_OK) status = read_windows(&k, config, e);
+    json_table_free(&newer_table, &k);
+    if (status) return status;
+    k.spec.stacks[STACK_TOWER].gated = true;
+    k.spec.stacks[STACK_TOWER].norm = NORM_RMS;
+    if (finish_tower(&k, e)) return e->status;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
+    (void)s, (void)stack, (void)i;
+    return (struct layer_spec){.mask = MASK_NONE, .rope = true};
+}
+
+#define ATTENTION_ROWS \
+    {.place = offsetof(struct layer, norm_in), .names = {"norm1.*"}}, \
+        {.place = offsetof(struct layer, qkv), .names = {"attn.qkv.*"}}, \
+        {.place = offsetof(struct layer, proj), .names = {"attn.proj.*"}}, { \
+        .place = offsetof(struct layer, norm_mlp), .names = { "norm2.*" } \
+    }
+
+static const struct tensor_row older_rows[] = {
+    ATTENTION_ROWS,
+    {.place = offsetof(struct layer, fc1), .names = {"mlp.fc1.*"}},
+    {.place = offsetof(struct layer, fc2), .names = {"mlp.fc2.*"}},
+};
+static const struct tensor_row newer_rows[] = {ATTENTION_ROWS, HUGGINGFACE_MLP_ROWS};
+
+static const struct tensor_row outer_rows[] = {
+    {.place = offsetof(struct model, tower.patch), .names = {"patch_embed.proj.*"}},
+    {.place = offsetof(struct model, stacks[STACK_TOWER].final_norm), .names = {"merger.ln_q.*"}},
+    {.place = offsetof(struct model, projector.fc1), .names = {"merger.mlp.0.*"}},
+    {.place = offsetof(struct model, projector.fc2), .names = {"merger.mlp.2.*"}},
+};
+
+/* The towers as parts of other models. */
+static const struct family older_tower = {
+    .model_type = "qwen2_vl_vision",
+    .read = read_older,
+    .layer = describe_layer,
+    .stacks[STACK_TOWER] = {{"blocks.#."}, older_rows, ARRAY_COUNT(older_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+};
+static const struct family newer_tower = {
+    .model_type = "qwen2_5_vl_vision",
+    .read = read_newer,
+    .layer = describe_layer,
+    .stacks[STACK_TOWER] = {{"blocks.#."}, newer_rows, ARRAY_COUNT(newer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+};
+
+enum status qwen_tower_read(const struct json *config, bool newer, struct model_spec *s, struct error *e) {
+    const struct family *tower = newer ? &newer_tower : &older_tower;
+    const char *type = json_text(json_member(config, "model_type")).text;
+    size_t n = strlen(tower->model_type) - strlen("_vision");
+    bool known = type == NULL || strcmp(type, tower->model_type) == 0 ||
+                 (strncmp(type, tower->model_type, n) == 0 && type[n] == '\0');
+    if (!known)
+        return error_set(e, STATUS_UNSUPPORTED, "config.json: \"model_type\" is \"%.60s\"; %s is supported here", type,
+                         tower->model_type);
+    if (tower->read(config, s, e)) return e->status;
+    s->parts[STACK_TOWER] = (struct model_part){tower, {"visual.", "model.visual.", ""}};
+    return STATUS_OK;
+}
+
+static enum status read_older_alone(const struct json *config, struct model_spec *s, struct error *e) {
+    return qwen_tower_read(config, false, s, e) ? e->status : spec_check(s, e);
+}
+
+static enum status read_newer_alone(const struct json *config, struct model_spec *s, struct error *e) {
+    return qwen_tower_read(config, true, s, e) ? e->status : spec_check(s, e);
+}
+
+const struct family family_qwen2_vl_vision = {
+    .model_type = "qwen2_vl_vision", .read = read_older_alone, .layer = describe_layer};
+const struct family family_qwen2_5_vl_vision = {
+    .model_type = "qwen2_5_vl_vision", .read = read_newer_alone, .layer = describe_layer};
