@@ -24,6 +24,7 @@ enum status parts_engine_options(struct engine_options *o, const struct config *
         .max_sequences = c->server.max_sequences,
         .max_queue = c->server.max_queue,
         .max_step_tokens = c->server.max_step_tokens,
+        .max_picture = check_picture_rows(c, info),
         .prefix_cache_mb = c->server.prefix_cache_mb,
         .max_neighbors = max_neighbors,
         .max_k = c->retrieval.max_k,
@@ -230,16 +231,17 @@ static void open_words(struct decoder_part *d) {
 }
 
 /* Pictures are refused where the folder does not say what to make of them; all else works. */
-static enum status open_sight(struct decoder_part *d, struct error *e) {
+static enum status open_sight(struct decoder_part *d, const struct config *c, struct error *e) {
     const struct model *m = d->opened.model;
     if (model_info(m)->picture_rows == 0) return STATUS_OK;
     if (model_info(m)->max_positions > 0) {
         log_info("no pictures: the decoder has a table of positions, and pictures are served to decoders with RoPE");
         return STATUS_OK;
     }
-    enum status status = sight_open(&d->sight, m, d->path, e);
+    int rows = check_picture_rows(c, model_info(m));
+    enum status status = sight_open(&d->sight, m, d->path, rows, e);
     if (status == STATUS_OK) {
-        log_info("pictures: the tower reads them in %d rows", model_info(m)->picture_rows);
+        log_info("pictures: the tower reads them in %s%d rows", model_info(m)->any_picture ? "at most " : "", rows);
         open_words(d);
         return STATUS_OK;
     }
@@ -255,7 +257,7 @@ enum status decoder_part_open(struct decoder_part *d, const struct config *c, bo
     if (tokenizer_opening_finish(&d->opening, &d->tokenizer, e)) return e->status;
     log_model(d);
     log_sampling(d, c);
-    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || open_sight(d, e) ||
+    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || open_sight(d, c, e) ||
         take_fingerprint(d, e))
         return e->status;
     d->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);

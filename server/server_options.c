@@ -18,6 +18,8 @@ static const struct option_row server_rows[] = {
                "tokens per sequence, prompt and answer; 0: the model's own limit, 4096 at most where positions have no "
                "end (RoPE)"),
     OPTION_INT(struct server_settings, max_step_tokens, 512, 1, 1 << 20, "prompt tokens processed in one step"),
+    OPTION_INT(struct server_settings, max_picture_patches, 5120, 16, 1 << 16,
+               "patches of a picture for models that read pictures of any size; a larger picture is made smaller"),
     OPTION_INT(struct server_settings, prefix_cache_mb, -1, -1, 1 << 24,
                "megabytes of keys and values kept of prompts and answers, for prompts that begin alike; 0: none; -1: "
                "half of what running sequences may take"),

@@ -18,6 +18,7 @@ struct server_settings {
     int max_sequences;         /* sequences decoded together in one step */
     int max_context;           /* tokens per sequence, prompt and answer; 0: check_context decides */
     int max_step_tokens;       /* prompt tokens processed in one step */
+    int max_picture_patches;   /* of one picture, for models that read any size */
     int prefix_cache_mb;       /* of keys and values that later prompts may take over; -1: engine_limits decides */
     struct json_list prefixes; /* of struct prefix_path: texts whose rows are there from the start */
     char *prefix_folder;       /* keeps these rows; empty: they are computed at each start */

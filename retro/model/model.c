@@ -290,9 +290,9 @@ static const struct stack *main_stack(const struct model *m) {
     return &m->stacks[STACK_DECODER];
 }
 
-/* Rows of a picture in the tower; where any size is read, of the most patches that are read at once. */
+/* Rows of a picture in the tower; where any size is read, of the most patches that may be read at once. */
 static int count_picture_rows(const struct tower_spec *t) {
-    enum { MOST_PATCHES = 4096 };
+    enum { MOST_PATCHES = 1 << 16 };
     int patches = t->image_h > 0 ? t->image_h / t->patch * (t->image_w / t->patch) : MOST_PATCHES;
     return t->class_tokens + patches;
 }
@@ -326,6 +326,7 @@ static void fill_info(struct model *m) {
     info->max_positions = spec->learned_positions ? spec->max_positions : 0;
     info->writes = model_writes(m);
     info->picture_rows = model_writes(m) && spec->projector.out > 0 ? count_picture_rows(&spec->tower) : 0;
+    info->any_picture = info->picture_rows > 0 && spec->tower.image_h == 0;
     info->reads_source = s->dims.reads == EDGE_SOURCE;
     info->start = spec->start;
     info->eod = spec->eod;

@@ -23,6 +23,7 @@ struct model_info {
     int n_retro_layers;
     bool writes;         /* text: it has a decoder */
     int picture_rows;    /* of the tower, for the largest picture that a text may have; 0: texts have none */
+    bool any_picture;    /* pictures may have any size: few have so many rows */
     bool reads_source;   /* an encoder reads a session's source, the decoder starts from `start` */
     int start;           /* the decoder's first id; -1 without an encoder of sources */
     int eod;             /* end of document id, -1 when the folder names none */

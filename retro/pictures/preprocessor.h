@@ -38,7 +38,8 @@ struct preprocessor {
     int grid_count;
     int least_tiles, most_tiles;       /* PREPROCESSOR_TILES */
     int64_t least_pixels, most_pixels; /* PREPROCESSOR_QWEN */
-    int patch, merge;                  /* PREPROCESSOR_QWEN: pixels of a patch's side, patches of a merged one's */
+    int patch, merge, frames; /* PREPROCESSOR_QWEN: pixels of a patch's side, patches of a merged one's, and frames that
+                               * a picture is repeated for, which is left to the tower */
 };
 
 /* Reads preprocessor_config.json of a model's folder or, where there is none, processor_config.json; or one of these

@@ -89,8 +89,10 @@ static enum status parse_grids(struct json_reader *r, const struct json *value, 
 /* Qwen2-VL's edges are numbers of pixels of the whole picture. */
 static enum status parse_pixels(struct json_reader *r, const struct json *value, void *object) {
     static const struct json_field edge_fields[] = {
-        {"shortest_edge", JSON_INT64, JSON_AT(struct preprocessor, least_pixels), .min = 1, .max = PICTURE_MOST_PIXELS},
-        {"longest_edge", JSON_INT64, JSON_AT(struct preprocessor, most_pixels), .min = 1, .max = PICTURE_MOST_PIXELS},
+        {"shortest_edge|min_pixels", JSON_INT64, JSON_AT(struct preprocessor, least_pixels), .min = 1,
+         .max = PICTURE_MOST_PIXELS},
+        {"longest_edge|max_pixels", JSON_INT64, JSON_AT(struct preprocessor, most_pixels), .min = 1,
+         .max = PICTURE_MOST_PIXELS},
     };
     static const struct json_table edges = JSON_TABLE(edge_fields);
     struct preprocessor_keys *c = object;
@@ -179,7 +181,7 @@ static const struct json_field qwen_fields[] = {
     {"max_pixels", JSON_INT64, AT(values.most_pixels), .min = 1, .max = PICTURE_MOST_PIXELS},
     {"patch_size", JSON_INT, AT(values.patch), .min = 1, .max = 256},
     {"merge_size", JSON_INT, AT(values.merge), .min = 1, .max = 16},
-    {.name = "temporal_patch_size", .type = JSON_IGNORED},
+    {"temporal_patch_size", JSON_INT, AT(values.frames), .min = 1, .max = 16},
 };
 static const struct json_table plain_table = JSON_TABLE(plain_fields), llava_table = JSON_TABLE(llava_fields),
                                next_table = JSON_TABLE(next_fields), tiles_table = JSON_TABLE(tiles_fields),
@@ -226,6 +228,7 @@ static const struct processor_row {
       .most_pixels = 28 * 28 * 1280,
       .patch = 14,
       .merge = 2,
+      .frames = 2,
       CLIP_STEPS}},
 };
 

@@ -10,15 +10,15 @@ struct tower {
     const struct model *model;
     struct scratch scratch; /* of the tower's layers; without memory where there is a projector alone */
     void *memory;
-    struct tensor patches; /* [max_rows, 3 P P] */
-    struct tensor in;      /* [max_rows, projector.in] */
-    struct tensor wide;    /* [max_rows, fc1's columns] */
-    struct tensor gated;   /* [max_rows, projector.ffn]; wide where there is no gate */
-    struct tensor out;     /* [max_rows, projector.out] */
+    struct tensor patches; /* [max_rows, tower_patch_columns] */
+    struct tensor in;      /* [max_projected, projector.in] */
+    struct tensor wide;    /* [max_projected, fc1's columns] */
+    struct tensor gated;   /* [max_projected, projector.ffn]; wide where there is no gate */
+    struct tensor out;     /* [max_projected, projector.out] */
     struct tower_layout layout;
     struct attention_span *probes; /* [pictures] of the head that a probe makes; NULL of others */
     int32_t *no_rows;              /* [pictures] zeros */
-    int max_rows;
+    int max_rows, max_projected;
     enum tower_end end; /* of the pass that has begun, */
     int layer;          /* and the layer that comes next */
 };
@@ -38,8 +38,15 @@ static void list_parts(struct tower *t, struct tensor *parts[TOWER_PARTS]) {
     for (int i = 0; i < TOWER_PARTS; i++) parts[i] = all[i];
 }
 
-static void count_columns(const struct model *m, int cols[TOWER_PARTS]) {
+/* Rows of the projector that so many of the tower become. */
+static int count_projected(const struct model *m, int max_rows) {
+    bool joins = model_has_stack(m, STACK_TOWER) && m->spec.tower.shuffle == 2;
+    return joins ? (max_rows + TOWER_CORNERS - 1) / TOWER_CORNERS : max_rows;
+}
+
+static void count_sizes(const struct model *m, int max_rows, int rows[TOWER_PARTS], int cols[TOWER_PARTS]) {
     const struct projector_spec *p = &m->spec.projector;
+    for (int i = 0; i < TOWER_PARTS; i++) rows[i] = i == 0 ? max_rows : count_projected(m, max_rows);
     cols[0] = model_has_stack(m, STACK_TOWER) ? tower_patch_columns(m) : 0;
     cols[1] = p->in;
     cols[2] = p->gated ? 2 * p->ffn : p->ffn;
@@ -49,12 +56,16 @@ static void count_columns(const struct model *m, int cols[TOWER_PARTS]) {
 
 /* Bytes of everything but the layers' rows. */
 static enum status measure_parts(size_t *bytes, const struct model *m, int max_rows, struct error *e) {
-    int cols[TOWER_PARTS];
-    size_t row = 0;
-    count_columns(m, cols);
-    for (int i = 0; i < TOWER_PARTS; i++) row += (size_t)cols[i] * sizeof(float);
-    if (!mul_overflows(row, (size_t)max_rows, bytes)) return STATUS_OK;
-    return error_set(e, STATUS_NO_MEMORY, "a tower's %d rows do not fit the address space", max_rows);
+    int rows[TOWER_PARTS], cols[TOWER_PARTS];
+    *bytes = 0;
+    count_sizes(m, max_rows, rows, cols);
+    for (int i = 0; i < TOWER_PARTS; i++) {
+        size_t part;
+        if (mul_overflows((size_t)cols[i] * sizeof(float), (size_t)rows[i], &part) ||
+            add_overflows(*bytes, part, bytes))
+            return error_set(e, STATUS_NO_MEMORY, "a tower's %d rows do not fit the address space", max_rows);
+    }
+    return STATUS_OK;
 }
 
 enum status tower_measure(size_t *bytes, const struct model *m, int max_rows, struct error *e) {
@@ -70,16 +81,16 @@ enum status tower_measure(size_t *bytes, const struct model *m, int max_rows, st
 static enum status open_parts(struct tower *t, struct error *e) {
     const struct model *m = t->model;
     struct tensor *parts[TOWER_PARTS];
-    int cols[TOWER_PARTS];
+    int rows[TOWER_PARTS], cols[TOWER_PARTS];
     size_t bytes;
     if (measure_parts(&bytes, m, t->max_rows, e) || backend_alloc(m->backend, &t->memory, bytes, "pictures", e))
         return e->status;
     float *at = t->memory;
-    count_columns(m, cols);
+    count_sizes(m, t->max_rows, rows, cols);
     list_parts(t, parts);
     for (int i = 0; i < TOWER_PARTS; i++) {
-        *parts[i] = tensor_make(at, DTYPE_F32, t->max_rows, cols[i]);
-        at += (size_t)t->max_rows * (size_t)cols[i];
+        *parts[i] = tensor_make(at, DTYPE_F32, rows[i], cols[i]);
+        at += (size_t)rows[i] * (size_t)cols[i];
     }
     if (!m->spec.projector.gated) t->gated = t->wide;
     if (!model_has_stack(m, STACK_TOWER)) return STATUS_OK;
@@ -94,6 +105,7 @@ enum status tower_open(struct tower **out, const struct model *m, int max_rows, 
     struct tower *t = xcalloc(1, sizeof *t);
     t->model = m;
     t->max_rows = max_rows;
+    t->max_projected = count_projected(m, max_rows);
     enum status status = open_parts(t, e);
     if (status) {
         tower_close(t);
@@ -117,6 +129,11 @@ void tower_close(struct tower *t) {
 
 bool model_has_tower(const struct model *m) { return model_has_stack(m, STACK_TOWER); }
 
+struct tower_patch tower_patch_of(const struct model *m) {
+    const struct tower_spec *s = &m->spec.tower;
+    return (struct tower_patch){s->patch, max_int(1, s->frames), s->shuffle == 2 ? 2 : 1, s->oblong};
+}
+
 enum status tower_check(const struct model *m, int height, int width, struct error *e) {
     const struct tower_spec *s = &m->spec.tower;
     if (height < 1 || width < 1 || height > LIMIT_PIXELS || width > LIMIT_PIXELS)
@@ -137,10 +154,9 @@ enum status tower_check(const struct model *m, int height, int width, struct err
 }
 
 void tower_grid(const struct model *m, int height, int width, int *lines, int *columns) {
-    const struct tower_spec *s = &m->spec.tower;
-    int side = s->patch * (s->shuffle == 2 ? 2 : 1);
-    *lines = height / side;
-    *columns = width / side;
+    struct tower_patch patch = tower_patch_of(m);
+    *lines = height / (patch.side * patch.joined);
+    *columns = width / (patch.side * patch.joined);
 }
 
 int tower_count(const struct model *m, enum tower_end end, int height, int width) {
@@ -370,7 +386,7 @@ enum status tower_run(struct tower *t, const struct tower_picture *pictures, int
 }
 
 enum status tower_project(struct tower *t, const float *in, int n, float *rows, struct error *e) {
-    CHECK(n <= t->max_rows);
+    CHECK(n <= t->max_projected);
     backend_upload(t->model->backend, t->in.data, in, (size_t)n * (size_t)t->in.cols * sizeof(float));
     project_rows(t, tensor_rows(t->in, 0, n));
     return download_rows(t, tensor_rows(t->out, 0, n), rows, e);

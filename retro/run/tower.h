@@ -21,6 +21,13 @@ enum tower_end {
 
 /* Whether the model has a tower: the functions below are for those that have. */
 bool model_has_tower(const struct model *m);
+/* How pictures become patches. */
+struct tower_patch {
+    int side, frames; /* pixels of a side; how often a picture is repeated in a patch */
+    int joined;       /* patches along each side of what becomes one projected row */
+    bool any_grid;    /* a picture may have any number of such rows, in any lines and columns */
+};
+struct tower_patch tower_patch_of(const struct model *m);
 /* Whether the tower reads pictures of this size. STATUS_INVALID, STATUS_TOO_LARGE. */
 enum status tower_check(const struct model *m, int height, int width, struct error *e);
 /* Rows and columns that a picture becomes, of a size that tower_check allows. */
@@ -49,5 +56,6 @@ enum status tower_begin(struct tower *t, const struct tower_picture *pictures, i
 /* Computes the next layer of the pass and waits for it. With the last one it writes the pass's rows, and *done is true.
  */
 enum status tower_advance(struct tower *t, float *rows, bool *done, struct error *e);
-/* Rows [n, projector.in] through the projector alone; n is at most max_rows. */
+/* Rows [n, projector.in] through the projector alone; n is at most max_rows, or as many as these become where the tower
+ * joins 2 x 2 rows. */
 enum status tower_project(struct tower *t, const float *in, int n, float *rows, struct error *e);

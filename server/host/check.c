@@ -18,6 +18,10 @@ enum status check_context(const struct config *c, const struct model_info *model
     return STATUS_OK;
 }
 
+int check_picture_rows(const struct config *c, const struct model_info *model) {
+    return model->any_picture ? min_int(c->server.max_picture_patches, model->picture_rows) : model->picture_rows;
+}
+
 enum status check_mode(const struct config *c, const struct model_info *model, enum retrieval_mode *mode,
                        struct error *e) {
     bool attends = model->chunk_length > 0;

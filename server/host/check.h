@@ -11,6 +11,9 @@
  * end gets DEFAULT_CONTEXT, or what it was trained with where that is less: caches of 128k tokens are asked for. */
 enum { DEFAULT_CONTEXT = 4096 };
 enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e);
+/* Rows of the largest picture in the tower of a model that reads pictures: of the only size there is, or those that
+ * server.max_picture_patches allows. */
+int check_picture_rows(const struct config *c, const struct model_info *model);
 /* How the model reads what is found where a request does not say; never auto. */
 enum status check_mode(const struct config *c, const struct model_info *model, enum retrieval_mode *mode,
                        struct error *e);

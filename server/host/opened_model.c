@@ -40,9 +40,16 @@ static const char *choose_device(const struct config *c, const struct comm *comm
 
 /* Options that a rank takes from its own configuration, and that must be rank 0's. */
 static const char *const shared_options[] = {
-    "model.dtype",          "parallel.timeout",   "parallel.micro_batch_rows",
-    "retrieval.k",          "retrieval.max_k",    "retrieval.max_neighbors",
-    "server.max_sequences", "server.max_context", "server.max_step_tokens",
+    "model.dtype",
+    "parallel.timeout",
+    "parallel.micro_batch_rows",
+    "retrieval.k",
+    "retrieval.max_k",
+    "retrieval.max_neighbors",
+    "server.max_sequences",
+    "server.max_context",
+    "server.max_step_tokens",
+    "server.max_picture_patches",
 };
 
 static void print_option(const struct config *c, const char *key, struct buffer *lines) {

@@ -11,12 +11,14 @@
 struct sight {
     const struct model *model; /* borrowed; only its sizes are looked at */
     struct preprocessor preprocessor;
+    int most_rows;              /* of a picture in the tower */
     struct picture_words words; /* owned; empty: the model has no chat template that tells them */
 };
 
-/* Reads the folder of a model that sees (model_sees). STATUS_NOT_FOUND: the folder does not say how pictures are made
- * ready, so that it is not known what the model should see. */
-enum status sight_open(struct sight *s, const struct model *m, const char *folder, struct error *e);
+/* Reads the folder of a model that sees (model_sees). A picture of any size is made small enough for `most_rows` of the
+ * tower. STATUS_NOT_FOUND: the folder does not say how pictures are made ready, so that it is not known what the model
+ * should see. STATUS_UNSUPPORTED: it makes what the tower does not read. */
+enum status sight_open(struct sight *s, const struct model *m, const char *folder, int most_rows, struct error *e);
 
 void sight_close(struct sight *s);
 /* The fewest rows that a picture takes. */

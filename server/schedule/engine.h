@@ -33,6 +33,7 @@ struct engine_options {
     int max_queue;       /* prompts waiting beyond those */
     int max_context;     /* rows of one sequence, and of one source */
     int max_step_tokens; /* prompt rows of one step */
+    int max_picture;     /* rows of a picture in the tower, where the model reads pictures */
     int prefix_cache_mb; /* of keys and values kept for later prompts; 0: none; -1: half of what sequences may take */
     int max_neighbors;   /* of one chunk */
     int max_k;           /* passages of one prompt */
