@@ -30,9 +30,11 @@ static const struct json_field fields[] = {
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
 /* The sizes that transformers leaves out of a text_config: they are those of its class. */
-static void start_sizes(struct dims *d, const char *type) {
+static void start_sizes(struct model_spec *s, const char *type) {
+    struct dims *d = &s->stacks[STACK_DECODER];
     bool llama = strcmp(type, "llama") == 0;
     if (!llama && strcmp(type, "mistral") != 0) return;
+    s->vocab = 32000;
     d->n_layers = 32;
     d->hidden = 4096;
     d->heads = 32;
@@ -42,13 +44,12 @@ static void start_sizes(struct dims *d, const char *type) {
 static enum status read_text(struct llava_hf_keys *k, struct error *e) {
     const char *type = json_text(json_member(k->text, "model_type")).text;
     const struct family *family = type ? family_of_type(type) : &family_llama;
-    struct dims *d = &k->spec.stacks[STACK_DECODER];
     if (family == NULL || family->stacks[STACK_DECODER].n == 0 || family->stacks[STACK_ENCODER].n > 0)
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"text_config\" has \"model_type\" \"%.60s\"; it must be a "
                          "decoder that is supported alone",
                          type);
-    start_sizes(d, type ? type : "llama");
+    start_sizes(&k->spec, type ? type : "llama");
     if (family->read(k->text, &k->spec, e)) return error_prefix(e, "text_config");
     k->spec.parts[STACK_DECODER] = (struct model_part){family, {"language_model.", "model.language_model.", ""}};
     return STATUS_OK;

@@ -2,8 +2,8 @@
  * values (2) or norms of each head's queries and keys (3), and a window in the last layers. */
 #include "retro/families/huggingface.h"
 
-/* layer_types says which layers have the window; where it is silent, those from max_window_layers on. */
-static enum status read_qwen(const struct json *config, struct huggingface_decoder *k, struct error *e) {
+/* What absent keys stand for. */
+static void start_qwen(struct huggingface_decoder *k) {
     struct dims *d = &k->spec.stacks[STACK_DECODER];
     d->kv_heads = 32;
     d->epsilon = 1e-6f;
@@ -11,6 +11,10 @@ static enum status read_qwen(const struct json *config, struct huggingface_decod
     k->rope.base = 10000;
     k->spec.window = 4096;
     k->max_window_layers = 28;
+}
+
+static enum status read_qwen(const struct json *config, struct huggingface_decoder *k, struct error *e) {
+    struct dims *d = &k->spec.stacks[STACK_DECODER];
     if (huggingface_read_decoder(config, k, e)) return e->status;
     if (!k->use_window) k->spec.window = 0;
     if (!json_is_absent(k->layer_types)) return huggingface_read_layer_types(k, e);
@@ -19,11 +23,17 @@ static enum status read_qwen(const struct json *config, struct huggingface_decod
 }
 
 /* No key decides on Qwen2's biases. */
+enum status huggingface_read_qwen2(const struct json *config, struct huggingface_decoder *k, struct error *e) {
+    if (read_qwen(config, k, e)) return e->status;
+    dims_set_bias(&k->spec.stacks[STACK_DECODER], false);
+    k->spec.stacks[STACK_DECODER].qkv_bias = true;
+    return STATUS_OK;
+}
+
 static enum status read_qwen2(const struct json *config, struct model_spec *s, struct error *e) {
     struct huggingface_decoder k = {.spec = *s};
-    if (read_qwen(config, &k, e)) return e->status;
-    dims_set_bias(&k.spec.stacks[STACK_DECODER], false);
-    k.spec.stacks[STACK_DECODER].qkv_bias = true;
+    start_qwen(&k);
+    if (huggingface_read_qwen2(config, &k, e)) return e->status;
     *s = k.spec;
     return STATUS_OK;
 }
@@ -31,6 +41,7 @@ static enum status read_qwen2(const struct json *config, struct model_spec *s, s
 static enum status read_qwen3(const struct json *config, struct model_spec *s, struct error *e) {
     struct huggingface_decoder k = {.spec = *s};
     k.spec.stacks[STACK_DECODER].head_dim = 128;
+    start_qwen(&k);
     if (read_qwen(config, &k, e)) return e->status;
     k.spec.stacks[STACK_DECODER].mlp_bias = false;
     k.spec.stacks[STACK_DECODER].qk_norm = QK_NORM_HEAD;

@@ -16,6 +16,7 @@ struct rope_rules {
     int original;            /* 0: max_position_embeddings */
     bool renames_yarn;       /* "yarn" is longrope */
     bool neox_names;         /* rotary_emb_base and rotary_pct */
+    bool multimodal;         /* a row has three positions, of which mrope_section gives each pair one */
 };
 /* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters; head_dim and
  * max_positions are set. What is not supported is an error that names the key (huggingface_rope.c). */
@@ -44,6 +45,9 @@ struct huggingface_decoder {
 /* A decoder with RMS norms before branches and a gated MLP: sizes, biases that the two keys ask for, the rotary
  * tables, the window (of no layer yet). What differs is the caller's to change. */
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *k, struct error *e);
+/* Qwen2's keys, with biases on queries, keys and values, and the window as spec.windowed: layer_types says which layers
+ * have it; where it is silent, those from max_window_layers on. */
+enum status huggingface_read_qwen2(const struct json *config, struct huggingface_decoder *k, struct error *e);
 /* layer_types as spec.windowed. STATUS_INVALID where it is no list of "sliding_attention" and "full_attention" for
  * each layer, or has windows where there is none. */
 enum status huggingface_read_layer_types(struct huggingface_decoder *k, struct error *e);

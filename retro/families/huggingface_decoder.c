@@ -9,7 +9,8 @@
 #define SIZE_FIELDS(needed) \
     {"num_hidden_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = (needed)}, \
         {"hidden_size", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = (needed)}, \
-        {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = (needed)}, { \
+        {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = (needed)}, \
+        {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = (needed)}, { \
         "intermediate_size", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN, .required = (needed) \
     }
 static const struct json_field needed_fields[] = {SIZE_FIELDS(true)};
@@ -20,7 +21,6 @@ static const struct json_table known_sizes = JSON_TABLE(known_fields, .open = tr
 static const struct json_field fields[] = {
     {"num_key_value_heads", JSON_INT, AT_DECODER(kv_heads), .min = 1, .max = LIMIT_HEADS},
     {"head_dim", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS},
-    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
     {.name = "eos_token_id", .type = JSON_PARSED, .parse = huggingface_parse_eos},
     {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS},
     {"rms_norm_eps", JSON_FLOAT, AT_DECODER(epsilon)},

@@ -6,15 +6,14 @@
 
 #include "retro/families/huggingface.h"
 
-enum rope_kind { KIND_DEFAULT, KIND_LINEAR, KIND_LLAMA3, KIND_YARN, KIND_LONGROPE, KIND_DYNAMIC };
+enum rope_kind { KIND_DEFAULT, KIND_LINEAR, KIND_LLAMA3, KIND_YARN, KIND_LONGROPE, KIND_DYNAMIC, KIND_MROPE };
 
-static const struct json_choice kinds[] = {{"default", KIND_DEFAULT},
-                                           {"linear", KIND_LINEAR},
-                                           {"llama3", KIND_LLAMA3},
-                                           {"yarn", KIND_YARN},
-                                           {"longrope", KIND_LONGROPE},
-                                           {"su", KIND_LONGROPE},
-                                           {NULL, 0}};
+/* Time, row and column: the positions of a row with multimodal RoPE. */
+enum { MROPE_SECTIONS = 3 };
+
+static const struct json_choice kinds[] = {
+    {"default", KIND_DEFAULT},   {"linear", KIND_LINEAR}, {"llama3", KIND_LLAMA3}, {"yarn", KIND_YARN},
+    {"longrope", KIND_LONGROPE}, {"su", KIND_LONGROPE},   {"mrope", KIND_MROPE},   {NULL, 0}};
 
 /* One dictionary; 0 and NULL stand for what it lacks. */
 struct rope_keys {
@@ -24,6 +23,8 @@ struct rope_keys {
     double beta_fast, beta_slow, mscale, mscale_all; /* yarn */
     bool truncate;
     const struct json *short_factor, *long_factor; /* longrope */
+    bool sectioned;                                /* there is an mrope_section */
+    int sections[MROPE_SECTIONS];                  /* of the pairs, how many turn by each of a row's positions */
 };
 
 /* rope_parameters: one dictionary, or one for each type of layer. */
@@ -48,6 +49,19 @@ static enum status parse_kind(struct json_reader *r, const struct json *value, v
     return json_field_read(r, &kind, value, &keys->kind);
 }
 
+static enum status parse_sections(struct json_reader *r, const struct json *value, void *object) {
+    static const struct json_field pairs = {.type = JSON_INT, .min = 0, .max = ATTENTION_MAX_HEAD / 2};
+    static const struct json_field field = {
+        .type = JSON_LIST, .min = MROPE_SECTIONS, .max = MROPE_SECTIONS, .item = &pairs, .item_size = sizeof(int)};
+    struct rope_keys *keys = object;
+    struct json_list list = {0};
+    enum status status = json_field_read(r, &field, value, &list);
+    keys->sectioned = status == STATUS_OK;
+    if (keys->sectioned) memcpy(keys->sections, list.items, sizeof keys->sections);
+    json_list_free(&field, &list);
+    return status;
+}
+
 #define ROPE_ROWS(type_required) \
     {.name = "rope_type|type", .type = JSON_PARSED, .parse = parse_kind, .required = (type_required)}, \
         {"rope_theta", JSON_DOUBLE, JSON_AT(struct rope_keys, base)}, \
@@ -64,8 +78,9 @@ static enum status parse_kind(struct json_reader *r, const struct json *value, v
         {"mscale_all_dim", JSON_DOUBLE, JSON_AT(struct rope_keys, mscale_all)}, \
         {"truncate", JSON_BOOL, JSON_AT(struct rope_keys, truncate), .fallback = true}, \
         {"short_factor", JSON_RAW, JSON_AT(struct rope_keys, short_factor)}, \
-        {"long_factor", JSON_RAW, JSON_AT(struct rope_keys, long_factor)}, { \
-        .name = "mrope_section", .type = JSON_EMPTY \
+        {"long_factor", JSON_RAW, JSON_AT(struct rope_keys, long_factor)}, \
+        {.name = "mrope_section", .type = JSON_PARSED, .parse = parse_sections}, { \
+        .name = "mrope_interleaved", .type = JSON_MUST_BE_FALSE \
     }
 
 /* transformers 5 falls back to "default", transformers 4 asks for a type. */
@@ -198,7 +213,7 @@ static enum status fill_longrope(struct dims *d, const struct rope_keys *k, int 
 static enum status fill_table(struct dims *d, enum rope_id id, const struct rope_keys *k, int dim, struct error *e) {
     struct rope_table *t = &d->rope[id];
     int pairs = (dim + 1) / 2;
-    bool scaled = k->kind != KIND_DEFAULT;
+    bool scaled = k->kind != KIND_DEFAULT && k->kind != KIND_MROPE;
     if (k->kind == KIND_DYNAMIC)
         return error_set(
             e, STATUS_UNSUPPORTED,
@@ -211,6 +226,7 @@ static enum status fill_table(struct dims *d, enum rope_id id, const struct rope
     fill_plain(t, k->base, dim);
     switch ((enum rope_kind)k->kind) {
         case KIND_DEFAULT: break;
+        case KIND_MROPE: break;   /* read_sections does the rest */
         case KIND_DYNAMIC: break; /* refused before */
         case KIND_LINEAR: scale_linear(t, k, pairs); break;
         case KIND_LLAMA3: return scale_llama3(t, k, pairs, e);
@@ -247,6 +263,27 @@ static enum status read_partial(const struct rope_keys *k, const struct rope_rul
     return refuse_key("partial_rotary_factor", partial, "a share of a head, with one dimension at least", e);
 }
 
+/* Which of a row's positions each pair turns by. */
+static enum status read_sections(const struct rope_keys *k, const struct rope_rules *rules, struct dims *d,
+                                 struct error *e) {
+    static const int usual[MROPE_SECTIONS] = {16, 24, 24};
+    const int *sections = k->sectioned ? k->sections : usual;
+    int pairs = d->rotated / 2, n = 0;
+    if (!rules->multimodal && (k->sectioned || k->kind == KIND_MROPE))
+        return error_set(e, STATUS_UNSUPPORTED, "config.json: \"%s\" is not supported in this family",
+                         k->sectioned ? "mrope_section" : "mrope");
+    if (!rules->multimodal) return STATUS_OK;
+    for (int i = 0; i < MROPE_SECTIONS; i++)
+        for (int j = 0; j < sections[i] && n < pairs; j++) {
+            d->rope_section[n] = (uint8_t)i;
+            n++;
+        }
+    d->rope_sections = MROPE_SECTIONS;
+    if (sections[0] + sections[1] + sections[2] == pairs) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "config.json: \"mrope_section\" is %d, %d and %d pairs, and a head has %d",
+                     sections[0], sections[1], sections[2], pairs);
+}
+
 enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules, struct model_spec *s,
                                   struct error *e) {
     struct dims *d = &s->stacks[STACK_DECODER];
@@ -273,6 +310,6 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     if (read_partial(&global, rules, d, &dim, e) || read_partial(&windowed, rules, d, &same, e)) return e->status;
     if (d->head_dim > ATTENTION_MAX_HEAD) return STATUS_OK; /* spec_check words it */
     d->rotated = (dim + 1) / 2 * 2;
-    if (fill_table(d, ROPE_GLOBAL, &global, dim, e)) return e->status;
+    if (fill_table(d, ROPE_GLOBAL, &global, dim, e) || read_sections(&global, rules, d, e)) return e->status;
     return local ? fill_table(d, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;
 }

@@ -10,6 +10,29 @@ bool model_sees(const struct model *m) { return model_writes(m) && m->spec.proje
 
 int model_picture_id(const struct model *m) { return m->spec.picture.id; }
 
+bool model_places(const struct model *m) { return m->spec.stacks[STACK_DECODER].rope_sections == PLACE_SECTIONS; }
+
+/* The grid's first `count` rows, which stand at `from` in the text. */
+static void place_rows(int32_t *positions, int from, const struct picture_grid *grid, int count) {
+    for (int i = 0; i < count; i++, positions += PLACE_SECTIONS) {
+        positions[0] = from;
+        positions[1] = from + i / grid->columns;
+        positions[2] = from + i % grid->columns;
+    }
+}
+
+void merge_place(int32_t *positions, const int32_t *ids, int n, const struct picture_grid *grids) {
+    static const struct picture_grid word = {1, 1};
+    int next = 0, count;
+    for (int i = 0; i < n; i += count) {
+        const struct picture_grid *grid = ids[i] < 0 ? grids : &word;
+        if (ids[i] < 0) grids++;
+        count = min_int(n - i, grid->rows * grid->columns);
+        place_rows(positions + (size_t)i * PLACE_SECTIONS, next, grid, count);
+        next += max_int(grid->rows, grid->columns);
+    }
+}
+
 int merge_count(const struct model *m, int tiles, int tile_rows) {
     return tiles * (m->spec.picture.tag_length + tile_rows);
 }
@@ -19,12 +42,13 @@ struct merging {
     struct merged_text *to;
     const struct model *model;
     int width, at; /* columns of a row; the id of the text that is being merged */
+    bool counts;   /* positions are those in the table of learned ones */
 };
 
 static void put_id(struct merging *w, int32_t id) {
     struct merged_text *t = w->to;
     t->ids[t->n] = id;
-    if (t->positions) t->positions[t->n] = w->at;
+    if (w->counts) t->positions[t->n] = w->at;
     t->n++;
 }
 
@@ -71,6 +95,9 @@ static enum status count_rows(struct row_counts *out, const struct model *m, con
         if (p->tag_length > 0 && picture->tiles > p->n_tags)
             return error_set(e, STATUS_INVALID, "a picture of %d tiles; the model has tags for %d", picture->tiles,
                              p->n_tags);
+        if (model_places(m) && (int64_t)picture->grid.rows * picture->grid.columns != picture->tile_rows)
+            return error_set(e, STATUS_INVALID, "a picture of %d rows, and of %d times %d in its grid",
+                             picture->tile_rows, picture->grid.rows, picture->grid.columns);
         out->all += (size_t)merge_count(m, picture->tiles, picture->tile_rows);
         out->given += (size_t)picture->tiles * (size_t)picture->tile_rows;
     }
@@ -79,16 +106,25 @@ static enum status count_rows(struct row_counts *out, const struct model *m, con
                      LIMIT_POSITIONS);
 }
 
+static void place_text(struct merged_text *t, const struct picture_text *text) {
+    struct picture_grid *grids = xcalloc((size_t)text->n_pictures + 1, sizeof *grids);
+    for (int i = 0; i < text->n_pictures; i++) grids[i] = text->pictures[i].grid;
+    merge_place(t->positions, t->ids, t->n, grids);
+    free(grids);
+}
+
 enum status merge_text(struct merged_text *out, const struct model *m, const struct picture_text *text,
                        struct error *e) {
-    struct merging w = {.to = out, .model = m, .width = m->spec.projector.out};
+    struct merging w = {
+        .to = out, .model = m, .width = m->spec.stacks[STACK_DECODER].hidden, .counts = m->spec.learned_positions};
     const struct merged_picture *next = text->pictures;
     struct row_counts rows = {0};
     *out = (struct merged_text){0};
     if (count_rows(&rows, m, text, e)) return e->status;
     out->ids = xmalloc((rows.all + 1) * sizeof *out->ids);
     out->names = xmalloc((rows.given + 1) * sizeof *out->names);
-    if (m->spec.learned_positions) out->positions = xmalloc((rows.all + 1) * sizeof *out->positions);
+    size_t sections = model_places(m) ? PLACE_SECTIONS : w.counts;
+    if (sections > 0) out->positions = xmalloc((rows.all + 1) * sections * sizeof *out->positions);
     if (next && next->rows) out->given = xmalloc((rows.given + 1) * (size_t)w.width * sizeof *out->given);
 
     for (; w.at < text->n; w.at++) {
@@ -99,6 +135,7 @@ enum status merge_text(struct merged_text *out, const struct model *m, const str
             put_id(&w, text->ids[w.at]);
         }
     }
+    if (model_places(m)) place_text(out, text);
     return STATUS_OK;
 }
 

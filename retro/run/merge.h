@@ -5,11 +5,20 @@
 #include "retro/model/model.h"
 #include "retro/run/row_name.h"
 
+/* Positions of a row with multimodal RoPE: time, row, column. */
+enum { PLACE_SECTIONS = 3 };
+
+/* The rows of a picture as they lie in it, line by line. */
+struct picture_grid {
+    int rows, columns;
+};
+
 /* A picture whose rows are known. */
 struct merged_picture {
     const float *rows; /* [tiles, tile_rows, d]; the thumbnail is the last tile. NULL: only names are wanted */
     int tiles, tile_rows;
-    struct row_name name; /* of its first row */
+    struct row_name name;     /* of its first row */
+    struct picture_grid grid; /* of models that place rows by it (merge_place): rows times columns is tile_rows */
 };
 
 /* A text that has the picture's id once for each of its pictures. */
@@ -22,8 +31,10 @@ struct picture_text {
 
 /* The rows of a text. */
 struct merged_text {
-    int32_t *ids;       /* [n] -1 - i is given row i */
-    int32_t *positions; /* [n] in the table of learned positions, where a picture counts once; NULL of other models */
+    int32_t *ids; /* [n] -1 - i is given row i */
+    /* As a step_item has them: [n] in the table of learned positions, where a picture counts once, or merge_place's;
+     * NULL of other models. */
+    int32_t *positions;
     struct row_name *names; /* [n_given] of the given rows */
     float *given;           /* [n_given, d] NULL: only names are wanted */
     int n, n_given;
@@ -35,6 +46,13 @@ bool model_sees(const struct model *m);
 int model_picture_id(const struct model *m);
 /* Rows that a picture of so many tiles takes, its tags included. */
 int merge_count(const struct model *m, int tiles, int tile_rows);
+/* Whether rows have positions by the grids of pictures: multimodal RoPE. */
+bool model_places(const struct model *m);
+/* Writes the positions of a merged text's rows, [n, PLACE_SECTIONS]. An id has one number thrice, and a picture's
+ * rows have the number that an id would have in the place of the picture, to which their row and column in the grid are
+ * added. Behind a picture the numbers go on after the largest. `grids` are of all pictures in the text, whose given
+ * rows come in order. */
+void merge_place(int32_t *positions, const int32_t *ids, int n, const struct picture_grid *grids);
 /* STATUS_INVALID where the text has other pictures than places, or where tiles have tags and there are more tiles than
  * tags. */
 enum status merge_text(struct merged_text *out, const struct model *m, const struct picture_text *text,

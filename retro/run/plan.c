@@ -7,10 +7,11 @@
 void plan_open(struct plan *p, const struct plan_sizes *sizes) {
     size_t rows = (size_t)sizes->rows, items = (size_t)sizes->items, closings = (size_t)sizes->closings + 1;
     size_t given = (size_t)sizes->given * (size_t)sizes->hidden;
-    *p = (struct plan){.ids = xcalloc(rows, sizeof *p->ids),
+    *p = (struct plan){.sections = sizes->sections,
+                       .ids = xcalloc(rows, sizeof *p->ids),
                        .given_rows = given ? xcalloc(rows, sizeof *p->given_rows) : NULL,
                        .given_to = given ? xcalloc((size_t)sizes->given, sizeof *p->given_to) : NULL,
-                       .positions = xcalloc(rows, sizeof *p->positions),
+                       .positions = xcalloc(rows * (size_t)sizes->sections, sizeof *p->positions),
                        .cache_rows = xcalloc(rows, sizeof *p->cache_rows),
                        .logit_rows = xcalloc(rows, sizeof *p->logit_rows),
                        .row_scale = xcalloc(rows, sizeof *p->row_scale),
@@ -99,7 +100,7 @@ static void move_plan(struct plan *p, int r, int d, struct transfer *t) {
 
     size_t rows = (size_t)p->n_rows;
     move_array(t, p->ids, rows, sizeof *p->ids);
-    move_array(t, p->positions, rows, sizeof *p->positions);
+    move_array(t, p->positions, rows * (size_t)p->sections, sizeof *p->positions);
     move_array(t, p->cache_rows, rows, sizeof *p->cache_rows);
     move_array(t, p->row_scale, rows, sizeof *p->row_scale);
     move_array(t, p->logit_rows, (size_t)p->n_logits, sizeof *p->logit_rows);

@@ -20,26 +20,28 @@ struct plan {
     int watched;  /* 1: before each layer rank 0 says whether anybody still waits for the step, else 0 */
     int32_t *ids; /* [rows] -1: the row is given */
     /* NULL where the pool takes no given rows. */
-    int32_t *given_rows;             /* [rows] which of `given` takes the place of the row's word, -1: none */
-    int32_t *given_to;               /* [n_given] the row that it is, position and all, -1: only the word of one */
-    int32_t *positions, *cache_rows; /* [rows] */
-    int32_t *logit_rows;             /* [n_logits] */
-    float *row_scale;                /* [rows] of chunked cross attention; 0: the row reads nothing */
-    float *given;                    /* [n_given, d] */
-    int32_t *blocks;                 /* [n_blocks] the block tables of all items; spans count in them */
+    int32_t *given_rows; /* [rows] which of `given` takes the place of the row's word, -1: none */
+    int32_t *given_to;   /* [n_given] the row that it is, position and all, -1: only the word of one */
+    int32_t *positions;  /* [rows, sections] */
+    int32_t *cache_rows; /* [rows] */
+    int32_t *logit_rows; /* [n_logits] */
+    float *row_scale;    /* [rows] of chunked cross attention; 0: the row reads nothing */
+    float *given;        /* [n_given, d] */
+    int32_t *blocks;     /* [n_blocks] the block tables of all items; spans count in them */
     struct attention_span *spans, *cross_spans; /* [items], [n_cross_spans] */
     struct closing *closings;
     struct source *sources;
     struct share_plan self_shares, cross_shares;
     struct key_group *groups; /* [n_groups] of keys */
     int n_groups;
+    int sections;     /* positions of a row */
     int tells;        /* 1: some of its rows tell how they share out their attention, else 0 */
     int32_t *no_rows; /* [rows] -1 each; not sent */
 };
 
 /* The lengths of a plan's arrays. */
 struct plan_sizes {
-    int rows, items, blocks, closings, given, hidden;
+    int rows, items, blocks, closings, given, hidden, sections;
     int shares; /* groups of an item, at most */
 };
 void plan_open(struct plan *p, const struct plan_sizes *sizes);

@@ -123,6 +123,7 @@ static enum status open_parts(struct session_pool *p, struct error *e) {
                                .blocks = p->cache.n_blocks,
                                .closings = p->max_closings + l->max_sessions, /* each may encode one again */
                                .given = l->max_given,
+                               .sections = sections_of(p),
                                .shares = l->max_shares,
                                .hidden = decoder_of(p)->dims.hidden};
     plan_open(&p->plan, &sizes);
@@ -263,7 +264,8 @@ int session_length(const struct session *s) { return s->length; }
 
 void session_rewind(struct session *s, int length, struct grid grid) {
     struct session_pool *p = s->pool;
-    bool stays = decoder_of(p)->dims.reads == EDGE_NONE && !prefix_tree_keeps(&p->tree);
+    bool counted = s->shift == 0; /* else it is not known what rows within the text are shifted by */
+    bool stays = decoder_of(p)->dims.reads == EDGE_NONE && counted && !prefix_tree_keeps(&p->tree);
     int blocks = stays ? min_int(length, s->length) / ATTENTION_BLOCK : 0;
     CHECK(s->open && !s->cut && length >= 0);
     if (!stays) release_blocks(s, false);

@@ -73,9 +73,9 @@ void session_pin(struct session *s);
 struct grid session_grid(const struct session *s);
 int session_length(const struct session *s); /* rows processed so far, or taken over */
 /* Forgets the rows behind the first `length`, so that others can follow these: at most so many stay, and the new length
- * is session_length. Only whole blocks of keys and values stay, and of a session with cross attention nothing. A grid
- * is only for a session that keeps nothing. In a pool that keeps blocks none stays with the session: session_reuse
- * takes them over. */
+ * is session_length. Only whole blocks of keys and values stay, and nothing of a session with cross attention or with
+ * positions other than the rows' numbers. A grid is only for a session that keeps nothing. In a pool that keeps blocks
+ * none stays with the session: session_reuse takes them over. */
 void session_rewind(struct session *s, int length, struct grid grid);
 
 /* The neighbours of one closed chunk: ids [k, r], row by row, each a neighbour chunk and its continuation padded with
@@ -89,6 +89,7 @@ struct neighbor_tokens {
 struct session_text {
     const int32_t *ids; /* [n] its rows from the first on; -1 - i is given row i */
     int n;
+    const int32_t *positions;                /* as a step_item has them; NULL: the rows' numbers */
     const struct row_name *names;            /* of the given rows; NULL: nothing is known of these */
     const struct neighbor_tokens *neighbors; /* of all chunks that these rows close */
     const int32_t *source;                   /* [n_source] */
@@ -138,8 +139,9 @@ struct step_item {
     /* Host [given rows, d] in place of embedded ids: those of this step. Beside tokens a row takes the place of word
      * and position, as a vision tower's projector makes it; without tokens, the place of the word alone. */
     const float *rows;
-    /* [n_tokens] of the rows, where they are not counted from 0 on: later steps count on from the last one. Models with
-     * learned positions count a picture once. */
+    /* [n_tokens, positions of a row] where they are not counted from 0 on: later steps count on from the largest of the
+     * last row. Models with learned positions count a picture once; with multimodal RoPE (dims.rope_sections) a row has
+     * several, and a picture's are of its grid (merge.h). */
     const int32_t *positions;
     const int32_t *source; /* [n_source] the text that the encoder reads; where session_wants_source */
     int n_source;

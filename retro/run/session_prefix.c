@@ -126,6 +126,7 @@ int session_reuse(struct session *s, const struct session_text *text) {
     struct prefix_text wanted = tree_text(s, text, slot);
     share_blocks(s, &wanted);
     copy_beginning(s, &wanted);
+    if (text->positions && s->length > 0) s->shift = position_behind(p, text->positions, s->length) - s->length;
     s->known = s->length;
     s->rereads = reads_neighbors(p) && grid_complete(s->grid, s->length) > 0;
     return s->length + (p->sources.model ? text->n_source : 0);

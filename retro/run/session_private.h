@@ -13,7 +13,7 @@ struct session {
     struct session_pool *pool;
     struct grid grid;
     int length;
-    int shift;                /* of positions: a row's is its number and this */
+    int shift;                /* of positions: a row's are its number and this */
     struct block_list blocks; /* of keys and values */
     int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the source; -1: none */
     uint32_t scope;           /* session_set_scope */
@@ -78,6 +78,13 @@ void keep_rows(struct session_pool *p, const struct step_item *items, int n);
 void learn_row(struct session *s, int32_t id, const struct row_name *name, const struct neighbor_tokens *neighbors);
 /* The session's blocks are free, or kept; `pinned`: they stay whatever comes. */
 void release_blocks(struct session *s, bool pinned);
+
+/* Positions of a row: several for multimodal RoPE. */
+static inline int sections_of(const struct session_pool *p) {
+    return max_int(1, p->model->stacks[STACK_DECODER].dims.rope_sections);
+}
+/* Where a text goes on behind n rows of these positions: after the largest of the last row. */
+int position_behind(const struct session_pool *p, const int32_t *positions, int n);
 
 /* Lays out p->plan: the next rows of n sessions, which take the blocks and slots that they need. */
 void plan_step(struct session_pool *p, const struct step_item *items, int n);

@@ -89,15 +89,23 @@ static void plan_given(struct plan *plan, const struct step_item *item, int firs
     if (values > 0) memcpy(plan->given + (size_t)before * (size_t)d, item->rows, values * sizeof(float));
 }
 
+static void plan_positions(struct session_pool *p, const struct step_item *item) {
+    const struct session *s = item->session;
+    int sections = sections_of(p), n = item->n_tokens * sections;
+    int32_t *positions = p->plan.positions + (size_t)p->plan.n_rows * (size_t)sections;
+    for (int i = 0; i < n; i++)
+        positions[i] = item->positions ? item->positions[i] : s->length + i / sections + s->shift;
+}
+
 /* The new rows of one session: ids or given rows, and the places of their keys and values. */
 static void plan_rows(struct session_pool *p, const struct step_item *item) {
     struct session *s = item->session;
     struct plan *plan = &p->plan;
     int first = plan->n_rows, d = decoder_of(p)->dims.hidden;
     kv_cache_extend(&p->cache, &s->blocks, s->length + item->n_tokens);
+    plan_positions(p, item);
     for (int i = 0; i < item->n_tokens; i++) {
         plan->ids[first + i] = item->tokens ? max_int(item->tokens[i], -1) : -1;
-        plan->positions[first + i] = item->positions ? item->positions[i] : s->length + i + s->shift;
         plan->cache_rows[first + i] = block_row(&s->blocks, s->length + i);
     }
     if (plan->given_rows) plan_given(plan, item, first, d);
@@ -138,10 +146,16 @@ void plan_step(struct session_pool *p, const struct step_item *items, int n) {
     plan->watched = is_watched(p);
 }
 
+int position_behind(const struct session_pool *p, const int32_t *positions, int n) {
+    int sections = sections_of(p), largest = 0;
+    for (int i = (n - 1) * sections; i < n * sections; i++) largest = max_int(largest, positions[i]);
+    return largest + 1;
+}
+
 static void advance_item(const struct step_item *item) {
     struct session *s = item->session;
     s->length += item->n_tokens;
-    if (item->positions) s->shift = item->positions[item->n_tokens - 1] + 1 - s->length;
+    if (item->positions) s->shift = position_behind(s->pool, item->positions, item->n_tokens) - s->length;
 }
 
 /* A session keeps the slot of its latest chunk; earlier ones are free again. */

@@ -160,8 +160,10 @@ static void restart(struct engine_sequence *s, int32_t *rows, int n, struct pict
     s->n_prefix = n - s->n_ids - s->generation->asked.n_prompt;
     free(s->composed_rows);
     free(s->given);
+    free(s->positions);
     picture_set_release(s->pictures);
     s->given = NULL;
+    s->positions = NULL;
     s->pictures = *set;
     *set = NULL;
     s->rows = s->composed_rows = rows;

@@ -69,6 +69,7 @@ void engine_give_rows(const struct engine_sequence *s, struct step_item *item, i
     if (pictures == NULL || first >= s->n_rows) return;
     int before = count_given(s, first);
     item->names = pictures->names;
+    if (s->positions) item->positions = s->positions + (size_t)first * PLACE_SECTIONS;
     if (count_given(s, first + item->n_tokens) > before)
         item->rows = s->given + (size_t)before * (size_t)s->engine->info.hidden;
 }

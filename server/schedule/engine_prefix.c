@@ -13,6 +13,7 @@ static struct session_text text_of(const struct engine_sequence *s) {
     const struct picture_set *pictures = s->pictures;
     return (struct session_text){.ids = s->rows,
                                  .n = count_wanted(s),
+                                 .positions = s->positions,
                                  .names = pictures ? pictures->names : NULL,
                                  .neighbors = s->neighbors,
                                  .source = s->source,
@@ -83,6 +84,7 @@ bool engine_begin_prompt(struct engine_sequence *s) {
     struct engine *x = s->engine;
     if (s->begun) return true;
     bool keeps = x->metrics.blocks.kept_most > 0;
+    if (s->positions == NULL) s->positions = picture_set_place(s->pictures, s->rows, s->n_rows);
     struct session_text text = text_of(s);
     if (keeps && is_coming(s, session_find(s->session, &text))) return false;
 

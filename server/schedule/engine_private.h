@@ -45,6 +45,7 @@ struct engine_sequence {
     struct picture_set *pictures; /* held: of these rows, the request's with found ones among them; NULL: none */
     float *given;                 /* owned [rows of pictures, d] in the order of the text; NULL without */
     bool viewed;                  /* these are computed, as far as the session has not their keys and values */
+    int32_t *positions;           /* owned, of the rows when they are read (picture_set_place); NULL: their numbers */
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
     bool begun;                               /* it has looked for rows to take over, and computes what is left */
     int n_cached;                             /* tokens of its prompt that needed no computing when it was read first */

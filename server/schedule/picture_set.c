@@ -42,6 +42,8 @@ void picture_set_add(struct picture_set *p, float *pixels, const struct picture_
     struct set_picture *picture = &p->list[p->n];
     *picture = (struct set_picture){
         .pixels = pixels, .cut = *cut, .name = name_picture(pixels, cut), .rows = arrange_count(p->model, cut)};
+    if (model_places(p->model))
+        tower_grid(p->model, cut->height, cut->width, &picture->grid.rows, &picture->grid.columns);
     append_names(p, picture);
     p->n++;
 }
@@ -82,7 +84,8 @@ enum status picture_set_merge(const struct picture_set *p, struct tokens *ids, s
     struct merged_picture *pictures = xcalloc((size_t)p->n + 1, sizeof *pictures);
     struct merged_text text;
     for (int i = 0; i < p->n; i++)
-        pictures[i] = (struct merged_picture){.tiles = 1, .tile_rows = p->list[i].rows, .name = p->list[i].name};
+        pictures[i] = (struct merged_picture){
+            .tiles = 1, .tile_rows = p->list[i].rows, .name = p->list[i].name, .grid = p->list[i].grid};
     enum status status = merge_text(&text, p->model, &(struct picture_text){ids->ids, ids->n, pictures, p->n}, e);
     if (status == STATUS_OK) {
         ids->n = 0;
@@ -91,6 +94,16 @@ enum status picture_set_merge(const struct picture_set *p, struct tokens *ids, s
     }
     free(pictures);
     return status;
+}
+
+int32_t *picture_set_place(const struct picture_set *p, const int32_t *rows, int n) {
+    if (p == NULL || !model_places(p->model)) return NULL;
+    struct picture_grid *grids = xcalloc((size_t)p->n + 1, sizeof *grids);
+    int32_t *positions = xmalloc(((size_t)n * PLACE_SECTIONS + 1) * sizeof *positions);
+    for (int i = 0; i < p->n; i++) grids[i] = p->list[i].grid;
+    merge_place(positions, rows, n, grids);
+    free(grids);
+    return positions;
 }
 
 /* Viewing. */

@@ -13,8 +13,9 @@
 struct set_picture {
     float *pixels; /* [tiles, 3, height, width] owned, but in a set of others' pictures */
     struct picture_cut cut;
-    struct row_name name; /* of its first row */
-    int rows;             /* that the decoder reads */
+    struct row_name name;     /* of its first row */
+    int rows;                 /* that the decoder reads */
+    struct picture_grid grid; /* of these, where the model places them by it */
 };
 
 struct picture_set {
@@ -39,6 +40,10 @@ void picture_set_release(struct picture_set *p);             /* of NULL: nothing
 
 /* ids with the model's picture id once for each picture become ids with given rows. */
 enum status picture_set_merge(const struct picture_set *p, struct tokens *ids, struct error *e);
+
+/* The positions of n rows that begin a merged text with the set's pictures, owned, as a step_item has them; NULL: they
+ * are the rows' numbers. */
+int32_t *picture_set_place(const struct picture_set *p, const int32_t *rows, int n);
 
 /* The rows of a set as they are computed, part by part: on the thread that owns the pool. */
 struct picture_view {

@@ -39,6 +39,7 @@ void sequence_free(struct engine_sequence *s) {
     guided_close(s);
     free(s->neighbors);
     free(s->given);
+    free(s->positions);
     picture_set_release(s->pictures);
     picture_job_release(s->reading);
     free(s->composed_rows);

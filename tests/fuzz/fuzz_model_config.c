@@ -31,6 +31,8 @@ static const struct family *const families[] = {&family_retro,
                                                 &family_llava_next,
                                                 &family_clip_vision,
                                                 &family_siglip_vision,
+                                                &family_qwen2_vl,
+                                                &family_qwen2_5_vl,
                                                 &family_qwen2_vl_vision,
                                                 &family_qwen2_5_vl_vision};
 
@@ -40,6 +42,7 @@ static void check_stack(const struct family *f, const struct model_spec *s, enum
     CHECK(d->n_layers <= MAX_LAYERS && d->heads > 0 && d->kv_heads > 0 && d->heads % d->kv_heads == 0);
     CHECK(d->head_dim > 0 && d->head_dim <= ATTENTION_MAX_HEAD && d->rotated >= 0 && d->rotated <= d->head_dim);
     CHECK(d->rotated % 2 == 0 && d->epsilon > 0 && d->hidden > 0 && d->ffn > 0);
+    for (int i = 0; i < d->rotated / 2; i++) CHECK(d->rope_sections == 0 || d->rope_section[i] < d->rope_sections);
     for (int i = 0; i < d->n_layers; i++) {
         const struct family *of = s->parts[id].family ? s->parts[id].family : f;
         struct layer_spec l = of->layer(s, id, i);
@@ -55,7 +58,6 @@ static void check_tower(const struct model_spec *s) {
     bool table = t->table_h > 0 && t->table_w > 0;
     CHECK(t->patch > 0 && t->patch <= LIMIT_PATCH && t->class_tokens >= 0 && (table || d->rope_sections == 2));
     CHECK(t->window >= 0 && t->window % 2 == 0 && (t->window == 0 || t->oblong));
-    for (int i = 0; i < d->rotated / 2; i++) CHECK(d->rope_sections == 0 || d->rope_section[i] < d->rope_sections);
     CHECK(t->image_h % t->patch == 0 && t->image_w % t->patch == 0 && t->layers >= 0);
     CHECK(t->layers <= s->stacks[STACK_TOWER].n_layers && (p->out == 0 || p->in > 0));
 }

@@ -200,7 +200,8 @@ static void read_text(struct fixture *f, struct session_pool *pool, unsigned see
     for (int i = 0; i < WORDS; i++) ids[i] = i * 7 % 240;
     ids[PLACE] = model_picture_id(f->model);
     if (session_view(pool, &picture, 1, rows, &e)) fail_msg("%s", e.text);
-    struct merged_picture merged = {rows, 1, 4, {.picture = {7, 7, 7, (int32_t)seed}}};
+    struct merged_picture merged = {
+        .rows = rows, .tiles = 1, .tile_rows = 4, .name = {.picture = {7, 7, 7, (int32_t)seed}}};
     struct picture_text asked = {ids, WORDS, &merged, 1};
     if (merge_text(&out->text, f->model, &asked, &e)) fail_msg("%s", e.text);
     assert_int_equal(out->text.n, ROWS);
@@ -259,7 +260,7 @@ static void test_places_are_counted(void **state) {
     struct error e = {0};
     struct merged_text t;
     float rows[4 * 32] = {0};
-    const struct merged_picture picture = {rows, 1, 4, {.picture = {1, 2}}};
+    const struct merged_picture picture = {.rows = rows, .tiles = 1, .tile_rows = 4, .name = {.picture = {1, 2}}};
     const int32_t ids[] = {1, -200, 2};
     open_fixture(&f, "tests/golden/vision/llava_a");
     struct picture_text text = {ids, 3, &picture, 0};

@@ -14,6 +14,7 @@ CONVERT = EVAL.with_name("retro-convert")
 GOLDEN = ROOT / "tests/golden/vision"
 FOLDERS = sorted(p.parent for p in GOLDEN.glob("*/config.json"))
 LLAVA = [f for f in FOLDERS if f.name.startswith("llava")]
+QWEN = [GOLDEN / "qwen2_vl", GOLDEN / "qwen2_5_vl"]
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16"}
 VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
@@ -32,12 +33,12 @@ def worst_of(done):
 def test_reference(cpu):
     done = parity(*FOLDERS, cpu=cpu)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
-    assert len(FOLDERS) == 24 and "differ" not in done.stdout
+    assert len(FOLDERS) == 26 and "differ" not in done.stdout
 
 
 def test_two_ranks():
     """The tower's heads and MLP are shared, as the decoder's; its rows come to rank 0."""
-    done = parity("--tolerance", "2e-4", "--set", "parallel.tensor=2", "--set", "parallel.comm=threads", *LLAVA)
+    done = parity("--tolerance", "2e-4", "--set", "parallel.tensor=2", "--set", "parallel.comm=threads", *LLAVA, *QWEN)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -46,7 +47,8 @@ def test_bf16_stays_near():
     assert done.returncode == 0 and 1e-3 < worst_of(done) < 0.5, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a", "hf_qwen2_vl", "hf_qwen2_5_vl"])
+@pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a", "hf_qwen2_vl", "hf_qwen2_5_vl",
+                                  "qwen2_vl", "qwen2_5_vl"])
 @pytest.mark.parametrize("to, tolerance", [("int8", 0.5), ("bf16", 0.2), ("packed", 1e-4)])
 def test_converted_folders(tmp_path, name, to, tolerance):
     """Measured: int8 0.19, bf16 0.055. The product of the patches and the positions stay as they are."""
@@ -98,6 +100,17 @@ def test_a_tower_alone_has_one_rank():
     ("hf_qwen2_5_vl", None, "deepstack_visual_indexes", [1], "deepstack_visual_indexes"),
     ("hf_qwen2_5_vl", None, "window_size", 7, "window_size"),
     ("hf_qwen2_5_vl", None, "fullatt_block_indexes", [-1], "fullatt_block_indexes"),
+    ("qwen2_vl", "rope_scaling", "mrope_section", [2, 3, 4], "\"mrope_section\" is 2, 3 and 4 pairs, and a head has 8"),
+    ("qwen2_vl", "rope_scaling", "mrope_section", [2, 6], "mrope_section"),
+    ("qwen2_vl", "rope_scaling", "mrope_section", [2, 3, -3], "mrope_section"),
+    ("qwen2_vl", "rope_scaling", "mrope_interleaved", True, "mrope_interleaved"),
+    ("qwen2_vl", "rope_scaling", "type", "dynamic", "\"dynamic\", which is not supported"),
+    ("qwen2_vl", None, "model_type", "qwen3_vl", "\"qwen3_vl\" is unknown"),
+    ("qwen2_vl", None, "model_type", "qwen2", "\"mrope_section\" is not supported in this family"),
+    ("qwen2_vl", "vision_config", "hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
+    ("qwen2_vl", "vision_config", "spatial_merge_size", 3, "vision_config"),
+    ("qwen2_5_vl", "text_config", "hidden_act", "none", "text_config"),
+    ("qwen2_5_vl", "text_config", "rope_parameters", {"mrope_section": [8]}, "mrope_section"),
     ("projector_mlp", None, "ffn_hidden_size", 48, "linear_fc1.weight"),
     ("projector_mlp", None, "projector_type", "resampler", "projector_type"),
     ("llava_hf_clip", None, "vision_feature_layer", [-2, -1], "must be one number"),
@@ -137,6 +150,20 @@ def rename_tensors(folder, rename):
     path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size:])
 
 
+def keep_tensors(path, keeps):
+    raw = path.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header, data, kept = json.loads(raw[8:8 + size]), b"", {}
+    for name, value in header.items():
+        if name != "__metadata__" and keeps(name):
+            first, end = value["data_offsets"]
+            kept[name] = value | {"data_offsets": [len(data), len(data) + end - first]}
+            data += raw[8 + size + first:8 + size + end]
+    text = json.dumps(kept).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 @pytest.mark.parametrize("name", ["llava_hf_clip", "llava_hf_siglip", "hf_clip", "hf_siglip"])
 @pytest.mark.parametrize("style", ["transformers 4", "transformers 5 in memory"])
 def test_other_spellings(tmp_path, name, style):
@@ -160,6 +187,39 @@ def test_other_spellings_of_qwen(tmp_path, name, root):
     rename_tensors(folder, lambda tensor: root + tensor)
     done = parity(folder)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen2_5_vl"])
+def test_other_spellings_of_qwens_decoder(tmp_path, name):
+    """As transformers writes them since 4.52, and keys of a text_config either way."""
+    def rename(tensor):
+        return "model." + (tensor if tensor.startswith("visual.") else tensor.replace("model.", "language_model."))
+
+    folder = shutil.copytree(GOLDEN / name, tmp_path / name)
+    rename_tensors(folder, lambda tensor: tensor if tensor == "lm_head.weight" else rename(tensor))
+    config = json.loads((folder / "config.json").read_text())
+    text = config.pop("text_config", None)
+    if text:
+        config = text | config | {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}, "rope_theta": 10000.0}
+        del config["rope_parameters"]
+    else:
+        config["text_config"] = {key: value for key, value in config.items() if key not in ("vision_config", "model_type")}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_text_of_a_folder_without_a_tower(tmp_path):
+    folder = shutil.copytree(GOLDEN / "qwen2_vl", tmp_path / "case", ignore=shutil.ignore_patterns("generation*"))
+    config = json.loads((folder / "config.json").read_text())
+    del config["vision_config"]
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert "tensor visual." in done.stderr and "case/text" not in done.stdout
+    keep_tensors(folder / "model.safetensors", lambda tensor: not tensor.startswith("visual."))
+    keep_tensors(folder / "cases.safetensors", lambda tensor: tensor.startswith("text."))
+    done = parity(folder)
+    assert done.returncode == 0 and done.stdout.count("case/text") == 1, done.stdout + done.stderr
 
 
 def test_radio_of_torch_hub(tmp_path):
@@ -188,7 +248,9 @@ def test_sizes_that_transformers_leaves_out(tmp_path):
                                               ("clip_b", "layernorm_epsilon", 1e-5), ("clip_a", "activation", "gelu_erf"),
                                               ("hf_qwen2_vl", "rope_parameters", {"rope_theta": 1000}),
                                               ("hf_qwen2_5_vl", "fullatt_block_indexes", [0]),
-                                              ("hf_qwen2_5_vl", "window_size", 32)])
+                                              ("hf_qwen2_5_vl", "window_size", 32),
+                                              ("qwen2_vl", "rope_scaling", {"type": "mrope", "mrope_section": [3, 3, 2]}),
+                                              ("qwen2_vl", "rope_theta", 1000)])
 def test_a_wrong_key_is_noticed(tmp_path, name, key, value):
     folder = shutil.copytree(GOLDEN / name, tmp_path / name)
     config = json.loads((folder / "config.json").read_text())

@@ -90,7 +90,8 @@ static enum status write_first(struct tower_work *w, struct session_pool *pool, 
 static enum status see_and_write(struct tower_work *w, struct session_pool *pool, struct error *e) {
     const struct model *m = w->model.model;
     int32_t *ids = xcalloc((size_t)w->prompt + 1, sizeof *ids);
-    struct merged_picture picture = {w->rows, 1, count_rows(w, TOWER_PROJECTED), {.picture = {1}}};
+    struct merged_picture picture = {
+        .rows = w->rows, .tiles = 1, .tile_rows = count_rows(w, TOWER_PROJECTED), .name = {.picture = {1}}};
     struct merged_text text;
     ids[0] = model_picture_id(m);
     for (int i = 1; i <= w->prompt; i++) ids[i] = i;

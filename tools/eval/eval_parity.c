@@ -73,7 +73,8 @@ static void add_merged(const struct case_run *run, struct step_item *item, int s
     int before = count_given(tokens, first);
     if (count_given(tokens, first + item->n_tokens) > before)
         item->rows = merged->given + (size_t)before * (size_t)run->info->hidden;
-    if (c->positions) item->positions = c->positions + (size_t)sequence * (size_t)c->n + first;
+    size_t row = (size_t)sequence * (size_t)c->n + (size_t)first;
+    if (c->positions) item->positions = c->positions + row * (size_t)c->sections;
 }
 
 static struct step_item make_item(const struct case_run *run, int sequence, int first, int n_tokens, int n_logits) {

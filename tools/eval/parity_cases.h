@@ -49,7 +49,8 @@ struct parity_case {
     struct parity_pictures pictures;
     int text_length;
     struct merged_text *merged; /* owned [b] */
-    int32_t *positions;         /* owned [b, n], or NULL */
+    int32_t *positions;         /* owned [b, n, sections], or NULL */
+    int sections;               /* positions of a row */
     int32_t *narrowed[3];       /* owned: what the file holds as i64 */
     int n_narrowed;
 };

@@ -176,6 +176,17 @@ static enum status merge_sequence(struct parity_case *c, const struct model *m, 
     return STATUS_OK;
 }
 
+/* The positions of row i of a sequence; behind the text they count on from the largest of its last row. */
+static void take_positions(struct parity_case *c, int sequence, int i) {
+    const struct merged_text *t = &c->merged[sequence];
+    size_t at = (size_t)sequence * (size_t)c->n + (size_t)i;
+    int first = min_int(i, t->n - 1) * c->sections, largest = 0;
+    for (int j = 0; j < c->sections; j++) largest = max_int(largest, t->positions[first + j]);
+    for (int j = 0; j < c->sections; j++)
+        c->positions[at * (size_t)c->sections + (size_t)j] =
+            i < t->n ? t->positions[first + j] : largest + 1 + i - t->n;
+}
+
 /* Row i of a sequence, whose last ones a generation goes on with. */
 static void take_row(struct parity_case *c, int sequence, int i, int32_t *ids) {
     const struct merged_text *t = &c->merged[sequence];
@@ -183,14 +194,14 @@ static void take_row(struct parity_case *c, int sequence, int i, int32_t *ids) {
     bool behind = i >= t->n;
     if (!behind) ids[at] = t->ids[i];
     if (behind && c->greedy) ids[at] = c->greedy[i - t->n];
-    if (c->positions) c->positions[at] = behind ? t->positions[t->n - 1] + 1 + i - t->n : t->positions[i];
+    if (c->positions) take_positions(c, sequence, i);
 }
 
 /* The merged rows of all sequences as the case's tokens [b, n]. */
 static void take_merged(struct parity_case *c) {
     size_t n = (size_t)c->b * (size_t)c->n;
     int32_t *ids = xcalloc(n, sizeof *ids);
-    if (c->merged[0].positions) c->positions = xcalloc(n, sizeof *c->positions);
+    if (c->merged[0].positions) c->positions = xcalloc(n * (size_t)c->sections, sizeof *c->positions);
     for (int i = 0; i < c->b; i++)
         for (int j = 0; j < c->n; j++) take_row(c, i, j, ids);
     free(c->tokens);
@@ -209,10 +220,13 @@ enum status parity_pictures_merge(struct parity_case *c, const struct model *m, 
     for (int i = 0, tile = 0; i < p->n; i++) {
         const float *first = rows + (size_t)parity_pictures_rows(p, m, TOWER_PROJECTED, tile) * d;
         int n = count_tiles(p, i);
-        pictures[i] = (struct merged_picture){first, n, tile_rows(p, m, tile), {.picture = {i}}};
+        pictures[i] = (struct merged_picture){.rows = first, .tiles = n, .tile_rows = tile_rows(p, m, tile)};
+        pictures[i].name.picture[0] = i;
+        tower_grid(m, p->list[tile].height, p->list[tile].width, &pictures[i].grid.rows, &pictures[i].grid.columns);
         tile += n;
     }
     int used = 0;
+    c->sections = model_places(m) ? PLACE_SECTIONS : 1;
     c->merged = xcalloc((size_t)c->b, sizeof *c->merged);
     for (int i = 0; i < c->b && status == STATUS_OK; i++) status = merge_sequence(c, m, i, pictures, &used, e);
     if (status == STATUS_OK) take_merged(c);

@@ -1,0 +1,227 @@
+/* tests/golden/test_places.c: multimodal RoPE: rows of pictures have positions by their grid, and the words behind go
+ * on after the largest. However a text is cut into steps, whatever it takes over and when a session is used again, its
+ * logits are the same bits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/run/merge.h"
+#include "retro/run/session.h"
+#include "tests/folder.h"
+
+enum { HIDDEN = 32, VOCAB = 64, WORDS = 140, PICTURES = 2, MORE = 20, DRAWN = 3 };
+enum { FIRST = 40, SECOND = 81 }; /* where the pictures stand among the words */
+enum { FIRST_ROWS = 12, SECOND_ROWS = 18, SECOND_AT = SECOND + FIRST_ROWS - 1 }; /* the second one's first row */
+enum { ROWS = WORDS - PICTURES + FIRST_ROWS + SECOND_ROWS, MOST = ROWS + DRAWN + MORE };
+
+struct fixture {
+    struct backend *backend;
+    struct comm *comm;
+    struct model *model;
+    struct session_pool *pool;
+};
+
+static void open_fixture(struct fixture *f, int kept) {
+    struct error e = {0};
+    const struct backend_options options = {.threads = 2};
+    const struct session_limits limits = {.max_sessions = 1,
+                                          .max_tokens = MOST,
+                                          .max_step_rows = MOST,
+                                          .max_logit_rows = 1,
+                                          .max_given = MOST,
+                                          .kv_dtype = DTYPE_F32,
+                                          .kept_blocks = kept};
+    if (backend_open(&f->backend, "cpu", &options, &e) || comm_open_single(&f->comm, &e) ||
+        model_open(&f->model, "tests/golden/vision/qwen2_vl", f->backend, f->comm, &(struct model_options){0}, &e) ||
+        session_pool_open(&f->pool, f->model, &limits, &e))
+        fail_msg("%s", e.text);
+}
+
+static void close_fixture(struct fixture *f) {
+    session_pool_close(f->pool);
+    model_close(f->model);
+    comm_close(f->comm);
+    backend_close(f->backend);
+}
+
+/* A text of words with two pictures, of which the second is made of `seed`. */
+static void make_text(struct merged_text *out, const struct model *m, int seed, int words) {
+    static const struct picture_grid grids[PICTURES] = {{3, 4}, {2, 9}};
+    struct merged_picture pictures[PICTURES];
+    struct error e = {0};
+    int32_t ids[WORDS + MORE];
+    float rows[PICTURES][SECOND_ROWS * HIDDEN];
+    for (int i = 0; i < words; i++) ids[i] = i * 7 % 60;
+    ids[FIRST] = ids[SECOND] = model_picture_id(m);
+    for (int i = 0; i < PICTURES; i++) {
+        int n = grids[i].rows * grids[i].columns, from = i == 1 ? seed : 1;
+        for (int j = 0; j < n * HIDDEN; j++) rows[i][j] = (float)((from * 31 + j * 17) % 101) / 50 - 1;
+        pictures[i] = (struct merged_picture){.rows = rows[i], .tiles = 1, .tile_rows = n, .grid = grids[i]};
+        pictures[i].name.picture[0] = from;
+    }
+    if (merge_text(out, m, &(struct picture_text){ids, words, pictures, PICTURES}, &e)) fail_msg("%s", e.text);
+    assert_int_equal(out->n, words - WORDS + ROWS);
+}
+
+static int count_given(const int32_t *ids, int n) {
+    int given = 0;
+    for (int i = 0; i < n; i++) given += ids[i] < 0;
+    return given;
+}
+
+/* The logits of the text's last row, and of rows that are drawn behind it. */
+struct reading {
+    float logits[DRAWN + 1][VOCAB];
+    int reused;
+};
+
+static void take_logits(const struct fixture *f, struct tensor logits, float *to) {
+    struct error e = {0};
+    backend_download(f->backend, to, logits.data, VOCAB * sizeof *to);
+    assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
+}
+
+/* Steps of so many rows, behind those that s has. */
+static void read_on(const struct fixture *f, struct session *s, const struct merged_text *t, int step,
+                    struct reading *out) {
+    struct error e = {0};
+    struct tensor logits;
+    for (int at = session_length(s); at < t->n; at += step) {
+        int n = min_int(step, t->n - at), before = count_given(t->ids, at);
+        bool given = count_given(t->ids + at, n) > 0;
+        struct step_item item = {.session = s,
+                                 .tokens = t->ids + at,
+                                 .n_tokens = n,
+                                 .names = t->names,
+                                 .positions = t->positions + at * PLACE_SECTIONS,
+                                 .rows = given ? t->given + before * HIDDEN : NULL,
+                                 .n_logits = at + n == t->n};
+        if (session_step(f->pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
+    }
+    take_logits(f, logits, out->logits[0]);
+    for (int i = 0; i < DRAWN; i++) {
+        const int32_t id = 11 + i;
+        struct step_item item = {.session = s, .tokens = &id, .n_tokens = 1, .names = t->names, .n_logits = 1};
+        if (session_step(f->pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
+        take_logits(f, logits, out->logits[i + 1]);
+    }
+}
+
+/* Takes over what is there of the text's first `most` rows, and reads the others. */
+static void read_text(const struct fixture *f, const struct merged_text *t, int most, int step, struct reading *out) {
+    struct session *s;
+    struct error e = {0};
+    if (session_open(&s, f->pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
+    const struct session_text text = {.ids = t->ids, .n = most, .positions = t->positions, .names = t->names};
+    out->reused = session_reuse(s, &text);
+    read_on(f, s, t, step, out);
+    session_close(s);
+}
+
+static void test_positions(void **state) {
+    (void)state;
+    static const struct picture_grid grids[] = {{2, 3}, {1, 1}, {3, 1}};
+    static const int32_t ids[] = {7, 8, -1, -2, -3, -4, -5, -6, 9, -7, -8, -9, -10, 5};
+    static const int32_t expected[][PLACE_SECTIONS] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 2, 3},   {2, 2, 4},
+                                                       {2, 3, 2}, {2, 3, 3}, {2, 3, 4}, {5, 5, 5},   {6, 6, 6},
+                                                       {7, 7, 7}, {7, 8, 7}, {7, 9, 7}, {10, 10, 10}};
+    int32_t got[ARRAY_COUNT(ids)][PLACE_SECTIONS] = {{0}};
+    merge_place(got[0], ids, (int)ARRAY_COUNT(ids), grids);
+    assert_memory_equal(got, expected, sizeof expected);
+
+    /* A text that ends within a picture. */
+    memset(got, 0x55, sizeof got);
+    merge_place(got[0], ids, 5, grids);
+    assert_memory_equal(got, expected, 5 * sizeof *expected);
+    assert_int_equal(got[5][0], 0x55555555);
+}
+
+static void test_grids_are_checked(void **state) {
+    (void)state;
+    struct fixture f;
+    struct error e = {0};
+    struct merged_text t;
+    static const float rows[6 * HIDDEN];
+    const struct merged_picture picture = {.rows = rows, .tiles = 1, .tile_rows = 6, .grid = {2, 2}};
+    open_fixture(&f, 0);
+    const int32_t id = model_picture_id(f.model);
+    assert_int_equal(merge_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1}, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "6 rows, and of 2 times 2"));
+    close_fixture(&f);
+}
+
+static void test_rows_are_taken_over(void **state) {
+    (void)state;
+    struct fixture plain, keeping;
+    struct merged_text t, other, longer;
+    struct reading whole, cut, first, again, part, elsewhere, elsewhere_plain, on, on_plain;
+    open_fixture(&plain, 0);
+    open_fixture(&keeping, 16);
+    make_text(&t, plain.model, 1, WORDS);
+    make_text(&other, plain.model, 2, WORDS);
+    make_text(&longer, plain.model, 1, WORDS + MORE);
+    read_text(&plain, &t, t.n - 1, MOST, &whole);
+    read_text(&plain, &t, t.n - 1, 7, &cut);
+    read_text(&plain, &other, t.n - 1, MOST, &elsewhere_plain);
+    read_text(&plain, &longer, t.n - 1, MOST, &on_plain);
+    assert_memory_equal(cut.logits, whole.logits, sizeof whole.logits);
+
+    read_text(&keeping, &t, t.n - 1, 30, &first);
+    read_text(&keeping, &t, t.n - 1, 30, &again);
+    read_text(&keeping, &t, SECOND_AT + 4, 30, &part); /* ends within the second picture */
+    read_text(&keeping, &other, t.n - 1, 30, &elsewhere);
+    read_text(&keeping, &longer, longer.n - 1, 30, &on);
+    assert_int_equal(first.reused, 0);
+    assert_int_equal(again.reused, ROWS - 1);
+    assert_int_equal(part.reused, SECOND_AT + 4);
+    assert_int_equal(elsewhere.reused, SECOND_AT);
+    assert_int_equal(on.reused, ROWS);
+    assert_memory_equal(first.logits, whole.logits, sizeof whole.logits);
+    assert_memory_equal(again.logits, whole.logits, sizeof whole.logits);
+    assert_memory_equal(part.logits, whole.logits, sizeof whole.logits);
+    assert_memory_equal(elsewhere.logits, elsewhere_plain.logits, sizeof whole.logits);
+    assert_memory_equal(on.logits, on_plain.logits, sizeof whole.logits);
+    assert_memory_not_equal(elsewhere.logits, whole.logits, sizeof whole.logits);
+    struct merged_text *texts[] = {&t, &other, &longer};
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) merged_text_free(texts[i]);
+    close_fixture(&plain);
+    close_fixture(&keeping);
+}
+
+/* A session that is rewound begins anew: it has lost count of the positions within its text. */
+static void test_rewound(void **state) {
+    (void)state;
+    struct fixture f;
+    struct session *s;
+    struct error e = {0};
+    struct merged_text t;
+    struct reading whole, twice, words, words_again;
+    open_fixture(&f, 0);
+    make_text(&t, f.model, 1, WORDS);
+    if (session_open(&s, f.pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
+    read_on(&f, s, &t, MOST, &whole);
+    session_rewind(s, ROWS - 1, (struct grid){0});
+    assert_int_equal(session_length(s), 0);
+    read_on(&f, s, &t, MOST, &twice);
+    assert_memory_equal(twice.logits, whole.logits, sizeof whole.logits);
+    merged_text_free(&t);
+
+    /* Words alone are counted, as ever. */
+    session_rewind(s, 0, (struct grid){0});
+    int32_t ids[ROWS], positions[ROWS * PLACE_SECTIONS];
+    for (int i = 0; i < ROWS; i++) ids[i] = i % 50;
+    merge_place(positions, ids, ROWS, NULL);
+    t = (struct merged_text){.ids = ids, .positions = positions, .n = ROWS};
+    read_on(&f, s, &t, MOST, &words);
+    session_rewind(s, ROWS - 1, (struct grid){0});
+    assert_int_equal(session_length(s), ATTENTION_BLOCK);
+    read_on(&f, s, &t, MOST, &words_again);
+    assert_memory_equal(words_again.logits, words.logits, sizeof words.logits);
+    session_close(s);
+    close_fixture(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_positions), cmocka_unit_test(test_grids_are_checked),
+                                       cmocka_unit_test(test_rows_are_taken_over), cmocka_unit_test(test_rewound)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
