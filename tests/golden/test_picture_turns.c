@@ -34,6 +34,7 @@ static void open_fixture(struct fixture *f) {
                                      .max_queue = 2,
                                      .max_context = CONTEXT,
                                      .max_step_tokens = CONTEXT,
+                                     .max_picture = model_info(f->model)->picture_rows,
                                      .max_neighbors = 1,
                                      .max_k = 1,
                                      .view_seconds = 0};
