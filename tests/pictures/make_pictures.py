@@ -206,7 +206,9 @@ PROCESSORS = {
                 {"crop_to_patches": True, "max_patches": 6, "size": {"height": 20, "width": 24}},
                 {"crop_to_patches": True, "min_patches": 3, "max_patches": 40, "size": {"height": 14, "width": 14}}],
     "Qwen2VL": [{"size": {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}},
-                {"patch_size": 4, "size": {"shortest_edge": 2000, "longest_edge": 3000}}],
+                {"patch_size": 4, "size": {"shortest_edge": 2000, "longest_edge": 3000}},
+                {"patch_size": 4, "size": {"shortest_edge": 64, "longest_edge": 450}},
+                {"patch_size": 2, "size": {"shortest_edge": 30000, "longest_edge": 40000}}],
 }
 
 

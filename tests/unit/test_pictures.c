@@ -124,7 +124,7 @@ static void check_prepared(const char *line) {
 
 static void test_prepared(void **state) {
     (void)state;
-    assert_int_equal(each_line("prepared.txt", check_prepared), 76);
+    assert_int_equal(each_line("prepared.txt", check_prepared), 84);
 }
 
 static void refuse_processor(const char *text, enum status status, const char *words) {
@@ -166,6 +166,25 @@ static void test_processors(void **state) {
     refuse_processor(NEXT "\"image_grid_pinpoints\": []}", STATUS_INVALID, "image_grid_pinpoints");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224]]}", STATUS_INVALID, "pair 0 of");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224, 300]]}", STATUS_INVALID, "224 x 300");
+}
+
+/* Limits of pixels have several names; those beside the size count more. */
+static void test_pixel_names(void **state) {
+    (void)state;
+    static const char *const files[] = {QWEN "\"size\": {\"min_pixels\": 100, \"max_pixels\": 900}}",
+                                        QWEN "\"size\": {\"shortest_edge\": 100, \"longest_edge\": 900}}",
+                                        QWEN
+                                        "\"max_pixels\": 900, \"min_pixels\": 100, \"size\": {\"max_pixels\": 5}}"};
+    for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
+        struct preprocessor p;
+        struct error e = {0};
+        struct json *root;
+        assert_int_equal(json_parse(&root, (struct text_span){files[i], strlen(files[i])}, "p", &e), STATUS_OK);
+        if (preprocessor_read(&p, root, "p", &e)) fail_msg("%s", e.text);
+        assert_true(p.least_pixels == 100 && p.most_pixels == 900);
+        assert_true(p.patch == 14 && p.merge == 2 && p.frames == 2);
+        json_close(root);
+    }
 }
 
 /* The names say which back end is followed, and old files are read as they were meant. */
@@ -328,10 +347,13 @@ static void test_background(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decoded),    cmocka_unit_test(test_resized),         cmocka_unit_test(test_prepared),
-        cmocka_unit_test(test_processors), cmocka_unit_test(test_processor_names), cmocka_unit_test(test_prepared_bomb),
-        cmocka_unit_test(test_unknown),    cmocka_unit_test(test_cut_off),         cmocka_unit_test(test_bombs),
-        cmocka_unit_test(test_limit),      cmocka_unit_test(test_scans),           cmocka_unit_test(test_background),
+        cmocka_unit_test(test_decoded),         cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_prepared),        cmocka_unit_test(test_processors),
+        cmocka_unit_test(test_processor_names), cmocka_unit_test(test_pixel_names),
+        cmocka_unit_test(test_prepared_bomb),   cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_cut_off),         cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_limit),           cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_background),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
