@@ -1,7 +1,8 @@
 """Writes tests/golden/vision/qwen2_vl and qwen2_5_vl: tiny random models of transformers' own classes, with logits of texts
-without and with pictures, and a greedy continuation.
+without and with pictures, and a greedy continuation; and tests/golden/qwen_vl_served, a folder as it is downloaded, with
+what transformers answers to chats about pictures.
 
-    pip install torch transformers==5.23.0 safetensors numpy
+    pip install torch transformers==5.23.0 safetensors numpy pillow torchvision
     python tests/reference/make_qwen_vl_golden.py [NAME ...]
 
 Models run in f32 with eager attention. qwen2_vl is written as the Hub has it (the text's keys beside vision_config, "mrope",
@@ -22,9 +23,10 @@ warnings.filterwarnings("ignore")
 import numpy as np
 import torch
 import transformers
+from make_vision_hf_golden import byte_alphabet, make_picture
 from safetensors.numpy import save_file
-from transformers import (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
-                          Qwen2VLForConditionalGeneration)
+from transformers import (PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig,
+                          Qwen2VLForConditionalGeneration, Qwen2VLImageProcessor)
 
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
@@ -166,6 +168,99 @@ def qwen2_5_vl():
     make("qwen2_5_vl", Qwen2_5_VLForConditionalGeneration(config))
 
 
-ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl}
+# Chats.
+
+NAMED = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>", "<|endoftext|>"]
+IDS_OF = {name: 256 + i for i, name in enumerate(NAMED)}  # behind the bytes
+TEMPLATE = """{% set image_count = namespace(value=0) %}{% set video_count = namespace(value=0) %}{% for message in messages %}{% if loop.first and message['role'] != 'system' %}<|im_start|>system
+You are a helpful assistant.<|im_end|>
+{% endif %}<|im_start|>{{ message['role'] }}
+{% if message['content'] is string %}{{ message['content'] }}<|im_end|>
+{% else %}{% for content in message['content'] %}{% if content['type'] == 'image' or 'image' in content or 'image_url' in content %}{% set image_count.value = image_count.value + 1 %}{% if add_vision_id %}Picture {{ image_count.value }}: {% endif %}<|vision_start|><|image_pad|><|vision_end|>{% elif content['type'] == 'video' or 'video' in content %}{% set video_count.value = video_count.value + 1 %}{% if add_vision_id %}Video {{ video_count.value }}: {% endif %}<|vision_start|><|video_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>
+{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+PICTURES = [("wide.png", 61, 40), ("tall.png", 30, 77), ("plain.png", 28, 28), ("tiny.png", 9, 6), ("long.png", 130, 14)]
+CHATS = [
+    [["wide.png", "What is this?"]],
+    [["tall.png", "What is this?"]],
+    [["tiny.png", "long.png", "Which one?"]],
+    [["long.png", "tiny.png", "Which one?"]],
+    [["Compare ", "plain.png", " with "]],
+    [["plain.png", "What is this?"], "a plain one", ["And ", "wide.png", "?"]],
+    [["No picture"]],
+]
+
+
+def write_tokenizer(folder):
+    added = [{"id": i, "content": name, "special": True, "lstrip": False, "rstrip": False, "single_word": False,
+              "normalized": False} for name, i in IDS_OF.items()]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None,
+        "decoder": level, "model": {"type": "BPE", "vocab": {c: b for b, c in byte_alphabet().items()}, "merges": []}}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}))
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), chat_template=TEMPLATE)
+
+
+def answer(model, tokenizer, processor, messages, pictures):
+    """What the whole pipeline of transformers reads and writes: greedy, and never two ids nearly alike."""
+    image, given, rows = IDS_OF["<|image_pad|>"], {}, []
+    if pictures:
+        seen = processor(pictures, return_tensors="pt")
+        given = {"pixel_values": seen["pixel_values"], "image_grid_thw": seen["image_grid_thw"]}
+        rows = (given["image_grid_thw"].prod(1) // MERGE ** 2).tolist()
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    ids = []
+    for id in tokenizer.encode(text, add_special_tokens=False):
+        ids += [id] * rows.pop(0) if id == image else [id]
+    n, written, logprobs = len(ids), [], []
+    while len(written) < NEW and written[-1:] != [IDS_OF["<|im_end|>"]]:
+        tokens = torch.tensor([ids + written])
+        extra = dict(given, mm_token_type_ids=(tokens == image).long()) if given else {}
+        with torch.no_grad():
+            row = model(input_ids=tokens, **extra).logits[0, -1]
+        best = torch.topk(row, 2)
+        assert best.values[0] - best.values[1] > 1e-3, "another seed: two ids are nearly alike"
+        written.append(int(best.indices[0]))
+        logprobs.append(float(torch.log_softmax(row.double(), 0).max()))
+    return n, tokenizer.decode(written, skip_special_tokens=True), logprobs
+
+
+def qwen_vl_served():
+    text = dict(TEXT, vocab_size=256 + len(NAMED), max_position_embeddings=512, eos_token_id=IDS_OF["<|im_end|>"])
+    config = Qwen2_5_VLConfig(
+        text_config=text, vision_config=NEWER, image_token_id=IDS_OF["<|image_pad|>"], video_token_id=IDS_OF["<|video_pad|>"],
+        vision_start_token_id=IDS_OF["<|vision_start|>"], vision_end_token_id=IDS_OF["<|vision_end|>"])
+    config._attn_implementation = "eager"
+    model = fill(Qwen2_5_VLForConditionalGeneration(config), 3)
+    with torch.no_grad():  # letters are drawn, and the end sooner or later
+        letters = torch.zeros(text["vocab_size"], 1)
+        letters[ord("a"):ord("z") + 1] = 5
+        model.lm_head.weight.mul_(letters)
+        model.lm_head.weight[IDS_OF["<|im_end|>"]] = -10 * model.lm_head.weight[ord("a"):ord("z") + 1].mean(0)
+    folder = OUT.parent / "qwen_vl_served"
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "model.safetensors").chmod(0o644)
+    tokenizer = write_tokenizer(folder)
+    processor = Qwen2VLImageProcessor(patch_size=PATCH, merge_size=MERGE, temporal_patch_size=FRAMES,
+                                      size={"shortest_edge": 256, "longest_edge": 1600})
+    processor.save_pretrained(folder)
+    pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in enumerate(PICTURES)}
+    cases = []
+    for turns in CHATS:
+        messages, seen = [], []
+        for i, turn in enumerate(turns):
+            content = turn if i % 2 else [{"type": "image"} if p in pictures else {"type": "text", "text": p} for p in turn]
+            seen += [] if i % 2 else [pictures[p] for p in turn if p in pictures]
+            messages.append({"role": "assistant" if i % 2 else "user", "content": content})
+        n, written, logprobs = answer(model, tokenizer, processor, messages, seen)
+        cases.append({"turns": turns, "prompt_tokens": n, "answer": written, "logprobs": logprobs})
+    (folder / "answers.json").write_text(json.dumps(cases) + "\n")
+
+
+ALL = {"qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen_vl_served": qwen_vl_served}
 for name in sys.argv[1:] or ALL:
     ALL[name]()
