@@ -7,7 +7,7 @@
 
 #include "retrieval/store/living.h"
 
-enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11 };
+enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11, PICTURE_DIM = 5 };
 
 /* Document `id` in its version `version`: its text, tokens and vectors follow from both. */
 struct made_document {
@@ -15,6 +15,7 @@ struct made_document {
     int32_t ids[LONGEST];
     uint32_t bounds[LONGEST / CHUNK + 2];
     float vectors[(LONGEST / CHUNK + 1) * DIM];
+    float picture[PICTURE_DIM];
     struct mark marks[2]; /* its first line, and a page whose number is the version, at the last byte */
     struct collection_document document;
 };
@@ -26,6 +27,16 @@ static inline uint32_t mix(uint32_t a, uint32_t b) {
     return h ^ (h >> 13);
 }
 
+/* A vector of unit length that follows from the seed. */
+static inline void make_vector(float *v, int dim, uint32_t seed, int first) {
+    double square = 0;
+    for (int j = 0; j < dim; j++) {
+        v[j] = (float)(mix(seed, (uint32_t)(first + j)) % 2001) - 1000;
+        square += (double)v[j] * (double)v[j];
+    }
+    for (int j = 0; j < dim; j++) v[j] = (float)(v[j] / sqrt(square));
+}
+
 static inline void make_document(struct made_document *d, int id, int version) {
     int n = 1 + (int)(mix((uint32_t)id, (uint32_t)version) % LONGEST), n_chunks = collection_count_chunks(n, CHUNK);
     *d = (struct made_document){0};
@@ -35,15 +46,8 @@ static inline void make_document(struct made_document *d, int id, int version) {
     for (int i = 0; i < n; i++) d->ids[i] = id * 50 + i;
     for (int i = 0; i < 2 * n; i++) d->text[i] = (char)('a' + (id + i + 3 * version) % 26);
     for (int i = 0; i <= n_chunks; i++) d->bounds[i] = (uint32_t)(2 * min_int(i * CHUNK, n));
-    for (int i = 0; i < n_chunks; i++) {
-        float *v = d->vectors + i * DIM;
-        double square = 0;
-        for (int j = 0; j < DIM; j++) {
-            v[j] = (float)(mix(mix((uint32_t)id, (uint32_t)version), (uint32_t)(i * DIM + j)) % 2001) - 1000;
-            square += (double)v[j] * (double)v[j];
-        }
-        for (int j = 0; j < DIM; j++) v[j] = (float)(v[j] / sqrt(square));
-    }
+    for (int i = 0; i < n_chunks; i++)
+        make_vector(d->vectors + i * DIM, DIM, mix((uint32_t)id, (uint32_t)version), i * DIM);
     d->marks[0] = (struct mark){.kind = MARK_LINE, .value = 1};
     d->marks[1] = (struct mark){.at = (uint32_t)(2 * n - 1), .kind = MARK_PAGE, .value = (uint32_t)version};
     d->document = (struct collection_document){.id = d->id,
@@ -55,4 +59,19 @@ static inline void make_document(struct made_document *d, int id, int version) {
                                                .ids = d->ids,
                                                .bounds = d->bounds,
                                                .n = n};
+}
+
+/* The space of pictures of collections that have one. */
+static inline struct picture_space made_pictures(void) {
+    return (struct picture_space){
+        .embedder = "toy eyes", .embedder_hash = 7, .query_prompt = "", .document_prompt = "", .dim = PICTURE_DIM};
+}
+
+static inline bool is_made_picture(int id, int version) { return (id + version) % 3 > 0; }
+
+/* The same document for such a collection: two of three are pictures. */
+static inline void make_seen_document(struct made_document *d, int id, int version) {
+    make_document(d, id, version);
+    make_vector(d->picture, PICTURE_DIM, mix((uint32_t)version, (uint32_t)id), 100);
+    if (is_made_picture(id, version)) d->document.picture = d->picture;
 }

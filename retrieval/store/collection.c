@@ -32,12 +32,16 @@ struct collection {
     struct document *documents;
     struct buffer facts; /* of all metadata */
     struct index *index;
+    struct index *pictures;         /* by their own embedder; NULL: there are none */
+    const uint64_t *picture_chunks; /* [n] in the map */
 };
 
 const struct collection_info *collection_info(const struct collection *c) { return &c->manifest.info; }
 const struct index *collection_index(const struct collection *c) { return c->index; }
+const struct index *collection_pictures(const struct collection *c) { return c->pictures; }
 enum status collection_move(struct collection *c, const char *device, struct error *e) {
-    return index_move(c->index, device, e);
+    if (index_move(c->index, device, e)) return e->status;
+    return c->pictures ? index_move(c->pictures, device, e) : STATUS_OK;
 }
 
 enum status manifest_read(struct manifest *m, const char *folder, struct generation_origin origin, struct error *e) {
@@ -75,36 +79,59 @@ static enum status map_verified(struct collection *c, enum collection_file file,
     return file_map_verified(&c->maps[file], path, &c->manifest.files[file], e);
 }
 
+/* Vectors of one file: how many of which length, found by which index. */
+struct vectors_shape {
+    const char *index_factory;
+    int64_t n;
+    int dim;
+};
+
 /* Exact vectors are copied, FAISS reads its own file: either way the map has done its work. */
-static enum status open_vectors(struct collection *c, const char *path, struct error *e) {
-    const struct collection_info *info = &c->manifest.info;
-    struct file_map *map = &c->maps[COLLECTION_FILE_VECTORS];
+static enum status open_vectors(struct index **out, struct file_map *map, const char *path, struct vectors_shape shape,
+                                struct error *e) {
     enum status status;
-    if (collection_is_exact(info->index_factory)) {
+    if (collection_is_exact(shape.index_factory)) {
         float *vectors = malloc(map->size);
         if (vectors == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: %zu bytes of vectors", path, map->size);
         memcpy(vectors, map->data, map->size);
-        status = index_open_flat(&c->index, vectors, info->n_chunks, info->dim, e);
+        status = index_open_flat(out, vectors, shape.n, shape.dim, e);
     } else {
-        status = index_open_faiss(&c->index, path, info->n_chunks, info->dim, e);
+        status = index_open_faiss(out, path, shape.n, shape.dim, e);
     }
     file_map_close(map);
     return status;
+}
+
+static enum status open_file(struct collection *c, enum collection_file file, const char *path, struct error *e) {
+    const struct collection_info *info = &c->manifest.info;
+    struct file_map *map = &c->maps[file];
+    if (map_verified(c, file, path, e)) return e->status;
+    if (file == COLLECTION_FILE_VECTORS) {
+        struct vectors_shape shape = {info->index_factory, info->n_chunks, info->dim};
+        return open_vectors(&c->index, map, path, shape, e);
+    }
+    if (file == COLLECTION_FILE_PICTURES) {
+        struct vectors_shape shape = {info->pictures.index_factory, info->pictures.n, info->pictures.dim};
+        return open_vectors(&c->pictures, map, path, shape, e);
+    }
+    return STATUS_OK;
 }
 
 static enum status open_files(struct collection *c, const char *folder, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
         enum collection_file file = (enum collection_file)i;
-        if (!collection_has_file(file, c->manifest.info.index_factory)) continue;
-        char *path = disk_path(folder, collection_file_name(file, c->manifest.info.index_factory));
-        status = map_verified(c, file, path, e);
-        if (status == STATUS_OK && file == COLLECTION_FILE_VECTORS) status = open_vectors(c, path, e);
+        if (!collection_has_file(file, &c->manifest.info)) continue;
+        char *path = disk_path(folder, collection_file_name(file, &c->manifest.info));
+        status = open_file(c, file, path, e);
         free(path);
     }
     const struct file_map *originals = &c->maps[COLLECTION_FILE_ORIGINALS];
     if (status == STATUS_OK && originals->data)
         c->index = index_refine(c->index, (const float *)(const void *)originals->data);
+    originals = &c->maps[COLLECTION_FILE_PICTURE_ORIGINALS];
+    if (status == STATUS_OK && originals->data)
+        c->pictures = index_refine(c->pictures, (const float *)(const void *)originals->data);
     return status;
 }
 
@@ -224,6 +251,22 @@ static enum status check_chunks(const struct collection *c, const char *folder, 
     return STATUS_OK;
 }
 
+/* Pictures follow each other, each at the first chunk of a document. */
+static enum status check_pictures(const struct collection *c, const char *folder, struct error *e) {
+    int64_t n = c->manifest.info.pictures.n;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t id = c->picture_chunks[i];
+        bool fits = id < (uint64_t)c->manifest.info.n_chunks && (i == 0 || id > c->picture_chunks[i - 1]) &&
+                    c->documents[c->chunks[id].document].first_chunk == id;
+        if (!fits)
+            return error_set(e, STATUS_CORRUPT,
+                             "%s/pictures.chunks: picture %" PRId64 " is at chunk %" PRIu64
+                             ", which begins no document or does not follow the one before; build the collection again",
+                             folder, i, id);
+    }
+    return STATUS_OK;
+}
+
 static enum status open_generation(struct collection *c, const char *dir, int generation, uint64_t checksum,
                                    struct error *e) {
     c->folder = disk_generation_path(dir, generation);
@@ -232,9 +275,11 @@ static enum status open_generation(struct collection *c, const char *dir, int ge
     if (status == STATUS_OK) {
         c->tokens = (const uint32_t *)(const void *)c->maps[COLLECTION_FILE_TOKENS].data;
         c->chunks = (const struct chunk_record *)(const void *)c->maps[COLLECTION_FILE_OFFSETS].data;
+        c->picture_chunks = (const uint64_t *)(const void *)c->maps[COLLECTION_FILE_PICTURE_CHUNKS].data;
         status = read_documents(c, c->folder, e);
     }
-    return status ? status : check_chunks(c, c->folder, e);
+    if (status == STATUS_OK) status = check_chunks(c, c->folder, e);
+    return status ? status : check_pictures(c, c->folder, e);
 }
 
 enum status collection_outline_read(struct collection_outline *out, const char *dir, struct error *e) {
@@ -255,10 +300,11 @@ enum status collection_outline_read(struct collection_outline *out, const char *
     const struct manifest *m = &c.manifest;
     out->info = m->info;
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++)
-        if (i != COLLECTION_FILE_VECTORS) out->mapped += (size_t)m->files[i].bytes;
+        if (i != COLLECTION_FILE_VECTORS && i != COLLECTION_FILE_PICTURES) out->mapped += (size_t)m->files[i].bytes;
     out->text = (size_t)m->files[COLLECTION_FILE_TEXT].bytes;
     /* Facts take about what the metadata takes, which is in `documents`. */
-    out->index = (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->files[COLLECTION_FILE_DOCUMENTS].bytes +
+    out->index = (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->files[COLLECTION_FILE_PICTURES].bytes +
+                 (size_t)m->files[COLLECTION_FILE_DOCUMENTS].bytes +
                  (size_t)m->info.n_documents * sizeof(struct document);
     return STATUS_OK;
 }
@@ -271,6 +317,7 @@ void collection_outline_free(struct collection_outline *o) {
 
 static void collection_free(struct collection *c) {
     index_close(c->index);
+    index_close(c->pictures);
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++) file_map_close(&c->maps[i]);
     free(c->documents);
     buffer_free(&c->facts);
@@ -321,48 +368,6 @@ struct collection *collection_hold(struct collection *c) {
     return c;
 }
 
-static enum status match_prompt(const char *option, const char *built, const char *now, struct error *e) {
-    if (strcmp(built, now) == 0) return STATUS_OK;
-    return error_set(
-        e, STATUS_INVALID,
-        "the collection was built with %s \"%.80s\", the embedder has \"%.80s\" now; set that option as it "
-        "was, or build the collection again with retro-index",
-        option, built, now);
-}
-
-enum status collection_match_embedder(const struct collection_info *info, const struct embedder *embedder,
-                                      struct error *e) {
-    if (info->embedder_hash != embedder->hash)
-        return error_set(e, STATUS_INVALID,
-                         "the collection was built with another embedder (%s, hash %016" PRIx64
-                         ", this one has %016" PRIx64 "); build it again with retro-index",
-                         info->embedder, info->embedder_hash, embedder->hash);
-    if (info->dim != embedder->dim)
-        return error_set(e, STATUS_INVALID,
-                         "the collection was built with vectors of %d numbers, the embedder gives %d: set "
-                         "retrieval.embedder_dimensions as it was, or build the collection again with retro-index",
-                         info->dim, embedder->dim);
-    if (match_prompt("retrieval.query_prompt", info->query_prompt, embedder->prompts[EMBED_QUERY], e) ||
-        match_prompt("retrieval.document_prompt", info->document_prompt, embedder->prompts[EMBED_DOCUMENT], e))
-        return e->status;
-    return STATUS_OK;
-}
-
-enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash, int chunk_length,
-                                    struct error *e) {
-    if (info->tokenizer_hash != tokenizer_hash)
-        return error_set(e, STATUS_INVALID,
-                         "the collection was built with another tokenizer (hash %016" PRIx64
-                         ", the model's has %016" PRIx64 "); build it again with retro-index",
-                         info->tokenizer_hash, tokenizer_hash);
-    if (info->chunk_length != chunk_length)
-        return error_set(e, STATUS_INVALID,
-                         "the collection has chunks of %d tokens, the model reads %d; build it again with retro-index "
-                         "--chunk-length %d",
-                         info->chunk_length, chunk_length, chunk_length);
-    return STATUS_OK;
-}
-
 struct chunk collection_chunk(const struct collection *c, int64_t id) {
     CHECK(id >= 0 && id < c->manifest.info.n_chunks);
     const struct chunk_record *record = &c->chunks[id];
@@ -386,6 +391,23 @@ struct chunk collection_chunk(const struct collection *c, int64_t id) {
 int64_t collection_document_of(const struct collection *c, int64_t id) {
     CHECK(id >= 0 && id < c->manifest.info.n_chunks);
     return c->chunks[id].document;
+}
+
+int64_t collection_picture_chunk(const struct collection *c, int64_t number) {
+    CHECK(number >= 0 && number < c->manifest.info.pictures.n);
+    return (int64_t)c->picture_chunks[number];
+}
+
+int64_t collection_picture_of(const struct collection *c, int64_t chunk) {
+    int64_t low = 0, high = c->manifest.info.pictures.n;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if ((int64_t)c->picture_chunks[middle] < chunk)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < c->manifest.info.pictures.n && (int64_t)c->picture_chunks[low] == chunk ? low : -1;
 }
 
 struct stored_document collection_document_at(const struct collection *c, int64_t number) {
@@ -414,27 +436,26 @@ void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, i
 }
 
 /* Axis vectors in both directions as queries: every id an answer brings must be one of ours, and once. */
-static enum status probe_index(const struct collection *c, struct error *e) {
+static enum status probe_index(const struct index *index, const char *what, struct error *e) {
     enum { PROBES = 16, NEIGHBORS = 64 };
-    const struct collection_info *info = &c->manifest.info;
     int64_t ids[NEIGHBORS];
     float similarities[NEIGHBORS];
-    float *query = xcalloc((size_t)info->dim, sizeof *query);
+    float *query = xcalloc((size_t)index->dim, sizeof *query);
     enum status status = STATUS_OK;
     for (int p = 0; p < PROBES && status == STATUS_OK; p++) {
-        int axis = p / 2 % info->dim;
+        int axis = p / 2 % index->dim;
         query[axis] = p % 2 ? -1 : 1;
-        status = index_search(c->index, (struct index_query){.vectors = query, .n = 1, .k = NEIGHBORS}, ids,
-                              similarities, e);
+        status =
+            index_search(index, (struct index_query){.vectors = query, .n = 1, .k = NEIGHBORS}, ids, similarities, e);
         query[axis] = 0;
         for (int i = 0; i < NEIGHBORS && status == STATUS_OK; i++)
             for (int j = 0; j < i; j++)
-                if (ids[i] >= info->n_chunks || (ids[i] >= 0 && ids[i] == ids[j]))
+                if (ids[i] >= index->count || (ids[i] >= 0 && ids[i] == ids[j]))
                     status = error_set(e, STATUS_CORRUPT,
-                                       "index: chunk %" PRId64 " of %" PRId64
+                                       "index: %s %" PRId64 " of %" PRId64
                                        " is found twice or "
                                        "does not exist; build the collection again",
-                                       ids[i], info->n_chunks);
+                                       what, ids[i], index->count);
     }
     free(query);
     return status;
@@ -444,7 +465,8 @@ enum status collection_verify(const char *dir, struct error *e) {
     struct collection *c;
     enum status status = collection_open(&c, dir, e);
     if (status) return status;
-    status = probe_index(c, e);
+    status = probe_index(c->index, "chunk", e);
+    if (status == STATUS_OK && c->pictures) status = probe_index(c->pictures, "picture", e);
     collection_close(c);
     return status;
 }
@@ -458,5 +480,6 @@ struct collection_options collection_options_of(const struct collection_info *in
                                        .query_prompt = info->query_prompt,
                                        .document_prompt = info->document_prompt,
                                        .embedder = info->embedder,
-                                       .tokenizer = info->tokenizer};
+                                       .tokenizer = info->tokenizer,
+                                       .pictures = info->pictures};
 }

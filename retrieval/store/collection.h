@@ -7,6 +7,8 @@
  *                  documents.text   the text of all documents back to back
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  *                  vectors.f32      the vectors as they were embedded, where vectors.faiss keeps them only in part
+ *                  pictures.chunks  u64, the first chunk of each picture, where pictures have an embedder of their own
+ *                  pictures.faiss   one vector of that embedder per picture (pictures.f32 as vectors.f32)
  *                  MANIFEST         JSON: format version, counts, chunk length, metric, folder and hash of embedder
  *                                   and tokenizer, prompts, end-of-document id, index; length and XXH3 of each file
  * above
@@ -27,6 +29,17 @@
 
 struct collection;
 
+/* Where pictures have an embedder of their own: a second space of vectors, in which each picture has one, at its first
+ * chunk. The chunks of its caption have vectors of the collection's embedder, as all chunks do. */
+struct picture_space {
+    const char *embedder; /* folder, as given when built; NULL: there is none */
+    uint64_t embedder_hash;
+    const char *query_prompt, *document_prompt; /* the embedder's */
+    int dim;
+    int64_t n;                 /* pictures */
+    const char *index_factory; /* of their vectors; "" where n is 0 */
+};
+
 struct collection_info {
     int64_t n_documents, n_chunks, n_tokens;
     int chunk_length;
@@ -39,6 +52,7 @@ struct collection_info {
     const char *query_prompt, *document_prompt; /* the embedder's, which are part of every vector */
     const char *tokenizer;                      /* the same */
     const char *index_factory;
+    struct picture_space pictures;
 };
 
 /* One chunk. Pointers live as long as the collection. */
@@ -87,12 +101,19 @@ void collection_close(struct collection *c);
 struct collection *collection_hold(struct collection *c);
 const struct collection_info *collection_info(const struct collection *c);
 const struct index *collection_index(const struct collection *c);
+/* The vectors of the pictures' own embedder, NULL where there are none. Their ids are numbers of pictures. */
+const struct index *collection_pictures(const struct collection *c);
+int64_t collection_picture_chunk(const struct collection *c, int64_t number); /* number in [0, n) of the pictures */
+int64_t collection_picture_of(const struct collection *c, int64_t chunk);     /* its number; -1: it begins none */
 /* Where its index searches: index_move. Before the collection is shared with other threads. */
 enum status collection_move(struct collection *c, const char *device, struct error *e);
 /* Whether the collection was built with this embedder and its prompts; and with this tokenizer and chunk length, which
  * only models need that read its tokens. STATUS_INVALID says what differs. */
 enum status collection_match_embedder(const struct collection_info *info, const struct embedder *embedder,
                                       struct error *e);
+/* The same of the pictures' own embedder; NULL: nobody has one. */
+enum status collection_match_picture_embedder(const struct collection_info *info, const struct embedder *embedder,
+                                              struct error *e);
 enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash, int chunk_length,
                                     struct error *e);
 
@@ -126,6 +147,7 @@ struct collection_options {
     const char *query_prompt, *document_prompt; /* the embedder's; NULL: "" */
     const char *embedder, *tokenizer; /* where they lie, for programs that are given nothing but the collection */
     const char *index_factory;        /* NULL: by size */
+    struct picture_space pictures;    /* n and index are not read: the index is chosen by size */
     bool locked;                      /* the caller holds collection_lock */
 };
 /* To make another collection by the same embedder and tokenizer; it points into info. Its index is chosen by size. */
@@ -150,6 +172,7 @@ struct collection_document {
     const int32_t *ids;     /* [n] */
     const uint32_t *bounds; /* [chunks + 1] where chunks begin in the text, in bytes; the last: where it ends */
     int n;
+    const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it has none */
 };
 enum { DOCUMENT_ID_SIZE = 33 };
 /* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever and whenever. */

@@ -28,10 +28,6 @@ struct writer {
 };
 enum { WRITER_BUFFER = 1 << 20 };
 
-/* Vectors wait here until the index is built; for exact search the file becomes the index, and beside an index that
- * compresses it stays. */
-static const char vectors_name[] = "vectors.tmp";
-
 struct collection_builder {
     char *dir, *folder;
     int lock;    /* -1: the caller's */
@@ -39,7 +35,8 @@ struct collection_builder {
     struct manifest manifest;
     char *index_asked; /* NULL: by size */
     struct writer tokens, offsets, documents, text, vectors;
-    struct key_set ids; /* of the documents added */
+    struct writer pictures, picture_chunks; /* open from the first picture on */
+    struct key_set ids;                     /* of the documents added */
     uint64_t n_vectors;
 };
 
@@ -136,7 +133,8 @@ static enum status open_writers(struct collection_builder *b, struct error *e) {
     if (writer_open(&b->tokens, b->folder, "chunks.tokens", e) ||
         writer_open(&b->offsets, b->folder, "chunks.offsets", e) ||
         writer_open(&b->documents, b->folder, "documents", e) ||
-        writer_open(&b->text, b->folder, "documents.text", e) || writer_open(&b->vectors, b->folder, vectors_name, e))
+        writer_open(&b->text, b->folder, "documents.text", e) ||
+        writer_open(&b->vectors, b->folder, VECTORS_WAITING, e))
         return e->status;
     return STATUS_OK;
 }
@@ -147,13 +145,20 @@ static enum status check_options(const struct collection_options *o, struct erro
                          COLLECTION_MAX_CHUNK_LENGTH);
     if (o->dim < 1 || o->dim > COLLECTION_MAX_DIM)
         return error_set(e, STATUS_INVALID, "vectors of %d numbers: 1 .. %d is possible", o->dim, COLLECTION_MAX_DIM);
+    if (o->pictures.embedder && (o->pictures.dim < 1 || o->pictures.dim > COLLECTION_MAX_DIM))
+        return error_set(e, STATUS_INVALID, "vectors of pictures of %d numbers: 1 .. %d is possible", o->pictures.dim,
+                         COLLECTION_MAX_DIM);
     if (o->eod < 0) return error_set(e, STATUS_INVALID, "end-of-document id %d: the model has none", o->eod);
     /* The MANIFEST is JSON, which cannot hold other bytes; a changed name would name another folder. */
     if (!utf8_is_valid(o->embedder, strlen(o->embedder)) || !utf8_is_valid(o->tokenizer, strlen(o->tokenizer)))
         return error_set(e, STATUS_INVALID, "the path of the embedder or of the tokenizer is not valid UTF-8");
-    if ((o->query_prompt && !utf8_is_valid(o->query_prompt, strlen(o->query_prompt))) ||
-        (o->document_prompt && !utf8_is_valid(o->document_prompt, strlen(o->document_prompt))))
-        return error_set(e, STATUS_INVALID, "a prompt of the embedder is not valid UTF-8");
+    if (o->pictures.embedder && !utf8_is_valid(o->pictures.embedder, strlen(o->pictures.embedder)))
+        return error_set(e, STATUS_INVALID, "the path of the pictures' embedder is not valid UTF-8");
+    const char *const prompts[] = {o->query_prompt, o->document_prompt, o->pictures.query_prompt,
+                                   o->pictures.document_prompt};
+    for (size_t i = 0; i < ARRAY_COUNT(prompts); i++)
+        if (prompts[i] && !utf8_is_valid(prompts[i], strlen(prompts[i])))
+            return error_set(e, STATUS_INVALID, "a prompt of the embedder is not valid UTF-8");
     return STATUS_OK;
 }
 
@@ -161,6 +166,7 @@ static struct collection_builder *make_builder(const char *dir) {
     struct collection_builder *b = xcalloc(1, sizeof *b);
     b->dir = xstrdup(dir);
     b->lock = b->tokens.fd = b->offsets.fd = b->documents.fd = b->text.fd = b->vectors.fd = -1;
+    b->pictures.fd = b->picture_chunks.fd = -1;
     return b;
 }
 
@@ -184,22 +190,33 @@ struct generation_origin builder_origin(const struct collection_builder *b) {
     return (struct generation_origin){b->manifest.info.generation, b->manifest.checksum};
 }
 
+static const char *copy_text(const char *text) { return xstrdup(text ? text : ""); }
+
+static struct picture_space copy_space(const struct picture_space *p) {
+    if (p->embedder == NULL) return (struct picture_space){0};
+    return (struct picture_space){.embedder = xstrdup(p->embedder),
+                                  .embedder_hash = p->embedder_hash,
+                                  .query_prompt = copy_text(p->query_prompt),
+                                  .document_prompt = copy_text(p->document_prompt),
+                                  .dim = p->dim};
+}
+
 enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
                               struct error *e) {
     if (check_options(o, e) || disk_make_folder(dir, e)) return e->status;
     struct collection_builder *b = make_builder(dir);
     b->index_asked = o->index_factory ? xstrdup(o->index_factory) : NULL;
-    b->manifest.info =
-        (struct collection_info){.chunk_length = o->chunk_length,
-                                 .eod = o->eod,
-                                 .max_token = o->eod,
-                                 .dim = o->dim,
-                                 .embedder_hash = o->embedder_hash,
-                                 .tokenizer_hash = o->tokenizer_hash,
-                                 .embedder = xstrdup(o->embedder),
-                                 .query_prompt = xstrdup(o->query_prompt ? o->query_prompt : ""),
-                                 .document_prompt = xstrdup(o->document_prompt ? o->document_prompt : ""),
-                                 .tokenizer = xstrdup(o->tokenizer)};
+    b->manifest.info = (struct collection_info){.chunk_length = o->chunk_length,
+                                                .eod = o->eod,
+                                                .max_token = o->eod,
+                                                .dim = o->dim,
+                                                .embedder_hash = o->embedder_hash,
+                                                .tokenizer_hash = o->tokenizer_hash,
+                                                .embedder = xstrdup(o->embedder),
+                                                .query_prompt = copy_text(o->query_prompt),
+                                                .document_prompt = copy_text(o->document_prompt),
+                                                .tokenizer = xstrdup(o->tokenizer),
+                                                .pictures = copy_space(&o->pictures)};
     enum status status = o->locked ? STATUS_OK : collection_lock(&b->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(b, e);
     if (status == STATUS_OK) status = open_writers(b, e);
@@ -236,7 +253,24 @@ static enum status check_document(const struct collection_builder *b, const stru
     if (fault) return error_set(e, STATUS_INVALID, "%s: %s", d->path, fault);
     for (int i = 0; i < d->n; i++)
         if (d->ids[i] < 0) return error_set(e, STATUS_INVALID, "%s: token %d has id %d", d->path, i, d->ids[i]);
+    const struct picture_space *pictures = &b->manifest.info.pictures;
+    if (d->picture && (pictures->embedder == NULL || !vector_is_unit(d->picture, pictures->dim)))
+        return error_set(e, STATUS_INVALID, "%s: its picture has a vector, and the collection takes none such",
+                         d->path);
     return STATUS_OK;
+}
+
+/* The picture whose first chunk comes next. */
+static enum status write_picture(struct collection_builder *b, const float *vector, struct error *e) {
+    struct picture_space *pictures = &b->manifest.info.pictures;
+    uint64_t chunk = (uint64_t)b->manifest.info.n_chunks;
+    if (vector == NULL) return STATUS_OK;
+    if (pictures->n == 0 && (writer_open(&b->pictures, b->folder, PICTURES_WAITING, e) ||
+                             writer_open(&b->picture_chunks, b->folder, "pictures.chunks", e)))
+        return e->status;
+    pictures->n++;
+    if (writer_append(&b->picture_chunks, &chunk, sizeof chunk, e)) return e->status;
+    return writer_append(&b->pictures, vector, (size_t)pictures->dim * sizeof *vector, e);
 }
 
 static enum status write_chunks(struct collection_builder *b, const struct collection_document *d, int n_chunks,
@@ -294,6 +328,7 @@ enum status collection_add_document(struct collection_builder *b, const struct c
     if (status == STATUS_OK) status = writer_append(&b->tokens, d->ids, (size_t)d->n * sizeof *d->ids, e);
     if (status == STATUS_OK) status = writer_append(&b->text, d->text.text, d->text.size, e);
     if (status == STATUS_OK) status = write_entry(b, d, id, n_chunks, e);
+    if (status == STATUS_OK) status = write_picture(b, d->picture, e);
 
     for (int i = 0; i < d->n; i++) info->max_token = max_int(info->max_token, d->ids[i]);
     info->n_documents++;
@@ -321,56 +356,17 @@ enum status collection_add_vectors(struct collection_builder *b, const float *ve
 
 /* Everything buffered is in the files and synced; writers are closed. */
 static enum status finish_writers(struct collection_builder *b, struct error *e) {
-    struct writer *writers[] = {&b->tokens, &b->offsets, &b->documents, &b->text, &b->vectors};
+    struct writer *writers[] = {&b->tokens,  &b->offsets,  &b->documents,     &b->text,
+                                &b->vectors, &b->pictures, &b->picture_chunks};
     for (size_t i = 0; i < ARRAY_COUNT(writers); i++) {
+        if (writers[i]->fd < 0) continue;
         enum status status = writer_flush(writers[i], e);
-        if (status == STATUS_OK && writers[i] != &b->vectors) status = disk_sync(writers[i]->path, e);
+        if (status == STATUS_OK && writers[i] != &b->vectors && writers[i] != &b->pictures)
+            status = disk_sync(writers[i]->path, e);
         if (status) return status;
         writer_close(writers[i]);
     }
     return STATUS_OK;
-}
-
-static enum status build_faiss(const struct collection_builder *b, const char *source, const char *target,
-                               struct error *e) {
-    struct file_map map;
-    const struct collection_info *info = &b->manifest.info;
-    enum status status = file_map_open(&map, source, e);
-    if (status) return status;
-    if (map.size != (size_t)info->n_chunks * (size_t)info->dim * sizeof(float))
-        status = error_set(e, STATUS_IO, "%s: %zu bytes, not the ones written", source, map.size);
-    else
-        status = index_build_faiss(target, info->index_factory, (const float *)(const void *)map.data, info->n_chunks,
-                                   info->dim, e);
-    file_map_close(&map);
-    return status;
-}
-
-/* The vectors of a build with FAISS are needed no more, unless its index compresses them. */
-static enum status settle_vectors(const struct collection_builder *b, const char *source, struct error *e) {
-    const char *factory = b->manifest.info.index_factory;
-    if (!collection_has_file(COLLECTION_FILE_ORIGINALS, factory)) return disk_remove(source, e);
-    char *target = disk_path(b->folder, collection_file_name(COLLECTION_FILE_ORIGINALS, factory));
-    enum status status = disk_rename(source, target, e);
-    if (status == STATUS_OK) status = disk_sync(target, e);
-    free(target);
-    return status;
-}
-
-static enum status build_index(struct collection_builder *b, struct error *e) {
-    struct collection_info *info = &b->manifest.info;
-    char factory[INDEX_FACTORY_SIZE];
-    if (index_resolve(factory, b->index_asked, info->n_chunks, info->dim, e)) return e->status;
-    info->index_factory = xstrdup(factory);
-    char *source = disk_path(b->folder, vectors_name);
-    char *target = disk_path(b->folder, collection_file_name(COLLECTION_FILE_VECTORS, info->index_factory));
-    bool exact = collection_is_exact(info->index_factory);
-    enum status status = exact ? disk_rename(source, target, e) : build_faiss(b, source, target, e);
-    if (status == STATUS_OK && !exact) status = settle_vectors(b, source, e);
-    if (status == STATUS_OK) status = disk_sync(target, e);
-    free(source);
-    free(target);
-    return status;
 }
 
 static enum status measure_files(struct collection_builder *b, struct error *e) {
@@ -378,8 +374,8 @@ static enum status measure_files(struct collection_builder *b, struct error *e) 
     for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
         struct file_map map;
         enum collection_file file = (enum collection_file)i;
-        if (!collection_has_file(file, b->manifest.info.index_factory)) continue;
-        char *path = disk_path(b->folder, collection_file_name(file, b->manifest.info.index_factory));
+        if (!collection_has_file(file, &b->manifest.info)) continue;
+        char *path = disk_path(b->folder, collection_file_name(file, &b->manifest.info));
         status = file_map_open(&map, path, e);
         if (status == STATUS_OK) {
             b->manifest.files[i].bytes = map.size;
@@ -425,6 +421,8 @@ static void builder_free(struct collection_builder *b) {
     writer_close(&b->documents);
     writer_close(&b->text);
     writer_close(&b->vectors);
+    writer_close(&b->pictures);
+    writer_close(&b->picture_chunks);
     collection_unlock(b->lock);
     manifest_free(&b->manifest);
     key_set_free(&b->ids);
@@ -440,7 +438,9 @@ enum status collection_prepare(struct collection_builder *b, struct error *e) {
     if ((uint64_t)info->n_chunks != b->n_vectors)
         return error_set(e, STATUS_INVALID, "%s: %" PRId64 " chunks but %" PRIu64 " vectors", b->dir, info->n_chunks,
                          b->n_vectors);
-    if (finish_writers(b, e) || build_index(b, e) || measure_files(b, e) || builder_seal(b, e)) return e->status;
+    if (finish_writers(b, e) || vectors_build(b->folder, &b->manifest.info, b->index_asked, e) || measure_files(b, e) ||
+        builder_seal(b, e))
+        return e->status;
     return STATUS_OK;
 }
 

@@ -42,8 +42,8 @@ static enum status open_source(struct copy *c, struct error *e) {
     enum status status = manifest_read(&c->manifest, c->folder, c->origin, e);
     for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
         enum collection_file file = (enum collection_file)i;
-        if (!collection_has_file(file, c->manifest.info.index_factory)) continue;
-        char *path = disk_path(c->folder, collection_file_name(file, c->manifest.info.index_factory));
+        if (!collection_has_file(file, &c->manifest.info)) continue;
+        char *path = disk_path(c->folder, collection_file_name(file, &c->manifest.info));
         status = check_cancelled(c, e);
         if (status == STATUS_OK) status = file_map_verified(&c->maps[i], path, &c->manifest.files[i], e);
         free(path);
@@ -98,7 +98,7 @@ static enum status write_pieces(const struct copy *c, int fd, const char *path, 
 }
 
 static enum status copy_file(const struct copy *c, enum collection_file file, struct error *e) {
-    const char *name = collection_file_name(file, c->manifest.info.index_factory);
+    const char *name = collection_file_name(file, &c->manifest.info);
     char *path = disk_path(builder_folder(c->builder), name);
     struct file_map written = {0};
     int fd;
@@ -118,7 +118,7 @@ static enum status copy_files(const struct copy *c, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
         enum collection_file file = (enum collection_file)i;
-        if (collection_has_file(file, c->manifest.info.index_factory)) status = copy_file(c, file, e);
+        if (collection_has_file(file, &c->manifest.info)) status = copy_file(c, file, e);
     }
     return status ? status : disk_sync(builder_folder(c->builder), e);
 }

@@ -42,6 +42,9 @@ enum collection_file {
     COLLECTION_FILE_TEXT,
     COLLECTION_FILE_VECTORS,
     COLLECTION_FILE_ORIGINALS, /* of an index that compresses */
+    COLLECTION_FILE_PICTURE_CHUNKS,
+    COLLECTION_FILE_PICTURES,
+    COLLECTION_FILE_PICTURE_ORIGINALS,
     COLLECTION_FILE_COUNT
 };
 
@@ -55,10 +58,12 @@ struct manifest {
 };
 
 /* The name of a file in a generation; the vectors' depends on the index. */
-const char *collection_file_name(enum collection_file file, const char *index_factory);
+const char *collection_file_name(enum collection_file file, const struct collection_info *info);
 bool collection_is_exact(const char *index_factory);
-/* Whether a generation with this index has that file. */
-bool collection_has_file(enum collection_file file, const char *index_factory);
+/* Whether a generation with these indexes and pictures has that file. */
+bool collection_has_file(enum collection_file file, const struct collection_info *info);
+/* Whether it has unit length; a NaN has not. */
+bool vector_is_unit(const float *v, int dim);
 
 /* Parses and checks a MANIFEST: checksum, format version, every field present, of its type and in
  * range, nothing else. `name` is what errors call it. Release with manifest_free, also after a
@@ -95,6 +100,12 @@ const char *builder_folder(const struct collection_builder *b);
 /* Writes MANIFEST, and puts the folder on the disk: what collection_prepare ends with. */
 enum status builder_seal(struct collection_builder *b, struct error *e);
 struct generation_origin builder_origin(const struct collection_builder *b); /* once it is sealed */
+
+/* Builds the indexes of the vectors that wait in a generation's folder, by the facts of info, which get the indexes'
+ * names; `asked` is for the chunks' (NULL: by size). */
+#define VECTORS_WAITING "vectors.tmp"
+#define PICTURES_WAITING "pictures.tmp"
+enum status vectors_build(const char *folder, struct collection_info *info, const char *asked, struct error *e);
 
 /* A builder's steps on the disk, one at a time; each announces itself to
  * collection_step_hook first, where a test can end the process. The hook is NULL outside tests. */

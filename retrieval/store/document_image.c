@@ -17,21 +17,23 @@ _Static_assert(sizeof(struct image_head) == 32, "the arrays behind it are aligne
 
 /* Where the arrays and strings of an image lie, in bytes. */
 struct image_layout {
-    uint64_t ids, bounds, vectors, marks, strings, text, end;
+    uint64_t ids, bounds, vectors, picture, marks, strings, text, end;
 };
 
-static struct image_layout lay_out(const struct image_head *head, uint64_t n_chunks, int dim) {
+/* picture_dim: numbers of the picture's vector; 0: it has none. */
+static struct image_layout lay_out(const struct image_head *head, uint64_t n_chunks, int dim, int picture_dim) {
     struct image_layout l = {.ids = sizeof *head};
     l.bounds = l.ids + (uint64_t)head->n_tokens * sizeof(uint32_t);
     l.vectors = l.bounds + (n_chunks + 1) * sizeof(uint32_t);
-    l.marks = l.vectors + n_chunks * (uint64_t)dim * sizeof(float);
+    l.picture = l.vectors + n_chunks * (uint64_t)dim * sizeof(float);
+    l.marks = l.picture + (uint64_t)picture_dim * sizeof(float);
     l.strings = l.marks + head->n_marks * sizeof(struct mark);
     l.text = l.strings + head->id_size + head->path_size + head->title_size + (uint64_t)head->metadata_size + 4;
     l.end = l.text + head->text_size;
     return l;
 }
 
-static bool is_unit(const float *v, int dim) {
+bool vector_is_unit(const float *v, int dim) {
     double square = 0;
     for (int i = 0; i < dim; i++) square += (double)v[i] * (double)v[i];
     /* Written so that NaN fails too. */
@@ -39,7 +41,7 @@ static bool is_unit(const float *v, int dim) {
 }
 
 /* The fault of a document, or NULL. */
-static const char *find_fault(const struct document_image *image, int dim) {
+static const char *find_fault(const struct document_image *image, const struct collection_info *info) {
     const struct collection_document *d = &image->document;
     if (d->bounds[image->n_chunks] != d->text.size) return "its chunks do not end where its text ends";
     for (int i = 0; i < image->n_chunks; i++)
@@ -47,7 +49,12 @@ static const char *find_fault(const struct document_image *image, int dim) {
     for (int i = 0; i < d->n; i++)
         if (d->ids[i] < 0) return "a token is negative";
     for (int i = 0; i < image->n_chunks; i++)
-        if (!is_unit(image->vectors + (size_t)i * (size_t)dim, dim)) return "a vector is not of unit length";
+        if (!vector_is_unit(image->vectors + (size_t)i * (size_t)info->dim, info->dim))
+            return "a vector is not of unit length";
+    if (d->picture && info->pictures.embedder == NULL)
+        return "it has a picture's vector, and the collection takes none";
+    if (d->picture && !vector_is_unit(d->picture, info->pictures.dim))
+        return "a picture's vector is not of unit length";
     return marks_fault(d->marks, d->text.size);
 }
 
@@ -74,7 +81,7 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
                          UINT32_MAX);
     int n_chunks = collection_count_chunks(d->n, info->chunk_length);
     const char *fault =
-        find_fault(&(struct document_image){.document = *d, .vectors = vectors, .n_chunks = n_chunks}, info->dim);
+        find_fault(&(struct document_image){.document = *d, .vectors = vectors, .n_chunks = n_chunks}, info);
     if (fault) return error_set(e, STATUS_INVALID, "document %.100s: %s", d->id, fault);
 
     const char *metadata = d->metadata ? d->metadata : "";
@@ -89,6 +96,7 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
     buffer_append(out, d->ids, (size_t)d->n * sizeof *d->ids);
     buffer_append(out, d->bounds, ((size_t)n_chunks + 1) * sizeof *d->bounds);
     buffer_append(out, vectors, (size_t)n_chunks * (size_t)info->dim * sizeof *vectors);
+    if (d->picture) buffer_append(out, d->picture, (size_t)info->pictures.dim * sizeof *d->picture);
     if (d->marks.n > 0) buffer_append(out, d->marks.bytes, d->marks.n * sizeof(struct mark));
     buffer_append(out, d->id, head.id_size + (size_t)1);
     buffer_append(out, d->path, head.path_size + (size_t)1);
@@ -118,7 +126,9 @@ enum status document_image_read(struct document_image *out, struct text_span byt
     if (head.id_size < 1 || head.id_size > COLLECTION_MAX_ID) return corrupt(e, "its id is empty or too long");
     int n_chunks = collection_count_chunks((int)head.n_tokens, info->chunk_length);
     if (head.text_size > UINT32_MAX) return corrupt(e, "its text is too long");
-    struct image_layout l = lay_out(&head, (uint64_t)n_chunks, info->dim);
+    struct image_layout l = lay_out(&head, (uint64_t)n_chunks, info->dim, 0);
+    bool has_picture = info->pictures.embedder && l.end != bytes.size;
+    if (has_picture) l = lay_out(&head, (uint64_t)n_chunks, info->dim, info->pictures.dim);
     if (l.end != bytes.size) return corrupt(e, "its length is not the one that its parts need");
 
     const char *at = bytes.text + l.strings;
@@ -129,12 +139,13 @@ enum status document_image_read(struct document_image *out, struct text_span byt
                      .marks = {bytes.text + l.marks, head.n_marks},
                      .ids = (const int32_t *)(const void *)(bytes.text + l.ids),
                      .bounds = (const uint32_t *)(const void *)(bytes.text + l.bounds),
-                     .n = (int)head.n_tokens},
+                     .n = (int)head.n_tokens,
+                     .picture = has_picture ? (const float *)(const void *)(bytes.text + l.picture) : NULL},
     };
     struct collection_document *d = &out->document;
     bool ended = read_string(&at, head.id_size, &d->id) && read_string(&at, head.path_size, &d->path) &&
                  read_string(&at, head.title_size, &d->title) && read_string(&at, head.metadata_size, &d->metadata);
     if (!ended) return corrupt(e, "a string does not end where it should");
-    const char *fault = find_fault(out, info->dim);
+    const char *fault = find_fault(out, info);
     return fault ? corrupt(e, fault) : STATUS_OK;
 }

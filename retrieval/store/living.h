@@ -60,6 +60,10 @@ const struct collection_info *view_info(const struct snapshot *s);
  * count the generation's first, then those of the log; an answer does not depend on the other queries. */
 enum status view_search(const struct snapshot *s, struct filter *filter, struct index_query query, int64_t *ids,
                         float *similarities, struct error *e);
+/* The same over the pictures of the view that have vectors of their own; ids are those of their first chunks. Where the
+ * collection has no embedder for pictures alone, none is found. */
+enum status view_search_pictures(const struct snapshot *s, struct filter *filter, struct index_query query,
+                                 int64_t *ids, float *similarities, struct error *e);
 /* The k chunks of the view that fit the words of a text best (BM25), best first, equal ones in order of their numbers;
  * -1 where fewer share a word with it. Statistics are those of the documents that the filter allows. The first call
  * for a generation reads all of its text. STATUS_NO_MEMORY. */
@@ -67,6 +71,10 @@ enum status view_search_words(const struct snapshot *s, struct filter *filter, s
                               int64_t *ids, struct error *e);
 /* The vector [dim] of a chunk, as the index keeps it. STATUS_UNSUPPORTED of an inverted file on a GPU. */
 enum status view_vector(const struct snapshot *s, int64_t id, float *vector, struct error *e);
+/* The vector [pictures.dim] of the picture that a chunk begins; *has: there is one, else it is not written. */
+enum status view_picture_vector(const struct snapshot *s, int64_t id, float *vector, bool *has, struct error *e);
+/* Pictures of the view that have vectors of their own, and vectors of their own embedder. */
+int64_t view_count_pictures(const struct snapshot *s);
 /* Documents and chunks of the view that the filter allows. */
 void view_count(const struct snapshot *s, struct filter *filter, int64_t *n_documents, int64_t *n_chunks);
 /* id of a chunk that this view has found, or any below n_chunks of the generation; pointers live as long as the view.

@@ -17,6 +17,7 @@ struct compaction {
     uint32_t *bounds; /* of a document, as the next */
     float *vectors;
     int64_t capacity; /* chunks that both have room for */
+    float *picture;   /* its vector */
 };
 
 static void grow_room(struct compaction *c, int64_t n_chunks, int dim) {
@@ -64,7 +65,10 @@ static enum status copy_document(void *context, const struct stored_document *d,
                                        .ids = (const int32_t *)first.tokens,
                                        .bounds = c->bounds,
                                        .n = ((int)d->n_chunks - 1) * info->chunk_length + last.n_tokens};
+    bool has_picture;
     enum status status = copy_vectors(c, d, e);
+    if (status == STATUS_OK) status = view_picture_vector(c->view, d->first_chunk, c->picture, &has_picture, e);
+    if (status == STATUS_OK && has_picture) copy.picture = c->picture;
     if (status == STATUS_OK) status = collection_add_document(c->builder, &copy, e);
     return status ? status : collection_add_vectors(c->builder, c->vectors, (int)d->n_chunks, e);
 }
@@ -79,6 +83,7 @@ static enum status write_generation(struct compaction *c, struct error *e) {
         return error_set(e, STATUS_INVALID, "%s: every document is deleted; a collection keeps at least one",
                          c->living->dir);
     if (collection_create(&c->builder, c->living->dir, &o, e)) return e->status;
+    c->picture = xmalloc(((size_t)info->pictures.dim + 1) * sizeof *c->picture);
     enum status status = view_walk(c->view, copy_document, c, e);
     if (status == STATUS_OK) status = collection_prepare(c->builder, e);
     if (status == STATUS_OK) status = collection_open_prepared(&c->next, c->builder, e);
@@ -223,6 +228,7 @@ enum status living_compact(struct living *l, const atomic_bool *cancelled, struc
     snapshot_release(c.view);
     free(c.bounds);
     free(c.vectors);
+    free(c.picture);
     end_compaction(l);
     living_tidy(l);
     return status;

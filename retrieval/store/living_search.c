@@ -1,5 +1,6 @@
 /* retrieval/store/living_search.c: the nearest chunks of a view: those of the generation from its index, without the
- * ones that went, then the log's by exact search. */
+ * ones that went, then the log's by exact search. Pictures with vectors of their own are sought in the same way, in
+ * their own index: what the index calls by the number of a picture is its first chunk. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,13 @@ enum { SCAN_PIECE = 256 };
 struct search_scope {
     const struct living_view *view;
     const struct selection *among; /* NULL: all */
+    const struct index *index;     /* of all chunks, or of pictures; NULL: the generation has none such */
+    bool pictures;
 };
+
+static int64_t scope_chunk(const struct search_scope *scope, int64_t id) {
+    return scope->pictures ? collection_picture_chunk(scope->view->epoch->collection, id) : id;
+}
 
 static bool scope_has(const struct search_scope *scope, int64_t chunk) {
     const struct epoch *x = scope->view->epoch;
@@ -39,8 +46,9 @@ static void forget(struct nearest *kept, int from) {
 static int keep_there(const struct search_scope *scope, const struct nearest *wide, struct nearest *kept) {
     int n = 0;
     for (int i = 0; i < wide->k && n < kept->k && wide->ids[i] >= 0; i++) {
-        if (!scope_has(scope, wide->ids[i])) continue;
-        kept->ids[n] = wide->ids[i];
+        int64_t chunk = scope_chunk(scope, wide->ids[i]);
+        if (!scope_has(scope, chunk)) continue;
+        kept->ids[n] = chunk;
         kept->similarities[n] = wide->similarities[i];
         n++;
     }
@@ -61,22 +69,46 @@ static enum status scan_chunks(const struct index *index, struct index_scan scan
     return status;
 }
 
-/* One query, compared with every chunk of the scope. */
-static enum status scan_one(const struct search_scope *scope, struct index_query query, struct nearest kept,
-                            struct error *e) {
-    const struct epoch *x = scope->view->epoch;
-    const struct index *index = collection_index(x->collection);
-    int64_t n_documents = collection_info(x->collection)->n_documents;
-    float *piece = xmalloc((size_t)SCAN_PIECE * (size_t)index->dim * sizeof *piece);
+/* One query, compared with every picture of the scope. */
+static enum status scan_pictures(const struct search_scope *scope, struct index_query query, struct nearest *kept,
+                                 float *vector, struct error *e) {
     enum status status = STATUS_OK;
-    forget(&kept, 0);
+    for (int64_t i = 0; i < scope->index->count && status == STATUS_OK; i++) {
+        struct index_scan scan = {.query = query.vectors,
+                                  .vectors = vector,
+                                  .first = scope_chunk(scope, i),
+                                  .count = 1,
+                                  .dim = scope->index->dim,
+                                  .k = kept->k};
+        if (!scope_has(scope, scan.first)) continue;
+        status = index_vectors(scope->index, i, 1, vector, e);
+        if (status == STATUS_OK) index_scan(scan, kept->ids, kept->similarities);
+    }
+    return status;
+}
+
+/* The same with every chunk. */
+static enum status scan_documents(const struct search_scope *scope, struct index_query query, struct nearest *kept,
+                                  float *piece, struct error *e) {
+    const struct epoch *x = scope->view->epoch;
+    const struct index *index = scope->index;
+    int64_t n_documents = collection_info(x->collection)->n_documents;
+    enum status status = STATUS_OK;
     for (int64_t i = 0; i < n_documents && status == STATUS_OK; i++) {
         if (!selection_has(scope->among, i) || !view_has(scope->view, 0, &x->gone[i])) continue;
         struct stored_document d = collection_document_at(x->collection, i);
         struct index_scan scan = {
-            .query = query.vectors, .vectors = piece, .first = d.first_chunk, .dim = index->dim, .k = kept.k};
-        status = scan_chunks(index, scan, d.n_chunks, &kept, piece, e);
+            .query = query.vectors, .vectors = piece, .first = d.first_chunk, .dim = index->dim, .k = kept->k};
+        status = scan_chunks(index, scan, d.n_chunks, kept, piece, e);
     }
+    return status;
+}
+
+static enum status scan_one(const struct search_scope *scope, struct index_query query, struct nearest kept,
+                            struct error *e) {
+    float *piece = xmalloc((size_t)SCAN_PIECE * (size_t)scope->index->dim * sizeof *piece);
+    forget(&kept, 0);
+    enum status status = (scope->pictures ? scan_pictures : scan_documents)(scope, query, &kept, piece, e);
     free(piece);
     return status;
 }
@@ -89,8 +121,8 @@ static int64_t few_chunks(const struct index *index) {
 }
 
 /* For how many of all chunks the index is asked first, so that k of the scope are likely among them. */
-static int64_t first_width(const struct search_scope *scope, int64_t count, int k) {
-    int64_t width = 2 * (int64_t)k + 16;
+static int64_t first_width(const struct search_scope *scope, int k) {
+    int64_t width = 2 * (int64_t)k + 16, count = collection_info(scope->view->epoch->collection)->n_chunks;
     return scope->among ? (int64_t)((double)width * (double)count / (double)scope->among->n_chunks) : width;
 }
 
@@ -98,13 +130,13 @@ static int64_t first_width(const struct search_scope *scope, int64_t count, int 
  * come. *n gets how many are. */
 static enum status search_wider(const struct search_scope *scope, struct index_query query, struct nearest kept, int *n,
                                 struct error *e) {
-    const struct index *index = collection_index(scope->view->epoch->collection);
+    const struct index *index = scope->index;
     int64_t all = scope->among ? index->count : kept.k + atomic_load(&scope->view->epoch->n_gone_chunks);
     int64_t most = all < index->count ? all : index->count;
     enum status status = STATUS_OK;
     bool more = true;
     if (most > INT32_MAX / 4) most = INT32_MAX / 4;
-    for (int64_t k = first_width(scope, index->count, kept.k); more && status == STATUS_OK; k *= 4) {
+    for (int64_t k = first_width(scope, kept.k); more && status == STATUS_OK; k *= 4) {
         struct nearest wide = {.k = (int)(k < most ? k : most)};
         wide.ids = xmalloc((size_t)wide.k * sizeof *wide.ids);
         wide.similarities = xmalloc((size_t)wide.k * sizeof *wide.similarities);
@@ -123,8 +155,7 @@ static enum status search_one(const struct search_scope *scope, struct index_que
                               struct error *e) {
     const struct selection *among = scope->among;
     int n = 0;
-    if (among && among->n_chunks <= few_chunks(collection_index(scope->view->epoch->collection)))
-        return scan_one(scope, query, kept, e);
+    if (among && among->n_chunks <= few_chunks(scope->index)) return scan_one(scope, query, kept, e);
     enum status status = search_wider(scope, query, kept, &n, e);
     if (status || among == NULL || n == kept.k) return status;
     return scan_one(scope, query, kept, e);
@@ -133,10 +164,19 @@ static enum status search_one(const struct search_scope *scope, struct index_que
 static enum status search_generation(const struct search_scope *scope, struct index_query query, int64_t *ids,
                                      float *similarities, struct error *e) {
     const struct epoch *x = scope->view->epoch;
-    const struct index *index = collection_index(x->collection);
-    if (scope->among == NULL && atomic_load(&x->n_gone_chunks) == 0)
-        return index_search(index, query, ids, similarities, e);
+    const struct index *index = scope->index;
+    size_t n = (size_t)query.n * (size_t)query.k;
     enum status status = STATUS_OK;
+    if (index == NULL) {
+        forget(&(struct nearest){ids, similarities, (int)n}, 0);
+        return STATUS_OK;
+    }
+    if (scope->among == NULL && atomic_load(&x->n_gone_chunks) == 0) {
+        status = index_search(index, query, ids, similarities, e);
+        for (size_t i = 0; i < n && status == STATUS_OK && scope->pictures; i++)
+            if (ids[i] >= 0) ids[i] = scope_chunk(scope, ids[i]);
+        return status;
+    }
     for (int i = 0; i < query.n && status == STATUS_OK; i++) {
         struct index_query one = query;
         one.n = 1;
@@ -147,16 +187,20 @@ static enum status search_generation(const struct search_scope *scope, struct in
     return status;
 }
 
-static void search_log(const struct living_view *v, const struct filter *filter, struct index_query query, int64_t *ids,
-                       float *similarities) {
-    int64_t n_documents = collection_info(v->epoch->collection)->n_documents;
-    int dim = collection_info(v->epoch->collection)->dim;
+static void search_log(const struct search_scope *scope, const struct filter *filter, struct index_query query,
+                       int64_t *ids, float *similarities) {
+    const struct living_view *v = scope->view;
+    const struct collection_info *info = collection_info(v->epoch->collection);
+    int64_t n_documents = info->n_documents;
+    int dim = scope->pictures ? info->pictures.dim : info->dim;
     for (int number = 0; number < v->n_logged; number++) {
         const struct logged_document *d = epoch_logged(v->epoch, number);
         struct stored_document stored = epoch_document(v->epoch, n_documents + number);
         if (!view_has(v, d->added, &d->gone) || !document_is_allowed(filter, &stored)) continue;
-        struct index_scan scan = {.vectors = d->bytes->image.vectors,
-                                  .count = d->bytes->image.n_chunks,
+        const struct document_image *image = &d->bytes->image;
+        if (scope->pictures && image->document.picture == NULL) continue;
+        struct index_scan scan = {.vectors = scope->pictures ? image->document.picture : image->vectors,
+                                  .count = scope->pictures ? 1 : image->n_chunks,
                                   .first = d->first_chunk,
                                   .dim = dim,
                                   .k = query.k};
@@ -167,15 +211,56 @@ static void search_log(const struct living_view *v, const struct filter *filter,
     }
 }
 
-enum status view_search(const struct snapshot *s, struct filter *filter, struct index_query query, int64_t *ids,
-                        float *similarities, struct error *e) {
-    const struct living_view *v = view_read(s);
+static enum status search_view(struct search_scope *scope, struct filter *filter, struct index_query query,
+                               int64_t *ids, float *similarities, struct error *e) {
+    const struct epoch *x = scope->view->epoch;
     if (query.n < 0 || query.k < 1)
         return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", query.n, query.k);
-    struct selection *among = filter ? selections_find(&v->epoch->selections, v->epoch->collection, filter) : NULL;
-    struct search_scope scope = {.view = v, .among = among};
-    enum status status = search_generation(&scope, query, ids, similarities, e);
-    if (status == STATUS_OK) search_log(v, filter, query, ids, similarities);
+    struct selection *among = filter ? selections_find(&scope->view->epoch->selections, x->collection, filter) : NULL;
+    scope->among = among;
+    scope->index = scope->pictures ? collection_pictures(x->collection) : collection_index(x->collection);
+    enum status status = search_generation(scope, query, ids, similarities, e);
+    if (status == STATUS_OK) search_log(scope, filter, query, ids, similarities);
     selection_release(among);
     return status;
+}
+
+enum status view_search(const struct snapshot *s, struct filter *filter, struct index_query query, int64_t *ids,
+                        float *similarities, struct error *e) {
+    struct search_scope scope = {.view = view_read(s)};
+    return search_view(&scope, filter, query, ids, similarities, e);
+}
+
+enum status view_search_pictures(const struct snapshot *s, struct filter *filter, struct index_query query,
+                                 int64_t *ids, float *similarities, struct error *e) {
+    struct search_scope scope = {.view = view_read(s), .pictures = true};
+    return search_view(&scope, filter, query, ids, similarities, e);
+}
+
+enum status view_picture_vector(const struct snapshot *s, int64_t id, float *vector, bool *has, struct error *e) {
+    const struct living_view *v = view_read(s);
+    const struct collection *c = v->epoch->collection;
+    *has = false;
+    if (id < collection_info(c)->n_chunks) {
+        int64_t number = collection_picture_of(c, id);
+        *has = number >= 0;
+        return *has ? index_vectors(collection_pictures(c), number, 1, vector, e) : STATUS_OK;
+    }
+    const struct logged_document *d = epoch_logged(v->epoch, view_logged_of_chunk(v, id));
+    const float *picture = id == d->first_chunk ? d->bytes->image.document.picture : NULL;
+    *has = picture != NULL;
+    if (*has) memcpy(vector, picture, (size_t)collection_info(c)->pictures.dim * sizeof *vector);
+    return STATUS_OK;
+}
+
+int64_t view_count_pictures(const struct snapshot *s) {
+    const struct living_view *v = view_read(s);
+    struct search_scope scope = {.view = v, .pictures = true};
+    int64_t n = 0, n_generation = collection_info(v->epoch->collection)->pictures.n;
+    for (int64_t i = 0; i < n_generation; i++) n += scope_has(&scope, scope_chunk(&scope, i));
+    for (int i = 0; i < v->n_logged; i++) {
+        const struct logged_document *d = epoch_logged(v->epoch, i);
+        n += d->bytes->image.document.picture && view_has(v, d->added, &d->gone);
+    }
+    return n;
 }

@@ -22,22 +22,33 @@ static const char checksum_end[] = "\"\n}\n";
 
 bool collection_is_exact(const char *index_factory) { return strcmp(index_factory, INDEX_EXACT) == 0; }
 
-const char *collection_file_name(enum collection_file file, const char *index_factory) {
+const char *collection_file_name(enum collection_file file, const struct collection_info *info) {
     switch (file) {
         case COLLECTION_FILE_TOKENS: return "chunks.tokens";
         case COLLECTION_FILE_OFFSETS: return "chunks.offsets";
         case COLLECTION_FILE_DOCUMENTS: return "documents";
         case COLLECTION_FILE_TEXT: return "documents.text";
-        case COLLECTION_FILE_VECTORS: return collection_is_exact(index_factory) ? "vectors.f32" : "vectors.faiss";
+        case COLLECTION_FILE_VECTORS: return collection_is_exact(info->index_factory) ? "vectors.f32" : "vectors.faiss";
         case COLLECTION_FILE_ORIGINALS: return "vectors.f32";
+        case COLLECTION_FILE_PICTURE_CHUNKS: return "pictures.chunks";
+        case COLLECTION_FILE_PICTURES:
+            return collection_is_exact(info->pictures.index_factory) ? "pictures.f32" : "pictures.faiss";
+        case COLLECTION_FILE_PICTURE_ORIGINALS: return "pictures.f32";
         case COLLECTION_FILE_COUNT: break;
     }
     CHECK(!"a collection file");
     return "";
 }
 
-bool collection_has_file(enum collection_file file, const char *index_factory) {
-    return file != COLLECTION_FILE_ORIGINALS || !index_is_lossless(index_factory);
+bool collection_has_file(enum collection_file file, const struct collection_info *info) {
+    switch (file) {
+        case COLLECTION_FILE_ORIGINALS: return !index_is_lossless(info->index_factory);
+        case COLLECTION_FILE_PICTURE_CHUNKS:
+        case COLLECTION_FILE_PICTURES: return info->pictures.n > 0;
+        case COLLECTION_FILE_PICTURE_ORIGINALS:
+            return info->pictures.n > 0 && !index_is_lossless(info->pictures.index_factory);
+        default: return true;
+    }
 }
 
 static enum status check_checksum(const char *text, size_t size, const char *name, uint64_t *checksum,
@@ -74,8 +85,8 @@ static enum status parse_files(struct json_reader *r, const struct json *value, 
     int n = 0;
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++) {
         enum collection_file file = (enum collection_file)i;
-        if (!collection_has_file(file, m->info.index_factory)) continue;
-        rows[n] = (struct json_field){.name = collection_file_name(file, m->info.index_factory),
+        if (!collection_has_file(file, &m->info)) continue;
+        rows[n] = (struct json_field){.name = collection_file_name(file, &m->info),
                                       .type = JSON_STRUCT,
                                       .offset = (size_t)i * sizeof m->files[0],
                                       .table = &file_table,
@@ -88,7 +99,18 @@ static enum status parse_files(struct json_reader *r, const struct json *value, 
 
 static const struct json_choice metrics[] = {{metric, 0}, {NULL, 0}};
 
-/* Every field is required. "checksum" has been checked before anything is parsed. */
+static const struct json_field picture_fields[] = {
+    {"folder", JSON_TEXT, JSON_AT(struct picture_space, embedder), .required = true},
+    {"hash", JSON_HEX, JSON_AT(struct picture_space, embedder_hash), .required = true},
+    {"query_prompt", JSON_TEXT, JSON_AT(struct picture_space, query_prompt), .required = true},
+    {"document_prompt", JSON_TEXT, JSON_AT(struct picture_space, document_prompt), .required = true},
+    {"dim", JSON_INT, JSON_AT(struct picture_space, dim), .min = 1, .max = COLLECTION_MAX_DIM, .required = true},
+    {"pictures", JSON_INT64, JSON_AT(struct picture_space, n), .min = 0, .max = INT32_MAX, .required = true},
+    {"index", JSON_TEXT, JSON_AT(struct picture_space, index_factory), .required = true},
+};
+static const struct json_table picture_table = JSON_TABLE(picture_fields);
+
+/* Every field is required, but for the pictures' embedder. "checksum" has been checked before anything is parsed. */
 #define AT(member) JSON_AT(struct manifest, info.member), .required = true
 static const struct json_field manifest_fields[] = {
     {"format", JSON_PARSED, .parse = parse_format, .required = true},
@@ -108,6 +130,7 @@ static const struct json_field manifest_fields[] = {
     {"tokenizer", JSON_TEXT, AT(tokenizer)},
     {"tokenizer_hash", JSON_HEX, AT(tokenizer_hash)},
     {"index", JSON_TEXT, AT(index_factory)},
+    {"picture_embedder", JSON_STRUCT, JSON_AT(struct manifest, info.pictures), .table = &picture_table},
     {"files", JSON_PARSED, .parse = parse_files, .required = true},
     {.name = "checksum", .type = JSON_IGNORED},
 };
@@ -116,6 +139,21 @@ static const struct json_table manifest_table = JSON_TABLE(manifest_fields);
 
 static const struct json_style manifest_style = {
     .status = STATUS_CORRUPT, .quote = "\"", .member = "field", .advice = "this version does not know it"};
+
+static const char *find_picture_contradiction(const struct manifest *m) {
+    const struct picture_space *p = &m->info.pictures;
+    size_t vectors;
+    if (p->n == 0) return NULL;
+    if (p->n > m->info.n_documents) return "more pictures than documents";
+    if (m->files[COLLECTION_FILE_PICTURE_CHUNKS].bytes != (uint64_t)p->n * sizeof(uint64_t))
+        return "the length of pictures.chunks is not eight bytes a picture";
+    enum collection_file exact =
+        collection_is_exact(p->index_factory) ? COLLECTION_FILE_PICTURES : COLLECTION_FILE_PICTURE_ORIGINALS;
+    if (mul_overflows((size_t)p->n, (size_t)p->dim * sizeof(float), &vectors) ||
+        (collection_has_file(exact, &m->info) && m->files[exact].bytes != vectors))
+        return "the length of pictures.f32 is not one vector a picture";
+    return NULL;
+}
 
 /* Compares the numbers with each other, whatever the files hold. Returns what is wrong, or NULL. */
 static const char *find_contradiction(const struct manifest *m) {
@@ -131,9 +169,9 @@ static const char *find_contradiction(const struct manifest *m) {
     enum collection_file exact =
         collection_is_exact(info->index_factory) ? COLLECTION_FILE_VECTORS : COLLECTION_FILE_ORIGINALS;
     if (mul_overflows((size_t)info->n_chunks, (size_t)info->dim * sizeof(float), &vectors) ||
-        (collection_has_file(exact, info->index_factory) && m->files[exact].bytes != vectors))
+        (collection_has_file(exact, info) && m->files[exact].bytes != vectors))
         return "the length of vectors.f32 is not one vector a chunk";
-    return NULL;
+    return find_picture_contradiction(m);
 }
 
 enum status manifest_parse(struct manifest *m, const char *text, size_t size, const char *name, struct error *e) {
@@ -158,13 +196,26 @@ static void put_files(struct json_writer *w, const struct manifest *m) {
     put_key_object(w, "files");
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++) {
         enum collection_file file = (enum collection_file)i;
-        if (!collection_has_file(file, m->info.index_factory)) continue;
-        put_key(w, collection_file_name(file, m->info.index_factory));
+        if (!collection_has_file(file, &m->info)) continue;
+        put_key(w, collection_file_name(file, &m->info));
         put_object_line(w);
         put_key_int(w, "bytes", (int64_t)m->files[i].bytes);
         put_key_hex(w, "xxh3", m->files[i].checksum);
         put_object_end(w);
     }
+    put_object_end(w);
+}
+
+static void put_pictures(struct json_writer *w, const struct picture_space *p) {
+    if (p->embedder == NULL) return;
+    put_key_object(w, "picture_embedder");
+    put_key_string(w, "folder", p->embedder);
+    put_key_hex(w, "hash", p->embedder_hash);
+    put_key_string(w, "query_prompt", p->query_prompt);
+    put_key_string(w, "document_prompt", p->document_prompt);
+    put_key_int(w, "dim", p->dim);
+    put_key_int(w, "pictures", p->n);
+    put_key_string(w, "index", p->index_factory);
     put_object_end(w);
 }
 
@@ -191,6 +242,7 @@ void manifest_print(struct manifest *m, struct buffer *out) {
     put_key_string(&w, "tokenizer", info->tokenizer);
     put_key_hex(&w, "tokenizer_hash", info->tokenizer_hash);
     put_key_string(&w, "index", info->index_factory);
+    put_pictures(&w, &info->pictures);
     put_files(&w, m);
     put_key_hex(&w, "checksum", 0);
     put_object_end(&w);

@@ -232,9 +232,9 @@ START = {0: 1, 1: 1, 2: 1, 3: 1}
 CHANGED = {0: 2, 1: 3, 2: 1, 3: 1, 5: 1}
 
 
-def begin(folder, factory="Exact"):
+def begin(folder, factory="Exact", *more):
     (folder / "base").mkdir()
-    plain("build", folder / "base/c", 4, 1, factory)
+    plain("build", folder / "base/c", 4, 1, factory, *more)
 
 
 def report(name, s):
@@ -344,9 +344,9 @@ def test_repair(folder):
     report("repair", s)
 
 
-def damage_and_verify(folder, factory, n):
+def damage_and_verify(folder, factory, n, *more):
     """n folders with a flipped bit each: in the damaged ones verify fails, the others show what was there."""
-    begin(folder, factory)
+    begin(folder, factory, *more)
     plain("change", folder / "base/c")
     plain("compact", folder / "base/c")
     plain("change", folder / "base/c")
@@ -375,6 +375,25 @@ def damage_and_verify(folder, factory, n):
 
 def test_flipped_bits(folder):
     assert len({file for file, _ in damage_and_verify(folder, "Exact", 300 * MUCH)}) == 9
+
+
+def test_flipped_bits_of_pictures(folder):
+    cases = damage_and_verify(folder, "Exact", 150 * MUCH, "pictures")
+    assert {"pictures.f32", "pictures.chunks"} <= {file.name for file, _ in cases}
+
+
+@pytest.mark.parametrize("words", [["change", "c"], ["compact", "c"], ["build", "c", "6", "2", "Exact", "pictures"]],
+                         ids=lambda words: words[0])
+def test_pictures(folder, words):
+    """Some documents are pictures, whose vectors by an embedder of their own lie beside those of the chunks."""
+    begin(folder, "Exact", "pictures")
+    if words[0] != "change":
+        plain("change", folder / "base/c")
+    models = {"change": Model(START), "compact": Model(CHANGED), "build": Model(CHANGED, dict.fromkeys(range(6), 2))}
+    s = Scenario(folder, words, "c", models[words[0]])
+    s.add_faults(("kill", "torn", "eio", "full"), step=2 if MUCH == 1 else 1)
+    s.check()
+    report(f"pictures, {words[0]}", s)
 
 
 @pytest.mark.skipif(not FAISS, reason="built without FAISS")

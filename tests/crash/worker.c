@@ -2,7 +2,7 @@
  * and looks at what is there. It prints what it begins and what it has been told is kept; tests/crash/test_crash.py
  * runs it under shim.c.
  *
- *   build DIR N VERSION FACTORY   documents 0 .. N - 1
+ *   build DIR N VERSION FACTORY [pictures]   documents 0 .. N - 1, some of them pictures with vectors of their own
  *   change DIR                    a fixed list of puts and deletions
  *   together DIR                  three threads with documents of their own
  *   compact DIR, copy FROM TO, repair DIR
@@ -25,11 +25,15 @@ static int complain(const char *what, const struct error *e) {
 
 /* Building. */
 
-static enum status add_documents(struct collection_builder *b, int n, int version, struct error *e) {
+static void make(struct made_document *d, bool sees, int id, int version) {
+    (sees ? make_seen_document : make_document)(d, id, version);
+}
+
+static enum status add_documents(struct collection_builder *b, bool sees, int n, int version, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         struct made_document d;
-        make_document(&d, i, version);
+        make(&d, sees, i, version);
         status = collection_add_document(b, &d.document, e);
         if (status == STATUS_OK)
             status = collection_add_vectors(b, d.vectors, collection_count_chunks(d.document.n, CHUNK), e);
@@ -37,7 +41,7 @@ static enum status add_documents(struct collection_builder *b, int n, int versio
     return status;
 }
 
-static int build(char **words) {
+static int build(char **words, bool sees) {
     struct collection_options o = {.chunk_length = CHUNK,
                                    .eod = EOD,
                                    .dim = DIM,
@@ -47,8 +51,9 @@ static int build(char **words) {
     struct collection_builder *b;
     struct error e;
     SAY("try build\n");
+    if (sees) o.pictures = made_pictures();
     if (collection_create(&b, words[0], &o, &e)) return complain("build", &e);
-    enum status status = add_documents(b, atoi(words[1]), atoi(words[2]), &e);
+    enum status status = add_documents(b, sees, atoi(words[1]), atoi(words[2]), &e);
     if (status)
         collection_abandon(b);
     else
@@ -68,11 +73,15 @@ static struct living *open_living(const char *dir) {
     return NULL;
 }
 
+static bool sees_pictures(const struct snapshot *view) { return view_info(view)->pictures.embedder != NULL; }
+
 /* Version 0: it is deleted. */
 static enum status change(struct living *l, int id, int version, struct error *e) {
     struct made_document d;
     enum change_effect effect;
-    make_document(&d, id, version);
+    struct snapshot *view = living_hold(l);
+    make(&d, sees_pictures(view), id, version);
+    snapshot_release(view);
     if (version > 0) return living_put(l, &d.document, d.vectors, &effect, e);
     enum status status = living_delete(l, d.id, e);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
@@ -180,6 +189,22 @@ static enum status say_document(void *context, const struct stored_document *d, 
     return STATUS_OK;
 }
 
+/* A picture has the vector that follows from its number, and is found by it; other documents have none. */
+static enum status check_picture(const struct snapshot *view, const struct stored_document *d, const float *expected,
+                                 struct error *e) {
+    float vector[PICTURE_DIM], similarity;
+    int64_t found;
+    bool has;
+    if (view_picture_vector(view, d->first_chunk, vector, &has, e)) return e->status;
+    if (has != (expected != NULL) || (has && memcmp(vector, expected, sizeof vector) != 0))
+        return error_set(e, STATUS_CORRUPT, "document %s: the vector of its picture", d->id);
+    struct index_query query = {.vectors = vector, .n = 1, .k = 1};
+    if (has && view_search_pictures(view, NULL, query, &found, &similarity, e)) return e->status;
+    return !has || (found == d->first_chunk && similarity > 0.999F)
+               ? STATUS_OK
+               : error_set(e, STATUS_CORRUPT, "document %s: its picture is not found", d->id);
+}
+
 /* The nearest chunk of each document's vector is as near as itself. */
 static enum status search_document(void *context, const struct stored_document *d, struct error *e) {
     const struct snapshot *view = context;
@@ -188,7 +213,8 @@ static enum status search_document(void *context, const struct stored_document *
     int64_t found;
     float similarity;
     CHECK(sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
-    make_document(&made, id, version);
+    make(&made, sees_pictures(view), id, version);
+    if (check_picture(view, d, made.document.picture, e)) return e->status;
     if (view_search(view, NULL, (struct index_query){.vectors = made.vectors, .n = 1, .k = 1}, &found, &similarity, e))
         return e->status;
     return found >= 0 && similarity > 0.999F ? STATUS_OK
@@ -260,7 +286,8 @@ int main(int argc, char **argv) {
     const char *what = argc > 2 ? argv[1] : "";
     char **words = argv + 2;
     int n = argc - 2;
-    if (strcmp(what, "build") == 0 && n == 4) return build(words);
+    bool sees = n == 5 && strcmp(words[4], "pictures") == 0;
+    if (strcmp(what, "build") == 0 && (n == 4 || sees)) return build(words, sees);
     if (strcmp(what, "change") == 0 && n == 1) return change_all(words[0]);
     if (strcmp(what, "together") == 0 && n == 1) return change_together(words[0]);
     if (strcmp(what, "compact") == 0 && n == 1) return compact(words[0]);

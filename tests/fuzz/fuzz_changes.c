@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include "retrieval/store/change_log.h"
+#include "retrieval/store/collection_private.h"
 #include "retrieval/store/document_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct collection_info info = {.chunk_length = 4, .dim = 2};
+static const struct collection_info plain = {.chunk_length = 4, .dim = 2};
+/* Of a collection whose pictures have an embedder of their own. */
+static const struct collection_info seeing = {.chunk_length = 4, .dim = 2, .pictures = {.embedder = "e", .dim = 3}};
 static const struct generation_origin origin = {1, 0};
 
 static size_t measure_strings(const struct collection_document *d) {
@@ -19,15 +22,15 @@ static size_t measure_strings(const struct collection_document *d) {
 }
 
 /* Everything that an image says is inside its bytes. */
-static void check_image(const char *bytes, size_t size) {
+static void check_image_of(const struct collection_info *info, const char *bytes, size_t size) {
     struct document_image image;
     struct error e = {0};
-    if (document_image_read(&image, (struct text_span){bytes, size}, &info, &e)) {
+    if (document_image_read(&image, (struct text_span){bytes, size}, info, &e)) {
         CHECK(e.text[0] != '\0');
         return;
     }
     const struct collection_document *d = &image.document;
-    CHECK(image.n_chunks == collection_count_chunks(d->n, info.chunk_length) && measure_strings(d) < size);
+    CHECK(image.n_chunks == collection_count_chunks(d->n, info->chunk_length) && measure_strings(d) < size);
     CHECK(marks_fault(d->marks, d->text.size) == NULL);
     for (size_t at = 0; at <= d->text.size; at++) {
         struct document_place place = place_find(d->marks, d->text, at);
@@ -36,6 +39,17 @@ static void check_image(const char *bytes, size_t size) {
     for (int i = 0; i < d->n; i++) CHECK(d->ids[i] >= 0);
     for (int i = 0; i < image.n_chunks; i++)
         CHECK(d->bounds[i] <= d->bounds[i + 1] && d->bounds[i + 1] <= d->text.size);
+    CHECK(d->picture == NULL || vector_is_unit(d->picture, info->pictures.dim));
+
+    struct buffer again = {0};
+    if (document_image_write(&again, d, image.vectors, info, &e) == STATUS_OK)
+        CHECK(again.size == size && memcmp(again.data, bytes, size) == 0);
+    buffer_free(&again);
+}
+
+static void check_image(const char *bytes, size_t size) {
+    check_image_of(&plain, bytes, size);
+    check_image_of(&seeing, bytes, size);
 }
 
 static enum status take(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {

@@ -20,6 +20,8 @@ static void check(const char *text, size_t size) {
         CHECK(manifest_parse(&again, printed.data, printed.size, "printed", &e) == STATUS_OK);
         CHECK(again.checksum == checksum && again.info.n_chunks == m.info.n_chunks);
         CHECK(strcmp(again.info.embedder, m.info.embedder) == 0);
+        CHECK((again.info.pictures.embedder == NULL) == (m.info.pictures.embedder == NULL));
+        CHECK(again.info.pictures.n == m.info.pictures.n && again.info.pictures.dim == m.info.pictures.dim);
         manifest_free(&again);
     } else {
         CHECK(e.status == status && e.text[0] != '\0');

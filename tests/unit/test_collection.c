@@ -278,6 +278,96 @@ static void write_whole(const char *path, const void *bytes, size_t size) {
     close(fd);
 }
 
+/* Pictures with an embedder of their own. */
+
+enum { PICTURE_DIM = 3 };
+
+static enum status add_picture(struct collection_builder *b, const char *path, int base, const float *vector,
+                               struct error *e) {
+    int32_t ids[2] = {base, base + 1};
+    uint32_t bounds[2] = {0, 6};
+    float of_chunk[DIM] = {[1] = 1};
+    const struct collection_document d = {
+        .path = path, .title = "", .text = {"012345", 6}, .ids = ids, .bounds = bounds, .n = 2, .picture = vector};
+    if (collection_add_document(b, &d, e)) return e->status;
+    return collection_add_vectors(b, of_chunk, 1, e);
+}
+
+/* Three documents of five chunks, and a picture before and behind the last of them: chunks 4 and 6. */
+static void build_pictures(const char *factory) {
+    static const float vectors[2][PICTURE_DIM] = {{0, 1, 0}, {0.6F, 0, 0.8F}};
+    struct collection_options o = options;
+    struct error e = {0};
+    o.index_factory = factory;
+    o.pictures = (struct picture_space){.embedder = "toy eyes", .embedder_hash = 0x3333, .dim = PICTURE_DIM};
+    struct collection_builder *b = create(&o);
+    if (add(b, "docs/one.md", 10, 1, &e) || add(b, "docs/two.md", 4, 30, &e) ||
+        add_picture(b, "one.png", 60, vectors[0], &e) || add(b, "docs/three.md", 1, 50, &e) ||
+        add_picture(b, "two.png", 70, vectors[1], &e) || collection_commit(b, &e))
+        fail_msg("%s", e.text);
+}
+
+static void test_pictures(void **state) {
+    (void)state;
+    const char *const factories[] = {INDEX_EXACT, NULL};
+    for (size_t f = 0; f < (HAVE_FAISS ? 2 : 1); f++) {
+        struct error e = {0};
+        int64_t ids[3];
+        float similarities[3], query[PICTURE_DIM] = {0.6F, 0, 0.8F};
+        build_pictures(factories[f]);
+        struct collection *c = open_ok();
+        const struct picture_space *p = &collection_info(c)->pictures;
+        assert_int_equal(p->n, 2);
+        assert_int_equal(p->dim, PICTURE_DIM);
+        assert_true(p->embedder_hash == 0x3333);
+        assert_string_equal(p->embedder, "toy eyes");
+        assert_string_equal(p->index_factory, factories[f] ? INDEX_EXACT : "Flat");
+        assert_int_equal(collection_picture_chunk(c, 0), 4);
+        assert_int_equal(collection_picture_chunk(c, 1), 6);
+        for (int64_t id = 0; id < 7; id++)
+            assert_int_equal(collection_picture_of(c, id), id == 4 ? 0 : id == 6 ? 1 : -1);
+        struct index_query asked = {.vectors = query, .n = 1, .k = 3};
+        assert_int_equal(index_search(collection_pictures(c), asked, ids, similarities, &e), STATUS_OK);
+        assert_true(ids[0] == 1 && ids[1] == 0 && ids[2] == -1 && similarities[0] > 0.9999F);
+        assert_int_equal(collection_verify(dir, &e), STATUS_OK);
+        collection_close(c);
+    }
+}
+
+static void test_pictures_refused(void **state) {
+    (void)state;
+    static const float vector[PICTURE_DIM] = {0, 1, 0}, too_long[PICTURE_DIM] = {0, 2, 0};
+    struct collection_options o = options;
+    struct error e = {0};
+    struct collection_builder *b = create(&options);
+    assert_int_equal(add_picture(b, "one.png", 60, vector, &e), STATUS_INVALID);
+    collection_abandon(b);
+    o.pictures = (struct picture_space){.embedder = "toy eyes", .dim = PICTURE_DIM};
+    b = create(&o);
+    assert_int_equal(add_picture(b, "one.png", 60, too_long, &e), STATUS_INVALID);
+    collection_abandon(b);
+    o.pictures.dim = 0;
+    assert_int_equal(collection_create(&b, dir, &o, &e), STATUS_INVALID);
+
+    const struct embedder eyes = {.hash = 0x3333, .dim = PICTURE_DIM, .name = "eyes", .prompts = {"", "", ""}};
+    struct embedder other = eyes;
+    build_ok(&options, 1);
+    struct collection *c = open_ok();
+    assert_int_equal(collection_match_picture_embedder(collection_info(c), NULL, &e), STATUS_OK);
+    assert_int_equal(collection_match_picture_embedder(collection_info(c), &eyes, &e), STATUS_INVALID);
+    collection_close(c);
+    build_pictures(INDEX_EXACT);
+    c = open_ok();
+    assert_int_equal(collection_match_picture_embedder(collection_info(c), &eyes, &e), STATUS_OK);
+    assert_int_equal(collection_match_picture_embedder(collection_info(c), NULL, &e), STATUS_INVALID);
+    other.hash = 0x4444;
+    assert_int_equal(collection_match_picture_embedder(collection_info(c), &other, &e), STATUS_INVALID);
+    other = eyes;
+    other.prompts[EMBED_QUERY] = "a photo of ";
+    assert_int_equal(collection_match_picture_embedder(collection_info(c), &other, &e), STATUS_INVALID);
+    collection_close(c);
+}
+
 static const char *const every_file[] = {"CURRENT",
                                          "gen-000001/MANIFEST",
                                          "gen-000001/chunks.tokens",
@@ -285,7 +375,10 @@ static const char *const every_file[] = {"CURRENT",
                                          "gen-000001/documents",
                                          "gen-000001/documents.text",
                                          "gen-000001/vectors.faiss",
-                                         "gen-000001/vectors.f32"};
+                                         "gen-000001/vectors.f32",
+                                         "gen-000001/pictures.chunks",
+                                         "gen-000001/pictures.faiss",
+                                         "gen-000001/pictures.f32"};
 
 static void expect_damage(const char *path, size_t at) {
     struct collection *c;
@@ -295,10 +388,7 @@ static void expect_damage(const char *path, size_t at) {
 }
 
 /* Every byte with one bit flipped, then every shorter length, of every file. */
-static void damage_everything(const char *factory) {
-    struct collection_options o = options;
-    o.index_factory = factory;
-    build_ok(&o, 1);
+static void damage_everything(void) {
     for (size_t f = 0; f < ARRAY_COUNT(every_file); f++) {
         struct buffer b = {0};
         char path[160];
@@ -321,17 +411,32 @@ static void damage_everything(const char *factory) {
         write_whole(path, b.data, b.size);
         buffer_free(&b);
     }
+}
+
+static void damage_collection(const char *factory) {
+    struct collection_options o = options;
+    o.index_factory = factory;
+    build_ok(&o, 1);
+    damage_everything();
     assert_int_equal(mark_of_collection(), 1);
 }
 
 static void test_damage_exact(void **state) {
     (void)state;
-    damage_everything(INDEX_EXACT);
+    damage_collection(INDEX_EXACT);
 }
 
 static void test_damage_faiss(void **state) {
     (void)state;
-    damage_everything(NULL);
+    damage_collection(NULL);
+}
+
+static void test_damage_pictures(void **state) {
+    struct error e;
+    (void)state;
+    build_pictures(INDEX_EXACT);
+    damage_everything();
+    if (collection_verify(dir, &e)) fail_msg("%s", e.text);
 }
 
 /* Recomputes what a careful forger would: the file's entry in MANIFEST, its checksum, and CURRENT.
@@ -340,7 +445,7 @@ static void forge(enum collection_file file, const struct buffer *bytes, struct 
     char path[160];
     struct buffer text = {0};
     struct error e;
-    snprintf(path, sizeof path, "%s/gen-000001/%s", dir, collection_file_name(file, m->info.index_factory));
+    snprintf(path, sizeof path, "%s/gen-000001/%s", dir, collection_file_name(file, &m->info));
     write_whole(path, bytes->data, bytes->size);
     m->files[file].bytes = bytes->size;
     m->files[file].checksum = hash_bytes(bytes->data, bytes->size, 0);
@@ -367,7 +472,7 @@ static void test_forged_contents(void **state) {
         snprintf(path, sizeof path, "%s/gen-000001/MANIFEST", dir);
         read_whole(path, &text);
         assert_int_equal(manifest_parse(&m, text.data, text.size, path, &e), STATUS_OK);
-        snprintf(path, sizeof path, "%s/gen-000001/%s", dir, collection_file_name((enum collection_file)f, ""));
+        snprintf(path, sizeof path, "%s/gen-000001/%s", dir, collection_file_name((enum collection_file)f, &m.info));
         read_whole(path, &b);
         for (size_t i = 0; i < 8 * b.size; i++) {
             struct collection *c;
@@ -397,6 +502,36 @@ static void test_forged_contents(void **state) {
     print_message("forged: %d opened, %d refused\n", opened, refused);
     assert_true(opened > 0 && refused > 0);
     assert_int_equal(mark_of_collection(), 1);
+}
+
+/* Each bit of the numbers of the pictures' chunks: only the numbers that were written fit. */
+static void test_forged_pictures(void **state) {
+    (void)state;
+    build_pictures(INDEX_EXACT);
+    struct buffer text = {0}, b = {0};
+    struct manifest m;
+    struct error e = {0};
+    struct collection *c;
+    char path[160];
+    snprintf(path, sizeof path, "%s/gen-000001/MANIFEST", dir);
+    read_whole(path, &text);
+    assert_int_equal(manifest_parse(&m, text.data, text.size, path, &e), STATUS_OK);
+    snprintf(path, sizeof path, "%s/gen-000001/pictures.chunks", dir);
+    read_whole(path, &b);
+    for (size_t i = 0; i < 8 * b.size; i++) {
+        b.data[i / 8] ^= (char)(1 << i % 8);
+        forge(COLLECTION_FILE_PICTURE_CHUNKS, &b, &m);
+        enum status status = collection_open(&c, dir, &e);
+        /* Picture 0 at 0 or 5, which begin documents as well; picture 1 at 4 would come twice. */
+        bool fits = i == 0 || i == 2;
+        assert_int_equal(status, fits ? STATUS_OK : STATUS_CORRUPT);
+        if (status == STATUS_OK) collection_close(c);
+        b.data[i / 8] ^= (char)(1 << i % 8);
+    }
+    forge(COLLECTION_FILE_PICTURE_CHUNKS, &b, &m);
+    manifest_free(&m);
+    buffer_free(&text);
+    buffer_free(&b);
 }
 
 static void expect_manifest_error(const char *from, const char *to, const char *message) {
@@ -437,6 +572,18 @@ static void test_manifest_fields(void **state) {
     expect_manifest_error("\"dim\": 4", "\"dim\": 4, \"more\": 1", "does not know");
     expect_manifest_error("\"documents\": {", "\"../documents\": {", "\"files.documents\" is missing");
     expect_manifest_error("toy/tokenizer", "toy\\u0000", "NUL");
+}
+
+static void test_manifest_pictures(void **state) {
+    (void)state;
+    build_pictures(INDEX_EXACT);
+    expect_manifest_error("\"pictures\": 2", "\"pictures\": -1", "\"picture_embedder.pictures\" is -1");
+    expect_manifest_error("\"pictures\": 2", "\"pictures\": 1", "pictures.chunks");
+    expect_manifest_error("\"pictures\": 2", "\"pictures\": 6", "more pictures than documents");
+    expect_manifest_error("\"pictures\": 2", "\"pictures\": 0", "\"files.pictures.chunks\"");
+    expect_manifest_error("\"dim\": 3", "\"dim\": 4", "pictures.f32");
+    expect_manifest_error("\"folder\": \"toy eyes\",", "", "\"picture_embedder.folder\" is missing");
+    expect_manifest_error("\"hash\": \"0000000000003333\"", "\"hash\": 3", "\"picture_embedder.hash\"");
 }
 
 static int count_generations(void) {
@@ -595,6 +742,8 @@ int main(void) {
         IN_DIR(test_refused_input),   IN_DIR(test_damage_exact),     IN_DIR(test_damage_faiss),
         IN_DIR(test_forged_contents), IN_DIR(test_manifest_fields),  IN_DIR(test_generations),
         IN_DIR(test_abandon),         IN_DIR(test_two_writers),      IN_DIR(test_damaged_current),
-        IN_DIR(test_ending_anywhere), IN_DIR(test_ending_the_first), cmocka_unit_test(test_names)};
+        IN_DIR(test_ending_anywhere), IN_DIR(test_ending_the_first), cmocka_unit_test(test_names),
+        IN_DIR(test_pictures),        IN_DIR(test_pictures_refused), IN_DIR(test_damage_pictures),
+        IN_DIR(test_forged_pictures), IN_DIR(test_manifest_pictures)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

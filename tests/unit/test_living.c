@@ -13,9 +13,17 @@
 
 enum { K = 5 };
 
+/* Whether collections are built with an embedder for pictures. */
+static bool sees;
+
 static int remove_folder(void **state) {
     collection_step_hook = NULL;
+    sees = false;
     return folder_tear_down(state);
+}
+
+static void make(struct made_document *d, int id, int version) {
+    (sees ? make_seen_document : make_document)(d, id, version);
 }
 
 static void build(const char *factory, int n_documents) {
@@ -23,10 +31,11 @@ static void build(const char *factory, int n_documents) {
         .chunk_length = CHUNK, .eod = EOD, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = factory};
     struct collection_builder *b;
     struct error e;
+    if (sees) o.pictures = made_pictures();
     if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n_documents; i++) {
         struct made_document d;
-        make_document(&d, i, 1);
+        make(&d, i, 1);
         if (collection_add_document(b, &d.document, &e) ||
             collection_add_vectors(b, d.vectors, collection_count_chunks(d.document.n, CHUNK), &e))
             fail_msg("%s", e.text);
@@ -49,7 +58,7 @@ struct model {
 static enum status put(struct living *l, int id, int version, enum change_effect *effect) {
     struct made_document d;
     struct error e;
-    make_document(&d, id, version);
+    make(&d, id, version);
     return living_put(l, &d.document, d.vectors, effect, &e);
 }
 
@@ -144,6 +153,54 @@ static void check_chunk(const struct snapshot *view, const struct model *m, int6
         assert_int_equal(tokens[i], first + i < d.document.n ? d.ids[first + i] : EOD);
 }
 
+static float multiply_pictures(const float *a, const float *b) {
+    double sum = 0;
+    for (int i = 0; i < PICTURE_DIM; i++) sum += (double)a[i] * (double)b[i];
+    return (float)sum;
+}
+
+/* The best similarity of any picture that the model has, but for the best `rank`. */
+static float next_best_picture(const struct model *m, const float *query, int rank) {
+    float best[IDS];
+    int n = 0;
+    for (int id = 0; id < IDS; id++) {
+        struct made_document d;
+        if (m->versions[id] == 0 || !is_made_picture(id, m->versions[id])) continue;
+        make_seen_document(&d, id, m->versions[id]);
+        float similarity = multiply_pictures(query, d.picture);
+        int at = n;
+        for (; at > 0 && best[at - 1] < similarity; at--) best[at] = best[at - 1];
+        best[at] = similarity;
+        n++;
+    }
+    return rank < n ? best[rank] : -2;
+}
+
+/* Pictures are found by their own vectors, at their first chunks. */
+static void check_pictures(const struct snapshot *view, const struct model *m) {
+    struct error e;
+    int64_t ids[2 * K];
+    float similarities[2 * K], queries[2 * PICTURE_DIM] = {[PICTURE_DIM + 1] = 1}, vector[PICTURE_DIM];
+    struct made_document d;
+    make_seen_document(&d, (int)(view->version % IDS), 2);
+    memcpy(queries, d.picture, sizeof d.picture);
+    struct index_query query = {.vectors = queries, .n = 2, .k = K};
+    assert_int_equal(view_search_pictures(view, NULL, query, ids, similarities, &e), STATUS_OK);
+    for (int i = 0; i < 2 * K; i++) {
+        float expected = next_best_picture(m, queries + i / K * PICTURE_DIM, i % K);
+        bool has;
+        assert_true(fabsf(similarities[i] - expected) < 1e-5F);
+        if (ids[i] < 0) continue;
+        check_chunk(view, m, ids[i]);
+        assert_int_equal(view_chunk(view, ids[i]).start, 0);
+        assert_int_equal(view_picture_vector(view, ids[i], vector, &has, &e), STATUS_OK);
+        assert_true(has && fabsf(multiply_pictures(queries + i / K * PICTURE_DIM, vector) - expected) < 1e-5F);
+    }
+    int n = 0;
+    for (int id = 0; id < IDS; id++) n += m->versions[id] > 0 && is_made_picture(id, m->versions[id]);
+    assert_int_equal(view_count_pictures(view), n);
+}
+
 /* The view shows the model and nothing else, and finds the nearest of it. */
 static void check_view(const struct snapshot *view, const struct model *m) {
     struct seen seen = {0};
@@ -164,6 +221,7 @@ static void check_view(const struct snapshot *view, const struct model *m) {
         assert_true(fabsf(similarities[i] - expected) < 1e-5F);
         if (ids[i] >= 0) check_chunk(view, m, ids[i]);
     }
+    if (sees) check_pictures(view, m);
 }
 
 static void check_living(struct living *l, const struct model *m) {
@@ -225,6 +283,24 @@ static void change_at_random(const char *factory, uint32_t seed) {
     living_close(l);
 }
 
+static void check_same_pictures(const char *one, const char *other) {
+    struct living *ends[2];
+    struct error e;
+    int64_t found[2][K];
+    float similarities[2][K], query[PICTURE_DIM] = {1};
+    const char *const dirs[] = {one, other};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(living_open(&ends[i], dirs[i], &e), STATUS_OK);
+        struct snapshot *view = living_hold(ends[i]);
+        struct index_query asked = {.vectors = query, .n = 1, .k = K};
+        assert_int_equal(view_search_pictures(view, NULL, asked, found[i], similarities[i], &e), STATUS_OK);
+        snapshot_release(view);
+        living_close(ends[i]);
+    }
+    assert_memory_equal(found[0], found[1], sizeof found[0]);
+    assert_memory_equal(similarities[0], similarities[1], sizeof similarities[0]);
+}
+
 static void test_random_changes(void **state) {
     (void)state;
     for (uint32_t seed = 1; seed <= 4; seed++) {
@@ -237,6 +313,24 @@ static void test_random_changes(void **state) {
 static void test_random_changes_faiss(void **state) {
     (void)state;
     if (HAVE_FAISS) change_at_random("Flat", 5);
+}
+
+/* The same of collections whose pictures have an embedder of their own, and of a copy of each. */
+static void test_random_changes_of_pictures(void **state) {
+    (void)state;
+    struct error e;
+    const char *const factories[] = {INDEX_EXACT, INDEX_EXACT, HAVE_FAISS ? "Flat" : INDEX_EXACT};
+    char copy[FOLDER_SIZE + 8];
+    for (uint32_t i = 0; i < ARRAY_COUNT(factories); i++) {
+        sees = true;
+        change_at_random(factories[i], 11 + i);
+        snprintf(copy, sizeof copy, "%s/copy", test_folder);
+        assert_int_equal(collection_copy(test_folder, copy, NULL, &e), STATUS_OK);
+        assert_int_equal(collection_verify(copy, &e), STATUS_OK);
+        check_same_pictures(test_folder, copy);
+        folder_remove(test_folder);
+        folder_make(test_folder);
+    }
 }
 
 /* A view shows what it showed, but for what was deleted. */
@@ -791,6 +885,7 @@ static void test_compressed_index(void **state) {
 int main(void) {
     log_set_level(LOG_LEVEL_ERROR); /* damage is warned of, hundreds of times */
     const struct CMUnitTest tests[] = {IN_FOLDER(test_random_changes),
+                                       IN_FOLDER(test_random_changes_of_pictures),
                                        IN_FOLDER(test_random_changes_faiss),
                                        IN_FOLDER(test_views_stay),
                                        IN_FOLDER(test_refused_changes),
