@@ -2,6 +2,7 @@
  * them may stay or there are no more. */
 #include "retrieval/candidates.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,23 +10,27 @@
  * Cormack, Clarke and Buettcher (SIGIR 2009); its constant, and what a rank by words is worth beside one by vectors,
  * are those that docs/results/retrieval.md chose. */
 enum { MOST_CANDIDATES = 1 << 28, FUSED_RANKS = 100, FUSION_CONSTANT = 10 };
-static const double words_share = 0.5;
 
 void candidates_free(struct candidates *c) {
     free(c->ids);
     free(c->similarities);
+    free(c->by);
     *c = (struct candidates){0};
 }
 
 static struct candidates candidates_make(int n) {
     return (struct candidates){.ids = xmalloc((size_t)n * sizeof(int64_t)),
-                               .similarities = xmalloc((size_t)n * sizeof(float))};
+                               .similarities = xmalloc((size_t)n * sizeof(float)),
+                               .by = xmalloc((size_t)n * sizeof(unsigned))};
 }
 
-static int count_found(const int64_t *ids, int n) {
-    int found = 0;
-    while (found < n && ids[found] >= 0) found++;
-    return found;
+/* The n first are there, and one list has found them. */
+static void take_found(struct candidates *c, int n, enum hit_list by) {
+    c->n = 0;
+    while (c->n < n && c->ids[c->n] >= 0) {
+        c->by[c->n] = by;
+        c->n++;
+    }
 }
 
 static float multiply(const float *a, const float *b, int dim) {
@@ -36,97 +41,159 @@ static float multiply(const float *a, const float *b, int dim) {
 
 /* Ranking. */
 
-static enum status rank_by_vector(struct candidates *c, struct snapshot *view, struct filter *filter,
-                                  struct index_query one, struct error *e) {
-    enum status status = view_search(view, filter, one, c->ids, c->similarities, e);
-    c->n = status ? 0 : count_found(c->ids, one.k);
+/* What is sought, and how wide. */
+struct ranking {
+    struct snapshot *view;
+    const struct retriever_query *query;
+    struct candidate_vectors vectors;
+    int width;
+    bool more; /* after ranking: a wider one may find more */
+};
+
+static enum status rank_by_vector(struct candidates *c, const struct ranking *r, struct error *e) {
+    struct index_query one = {.vectors = r->vectors.passages, .n = 1, .k = r->width};
+    enum status status = view_search(r->view, r->query->filter, one, c->ids, c->similarities, e);
+    take_found(c, status ? 0 : r->width, HIT_BY_PASSAGES);
     return status;
 }
 
-static enum status rank_by_words(struct candidates *c, struct snapshot *view, const struct retriever_query *query,
-                                 struct index_query one, struct error *e) {
-    int dim = view_info(view)->dim;
+static enum status rank_by_words(struct candidates *c, const struct ranking *r, struct error *e) {
+    int dim = view_info(r->view)->dim;
     float *vector = xmalloc((size_t)dim * sizeof *vector);
-    enum status status = view_search_words(view, query->filter, query->text, one.k, c->ids, e);
-    c->n = status ? 0 : count_found(c->ids, one.k);
+    enum status status = view_search_words(r->view, r->query->filter, r->query->text, r->width, c->ids, e);
+    take_found(c, status ? 0 : r->width, HIT_BY_WORDS);
     for (int i = 0; i < c->n && status == STATUS_OK; i++) {
-        status = view_vector(view, c->ids[i], vector, e);
-        if (status == STATUS_OK) c->similarities[i] = multiply(one.vectors, vector, dim);
+        status = view_vector(r->view, c->ids[i], vector, e);
+        if (status == STATUS_OK) c->similarities[i] = multiply(r->vectors.passages, vector, dim);
     }
     free(vector);
     return status;
 }
 
+static enum status rank_by_picture(struct candidates *c, const struct ranking *r, struct error *e) {
+    struct index_query one = {.vectors = r->vectors.pictures, .n = 1, .k = r->width};
+    enum status status = view_search_pictures(r->view, r->query->filter, one, c->ids, c->similarities, e);
+    take_found(c, status ? 0 : r->width, HIT_BY_PICTURES);
+    return status;
+}
+
+/* A way of ranking, and what its ranks are worth in a fusion. */
+struct ranked_list {
+    enum status (*rank)(struct candidates *c, const struct ranking *r, struct error *e);
+    double share;
+};
+static const struct ranked_list list_of_passages = {rank_by_vector, 1}, list_of_words = {rank_by_words, 0.5},
+                                list_of_pictures = {rank_by_picture, 1};
+enum { LISTS = 3 };
+
 /* A chunk with the sum of what its ranks are worth. */
 struct fused {
     int64_t id;
     float similarity;
+    unsigned by;
     double worth;
 };
 
+/* Of equal ones, pictures come behind passages. */
 static int compare_fused(const void *a, const void *b) {
     const struct fused *x = a, *y = b;
+    bool x_seen = x->by == HIT_BY_PICTURES, y_seen = y->by == HIT_BY_PICTURES;
     if (x->worth != y->worth) return x->worth > y->worth ? -1 : 1;
+    if (x_seen != y_seen) return x_seen ? 1 : -1;
     return (x->id > y->id) - (x->id < y->id);
 }
 
+/* The entries of a chunk follow each other, the one that is worth most first. */
 static int compare_ids(const void *a, const void *b) {
     const struct fused *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
+    if (x->id != y->id) return x->id > y->id ? 1 : -1;
+    if (x->worth != y->worth) return x->worth > y->worth ? -1 : 1;
+    return (x->by > y->by) - (x->by < y->by);
 }
 
-/* The two ranks of a chunk that is in both lists become one entry. Returns how many chunks there are. */
+/* The ranks of a chunk that is in several lists become one entry. Returns how many chunks there are. */
 static int join_ranks(struct fused *all, int n) {
     int kept = 0;
     if (n > 0) qsort(all, (size_t)n, sizeof *all, compare_ids);
     for (int i = 0; i < n; i++) {
         bool again = kept > 0 && all[kept - 1].id == all[i].id;
-        if (again) all[kept - 1].worth += all[i].worth;
-        if (again) continue;
+        if (again) {
+            all[kept - 1].worth += all[i].worth;
+            all[kept - 1].by |= all[i].by;
+            continue;
+        }
         all[kept] = all[i];
         kept++;
     }
     return kept;
 }
 
-static void fuse(struct candidates *out, const struct candidates *a, const struct candidates *b, int most) {
-    struct fused *all = xmalloc(((size_t)a->n + (size_t)b->n + 1) * sizeof *all);
-    int n = a->n + b->n;
-    for (int i = 0; i < a->n; i++)
-        all[i] = (struct fused){a->ids[i], a->similarities[i], 1.0 / (FUSION_CONSTANT + i + 1)};
-    for (int i = 0; i < b->n; i++)
-        all[a->n + i] = (struct fused){b->ids[i], b->similarities[i], words_share / (FUSION_CONSTANT + i + 1)};
+/* Appends a list to [n] others; returns how many there are then. */
+static int append_list(struct fused *all, int n, const struct candidates *list, double share, float floor) {
+    for (int i = 0; i < list->n; i++) {
+        if (list->similarities[i] < floor) continue;
+        all[n] = (struct fused){list->ids[i], list->similarities[i], list->by[i], share / (FUSION_CONSTANT + i + 1)};
+        n++;
+    }
+    return n;
+}
+
+/* Takes the best `most` of n entries; returns how many chunks there were. */
+static int fuse(struct candidates *out, struct fused *all, int n, int most) {
     n = join_ranks(all, n);
     if (n > 0) qsort(all, (size_t)n, sizeof *all, compare_fused);
     out->n = min_int(n, most);
     for (int i = 0; i < out->n; i++) {
         out->ids[i] = all[i].id;
         out->similarities[i] = all[i].similarity;
+        out->by[i] = all[i].by;
     }
-    free(all);
+    return n;
 }
 
-static enum status rank_by_both(struct candidates *c, struct snapshot *view, const struct retriever_query *query,
-                                struct index_query one, struct error *e) {
-    int most = one.k;
-    one.k = max_int(most, FUSED_RANKS);
-    struct candidates nearest = candidates_make(one.k), words = candidates_make(one.k);
-    enum status status = rank_by_vector(&nearest, view, query->filter, one, e);
-    if (status == STATUS_OK) status = rank_by_words(&words, view, query, one, e);
-    if (status == STATUS_OK) fuse(c, &nearest, &words, most);
-    candidates_free(&nearest);
-    candidates_free(&words);
+/* Cosines of one embedder have their floor at the end, where all candidates are looked at; those of two embedders have
+ * it in each list. */
+static enum status rank_by_several(struct candidates *c, struct ranking *r, const struct ranked_list *const *lists,
+                                   int n_lists, struct error *e) {
+    struct ranking wide = *r;
+    wide.width = max_int(r->width, FUSED_RANKS);
+    float floor = r->vectors.pictures ? r->query->min_similarity : -INFINITY;
+    struct fused *all = xmalloc((size_t)n_lists * (size_t)wide.width * sizeof *all);
+    enum status status = STATUS_OK;
+    bool full = false;
+    int n = 0;
+    for (int i = 0; i < n_lists && status == STATUS_OK; i++) {
+        struct candidates list = candidates_make(wide.width);
+        status = lists[i]->rank(&list, &wide, e);
+        n = append_list(all, n, &list, lists[i]->share, floor);
+        full = full || list.n == wide.width;
+        candidates_free(&list);
+    }
+    n = status ? 0 : fuse(c, all, n, r->width);
+    r->more = r->vectors.pictures ? full || n > r->width : c->n == r->width;
+    free(all);
     return status;
 }
 
-static enum status rank(struct candidates *c, struct snapshot *view, const struct retriever_query *query,
-                        struct index_query one, struct error *e) {
-    switch (query->choice.way) {
-        case RETRIEVE_WORDS: return rank_by_words(c, view, query, one, e);
-        case RETRIEVE_BOTH: return rank_by_both(c, view, query, one, e);
-        case RETRIEVE_NEAREST: break;
+static enum status rank(struct candidates *c, struct ranking *r, struct error *e) {
+    const struct ranked_list *lists[LISTS];
+    int n = 0;
+    if (r->vectors.passages && r->query->choice.way != RETRIEVE_WORDS) {
+        lists[n] = &list_of_passages;
+        n++;
     }
-    return rank_by_vector(c, view, query->filter, one, e);
+    if (r->vectors.passages && r->query->choice.way != RETRIEVE_NEAREST) {
+        lists[n] = &list_of_words;
+        n++;
+    }
+    if (r->vectors.pictures) {
+        lists[n] = &list_of_pictures;
+        n++;
+    }
+    if (n > 1) return rank_by_several(c, r, lists, n, e);
+    enum status status = n == 1 ? lists[0]->rank(c, r, e) : STATUS_OK;
+    r->more = c->n == r->width;
+    return status;
 }
 
 /* Leaving out. */
@@ -147,19 +214,42 @@ struct chosen {
     const struct retriever_query *query;
     struct snapshot *view;
     int64_t *documents; /* [n] */
-    float *vectors;     /* [n, dim] where near-duplicates are left out */
-    int n, dim;
+    float *vectors;     /* [n, row] where near-duplicates are left out */
+    bool *seen;         /* [n] the vector is the picture's own */
+    int n, row;
 };
 
-/* Reads the chunk's vector behind those that stayed; *copy: it is too near to one of them. */
+static struct chosen chosen_make(struct snapshot *view, const struct retriever_query *query, int k) {
+    const struct collection_info *info = view_info(view);
+    size_t n = (size_t)k;
+    struct chosen c = {.query = query, .view = view, .row = max_int(info->dim, info->pictures.dim)};
+    c.documents = xmalloc(n * sizeof *c.documents);
+    c.seen = xcalloc(n, sizeof *c.seen);
+    if (query->choice.distinct > 0) c.vectors = xmalloc(n * (size_t)c.row * sizeof *c.vectors);
+    return c;
+}
+
+static void chosen_free(struct chosen *c) {
+    free(c->documents);
+    free(c->seen);
+    free(c->vectors);
+}
+
+/* Reads the chunk's vector behind those that stayed; *copy: it is too near to one of them. Pictures that have vectors
+ * of their own are compared by these, and with each other alone. */
 static enum status is_copy(struct chosen *c, int64_t id, bool *copy, struct error *e) {
-    size_t dim = (size_t)c->dim;
+    const struct collection_info *info = view_info(c->view);
+    size_t row = (size_t)c->row;
+    bool seen = false;
     *copy = false;
     if (c->query->choice.distinct <= 0) return STATUS_OK;
-    float *own = c->vectors + (size_t)c->n * dim;
-    if (view_vector(c->view, id, own, e)) return e->status;
+    float *own = c->vectors + (size_t)c->n * row;
+    if (info->pictures.embedder && view_picture_vector(c->view, id, own, &seen, e)) return e->status;
+    if (!seen && view_vector(c->view, id, own, e)) return e->status;
+    c->seen[c->n] = seen;
+    int dim = seen ? info->pictures.dim : info->dim;
     for (int i = 0; i < c->n && !*copy; i++)
-        *copy = multiply(own, c->vectors + (size_t)i * dim, c->dim) > c->query->choice.distinct;
+        *copy = c->seen[i] == seen && multiply(own, c->vectors + (size_t)i * row, dim) > c->query->choice.distinct;
     return STATUS_OK;
 }
 
@@ -183,32 +273,30 @@ static enum status choose(struct candidates *found, struct chosen *c, int k, str
         c->documents[c->n] = chunk.document;
         found->ids[c->n] = found->ids[i];
         found->similarities[c->n] = found->similarities[i];
+        found->by[c->n] = found->by[i];
         c->n++;
     }
     found->n = c->n;
     return STATUS_OK;
 }
 
-enum status candidates_find(struct candidates *out, struct snapshot *view, const struct retriever_query *query,
-                            struct index_query one, struct error *e) {
+enum status candidates_find(struct candidates *out, struct snapshot *view, const struct retriever_query *query, int k,
+                            struct candidate_vectors vectors, struct error *e) {
     const int64_t n_chunks = view_chunk_limit(view);
-    const int k = one.k, most = n_chunks < MOST_CANDIDATES ? (int)n_chunks : MOST_CANDIDATES;
-    struct chosen chosen = {.query = query, .view = view, .dim = view_info(view)->dim};
-    chosen.documents = xmalloc((size_t)k * sizeof *chosen.documents);
-    if (query->choice.distinct > 0) chosen.vectors = xmalloc((size_t)k * (size_t)chosen.dim * sizeof *chosen.vectors);
+    const int most = n_chunks < MOST_CANDIDATES ? (int)n_chunks : MOST_CANDIDATES;
+    struct ranking ranking = {.view = view, .query = query, .vectors = vectors};
+    struct chosen chosen = chosen_make(view, query, k);
     enum status status = STATUS_OK;
     bool more = true;
     *out = (struct candidates){0};
     for (int64_t width = 2 * (int64_t)k; more && status == STATUS_OK; width *= 2) {
         candidates_free(out);
-        one.k = (int)(width < most ? width : most);
-        *out = candidates_make(one.k);
-        status = rank(out, view, query, one, e);
-        int n_found = out->n;
+        ranking.width = (int)(width < most ? width : most);
+        *out = candidates_make(ranking.width);
+        status = rank(out, &ranking, e);
         if (status == STATUS_OK) status = choose(out, &chosen, k, e);
-        more = status == STATUS_OK && out->n < k && n_found == one.k && one.k < most;
+        more = status == STATUS_OK && out->n < k && ranking.more && ranking.width < most;
     }
-    free(chosen.documents);
-    free(chosen.vectors);
+    chosen_free(&chosen);
     return status;
 }

@@ -47,6 +47,11 @@ struct embedder {
     void *self;
 };
 
+/* NULL for a zeroed one, which is not open. */
+static inline const struct embedder *embedder_if_open(const struct embedder *embedder) {
+    return embedder->self ? embedder : NULL;
+}
+
 static inline enum status embedder_embed(const struct embedder *embedder, const struct embed_request *r,
                                          struct error *e) {
     return embedder->embed(embedder->self, r, e);

@@ -41,10 +41,11 @@ struct remote *library_remote(struct library *l) {
     return l->remote;
 }
 
-enum status library_retriever(struct library *l, const struct embedder *embedder, int max_k, struct retriever **out,
+enum status library_retriever(struct library *l, struct library_embedders embedders, int max_k, struct retriever **out,
                               struct error *e) {
-    return l->remote ? retriever_milvus_open(out, l->remote, embedder, max_k, e)
-                     : retriever_local_open(out, l->living, embedder, max_k, e);
+    if (l->living) return retriever_local_open(out, l->living, embedders.texts, embedders.pictures, max_k, e);
+    if (collection_match_picture_embedder(remote_info(l->remote), embedders.pictures, e)) return e->status;
+    return retriever_milvus_open(out, l->remote, embedders.texts, max_k, e);
 }
 
 struct snapshot *library_hold(struct library *l) {

@@ -19,7 +19,13 @@ void library_close(struct library *l);
 struct living *library_living(struct library *l);
 struct remote *library_remote(struct library *l);
 
-enum status library_retriever(struct library *l, const struct embedder *embedder, int max_k, struct retriever **out,
+/* What the documents were embedded with. */
+struct library_embedders {
+    const struct embedder *texts;    /* and pictures, where these have no other */
+    const struct embedder *pictures; /* their own; NULL: they have none */
+};
+/* Borrows the embedders. Refuses others than the collection's: STATUS_INVALID. */
+enum status library_retriever(struct library *l, struct library_embedders embedders, int max_k, struct retriever **out,
                               struct error *e);
 /* The newest view, held for the caller. Asks nobody. */
 struct snapshot *library_hold(struct library *l);

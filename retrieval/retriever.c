@@ -11,6 +11,20 @@ void hits_free(struct hits *h) {
     *h = (struct hits){0};
 }
 
+int hit_list_names(const struct hit *hit, const char *names[HIT_LISTS]) {
+    static const struct {
+        enum hit_list list;
+        const char *name;
+    } lists[HIT_LISTS] = {{HIT_BY_PASSAGES, "passages"}, {HIT_BY_WORDS, "words"}, {HIT_BY_PICTURES, "pictures"}};
+    int n = 0;
+    for (int i = 0; i < HIT_LISTS; i++) {
+        if ((hit->by & (unsigned)lists[i].list) == 0) continue;
+        names[n] = lists[i].name;
+        n++;
+    }
+    return n;
+}
+
 enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
                              struct error *e) {
     memset(hits, 0, (size_t)n * sizeof *hits);

@@ -24,16 +24,21 @@ struct retriever_choice {
     int per_document; /* at most so many chunks of a document; 0: any */
     float distinct;   /* a chunk whose cosine with a better one is above this is left out; 0: none is */
     int rerank;       /* so many hits, k or more, are put in order by the retriever's reranker; 0: none are */
+    bool no_pictures; /* the vectors that pictures have of their own embedder are not searched */
 };
 
+/* Where pictures have an embedder of their own, a query is sought in two lists, of passages by the documents' embedder
+ * and of pictures by theirs, and the lists are fused by rank: cosines of two embedders cannot be compared. A picture is
+ * sought among the pictures alone. So is no query whose hits a model reads by cross attention (r): it reads tokens. */
 struct retriever_query {
     struct text_span text;                  /* embedded as the documents were */
     const struct embedder_picture *picture; /* in place of the text; only vectors find by it; NULL: none */
     const float *vector;                    /* [dim], unit length, in place of the text; NULL: none */
+    const float *picture_vector;            /* [pictures.dim], the same for the pictures' embedder; NULL: none */
     int k;                                  /* at most so many hits; 0 or less: none */
     int r; /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
     struct retriever_choice choice;
-    float min_similarity;  /* the floor of the cosine; -1: none */
+    float min_similarity;  /* the floor of the cosine, in each list by itself; -1: none */
     struct filter *filter; /* documents that may be found; borrowed. NULL: all */
     /* [n_excluded] documents, by path or id, that are found as little as if there were none such; borrowed. The next
      * nearest chunks take the places of theirs. */
@@ -42,6 +47,9 @@ struct retriever_query {
     struct snapshot *snapshot;    /* of this retriever, what is searched; borrowed. NULL: the newest */
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
 };
+
+/* The lists that a hit was in, as bits. */
+enum hit_list { HIT_BY_PASSAGES = 1, HIT_BY_WORDS = 2, HIT_BY_PICTURES = 4 };
 
 /* One chunk of a document. */
 struct hit {
@@ -54,9 +62,14 @@ struct hit {
     struct mark_span marks;   /* of the document, for place_find; none without `source` */
     const uint32_t *tokens;   /* [n_tokens] of the chunk, by the tokenizer that the documents were cut with */
     int n_tokens;
-    float similarity; /* cosine */
+    float similarity; /* cosine, of the list in which it stands best */
+    unsigned by;      /* bits of enum hit_list; 0: pictures have no embedder of their own */
     float relevance;  /* by a reranker, 0 .. 1; -1: it was not asked */
 };
+
+/* The names of the lists that a hit was in, into names; returns how many. */
+enum { HIT_LISTS = 3 };
+int hit_list_names(const struct hit *hit, const char *names[HIT_LISTS]);
 
 struct hits {
     struct hit *list; /* [n], best first */

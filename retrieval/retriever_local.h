@@ -1,14 +1,14 @@
-/* retrieval/retriever_local.h: a retriever over a collection on this machine, with the embedder it was built with. */
+/* retrieval/retriever_local.h: a retriever over a collection on this machine, with the embedders it was built with. */
 #pragma once
 
 #include "retrieval/embedder.h"
 #include "retrieval/retriever.h"
 #include "retrieval/store/living.h"
 
-/* Searches `documents`; a query gets max_k hits at most. Both are borrowed. Refuses another embedder than the
- * collection's. */
+/* Searches `documents`; a query gets max_k hits at most. Embedders are borrowed, and so are the documents; `pictures`
+ * is the pictures' own, NULL where they have none. Refuses other embedders than the collection's. */
 enum status retriever_local_open(struct retriever **out, struct living *documents, const struct embedder *embedder,
-                                 int max_k, struct error *e);
+                                 const struct embedder *pictures, int max_k, struct error *e);
 
 /* A chunk of the view as a hit, which borrows from the view. */
 void hit_show(struct hit *hit, const struct snapshot *view, int64_t id, float similarity);

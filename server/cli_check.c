@@ -55,6 +55,10 @@ static enum status check_embedder_folder(const struct config *c, struct error *e
     return model_check("retrieval.embedder", c->retrieval.embedder, "; this is no embedder folder", e);
 }
 
+static enum status check_picture_embedder_folder(const struct config *c, struct error *e) {
+    return model_check("retrieval.picture_embedder", c->retrieval.picture_embedder, "; this is no embedder folder", e);
+}
+
 /* The files that say who may ask, and who the server is. */
 
 static enum status check_keys(const struct config *c, struct error *e) {
@@ -83,6 +87,8 @@ static const struct check_step {
     {"model.path", offsetof(struct config, model.path), true, check_model_folder},
     {"retrieval.collection", offsetof(struct config, retrieval.collection), true, check_collection_folder},
     {"retrieval.embedder", offsetof(struct config, retrieval.embedder), true, check_embedder_folder},
+    {"retrieval.picture_embedder", offsetof(struct config, retrieval.picture_embedder), true,
+     check_picture_embedder_folder},
     {"server.keys_file", offsetof(struct config, server.keys_file), false, check_keys},
     {"server.tls_certificate", offsetof(struct config, server.tls_certificate), false, check_certificate},
     {"what limits, models, collection and embedder say of each other", NO_VALUE, false, check_configuration},

@@ -106,8 +106,10 @@ static enum status open_changes(struct decoder_part *d, const struct config *c, 
     log_info("collection %s: %lld documents, %lld chunks, generation %d with %lld changes, embedder %s, searched on %s",
              c->retrieval.collection, (long long)view->n_documents, (long long)view->n_chunks, view->generation,
              (long long)view->n_changes, d->documents.embedder.name, c->retrieval.device);
+    if (d->documents.pictures.self) log_info("pictures of the collection: embedder %s", d->documents.pictures.name);
     struct document_thread_options o = {.library = d->documents.library,
                                         .embedder = &d->documents.embedder,
+                                        .pictures = embedder_if_open(&d->documents.pictures),
                                         .tokenizer = open_cutter(d, info),
                                         .chunk_length = info->chunk_length,
                                         .capacity = c->server.max_connections,
@@ -131,6 +133,7 @@ static enum status open_documents(struct decoder_part *d, const struct config *c
     if (documents_open(documents, c, model_info(d->opened.model), d->tokenizer, c->retrieval.max_k, e))
         return e->status;
     embedder_share(&documents->embedder); /* with clients that ask for vectors */
+    if (documents->pictures.self) embedder_share(&documents->pictures);
     if (documents->reranker.self) embedder_share(&documents->reranker);
     if (retrieval_thread_open(&d->retrieval, documents->retriever, capacity, threads, e)) return e->status;
     return open_changes(d, c, e);
@@ -350,7 +353,7 @@ static enum documents_access documents_access_of(const struct config *c) {
 
 /* Tokens of the passages in a prompt, and rows of the pictures among them. */
 static int passage_tokens_of(const struct decoder_part *d, const struct config *c) {
-    bool sees = d->retrieval && d->documents.embedder.sees && d->sight.words.text.size > 0;
+    bool sees = d->retrieval && documents_seer(&d->documents)->sees && d->sight.words.text.size > 0;
     int pictures = sees ? c->retrieval.prompt_pictures * sight_least_rows(&d->sight) : 0;
     return c->retrieval.prompt_tokens + pictures;
 }
@@ -375,7 +378,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .grammars = d->grammars,
         .retrieval = d->retrieval,
         .retriever = d->documents.retriever,
-        .embedder = d->retrieval ? &d->documents.embedder : NULL,
+        .seer = d->retrieval ? documents_seer(&d->documents) : NULL,
         .library = d->documents.library,
         .document_thread = d->changes,
         .filter = d->documents.filter,
@@ -484,6 +487,7 @@ static void decoder_part_close(struct decoder_part *d) {
     document_thread_close(d->changes);
     tokenizer_close(d->cutter);
     embedder_unshare(&d->documents.embedder);
+    embedder_unshare(&d->documents.pictures);
     embedder_unshare(&d->documents.reranker);
     documents_close(&d->documents);
     tokenizer_opening_discard(&d->opening);

@@ -352,6 +352,11 @@ enum status remote_create(const char *address, const struct milvus_settings *s, 
     struct remote *r;
     bool there = false;
     if (check_index(index, e)) return e->status;
+    if (o->pictures.embedder)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "a collection in Milvus has one embedder; pictures with one of their own (%s) need a "
+                         "collection in a folder",
+                         o->pictures.embedder);
     enum status status = begin(&r, address, s, e);
     if (status == STATUS_OK) status = ask_there(r, &there, e);
     if (status == STATUS_OK && there)

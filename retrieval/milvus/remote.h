@@ -19,7 +19,8 @@ enum status remote_open(struct remote **out, const char *address, const struct m
 /* Documents and hits that are held outlive it. NULL: nothing. */
 void remote_close(struct remote *r);
 /* Makes the collection, which must not be there; max_token is the largest id that the tokenizer gives.
- * o->index_factory is an index of Milvus': "HNSW" (NULL is that) or "FLAT", which compares with all. */
+ * o->index_factory is an index of Milvus': "HNSW" (NULL is that) or "FLAT", which compares with all. STATUS_UNSUPPORTED
+ * where o->pictures names an embedder: there is room for one space of vectors. */
 enum status remote_create(const char *address, const struct milvus_settings *s, const struct collection_options *o,
                           int32_t max_token, struct error *e);
 

@@ -36,7 +36,7 @@ struct served_model {
     struct grammars *grammars;
     struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */
     struct retriever *retriever;             /* likewise */
-    const struct embedder *embedder;         /* likewise */
+    const struct embedder *seer;             /* likewise: reads the pictures that are sought by, if it sees */
     struct library *library;                 /* likewise */
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */

@@ -165,7 +165,7 @@ static struct search_answer *make_search(const struct served_model *model, const
 
 /* The picture of the request is on its way to the retrieval thread. */
 static bool read_picture(struct search_answer *s, const struct principal *who, struct failure *f) {
-    struct picture_reader reader = {.embedder = s->model->embedder};
+    struct picture_reader reader = {.embedder = s->model->seer};
     struct search_request *r = &s->request;
     struct error e;
     s->reading = picture_job_open(&reader, 1, *who, s->waker);

@@ -12,7 +12,7 @@ struct budget_part {
     char advice[120]; /* what to change when it is the largest: "lower server.max_sequences (8)" */
 };
 
-enum { BUDGET_PARTS = 12 };
+enum { BUDGET_PARTS = 14 };
 struct budget_parts {
     struct budget_part all[BUDGET_PARTS];
     int n;

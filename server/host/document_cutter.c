@@ -33,7 +33,7 @@ enum status document_cut(struct document_cutter *c, struct text_span text, struc
     struct tokens *tokens = &c->tokens;
     struct picture_document picture;
     c->is_picture = picture_document_read(&picture, text);
-    if (c->is_picture && !c->embedder->sees)
+    if (c->is_picture && !c->pictures && !c->embedder->sees)
         return error_set(e, STATUS_UNSUPPORTED, "it is a picture, and the embedder %s reads texts alone",
                          c->embedder->name);
     if (cut_part(c, text, c->is_picture ? picture.caption : text, e)) return e->status;
@@ -45,17 +45,18 @@ enum status document_cut(struct document_cutter *c, struct text_span text, struc
     return STATUS_OK;
 }
 
-/* The picture's vector, of the first chunk. */
-static enum status embed_picture(struct document_cutter *c, struct text_span text, struct error *e) {
+/* The picture's vector. */
+static enum status embed_picture(const struct embedder *embedder, struct text_span text, float *vector,
+                                 struct error *e) {
     struct picture_document picture;
     struct buffer file = {0};
     CHECK(picture_document_read(&picture, text));
     enum status status = picture_document_file(&picture, &file, e);
     struct embedder_picture pixels = {0};
-    struct embed_request request = {.pictures = &pixels, .n = 1, .role = EMBED_DOCUMENT, .vectors = c->vectors};
+    struct embed_request request = {.pictures = &pixels, .n = 1, .role = EMBED_DOCUMENT, .vectors = vector};
     if (status == STATUS_OK)
-        status = embedder_read_picture(c->embedder, (struct text_span){file.data, file.size}, &pixels, e);
-    if (status == STATUS_OK) status = embedder_embed(c->embedder, &request, e);
+        status = embedder_read_picture(embedder, (struct text_span){file.data, file.size}, &pixels, e);
+    if (status == STATUS_OK) status = embedder_embed(embedder, &request, e);
     free(pixels.pixels);
     buffer_free(&file);
     return status;
@@ -66,9 +67,13 @@ enum status document_embed(struct document_cutter *c, struct text_span text, con
     struct text_span texts[EMBED_CHUNKS];
     size_t dim = (size_t)c->embedder->dim;
     enum status status = STATUS_OK;
+    bool is_first = c->is_picture && c->pictures == NULL; /* its vector is that of the first chunk */
     c->vectors = xrealloc(c->vectors, (size_t)c->n_chunks * dim * sizeof *c->vectors);
-    if (c->is_picture) status = embed_picture(c, text, e);
-    for (int first = c->is_picture; first < c->n_chunks && status == STATUS_OK; first += EMBED_CHUNKS) {
+    if (c->pictures) c->picture = xrealloc(c->picture, (size_t)c->pictures->dim * sizeof *c->picture);
+    if (c->is_picture)
+        status = c->pictures ? embed_picture(c->pictures, text, c->picture, e)
+                             : embed_picture(c->embedder, text, c->vectors, e);
+    for (int first = is_first; first < c->n_chunks && status == STATUS_OK; first += EMBED_CHUNKS) {
         int n = min_int(EMBED_CHUNKS, c->n_chunks - first);
         for (int i = 0; i < n; i++) {
             const uint32_t *bounds = c->bounds + first + i;
@@ -95,6 +100,7 @@ enum status document_put(struct document_cutter *c, struct library *l, struct co
     d->ids = c->tokens.ids;
     d->n = c->tokens.n;
     d->bounds = c->bounds;
+    d->picture = cutter_picture(c);
     return library_put(l, c->filter, d, c->vectors, effect, e);
 }
 
@@ -102,4 +108,5 @@ void document_cutter_close(struct document_cutter *c) {
     tokens_free(&c->tokens);
     free(c->bounds);
     free(c->vectors);
+    free(c->picture);
 }

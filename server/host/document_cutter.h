@@ -9,6 +9,7 @@
 struct document_cutter {
     const struct tokenizer *tokenizer; /* the collection's */
     const struct embedder *embedder;
+    const struct embedder *pictures; /* the pictures' own; NULL: `embedder` embeds them, if it sees */
     int chunk_length;
     const struct filter *filter; /* documents that may be put; NULL: all */
     /* Of the document that was cut last. */
@@ -17,12 +18,19 @@ struct document_cutter {
     uint32_t *bounds; /* [n_chunks + 1] in bytes of the text */
     int n_chunks;
     float *vectors; /* [n_chunks, dim] of the one that was embedded last */
+    float *picture; /* [dim of pictures] of the same, where it is a picture and they have an embedder of their own */
 };
+
+/* The vector by the pictures' own embedder of the document that was embedded last; NULL: it has none. */
+static inline const float *cutter_picture(const struct document_cutter *c) {
+    return c->is_picture && c->pictures ? c->picture : NULL;
+}
 
 /* Tokens and chunks of a text. A chunk holds whole characters. STATUS_INVALID for a text without tokens,
  * STATUS_UNSUPPORTED for a picture where the embedder reads none. */
 enum status document_cut(struct document_cutter *c, struct text_span text, struct error *e);
-/* The vectors of the chunks of the text that was cut; of a picture, the first is the picture's. *cancelled is looked at
+/* The vectors of the chunks of the text that was cut; of a picture, the first is the picture's, or where pictures have
+ * an embedder of their own the picture has one beside these. *cancelled is looked at
  * now and then: STATUS_CANCELLED. */
 enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
                            struct error *e);

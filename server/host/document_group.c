@@ -23,6 +23,7 @@ static void document_free(struct grouped_document *g) {
     free((void *)(uintptr_t)d->marks.bytes);
     free((void *)(uintptr_t)d->ids);
     free((void *)(uintptr_t)d->bounds);
+    free((void *)(uintptr_t)d->picture);
     free(g->vectors);
 }
 
@@ -58,6 +59,7 @@ static void take_cut(struct grouped_document *g, const struct document_cutter *c
     d->ids = copy_bytes(c->tokens.ids, (size_t)c->tokens.n * sizeof *c->tokens.ids);
     d->bounds = copy_bytes(c->bounds, ((size_t)c->n_chunks + 1) * sizeof *c->bounds);
     g->vectors = copy_bytes(c->vectors, (size_t)c->n_chunks * row);
+    if (cutter_picture(c)) d->picture = copy_bytes(c->picture, (size_t)c->pictures->dim * sizeof *c->picture);
 }
 
 static enum status flush_when_full(struct document_group *g, struct error *e) {

@@ -49,6 +49,26 @@ const char *documents_embedder(const struct config *c, const char *of_collection
     return c->retrieval.embedder[0] ? c->retrieval.embedder : of_collection;
 }
 
+static const char *folder_of_pictures(const struct config *c, const struct collection_info *info) {
+    return c->retrieval.picture_embedder[0] ? c->retrieval.picture_embedder : info->pictures.embedder;
+}
+
+/* Whether the configuration names an embedder for pictures alone where the collection has none. */
+static enum status check_pictures(const struct config *c, const struct collection_info *info, struct error *e) {
+    const struct embedder any = {0};
+    if (info->pictures.embedder || c->retrieval.picture_embedder[0] == '\0') return STATUS_OK;
+    return collection_match_picture_embedder(info, &any, e);
+}
+
+enum status documents_open_pictures(struct embedder *out, const struct config *c, const struct collection_info *info,
+                                    struct error *e) {
+    *out = (struct embedder){0};
+    if (check_pictures(c, info, e)) return e->status;
+    if (info->pictures.embedder == NULL) return STATUS_OK;
+    if (picture_embedder_open(out, folder_of_pictures(c, info), c, e)) return error_prefix(e, "pictures' embedder");
+    return collection_match_picture_embedder(info, out, e);
+}
+
 /* Whether the model can read the tokens of the collection. */
 static enum status match_tokens(const struct collection_info *info, const struct model_info *model,
                                 const struct tokenizer *tokenizer, const char *folder, struct error *e) {
@@ -77,7 +97,8 @@ static enum status open_reader(struct documents *d, const struct config *c, cons
     info.max_token = library_max_token(d->library, view);
     if (embedder_model_open(&d->embedder, documents_embedder(c, info.embedder), c, e))
         return error_prefix(e, "embedder");
-    if (collection_match_embedder(&info, &d->embedder, e)) return error_prefix(e, "%s", c->retrieval.collection);
+    if (collection_match_embedder(&info, &d->embedder, e) || documents_open_pictures(&d->pictures, c, &info, e))
+        return error_prefix(e, "%s", c->retrieval.collection);
     return match_mode(c, &info, model, tokenizer, &d->attends, e);
 }
 
@@ -99,13 +120,15 @@ enum status documents_open(struct documents *d, const struct config *c, const st
     snapshot_release(view);
     if (status) return status;
     if (filter_parse(&d->filter, c->retrieval.filter, "retrieval.filter", e)) return e->status;
-    if (library_retriever(d->library, &d->embedder, max_k, &d->retriever, e)) return e->status;
+    struct library_embedders embedders = {&d->embedder, embedder_if_open(&d->pictures)};
+    if (library_retriever(d->library, embedders, max_k, &d->retriever, e)) return e->status;
     return documents_open_reranker(d, c, e);
 }
 
 void documents_close(struct documents *d) {
     retriever_close(d->retriever);
     embedder_model_close(&d->embedder);
+    embedder_model_close(&d->pictures);
     reranker_model_close(&d->reranker);
     library_close(d->library);
     filter_release(d->filter);
@@ -135,6 +158,7 @@ enum status documents_check(const struct config *c, const struct model_info *mod
     if (read_outline(&outline, c, e)) return e->status;
     bool attends;
     enum status status = match_mode(c, &outline.info, model, tokenizer, &attends, e);
+    if (status == STATUS_OK) status = check_pictures(c, &outline.info, e);
     collection_outline_free(&outline);
     return status;
 }
@@ -151,6 +175,19 @@ static enum status measure_reranker(const struct config *c, struct backend *b, s
     return STATUS_OK;
 }
 
+static enum status measure_pictures(const struct config *c, const struct collection_info *info, struct backend *b,
+                                    struct budget_parts *parts, struct error *e) {
+    struct encoder_bytes pictures;
+    if (info->pictures.embedder == NULL) return STATUS_OK;
+    if (picture_embedder_measure(&pictures, folder_of_pictures(c, info), c, b, e))
+        return error_prefix(e, "pictures' embedder");
+    budget_add(parts,
+               (struct budget_part){.name = "pictures' embedder",
+                                    .bytes = pictures.rows + (pictures.mapped ? 0 : pictures.weights)},
+               "set retrieval.embedder_dtype to bf16, or take a smaller embedder for pictures");
+    return STATUS_OK;
+}
+
 static enum status measure_collection(const struct config *c, const struct collection_outline *collection,
                                       struct backend *b, struct budget_parts *parts, struct error *e) {
     struct encoder_bytes embedder;
@@ -160,7 +197,7 @@ static enum status measure_collection(const struct config *c, const struct colle
         parts,
         (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
         "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
-    if (measure_reranker(c, b, parts, e)) return e->status;
+    if (measure_pictures(c, &collection->info, b, parts, e) || measure_reranker(c, b, parts, e)) return e->status;
     if (library_is_remote(c->retrieval.collection)) {
         budget_add_program(parts, (const char *const[]){c->model.path, folder}, 2);
         return STATUS_OK;
@@ -179,7 +216,8 @@ static enum status measure_collection(const struct config *c, const struct colle
     budget_add(parts,
                (struct budget_part){.name = "documents", .bytes = collection->mapped, .on_host = true, .mapped = true},
                "they are read as needed");
-    budget_add_program(parts, (const char *const[]){c->model.path, folder}, 2);
+    const char *of_pictures = collection->info.pictures.embedder ? folder_of_pictures(c, &collection->info) : NULL;
+    budget_add_program(parts, (const char *const[]){c->model.path, folder, of_pictures}, of_pictures ? 3 : 2);
     return STATUS_OK;
 }
 

@@ -14,6 +14,7 @@
 struct documents {
     struct library *library;
     struct embedder embedder;
+    struct embedder pictures; /* the pictures' own embedder; zeroed: they have none */
     struct embedder reranker; /* zeroed without retrieval.reranker */
     struct retriever *retriever;
     struct filter *filter; /* of all searches; NULL: none */
@@ -35,6 +36,15 @@ enum status documents_library_make(const struct config *c, const char *name, con
                                    int32_t max_token, struct error *e);
 /* Whether the configuration names a collection. */
 bool documents_wanted(const struct config *c);
+/* The embedder that reads the pictures of queries and documents, if it sees. */
+static inline const struct embedder *documents_seer(const struct documents *d) {
+    return d->pictures.self ? &d->pictures : &d->embedder;
+}
+/* Opens the pictures' own embedder where the collection has one: the configuration's, else the collection's. Else *out
+ * is zeroed. STATUS_INVALID where it is another one than pictures were embedded with, and where there is none and the
+ * configuration names one. */
+enum status documents_open_pictures(struct embedder *out, const struct config *c, const struct collection_info *info,
+                                    struct error *e);
 /* The embedder's folder: the configuration's, else the collection's own. */
 const char *documents_embedder(const struct config *c, const char *of_collection);
 

@@ -132,6 +132,34 @@ enum status embedder_model_measure(struct encoder_bytes *out, const char *folder
     return encoder_measure(out, folder, b, &options, e);
 }
 
+static struct config config_of_pictures(const struct config *config) {
+    static char none[1];
+    struct config own = *config;
+    own.retrieval.embedder_dimensions = 0;
+    own.retrieval.embedder_tokens = 0;
+    own.retrieval.query_prompt = none;
+    own.retrieval.document_prompt = none;
+    return own;
+}
+
+enum status picture_embedder_open(struct embedder *out, const char *folder, const struct config *config,
+                                  struct error *e) {
+    const struct config own = config_of_pictures(config);
+    if (embedder_model_open(out, folder, &own, e)) return e->status;
+    if (out->sees) return STATUS_OK;
+    embedder_model_close(out);
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s reads texts alone; retrieval.picture_embedder needs one that reads pictures, such as CLIP or "
+                     "SigLIP",
+                     folder);
+}
+
+enum status picture_embedder_measure(struct encoder_bytes *out, const char *folder, const struct config *config,
+                                     struct backend *b, struct error *e) {
+    const struct config own = config_of_pictures(config);
+    return embedder_model_measure(out, folder, &own, b, e);
+}
+
 void embedder_model_close(struct embedder *embedder) {
     struct embedder_model *m = embedder->self;
     if (m == NULL) return;

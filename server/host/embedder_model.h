@@ -13,4 +13,10 @@ enum status embedder_model_open(struct embedder *out, const char *folder, const 
 /* The bytes that embedder_model_open would take, before it is called. */
 enum status embedder_model_measure(struct encoder_bytes *out, const char *folder, const struct config *config,
                                    struct backend *b, struct error *e);
+/* The same of an embedder for pictures alone, which takes no prompts, dimensions or limit of the configuration: these
+ * are for texts. STATUS_UNSUPPORTED where it reads no pictures. */
+enum status picture_embedder_open(struct embedder *out, const char *folder, const struct config *config,
+                                  struct error *e);
+enum status picture_embedder_measure(struct encoder_bytes *out, const char *folder, const struct config *config,
+                                     struct backend *b, struct error *e);
 void embedder_model_close(struct embedder *embedder); /* of a zeroed embedder: nothing */

@@ -115,6 +115,9 @@ static const struct option_row retrieval_rows[] = {
                "chunks that were added or deleted after which the collection is compacted beside its use; 0: never"),
     OPTION_PATH(struct retrieval_settings, embedder,
                 "sentence-transformers folder (docs/embedders.md); empty: as the collection's MANIFEST says"),
+    OPTION_PATH(struct retrieval_settings, picture_embedder,
+                "folder of an embedder that reads pictures, for the pictures of the collection alone "
+                "(docs/pictures.md#two-embedders-in-one-collection); empty: as the collection's MANIFEST says"),
     OPTION_CHOICE(struct retrieval_settings, embedder_dtype, MODEL_DTYPE_AUTO, dtypes,
                   "type the embedder's weights are kept in"),
     OPTION_INT(struct retrieval_settings, embedder_dimensions, 0, 0, 1 << 20,
@@ -153,7 +156,8 @@ static const struct option_row retrieval_rows[] = {
     OPTION_DOUBLE(struct retrieval_settings, distinct, 0, 0, 1,
                   "a neighbour whose cosine similarity with a better one is above this is left out; 0: none is"),
     OPTION_DOUBLE(struct retrieval_settings, min_similarity, -1, -1, 1,
-                  "cosine similarity below which a neighbour is dropped; -1: none is"),
+                  "cosine similarity below which a neighbour is dropped, among passages and among pictures; -1: none "
+                  "is"),
     OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,
                   "chunks are aligned to the prompt's end or to its start"),
     OPTION_CHOICE(

@@ -59,6 +59,7 @@ struct retrieval_settings {
     int every;               /* tokens of an answer after which passages are sought again; 0: never */
     int min_every;           /* the fewest that a request may ask for */
     char *embedder;          /* sentence-transformers folder; empty: as the collection's MANIFEST says */
+    char *picture_embedder;  /* of pictures alone; empty: as the collection's MANIFEST says */
     int embedder_dtype;      /* enum model_dtype */
     int embedder_dimensions; /* of a vector; 0: all that the embedder gives */
     int embedder_tokens;     /* of a text; 0: as the embedder's folder says */

@@ -71,6 +71,7 @@ static struct hit join(const struct hit *a, const struct hit *b) {
     struct hit joined = b->similarity > a->similarity ? *b : *a;
     joined.start = a->start < b->start ? a->start : b->start;
     joined.end = a->end > b->end ? a->end : b->end;
+    joined.by = a->by | b->by;
     joined.text = (struct text_span){joined.source.text + joined.start, joined.end - joined.start};
     return joined;
 }

@@ -202,8 +202,8 @@ enum status document_thread_open(struct document_thread **out, const struct docu
                                  struct error *e) {
     struct document_thread *t = xcalloc(1, sizeof *t);
     t->o = *o;
-    t->cutter =
-        (struct document_cutter){.tokenizer = o->tokenizer, .embedder = o->embedder, .chunk_length = o->chunk_length};
+    t->cutter = (struct document_cutter){
+        .tokenizer = o->tokenizer, .embedder = o->embedder, .pictures = o->pictures, .chunk_length = o->chunk_length};
     bell_open(&t->bell);
     queue_open(&t->jobs, o->capacity, &t->bell);
     pthread_mutex_init(&t->lock, NULL);

@@ -37,6 +37,7 @@ struct document_job {
 struct document_thread_options {
     struct library *library;
     const struct embedder *embedder;   /* shared (server/host/embedder_shared.h) */
+    const struct embedder *pictures;   /* the pictures' own, shared; NULL: they have none */
     const struct tokenizer *tokenizer; /* that the collection is cut with; NULL: documents cannot be put */
     int chunk_length;
     int capacity;      /* jobs that may wait */

@@ -86,7 +86,7 @@ static int setup(void **state) {
     add(b, "second", second, 1, 30);
     if (collection_commit(b, &e) || living_open(&collection, dir, &e)) return 1;
     toy = (struct toy){0};
-    return retriever_local_open(&retriever, collection, &embedder, MAX_K, &e) != STATUS_OK;
+    return retriever_local_open(&retriever, collection, &embedder, NULL, MAX_K, &e) != STATUS_OK;
 }
 
 static int teardown(void **state) {
@@ -213,15 +213,15 @@ static void test_errors(void **state) {
     hits_free(&result);
     struct embedder other = embedder;
     other.hash = 7;
-    assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
     other = embedder;
     other.dim = 4;
-    assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
     other = embedder;
     other.prompts[EMBED_QUERY] = "query: ";
-    assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "retrieval.query_prompt"));
-    assert_int_equal(retriever_local_open(&t, collection, &embedder, 0, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &embedder, NULL, 0, &e), STATUS_INVALID);
 }
 
 /* A generation more: `mark` is the first token of its first document, and it has one chunk more. */

@@ -234,8 +234,8 @@ static void test_ranks(void **state) {
 static struct candidates find(struct snapshot *view, struct retriever_query query, const float *vector, int k) {
     struct candidates c;
     struct error e;
-    struct index_query one = {.vectors = vector, .n = 1, .k = k};
-    if (candidates_find(&c, view, &query, one, &e)) fail_msg("%s", e.text);
+    struct candidate_vectors vectors = {.passages = vector};
+    if (candidates_find(&c, view, &query, k, vectors, &e)) fail_msg("%s", e.text);
     return c;
 }
 

@@ -142,7 +142,7 @@ enum status datastore_open(struct datastore *d, const struct bench_options *o, c
     if (o->collection && o->chunks)
         return error_set(e, STATUS_INVALID, "--chunks is for random chunks, and --collection brings its own");
     if (o->collection ? open_given(d, o, info, e) : open_random(d, o, info, e)) return e->status;
-    return retriever_local_open(&d->retriever, d->collection, &d->embedder, info->num_neighbors, e);
+    return retriever_local_open(&d->retriever, d->collection, &d->embedder, NULL, info->num_neighbors, e);
 }
 
 void datastore_close(struct datastore *d) {

@@ -196,12 +196,14 @@ static enum status open_reranker(struct retrieval_eval *x, const struct config *
 static enum status run_questions(struct retrieval_eval *x, const struct config *c, int n, char **files,
                                  struct error *e) {
     struct living *l = NULL;
-    struct embedder embedder = {0};
+    struct embedder embedder = {0}, pictures = {0};
     if (!documents_wanted(c)) return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
     if (living_open(&l, c->retrieval.collection, e)) return e->status;
     x->view = living_hold(l);
     enum status status = embedder_model_open(&embedder, documents_embedder(c, view_info(x->view)->embedder), c, e);
-    if (status == STATUS_OK) status = retriever_local_open(&x->retriever, l, &embedder, RANKS, e);
+    if (status == STATUS_OK) status = documents_open_pictures(&pictures, c, view_info(x->view), e);
+    if (status == STATUS_OK)
+        status = retriever_local_open(&x->retriever, l, &embedder, embedder_if_open(&pictures), RANKS, e);
     if (status == STATUS_OK) status = open_reranker(x, c, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) status = json_parse_lines(files[i], take_question, x, e);
     if (status == STATUS_OK && x->n_kinds == 0) status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
@@ -209,6 +211,7 @@ static enum status run_questions(struct retrieval_eval *x, const struct config *
     retriever_close(x->retriever);
     snapshot_release(x->view);
     embedder_model_close(&embedder);
+    embedder_model_close(&pictures);
     reranker_model_close(&x->reranker);
     living_close(l);
     return status;

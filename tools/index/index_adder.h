@@ -7,7 +7,7 @@
 struct adder {
     struct index_arguments *arguments;
     struct library *library;
-    struct embedder embedder;
+    struct embedder embedder, pictures; /* the latter zeroed: pictures have none of their own */
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
     struct document_group group;

@@ -27,6 +27,7 @@ struct builder {
     struct index_progress progress;
     struct tokenizer *tokenizer;
     struct embedder embedder;
+    struct embedder pictures;              /* their own; zeroed: there is none */
     struct collection_builder *collection; /* NULL: */
     struct library *library;               /* of a collection in Milvus */
     struct unfinished unfinished;          /* of a folder */
@@ -135,7 +136,8 @@ static enum status add_chunks(struct builder *b, const char *stored, const struc
                                            .marks = marks_of(&d->marks),
                                            .ids = cut->tokens.ids,
                                            .bounds = cut->bounds,
-                                           .n = cut->tokens.n};
+                                           .n = cut->tokens.n,
+                                           .picture = cutter_picture(cut)};
     if (b->library) return put_remote(b, &document, e);
     enum status status = cut->is_picture ? embed_waiting(b, e) : STATUS_OK;
     if (status == STATUS_OK) status = collection_add_document(b->collection, &document, e);
@@ -266,21 +268,29 @@ static enum status read_model(struct builder *b, const char *folder, int32_t *eo
 /* Checks the memory that embedding takes, before any of it is taken. */
 static enum status check_embedding(const struct config *config, struct error *e) {
     struct budget_parts parts = {0};
-    struct encoder_bytes embedder;
+    struct encoder_bytes embedder, pictures = {0};
     struct backend *device;
     const char *folder = config->retrieval.embedder;
+    bool sees = config->retrieval.picture_embedder[0] != '\0';
     if (backend_open(&device, config->model.device, &(struct backend_options){.threads = 1}, e)) return e->status;
     enum status status = embedder_model_measure(&embedder, folder, config, device, e);
+    if (status == STATUS_OK && sees)
+        status = picture_embedder_measure(&pictures, config->retrieval.picture_embedder, config, device, e);
     bool on_host = strcmp(device->ops->name, "cpu") == 0;
     backend_close(device);
     if (status) return error_prefix(e, "embedder");
 
     size_t bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights);
+    size_t of_pictures = pictures.rows + (pictures.mapped ? 0 : pictures.weights);
     if (on_host)
         budget_add(
             &parts, (struct budget_part){.name = "embedder", .bytes = bytes},
             "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
-    budget_add_program(&parts, (const char *const[]){config->model.path, folder}, 2);
+    if (on_host && sees)
+        budget_add(&parts, (struct budget_part){.name = "pictures' embedder", .bytes = of_pictures},
+                   "set retrieval.embedder_dtype to bf16, or take a smaller embedder for pictures");
+    const char *const folders[] = {config->model.path, folder, config->retrieval.picture_embedder};
+    budget_add_program(&parts, folders, sees ? 3 : 2);
     return budget_check_host(&parts, e);
 }
 
@@ -319,6 +329,13 @@ static enum status open_unfinished(struct builder *b, const struct config *confi
     return status;
 }
 
+static enum status open_pictures(struct builder *b, const struct config *config, struct error *e) {
+    const char *folder = config->retrieval.picture_embedder;
+    if (folder[0] && picture_embedder_open(&b->pictures, folder, config, e)) return e->status;
+    b->cutter.pictures = embedder_if_open(&b->pictures);
+    return STATUS_OK;
+}
+
 static enum status open_collection(struct builder *b, const struct config *config, const struct collection_options *o,
                                    struct error *e) {
     const char *out = b->options->out;
@@ -337,13 +354,14 @@ static enum status open_parts(struct builder *b, const struct config *config, st
     b->cutter.embedder = &b->embedder;
     if (check_embedding(config, e) || tokenizer_open(&b->tokenizer, config->model.path, e) ||
         read_model(b, config->model.path, &eod, e) ||
-        embedder_model_open(&b->embedder, config->retrieval.embedder, config, e))
+        embedder_model_open(&b->embedder, config->retrieval.embedder, config, e) || open_pictures(b, config, e))
         return e->status;
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
     b->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->vectors);
     b->made = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->made);
     /* Other programs may start in other folders. */
     char *embedder = realpath(config->retrieval.embedder, NULL), *tokenizer = realpath(config->model.path, NULL);
+    char *pictures = realpath(config->retrieval.picture_embedder, NULL);
     struct collection_options o = {.chunk_length = b->cutter.chunk_length,
                                    .eod = eod,
                                    .dim = b->embedder.dim,
@@ -354,8 +372,15 @@ static enum status open_parts(struct builder *b, const struct config *config, st
                                    .embedder = embedder ? embedder : config->retrieval.embedder,
                                    .tokenizer = tokenizer ? tokenizer : config->model.path,
                                    .index_factory = b->options->index_factory};
+    if (b->pictures.self)
+        o.pictures = (struct picture_space){.embedder = pictures ? pictures : config->retrieval.picture_embedder,
+                                            .embedder_hash = b->pictures.hash,
+                                            .query_prompt = b->pictures.prompts[EMBED_QUERY],
+                                            .document_prompt = b->pictures.prompts[EMBED_DOCUMENT],
+                                            .dim = b->pictures.dim};
     enum status status = open_collection(b, config, &o, e);
     free(embedder);
+    free(pictures);
     free(tokenizer);
     return status;
 }
@@ -509,6 +534,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     group_free(&b->group);
     library_close(b->library);
     embedder_model_close(&b->embedder);
+    embedder_model_close(&b->pictures);
     tokenizer_close(b->tokenizer);
     walk_free(&b->walk);
     key_set_free(&b->texts);

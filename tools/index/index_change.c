@@ -185,6 +185,8 @@ enum status adder_open(struct adder *a, struct error *e) {
     struct snapshot *view = library_hold(a->library);
     const struct collection_info *info = library_info(a->library, view);
     enum status status = makers_open(&arguments->config, info, &a->embedder, &a->tokenizer, e);
+    if (status == STATUS_OK) status = documents_open_pictures(&a->pictures, &arguments->config, info, e);
+    a->cutter.pictures = embedder_if_open(&a->pictures);
     a->cutter.tokenizer = a->tokenizer;
     a->cutter.embedder = &a->embedder;
     a->cutter.chunk_length = info->chunk_length;
@@ -202,6 +204,7 @@ void adder_close(struct adder *a) {
     document_cutter_close(&a->cutter);
     tokenizer_close(a->tokenizer);
     embedder_model_close(&a->embedder);
+    embedder_model_close(&a->pictures);
     walk_free(&a->walk);
 }
 

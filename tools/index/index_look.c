@@ -60,10 +60,18 @@ static void describe_place(const struct hit *hit, struct buffer *out) {
     buffer_append(out, "", 0);
 }
 
+/* "  by passages, pictures", where it was in lists that have names. */
+static void describe_lists(const struct hit *hit, struct buffer *out) {
+    const char *names[HIT_LISTS];
+    int n = hit_list_names(hit, names);
+    for (int i = 0; i < n; i++) buffer_printf(out, "%s%s", i > 0 ? ", " : "  by ", names[i]);
+}
+
 static void print_hit(int rank, const struct hit *hit) {
     struct buffer place = {0};
     char relevance[32] = "";
     describe_place(hit, &place);
+    describe_lists(hit, &place);
     struct buffer head = {0};
     if (hit->relevance >= 0) snprintf(relevance, sizeof relevance, "%.4f  ", hit->relevance);
     buffer_printf(&head, "%d  %s%.4f  %s", rank, relevance, hit->similarity, hit->path);
@@ -80,6 +88,15 @@ static void print_hit(int rank, const struct hit *hit) {
     }
 }
 
+static void put_lists(struct json_writer *w, const struct hit *hit) {
+    const char *names[HIT_LISTS];
+    int n = hit_list_names(hit, names);
+    if (n == 0) return;
+    put_key_array(w, "by");
+    for (int i = 0; i < n; i++) put_string(w, names[i]);
+    put_array_end(w);
+}
+
 static void put_hit(int rank, const struct hit *hit) {
     struct document_place place = place_find(hit->marks, hit->source, hit->start);
     struct buffer text = {0};
@@ -89,6 +106,7 @@ static void put_hit(int rank, const struct hit *hit) {
     put_key_int(&w, "rank", rank);
     if (hit->relevance >= 0) put_key_float(&w, "relevance", hit->relevance);
     put_key_float(&w, "similarity", hit->similarity);
+    put_lists(&w, hit);
     put_key_string(&w, "id", hit->document);
     put_key_string(&w, "path", hit->path);
     put_key_string(&w, "title", hit->title);
@@ -147,15 +165,16 @@ static enum status print_hits(const struct index_arguments *a, struct retriever 
     return STATUS_OK;
 }
 
-static enum status search(const struct index_arguments *a, struct library *l, const struct embedder *embedder,
+static enum status search(const struct index_arguments *a, struct library *l, struct library_embedders embedders,
                           struct error *e) {
     const struct retrieval_settings *settings = &a->config.retrieval;
     struct retriever *retriever = NULL;
     struct embedder reranker = {0};
     struct retriever_query query;
     struct embedder_picture picture = {0};
-    enum status status = make_query(a, embedder, &query, &picture, e);
-    if (status == STATUS_OK) status = library_retriever(l, embedder, a->k, &retriever, e);
+    const struct embedder *seer = embedders.pictures ? embedders.pictures : embedders.texts;
+    enum status status = make_query(a, seer, &query, &picture, e);
+    if (status == STATUS_OK) status = library_retriever(l, embedders, a->k, &retriever, e);
     if (status == STATUS_OK && settings->reranker[0] && !query.picture) {
         query.choice.rerank = settings->rerank_candidates;
         status = reranker_model_open(&reranker, settings->reranker, &a->config, e);
@@ -172,19 +191,39 @@ static enum status search(const struct index_arguments *a, struct library *l, co
 int run_search(struct index_arguments *a, struct error *e) {
     struct library *l = NULL;
     struct snapshot *view = NULL;
-    struct embedder embedder = {0};
+    struct embedder embedder = {0}, pictures = {0};
     struct tokenizer *tokenizer = NULL;
     enum status status = index_expect(a, 2, "search DIR \"text\"", e);
     if (status == STATUS_OK) status = open_view(a, &l, &view, e);
     if (status == STATUS_OK) status = makers_open(&a->config, library_info(l, view), &embedder, &tokenizer, e);
-    if (status == STATUS_OK) status = search(a, l, &embedder, e);
+    if (status == STATUS_OK) status = documents_open_pictures(&pictures, &a->config, library_info(l, view), e);
+    struct library_embedders embedders = {&embedder, embedder_if_open(&pictures)};
+    if (status == STATUS_OK) status = search(a, l, embedders, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
+    embedder_model_close(&pictures);
     close_view(l, view);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
 /* Stats. */
+
+static void print_pictures(const struct snapshot *view, const struct picture_space *p) {
+    if (p->embedder == NULL) return;
+    printf("pictures      %" PRId64 ", vectors of %d numbers\n", view_count_pictures(view), p->dim);
+    line_print(stdout, "their index   %s", p->n > 0 ? p->index_factory : "none before compaction");
+    line_print(stdout, "their embed.  %s (hash %016" PRIx64 ")", p->embedder, p->embedder_hash);
+}
+
+static void put_pictures(struct json_writer *w, const struct snapshot *view, const struct picture_space *p) {
+    if (p->embedder == NULL) return;
+    put_key_object(w, "pictures");
+    put_key_int(w, "count", view_count_pictures(view));
+    put_key_int(w, "dim", p->dim);
+    put_key_string(w, "index", p->index_factory);
+    put_key_string(w, "embedder", p->embedder);
+    put_object_end(w);
+}
 
 static void print_stats(const struct snapshot *view, const struct collection_info *info,
                         const struct living_changes *changes) {
@@ -200,6 +239,7 @@ static void print_stats(const struct snapshot *view, const struct collection_inf
     if (info->query_prompt[0]) line_print(stdout, "query prompt  %s", info->query_prompt);
     if (info->document_prompt[0]) line_print(stdout, "doc. prompt   %s", info->document_prompt);
     line_print(stdout, "tokenizer     %s (hash %016" PRIx64 ")", info->tokenizer, info->tokenizer_hash);
+    print_pictures(view, &info->pictures);
 }
 
 static void print_recall(const struct recall_report *r) {
@@ -243,6 +283,7 @@ static void put_stats(const struct snapshot *view, const struct collection_info 
     put_key_string(&w, "query_prompt", info->query_prompt);
     put_key_string(&w, "document_prompt", info->document_prompt);
     put_key_string(&w, "tokenizer", info->tokenizer);
+    put_pictures(&w, view, &info->pictures);
     if (recall) put_recall(&w, recall);
     put_object_end(&w);
     put_line(&w, stdout);
@@ -350,11 +391,13 @@ int run_show(struct index_arguments *a, struct error *e) {
 
 /* Says whether the embedder and tokenizer that the collection names are there and still the same. */
 static enum status verify_makers(const struct index_arguments *a, const struct collection_info *info, struct error *e) {
-    struct embedder embedder = {0};
+    struct embedder embedder = {0}, pictures = {0};
     struct tokenizer *tokenizer = NULL;
     enum status status = makers_open(&a->config, info, &embedder, &tokenizer, e);
+    if (status == STATUS_OK) status = documents_open_pictures(&pictures, &a->config, info, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
+    embedder_model_close(&pictures);
     return status;
 }
 

@@ -27,6 +27,7 @@ struct transfer_end {
 struct transfer_document {
     struct collection_document document;
     float *vectors; /* [n_chunks, dim] */
+    float *picture; /* [dim of pictures]; NULL: pictures have no vectors of their own */
     int n_chunks;
     int32_t *ids;
     uint32_t *bounds;
@@ -50,6 +51,7 @@ struct collection_transfer {
 static void document_free(struct transfer_document *d) {
     remote_document_release(d->held);
     free(d->vectors);
+    free(d->picture);
     free(d->ids);
     free(d->bounds);
     *d = (struct transfer_document){0};
@@ -88,12 +90,23 @@ static void read_folder_chunks(const struct transfer_end *end, const struct stor
                                                .n = n};
 }
 
+static enum status read_folder_picture(const struct transfer_end *end, const struct stored_document *s,
+                                       struct transfer_document *d, int dim, struct error *e) {
+    bool has;
+    if (dim == 0) return STATUS_OK;
+    d->picture = xmalloc((size_t)dim * sizeof *d->picture);
+    if (view_picture_vector(end->view, s->first_chunk, d->picture, &has, e)) return e->status;
+    d->document.picture = has ? d->picture : NULL;
+    return STATUS_OK;
+}
+
 static enum status read_from_folder(struct transfer_end *end, const struct stored_document *s,
                                     struct transfer_document *d, struct error *e) {
     const struct collection_info *info = view_info(end->view);
     d->n_chunks = (int)s->n_chunks;
     read_folder_chunks(end, s, d, info->chunk_length);
     d->vectors = xmalloc((size_t)d->n_chunks * (size_t)info->dim * sizeof *d->vectors);
+    if (read_folder_picture(end, s, d, info->pictures.dim, e)) return e->status;
     return read_folder_vectors(end, s->first_chunk, d, info->dim, e);
 }
 
@@ -147,12 +160,18 @@ static enum status open_from(struct collection_transfer *t, struct error *e) {
     return STATUS_OK;
 }
 
+static bool same_space(const struct picture_space *a, const struct picture_space *b) {
+    if (a->embedder == NULL || b->embedder == NULL) return a->embedder == b->embedder;
+    return a->embedder_hash == b->embedder_hash && a->dim == b->dim && strcmp(a->query_prompt, b->query_prompt) == 0 &&
+           strcmp(a->document_prompt, b->document_prompt) == 0;
+}
+
 static enum status match_ends(const struct collection_transfer *t, const struct collection_info *to, struct error *e) {
     const struct collection_info *from = &t->info;
     bool same = from->embedder_hash == to->embedder_hash && from->tokenizer_hash == to->tokenizer_hash &&
                 from->dim == to->dim && from->chunk_length == to->chunk_length && from->eod == to->eod &&
                 strcmp(from->query_prompt, to->query_prompt) == 0 &&
-                strcmp(from->document_prompt, to->document_prompt) == 0;
+                strcmp(from->document_prompt, to->document_prompt) == 0 && same_space(&from->pictures, &to->pictures);
     return same ? STATUS_OK
                 : error_set(e, STATUS_INVALID,
                             "%s was made with another embedder, tokenizer, prompt or chunk length than %s", t->to.name,
@@ -274,20 +293,28 @@ static bool same_text(struct text_span a, struct text_span b) {
 
 static bool same_string(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
 
-static bool same_document(const struct transfer_document *a, const struct transfer_document *b, int dim) {
+static bool same_picture(const float *a, const float *b, int dim) {
+    if (a == NULL || b == NULL) return a == b;
+    return memcmp(a, b, (size_t)dim * sizeof *a) == 0;
+}
+
+static bool same_document(const struct transfer_document *a, const struct transfer_document *b,
+                          const struct collection_info *info) {
     const struct collection_document *x = &a->document, *y = &b->document;
+    int dim = info->dim;
     return a->n_chunks == b->n_chunks && x->n == y->n && same_string(x->id, y->id) && same_string(x->path, y->path) &&
            same_string(x->title, y->title) && same_string(x->metadata, y->metadata) && same_text(x->text, y->text) &&
            marks_equal(x->marks, y->marks) && memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) == 0 &&
            memcmp(x->bounds, y->bounds, ((size_t)a->n_chunks + 1) * sizeof *x->bounds) == 0 &&
-           memcmp(a->vectors, b->vectors, (size_t)a->n_chunks * (size_t)dim * sizeof *a->vectors) == 0;
+           memcmp(a->vectors, b->vectors, (size_t)a->n_chunks * (size_t)dim * sizeof *a->vectors) == 0 &&
+           same_picture(x->picture, y->picture, info->pictures.dim);
 }
 
 static enum status compare_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
     struct transfer_document a, b;
     if (read_document(&t->from, s, &a, e)) return e->status;
     enum status status = find_document(&t->to, s->id, &b, e);
-    if (status == STATUS_OK && !same_document(&a, &b, t->info.dim))
+    if (status == STATUS_OK && !same_document(&a, &b, &t->info))
         status = error_set(e, STATUS_CORRUPT, "document %.200s is not the same in both; copy again", s->id);
     if (status == STATUS_OK) t->n_chunks += a.n_chunks;
     document_free(&a);

@@ -71,6 +71,7 @@ enum option_id {
     OPTION_FILTER,
     OPTION_HYBRID,
     OPTION_PICTURES,
+    OPTION_PICTURE_EMBEDDER,
     OPTION_BY_PICTURE,
     OPTION_ID,
     OPTION_REPAIR,
@@ -103,6 +104,9 @@ static const struct index_row {
     {"--hybrid", NULL, "ranks by words beside vectors (docs/search.md)", OPTION_HYBRID, SEARCH},
     {"--pictures", NULL, "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
      OPTION_PICTURES, BUILD | EXTRACT | PUTS},
+    {"--picture-embedder", "FOLDER",
+     "--pictures, with vectors of an embedder of their own, such as CLIP: retrieval.picture_embedder",
+     OPTION_PICTURE_EMBEDDER, BUILD},
     {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found", OPTION_BY_PICTURE, SEARCH},
     {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER, SEARCH},
     {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so", OPTION_REPAIR, VERIFY},
@@ -123,6 +127,14 @@ static const struct index_row {
     {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
 };
 
+static enum status set_picture_embedder(struct index_arguments *a, const char *folder, struct error *e) {
+    struct buffer option = {0};
+    buffer_printf(&option, "retrieval.picture_embedder=%s", folder);
+    enum status status = config_set(&a->config, option.data, e);
+    buffer_free(&option);
+    return status;
+}
+
 static enum status parse_option(struct index_arguments *a, int option, const char *value, struct error *e) {
     long long n = 0;
     enum status status = STATUS_OK;
@@ -142,6 +154,7 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_FILTER: a->filter = value; break;
         case OPTION_HYBRID: a->hybrid = true; break;
         case OPTION_PICTURES: a->build.pictures = true; break;
+        case OPTION_PICTURE_EMBEDDER: status = set_picture_embedder(a, value, e); break;
         case OPTION_BY_PICTURE: a->by_picture = true; break;
         case OPTION_ID: a->id = value; break;
         case OPTION_REPAIR: a->repair = true; break;
@@ -225,6 +238,7 @@ void index_catch_interrupts(void) {
 static int run_build(struct index_arguments *a, struct error *e) {
     a->build.paths = a->rest;
     a->build.n_paths = a->n_rest;
+    if (a->config.retrieval.picture_embedder[0]) a->build.pictures = true;
     if ((a->build.out == NULL && !a->build.dry_run) || a->n_rest == 0) {
         error_set(e, STATUS_INVALID, "build needs --out DIR and at least one PATH; --help says more");
         return EXIT_FAILED;

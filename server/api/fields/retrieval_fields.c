@@ -106,12 +106,20 @@ static bool read_rerank(void *object, const struct json *v, const struct request
 }
 FIELD_PARSER(parse_rerank, read_rerank)
 
+static bool read_pictures(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)l;
+    return read_switch(&((struct request_choice *)object)->pictures, v, "pictures", f);
+}
+FIELD_PARSER(parse_pictures, read_pictures)
+
 #define AT(member) JSON_AT(struct request_choice, member)
 static const struct json_field choice_fields[] = {
     {"hybrid", JSON_PARSED, .parse = parse_hybrid, .schema = "{\"type\":\"boolean\"}",
      .help = "rank by words beside vectors; default: the server's"},
     {"rerank", JSON_PARSED, .parse = parse_rerank, .schema = "{\"type\":\"boolean\"}",
      .help = "put what is found in the order of the server's reranker; default: where there is one"},
+    {"pictures", JSON_PARSED, .parse = parse_pictures, .schema = "{\"type\":\"boolean\"}",
+     .help = "false: not by the vectors that pictures have of an embedder of their own; default: by these, too"},
     {"per_document", JSON_INT64, AT(per_document), .min = 0, .max = 1024,
      .help = "at most so many neighbours of one document; 0: any number"},
     {"distinct", JSON_DOUBLE, AT(distinct), .min = 0, .max = 1,

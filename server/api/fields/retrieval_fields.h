@@ -18,16 +18,16 @@ enum compared_with { COMPARED_WITH_NOTHING, COMPARED_WITH_OFF, COMPARED_WITHOUT 
 
 /* How hits are chosen; below 0: as the server does. */
 struct request_choice {
-    int hybrid, rerank;
+    int hybrid, rerank, pictures;
     int64_t per_document;
     double distinct;
 };
 #define REQUEST_CHOICE_UNSAID \
-    (struct request_choice) { .hybrid = -1, .rerank = -1, .per_document = -1, .distinct = -1 }
+    (struct request_choice) { .hybrid = -1, .rerank = -1, .pictures = -1, .per_document = -1, .distinct = -1 }
 /* Its rows, whose offsets are into struct request_choice. */
 extern const struct json_table choice_table;
 static inline bool request_choice_is_said(const struct request_choice *c) {
-    return c->hybrid >= 0 || c->rerank >= 0 || c->per_document >= 0 || c->distinct >= 0;
+    return c->hybrid >= 0 || c->rerank >= 0 || c->pictures >= 0 || c->per_document >= 0 || c->distinct >= 0;
 }
 
 struct request_retrieval {
