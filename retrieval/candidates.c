@@ -41,7 +41,7 @@ static float multiply(const float *a, const float *b, int dim) {
 
 /* Ranking. */
 
-/* What is sought, and how wide. */
+/* A search for candidates: its query, and how wide it is. */
 struct ranking {
     struct snapshot *view;
     const struct retriever_query *query;

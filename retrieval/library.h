@@ -19,7 +19,7 @@ void library_close(struct library *l);
 struct living *library_living(struct library *l);
 struct remote *library_remote(struct library *l);
 
-/* What the documents were embedded with. */
+/* The embedders that the documents were embedded with. */
 struct library_embedders {
     const struct embedder *texts;    /* and pictures, where these have no other */
     const struct embedder *pictures; /* their own; NULL: they have none */

@@ -23,7 +23,7 @@ struct retriever_choice reading_choice(const struct served_model *model, const s
     struct retriever_choice choice = model->choice;
     if (c->hybrid >= 0) choice.way = c->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST;
     if (c->rerank == 0) choice.rerank = 0;
-    if (c->pictures == 0) choice.no_pictures = true;
+    if (c->pictures >= 0) choice.no_pictures = !c->pictures;
     if (c->per_document >= 0) choice.per_document = (int)c->per_document;
     if (c->distinct >= 0) choice.distinct = (float)c->distinct;
     return choice;

@@ -26,7 +26,8 @@ static inline struct retriever_choice retrieval_choice(const struct retrieval_se
     return (struct retriever_choice){.way = r->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST,
                                      .per_document = r->per_document,
                                      .distinct = (float)r->distinct,
-                                     .rerank = r->reranker[0] ? r->rerank_candidates : 0};
+                                     .rerank = r->reranker[0] ? r->rerank_candidates : 0,
+                                     .no_pictures = !r->pictures};
 }
 
 /* The collection of that name, by the configuration's options of Milvus where it lies there. */

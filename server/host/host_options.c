@@ -151,6 +151,9 @@ static const struct option_row retrieval_rows[] = {
     OPTION_BOOL(struct retrieval_settings, hybrid, false,
                 "rank chunks by the words that they share with the query (BM25) beside their vectors, and fuse both "
                 "ranks"),
+    OPTION_BOOL(struct retrieval_settings, pictures, true,
+                "seek pictures by the embedder of their own, where the collection has one, and fuse their ranks with "
+                "those of passages"),
     OPTION_INT(struct retrieval_settings, per_document, 0, 0, 1024,
                "at most so many neighbours of one document; 0: any number"),
     OPTION_DOUBLE(struct retrieval_settings, distinct, 0, 0, 1,

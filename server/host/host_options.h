@@ -75,6 +75,7 @@ struct retrieval_settings {
     int max_excluded;        /* documents that a request may leave out */
     char *filter;            /* of all searches, as JSON; empty: none */
     bool hybrid;             /* ranked by words beside vectors */
+    bool pictures;           /* sought by an embedder of their own, where they have one */
     int per_document;        /* chunks of a document at most; 0: any */
     double distinct;         /* cosine above which of two neighbours the worse is left out; 0: none is */
     double min_similarity;   /* cosine floor in [-1, 1]; neighbours below are dropped */

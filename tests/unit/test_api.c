@@ -350,9 +350,9 @@ static void test_search(void **state) {
     failure_free(&f);
     assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"limit", "1"}}, 2, &f));
     assert_string_equal(f.code, "unknown_parameter");
-    assert_string_equal(
-        f.message,
-        "unknown parameter limit; known are k, min_similarity, hybrid, rerank, per_document, distinct, filter, q");
+    assert_string_equal(f.message,
+                        "unknown parameter limit; known are k, min_similarity, hybrid, rerank, pictures, per_document, "
+                        "distinct, filter, q");
     search_request_free(&r);
     failure_free(&f);
     assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"q", "p"}}, 2, &f));

@@ -258,7 +258,7 @@ static void test_together(void **state) {
     }
 }
 
-/* What went and what is left out is in neither list. */
+/* Documents that went or are left out are in neither list. */
 static void test_left_out(void **state) {
     (void)state;
     struct error e;

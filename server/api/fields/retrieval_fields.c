@@ -119,7 +119,7 @@ static const struct json_field choice_fields[] = {
     {"rerank", JSON_PARSED, .parse = parse_rerank, .schema = "{\"type\":\"boolean\"}",
      .help = "put what is found in the order of the server's reranker; default: where there is one"},
     {"pictures", JSON_PARSED, .parse = parse_pictures, .schema = "{\"type\":\"boolean\"}",
-     .help = "false: not by the vectors that pictures have of an embedder of their own; default: by these, too"},
+     .help = "seek pictures by the embedder of their own, where they have one; default: the server's"},
     {"per_document", JSON_INT64, AT(per_document), .min = 0, .max = 1024,
      .help = "at most so many neighbours of one document; 0: any number"},
     {"distinct", JSON_DOUBLE, AT(distinct), .min = 0, .max = 1,
