@@ -54,6 +54,11 @@ const size_t architecture_n_scaling = ARRAY_COUNT(architecture_scaling_keys);
 #define RMS_SIZES SIZES("attention.layer_norm_rms_epsilon", "rms_norm_eps")
 
 static const struct key_row llama_keys[] = {RMS_SIZES, WHOLE_HEADS};
+static const struct key_row qwen_vl_keys[] = {
+    RMS_SIZES,
+    WHOLE_HEADS,
+    {"rope.dimension_sections", "mrope_section", KEY_SECTIONS, 0},
+};
 static const struct key_row starcoder2_keys[] = {SIZES("attention.layer_norm_epsilon", "norm_epsilon"), WHOLE_HEADS};
 static const struct key_row granite_keys[] = {
     RMS_SIZES,
@@ -268,6 +273,7 @@ static const struct architecture architectures[] = {
     {LLAMA_KIN("smollm3", "smollm3", llama_keys, llama_facts, llama_layer)},
     {LLAMA_KIN("granite", "granite", granite_keys, llama_facts, llama_layer)},
     {LLAMA_KIN("qwen2", "qwen2", llama_keys, plain_facts, qwen_layer)},
+    {LLAMA_KIN("qwen2vl", "qwen2_vl", qwen_vl_keys, plain_facts, qwen_layer)}, /* without the tower */
     {LLAMA_KIN("qwen3", "qwen3", llama_keys, llama_facts, qwen_layer)},
     {LLAMA_KIN("qwen2moe", "qwen2_moe", qwen_moe_keys, qwen2_moe_facts, qwen_moe_layer)},
     {LLAMA_KIN("qwen3moe", "qwen3_moe", qwen_moe_keys, qwen3_moe_facts, qwen_moe_layer)},

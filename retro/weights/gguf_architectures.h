@@ -5,15 +5,16 @@
 #include "retro/weights/gguf.h"
 
 enum key_kind {
-    KEY_INT,     /* a number, or a list of one number for each layer, which must be equal */
-    KEY_FLOAT,   /* a number; where the key is absent, `number`, and nothing where that is 0 */
-    KEY_BOOL,    /* a truth value; where the key is absent, `number` */
-    KEY_SHARE,   /* a number of dimensions of a head, as a share of it */
-    KEY_WINDOW,  /* a number of tokens; null without, and where it is 0 */
-    KEY_PATTERN, /* which layers have the window: a period, which is `number` where the key is absent, or a list */
-    KEY_IGNORED, /* means nothing here and is harmless */
-    KEY_NEUTRAL, /* not supported: must be `number`, where it changes nothing */
-    KEY_HEAD     /* not supported: must be the size of a head */
+    KEY_INT,      /* a number, or a list of one number for each layer, which must be equal */
+    KEY_FLOAT,    /* a number; where the key is absent, `number`, and nothing where that is 0 */
+    KEY_BOOL,     /* a truth value; where the key is absent, `number` */
+    KEY_SHARE,    /* a number of dimensions of a head, as a share of it */
+    KEY_WINDOW,   /* a number of tokens; null without, and where it is 0 */
+    KEY_PATTERN,  /* which layers have the window: a period, which is `number` where the key is absent, or a list */
+    KEY_SECTIONS, /* how many pairs of a head turn by each position of a row: in rope_scaling, beside the kind */
+    KEY_IGNORED,  /* means nothing here and is harmless */
+    KEY_NEUTRAL,  /* not supported: must be `number`, where it changes nothing */
+    KEY_HEAD      /* not supported: must be the size of a head */
 };
 
 /* "ARCHITECTURE.key" of the metadata. */

@@ -127,6 +127,7 @@ static enum status write_key(struct json_writer *w, const struct gguf *g, const 
     int64_t whole = 0;
     double number = 0;
     switch (row->kind) {
+        case KEY_SECTIONS: return STATUS_OK; /* write_scaling */
         case KEY_IGNORED: return STATUS_OK;
         case KEY_FLOAT: return write_float(w, g, a, row, e);
         case KEY_BOOL: return write_bool(w, g, a, row, e);
@@ -154,18 +155,46 @@ static enum status write_keys(struct json_writer *w, const struct gguf *g, const
     return STATUS_OK;
 }
 
+static const struct key_row *find_sections(const struct gguf *g, const struct architecture *a) {
+    for (size_t i = 0; i < a->n_keys; i++)
+        if (a->keys[i].kind == KEY_SECTIONS && find_key(g, a, a->keys[i].key)) return &a->keys[i];
+    return NULL;
+}
+
+/* Of time, line and column; files have a fourth number, which is 0. */
+static enum status write_sections(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                                  const struct key_row *row, struct error *e) {
+    enum { SECTIONS = 3 };
+    struct gguf_items it = gguf_items_of(find_key(g, a, row->key));
+    struct gguf_value item;
+    int n = 0;
+    put_key_array(w, row->name);
+    while (gguf_next(&it, &item)) {
+        int64_t pairs;
+        if (!gguf_int(&item, &pairs) || (n >= SECTIONS && pairs != 0))
+            return fail_key(g, a, row->key, "is no list of three whole numbers and zeros", e);
+        if (n < SECTIONS) put_int(w, pairs);
+        n++;
+    }
+    put_array_end(w);
+    return n < SECTIONS ? fail_key(g, a, row->key, "has fewer than three numbers", e) : STATUS_OK;
+}
+
 static enum status write_scaling(struct json_writer *w, const struct gguf *g, const struct architecture *a,
                                  struct error *e) {
     const struct gguf_value *v = find_key(g, a, "rope.scaling.type");
-    struct text_span type;
-    if (v == NULL) return STATUS_OK;
-    if (!gguf_text(v, &type)) return fail_key(g, a, "rope.scaling.type", "is not a text", e);
-    if (span_is(type, "none")) return STATUS_OK;
+    const struct key_row *sections = find_sections(g, a);
+    struct text_span type = {"none", 4};
+    if (v && !gguf_text(v, &type)) return fail_key(g, a, "rope.scaling.type", "is not a text", e);
+    bool scales = !span_is(type, "none");
+    if (!scales && sections == NULL) return STATUS_OK;
+    if (!scales) type = (struct text_span){"default", 7};
     put_key_object(w, "rope_scaling");
     put_key_string_n(w, "rope_type", type.text, type.size);
-    enum status status = write_keys(w, g, a, architecture_scaling_keys, architecture_n_scaling, e);
+    if (scales && write_keys(w, g, a, architecture_scaling_keys, architecture_n_scaling, e)) return e->status;
+    if (sections && write_sections(w, g, a, sections, e)) return e->status;
     put_object_end(w);
-    return status;
+    return STATUS_OK;
 }
 
 /* All ids that end an answer: of the text, of a turn, of a message. */

@@ -18,6 +18,7 @@ MODELS = ["llama", "qwen2", "gpt2", "kquants", "gemma2"]
 # Files that llama.cpp's converter made of folders of transformers (tests/reference/make_gguf_families.py), with the
 # folders' logits.
 CONVERTED = ["phi3", "phi3_short", "gemma3", "gptneox", "gptneox_parallel", "mixtral", "qwen2moe", "qwen3moe"]
+READ_ONLY = ["qwen2vl"]  # likewise; not written
 # The reference is the dequantised model in f32. llama.cpp's GELU is a table of f16; measured 2.7e-3, 1.8e-3, 1.5e-3.
 EXACT = {"gpt2": "5e-3", "gemma2": "5e-3", "starcoder2": "5e-3"}
 # The same with int8 and int4 kept, and inputs rounded to int8: measured 0.08, 0.50, 0.16, 0.08; logits lie within 15.
@@ -72,7 +73,7 @@ def test_reference_logits(name):
     parity(GOLDEN / name, QUANTISED)
 
 
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", [*CONVERTED, *READ_ONLY])
 def test_converted_logits(name):
     parity(GOLDEN / name, "1e-4", "--set", "model.dtype=f32")
     parity(GOLDEN / name, EXPERTS)
@@ -90,7 +91,7 @@ def test_loss_is_told():
     assert "do not fit" not in parity(GOLDEN / "llama", QUANTISED).stderr  # each of its types is exact
 
 
-@pytest.mark.parametrize("name", [*MODELS, *CONVERTED])
+@pytest.mark.parametrize("name", [*MODELS, *CONVERTED, *READ_ONLY])
 def test_as_folder(name, tmp_path):
     """The folder that a file becomes computes the same, and so does the packed one."""
     folder = with_cases(converted(GOLDEN / name / "model.gguf", tmp_path / "f32", "f32"), name)
@@ -98,6 +99,13 @@ def test_as_folder(name, tmp_path):
     assert json.loads((folder / "tokenizer_config.json").read_text())["eos_token"] == "</s>"
     packed = with_cases(converted(GOLDEN / name, tmp_path / "packed", "packed"), name)
     parity(packed, EXPERTS if name in CONVERTED else QUANTISED)
+
+
+@pytest.mark.parametrize("name", READ_ONLY)
+def test_what_is_not_written(name, tmp_path):
+    folder = converted(GOLDEN / name, tmp_path / "f32", "f32")
+    done = run("retro-convert", folder, tmp_path / "gguf", "--to", "gguf")
+    assert done.returncode == 1 and "a qwen2_vl model is not written to GGUF" in done.stderr, done.stderr
 
 
 def test_blocks_stay_as_they_are(tmp_path):

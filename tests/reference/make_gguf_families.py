@@ -5,6 +5,8 @@ tiny random checkpoints of transformers, and transformers' logits and tokens. PE
 A folder has model.gguf and cases.safetensors, as tests/golden/hf/README.md describes them. Where the converter rounds
 matrices to Q8_0, transformers computes with the rounded ones. Tokens have names alone: nothing is tokenised here.
 
+qwen2vl is the text of tests/golden/vision/qwen2_vl (make_qwen_vl_golden.py), whose tower is in no such file.
+
 KIND.gguf is the embedder of tests/golden/embedder/KIND with its tokenizer; its vectors are expected.safetensors there,
 or beside it KIND.safetensors: of XLM-RoBERTa with a map of characters."""
 
@@ -26,7 +28,7 @@ import numpy as np
 import sentencepiece
 import torch
 from conversion import get_model_class
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import normalizers
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -166,11 +168,23 @@ def make_folder(out, model_type, options, kind, seed):
         path.chmod(0o644)
 
 
+def make_qwen2vl(out):
+    folder = HERE.parent / "golden/vision/qwen2_vl"
+    data = {name: t for name, t in load_file(folder / "cases.safetensors").items() if name.startswith("text.")}
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        shutil.copytree(folder, scratch, dirs_exist_ok=True)
+        convert(pathlib.Path(scratch), out / "model.gguf", "F32")
+    save_file(data, out / "cases.safetensors", metadata={"format": "np"})
+
+
 def main():
     out, names = pathlib.Path(sys.argv[2]), sys.argv[3:]
     for kind in names or EMBEDDERS:
         if kind in EMBEDDERS:
             convert_embedder(kind, out)
+    if not names or "qwen2vl" in names:
+        make_qwen2vl(out / "qwen2vl")
     for name in [name for name in names if name in FAMILIES] if names else FAMILIES:
         model_type, options, kind = FAMILIES[name]
         make_folder(out / name, model_type, options, kind, zlib.crc32(name.encode()))

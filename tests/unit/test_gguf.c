@@ -395,6 +395,34 @@ static void test_gemma3_config(void **state) {
     draft_free(&d);
 }
 
+static void draft_sections(struct gguf_draft *d, const uint32_t *pairs, int n) {
+    draft_list(d, "qwen2vl.rope.dimension_sections", GGUF_I32, (uint64_t)n);
+    for (int i = 0; i < n; i++) draft_number(&d->keys, pairs[i], 4);
+}
+
+/* Sections stand in rope_scaling, beside the kind of scaling where there is one. */
+static void test_qwen2vl_config(void **state) {
+    (void)state;
+    static const uint32_t pairs[] = {2, 3, 3, 0};
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct gguf_draft d = {0};
+        draft_sizes(&d, "qwen2vl");
+        draft_sections(&d, pairs, 3 + scaled);
+        if (scaled) draft_word(&d, "qwen2vl.rope.scaling.type", "yarn");
+        if (scaled) draft_f32(&d, "qwen2vl.rope.scaling.factor", 4);
+        struct json *config = read_config(&d);
+        const struct json *scaling = json_member(config, "rope_scaling");
+        const struct json *sections = json_member(scaling, "mrope_section");
+        assert_true(json_text_is(json_member(config, "model_type"), "qwen2_vl"));
+        assert_true(json_text_is(json_member(scaling, "rope_type"), scaled ? "yarn" : "default"));
+        assert_int_equal(json_count(sections), 3);
+        for (size_t i = 0; i < 3; i++) assert_int_equal(json_int(json_item(sections, i)), pairs[i]);
+        assert_int_equal(json_is_absent(json_member(scaling, "factor")), !scaled);
+        json_close(config);
+        draft_free(&d);
+    }
+}
+
 /* How an embedder's rows become one: absent, known, and of a reranker. */
 static void test_pooling(void **state) {
     (void)state;
@@ -454,6 +482,18 @@ static void test_config_refusals(void **state) {
     draft_llama(&d);
     draft_f32(&d, "llama.rope.freq_base", NAN);
     expect_config_refusal(&d, "\"llama.rope.freq_base\" is not a finite number");
+    d = (struct gguf_draft){0};
+    draft_sizes(&d, "qwen2vl");
+    draft_sections(&d, (const uint32_t[]){2, 3, 2, 1}, 4);
+    expect_config_refusal(&d, "\"qwen2vl.rope.dimension_sections\" is no list of three whole numbers and zeros");
+    d = (struct gguf_draft){0};
+    draft_sizes(&d, "qwen2vl");
+    draft_sections(&d, (const uint32_t[]){4, 4}, 2);
+    expect_config_refusal(&d, "\"qwen2vl.rope.dimension_sections\" has fewer than three numbers");
+    d = (struct gguf_draft){0};
+    draft_sizes(&d, "qwen2vl");
+    draft_u32(&d, "qwen2vl.rope.dimension_sections", 8);
+    expect_config_refusal(&d, "\"qwen2vl.rope.dimension_sections\" has fewer than three numbers");
     d = (struct gguf_draft){0};
     draft_sizes(&d, "gptneox");
     draft_u32(&d, "gptneox.rope.dimension_count", 17);
@@ -628,6 +668,7 @@ int main(void) {
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_phi3_config),
         cmocka_unit_test(test_gemma3_config),
+        cmocka_unit_test(test_qwen2vl_config),
         cmocka_unit_test(test_pooling),
         cmocka_unit_test(test_config_refusals),
         cmocka_unit_test_setup_teardown(test_folder_names, folder_set_up, folder_tear_down),
