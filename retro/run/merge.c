@@ -123,8 +123,8 @@ enum status merge_text(struct merged_text *out, const struct model *m, const str
     if (count_rows(&rows, m, text, e)) return e->status;
     out->ids = xmalloc((rows.all + 1) * sizeof *out->ids);
     out->names = xmalloc((rows.given + 1) * sizeof *out->names);
-    size_t sections = model_places(m) ? PLACE_SECTIONS : w.counts;
-    if (sections > 0) out->positions = xmalloc((rows.all + 1) * sections * sizeof *out->positions);
+    out->sections = model_places(m) ? PLACE_SECTIONS : w.counts;
+    if (out->sections > 0) out->positions = xmalloc((rows.all + 1) * (size_t)out->sections * sizeof *out->positions);
     if (next && next->rows) out->given = xmalloc((rows.given + 1) * (size_t)w.width * sizeof *out->given);
 
     for (; w.at < text->n; w.at++) {

@@ -32,9 +32,10 @@ struct picture_text {
 /* The rows of a text. */
 struct merged_text {
     int32_t *ids; /* [n] -1 - i is given row i */
-    /* As a step_item has them: [n] in the table of learned positions, where a picture counts once, or merge_place's;
-     * NULL of other models. */
+    /* [n, sections] as a step_item has them: in the table of learned positions, where a picture counts once, or
+     * merge_place's; NULL of other models. */
     int32_t *positions;
+    int sections;
     struct row_name *names; /* [n_given] of the given rows */
     float *given;           /* [n_given, d] NULL: only names are wanted */
     int n, n_given;

@@ -23,11 +23,11 @@ struct fixture {
 static void open_fixture(struct fixture *f, int kept) {
     struct error e = {0};
     const struct backend_options options = {.threads = 2};
-    const struct session_limits limits = {.max_sessions = 1,
+    const struct session_limits limits = {.max_sessions = 2,
                                           .max_tokens = MOST,
-                                          .max_step_rows = MOST,
-                                          .max_logit_rows = 1,
-                                          .max_given = MOST,
+                                          .max_step_rows = 2 * MOST,
+                                          .max_logit_rows = 2,
+                                          .max_given = 2 * MOST,
                                           .kv_dtype = DTYPE_F32,
                                           .kept_blocks = kept};
     if (backend_open(&f->backend, "cpu", &options, &e) || comm_open_single(&f->comm, &e) ||
@@ -76,8 +76,20 @@ struct reading {
 
 static void take_logits(const struct fixture *f, struct tensor logits, float *to) {
     struct error e = {0};
-    backend_download(f->backend, to, logits.data, VOCAB * sizeof *to);
+    backend_download(f->backend, to, logits.data, (size_t)logits.rows * VOCAB * sizeof *to);
     assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
+}
+
+/* The n rows of a text from `at` on. */
+static struct step_item make_item(struct session *s, const struct merged_text *t, int at, int n) {
+    bool given = count_given(t->ids + at, n) > 0;
+    return (struct step_item){.session = s,
+                              .tokens = t->ids + at,
+                              .n_tokens = n,
+                              .names = t->names,
+                              .positions = t->positions + at * t->sections,
+                              .rows = given ? t->given + count_given(t->ids, at) * HIDDEN : NULL,
+                              .n_logits = at + n == t->n};
 }
 
 /* Steps of so many rows, behind those that s has. */
@@ -86,15 +98,7 @@ static void read_on(const struct fixture *f, struct session *s, const struct mer
     struct error e = {0};
     struct tensor logits;
     for (int at = session_length(s); at < t->n; at += step) {
-        int n = min_int(step, t->n - at), before = count_given(t->ids, at);
-        bool given = count_given(t->ids + at, n) > 0;
-        struct step_item item = {.session = s,
-                                 .tokens = t->ids + at,
-                                 .n_tokens = n,
-                                 .names = t->names,
-                                 .positions = t->positions + at * PLACE_SECTIONS,
-                                 .rows = given ? t->given + before * HIDDEN : NULL,
-                                 .n_logits = at + n == t->n};
+        struct step_item item = make_item(s, t, at, min_int(step, t->n - at));
         if (session_step(f->pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
     }
     take_logits(f, logits, out->logits[0]);
@@ -187,6 +191,45 @@ static void test_rows_are_taken_over(void **state) {
     close_fixture(&keeping);
 }
 
+/* Two texts in the same steps, with the second picture of one beside the first words of the other. */
+static void test_texts_do_not_meet(void **state) {
+    (void)state;
+    struct fixture f;
+    struct error e = {0};
+    struct merged_text t[2];
+    struct reading alone[2];
+    struct session *s[2];
+    struct tensor logits;
+    float together[2][VOCAB];
+    open_fixture(&f, 0);
+    for (int i = 0; i < 2; i++) {
+        make_text(&t[i], f.model, 1 + i, WORDS);
+        read_text(&f, &t[i], 0, MOST, &alone[i]);
+        if (session_open(&s[i], f.pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
+    }
+    struct step_item first = make_item(s[0], &t[0], 0, SECOND_AT + 5);
+    if (session_step(f.pool, &first, 1, &logits, &e)) fail_msg("%s", e.text);
+    struct step_item both[] = {make_item(s[1], &t[1], 0, ROWS),
+                               make_item(s[0], &t[0], first.n_tokens, ROWS - first.n_tokens)};
+    if (session_step(f.pool, both, 2, &logits, &e)) fail_msg("%s", e.text);
+    take_logits(&f, logits, together[0]);
+    assert_memory_equal(together[0], alone[1].logits[0], sizeof together[0]);
+    assert_memory_equal(together[1], alone[0].logits[0], sizeof together[1]);
+
+    /* And a word of each behind. */
+    const int32_t id = 11;
+    for (int i = 0; i < 2; i++)
+        both[i] = (struct step_item){.session = s[i], .tokens = &id, .n_tokens = 1, .names = t[i].names, .n_logits = 1};
+    if (session_step(f.pool, both, 2, &logits, &e)) fail_msg("%s", e.text);
+    take_logits(&f, logits, together[0]);
+    for (int i = 0; i < 2; i++) {
+        assert_memory_equal(together[i], alone[i].logits[1], sizeof together[i]);
+        merged_text_free(&t[i]);
+        session_close(s[i]);
+    }
+    close_fixture(&f);
+}
+
 /* A session that is rewound begins anew: it has lost count of the positions within its text. */
 static void test_rewound(void **state) {
     (void)state;
@@ -210,7 +253,7 @@ static void test_rewound(void **state) {
     int32_t ids[ROWS], positions[ROWS * PLACE_SECTIONS];
     for (int i = 0; i < ROWS; i++) ids[i] = i % 50;
     merge_place(positions, ids, ROWS, NULL);
-    t = (struct merged_text){.ids = ids, .positions = positions, .n = ROWS};
+    t = (struct merged_text){.ids = ids, .positions = positions, .sections = PLACE_SECTIONS, .n = ROWS};
     read_on(&f, s, &t, MOST, &words);
     session_rewind(s, ROWS - 1, (struct grid){0});
     assert_int_equal(session_length(s), ATTENTION_BLOCK);
@@ -222,6 +265,7 @@ static void test_rewound(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_positions), cmocka_unit_test(test_grids_are_checked),
-                                       cmocka_unit_test(test_rows_are_taken_over), cmocka_unit_test(test_rewound)};
+                                       cmocka_unit_test(test_rows_are_taken_over),
+                                       cmocka_unit_test(test_texts_do_not_meet), cmocka_unit_test(test_rewound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

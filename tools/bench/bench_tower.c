@@ -78,7 +78,7 @@ static enum status write_first(struct tower_work *w, struct session_pool *pool, 
                                  .n_tokens = min_int(STEP_ROWS, t->n - at),
                                  .names = t->names,
                                  .rows = t->given + (size_t)given * (size_t)d,
-                                 .positions = t->positions ? t->positions + at : NULL};
+                                 .positions = t->positions ? t->positions + at * t->sections : NULL};
         item.n_logits = at + item.n_tokens == t->n;
         for (int i = 0; i < item.n_tokens; i++) given += item.tokens[i] < 0;
         status = session_step(pool, &item, 1, &logits, e);
@@ -93,6 +93,7 @@ static enum status see_and_write(struct tower_work *w, struct session_pool *pool
     struct merged_picture picture = {
         .rows = w->rows, .tiles = 1, .tile_rows = count_rows(w, TOWER_PROJECTED), .name = {.picture = {1}}};
     struct merged_text text;
+    tower_grid(m, w->pictures->height, w->pictures->width, &picture.grid.rows, &picture.grid.columns);
     ids[0] = model_picture_id(m);
     for (int i = 1; i <= w->prompt; i++) ids[i] = i;
     enum status status = session_view(pool, w->pictures, 1, w->rows, e);

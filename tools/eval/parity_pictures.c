@@ -201,7 +201,8 @@ static void take_row(struct parity_case *c, int sequence, int i, int32_t *ids) {
 static void take_merged(struct parity_case *c) {
     size_t n = (size_t)c->b * (size_t)c->n;
     int32_t *ids = xcalloc(n, sizeof *ids);
-    if (c->merged[0].positions) c->positions = xcalloc(n * (size_t)c->sections, sizeof *c->positions);
+    c->sections = c->merged[0].sections;
+    if (c->sections > 0) c->positions = xcalloc(n * (size_t)c->sections, sizeof *c->positions);
     for (int i = 0; i < c->b; i++)
         for (int j = 0; j < c->n; j++) take_row(c, i, j, ids);
     free(c->tokens);
@@ -226,7 +227,6 @@ enum status parity_pictures_merge(struct parity_case *c, const struct model *m, 
         tile += n;
     }
     int used = 0;
-    c->sections = model_places(m) ? PLACE_SECTIONS : 1;
     c->merged = xcalloc((size_t)c->b, sizeof *c->merged);
     for (int i = 0; i < c->b && status == STATUS_OK; i++) status = merge_sequence(c, m, i, pictures, &used, e);
     if (status == STATUS_OK) take_merged(c);
