@@ -4,7 +4,7 @@ import concurrent.futures
 import openai
 import pytest
 
-from conftest import MODEL
+from conftest import CONTEXT, MODEL
 
 PROMPT = "The fork() system call creates a new process. The child"
 OFF = {"enabled": False}
@@ -32,7 +32,7 @@ def test_openai_client(server):
     client = server.client()
     models = client.models.list().data
     assert [m.id for m in models] == [MODEL, "minilm"]  # the collection's embedder embeds for clients too
-    assert client.models.retrieve(MODEL).max_model_len == 512
+    assert client.models.retrieve(MODEL).max_model_len == CONTEXT
     whole = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=80, temperature=0)
     assert whole.choices[0].text and whole.usage.completion_tokens == 80
     text, usage, chunks = "", None, []
@@ -62,8 +62,8 @@ def test_openai_client(server):
         ({"prompt": [[]]}, openai.BadRequestError, "invalid_value", "prompt", "empty array of token ids"),
         ({"extra_body": {"user": 5}}, openai.BadRequestError, "invalid_type", "user", "must be a string"),
         ({"extra_body": {"temp": 1}}, openai.BadRequestError, "unknown_parameter", "temp", "temperature"),
-        ({"max_tokens": 512}, openai.BadRequestError, "context_length_exceeded", "max_tokens", "the limit is 512"),
-        ({"prompt": "word " * 2000}, openai.BadRequestError, "context_length_exceeded", "max_tokens", "512 tokens"),
+        ({"max_tokens": CONTEXT}, openai.BadRequestError, "context_length_exceeded", "max_tokens", f"the limit is {CONTEXT}"),
+        ({"prompt": "word " * 2000}, openai.BadRequestError, "context_length_exceeded", "max_tokens", f"{CONTEXT} tokens"),
     ],
 )
 def test_errors_are_typed(server, fields, kind, code, param, words):
@@ -83,10 +83,10 @@ def test_unknown_model_is_404(server):
 
 def test_context_is_used_to_the_last_token(server):
     n = server.complete(PROMPT, max_tokens=1)["usage"]["prompt_tokens"]
-    assert server.complete(PROMPT, max_tokens=512 - n, ignore_eos=True)["usage"]["total_tokens"] == 512
-    error = server.post({"prompt": PROMPT, "max_tokens": 513 - n}).error()
+    assert server.complete(PROMPT, max_tokens=CONTEXT - n, ignore_eos=True)["usage"]["total_tokens"] == CONTEXT
+    error = server.post({"prompt": PROMPT, "max_tokens": CONTEXT + 1 - n}).error()
     assert error["code"] == "context_length_exceeded"
-    assert f"has {n} tokens and max_tokens is {513 - n}, together 513; the limit is 512" in error["message"]
+    assert f"has {n} tokens and max_tokens is {CONTEXT + 1 - n}, together {CONTEXT + 1}; the limit is {CONTEXT}" in error["message"]
 
 
 def test_prompts_of_every_kind(server):

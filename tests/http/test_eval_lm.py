@@ -3,7 +3,7 @@ import json
 import subprocess
 
 import pytest
-from conftest import BUILD
+from conftest import BUILD, CONTEXT
 
 RECORDS = [
     {"prompt": "A chunk is closed by its last token, which", "choices": [" reads the neighbours", " is blue", "!"], "answer": 0},
@@ -76,7 +76,7 @@ BAD = [
     ('{"prompt": "a", "choices": [" b", " c"], "answer": 2}', "answer is choice 2"),
     ('{"prompt": "a", "choices": [" b", " c"], "answer": "b"}', "expected {"),
     ('{"prompt": "th", "choices": ["e", " c"], "answer": 0}', "begin it with a blank"),
-    ('{"prompt": "%s", "choices": [" b", " c"], "answer": 0}' % ("word " * 600), "the limit is 512"),
+    ('{"prompt": "%s", "choices": [" b", " c"], "answer": 0}' % ("word " * 1200), f"the limit is {CONTEXT}"),
 ]
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, DEPS, MODEL, ROOT, Server
+from conftest import BUILD, CONTEXT, DEPS, MODEL, ROOT, Server
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import downloaded  # noqa: E402
@@ -134,9 +134,9 @@ def test_without_a_collection_there_is_nothing_to_read(folder):
 
 
 def test_what_does_not_fit_is_refused(folder):
-    done = subprocess.run([BUILD / "retro-eval", "ppl", "--config", folder / "retro.json", "--set", "retrieval.mode=prompt", "--window", "448",
+    done = subprocess.run([BUILD / "retro-eval", "ppl", "--config", folder / "retro.json", "--set", "retrieval.mode=prompt", "--window", str(CONTEXT - 64),
                            folder / "text.txt"], capture_output=True, text=True)
-    assert done.returncode == 1 and "retrieval.prompt_tokens" in done.stderr and "512" in done.stderr
+    assert done.returncode == 1 and "retrieval.prompt_tokens" in done.stderr and str(CONTEXT) in done.stderr
     done = subprocess.run([BUILD / "retro-eval", "lm", "--config", folder / "retro.json", "--set", "retrieval.mode=both", folder / "text.txt"],
                           capture_output=True, text=True)
     assert done.returncode == 1 and "retrieval.mode" in done.stderr

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from conftest import MODEL, ROOT
+from conftest import CONTEXT, MODEL, ROOT
 
 BODY = json.dumps({"prompt": "The", "max_tokens": 3, "temperature": 0}).encode()
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -150,7 +150,7 @@ def test_models(server):
     model, embedder = listed["data"]
     assert embedder["meta"]["role"] == "embedder"
     assert model == server.request("GET", "/v1/models/retro-docs").json()
-    assert model["object"] == "model" and model["max_model_len"] == 512
+    assert model["object"] == "model" and model["max_model_len"] == CONTEXT
     retro = model["meta"]["retro"]
     assert (retro["chunk_length"], retro["num_neighbors"], retro["retrieved_length"]) == (64, 2, 128)
     assert retro["chunks"] > 20 and retro["generation"] == 1

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, DEPS, MODEL, ROOT, Server
+from conftest import BUILD, CONTEXT, DEPS, MODEL, ROOT, Server
 
 LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
 SOON = 0.2 + 0.1  # the promise, and what polling /health adds on a busy machine
@@ -348,7 +348,7 @@ def test_command_line(config):
         (["--set", "server.prot=1"], "server.port"),
         ([], "model.path is not set"),
         (["--set", "server.port=0", "--set", "model.path=/nowhere"], "/nowhere"),
-        (["--config", str(config), "--set", "server.max_context=513"], "the model's limit is 512"),
+        (["--config", str(config), "--set", f"server.max_context={CONTEXT + 1}"], f"the model's limit is {CONTEXT}"),
         (["--config", str(config), "--set", "retrieval.max_k=1"], "the model reads 2 neighbours, retrieval.max_k is 1"),
         (["--config", str(config), "--set", "retrieval.collection=/nowhere"], "/nowhere"),
         (["--config", str(config), "--set", "retrieval.device=cuda:999"], "retrieval.device: cuda:999: "),

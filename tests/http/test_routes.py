@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from conftest import DEPS, MODEL, ROOT, Server
+from conftest import CONTEXT, DEPS, MODEL, ROOT, Server
 
 EMBEDDER = "minilm"
 
@@ -132,7 +132,7 @@ def test_tokens_go_there_and_back(server):
     assert info["eos_token"] == "<|endoftext|>" and info["bos_token"] is None and info["chat_template"] is None
     for text in ("The fork() call", "", "naïve Œuvre 漢字 🙂", "a\0b", " <|endoftext|> "):
         tokens = server.post({"prompt": text, "add_special_tokens": False}, "/tokenize").json()
-        assert tokens["count"] == len(tokens["tokens"]) and tokens["max_model_len"] == 512
+        assert tokens["count"] == len(tokens["tokens"]) and tokens["max_model_len"] == CONTEXT
         assert server.post({"tokens": tokens["tokens"]}, "/detokenize").json()["prompt"] == text
     eos = server.post({"prompt": info["eos_token"], "add_special_tokens": False}, "/tokenize").json()["tokens"]
     assert eos == [info["eos_token_id"]]
