@@ -13,21 +13,11 @@ import pathlib
 import re
 import subprocess
 import sys
-import urllib.error
-import urllib.request
+
+from ask_server import ask_server
 
 QUOTE = 6  # words
 LOOP = 8
-
-
-def ask(server, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(server + path, data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=300) as reply:
-            return json.load(reply)
-    except urllib.error.HTTPError as refused:
-        raise ValueError(f"{path}: {refused.code}: {json.load(refused)['error']['message']}") from None
 
 
 def read_questions(path):
@@ -72,7 +62,7 @@ def read_manual(a, name):
 def answer_question(a, question, enabled):
     """The answer's first paragraph, the file names of the documents that it was written from, and whether the whole loops."""
     body = {"prompt": f"Question: {question}\nAnswer:", "max_tokens": a.max_tokens, "temperature": 0, "retrieval": {"enabled": enabled}}
-    reply = ask(a.server, "/v1/completions", body)
+    reply = ask_server(a.server, "/v1/completions", body)
     text = reply["choices"][0]["text"]
     names = [n["document"].split("/")[-1].removesuffix(".txt") for c in reply.get("retrieval") or [] for n in c["neighbors"]]
     return text.strip().split("\n\n")[0], names, loops(text)
@@ -106,7 +96,7 @@ def write_page(a):
             said = f'quotes "{quote}"' if quote else "quotes nothing of it"
             parts.append(f"**{title}** ({said}): {' '.join(answer.split())}")
     total = len(records)
-    head = ["# Questions with known manuals", f"{ask(a.server, '/v1/models')['data'][0]['id']}, {a.max_tokens} tokens, the most likely one "
+    head = ["# Questions with known manuals", f"{ask_server(a.server, '/v1/models')['data'][0]['id']}, {a.max_tokens} tokens, the most likely one "
             "each time. Made by `tools/ask_manuals.py`.",
             f"| of {total} | |\n|---|---|\n| the right manual is among the passages read | {counts['found']} |\n"
             f"| the answer quotes it, with retrieval | {counts[True]} |\n| the answer quotes it, without | {counts[False]} |\n"

@@ -8,24 +8,14 @@ the top of the page, so the same server, collection and options give the same pa
 library only.
 """
 import argparse
-import json
 import pathlib
 import re
 import sys
-import urllib.error
-import urllib.request
+
+from ask_manuals import LOOP, loops
+from ask_server import ask_server
 
 EXCERPT = 160  # characters of a source that are shown
-
-
-def ask(server, path, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(server + path, data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=300) as reply:
-            return json.load(reply)
-    except urllib.error.HTTPError as refused:
-        raise ValueError(f"{path}: {refused.code}: {json.load(refused)['error']['message']}") from None
 
 
 def read_prompts(path):
@@ -78,17 +68,18 @@ def settings(model, a):
 
 
 def sample(number, prompt, a):
-    """One prompt's part of the page."""
+    """One prompt's part of the page, and whether its text with retrieval loops."""
     parts = [f"## {number}", fenced(prompt)]
     for enabled, title in ((True, "With retrieval"), (False, "Without")):
         body = {"prompt": prompt, "max_tokens": a.max_tokens, "temperature": a.temperature, "top_p": a.top_p, "seed": a.seed,
                 "retrieval": {"enabled": enabled}}
-        answer = ask(a.server, "/v1/completions", body)
+        answer = ask_server(a.server, "/v1/completions", body)
         parts += [f"**{title}** ({answer['usage']['completion_tokens']} tokens, {answer['choices'][0]['finish_reason']})",
                   fenced(answer["choices"][0]["text"])]
         if enabled:
+            looping = loops(answer["choices"][0]["text"])
             parts += ["Read:", sources(answer["retrieval"])]
-    return "\n\n".join(parts)
+    return "\n\n".join(parts), looping
 
 
 def options():
@@ -107,10 +98,12 @@ def main():
     a = options()
     try:
         prompts = read_prompts(a.prompts)
-        model = ask(a.server, "/v1/models")["data"][0]
-        head = ["# Samples", f"What {model['id']} writes after {len(prompts)} beginnings, with retrieval and without, unedited: the first "
-                "answer to each, made by `tools/samples.py`.", settings(model, a)]
-        page = "\n\n".join(head + [sample(i, prompt, a) for i, prompt in enumerate(prompts, 1)]) + "\n"
+        model = ask_server(a.server, "/v1/models")["data"][0]
+        table = settings(model, a)
+        parts, looping = zip(*(sample(i, prompt, a) for i, prompt in enumerate(prompts, 1)))
+        head = ["# Samples", f"{model['id']} after {len(prompts)} beginnings, with retrieval and without, unedited: the first answer to "
+                f"each, made by `tools/samples.py`. With retrieval, {sum(looping)} have a run of {LOOP} words three times.", table]
+        page = "\n\n".join([*head, *parts]) + "\n"
         pathlib.Path(a.out).write_text(page, encoding="utf-8")
     except (OSError, ValueError) as problem:
         sys.exit(f"samples: {problem}")

@@ -1,5 +1,4 @@
 """tools/ask_manuals.py: what counts as a quotation, and the page that a running server's answers make."""
-import importlib.util
 import json
 import re
 import subprocess
@@ -7,15 +6,11 @@ import sys
 
 from conftest import BUILD, ROOT
 
+sys.path.insert(0, str(ROOT / "tools"))
+import ask_manuals  # noqa: E402
+
 SCRIPT = ROOT / "tools/ask_manuals.py"
 QUESTIONS = ROOT / "tools/manual_questions.jsonl"
-
-
-def script():
-    spec = importlib.util.spec_from_file_location("ask_manuals", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def run(server, config, folder, *arguments):
@@ -26,18 +21,16 @@ def run(server, config, folder, *arguments):
 
 
 def test_a_quotation_is_six_words_that_the_question_lacks():
-    ask = script()
     manual = "-a, --all\n    do not ignore entries starting with a dot.\n    Sort entries by name."
-    assert ask.longest_quote("Do NOT ignore\nentries, starting with b", manual, "q") == "do not ignore entries starting with"
-    assert ask.longest_quote("they do not ignore entries starting with a dot!", manual, "q") == "do not ignore entries starting with a dot"
-    assert ask.longest_quote("do not ignore entries starting", manual, "q") == ""
-    assert ask.longest_quote("do not ignore entries starting with", manual, "Do not ignore entries starting with?") == ""
+    assert ask_manuals.longest_quote("Do NOT ignore\nentries, starting with b", manual, "q") == "do not ignore entries starting with"
+    assert ask_manuals.longest_quote("they do not ignore entries starting with a dot!", manual, "q") == "do not ignore entries starting with a dot"
+    assert ask_manuals.longest_quote("do not ignore entries starting", manual, "q") == ""
+    assert ask_manuals.longest_quote("do not ignore entries starting with", manual, "Do not ignore entries starting with?") == ""
 
 
 def test_three_times_the_same_is_a_loop():
-    ask = script()
     line = "a process of eight words in one row "
-    assert not ask.loops(line * 2) and ask.loops(line * 3)
+    assert not ask_manuals.loops(line * 2) and ask_manuals.loops(line * 3)
 
 
 def test_the_page_is_what_the_server_answers(server, config, tmp_path):
@@ -59,6 +52,6 @@ def test_a_manual_that_is_not_there_is_named(server, config, tmp_path):
 
 
 def test_the_questions_that_ship():
-    records = script().read_questions(QUESTIONS)
+    records = ask_manuals.read_questions(QUESTIONS)
     assert len(records) == len({r["question"] for r in records}) == 20
     assert all(re.fullmatch(r"[a-z_-]+\.[12]\.gz", r["manual"]) for r in records)
