@@ -69,12 +69,13 @@ static enum status measure_parts(size_t *bytes, const struct model *m, int max_r
 }
 
 enum status tower_measure(size_t *bytes, const struct model *m, int max_rows, struct error *e) {
-    size_t parts, layers = 0;
+    size_t parts, layers, layout;
     if (measure_parts(&parts, m, max_rows, e)) return e->status;
-    if (model_has_stack(m, STACK_TOWER) &&
-        scratch_measure(&m->stacks[STACK_TOWER], max_rows + count_probes(m, max_rows), &layers, e))
-        return e->status;
-    *bytes = parts + layers;
+    *bytes = parts;
+    if (!model_has_stack(m, STACK_TOWER)) return STATUS_OK;
+    if (scratch_measure(&m->stacks[STACK_TOWER], max_rows + count_probes(m, max_rows), &layers, e)) return e->status;
+    layout = (size_t)max_rows * tower_layout_row_bytes(m);
+    *bytes += layers + layout;
     return STATUS_OK;
 }
 

@@ -36,7 +36,8 @@ int tower_columns(const struct model *m, enum tower_end end);
 /* Lines and columns of the grid that the projected rows of a picture's patches are, line by line. */
 void tower_grid(const struct model *m, int height, int width, int *lines, int *columns);
 
-/* The bytes that a tower takes of the device beside its weights. max_rows: of the tower, in one pass. */
+/* The bytes that a tower takes beside its weights, those on the host, which are few, among them. max_rows: of the
+ * tower, in one pass. */
 enum status tower_measure(size_t *bytes, const struct model *m, int max_rows, struct error *e);
 /* m is borrowed; it has a tower or a projector. */
 enum status tower_open(struct tower **out, const struct model *m, int max_rows, struct error *e);

@@ -18,6 +18,14 @@ static enum status read_conditioning(struct tower_layout *l, const struct model 
     return backend_sync(m->backend, e);
 }
 
+size_t tower_layout_row_bytes(const struct model *m) {
+    enum { INTS = 6 }; /* row_of, places, first, patch_of, class_of */
+    const struct tower_layout *l = NULL;
+    size_t corner = sizeof *l->corners[0].rows + sizeof *l->corners[0].weights + sizeof *l->kept[0];
+    return (size_t)tower_patch_columns(m) * sizeof *l->patches + sizeof *l->spans + sizeof *l->windows +
+           INTS * sizeof *l->row_of + TOWER_CORNERS * corner;
+}
+
 enum status tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows, struct error *e) {
     size_t rows = (size_t)max_rows;
     l->patches = xmalloc(rows * (size_t)tower_patch_columns(m) * sizeof *l->patches);

@@ -32,6 +32,8 @@ struct tower_layout {
 
 /* Columns of a patch: 3 P P for each frame. */
 int tower_patch_columns(const struct model *m);
+/* The bytes that tower_layout_open takes of the host for a row. */
+size_t tower_layout_row_bytes(const struct model *m);
 /* Reads the conditioning of pixels from the device. */
 enum status tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows, struct error *e);
 void tower_layout_close(struct tower_layout *l); /* of a zeroed one: nothing */
