@@ -242,6 +242,23 @@ def test_sizes_that_transformers_leaves_out(tmp_path):
     assert done.returncode == 1 and "4096" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("name, keys, words", [
+    ("llava_hf_clip", ["vocab_size"], "config.json makes it [32000, 32]"),
+    ("qwen2_5_vl", ["vocab_size"], "config.json makes it [152064, 32]"),
+    ("qwen2_5_vl", ["hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "num_key_value_heads"],
+     "\"mrope_section\" is 2, 3 and 3 pairs, and a head has 64"),
+])
+def test_keys_that_transformers_leaves_out(tmp_path, name, keys, words):
+    """They are those of the class."""
+    folder = shutil.copytree(GOLDEN / name, tmp_path / "case")
+    config = json.loads((folder / "config.json").read_text())
+    for key in keys:
+        del config["text_config"][key]
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("name, key, value", [("radio_a", "has_cpe", False), ("radio_a", "interpolate_align_corners", False),
                                               ("radio_d_half", "interpolate_align_corners", True),
                                               ("radio_hub_a", "interpolate_align_corners", True),

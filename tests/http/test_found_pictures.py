@@ -13,6 +13,7 @@ from conftest import BUILD, ROOT, Server
 
 CLIP = ROOT / "tests/golden/clip_served"
 SEER = ROOT / "tests/golden/llava_served"
+QWEN = ROOT / "tests/golden/qwen_vl_served"
 ROWS = 16  # of a picture
 
 
@@ -28,10 +29,10 @@ def text(words):
     return {"type": "text", "text": words}
 
 
-def make_collection(folder, files, options={}):
+def make_collection(folder, files, options={}, model=SEER):
     config, collection = folder / "retro.json", folder / "collection"
     retrieval = {"embedder": str(CLIP), "collection": str(collection), "template": "{text} ", "per_document": 1, "k": 1}
-    config.write_text(json.dumps({"model": {"path": str(SEER), "name": "seer", "dtype": "f32"},
+    config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
                                   "retrieval": {**retrieval, **options}, "server": {"port": 0, "max_context": 400}}))
     command = [BUILD / "retro-index", "build", "--pictures", "--out", collection, "--config", config, *files]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -127,6 +128,31 @@ def test_streams_and_other_passages_later(server):
         events = [line[6:] for line in reply.body.decode().split("\n") if line.startswith("data: {")] or [reply.body]
         found = [source for event in events for source in sources({"retrieval": json.loads(event).get("retrieval", [])})]
         assert len(found) == 3 and all(source["picture_read"] for source in found), found
+
+
+def test_rows_are_placed_by_their_grid(tmp_path):
+    """Qwen2.5-VL: what stands behind a found picture has other positions than without it, also when it is another one
+    by and by."""
+    running = Server(make_collection(tmp_path, [SEER / "wide.png", SEER / "tall.png"], model=QWEN), tmp_path)
+    try:
+        turns = [{"role": "user", "content": [picture("plain.png"), text("And this?")]},
+                 {"role": "assistant", "content": "Plain."}, {"role": "user", "content": "What is tall?"}]
+        found = ask(running, turns, retrieval={"k": 1})
+        [source] = sources(found)
+        assert source["picture_read"] is True
+        turns[-1] = {"role": "user", "content": [picture(f"{source['text']}.png"), text(f"{source['text']} What is tall?")]}
+        same(found, sent(running, turns))
+        later = ask(running, "What is wide?", max_tokens=12, retrieval={"k": 1, "every": 4}, ignore_eos=True)
+        answer, names = later["choices"][0]["message"]["content"], [source["text"] for source in sources(later)]
+        assert len(answer) == 12 and len(names) == 3 and all(source["picture_read"] for source in sources(later))
+        for i, name in enumerate(names):
+            turns = [{"role": "user", "content": [picture(f"{name}.png"), text(f"{name} What is wide?")]}]
+            turns += [{"role": "assistant", "content": answer[:4 * i]}] if i else []
+            part = ask(running, turns, retrieval={"enabled": False}, max_tokens=4, ignore_eos=True,
+                       add_generation_prompt=i == 0, continue_final_message=i > 0)
+            assert logprobs(part) == pytest.approx(logprobs(later)[4 * i:4 * i + 4], abs=1e-5), (i, names)
+    finally:
+        assert running.stop() == 0
 
 
 def test_before_a_completion(server):
