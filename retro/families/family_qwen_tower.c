@@ -101,8 +101,8 @@ static enum status read_windows(struct qwen_tower_keys *k, const struct json *co
     bool absent = json_is_absent(json_member(config, "fullatt_block_indexes"));
     const int *layers = absent ? usual : k->whole.items;
     size_t n = absent ? ARRAY_COUNT(usual) : k->whole.count;
-    t->window = k->window / MERGED / t->patch * MERGED;
-    if (t->window == 0)
+    t->attended = k->window / MERGED / t->patch * MERGED;
+    if (t->attended == 0)
         return error_set(e, STATUS_INVALID, "config.json: \"window_size\" is %d, less than %d patches of %d", k->window,
                          MERGED, t->patch);
     for (size_t i = 0; i < n; i++) t->whole[layers[i]] = true;

@@ -106,7 +106,7 @@ struct tower_spec {
     bool probed;          /* that row is what a learned query gathers from the others by attention */
     int shuffle;          /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
     bool oblong;          /* such rows are joined in pictures that are not square, too */
-    int window;           /* side of the squares of patches that layers attend within; 0: a picture is whole */
+    int attended;         /* side of the squares of patches that layers attend within; 0: a picture is whole */
     bool whole[MAX_LAYERS]; /* of a tower with windows: layers that attend over the whole picture */
 };
 

@@ -212,7 +212,7 @@ static void run_layer(struct tower *t, int layer) {
     const struct model *m = t->model;
     const struct stack *s = &m->stacks[STACK_TOWER];
     const struct tower_layout *l = &t->layout;
-    bool apart = m->spec.tower.window > 0 && !m->spec.tower.whole[layer];
+    bool apart = m->spec.tower.attended > 0 && !m->spec.tower.whole[layer];
     struct pass pass = {.model = m,
                         .stack = s,
                         .scratch = scratch_rows(&t->scratch, l->n_rows),

@@ -184,8 +184,8 @@ static void order_windows(struct tower_layout *l, int side, int grid_h, int grid
 
 /* l->row_of, of a picture whose rows of patches begin at `first`. */
 static void order_patches(struct tower_layout *l, const struct tower_spec *s, int first, int grid_h, int grid_w) {
-    if (s->window > 0) {
-        order_windows(l, s->window, grid_h, grid_w, first);
+    if (s->attended > 0) {
+        order_windows(l, s->attended, grid_h, grid_w, first);
     } else if (s->oblong) {
         order_area(l, &(struct patch_area){0, 0, grid_h, grid_w}, grid_w, first);
     } else {

@@ -57,7 +57,7 @@ static void check_tower(const struct model_spec *s) {
     const struct dims *d = &s->stacks[STACK_TOWER];
     bool table = t->table_h > 0 && t->table_w > 0;
     CHECK(t->patch > 0 && t->patch <= LIMIT_PATCH && t->class_tokens >= 0 && (table || d->rope_sections == 2));
-    CHECK(t->window >= 0 && t->window % 2 == 0 && (t->window == 0 || t->oblong));
+    CHECK(t->attended >= 0 && t->attended % 2 == 0 && (t->attended == 0 || t->oblong));
     CHECK(t->image_h % t->patch == 0 && t->image_w % t->patch == 0 && t->layers >= 0);
     CHECK(t->layers <= s->stacks[STACK_TOWER].n_layers && (p->out == 0 || p->in > 0));
 }
