@@ -263,16 +263,23 @@ static enum status read_partial(const struct rope_keys *k, const struct rope_rul
     return refuse_key("partial_rotary_factor", partial, "a share of a head, with one dimension at least", e);
 }
 
+/* Of families whose rows have one position, in any of the dictionaries. */
+static enum status refuse_sections(const struct rope_config *c, struct error *e) {
+    const struct rope_keys *const all[] = {&c->scaling, &c->parameters.flat, &c->parameters.full,
+                                           &c->parameters.sliding};
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++)
+        if (all[i]->sectioned || all[i]->kind == KIND_MROPE)
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "config.json: \"%s\" of the rotary positions is not supported in this family",
+                             all[i]->sectioned ? "mrope_section" : "mrope");
+    return STATUS_OK;
+}
+
 /* Which of a row's positions each pair turns by. */
-static enum status read_sections(const struct rope_keys *k, const struct rope_rules *rules, struct dims *d,
-                                 struct error *e) {
+static enum status read_sections(const struct rope_keys *k, struct dims *d, struct error *e) {
     static const int usual[MROPE_SECTIONS] = {16, 24, 24};
     const int *sections = k->sectioned ? k->sections : usual;
     int pairs = d->rotated / 2, n = 0;
-    if (!rules->multimodal && (k->sectioned || k->kind == KIND_MROPE))
-        return error_set(e, STATUS_UNSUPPORTED, "config.json: \"%s\" is not supported in this family",
-                         k->sectioned ? "mrope_section" : "mrope");
-    if (!rules->multimodal) return STATUS_OK;
     for (int i = 0; i < MROPE_SECTIONS; i++)
         for (int j = 0; j < sections[i] && n < pairs; j++) {
             d->rope_section[n] = (uint8_t)i;
@@ -310,6 +317,7 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     if (read_partial(&global, rules, d, &dim, e) || read_partial(&windowed, rules, d, &same, e)) return e->status;
     if (d->head_dim > ATTENTION_MAX_HEAD) return STATUS_OK; /* spec_check words it */
     d->rotated = (dim + 1) / 2 * 2;
-    if (fill_table(d, ROPE_GLOBAL, &global, dim, e) || read_sections(&global, rules, d, e)) return e->status;
+    if (fill_table(d, ROPE_GLOBAL, &global, dim, e)) return e->status;
+    if (rules->multimodal ? read_sections(&global, d, e) : refuse_sections(&c, e)) return e->status;
     return local ? fill_table(d, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;
 }

@@ -14,10 +14,11 @@ bool model_places(const struct model *m) { return m->spec.stacks[STACK_DECODER].
 
 /* The grid's first `count` rows, which stand at `from` in the text. */
 static void place_rows(int32_t *positions, int from, const struct picture_grid *grid, int count) {
-    for (int i = 0; i < count; i++, positions += PLACE_SECTIONS) {
-        positions[0] = from;
-        positions[1] = from + i / grid->columns;
-        positions[2] = from + i % grid->columns;
+    for (int i = 0; i < count; i++) {
+        int32_t *position = positions + (size_t)i * PLACE_SECTIONS;
+        position[0] = from;
+        position[1] = from + i / grid->columns;
+        position[2] = from + i % grid->columns;
     }
 }
 

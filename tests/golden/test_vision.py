@@ -106,7 +106,7 @@ def test_a_tower_alone_has_one_rank():
     ("qwen2_vl", "rope_scaling", "mrope_interleaved", True, "mrope_interleaved"),
     ("qwen2_vl", "rope_scaling", "type", "dynamic", "\"dynamic\", which is not supported"),
     ("qwen2_vl", None, "model_type", "qwen3_vl", "\"qwen3_vl\" is unknown"),
-    ("qwen2_vl", None, "model_type", "qwen2", "\"mrope_section\" is not supported in this family"),
+    ("qwen2_vl", None, "model_type", "qwen2", "\"mrope_section\" of the rotary positions"),
     ("qwen2_vl", "vision_config", "hidden_size", 64, "the projector gives 64 columns, the decoder has 32"),
     ("qwen2_vl", "vision_config", "spatial_merge_size", 3, "vision_config"),
     ("qwen2_5_vl", "text_config", "hidden_act", "none", "text_config"),
