@@ -129,9 +129,6 @@ static enum status open_files(struct collection *c, const char *folder, struct e
     const struct file_map *originals = &c->maps[COLLECTION_FILE_ORIGINALS];
     if (status == STATUS_OK && originals->data)
         c->index = index_refine(c->index, (const float *)(const void *)originals->data);
-    originals = &c->maps[COLLECTION_FILE_PICTURE_ORIGINALS];
-    if (status == STATUS_OK && originals->data)
-        c->pictures = index_refine(c->pictures, (const float *)(const void *)originals->data);
     return status;
 }
 

@@ -8,7 +8,7 @@
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  *                  vectors.f32      the vectors as they were embedded, where vectors.faiss keeps them only in part
  *                  pictures.chunks  u64, the first chunk of each picture, where pictures have an embedder of their own
- *                  pictures.faiss   one vector of that embedder per picture (pictures.f32 as vectors.f32)
+ *                  pictures.faiss   one vector of that embedder per picture (pictures.f32 for "Exact")
  *                  MANIFEST         JSON: format version, counts, chunk length, metric, folder and hash of embedder
  *                                   and tokenizer, prompts, end-of-document id, index; length and XXH3 of each file
  * above

@@ -10,7 +10,7 @@
 struct waiting_vectors {
     const struct collection_info *info;
     const char *name;
-    enum collection_file index, originals;
+    enum collection_file index;
     const char *factory;
     int64_t n;
     int dim;
@@ -29,11 +29,11 @@ static enum status build_faiss(const struct waiting_vectors *v, const char *sour
     return status;
 }
 
-/* The vectors of a build with FAISS are needed no more, unless its index compresses them. */
+/* The vectors of a build with FAISS are needed no more, unless its index compresses them, as that of chunks may. */
 static enum status settle_vectors(const char *folder, const struct waiting_vectors *v, const char *source,
                                   struct error *e) {
-    if (!collection_has_file(v->originals, v->info)) return disk_remove(source, e);
-    char *target = disk_path(folder, collection_file_name(v->originals, v->info));
+    if (index_is_lossless(v->factory)) return disk_remove(source, e);
+    char *target = disk_path(folder, collection_file_name(COLLECTION_FILE_ORIGINALS, v->info));
     enum status status = disk_rename(source, target, e);
     if (status == STATUS_OK) status = disk_sync(target, e);
     free(target);
@@ -71,14 +71,12 @@ enum status vectors_build(const char *folder, struct collection_info *info, cons
     const struct waiting_vectors vectors = {.info = info,
                                             .name = VECTORS_WAITING,
                                             .index = COLLECTION_FILE_VECTORS,
-                                            .originals = COLLECTION_FILE_ORIGINALS,
                                             .factory = info->index_factory,
                                             .n = info->n_chunks,
                                             .dim = info->dim};
     const struct waiting_vectors pictures = {.info = info,
                                              .name = PICTURES_WAITING,
                                              .index = COLLECTION_FILE_PICTURES,
-                                             .originals = COLLECTION_FILE_PICTURE_ORIGINALS,
                                              .factory = info->pictures.index_factory,
                                              .n = info->pictures.n,
                                              .dim = info->pictures.dim};

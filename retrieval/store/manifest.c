@@ -33,7 +33,6 @@ const char *collection_file_name(enum collection_file file, const struct collect
         case COLLECTION_FILE_PICTURE_CHUNKS: return "pictures.chunks";
         case COLLECTION_FILE_PICTURES:
             return collection_is_exact(info->pictures.index_factory) ? "pictures.f32" : "pictures.faiss";
-        case COLLECTION_FILE_PICTURE_ORIGINALS: return "pictures.f32";
         case COLLECTION_FILE_COUNT: break;
     }
     CHECK(!"a collection file");
@@ -45,8 +44,6 @@ bool collection_has_file(enum collection_file file, const struct collection_info
         case COLLECTION_FILE_ORIGINALS: return !index_is_lossless(info->index_factory);
         case COLLECTION_FILE_PICTURE_CHUNKS:
         case COLLECTION_FILE_PICTURES: return info->pictures.n > 0;
-        case COLLECTION_FILE_PICTURE_ORIGINALS:
-            return info->pictures.n > 0 && !index_is_lossless(info->pictures.index_factory);
         default: return true;
     }
 }
@@ -145,12 +142,12 @@ static const char *find_picture_contradiction(const struct manifest *m) {
     size_t vectors;
     if (p->n == 0) return NULL;
     if (p->n > m->info.n_documents) return "more pictures than documents";
+    if (!index_is_lossless(p->index_factory))
+        return "the index of pictures compresses, which this version does not read";
     if (m->files[COLLECTION_FILE_PICTURE_CHUNKS].bytes != (uint64_t)p->n * sizeof(uint64_t))
         return "the length of pictures.chunks is not eight bytes a picture";
-    enum collection_file exact =
-        collection_is_exact(p->index_factory) ? COLLECTION_FILE_PICTURES : COLLECTION_FILE_PICTURE_ORIGINALS;
     if (mul_overflows((size_t)p->n, (size_t)p->dim * sizeof(float), &vectors) ||
-        (collection_has_file(exact, &m->info) && m->files[exact].bytes != vectors))
+        (collection_is_exact(p->index_factory) && m->files[COLLECTION_FILE_PICTURES].bytes != vectors))
         return "the length of pictures.f32 is not one vector a picture";
     return NULL;
 }

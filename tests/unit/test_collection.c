@@ -584,6 +584,12 @@ static void test_manifest_pictures(void **state) {
     expect_manifest_error("\"dim\": 3", "\"dim\": 4", "pictures.f32");
     expect_manifest_error("\"folder\": \"toy eyes\",", "", "\"picture_embedder.folder\" is missing");
     expect_manifest_error("\"hash\": \"0000000000003333\"", "\"hash\": 3", "\"picture_embedder.hash\"");
+    if (!HAVE_FAISS) return;
+    folder_remove(dir);
+    folder_make(dir);
+    build_pictures(NULL);
+    expect_manifest_error("\"pictures\": 2,\n    \"index\": \"Flat\"", "\"pictures\": 2, \"index\": \"SQ8\"",
+                          "the index of pictures compresses");
 }
 
 static int count_generations(void) {

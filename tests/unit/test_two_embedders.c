@@ -308,6 +308,64 @@ static void test_near_duplicates(void **state) {
     EXPECT(&query, {3, HIT_BY_PASSAGES | HIT_BY_PICTURES, 1});
 }
 
+/* The shade of picture i, a unit vector. */
+static void make_shade(float *v, int i) {
+    double angle = (i * 7919 % 10007) * 1e-4;
+    v[0] = (float)cos(angle);
+    v[1] = (float)sin(angle);
+    v[2] = 0;
+}
+
+/* More pictures than are compared one by one where a filter allows half of them, and documents between them. */
+static void test_many_pictures(void **state) {
+    (void)state;
+    enum { PICTURES = 5000 };
+    static const char *const caption[] = {"z"};
+    struct collection_options o = {.chunk_length = 1,
+                                   .eod = EOD,
+                                   .dim = DIM,
+                                   .embedder_hash = 5,
+                                   .embedder = "letters",
+                                   .tokenizer = "toy",
+                                   .index_factory = INDEX_EXACT,
+                                   .pictures = {.embedder = "colors", .embedder_hash = 6, .dim = COLORS}};
+    struct collection_builder *b;
+    struct error e;
+    char name[16];
+    float shade[COLORS];
+    if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < 2 * PICTURES; i++) {
+        bool is_picture = i % 2 == 1;
+        make_shade(shade, i);
+        snprintf(name, sizeof name, "%c %d", i % 20 == 1 ? 'x' : 'y', i);
+        build(b, name, caption, 1, is_picture ? shade : NULL);
+    }
+    if (collection_commit(b, &e) || living_follow(collection, &e)) fail_msg("%s", e.text);
+
+    struct filter *filter;
+    assert_int_equal(filter_parse(&filter, "{\"prefix\": {\"path\": \"y\"}}", "filter", &e), STATUS_OK);
+    make_shade(shade, 0);
+    struct retriever_query query = {.picture_vector = shade, .k = MAX_K, .min_similarity = -1, .filter = filter};
+    struct hits hits;
+    if (retriever_search(retriever, &query, 1, &hits, &e)) fail_msg("%s", e.text);
+    assert_int_equal(hits.n, MAX_K);
+    float worst = hits.list[MAX_K - 1].similarity;
+    int n_nearer = 0;
+    for (int i = 1; i < 2 * PICTURES; i += 2) {
+        float other[COLORS];
+        make_shade(other, i);
+        if (i % 20 != 1) n_nearer += other[0] * shade[0] + other[1] * shade[1] > worst + 1e-6F;
+    }
+    assert_in_range(n_nearer, 0, MAX_K - 1);
+    for (int i = 0; i < MAX_K; i++) {
+        assert_true(hits.list[i].path[0] == 'y' && hits.list[i].chunk % 2 == 1);
+        make_shade(shade, (int)hits.list[i].chunk);
+        assert_true(fabsf(shade[0] - hits.list[i].similarity) < 1e-5F);
+    }
+    hits_free(&hits);
+    filter_release(filter);
+}
+
 static void test_words(void **state) {
     (void)state;
     struct retriever_query query = ask("x", 0.5F);
@@ -340,9 +398,10 @@ static void test_other_embedders(void **state) {
 #define IN_COLLECTION(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        IN_COLLECTION(test_fusion),        IN_COLLECTION(test_passages_alone),  IN_COLLECTION(test_by_picture),
-        IN_COLLECTION(test_given_vectors), IN_COLLECTION(test_together),        IN_COLLECTION(test_left_out),
-        IN_COLLECTION(test_words),         IN_COLLECTION(test_near_duplicates), IN_COLLECTION(test_other_embedders)};
+    const struct CMUnitTest tests[] = {IN_COLLECTION(test_fusion),          IN_COLLECTION(test_passages_alone),
+                                       IN_COLLECTION(test_by_picture),      IN_COLLECTION(test_given_vectors),
+                                       IN_COLLECTION(test_together),        IN_COLLECTION(test_left_out),
+                                       IN_COLLECTION(test_words),           IN_COLLECTION(test_near_duplicates),
+                                       IN_COLLECTION(test_other_embedders), IN_COLLECTION(test_many_pictures)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
