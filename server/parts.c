@@ -39,7 +39,7 @@ enum status parts_engine_options(struct engine_options *o, const struct config *
 }
 
 void parts_init(struct parts *p, const struct config *c) {
-    size_t most = c->model.others.count + 1;
+    size_t most = c->model.others.count + 2; /* the collection's, and its pictures' */
     *p = (struct parts){.n_decoders = 1};
     p->decoders = xcalloc(most, sizeof *p->decoders);
     p->embedders = xcalloc(most, sizeof *p->embedders);
@@ -327,12 +327,30 @@ static enum status check_names(const struct parts *p, struct error *e) {
     return STATUS_OK;
 }
 
+/* The pictures' own embedder, unless its name is that of the other one, by which requests would ask for either. */
+static enum status open_picture_embedder(struct parts *p, const struct config *c, const struct documents *documents,
+                                         struct error *e) {
+    if (documents->pictures.self == NULL) return STATUS_OK;
+    char *name = path_name(documents->pictures.name);
+    bool taken = strcmp(name, p->embedders[0].name) == 0;
+    free(name);
+    if (taken) {
+        log_info("the embedder %s is not served by itself: another one has its name", documents->pictures.name);
+        return STATUS_OK;
+    }
+    struct embedder_part *part = &p->embedders[p->n_embedders];
+    p->n_embedders++;
+    return open_embedder(part, c, &documents->pictures, "", e);
+}
+
 enum status parts_open_others(struct parts *p, const struct config *c, struct error *e) {
     const struct other_model *others = c->model.others.items;
     struct documents *documents = &p->decoders[0].documents;
     if (documents->retriever) {
         p->n_embedders++;
-        if (open_embedder(&p->embedders[0], c, &documents->embedder, "", e)) return e->status;
+        if (open_embedder(&p->embedders[0], c, &documents->embedder, "", e) ||
+            open_picture_embedder(p, c, documents, e))
+            return e->status;
     }
     if (documents->reranker.self && open_embedder(&p->reranker, c, &documents->reranker, "", e)) return e->status;
     for (size_t i = 0; i < c->model.others.count; i++)

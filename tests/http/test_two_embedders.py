@@ -136,6 +136,28 @@ def test_a_model_reads_both(server):
     assert [s["by"] for s in without["retrieval"][0]["neighbors"]] == [["passages"]] * 2
 
 
+def test_vectors_of_both(server):
+    """Either embedder answers by its name; the first is meant by none."""
+    def embed(**body):
+        reply = server.post(body, "/v1/embeddings")
+        assert reply.status == 200, reply.body
+        return [e["embedding"] for e in reply.json()["data"]]
+
+    roles = {m["id"]: m["meta"]["role"] for m in server.request("GET", "/v1/models").json()["data"]}
+    assert roles == {"seer": "decoder", "minilm": "embedder", "clip_served": "embedder"}
+    assert len(embed(input="a tall one")[0]) == len(embed(input="a tall one", model="minilm")[0]) == 384
+    [text] = embed(input="a tall one", model="clip_served")
+    [seen] = embed(input=[{"type": "image_url", "image_url": {"url": url_of("tall.png")}}], model="clip_served")
+    assert len(text) == len(seen) == 20
+    cosine = sum(a * b for a, b in zip(text, seen))
+    found = search(server, "a tall one", k=4, filter={"eq": {"path": "tall.png"}}, min_similarity=-1)
+    own = search(server, "a tall one", k=4, filter={"eq": {"path": "tall.png"}}, pictures=False)
+    assert found[0]["by"] == ["passages", "pictures"]
+    assert found[0]["distance"] == pytest.approx(own[0]["distance"], abs=1e-5)  # of equal ranks the passages' counts
+    for floor, lists in ((cosine - 1e-3, ["passages", "pictures"]), (cosine + 1e-3, ["passages"])):
+        assert {hit["document"]: hit["by"] for hit in search(server, "a tall one", k=4, min_similarity=floor)}["tall.png"] == lists
+
+
 def test_refusals(server):
     for value in (1, "no", []):
         reply = server.post({"query": "x", "pictures": value}, "/v1/retrieval/search")
