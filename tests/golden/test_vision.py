@@ -209,6 +209,17 @@ def test_other_spellings_of_qwens_decoder(tmp_path, name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_sections_beside_yarn(tmp_path):
+    folder = shutil.copytree(GOLDEN / "qwen2_vl", tmp_path / "case", ignore=shutil.ignore_patterns("generation*"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "yarn.safetensors").rename(folder / "cases.safetensors")
+    assert "FAILED" in parity(folder).stdout
+    config["rope_scaling"] |= {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 0 and "two forward" in done.stdout, done.stdout + done.stderr
+
+
 def test_text_of_a_folder_without_a_tower(tmp_path):
     folder = shutil.copytree(GOLDEN / "qwen2_vl", tmp_path / "case", ignore=shutil.ignore_patterns("generation*"))
     config = json.loads((folder / "config.json").read_text())

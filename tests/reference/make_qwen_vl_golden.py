@@ -144,6 +144,22 @@ def make(name, model):
     return folder
 
 
+def make_yarn(folder, model):
+    """One case with the same weights and YaRN's frequencies."""
+    parameters = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    config = Qwen2VLConfig(text_config=dict(TEXT, rope_parameters=ROPE | parameters), vision_config=OLD,
+                           tie_word_embeddings=True, **IDS)
+    config._attn_implementation = "eager"
+    yarn = Qwen2VLForConditionalGeneration(config).eval()
+    yarn.load_state_dict(model.state_dict())
+    text, pixels = CASES["two"]
+    ids = expand(text, pixels)
+    case = {"two.input_ids": np.array([ids], np.int32), "two.logits": run(yarn, ids, pixels)}
+    case |= {f"two.picture_{i}": p for i, p in enumerate(pixels)}
+    save_file({k: np.ascontiguousarray(v) for k, v in case.items()}, folder / "yarn.safetensors")
+    (folder / "yarn.safetensors").chmod(0o644)
+
+
 def write_as_hub(folder):
     """config.json of the Hub's Qwen2-VL folders."""
     config = json.loads((folder / "config.json").read_text())
@@ -159,7 +175,10 @@ def write_as_hub(folder):
 def qwen2_vl():
     config = Qwen2VLConfig(text_config=TEXT, vision_config=OLD, tie_word_embeddings=True, **IDS)
     config._attn_implementation = "eager"
-    write_as_hub(make("qwen2_vl", Qwen2VLForConditionalGeneration(config)))
+    model = Qwen2VLForConditionalGeneration(config)
+    folder = make("qwen2_vl", model)
+    make_yarn(folder, model)
+    write_as_hub(folder)
 
 
 def qwen2_5_vl():
