@@ -30,11 +30,11 @@ served=$config          # of the server
 pid_file=$demo/server.pid
 
 # write_config FILE MODEL PORT. Paths are absolute, so the file works from anywhere on this machine. bf16 embeds a
-# quarter faster.
+# quarter faster. Words beside vectors find the part of a manual that names an option.
 write_config() {
     jq -n --arg model "$2" --arg collection "$demo/collection" --arg embedder "$deps/minilm" --argjson port "$3" '{
             model: {path: $model},
-            retrieval: {collection: $collection, embedder: $embedder, embedder_dtype: "bf16"},
+            retrieval: {collection: $collection, embedder: $embedder, embedder_dtype: "bf16", hybrid: true},
             server: {host: "127.0.0.1", port: $port}}' > "$1.new"
     mv "$1.new" "$1"
 }
@@ -137,11 +137,12 @@ tools/fetch_corpus.sh "$demo/corpus"
 build_collection
 start_server
 
-# A model with a chat template is asked a question; any other continues a text.
+# A model with a chat template is asked a question; any other continues a text. The shipped one has learned from questions in
+# this form.
 url=http://127.0.0.1:$(port)
-prompt="open() returns a file descriptor, a small, nonnegative integer that is an index"
+prompt=$'Question: What does lseek() return upon successful completion?\nAnswer:'
 own="The beginning of a sentence"
-example='{"prompt": "git commit records changes to the repository. The option --amend", "max_tokens": 64, "stream": true}'
+example='{"prompt": "Question: What does pipe() return?\nAnswer:", "max_tokens": 64, "temperature": 0, "stream": true}'
 route=/v1/completions
 show=tools/show_answer.py
 if curl -sf "$url/tokenizer_info" | jq -e .chat_template > /dev/null; then
@@ -156,7 +157,7 @@ say "asking $url, with retrieval and without: the same text, seed and options"
 echo
 python3 $show --server "$url" "$prompt"
 echo
-[ "$model" != "$shipped" ] || say "the model is a small proof and writes poor prose; see models/retro-docs/README.md"
+[ "$model" != "$shipped" ] || say "the model is a small proof: it quotes the manual it reads, often the wrong line; see models/retro-docs/README.md"
 say "the server keeps running; its log is $demo/server.log"
 mine=${demo#"$PWD"/}/mine
 next_port=$(free_port)
