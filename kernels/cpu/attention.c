@@ -29,8 +29,10 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* Jobs for each thread, so that none waits long for the last. */
-enum { JOBS_EACH = 4 };
+enum {
+    JOBS_EACH = 4,  /* jobs for each thread, so that none waits long for the last */
+    HEADS_ROWS = 64 /* rows of a piece of several key heads, at most */
+};
 
 /* One attention call: how it is cut. Pieces are numbered span by span. */
 struct call {
@@ -71,7 +73,7 @@ static int keys_hidden(const struct call *call, const struct attention_piece *p,
 static int heads_together(const struct call *call, const struct attention_span *span) {
     int pairs = span->q_count * call->group, most = call->heads_most;
     if (pairs > 1) most = min_int(most, ATTENTION_COPY / 4 / call->padded);
-    return pairs > ATTENTION_ROWS ? 1 : min_int(most, ATTENTION_ROWS / pairs);
+    return pairs > HEADS_ROWS ? 1 : min_int(most, HEADS_ROWS / pairs);
 }
 
 static int head_pieces(const struct call *call, const struct attention_span *span) {

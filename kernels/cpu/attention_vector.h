@@ -90,10 +90,12 @@ static inline void soften_row(const struct attention_range *range, int row, int 
     struct vec top = vec_set1(-INFINITY), sum = vec_zero();
     if (range->softcap > 0 || range->reach >= 0) bend_scores(range, row, hidden, visible);
     for (int i = 0; i < hidden; i++) scores[i] = -INFINITY;
-    for (int i = 0; i < visible; i += TILE_COLUMNS) {
-        struct vec v = vec_first(vec_load(scores + i), min_int(TILE_COLUMNS, visible - i), -INFINITY);
-        top = vec_max(top, v);
-        vec_store(scores + i, v);
+    int full = visible / TILE_COLUMNS * TILE_COLUMNS;
+    for (int i = 0; i < full; i += TILE_COLUMNS) top = vec_max(top, vec_load(scores + i));
+    if (full < visible) {
+        struct vec last = vec_first(vec_load(scores + full), visible - full, -INFINITY);
+        top = vec_max(top, last);
+        vec_store(scores + full, last);
     }
     float largest = vec_largest(top), total[4];
     for (int i = 0; i < visible; i += TILE_COLUMNS) {
@@ -234,7 +236,8 @@ ALWAYS_INLINE void mix_lone_rows(const struct attention_range *range, const stru
 
 /* Several rows a key head. */
 
-/* Where some keys or values of one head are in the copy: floats from one to the next, and how many there are. */
+/* Where some keys or values of one head are, most often in the copy: floats from one to the next, and how many there
+ * are. */
 struct copied {
     const float *data;
     int apart, n;
@@ -255,56 +258,95 @@ ALWAYS_INLINE void score_tile(float *scores, const float *q, int padded, const f
         vec_sum_four(scores + r * ATTENTION_KEYS, sums[4 * r], sums[4 * r + 1], sums[4 * r + 2], sums[4 * r + 3]);
 }
 
-/* Sixteen keys side by side: [columns][16]. A vector of scores is then made of the sixteen sums of each key, added in
- * the order of vec_sum_four: lane and lane + 8 first, then 4, 2 and 1 apart. */
+/* Sixteen keys side by side: [columns][16], and the next sixteen behind them. A vector of scores is then made of the
+ * sixteen sums of each key, added in the order of vec_sum_four: lane and lane + 8 first, then 4, 2 and 1 apart. */
 struct turned_keys {
     const float *data;
     int columns; /* padded */
 };
 
-enum { TURNED_COLUMNS = 128, TURNED_AT = ATTENTION_COPY / 2 }; /* longer heads gain little; where in the copy */
+enum {
+    TURNED_COLUMNS = 128, /* longer heads gain little */
+    TURNED_AT = ATTENTION_COPY / 2,
+    TURNED_VECS = 2, /* of sixteen keys, at most */
+    TURNED_SUMS = SCORE_ROWS * TURNED_VECS
+};
 
 /* The sums over columns lane, lane + 16, ... of `rows` rows. */
-ALWAYS_INLINE void sum_lane(struct vec *out, const float *q, struct turned_keys k, const int lane, const int rows) {
-    for (int r = 0; r < rows; r++) out[r] = vec_zero();
+ALWAYS_INLINE void sum_lane(struct vec *out, const float *q, struct turned_keys k, const int lane, const int rows,
+                            const int vecs) {
+    for (int i = 0; i < rows * vecs; i++) out[i] = vec_zero();
     for (int d = lane; d < k.columns; d += TILE_COLUMNS) {
-        struct vec v = vec_load(k.data + d * TILE_COLUMNS);
-        for (int r = 0; r < rows; r++) out[r] = vec_fma(vec_set1(q[r * k.columns + d]), v, out[r]);
+        struct vec v[TURNED_VECS];
+        for (int t = 0; t < vecs; t++) v[t] = vec_load(k.data + (t * k.columns + d) * TILE_COLUMNS);
+        for (int r = 0; r < rows; r++) {
+            struct vec x = vec_set1(q[r * k.columns + d]);
+            for (int t = 0; t < vecs; t++) out[r * vecs + t] = vec_fma(x, v[t], out[r * vecs + t]);
+        }
     }
 }
 
 #define SUM_LANES(name, half, apart) \
-    ALWAYS_INLINE void name(struct vec *out, const float *q, struct turned_keys k, const int lane, const int rows) { \
-        struct vec other[SCORE_ROWS]; \
-        half(out, q, k, lane, rows); \
-        half(other, q, k, lane + (apart), rows); \
-        for (int r = 0; r < rows; r++) out[r] = vec_add(out[r], other[r]); \
+    ALWAYS_INLINE void name(struct vec *out, const float *q, struct turned_keys k, const int lane, const int rows, \
+                            const int vecs) { \
+        struct vec other[TURNED_SUMS]; \
+        half(out, q, k, lane, rows, vecs); \
+        half(other, q, k, lane + (apart), rows, vecs); \
+        for (int i = 0; i < rows * vecs; i++) out[i] = vec_add(out[i], other[i]); \
     }
 SUM_LANES(sum_two_lanes, sum_lane, 8)
 SUM_LANES(sum_four_lanes, sum_two_lanes, 4)
-SUM_LANES(sum_eight_lanes, sum_four_lanes, 2)
-SUM_LANES(sum_all_lanes, sum_eight_lanes, 1)
 #undef SUM_LANES
 
-/* Scores of all rows of one key head against sixteen keys. */
-ALWAYS_INLINE void score_turned(float *scores, const float *q, struct turned_keys k, const int rows) {
+/* Scores of `rows` rows against 16 vecs keys. Sums of four lanes fit the registers; those of all four such sets are
+ * added from memory. */
+ALWAYS_INLINE void score_lanes(float *scores, const float *q, struct turned_keys k, const int rows, const int vecs) {
+    float fours[4][TURNED_SUMS * TILE_COLUMNS];
+    for (int lane = 0; lane < 4; lane++) {
+        struct vec sums[TURNED_SUMS];
+        struct turned_keys from = {k.data + lane * TILE_COLUMNS, k.columns};
+        sum_four_lanes(sums, q + lane, from, 0, rows, vecs);
+        for (int i = 0; i < rows * vecs; i++) vec_store(fours[lane] + i * TILE_COLUMNS, sums[i]);
+    }
+    for (int r = 0; r < rows; r++)
+        for (int t = 0; t < vecs; t++) {
+            int at = (r * vecs + t) * TILE_COLUMNS;
+            struct vec even = vec_add(vec_load(fours[0] + at), vec_load(fours[2] + at));
+            struct vec odd = vec_add(vec_load(fours[1] + at), vec_load(fours[3] + at));
+            vec_store(scores + r * ATTENTION_KEYS + t * TILE_COLUMNS, vec_add(even, odd));
+        }
+}
+
+/* Scores of all rows of one key head against sixteen keys, or twice as many. */
+ALWAYS_INLINE void score_turned(float *scores, const float *q, struct turned_keys k, const int rows, const int vecs) {
     int row = 0;
-    for (; row + SCORE_ROWS <= rows; row += SCORE_ROWS) {
-        struct vec sums[SCORE_ROWS];
-        sum_all_lanes(sums, q + row * k.columns, k, 0, SCORE_ROWS);
-        for (int r = 0; r < SCORE_ROWS; r++) vec_store(scores + (row + r) * ATTENTION_KEYS, sums[r]);
-    }
-    for (; row < rows; row++) {
-        struct vec sum;
-        sum_all_lanes(&sum, q + row * k.columns, k, 0, 1);
-        vec_store(scores + row * ATTENTION_KEYS, sum);
-    }
+    for (; row + SCORE_ROWS <= rows; row += SCORE_ROWS)
+        score_lanes(scores + row * ATTENTION_KEYS, q + row * k.columns, k, SCORE_ROWS, vecs);
+    for (; row < rows; row++) score_lanes(scores + row * ATTENTION_KEYS, q + row * k.columns, k, 1, vecs);
 }
 
 /* Whether registers are wide enough, rows are enough and there is room for keys to be turned. */
-static inline bool keys_turn(const struct attention_range *range, struct copied k) {
-    return VEC_SUMS >= 16 && k.n == TILE_COLUMNS && range->rows > TILE_COLUMNS && range->padded <= TURNED_COLUMNS &&
-           k.apart * TILE_COLUMNS <= TURNED_AT;
+static inline bool keys_turn(const struct attention_range *range) {
+    return VEC_SUMS >= 16 && range->rows > TILE_COLUMNS && range->padded <= TURNED_COLUMNS;
+}
+
+/* All rows against the first 16 vecs keys of `k`. */
+ALWAYS_INLINE void turn_keys(const struct attention_range *range, float *scores, const float *q, struct copied k,
+                             const int vecs) {
+    const int padded = range->padded;
+    float *turned = range->scratch->copy + TURNED_AT;
+    for (int t = 0; t < vecs; t++)
+        for (int d = 0; d < padded; d += TILE_COLUMNS)
+            vec_turn(turned + (t * padded + d) * TILE_COLUMNS, k.data + t * TILE_COLUMNS * k.apart + d, k.apart,
+                     TILE_COLUMNS);
+    if (padded == 32)
+        score_turned(scores, q, (struct turned_keys){turned, 32}, range->rows, vecs);
+    else if (padded == 64)
+        score_turned(scores, q, (struct turned_keys){turned, 64}, range->rows, vecs);
+    else if (padded == 128)
+        score_turned(scores, q, (struct turned_keys){turned, 128}, range->rows, vecs);
+    else
+        score_turned(scores, q, (struct turned_keys){turned, padded}, range->rows, vecs);
 }
 
 /* All rows of one key head, from row `first` on, against keys of which the first is number `key`. */
@@ -312,24 +354,21 @@ static void score_copy(const struct attention_range *range, struct copied k, int
     const int padded = range->padded;
     const float *q = range->scratch->queries + first * padded;
     float *scores = range->scratch->scores + first * ATTENTION_KEYS + key;
-    int row = 0;
-    if (keys_turn(range, k)) {
-        float *turned = range->scratch->copy + TURNED_AT;
-        for (int d = 0; d < padded; d += TILE_COLUMNS) vec_turn(turned + d * TILE_COLUMNS, k.data + d, k.apart);
-        if (padded == 32)
-            score_turned(scores, q, (struct turned_keys){turned, 32}, range->rows);
-        else if (padded == 64)
-            score_turned(scores, q, (struct turned_keys){turned, 64}, range->rows);
-        else
-            score_turned(scores, q, (struct turned_keys){turned, padded}, range->rows);
-        return;
+    int done = 0;
+    if (keys_turn(range)) {
+        for (; done + TURNED_VECS * TILE_COLUMNS <= k.n; done += TURNED_VECS * TILE_COLUMNS)
+            turn_keys(range, scores + done, q, (struct copied){k.data + done * k.apart, k.apart, k.n - done},
+                      TURNED_VECS);
+        for (; done + TILE_COLUMNS <= k.n; done += TILE_COLUMNS)
+            turn_keys(range, scores + done, q, (struct copied){k.data + done * k.apart, k.apart, k.n - done}, 1);
     }
+    int row = 0;
     for (; row + SCORE_ROWS <= range->rows; row += SCORE_ROWS)
-        for (int i = 0; i < k.n; i += 4)
+        for (int i = done; i < k.n; i += 4)
             score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart,
                        SCORE_ROWS);
     for (; row < range->rows; row++)
-        for (int i = 0; i < k.n; i += 4)
+        for (int i = done; i < k.n; i += 4)
             score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart, 1);
 }
 
@@ -426,13 +465,33 @@ ALWAYS_INLINE void copy_width(const struct attention_range *range, const struct 
         copy_keys(range, rows, key, n, range->head_dim, dtype);
 }
 
-/* Many rows take as many keys at a time as there is room for; few take four, so that memory need not wait for them
- * long. Scores of what is there beyond the last key do no harm. */
+/* Keys or values that are copied at a time. Many rows take as many as half of the room holds, the other half is for
+ * turned keys; few take four, so that memory need not wait for them long. */
+static inline int copy_step(const struct attention_range *range) {
+    int room = TURNED_AT / (range->kv_heads * range->padded);
+    room -= room % (room < TILE_COLUMNS ? 4 : TILE_COLUMNS);
+    return range->rows <= 16 ? 4 : max_int(4, min_int(64, room));
+}
+
+/* How many keys are turned where they lie: they are read once, and need no copy. Values are read once for
+ * every few rows, and rows of a matrix often lie in the same places of a cache, so those are copied. */
+ALWAYS_INLINE int keys_in_place(const struct attention_range *range, const struct key_rows *rows, const bool scores,
+                                const enum dtype dtype) {
+    bool fit = scores && dtype == DTYPE_F32 && range->head_dim == range->padded && keys_turn(range);
+    return fit ? rows->n / TILE_COLUMNS * TILE_COLUMNS : 0;
+}
+
+/* Scores of what is copied beyond the last key do no harm. */
 ALWAYS_INLINE void copy_pass(const struct attention_range *range, const struct key_rows *rows, const bool scores,
                              const enum dtype dtype) {
-    const int apart = range->kv_heads * range->padded,
-              step = range->rows <= 16 ? 4 : min_int(16, ATTENTION_COPY / apart / 4 * 4);
-    for (int key = 0; key < rows->n; key += step) {
+    const int apart = range->kv_heads * range->padded, step = copy_step(range);
+    const int in_place = keys_in_place(range, rows, scores, dtype);
+    for (int head = 0; in_place > 0 && head < range->kv_heads; head++) {
+        const float *from = (const float *)(const void *)rows->data + head * range->head_dim;
+        struct copied there = {from, (int)(rows->stride / sizeof(float)), in_place};
+        score_copy(range, there, head * range->rows, rows->first);
+    }
+    for (int key = in_place; key < rows->n; key += step) {
         int n = min_int(step, rows->n - key);
         copy_width(range, rows, key, n, dtype);
         for (int head = 0; head < range->kv_heads; head++) {

@@ -10,10 +10,10 @@
 
 enum {
     ATTENTION_KEYS = 128,  /* keys of one range, whole blocks: the softmax of a row is made range by range */
-    ATTENTION_ROWS = 64,   /* (query, head) pairs of one piece of attention */
+    ATTENTION_ROWS = 128,  /* (query, head) pairs of one piece of attention */
     ATTENTION_COPY = 8192, /* floats: keys, or values, converted together where several rows read them */
     SAMPLE_BLOCK = 256,    /* logits whose weights are computed together */
-    INPUT_BYTES = 2 << 20, /* activations rounded to bf16 or int8 that are held at once */
+    INPUT_BYTES = 2 << 20, /* activations rounded to bf16 or int8, or in panels, that are held at once */
     CPU_MAX_THREADS = 1024
 };
 
@@ -62,6 +62,7 @@ struct attention_range {
 struct input_block;
 struct super_input;
 struct block_product;
+struct panel_product;
 
 struct cpu_kernels {
     const char *name;
@@ -71,6 +72,11 @@ struct cpu_kernels {
     /* Columns of tiles [first_tile, first_tile + n_tiles) of y = x W^T + bias, all rows, before the activation. x is
      * f32; or bf16, rows padded with zero to packed_depth, where the weight is bf16 and `round` is there. */
     void (*linear)(const struct linear_args *a, int first_tile, int n_tiles);
+    /* The same of f32 weights, for many rows: the most rows of a panel (panels.h), 0 where there are no such kernels;
+     * one panel's copy; then columns of tiles as above. */
+    int panel_rows;
+    void (*panel)(const struct panel_product *p, int panel);
+    void (*panels)(const struct panel_product *p, int first_tile, int n_tiles);
     /* `blocks` blocks of x, for weights of that dtype, each `step` structs behind the one before; bitwise the same in
      * all variants. Then columns of tiles as above, of int8 and int4 weights (blocks.h). */
     void (*quantise)(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
@@ -115,7 +121,7 @@ struct cpu {
     int threads;
     struct pool *pool;
     struct attention_scratch *scratch; /* [threads] */
-    void *inputs;                      /* [INPUT_BYTES], what kernels->round and kernels->quantise make */
+    void *inputs;                      /* [INPUT_BYTES], what kernels->round, quantise and panel make */
     char description[48];
 };
 

@@ -8,11 +8,16 @@
  * The exceptions: avx512bf16 with bf16 weights rounds x to bf16 first and has one chain over pairs of k; with quantised
  * weights x is rounded to integers, and there is one chain over blocks (blocks.h). */
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/panels.h"
+
+/* Rows from which on they are copied to panels. */
+enum { MANY_ROWS = 128 };
 
 /* A product cut into pieces of `group` tiles. */
 struct product {
     const struct linear_args *args;
     const struct block_product *blocks; /* of a quantised weight, else NULL */
+    const struct panel_product *panels; /* of many rows with an f32 weight, else NULL */
     const struct cpu_kernels *kernels;
     int tiles, group;
 };
@@ -26,6 +31,8 @@ static void product_piece(const void *context, int piece, int thread) {
         p->kernels->supers(p->blocks, tile, n_tiles);
     else if (p->blocks != NULL)
         p->kernels->blocks(p->blocks, tile, n_tiles);
+    else if (p->panels != NULL)
+        p->kernels->panels(p->panels, tile, n_tiles);
     else
         p->kernels->linear(a, tile, n_tiles);
     if (a->activation == ACTIVATION_NONE) return;
@@ -39,15 +46,49 @@ static void product_piece(const void *context, int piece, int thread) {
 /* A piece is a group of tiles; it is what a thread owes when it loses its core. The group is what a kernel takes at
  * once: four tiles, and two where several rows meet quantised weights; more where that is too little work to be worth a
  * turn. */
-static void rows_multiply(struct backend *b, const struct linear_args *a, const struct block_product *blocks) {
+static void pieces_multiply(struct backend *b, struct product p) {
+    const struct linear_args *a = p.args;
     double per_tile = (double)a->x.rows * a->weight->n_in * TILE_COLUMNS;
-    struct product p = {.args = a,
-                        .blocks = blocks,
-                        .kernels = cpu_of(b)->kernels,
-                        .tiles = packed_tiles(a->weight->n_out),
-                        .group = blocks != NULL && a->x.rows > FEW_ROWS ? 2 : 4};
+    p.kernels = cpu_of(b)->kernels;
+    p.tiles = packed_tiles(a->weight->n_out);
+    p.group = p.blocks != NULL && a->x.rows > FEW_ROWS ? 2 : 4;
     while (p.group * per_tile < 32768 && p.group < p.tiles) p.group *= 2;
     cpu_run(b, per_tile * p.tiles, (p.tiles + p.group - 1) / p.group, product_piece, &p);
+}
+
+/* Panels of as many rows as the buffer holds at a time. */
+
+static int panel_rows_most(const struct backend *b, const struct linear_args *a) {
+    int most = (int)(INPUT_BYTES / sizeof(float)) / a->weight->n_in, least = cpu_of(b)->kernels->panel_rows;
+    bool many = a->weight->dtype == DTYPE_F32 && a->x.rows >= MANY_ROWS;
+    return many && least > 0 && most >= least ? most : 0;
+}
+
+struct panelling {
+    const struct panel_product *product;
+    const struct cpu_kernels *kernels;
+};
+
+static void copy_panel(const void *context, int panel, int thread) {
+    (void)thread;
+    const struct panelling *p = context;
+    p->kernels->panel(p->product, panel);
+}
+
+static void multiply_panels(struct backend *b, const struct linear_args *a, int most) {
+    const struct cpu *cpu = cpu_of(b);
+    const int passes = (a->x.rows + most - 1) / most;
+    for (int pass = 0; pass < passes; pass++) {
+        int row = (int)((int64_t)a->x.rows * pass / passes), end = (int)((int64_t)a->x.rows * (pass + 1) / passes);
+        struct linear_args part = *a;
+        part.x = tensor_rows(a->x, row, end - row);
+        part.y = tensor_rows(a->y, row, end - row);
+        struct panel_product p = {.args = &part, .data = cpu->inputs};
+        p.panels = (end - row + cpu->kernels->panel_rows - 1) / cpu->kernels->panel_rows;
+        struct panelling copying = {.product = &p, .kernels = cpu->kernels};
+        cpu_run(b, (double)(end - row) * a->weight->n_in, p.panels, copy_panel, &copying);
+        pieces_multiply(b, (struct product){.args = &part, .panels = &p});
+    }
 }
 
 struct rounding {
@@ -76,7 +117,7 @@ static void multiply_rounded(struct backend *b, const struct linear_args *a) {
         part.y = tensor_rows(a->y, row, rows);
         struct rounding r = {.to = part.x, .from = tensor_rows(a->x, row, rows), .kernels = cpu->kernels};
         cpu_run(b, (double)rows * (double)depth / 4, rows, round_row, &r);
-        rows_multiply(b, &part, NULL);
+        pieces_multiply(b, (struct product){.args = &part});
     }
 }
 
@@ -116,16 +157,19 @@ static void multiply_blocks(struct backend *b, const struct linear_args *a) {
         struct block_product p = {.args = &part, .x = cpu->inputs, .group = (rows + groups - 1) / groups};
         struct quantising q = {.product = &p, .to = cpu->inputs, .kernels = cpu->kernels};
         cpu_run(b, (double)rows * a->weight->n_in / 2, rows, quantise_row, &q);
-        rows_multiply(b, &part, &p);
+        pieces_multiply(b, (struct product){.args = &part, .blocks = &p});
     }
 }
 
 void cpu_linear(struct backend *b, const struct linear_args *a) {
     if (a->x.rows == 0) return;
-    if (dtype_quantised(a->weight->dtype))
+    int most = panel_rows_most(b, a);
+    if (most > 0)
+        multiply_panels(b, a, most);
+    else if (dtype_quantised(a->weight->dtype))
         multiply_blocks(b, a);
     else if (cpu_of(b)->kernels->round != NULL && a->weight->dtype == DTYPE_BF16)
         multiply_rounded(b, a);
     else
-        rows_multiply(b, a, NULL);
+        pieces_multiply(b, (struct product){.args = a});
 }

@@ -124,8 +124,8 @@ static inline void vec_sum_four(float to[4], struct vec x, struct vec y, struct 
     _mm_storeu_ps(to, _mm_shuffle_ps(_mm256_castps256_ps128(i), _mm256_extractf128_ps(i, 1), 0x88));
 }
 /* to [16][16] = the sixteen columns at `from` of sixteen rows that lie `apart` floats apart, turned: column j becomes
- * row j. */
-static inline void vec_turn(float *to, const float *from, int apart) {
+ * row j. Of fewer rows the last stands for those that are not there. */
+static inline void vec_turn(float *to, const float *from, int64_t apart, int rows) {
     for (int i = 0; i < 16; i++)
-        for (int j = 0; j < 16; j++) to[16 * j + i] = from[i * apart + j];
+        for (int j = 0; j < 16; j++) to[16 * j + i] = from[(i < rows ? i : rows - 1) * apart + j];
 }

@@ -73,10 +73,10 @@ static inline void vec_sum_four(float to[4], struct vec x, struct vec y, struct 
     _mm_storeu_ps(to, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, i)));
 }
 /* to [16][16] = the sixteen columns at `from` of sixteen rows that lie `apart` floats apart, turned: column j becomes
- * row j. */
-static inline void vec_turn(float *to, const float *from, int apart) {
+ * row j. Of fewer rows the last stands for those that are not there. */
+static inline void vec_turn(float *to, const float *from, int64_t apart, int rows) {
     __m512 x[16], y[16];
-    for (int i = 0; i < 16; i++) x[i] = _mm512_loadu_ps(from + i * apart);
+    for (int i = 0; i < 16; i++) x[i] = _mm512_loadu_ps(from + (i < rows ? i : rows - 1) * apart);
     for (int i = 0; i < 16; i += 2) {
         y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
         y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);

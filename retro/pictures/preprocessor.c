@@ -96,11 +96,13 @@ static void levels_fill(float levels[256], const struct preprocessor *p, int cha
 
 static void tile_normalize(float *pixels, const struct picture *in, const struct preprocessor *p) {
     size_t n = (size_t)in->width * (size_t)in->height;
-    for (int channel = 0; channel < 3; channel++) {
-        float levels[256];
-        levels_fill(levels, p, channel);
-        float *plane = pixels + (size_t)channel * n;
-        for (size_t i = 0; i < n; i++) plane[i] = levels[in->pixels[3 * i + (size_t)channel]];
+    float levels[3][256], *red = pixels, *green = pixels + n, *blue = pixels + 2 * n;
+    for (int channel = 0; channel < 3; channel++) levels_fill(levels[channel], p, channel);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *pixel = in->pixels + 3 * i;
+        red[i] = levels[0][pixel[0]];
+        green[i] = levels[1][pixel[1]];
+        blue[i] = levels[2][pixel[2]];
     }
 }
 

@@ -12,22 +12,117 @@ static const uint8_t *picture_row(const struct picture *p, int y) {
     return p->pixels + 3 * (size_t)y * (size_t)p->width;
 }
 
-/* All rows to `width` pixels. */
-static enum status resize_rows(struct picture *out, const struct picture *in, int width, struct resize_way way,
-                               struct error *e) {
-    size_t stride = 3 * (size_t)in->width;
+/* Rows on their way to another width. */
+struct row_pass {
+    const struct picture *in;
     struct resize_taps taps;
-    uint8_t *row = calloc(1, stride + RESIZE_ROW_SLACK);
-    if (row == NULL) return error_set(e, STATUS_NO_MEMORY, "no memory for a row of %d pixels", in->width);
-    enum status status = resize_taps_make(&taps, in->width, width, way, e);
-    if (status == STATUS_OK) status = picture_take(out, width, in->height, e);
+    int width;
+    uint8_t *copies; /* of RESIZE_LINES rows and what lies behind them */
+};
 
-    for (int y = 0; status == STATUS_OK && y < in->height; y++) {
-        memcpy(row, picture_row(in, y), stride);
-        resize_row(out->pixels + 3 * (size_t)y * (size_t)width, row, &taps, width);
+static enum status row_pass_open(struct row_pass *p, const struct picture *in, int width, struct resize_way way,
+                                 struct error *e) {
+    size_t bytes = RESIZE_LINES * (3 * (size_t)in->width + RESIZE_ROW_SLACK);
+    *p = (struct row_pass){.in = in, .width = width};
+    if (resize_taps_make(&p->taps, in->width, width, way, e)) return e->status;
+    p->copies = calloc(1, bytes);
+    return p->copies ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "no memory for rows of %d pixels", in->width);
+}
+
+static void row_pass_close(struct row_pass *p) {
+    resize_taps_free(&p->taps);
+    free(p->copies);
+}
+
+/* Row y with RESIZE_ROW_SLACK readable bytes behind it: where it is, or copy number `copy`. */
+static const uint8_t *row_with_slack(const struct row_pass *p, int y, int copy) {
+    size_t stride = 3 * (size_t)p->in->width, behind = (size_t)(p->in->height - 1 - y) * stride;
+    if (behind >= RESIZE_ROW_SLACK) return picture_row(p->in, y);
+    return memcpy(p->copies + (size_t)copy * (stride + RESIZE_ROW_SLACK), picture_row(p->in, y), stride);
+}
+
+/* Rows [first, end), one behind the other at `out`. */
+static void row_pass_run(const struct row_pass *p, uint8_t *out, int first, int end) {
+    for (int y = first; y < end; y += RESIZE_LINES) {
+        struct resize_lines lines;
+        for (int i = 0; i < RESIZE_LINES; i++) {
+            int row = min_int(y + i, end - 1);
+            lines.in[i] = row_with_slack(p, row, i);
+            lines.out[i] = out + 3 * (size_t)(row - first) * (size_t)p->width;
+        }
+        resize_rows(&lines, &p->taps, p->width);
     }
-    resize_taps_free(&taps);
-    free(row);
+}
+
+/* All rows to `width` pixels. */
+static enum status resize_all_rows(struct picture *out, const struct picture *in, int width, struct resize_way way,
+                                   struct error *e) {
+    struct row_pass pass;
+    enum status status = row_pass_open(&pass, in, width, way, e);
+    if (status == STATUS_OK) status = picture_take(out, width, in->height, e);
+    if (status == STATUS_OK) row_pass_run(&pass, out->pixels, 0, in->height);
+    row_pass_close(&pass);
+    return status;
+}
+
+/* The rows that some row of the output is made of, at most. */
+static int taps_most(const struct resize_taps *t, int to) {
+    int most = 1;
+    for (int i = 0; i < to; i++) most = max_int(most, t->count[i]);
+    return most;
+}
+
+/* Both passes, rows first. The rows between them are made a band at a time, which stays in cache. */
+struct resize_bands {
+    struct row_pass rows;
+    struct resize_taps columns;
+    uint8_t *band; /* rows [first, end) of those between the passes, at most `most` */
+    int most, first, end;
+};
+
+enum { BAND_BYTES = 64 << 10 };
+
+static enum status bands_open(struct resize_bands *b, const struct picture *in, int width, int height,
+                              struct resize_way way, struct error *e) {
+    size_t stride = 3 * (size_t)width;
+    *b = (struct resize_bands){0};
+    enum status status = row_pass_open(&b->rows, in, width, way, e);
+    if (status == STATUS_OK) status = resize_taps_make(&b->columns, in->height, height, way, e);
+    if (status) return status;
+    b->most = max_int(2 * taps_most(&b->columns, height), (int)(BAND_BYTES / stride));
+    b->most = min_int(b->most, in->height);
+    status = picture_check_size(width, b->most, &picture_default_rules, e);
+    if (status) return status;
+    b->band = malloc((size_t)b->most * stride);
+    return b->band ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "no memory for %d rows of %d pixels", b->most, width);
+}
+
+static void bands_close(struct resize_bands *b) {
+    row_pass_close(&b->rows);
+    resize_taps_free(&b->columns);
+    free(b->band);
+}
+
+/* The band begins at row `first`, and holds as many rows as there is room for. */
+static void bands_move(struct resize_bands *b, int first) {
+    size_t stride = 3 * (size_t)b->rows.width, kept = (size_t)max_int(0, b->end - first);
+    if (kept > 0) memmove(b->band, b->band + (size_t)(first - b->first) * stride, kept * stride);
+    b->first = first;
+    b->end = min_int(b->rows.in->height, first + b->most);
+    row_pass_run(&b->rows, b->band + kept * stride, first + (int)kept, b->end);
+}
+
+static enum status resize_in_bands(struct picture *out, const struct picture *in, int width, int height,
+                                   struct resize_way way, struct error *e) {
+    struct resize_bands b;
+    enum status status = bands_open(&b, in, width, height, way, e);
+    if (status == STATUS_OK) status = picture_take(out, width, height, e);
+    for (int y = 0; status == STATUS_OK && y < height; y++) {
+        int first = b.columns.first[y];
+        if (first + b.columns.count[y] > b.end) bands_move(&b, first);
+        resize_column(out->pixels + 3 * (size_t)y * (size_t)width, b.band, width, &b.columns, y, b.first);
+    }
+    bands_close(&b);
     return status;
 }
 
@@ -38,7 +133,7 @@ static enum status resize_columns(struct picture *out, const struct picture *in,
     enum status status = resize_taps_make(&taps, in->height, height, way, e);
     if (status == STATUS_OK) status = picture_take(out, in->width, height, e);
     for (int y = 0; status == STATUS_OK && y < height; y++)
-        resize_column(out->pixels + 3 * (size_t)y * (size_t)in->width, in->pixels, in->width, &taps, y);
+        resize_column(out->pixels + 3 * (size_t)y * (size_t)in->width, in->pixels, in->width, &taps, y, 0);
     resize_taps_free(&taps);
     return status;
 }
@@ -48,14 +143,12 @@ static enum status resize_passes(struct picture *out, const struct picture *in, 
     bool columns_first = way.library == RESIZE_AS_PILLOW && in->height > height &&
                          in->height - height > 2 * (int64_t)(in->width - width);
     struct picture between = {0};
-    enum status status;
     if (width == in->width) return resize_columns(out, in, height, way, e);
-    if (height == in->height) return resize_rows(out, in, width, way, e);
+    if (height == in->height) return resize_all_rows(out, in, width, way, e);
+    if (!columns_first) return resize_in_bands(out, in, width, height, way, e);
 
-    status = columns_first ? resize_columns(&between, in, height, way, e) : resize_rows(&between, in, width, way, e);
-    if (status == STATUS_OK)
-        status =
-            columns_first ? resize_rows(out, &between, width, way, e) : resize_columns(out, &between, height, way, e);
+    enum status status = resize_columns(&between, in, height, way, e);
+    if (status == STATUS_OK) status = resize_all_rows(out, &between, width, way, e);
     picture_free(&between);
     return status;
 }

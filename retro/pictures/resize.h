@@ -28,6 +28,6 @@ struct resize_way {
 };
 
 /* *out becomes a picture of its own, also where nothing changes; it is empty after an error. STATUS_TOO_LARGE where
- * the new picture or the one between the passes is over picture_take's limits. */
+ * the new picture, or what is held of the one between the passes, is over picture_take's limits. */
 enum status picture_resize(struct picture *out, const struct picture *in, int width, int height, struct resize_way way,
                            struct error *e);

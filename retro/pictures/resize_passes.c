@@ -51,22 +51,62 @@ static __m128i sums_finish(const struct resize_sums *s, int bits) {
     return _mm_sra_epi32(sum, _mm_cvtsi32_si128(bits));
 }
 
-void resize_row(uint8_t *out, const uint8_t *row, const struct resize_taps *t, int to) {
+/* Four weights of a pixel: by twos, in every pair of a register. */
+struct resize_weights {
+    __m128i low[2], high[2];
+};
+
+static inline struct resize_weights weights_load(const int16_t *low, const int16_t *high) {
+    __m128i low_four = _mm_loadl_epi64((const __m128i *)low), high_four = _mm_loadl_epi64((const __m128i *)high);
+    return (struct resize_weights){{_mm_shuffle_epi32(low_four, 0x00), _mm_shuffle_epi32(low_four, 0x55)},
+                                   {_mm_shuffle_epi32(high_four, 0x00), _mm_shuffle_epi32(high_four, 0x55)}};
+}
+
+/* Four pixels of three bytes each. */
+static inline void sums_add_four(struct resize_sums *s, const uint8_t *at, const struct resize_weights *w) {
     const __m128i zero = _mm_setzero_si128();
-    for (int i = 0; i < to; i++) {
-        const int16_t *low = t->low + (size_t)i * (size_t)t->stride, *high = t->high + (size_t)i * (size_t)t->stride;
-        const uint8_t *pixels = row + 3 * (size_t)t->first[i];
-        struct resize_sums sums = {zero, zero};
-        for (int j = 0; j < t->count[i]; j += 2) {
-            __m128i two = _mm_loadl_epi64((const __m128i *)(pixels + 3 * (size_t)j));
-            __m128i pairs = _mm_unpacklo_epi8(two, _mm_srli_epi64(two, 24));
-            sums_add(&sums, _mm_unpacklo_epi8(pairs, zero), weights_pair(low + j), weights_pair(high + j));
-        }
-        __m128i sum = sums_finish(&sums, t->bits);
-        sum = _mm_packs_epi32(sum, sum);
-        int32_t pixel = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
-        memcpy(out + 3 * (size_t)i, &pixel, 3);
+    __m128i pixels = _mm_loadu_si128((const __m128i *)at);
+    __m128i first = _mm_unpacklo_epi8(pixels, _mm_srli_si128(pixels, 3));
+    __m128i last = _mm_unpacklo_epi8(_mm_srli_si128(pixels, 6), _mm_srli_si128(pixels, 9));
+    sums_add(s, _mm_unpacklo_epi8(first, zero), w->low[0], w->high[0]);
+    sums_add(s, _mm_unpacklo_epi8(last, zero), w->low[1], w->high[1]);
+}
+
+/* The sums of the lines are registers only where these loops vanish. */
+#ifdef __clang__
+#define EACH_LINE _Pragma("unroll") for (int line = 0; line < RESIZE_LINES; line++)
+#else
+#define EACH_LINE _Pragma("GCC unroll 4") for (int line = 0; line < RESIZE_LINES; line++)
+#endif
+
+/* Pixel i of each line, and a byte that means nothing. */
+static inline __attribute__((always_inline)) void lines_pixels(int32_t pixels[RESIZE_LINES],
+                                                               const struct resize_lines *lines,
+                                                               const struct resize_taps *t, int i) {
+    const int16_t *low = t->low + (size_t)i * (size_t)t->stride, *high = t->high + (size_t)i * (size_t)t->stride;
+    size_t at = 3 * (size_t)t->first[i];
+    struct resize_sums sums[RESIZE_LINES];
+    EACH_LINE
+    sums[line] = (struct resize_sums){_mm_setzero_si128(), _mm_setzero_si128()};
+    for (int j = 0; j < t->count[i]; j += RESIZE_TAPS) {
+        struct resize_weights weights = weights_load(low + j, high + j);
+        EACH_LINE
+        sums_add_four(&sums[line], lines->in[line] + at + 3 * (size_t)j, &weights);
     }
+    __m128i front = _mm_packs_epi32(sums_finish(&sums[0], t->bits), sums_finish(&sums[1], t->bits));
+    __m128i back = _mm_packs_epi32(sums_finish(&sums[2], t->bits), sums_finish(&sums[3], t->bits));
+    _mm_storeu_si128((__m128i *)pixels, _mm_packus_epi16(front, back));
+}
+
+/* The fourth byte of a pixel is covered by the next; the last pixel has none. */
+void resize_rows(const struct resize_lines *lines, const struct resize_taps *t, int to) {
+    int32_t pixels[RESIZE_LINES];
+    for (int i = 0; i < to - 1; i++) {
+        lines_pixels(pixels, lines, t, i);
+        EACH_LINE memcpy(lines->out[line] + 3 * (size_t)i, &pixels[line], 4);
+    }
+    lines_pixels(pixels, lines, t, to - 1);
+    EACH_LINE memcpy(lines->out[line] + 3 * (size_t)(to - 1), &pixels[line], 3);
 }
 
 /* Sixteen bytes of row y. */
@@ -89,26 +129,27 @@ static void column_block(uint8_t *out, const uint8_t *at, size_t stride, const s
     _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(front, back));
 }
 
-void resize_column(uint8_t *out, const uint8_t *pixels, int width, const struct resize_taps *t, int y) {
+void resize_column(uint8_t *out, const uint8_t *pixels, int width, const struct resize_taps *t, int y, int above) {
     size_t stride = 3 * (size_t)width, x = 0;
-    const uint8_t *top = pixels + (size_t)t->first[y] * stride;
+    const uint8_t *top = pixels + (size_t)(t->first[y] - above) * stride;
     for (; x + 16 <= stride; x += 16) column_block(out + x, top + x, stride, t, y);
     for (; x < stride; x++) out[x] = sum_bytes(top + x, stride, t, y);
 }
 
 #else
 
-void resize_row(uint8_t *out, const uint8_t *row, const struct resize_taps *t, int to) {
-    for (int i = 0; i < to; i++) {
-        const uint8_t *pixels = row + 3 * (size_t)t->first[i];
-        for (size_t channel = 0; channel < 3; channel++)
-            out[3 * (size_t)i + channel] = sum_bytes(pixels + channel, 3, t, i);
-    }
+void resize_rows(const struct resize_lines *lines, const struct resize_taps *t, int to) {
+    for (int line = 0; line < RESIZE_LINES; line++)
+        for (int i = 0; i < to; i++) {
+            const uint8_t *pixels = lines->in[line] + 3 * (size_t)t->first[i];
+            for (size_t channel = 0; channel < 3; channel++)
+                lines->out[line][3 * (size_t)i + channel] = sum_bytes(pixels + channel, 3, t, i);
+        }
 }
 
-void resize_column(uint8_t *out, const uint8_t *pixels, int width, const struct resize_taps *t, int y) {
+void resize_column(uint8_t *out, const uint8_t *pixels, int width, const struct resize_taps *t, int y, int above) {
     size_t stride = 3 * (size_t)width;
-    const uint8_t *top = pixels + (size_t)t->first[y] * stride;
+    const uint8_t *top = pixels + (size_t)(t->first[y] - above) * stride;
     for (size_t x = 0; x < stride; x++) out[x] = sum_bytes(top + x, stride, t, y);
 }
 

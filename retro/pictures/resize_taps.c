@@ -86,7 +86,7 @@ enum status resize_taps_make(struct resize_taps *taps, int from, int to, struct 
     const struct resize_kernel *kernel = &kernels[way.filter];
     double scale = (double)from / to;
     int reach = (int)ceil(kernel->support * (scale < 1.0 ? 1.0 : scale));
-    size_t stride = 2 * (size_t)reach + 2, n = stride * (size_t)to;
+    size_t stride = (2 * (size_t)reach + 1 + RESIZE_TAPS) / RESIZE_TAPS * RESIZE_TAPS, n = stride * (size_t)to;
     double *weights = calloc(n, sizeof *weights);
     *taps = (struct resize_taps){.stride = (int)stride,
                                  .first = malloc((size_t)to * sizeof *taps->first),

@@ -106,9 +106,10 @@ static void test_linear_batch_invariance(void **state) {
     for_each_variant(linear_batches, 2);
 }
 
-/* As many rows of f32 as have kernels of their own: each is what it is alone. */
+/* As many rows of f32 as have kernels of their own: each is what it is alone, also where the rows are too deep to be
+ * taken at once. */
 static void linear_many(struct backend *b) {
-    static const int shapes[][2] = {{1, 1}, {33, 129}, {64, 96}, {17, 2}};
+    static const int shapes[][2] = {{1, 1}, {33, 129}, {64, 96}, {17, 2}, {3, 5003}};
     static const int rows[] = {127, 128, 131, 143};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
         for (size_t k = 0; k < ARRAY_COUNT(rows); k++) {
