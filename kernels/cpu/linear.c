@@ -11,7 +11,7 @@
 #include "kernels/cpu/panels.h"
 
 /* Rows from which on they are copied to panels. */
-enum { MANY_ROWS = 128 };
+enum { PANEL_LEAST = 128 };
 
 /* A product cut into pieces of `group` tiles. */
 struct product {
@@ -60,7 +60,7 @@ static void pieces_multiply(struct backend *b, struct product p) {
 
 static int panel_rows_most(const struct backend *b, const struct linear_args *a) {
     int most = (int)(INPUT_BYTES / sizeof(float)) / a->weight->n_in, least = cpu_of(b)->kernels->panel_rows;
-    bool many = a->weight->dtype == DTYPE_F32 && a->x.rows >= MANY_ROWS;
+    bool many = a->weight->dtype == DTYPE_F32 && a->x.rows >= PANEL_LEAST;
     return many && least > 0 && most >= least ? most : 0;
 }
 

@@ -1,11 +1,7 @@
-/* kernels/cpu/linear_avx2.c: the linear kernels for avx2; see linear_vector.h and panels_vector.h. */
+/* kernels/cpu/linear_avx2.c: the linear kernels for avx2; see linear_vector.h. */
 #include "kernels/cpu/simd_avx2.h"
 
 #include "kernels/cpu/linear_vector.h"
-#include "kernels/cpu/panels_vector.h"
 #include "kernels/cpu/variants.h"
 
 void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles) { linear_vector(a, first_tile, n_tiles); }
-
-void panel_avx2(const struct panel_product *p, int panel) { panel_vector(p, panel); }
-void panels_avx2(const struct panel_product *p, int first_tile, int n_tiles) { panels_vector(p, first_tile, n_tiles); }

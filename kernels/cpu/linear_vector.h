@@ -1,15 +1,16 @@
 /* kernels/cpu/linear_vector.h: the register-tile kernels of linear.c on `struct vec`; include after a simd header.
  *
  * A kernel keeps R rows x T tiles of sums in registers, an even and an odd chain each, and streams the weights past
- * them once. Many rows of f32 go another way (panels.h). R, T and the dtype are compile-time constants of each instance
- * (everything here is inlined into a switch); the arithmetic of one element is the same in all of them. */
+ * them once; or, for many rows of f32, twice as many rows and one chain at a time, past which the weights come twice.
+ * R, T and the dtype are compile-time constants of each instance (everything here is inlined into a switch); the
+ * arithmetic of one element is the same in all of them. */
 #pragma once
 
 #include "kernels/cpu/cpu.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-enum { MAX_ROWS = 6, MAX_TILES = 2, MAX_SUMS = 12 };
+enum { MAX_ROWS = 6, MAX_TILES = 2, MAX_SUMS = 12, MANY_ROWS = 128 };
 
 /* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`, which is even unless it
  * is alone. */
@@ -94,6 +95,49 @@ ALWAYS_INLINE void tile_kernel(const struct vector_place *p, const int rows, con
         for (int t = 0; t < tiles; t++) store_sums(p, r, t, even[r * tiles + t], odd[r * tiles + t]);
 }
 
+/* Many rows: one chain after the other, so that the registers hold twice the sums and a load serves more of them. Wide
+ * registers meet such rows as panels (panels.h), but for the deepest. */
+
+/* All even depths of a place, these while the next tiles are fetched, or all odd ones. */
+enum chain { CHAIN_EVEN, CHAIN_EVEN_FETCHING, CHAIN_ODD };
+
+ALWAYS_INLINE void add_chain(struct vec *sums, const struct vector_place *p, const enum chain chain, const int rows,
+                             const int tiles, const enum dtype dtype) {
+    const struct weight *w = p->a->weight;
+    const bool odd = chain == CHAIN_ODD;
+    const size_t n_in = (size_t)w->n_in, two_depths = dtype == DTYPE_BF16 ? packed_step(dtype) : 2 * packed_step(dtype);
+    const size_t ahead = (size_t)tiles * packed_tile_bytes(dtype, w->n_in);
+    struct depth at = {p, row_f32(p->a->x, p->row), (const char *)w->data + packed_tile_start(dtype, w->n_in, p->tile)};
+    for (int i = 0; i < rows * tiles; i++) sums[i] = vec_zero();
+    for (size_t k = odd; k < n_in; k += 2, at.x += 2, at.weights += two_depths) {
+        if (chain == CHAIN_EVEN_FETCHING) fetch_ahead(p, at.weights, ahead, tiles, dtype);
+        add_depth(sums, &at, odd, rows, tiles, dtype);
+    }
+}
+
+ALWAYS_INLINE void chains_kernel(const struct vector_place *p, const bool fetches, const int rows, const int tiles,
+                                 const enum dtype dtype) {
+    struct vec even[VEC_SUMS], odd[VEC_SUMS];
+    if (fetches)
+        add_chain(even, p, CHAIN_EVEN_FETCHING, rows, tiles, dtype);
+    else
+        add_chain(even, p, CHAIN_EVEN, rows, tiles, dtype);
+    add_chain(odd, p, CHAIN_ODD, rows, tiles, dtype);
+    for (int r = 0; r < rows; r++)
+        for (int t = 0; t < tiles; t++) store_sums(p, r, t, even[r * tiles + t], odd[r * tiles + t]);
+}
+
+/* As many blocks of the most rows as there are, where there are many; how many rows these have. Narrower weights gain
+ * nothing, f32 up to a third where its depth is 4096. */
+ALWAYS_INLINE int chain_blocks(const struct linear_args *a, int tile, const int tiles, const enum dtype dtype) {
+    const int most = VEC_SUMS / tiles;
+    int blocks = a->x.rows / most;
+    if (dtype != DTYPE_F32 || a->x.rows < MANY_ROWS) return 0;
+    for (int i = 0; i < blocks; i++)
+        chains_kernel(&(struct vector_place){.a = a, .row = i * most, .tile = tile}, i == 0, most, tiles, dtype);
+    return blocks * most;
+}
+
 /* `rows` rows at once, of those that fit the registers with `tiles` tiles; the others are not even compiled. */
 ALWAYS_INLINE void kernel_rows(const struct vector_place *p, int rows, const int tiles, const struct shape shape) {
     if (rows == 1 && tiles <= shape.sums) tile_kernel(p, 1, tiles, shape.dtype);
@@ -111,10 +155,13 @@ ALWAYS_INLINE void run_kernel(const struct vector_place *p, int rows, int tiles,
 
 /* Rows are cut into equal blocks that fit the registers; the tiles of a turn stay in cache while the blocks pass. */
 ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, int tiles, const struct shape shape) {
-    int rows = a->x.rows, most = min_int(MAX_ROWS, shape.sums / tiles), blocks = (rows + most - 1) / most;
+    int first = 0;
+    if (tiles == 1) first = chain_blocks(a, tile, 1, shape.dtype);
+    if (tiles == 2 && shape.sums >= 2) first = chain_blocks(a, tile, 2, shape.dtype);
+    int rows = a->x.rows - first, most = min_int(MAX_ROWS, shape.sums / tiles), blocks = (rows + most - 1) / most;
     for (int i = 0, row = 0; i < blocks; i++) {
         int end = (int)((int64_t)rows * (i + 1) / blocks);
-        run_kernel(&(struct vector_place){.a = a, .row = row, .tile = tile}, end - row, tiles, shape);
+        run_kernel(&(struct vector_place){.a = a, .row = first + row, .tile = tile}, end - row, tiles, shape);
         row = end;
     }
 }

@@ -1,13 +1,13 @@
 /* kernels/cpu/panels_vector.h: the kernels of panels.h on `struct vec`; include after linear_vector.h. The arithmetic
- * of one element is the same as there. */
+ * of one element is the same as there. They are for 32 wide registers; with the 16 of AVX2 the copy takes longer than
+ * it saves, measured. */
 #pragma once
 
 #include "kernels/cpu/linear_vector.h"
 #include "kernels/cpu/panels.h"
 
-/* 32 registers hold 28 sums, two vectors of weights and one of x; 16 of half the size hold six. Panels have at least
- * half of PANEL_ROWS. */
-enum { PANEL_ROWS = VEC_SUMS >= 16 ? 14 : 6, PANEL_TILES = VEC_SUMS >= 16 ? 2 : 1, PANEL_SUMS = 28 };
+/* 28 sums, two vectors of weights and one of x. Panels have at least half of PANEL_ROWS. */
+enum { PANEL_ROWS = 14, PANEL_TILES = 2, PANEL_SUMS = PANEL_ROWS * PANEL_TILES };
 
 /* A loop that must vanish: only then are its sums registers. */
 #ifdef __clang__
@@ -61,18 +61,14 @@ ALWAYS_INLINE void panel_kernel(struct panel_place *p, const int rows, const int
 }
 
 ALWAYS_INLINE void panel_tiles(struct panel_place *p, int rows, const int tiles) {
-    if (rows == 3 && PANEL_ROWS == 6) panel_kernel(p, 3, tiles);
-    if (rows == 4 && PANEL_ROWS == 6) panel_kernel(p, 4, tiles);
-    if (rows == 5 && PANEL_ROWS == 6) panel_kernel(p, 5, tiles);
-    if (rows == 6 && PANEL_ROWS == 6) panel_kernel(p, 6, tiles);
-    if (rows == 7 && PANEL_ROWS == 14) panel_kernel(p, 7, tiles);
-    if (rows == 8 && PANEL_ROWS == 14) panel_kernel(p, 8, tiles);
-    if (rows == 9 && PANEL_ROWS == 14) panel_kernel(p, 9, tiles);
-    if (rows == 10 && PANEL_ROWS == 14) panel_kernel(p, 10, tiles);
-    if (rows == 11 && PANEL_ROWS == 14) panel_kernel(p, 11, tiles);
-    if (rows == 12 && PANEL_ROWS == 14) panel_kernel(p, 12, tiles);
-    if (rows == 13 && PANEL_ROWS == 14) panel_kernel(p, 13, tiles);
-    if (rows == 14 && PANEL_ROWS == 14) panel_kernel(p, 14, tiles);
+    if (rows == 7) panel_kernel(p, 7, tiles);
+    if (rows == 8) panel_kernel(p, 8, tiles);
+    if (rows == 9) panel_kernel(p, 9, tiles);
+    if (rows == 10) panel_kernel(p, 10, tiles);
+    if (rows == 11) panel_kernel(p, 11, tiles);
+    if (rows == 12) panel_kernel(p, 12, tiles);
+    if (rows == 13) panel_kernel(p, 13, tiles);
+    if (rows == 14) panel_kernel(p, 14, tiles);
 }
 
 /* Panels [first, end) past some tiles. */
@@ -129,7 +125,7 @@ ALWAYS_INLINE void turn_depths(const struct panel_copy *c, int k) {
     for (int i = 0; i < TILE_COLUMNS; i++) vec_store(copied_depth(c, k + i), vec_load(turned + i * TILE_COLUMNS));
 }
 
-/* One panel. Squares of sixteen are turned where registers are wide. */
+/* One panel, in squares of sixteen. */
 ALWAYS_INLINE void panel_vector(const struct panel_product *p, int panel) {
     const struct tensor x = p->args->x;
     struct panel_copy c = {.to = panel_data(p, panel), .n = p->args->weight->n_in, .apart = x.stride};
@@ -137,7 +133,6 @@ ALWAYS_INLINE void panel_vector(const struct panel_product *p, int panel) {
     c.rows = panel_start(p, panel + 1) - row;
     c.from = row_f32(x, row);
     c.odd = (size_t)((c.n + 1) / 2 * c.rows);
-    if (VEC_SUMS >= 16)
-        for (; k + TILE_COLUMNS + 4 <= c.n; k += TILE_COLUMNS) turn_depths(&c, k);
+    for (; k + TILE_COLUMNS + 4 <= c.n; k += TILE_COLUMNS) turn_depths(&c, k);
     copy_depths(&c, k);
 }
