@@ -25,6 +25,15 @@ int hit_list_names(const struct hit *hit, const char *names[HIT_LISTS]) {
     return n;
 }
 
+void hit_put_lists(struct json_writer *w, const struct hit *hit) {
+    const char *names[HIT_LISTS];
+    int n = hit_list_names(hit, names);
+    if (n == 0) return;
+    put_key_array(w, "by");
+    for (int i = 0; i < n; i++) put_string(w, names[i]);
+    put_array_end(w);
+}
+
 enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
                              struct error *e) {
     memset(hits, 0, (size_t)n * sizeof *hits);

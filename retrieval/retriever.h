@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "config/base/buffer.h"
+#include "config/json/json_writer.h"
 #include "retrieval/embedder.h"
 #include "retrieval/filter/filter.h"
 #include "retrieval/marks.h"
@@ -70,6 +71,8 @@ struct hit {
 /* The names of the lists that a hit was in, into names; returns how many. */
 enum { HIT_LISTS = 3 };
 int hit_list_names(const struct hit *hit, const char *names[HIT_LISTS]);
+/* Writes these as "by" of an open object; nothing where there are none. */
+void hit_put_lists(struct json_writer *w, const struct hit *hit);
 
 struct hits {
     struct hit *list; /* [n], best first */

@@ -57,16 +57,6 @@ static void write_picture(struct json_writer *w, const struct hit *hit) {
     buffer_free(&url);
 }
 
-/* The lists that it was in, where pictures have one of their own. */
-static void write_lists(struct json_writer *w, const struct hit *hit) {
-    const char *names[HIT_LISTS];
-    int n = hit_list_names(hit, names);
-    if (n == 0) return;
-    put_key_array(w, "by");
-    for (int i = 0; i < n; i++) put_string(w, names[i]);
-    put_array_end(w);
-}
-
 void neighbor_write(struct json_writer *w, const struct hit *hit) {
     neighbor_write_place(w, hit);
     if (hit->path)
@@ -74,7 +64,7 @@ void neighbor_write(struct json_writer *w, const struct hit *hit) {
     else
         put_key_null(w, "distance");
     if (hit->path && hit->relevance >= 0) put_key_float(w, "relevance", hit->relevance);
-    write_lists(w, hit);
+    hit_put_lists(w, hit);
     put_key_string_n(w, "text", hit->text.text, hit->text.size);
     write_picture(w, hit);
 }

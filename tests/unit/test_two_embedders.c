@@ -116,21 +116,24 @@ static void put(const char *name, const char *caption, const float *picture) {
 
 static const float red[COLORS] = {1, 0, 0}, green[COLORS] = {0, 1, 0}, blue[COLORS] = {0, 0, 1};
 
+static const struct collection_options options = {
+    .chunk_length = 1,
+    .eod = EOD,
+    .dim = DIM,
+    .embedder_hash = 5,
+    .embedder = "letters",
+    .tokenizer = "toy",
+    .index_factory = INDEX_EXACT,
+    .pictures = {.embedder = "colors", .embedder_hash = 6, .dim = COLORS},
+};
+
 /* Chunks 0 to 2 of "text", 3 of the picture "red", 4 of "more", 5 of "green"; in the log 6 of "blue". */
 static int setup(void **state) {
     static const char *const text[] = {"a", "b", "ab"}, *const more[] = {"c"}, *const rose[] = {"r"},
                              *const lawn[] = {"x"};
-    struct collection_options o = {.chunk_length = 1,
-                                   .eod = EOD,
-                                   .dim = DIM,
-                                   .embedder_hash = 5,
-                                   .embedder = "letters",
-                                   .tokenizer = "toy",
-                                   .index_factory = INDEX_EXACT,
-                                   .pictures = {.embedder = "colors", .embedder_hash = 6, .dim = COLORS}};
     struct collection_builder *b;
     struct error e;
-    if (folder_set_up(state) || collection_create(&b, test_folder, &o, &e)) return 1;
+    if (folder_set_up(state) || collection_create(&b, test_folder, &options, &e)) return 1;
     build(b, "text", text, 3, NULL);
     build(b, "red", rose, 1, red);
     build(b, "more", more, 1, NULL);
@@ -321,19 +324,11 @@ static void test_many_pictures(void **state) {
     (void)state;
     enum { PICTURES = 5000 };
     static const char *const caption[] = {"z"};
-    struct collection_options o = {.chunk_length = 1,
-                                   .eod = EOD,
-                                   .dim = DIM,
-                                   .embedder_hash = 5,
-                                   .embedder = "letters",
-                                   .tokenizer = "toy",
-                                   .index_factory = INDEX_EXACT,
-                                   .pictures = {.embedder = "colors", .embedder_hash = 6, .dim = COLORS}};
     struct collection_builder *b;
     struct error e;
     char name[16];
     float shade[COLORS];
-    if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
+    if (collection_create(&b, test_folder, &options, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < 2 * PICTURES; i++) {
         bool is_picture = i % 2 == 1;
         make_shade(shade, i);

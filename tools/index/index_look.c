@@ -88,15 +88,6 @@ static void print_hit(int rank, const struct hit *hit) {
     }
 }
 
-static void put_lists(struct json_writer *w, const struct hit *hit) {
-    const char *names[HIT_LISTS];
-    int n = hit_list_names(hit, names);
-    if (n == 0) return;
-    put_key_array(w, "by");
-    for (int i = 0; i < n; i++) put_string(w, names[i]);
-    put_array_end(w);
-}
-
 static void put_hit(int rank, const struct hit *hit) {
     struct document_place place = place_find(hit->marks, hit->source, hit->start);
     struct buffer text = {0};
@@ -106,7 +97,7 @@ static void put_hit(int rank, const struct hit *hit) {
     put_key_int(&w, "rank", rank);
     if (hit->relevance >= 0) put_key_float(&w, "relevance", hit->relevance);
     put_key_float(&w, "similarity", hit->similarity);
-    put_lists(&w, hit);
+    hit_put_lists(&w, hit);
     put_key_string(&w, "id", hit->document);
     put_key_string(&w, "path", hit->path);
     put_key_string(&w, "title", hit->title);
