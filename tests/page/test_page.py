@@ -104,7 +104,7 @@ def test_settings_are_sent_and_outlive_a_reload(visit):
     assert body["retrieval"] == {"enabled": True, "k": 1, "min_similarity": 0.25, "attention": "tokens", "compare": "off"}
     one.page.click("#open-settings")
     one.page.click("#defaults")
-    assert one.page.locator("[name=max_tokens]").input_value() == "128"
+    assert one.page.locator("[name=max_tokens]").input_value() == "256"
 
 
 def test_another_model_is_chosen(visit, config, start, chat_server, folder):
@@ -239,7 +239,7 @@ def test_a_refusal_says_what_to_do(visit, status, code, words, button):
 def test_too_long_a_prompt_is_explained(visit):
     one = visit()
     one.forgives = "status of 400"
-    one.ask("word " * 600)
+    one.ask("word " * 1200)
     assert one.text(".answer .trouble p >> nth=0").startswith("This is too long for the model.")
 
 
