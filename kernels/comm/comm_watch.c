@@ -4,6 +4,7 @@
 #include "kernels/comm/comm_watch.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -121,14 +122,16 @@ static void silence_notice(struct rank_watch *w) {
     failure_set(w, text);
 }
 
-/* Until something comes, or it is time to say that this rank is there. */
+/* Until something comes, or it is time to say that this rank is there. A rest is shorter than LONGEST_LOOK: all of it
+ * counts. */
 static void watch_rest(struct rank_watch *w) {
+    double rest = fmin(w->silence / BEATS, LONGEST_LOOK / 2);
     struct pollfd polled[COMM_MAX_RANKS + 1];
     uint64_t rung;
     for (int r = 0; r < w->ranks.size; r++) polled[r] = (struct pollfd){.fd = w->peers[r].fd, .events = POLLIN};
     polled[w->ranks.size] = (struct pollfd){.fd = w->bell, .events = POLLIN};
     pthread_mutex_unlock(&w->lock);
-    int ready = poll(polled, (nfds_t)w->ranks.size + 1, (int)(1e3 * w->silence / BEATS));
+    int ready = poll(polled, (nfds_t)w->ranks.size + 1, (int)(1e3 * rest));
     pthread_mutex_lock(&w->lock);
     double now = time_now();
     w->clock += now - w->last < LONGEST_LOOK ? now - w->last : LONGEST_LOOK;
