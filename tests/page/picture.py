@@ -5,7 +5,7 @@ import sys
 
 from playwright.sync_api import sync_playwright
 
-PROMPT = "open() returns a file descriptor, a small, nonnegative integer that is an index"
+PROMPT = "Question: What does lseek() return upon successful completion?\nAnswer:"
 SEED, TOKENS = 1, 64
 
 url, path = sys.argv[1:]
@@ -17,10 +17,11 @@ with sync_playwright() as playwright:
     page.wait_for_selector("#facts:not(:empty)")
     page.click("#open-settings")
     page.fill("[name=seed]", str(SEED))
+    page.fill("[name=temperature]", "0")
     page.fill("[name=max_tokens]", str(TOKENS))
     page.click("#settings button.main")
     page.fill("#prompt", PROMPT)
     page.press("#prompt", "Enter")
     page.wait_for_selector("#send:visible")
-    page.locator(".token", has_text="remain").first.hover()
+    page.locator(".token", has_text="offset").first.hover()
     page.screenshot(path=path, animations="disabled")
