@@ -41,7 +41,8 @@ void hit_show(struct hit *hit, const struct snapshot *view, int64_t id, float si
 struct local_found {
     const int64_t *ids; /* [n]; -1: no more */
     const float *similarities;
-    const unsigned *by; /* as a hit's; NULL: all are 0 */
+    const unsigned *by; /* as a hit's; NULL: all are by_all */
+    unsigned by_all;
     int n;
 };
 
@@ -59,7 +60,7 @@ static void local_fill(struct snapshot *view, const struct retriever_query *quer
         if (found.similarities[i] < query->min_similarity) continue;
         struct hit *hit = &hits->list[hits->n];
         hit_show(hit, view, found.ids[i], found.similarities[i]);
-        if (found.by) hit->by = found.by[i];
+        hit->by = found.by ? found.by[i] : found.by_all;
         if (r > 0) view_neighbor_tokens(view, found.ids[i], (int)r, hits->ids + (size_t)hits->n * r);
         hits->n++;
     }
@@ -129,7 +130,8 @@ static enum status local_search_candidates(const struct retriever_local *t, cons
     if (seeks_passages(t, query)) vectors.passages = b->passages + (size_t)i * (size_t)t->embedder->dim;
     if (seeks_pictures(t, query)) vectors.pictures = b->pictures + (size_t)i * (size_t)t->pictures->dim;
     enum status status = candidates_find(&found, view, query, local_width(t, query), vectors, e);
-    struct local_found list = {found.ids, found.similarities, t->pictures ? found.by : NULL, found.n};
+    struct local_found list = {.ids = found.ids, .similarities = found.similarities, .n = found.n};
+    if (t->pictures) list.by = found.by;
     if (status == STATUS_OK) local_fill(view, query, list, hits);
     candidates_free(&found);
     return status;
@@ -142,17 +144,17 @@ static enum status local_search_alike(const struct retriever_local *t, struct sn
     size_t k = (size_t)query.k, n = (size_t)query.n;
     int64_t *ids = xmalloc(n * k * sizeof *ids);
     float *similarities = xmalloc(n * k * sizeof *similarities);
-    unsigned *by = xmalloc(k * sizeof *by);
     CHECK(view_info(view)->dim == t->embedder->dim);
-    for (size_t i = 0; i < k; i++) by[i] = HIT_BY_PASSAGES;
     enum status status = view_search(view, queries->filter, query, ids, similarities, e);
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
-        struct local_found found = {ids + i * k, similarities + i * k, t->pictures ? by : NULL, query.k};
+        struct local_found found = {.ids = ids + i * k,
+                                    .similarities = similarities + i * k,
+                                    .by_all = t->pictures ? HIT_BY_PASSAGES : 0,
+                                    .n = query.k};
         local_fill(view, &queries[i], found, &hits[i]);
     }
     free(ids);
     free(similarities);
-    free(by);
     return status;
 }
 
