@@ -55,6 +55,13 @@ class Questions:
     sources: np.ndarray  # [chunks] the collection's chunk that has what the next one says, -1: none is known
 
 
+def replace_neighbour(tokens, counts, slot, chosen, texts):
+    """Of the chosen [b, l] chunks, neighbour `slot` [b, l] becomes texts [chosen, r]; a chunk without any has one then."""
+    where = np.nonzero(chosen)
+    tokens[(*where, slot[where])] = texts
+    counts[chosen] = np.maximum(counts[chosen], 1)
+
+
 class TrainingData:
     """collection: Collection; found: neighbour ids [chunks, at least k] or None for a plain GPT; questions: Questions, whose
     chunks follow the collection's in the stream, and their neighbours in found."""
@@ -130,9 +137,7 @@ class TrainingData:
         shift = rng.integers(-(self.m // 2), self.m // 2 + 1, (b, l))
         rows = (chunk * self.m + shift)[..., None] + np.arange(r)
         slot = rng.integers(0, np.maximum(counts, 1))
-        where = np.nonzero(own)
-        tokens[(*where, slot[where])] = self.stream[rows[where] % len(self.stream)]
-        counts[own] = np.maximum(counts[own], 1)
+        replace_neighbour(tokens, counts, slot, own, self.stream[rows[own] % len(self.stream)])
         if self.questions is not None:
             self.give_answers(rng, chunk, slot, tokens, counts)
         counts[rng.random((b, l)) < o.drop_chunk] = 0
@@ -145,9 +150,7 @@ class TrainingData:
         question = chunk - len(self.collection)
         sources = np.where(question >= 0, self.questions.sources[np.maximum(question, 0)], -1)
         given = (sources >= 0) & (rng.random(chunk.shape) < self.options.answer_share)
-        where = np.nonzero(given)
-        tokens[(*where, slot[where])] = self.collection.neighbour_tokens(sources[where], tokens.shape[-1])
-        counts[given] = np.maximum(counts[given], 1)
+        replace_neighbour(tokens, counts, slot, given, self.collection.neighbour_tokens(sources[given], tokens.shape[-1]))
 
 
 def read_training_data(folder, config, sequence, batch, seed, options):
