@@ -9,54 +9,55 @@
 #include "retro/weights/gguf_folder.h"
 #include "retro/weights/packed.h"
 
-static const struct family *const families[] = {&family_retro,
-                                                &family_gpt,
-                                                &family_bert,
-                                                &family_megatron_t5,
-                                                &family_t5,
-                                                &family_gpt2,
-                                                &family_gpt_neox,
-                                                &family_llama,
-                                                &family_mistral,
-                                                &family_qwen2,
-                                                &family_qwen3,
-                                                &family_phi3,
-                                                &family_gemma2,
-                                                &family_gemma3_text,
-                                                &family_olmo2,
-                                                &family_granite,
-                                                &family_smollm3,
-                                                &family_starcoder2,
-                                                &family_mixtral,
-                                                &family_qwen2_moe,
-                                                &family_qwen3_moe,
-                                                &family_roberta,
-                                                &family_xlm_roberta,
-                                                &family_mpnet,
-                                                &family_distilbert,
-                                                &family_clip_vit,
-                                                &family_radio_vit,
-                                                &family_radio_hub,
-                                                &family_projector,
-                                                &family_llava_mcore,
-                                                &family_clip_vision,
-                                                &family_siglip_vision,
-                                                &family_qwen2_vl_vision,
-                                                &family_qwen2_5_vl_vision,
-                                                &family_llava,
-                                                &family_llava_next,
-                                                &family_qwen2_vl,
-                                                &family_qwen2_5_vl,
-                                                &family_clip,
-                                                &family_siglip,
-                                                &family_megatron_bert,
-                                                &family_megatron_bert_hf};
+const struct family *const model_families[] = {&family_retro,
+                                               &family_gpt,
+                                               &family_bert,
+                                               &family_megatron_t5,
+                                               &family_t5,
+                                               &family_gpt2,
+                                               &family_gpt_neox,
+                                               &family_llama,
+                                               &family_mistral,
+                                               &family_qwen2,
+                                               &family_qwen3,
+                                               &family_phi3,
+                                               &family_gemma2,
+                                               &family_gemma3_text,
+                                               &family_olmo2,
+                                               &family_granite,
+                                               &family_smollm3,
+                                               &family_starcoder2,
+                                               &family_mixtral,
+                                               &family_qwen2_moe,
+                                               &family_qwen3_moe,
+                                               &family_roberta,
+                                               &family_xlm_roberta,
+                                               &family_mpnet,
+                                               &family_distilbert,
+                                               &family_clip_vit,
+                                               &family_radio_vit,
+                                               &family_radio_hub,
+                                               &family_projector,
+                                               &family_llava_mcore,
+                                               &family_clip_vision,
+                                               &family_siglip_vision,
+                                               &family_qwen2_vl_vision,
+                                               &family_qwen2_5_vl_vision,
+                                               &family_llava,
+                                               &family_llava_next,
+                                               &family_qwen2_vl,
+                                               &family_qwen2_5_vl,
+                                               &family_clip,
+                                               &family_siglip,
+                                               &family_megatron_bert,
+                                               &family_megatron_bert_hf};
+const size_t model_family_count = ARRAY_COUNT(model_families);
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 
 const struct family *family_of_type(const char *model_type) {
-    for (size_t i = 0; i < ARRAY_COUNT(families); i++)
-        if (same_name(families[i]->model_type, model_type)) return families[i];
+    for (size_t i = 0; i < model_family_count; i++)
+        if (same_name(model_families[i]->model_type, model_type)) return model_families[i];
     return NULL;
 }
 
@@ -87,8 +88,8 @@ static void list_families(char *text, size_t size) {
     text[0] = '\0';
     for (size_t k = 0; k < ARRAY_COUNT(family_keys); k++) {
         bool first = true;
-        for (size_t i = 0; i < ARRAY_COUNT(families) && used < size; i++) {
-            const char *name = name_of(families[i], family_keys[k]);
+        for (size_t i = 0; i < model_family_count && used < size; i++) {
+            const char *name = name_of(model_families[i], family_keys[k]);
             if (name == NULL) continue;
             if (first)
                 used +=
@@ -104,10 +105,10 @@ static enum status find_family(const struct json *config, const struct family **
                                struct error *e) {
     char known[900];
     const char *key, *found = find_name(config, &key);
-    for (size_t i = 0; i < ARRAY_COUNT(families); i++) {
-        if (!same_name(name_of(families[i], key), found)) continue;
-        *out = families[i];
-        *name = name_of(families[i], key);
+    for (size_t i = 0; i < model_family_count; i++) {
+        if (!same_name(name_of(model_families[i], key), found)) continue;
+        *out = model_families[i];
+        *name = name_of(model_families[i], key);
         return STATUS_OK;
     }
     list_families(known, sizeof known);

@@ -263,6 +263,9 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision,
     family_llava, family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf,
     family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision;
+/* Every family that a folder can be of. */
+extern const struct family *const model_families[];
+extern const size_t model_family_count;
 /* The family of Hugging Face's folders with this model_type; NULL: there is none. */
 const struct family *family_of_type(const char *model_type);
 

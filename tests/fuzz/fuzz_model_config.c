@@ -4,38 +4,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct family *const families[] = {&family_retro,
-                                                &family_gpt,
-                                                &family_bert,
-                                                &family_megatron_t5,
-                                                &family_t5,
-                                                &family_gpt2,
-                                                &family_llama,
-                                                &family_mistral,
-                                                &family_granite,
-                                                &family_smollm3,
-                                                &family_qwen2,
-                                                &family_qwen3,
-                                                &family_phi3,
-                                                &family_olmo2,
-                                                &family_gemma2,
-                                                &family_gemma3_text,
-                                                &family_gpt_neox,
-                                                &family_starcoder2,
-                                                &family_clip,
-                                                &family_clip_vit,
-                                                &family_radio_vit,
-                                                &family_projector,
-                                                &family_llava_mcore,
-                                                &family_llava,
-                                                &family_llava_next,
-                                                &family_clip_vision,
-                                                &family_siglip_vision,
-                                                &family_qwen2_vl,
-                                                &family_qwen2_5_vl,
-                                                &family_qwen2_vl_vision,
-                                                &family_qwen2_5_vl_vision};
-
 static void check_stack(const struct family *f, const struct model_spec *s, enum stack_id id) {
     const struct dims *d = &s->stacks[id];
     if (d->n_layers == 0) return;
@@ -79,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct json *config = NULL;
     struct error e = {0};
     if (json_parse(&config, (struct text_span){(const char *)data, size}, "config.json", &e)) return 0;
-    for (size_t i = 0; i < ARRAY_COUNT(families); i++) check(families[i], config);
+    for (size_t i = 0; i < model_family_count; i++) check(model_families[i], config);
     json_close(config);
     return 0;
 }
