@@ -14,6 +14,8 @@ struct encoder_bytes {
     size_t weights, rows; /* rows: of one forward */
     bool mapped;          /* the weights are a file's */
 };
+/* Those of memory that no other program shares, and that nothing gives back under pressure. */
+static inline size_t encoder_bytes_own(const struct encoder_bytes *b) { return b->rows + (b->mapped ? 0 : b->weights); }
 
 struct encoder_options {
     struct model_options model;

@@ -168,10 +168,8 @@ static enum status measure_reranker(const struct config *c, struct backend *b, s
     struct encoder_bytes reranker;
     if (c->retrieval.reranker[0] == '\0') return STATUS_OK;
     if (reranker_model_measure(&reranker, c->retrieval.reranker, c, b, e)) return e->status;
-    budget_add(
-        parts,
-        (struct budget_part){.name = "reranker", .bytes = reranker.rows + (reranker.mapped ? 0 : reranker.weights)},
-        "leave retrieval.reranker out, or take a smaller one");
+    budget_add(parts, (struct budget_part){.name = "reranker", .bytes = encoder_bytes_own(&reranker)},
+               "leave retrieval.reranker out, or take a smaller one");
     return STATUS_OK;
 }
 
@@ -181,9 +179,7 @@ static enum status measure_pictures(const struct config *c, const struct collect
     if (info->pictures.embedder == NULL) return STATUS_OK;
     if (picture_embedder_measure(&pictures, folder_of_pictures(c, info), c, b, e))
         return error_prefix(e, "pictures' embedder");
-    budget_add(parts,
-               (struct budget_part){.name = "pictures' embedder",
-                                    .bytes = pictures.rows + (pictures.mapped ? 0 : pictures.weights)},
+    budget_add(parts, (struct budget_part){.name = "pictures' embedder", .bytes = encoder_bytes_own(&pictures)},
                "set retrieval.embedder_dtype to bf16, or take a smaller embedder for pictures");
     return STATUS_OK;
 }
@@ -193,10 +189,8 @@ static enum status measure_collection(const struct config *c, const struct colle
     struct encoder_bytes embedder;
     const char *folder = documents_embedder(c, collection->info.embedder);
     if (embedder_model_measure(&embedder, folder, c, b, e)) return error_prefix(e, "embedder");
-    budget_add(
-        parts,
-        (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
-        "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
+    budget_add(parts, (struct budget_part){.name = "embedder", .bytes = encoder_bytes_own(&embedder)},
+               "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
     if (measure_pictures(c, &collection->info, b, parts, e) || measure_reranker(c, b, parts, e)) return e->status;
     if (library_is_remote(c->retrieval.collection)) {
         budget_add_program(parts, (const char *const[]){c->model.path, folder}, 2);

@@ -71,7 +71,7 @@ static enum status add_embedder(const struct config *c, const char *folder, stru
                                 struct error *e) {
     struct encoder_bytes bytes;
     if (embedder_model_measure(&bytes, folder, c, b, e)) return e->status;
-    return add_bytes(sum, bytes.rows + (bytes.mapped ? 0 : bytes.weights), e);
+    return add_bytes(sum, encoder_bytes_own(&bytes), e);
 }
 
 enum status other_models_measure(const struct config *c, struct backend *b, const struct budget_use *sessions,

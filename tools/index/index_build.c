@@ -280,8 +280,8 @@ static enum status check_embedding(const struct config *config, struct error *e)
     backend_close(device);
     if (status) return error_prefix(e, "embedder");
 
-    size_t bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights);
-    size_t of_pictures = pictures.rows + (pictures.mapped ? 0 : pictures.weights);
+    size_t bytes = encoder_bytes_own(&embedder);
+    size_t of_pictures = encoder_bytes_own(&pictures);
     if (on_host)
         budget_add(
             &parts, (struct budget_part){.name = "embedder", .bytes = bytes},
