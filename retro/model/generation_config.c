@@ -45,6 +45,7 @@ static const struct json_field fields[] = {
     {"min_p", JSON_DOUBLE, AT_SAMPLING(min_p), .min = 0, .max = 1},
     {"top_k", JSON_INT, AT_SAMPLING(top_k), .min = -1, .max = INT32_MAX},
     {"repetition_penalty", JSON_DOUBLE, AT_SAMPLING(repetition_penalty), .min = 0.01, .max = 100},
+    {"no_repeat_ngram_size", JSON_INT, AT_SAMPLING(no_repeat_ngram_size), .min = 0, .max = INT32_MAX},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
@@ -94,6 +95,7 @@ void sampling_defaults_print(const struct sampling_defaults *s, struct buffer *o
     print_number("min_p", s->min_p, s->min_p >= 0, &text);
     print_number("top_k", s->top_k, s->top_k >= 0, &text);
     print_number("repetition_penalty", s->repetition_penalty, s->repetition_penalty != 1, &text);
+    print_number("no_repeat_ngram_size", s->no_repeat_ngram_size, s->no_repeat_ngram_size > 0, &text);
     buffer_append(out, text.data, text.size);
     buffer_free(&text);
 }

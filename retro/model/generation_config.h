@@ -21,6 +21,7 @@ struct sampling_defaults {
     double top_p, min_p;
     int top_k;
     double repetition_penalty; /* 1: none */
+    int no_repeat_ngram_size;  /* 0: none */
 };
 
 struct generation_config {

@@ -25,7 +25,8 @@ static double default_of(const struct json_field *field, const struct sampling_d
                {"top_p", of_model->top_p},
                {"min_p", of_model->min_p},
                {"top_k", of_model->top_k},
-               {"repetition_penalty", of_model->repetition_penalty}};
+               {"repetition_penalty", of_model->repetition_penalty},
+               {"no_repeat_ngram_size", of_model->no_repeat_ngram_size}};
     for (size_t i = 0; i < ARRAY_COUNT(own); i++)
         if (strcmp(own[i].name, field->name) == 0 && own[i].value >= 0) return own[i].value;
     return field->fallback;

@@ -58,6 +58,7 @@ static void changes_ask(const struct request_writing *w, struct generation_chang
     *to = (struct generation_changes){.presence = (float)w->presence_penalty,
                                       .frequency = (float)w->frequency_penalty,
                                       .repetition = (float)w->repetition_penalty,
+                                      .no_repeat = (int)w->no_repeat_ngram_size,
                                       .n_biases = w->n_biases};
     if (w->n_biases == 0) return;
     to->biases = xcalloc((size_t)w->n_biases, sizeof *to->biases);

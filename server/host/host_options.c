@@ -42,9 +42,10 @@ static const struct option_row model_rows[] = {
         "where the model runs: cpu, cuda:N in a build with CUDA, or auto: the first GPU if there is one, else cpu"),
     OPTION_CHOICE(struct model_settings, dtype, MODEL_DTYPE_AUTO, dtypes,
                   "type the weights are kept in; auto: as stored; fp8: on GPUs", .hints = dtype_hints),
-    OPTION_BOOL(struct model_settings, sampling_defaults, true,
-                "requests that do not say get temperature, top_p, min_p, top_k and repetition_penalty of "
-                "generation_config.json"),
+    OPTION_BOOL(
+        struct model_settings, sampling_defaults, true,
+        "requests that do not say get temperature, top_p, min_p, top_k, repetition_penalty and no_repeat_ngram_size of "
+        "generation_config.json"),
     OPTION_INT(struct model_settings, threads, 0, 0, 1024,
                "CPU threads of the engine; 0: as many as the process may use"),
     OPTION_STRUCTS(struct model_settings, others, &other_item, sizeof(struct other_model), true,

@@ -75,6 +75,7 @@ struct generation_changes {
     int n_biases;
     float presence, frequency; /* 0: none */
     float repetition;          /* above 0; 1: none */
+    int no_repeat;             /* no run of so many tokens comes twice in prompt and answer; 0: any may */
 };
 
 /* Where the answer ends before max_tokens. */

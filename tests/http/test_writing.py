@@ -81,7 +81,7 @@ def test_more_answers_than_are_allowed_are_refused(start):
 def test_a_bias_forces_and_forbids(server):
     first = choices(server, return_token_ids=True)[0]["token_ids"]
     other = (first[0] + 1) % 8192
-    forced = choices(server, return_token_ids=True, logit_bias={str(other): 100})[0]["token_ids"]
+    forced = choices(server, return_token_ids=True, logit_bias={str(other): 100}, no_repeat_ngram_size=0)[0]["token_ids"]
     assert forced == [other] * 12
     without = choices(server, return_token_ids=True, logit_bias={str(first[0]): -100})[0]["token_ids"]
     assert first[0] not in without
@@ -92,6 +92,33 @@ def test_penalties_end_repetition(server):
     strict = choices(server, "the the the the", return_token_ids=True, max_tokens=40, ignore_eos=True,
                      presence_penalty=2, frequency_penalty=2, repetition_penalty=3)[0]["token_ids"]
     assert len(set(strict)) > len(set(plain))
+
+
+def runs_of(ids, length):
+    return [tuple(ids[i : i + length]) for i in range(len(ids) - length + 1)]
+
+
+@pytest.mark.parametrize("length", [1, 3, 8])
+def test_runs_of_tokens_come_once(server, length):
+    """Greedy tokens are the likeliest ones up to the first that would end a run which prompt or answer has."""
+    fields = {"return_token_ids": True, "max_tokens": 60, "ignore_eos": True}
+    free = choices(server, "the the the the", no_repeat_ngram_size=0, **fields)[0]
+    once = choices(server, "the the the the", no_repeat_ngram_size=length, **fields)[0]
+    ids, new = once["prompt_token_ids"] + once["token_ids"], len(once["prompt_token_ids"])
+    for end in range(max(new, length - 1) + 1, len(ids) + 1):
+        assert tuple(ids[end - length : end]) not in runs_of(ids[: end - 1], length)
+    same = next(i for i, pair in enumerate(zip(once["token_ids"], free["token_ids"])) if pair[0] != pair[1])
+    barred = ids[: new + same] + free["token_ids"][same : same + 1]
+    assert tuple(barred[-length:]) in runs_of(barred[:-1], length)
+
+
+def test_the_models_own_run_length_holds(server):
+    """models/retro-docs/generation_config.json bars runs of 8."""
+    assert server.request("GET", "/props").json()["default_generation_settings"]["params"]["no_repeat_ngram_size"] == 8
+    fields = {"return_token_ids": True, "max_tokens": 60, "ignore_eos": True}
+    own, eight, free = (choices(server, "the the the the", **fields, **more)[0]["token_ids"]
+                        for more in ({}, {"no_repeat_ngram_size": 8}, {"no_repeat_ngram_size": 0}))
+    assert own == eight != free
 
 
 def test_log_probabilities_stay_the_models_own(server):

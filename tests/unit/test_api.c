@@ -129,7 +129,8 @@ static void test_changes_and_ends(void **state) {
     assert_true(
         parse(&r,
               "{\"prompt\": [1], \"n\": 2, \"best_of\": 3, \"presence_penalty\": -2, \"frequency_penalty\": 0.5,"
-              "\"repetition_penalty\": 1.25, \"logit_bias\": {\"99\": -100, \"0\": 1.5}, \"min_tokens\": 4,"
+              "\"repetition_penalty\": 1.25, \"no_repeat_ngram_size\": 3, \"logit_bias\": {\"99\": -100, \"0\": 1.5}, "
+              "\"min_tokens\": 4,"
               "\"stop_token_ids\": [7, 8], \"include_stop_str_in_output\": true, \"return_token_ids\": true,"
               "\"prompt_logprobs\": 0, \"top_k\": -1, \"skip_special_tokens\": true, \"length_penalty\": 1}",
               &f));
@@ -137,6 +138,7 @@ static void test_changes_and_ends(void **state) {
     assert_int_equal(w->n, 2);
     assert_int_equal(r.best_of, 3);
     assert_true(w->presence_penalty == -2 && w->frequency_penalty == 0.5 && w->repetition_penalty == 1.25);
+    assert_int_equal(w->no_repeat_ngram_size, 3);
     assert_int_equal(w->n_biases, 2);
     assert_true(w->biases[0].id == 99 && w->biases[0].bias == -100 && w->biases[1].id == 0);
     assert_true(w->biases[1].bias == 1.5f);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -98,12 +99,47 @@ static void test_ends_wait(void **state) {
     logit_edits_close(&e);
 }
 
+static bool stood_before(const int32_t *history, int n, int run) {
+    for (int i = 0; i + run < n; i++)
+        if (memcmp(history + i, history + n - run, (size_t)run * sizeof *history) == 0) return true;
+    return false;
+}
+
+/* At every draw those tokens are barred that would end a run which the prompt or the answer has, and no others. */
+static void test_runs_come_once(void **state) {
+    (void)state;
+    for (int run = 1; run <= 4; run++) {
+        struct logit_edits e;
+        int32_t history[60] = {1, 2, -1, -1, 1, 2}; /* with a picture's rows */
+        struct generation_bias biases[] = {{2, 3}};
+        struct generation_request asked = {.prompt = history,
+                                           .n_prompt = 6,
+                                           .max_tokens = 50,
+                                           .changes = {biases, 1, .repetition = 1, .no_repeat = run},
+                                           .end.min_tokens = 9};
+        int n_barred = 0;
+        logit_edits_open(&e, &asked, VOCAB, &ends);
+        for (int n = 6; n < 56; n++) {
+            for (int32_t id = 0; id < VOCAB; id++) {
+                history[n] = id;
+                bool waits = id == EOD && n - 6 < 9, barred = !waits && stood_before(history, n + 1, run);
+                float bias = waits ? -INFINITY : id == 2 ? 3 : 0;
+                expect_edit(&e, id, barred ? -1e9f : bias, 1, 0);
+                n_barred += barred;
+            }
+            history[n] = (n * n + n / 7) % 5;
+            logit_edits_note(&e, history[n]);
+        }
+        assert_true(n_barred > 10);
+        logit_edits_close(&e);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_asked),
-        cmocka_unit_test(test_penalties),
-        cmocka_unit_test(test_every_token_is_written),
-        cmocka_unit_test(test_ends_wait),
+        cmocka_unit_test(test_nothing_is_asked),       cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_every_token_is_written), cmocka_unit_test(test_ends_wait),
+        cmocka_unit_test(test_runs_come_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

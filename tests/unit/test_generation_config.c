@@ -63,9 +63,11 @@ static void assert_shows(const struct generation_config *c, const char *expected
 static void test_sampling(void **state) {
     (void)state;
     struct generation_config c = read_valid(
-        "{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, \"repetition_penalty\": 1.05}");
-    assert_shows(&c, "temperature 0.6, top_p 0.9, top_k 20, repetition_penalty 1.05");
-    c = read_valid("{\"do_sample\": false, \"temperature\": 0.6, \"repetition_penalty\": 1.0}");
+        "{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, \"repetition_penalty\": 1.05,"
+        "\"no_repeat_ngram_size\": 12}");
+    assert_shows(&c, "temperature 0.6, top_p 0.9, top_k 20, repetition_penalty 1.05, no_repeat_ngram_size 12");
+    c = read_valid(
+        "{\"do_sample\": false, \"temperature\": 0.6, \"repetition_penalty\": 1.0, \"no_repeat_ngram_size\": 0}");
     assert_shows(&c, "temperature 0");
     c = read_valid("{}");
     assert_shows(&c, "");
@@ -76,8 +78,9 @@ static void test_sampling(void **state) {
 
 static void test_requests(void **state) {
     (void)state;
-    struct generation_config c =
-        read_valid("{\"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, \"repetition_penalty\": 1.05}");
+    struct generation_config c = read_valid(
+        "{\"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, \"repetition_penalty\": 1.05, \"no_repeat_ngram_size\": "
+        "12}");
     static const char text[] = "{\"temperature\": 1.5, \"top_k\": 0, \"top_p\": null}";
     struct request_writing w = {.temperature = 1.5, .top_p = 1, .min_p = 0.25, .repetition_penalty = 1};
     struct request_limits limits = {0};
@@ -93,6 +96,7 @@ static void test_requests(void **state) {
     assert_true(w.min_p == 0.25);
     assert_true(w.repetition_penalty == 1.05);
     assert_int_equal(w.top_k, 0);
+    assert_int_equal(w.no_repeat_ngram_size, 12);
     json_close(body);
 }
 

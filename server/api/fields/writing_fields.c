@@ -148,6 +148,8 @@ static const struct json_field writing_fields[] = {
      .help = "the same for every time that it occurs there"},
     {"repetition_penalty", JSON_DOUBLE, AT(repetition_penalty), .min = 0.01, .max = 100, .fallback = 1,
      .help = "divides positive logits of tokens of prompt and answer, multiplies negative ones"},
+    {"no_repeat_ngram_size", JSON_INT64, AT(no_repeat_ngram_size), .min = 0, .max = INT32_MAX,
+     .help = "no run of so many tokens comes twice in prompt and answer; 0: any may"},
     {"logit_bias", JSON_PARSED, .parse = parse_biases,
      .schema = "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"number\",\"minimum\":-100,"
                "\"maximum\":100}}",
@@ -206,6 +208,8 @@ void request_writing_defaults(struct request_writing *w, const struct json *body
     take_default(body, "top_p", defaults->top_p, &w->top_p);
     take_default(body, "min_p", defaults->min_p, &w->min_p);
     take_default(body, "repetition_penalty", defaults->repetition_penalty, &w->repetition_penalty);
+    if (defaults->no_repeat_ngram_size > 0 && json_is_absent(json_member(body, "no_repeat_ngram_size")))
+        w->no_repeat_ngram_size = defaults->no_repeat_ngram_size;
     if (defaults->top_k >= 0 && json_is_absent(json_member(body, "top_k"))) w->top_k = defaults->top_k;
 }
 

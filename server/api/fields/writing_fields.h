@@ -19,6 +19,7 @@ struct request_writing {
     double temperature, top_p, min_p;
     double presence_penalty, frequency_penalty, repetition_penalty;
     int64_t top_k; /* 0 and -1: all */
+    int64_t no_repeat_ngram_size;
     int64_t seed;
     bool has_seed;
     int64_t n; /* answers to one prompt */
