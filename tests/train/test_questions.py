@@ -45,8 +45,61 @@ def test_questions_of_a_page():
     assert asked["When does frob fail with EIO?"] == "The knob is stuck."
     assert asked["Which option of frob does this: turn every knob twice?"] == "-x turn every knob twice"
     assert asked["How do I write to FILE with frob?"].startswith("-o, --output=FILE Write to FILE. It may")
-    assert len(asked) == 11
+    assert asked["What does the option --output of frob do?"] == long
+    assert len(asked) == 12
     assert questions.questions_of("frob turns knobs\n\nNAME\n\nno page\n") == []
+
+
+CALL = """NAME
+       open_knob - open a knob
+
+SYNOPSIS
+       int open_knob(int flags);
+
+DESCRIPTION
+       Opens it.  If the knob is stuck, it is
+       turned first.  It stays open.
+
+       K_CLOEXEC (since Linux 9.1)
+              Close it on exec.
+
+       K_SYNC Turn it at once.
+
+RETURN VALUE
+       On success, open_knob() returns its
+       number.  On error, -1 is returned.
+
+ERRORS
+       EIO    It is stuck.
+
+       EPERM  It is locked.
+
+       ENOENT There is none.
+
+       EINVAL (since Linux 9) The flags are bad.
+"""
+
+
+def test_questions_of_a_call():
+    asked = dict(questions.questions_of(CALL))
+    assert asked["What does open_knob() do if the knob is stuck?"] == "If the knob is stuck, it is turned first."
+    assert asked["What does open_knob() return on success?"] == "On success, open_knob() returns its number."
+    assert asked["What does open_knob() return on error?"] == "On error, -1 is returned."
+    assert asked["What does open_knob return?"] == asked["What does open_knob() return?"]
+    assert asked["What does the flag K_CLOEXEC of open_knob do?"] == "Close it on exec."
+    assert asked["What does the flag K_SYNC of open_knob() do?"] == "Turn it at once."
+    assert asked["When does open_knob fail with EIO?"] == "It is stuck."
+    assert asked["When does open_knob() fail with EPERM?"] == "It is locked."
+    assert asked["When does open_knob fail with ENOENT?"] == "There is none."
+    assert asked["When does open_knob() fail with EINVAL?"] == "(since Linux 9) The flags are bad."
+    assert len(asked) == 13
+
+
+def test_a_command_of_two_words_has_both_names():
+    page = PAGE.replace("frob, frobnicate", "frob-all").replace("frob [-x]", "frob all [-x]")
+    asked = dict(questions.questions_of(page))
+    assert asked["What does the option -x of frob-all do?"] == "turn every knob twice"
+    assert "What does the option --output of frob all do?" in asked
 
 
 def test_some_are_chosen_and_stay_chosen():

@@ -20,7 +20,7 @@ work=$(cd "$work" && pwd)
 cp "$home"/tools/retro_docs/{retro,gpt}.json "$work/"
 prepare=(--config "$work/retro.json" --documents "$work/corpus/text" --held-out 0.025 --max-characters 1000000)
 [ "$set" = training ] || prepare+=(--max-files 60 --max-files-of "$home/tools/retro_docs/packages.txt" \
-    --questions 24 --questions-except "$home/tools/manual_questions.jsonl")
+    --questions 40 --questions-except "$home/tools/manual_questions.jsonl")
 if [ ! -f "$work/prepared" ]; then
     "$home/tools/fetch_corpus.sh" "$work/corpus" "$set"
     retro_train prepare "${prepare[@]}"

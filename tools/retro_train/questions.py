@@ -14,8 +14,13 @@ import numpy as np
 
 HEADING = re.compile(r"^[A-Z][A-Z ]+$", re.MULTILINE)
 NAME = re.compile(r"^ +(\S[^\n]{0,60}?) +[-\u2013\u2014]+ +(\S[^\n]+)$", re.MULTILINE)
-OPTION = re.compile(r"^( {4,11})(-[^\n]{1,60}?)(?:\n\1 {2,}| {3,})(\S[^\n]*(?:\n\1 {2,}\S[^\n]*)*)", re.MULTILINE)
-ERROR = re.compile(r"^( {4,11})(E[A-Z0-9]{2,14})(?:\n\1 {2,}| {2,})(\S[^\n]*(?:\n\1 {2,}\S[^\n]*)*)", re.MULTILINE)
+# A tag and its meaning, in the next line or, behind a short tag, in the same one: one of six characters is followed by one blank.
+MEANING = r"(\S[^\n]*(?:\n\1 {2,}\S[^\n]*)*)"
+OPTION = re.compile(r"^( {4,11})(-[^\n]{1,60}?)(?:\n\1 {2,}| {3,}|(?<= -\S{5}) (?=\S))" + MEANING, re.MULTILINE)
+NEXT = r"(?:\n\1 {2,}| {2,}|(?<= [A-Z0-9_]{6}) )"
+ERROR = re.compile(r"^( {4,11})(E[A-Z0-9]{2,14})" + NEXT + MEANING, re.MULTILINE)
+FLAG = re.compile(r"^( {4,11})([A-Z][A-Z0-9]*_[A-Z0-9_]{2,30})(?: \([^\n)]*\))?" + NEXT + MEANING, re.MULTILINE)
+CONDITION = re.compile(r"(?:^|(?<=\. ))(If|When|On|Upon) ([^,.;:()]{5,80}), ([^.]{10,300}\.)(?= |$)")  # a sentence of one line
 LONGEST = 400  # characters of an answer
 ORDERS = frozenset("""add allow append apply attach avoid build change check clear compare compile compress convert copy count create decode
 define delete disable display do dump edit enable encode exclude execute exit expand explain extract filter find follow force format
@@ -42,14 +47,44 @@ def shorten(text):
 
 
 def option_questions(page, option, meaning):
-    """[(question, answer)]: from the option to its meaning, and back."""
-    asked = [(f"What does the option {option} of {page} do?", meaning)]
+    """[(question, answer)]: from the option to its meaning, and back. People ask about one form of an option that has several."""
+    one = re.split(r"[=\[ ]", option.split(", ")[-1])[0]
+    asked = [(f"What does the option {form} of {page} do?", meaning) for form in dict.fromkeys((option, one))]
     purpose = re.split(r"[.;:,(] |[.;:,]$", meaning)[0]
     if purpose:
         purpose, answer = purpose[0].lower() + purpose[1:], f"{option} {meaning}"
         asked.append((f"Which option of {page} does this: {purpose}?", answer))
         if purpose.split()[0] in ORDERS:
             asked.append((f"How do I {purpose} with {page}?", answer))
+    return asked
+
+
+def spoken_names(page, synopsis):
+    """Two names of a page, for every other question one: people write a call with its brackets and without, and "git log" for git-log."""
+    if f"{page}(" in synopsis:
+        return page, f"{page}()"
+    words = page.replace("-", " ", 1)
+    return page, words if words in synopsis else page
+
+
+def condition_questions(form, text):
+    """[(question, answer)] of the sentences that begin with a condition; form has a place for it."""
+    paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+    found = (match for part in paragraphs for match in CONDITION.finditer(part))
+    return [(form.format(f"{match[1].lower()} {match[2]}"), match[0]) for match in found if len(match[0]) <= LONGEST]
+
+
+def prose_questions(names, found):
+    """[(question, answer)] about what a page says of values, conditions, flags and errors."""
+    asked = []
+    if "RETURN VALUE" in found:
+        asked += [(f"What does {name} return?", shorten(found["RETURN VALUE"].strip())) for name in names]
+        asked += condition_questions(f"What does {names[1]} return {{}}?", found["RETURN VALUE"])
+    asked += condition_questions(f"What does {names[1]} do {{}}?", found.get("DESCRIPTION", ""))
+    for i, (_, flag, meaning) in enumerate(FLAG.findall(found.get("DESCRIPTION", ""))):
+        asked.append((f"What does the flag {flag} of {names[i % 2]} do?", shorten(meaning)))
+    for i, (_, error, meaning) in enumerate(ERROR.findall(found.get("ERRORS", ""))):
+        asked.append((f"When does {names[i % 2]} fail with {error}?", shorten(meaning)))
     return asked
 
 
@@ -61,13 +96,11 @@ def questions_of(text):
         return []
     page, purpose = name[1].split(",")[0], name[2].strip().rstrip(".")
     asked = [(f"What is {page}?", f"{page} - {purpose}"), (f"Which manual is about this: {purpose}?", page)]
-    if "RETURN VALUE" in found:
-        asked.append((f"What does {page} return?", shorten(found["RETURN VALUE"].strip())))
+    names = spoken_names(page, found.get("SYNOPSIS", ""))
     body = "\n".join(part for heading, part in found.items() if heading not in ("NAME", "SYNOPSIS"))
-    for _, option, meaning in OPTION.findall(body):
-        asked += option_questions(page, option.strip(), shorten(meaning))
-    for _, error, meaning in ERROR.findall(found.get("ERRORS", "")):
-        asked.append((f"When does {page} fail with {error}?", shorten(meaning)))
+    for i, (_, option, meaning) in enumerate(OPTION.findall(body)):
+        asked += option_questions(names[i % 2], option.strip(), shorten(meaning))
+    asked += prose_questions(names, found)
     answers = {}  # the first of an error that a page has several times
     for question, answer in asked:
         answers.setdefault(question, answer)
