@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import standin
+from retro_train import data as module
 from retro_train.config import ModelConfig
 from retro_train.data import NeighbourOptions, TrainingData
 from retro_train.neighbours import Collection, read_neighbours, write_neighbours
@@ -93,7 +94,7 @@ def test_batches_are_a_function_of_seed_and_step(collection, found):
 def test_ranks_share_one_batch(collection, found):
     data = make(collection, found)
     whole, parts = data.batch(2, 0.1), [data.batch(2, 0.1, rank, 2) for rank in range(2)]
-    for name in ("ids", "targets", "neighbours", "f", "counts"):
+    for name in ("ids", "targets", "neighbours", "f", "counts", "periods"):
         import torch
 
         assert torch.cat([getattr(p, name) for p in parts]).equal(getattr(whole, name))
@@ -108,6 +109,36 @@ def test_dropout_and_self_neighbours_have_their_shares(collection, found):
     for progress, share in ((0.0, 0.4), (0.6, 0.25), (0.9, 0.1)):
         changed = [(data.batch(s, progress).neighbours != plain.batch(s, progress).neighbours).any(-1).any(-1) for s in range(12)]
         assert abs(np.concatenate(changed).mean() - share) < 0.05
+
+
+def test_phrases_repeat_and_the_text_goes_on(collection, found, monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_PHRASE", 4)
+    options = NeighbourOptions(drop_sequence=0, drop_chunk=0, self_share=0, self_end=0, repeat_share=0.5)
+    data, plain = make(collection, found, options, batch=64), make(collection, found, batch=64)
+    stream, lengths, unchanged = collection.tokens.reshape(-1), set(), 0
+    for step in range(4):
+        b, before = data.batch(step, 0.0), plain.batch(step, 0.0)
+        sequences = data.sequences(np.random.default_rng([3, 0, step]), step)
+        data.repeat_phrases(step, sequences)
+        assert not before.periods.any()
+        for row in range(64):
+            periods, ids, targets, places = (t[row] for t in (b.periods.numpy(), b.ids.numpy(), b.targets.numpy(), sequences.rows))
+            assert np.array_equal(ids, stream[places[:-1]])
+            if not periods.any() and np.array_equal(ids, before.ids[row].numpy()):
+                assert b.targets[row].equal(before.targets[row]) and b.neighbours[row].equal(before.neighbours[row])
+                unchanged += 1
+                continue
+            for i in np.flatnonzero(periods):
+                length = periods[i]
+                lengths.add(length)
+                assert targets[i] == ids[i + 1 - length] == ids[i + 1 - 2 * length] and targets[i] > 0
+                assert (targets[i - length : i] == -1).any() or periods[i - 1] == length
+            # A chunk reads nothing that was found for text behind its first token's chunk.
+            for j in range(1, 4):
+                first = int(b.f[row]) + 8 * (j - 1)
+                store = places[first] // 8 % len(collection)
+                assert np.array_equal(b.neighbours[row, j].numpy(), collection.neighbour_tokens(found[store], 16))
+    assert lengths == {1, 2, 3, 4} and 100 < unchanged < 160
 
 
 def test_files_are_checked(tmp_path, found):

@@ -57,3 +57,49 @@ def test_causal_attention_in_blocks(rows):
                                       torch.autograd.grad((expected * slope).sum(), exact))]
     for a, b in pairs:
         assert (a.float() - b).norm() <= 0.02 * b.norm() + 1e-3
+
+
+def test_repetition_loss_is_its_definition():
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(12, 8, requires_grad=True), torch.randn(20, 8, requires_grad=True)
+    targets = torch.tensor([4, 5, 6] * 4)
+    periods = torch.tensor([0] * 6 + [3] * 6)
+    shares = (hidden @ weight.T).softmax(-1)[torch.arange(12), targets]
+    expected = -(1 - (shares[6:] - loss.FADING * shares[3:9].detach()).abs()).log().mean()
+    ours = gradients(loss.repetition_loss(hidden, weight, targets, periods), hidden, weight)
+    for a, b in zip(ours, gradients(expected, hidden, weight), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+    assert not ours[1][:6].any()
+
+
+def test_a_model_learns_to_leave_a_loop():
+    """Logits of their own for each row: where one copy is certain, its FADING is the best for the next."""
+    weight, targets = torch.eye(4), torch.tensor([1, 2] * 3)
+    hidden = (4 * torch.nn.functional.one_hot(targets, 4).float()).requires_grad_()
+    descent = torch.optim.SGD([hidden], lr=1.0)
+    for _ in range(300):
+        descent.zero_grad()
+        loss.repetition_loss(hidden, weight, targets, torch.tensor([0, 0, 2, 2, 2, 2])).backward()
+        descent.step()
+    shares = hidden.softmax(-1)[torch.arange(6), targets].detach()
+    assert (shares[:2] > 0.9).all() and torch.allclose(shares[2:4], shares[:2] * loss.FADING, atol=0.02)
+    assert torch.allclose(shares[4:], shares[2:4] * loss.FADING, atol=0.02)
+
+
+def test_a_model_weighs_both_losses_by_their_targets():
+    from retro_train.config import ModelConfig
+
+    torch.manual_seed(0)
+    net = model.Retro(ModelConfig(architecture="gpt", num_layers=1, hidden_size=16, num_attention_heads=2, vocab_size=20, max_position_embeddings=12,
+                                  position_embedding_type="learned_absolute", activation="gelu_tanh"))
+    ids = torch.randint(0, 20, (2, 12))
+    ids[1] = ids[1, :3].repeat(4)
+    targets, periods = ids.roll(-1, 1), torch.zeros_like(ids)
+    targets[0, 2] = -1
+    periods[1, 6:] = 3
+    hidden = net.hidden(ids).flatten(0, 1)
+    said = targets.masked_fill(periods != 0, -1).flatten()
+    expected = (17 * loss.cross_entropy(hidden, net.words, said)
+                + 6 * loss.REPETITION_WEIGHT * loss.repetition_loss(hidden, net.words, targets.flatten(), periods.flatten())) / 23
+    assert torch.allclose(net(ids, targets, periods=periods), expected)
+    assert torch.allclose(net(ids, targets, periods=0 * periods), loss.cross_entropy(hidden, net.words, targets.flatten()))

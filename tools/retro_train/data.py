@@ -30,6 +30,9 @@ class NeighbourOptions:
     # Chunks before an answer with one neighbour replaced by the chunk that has it. Where the search found another part of the
     # manual, the answer is not to be read, and a model that sees no others learns to make answers up.
     answer_share: float = 0.5
+    # Sequences in which phrases are said again and again, which the model is to find less likely each time: a small model whose
+    # most likely token is taken says a phrase for ever (loss.py, repetition_loss).
+    repeat_share: float = 0.0
 
     def self_at(self, progress):
         fallen = (progress - self.self_until) / max(self.self_fallen - self.self_until, 1e-9)
@@ -43,10 +46,11 @@ class Batch:
     neighbours: torch.Tensor | None = None  # [b, l, k, r]
     f: torch.Tensor | None = None  # [b] rows of the first chunk
     counts: torch.Tensor | None = None  # [b, l] neighbours of each chunk
+    periods: torch.Tensor | None = None  # [b, n] a target of the third copy of a phrase, or a later one, has the phrase's length
 
     def to(self, device):
         move = lambda t: None if t is None else t.to(device, non_blocking=True)
-        return Batch(*map(move, (self.ids, self.targets, self.neighbours, self.f, self.counts)))
+        return Batch(*map(move, (self.ids, self.targets, self.neighbours, self.f, self.counts, self.periods)))
 
 
 @dataclass
@@ -60,6 +64,51 @@ def replace_neighbour(tokens, counts, slot, chosen, texts):
     where = np.nonzero(chosen)
     tokens[(*where, slot[where])] = texts
     counts[chosen] = np.maximum(counts[chosen], 1)
+
+
+@dataclass
+class Sequences:
+    """Of a step."""
+
+    rows: np.ndarray  # [b, n + 1] of the stream
+    f: np.ndarray  # [b] of them in the first chunk
+    chunk: np.ndarray  # [b, l] whose neighbours each chunk has
+    second: np.ndarray  # [b, n] targets of a phrase's second copy
+    periods: np.ndarray  # [b, n] as Batch's
+
+
+LONGEST_PHRASE = 48  # tokens that repeat
+MORE_COPIES = 0.35  # of the geometric distribution of the copies behind the first
+
+
+@dataclass
+class Repeats:
+    """A sequence with phrases that are said several times, each followed by what follows it in the text."""
+
+    places: np.ndarray  # [n + 1] which token of the text each one is
+    second: np.ndarray  # [n] targets of second copies
+    periods: np.ndarray  # [n] of targets of later copies: the phrase's length; else 0
+
+
+def repeat_phrases(rng, tokens, pad):
+    """Repeats of a sequence [n + 1]. Short phrases are as frequent as long ones; one with padding is said once."""
+    places, at = [], 0
+    second, periods = np.zeros(2 * len(tokens), dtype=bool), np.zeros(2 * len(tokens), dtype=np.int64)
+    while len(places) < len(tokens):
+        run = int(rng.integers(LONGEST_PHRASE, 2 * LONGEST_PHRASE))
+        places += range(at, at + run)
+        at += run
+        length = int(np.exp(rng.uniform(0, np.log(LONGEST_PHRASE + 1))))
+        copies = min(int(rng.geometric(MORE_COPIES)), max(2, 2 * LONGEST_PHRASE // length))
+        phrase = np.arange(at - length, at)
+        if (tokens[phrase[phrase < len(tokens)]] == pad).any():
+            continue
+        first = len(places) - 1  # the target of the second copy's first token
+        places += np.tile(phrase, copies).tolist()
+        second[first : first + length] = True
+        periods[first + length : first + copies * length] = length
+    n = len(tokens) - 1
+    return Repeats(np.array(places[: n + 1]), second[:n], periods[:n])
 
 
 class TrainingData:
@@ -106,30 +155,49 @@ class TrainingData:
         first = len(self.collection)
         return np.where(turned, rng.integers(first, max(self.chunks - self.l, first) + 1, self.b), chunks)
 
-    def batch(self, step, progress, rank=0, ranks=1):
-        """The batch of a step; with several ranks each takes its rows of the same batch."""
-        rng = np.random.default_rng([self.seed, 0, step])
+    def sequences(self, rng, step):
+        """Where the step's tokens and neighbours are."""
         chunks = self.first_chunks(step)
         short = rng.random(self.b) < (self.options.short_first_chunk if self.retro else 0)
         f = np.where(short, rng.integers(1, self.m, self.b), self.m)
         start = (chunks + 1) * self.m - f
         rows = (start[:, None] + np.arange(self.n + 1)) % len(self.stream)
-        tokens = self.stream[rows]
+        chunk = (chunks[:, None] + np.arange(self.l)) % self.chunks
+        nothing = np.zeros((self.b, self.n), dtype=np.int64)
+        return Sequences(rows, f, chunk, nothing.astype(bool), nothing)
+
+    def repeat_phrases(self, step, s):
+        """Lets phrases repeat in some of the sequences; not among questions, whose answers begin chunks."""
+        rng = np.random.default_rng([self.seed, 3, step])
+        of_documents = s.chunk.max(axis=1) < len(self.collection)
+        for row in np.flatnonzero((rng.random(self.b) < self.options.repeat_share) & of_documents):
+            repeats = repeat_phrases(rng, self.stream[s.rows[row]], self.collection.eod)
+            s.rows[row] = (s.rows[row, 0] + repeats.places) % len(self.stream)
+            s.second[row], s.periods[row] = repeats.second, repeats.periods
+            # A chunk has moved in the text: it reads what the chunk does that its first token is of, which ends no later than it.
+            begins = s.f[row] + self.m * np.arange(self.l - 1)
+            s.chunk[row, 1:] = s.rows[row, begins] // self.m
+
+    def batch(self, step, progress, rank=0, ranks=1):
+        """The batch of a step; with several ranks each takes its rows of the same batch."""
+        rng = np.random.default_rng([self.seed, 0, step])
+        s = self.sequences(rng, step)
+        self.repeat_phrases(step, s)
+        tokens, pad = self.stream[s.rows], self.collection.eod
         ids, targets = tokens[:, :-1], tokens[:, 1:].copy()
-        pad = self.collection.eod
         targets[(ids == pad) & (targets == pad)] = -1  # padding after padding teaches nothing
+        targets[s.second] = -1  # and nothing is to teach that a phrase is said again
         mine = slice(rank * self.b // ranks, (rank + 1) * self.b // ranks)
         tensor = lambda a: torch.from_numpy(np.ascontiguousarray(a[mine]))
         if not self.retro:
-            return Batch(tensor(ids), tensor(targets))
-        neighbours, counts = self.neighbours(rng, chunks, progress)
-        return Batch(tensor(ids), tensor(targets), tensor(neighbours), tensor(f), tensor(counts))
+            return Batch(tensor(ids), tensor(targets), periods=tensor(s.periods))
+        neighbours, counts = self.neighbours(rng, s.chunk, progress)
+        return Batch(tensor(ids), tensor(targets), tensor(neighbours), tensor(s.f), tensor(counts), tensor(s.periods))
 
-    def neighbours(self, rng, chunks, progress):
-        """Tokens [b, l, k, r] and counts [b, l] of the sequences' chunks."""
+    def neighbours(self, rng, chunk, progress):
+        """Tokens [b, l, k, r] and counts [b, l] of the sequences' chunks [b, l]."""
         o, (b, l) = self.options, (self.b, self.l)
         k, r = self.config.retro_num_neighbors, self.config.retro_retrieved_length
-        chunk = (chunks[:, None] + np.arange(l)) % self.chunks
         ids = self.found[chunk]
         counts = (ids >= 0).sum(-1)
         tokens = self.collection.neighbour_tokens(ids, r)
@@ -143,7 +211,6 @@ class TrainingData:
         counts[rng.random((b, l)) < o.drop_chunk] = 0
         counts[rng.random(b) < o.drop_sequence] = 0
         return tokens, counts
-
 
     def give_answers(self, rng, chunk, slot, tokens, counts):
         """Puts the chunks that have the answers in place of a neighbour of some [b, l] chunks before answers."""

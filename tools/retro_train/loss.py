@@ -1,4 +1,4 @@
-"""Cross entropy over the vocabulary, a block of rows at a time.
+"""Cross entropy over the vocabulary, a block of rows at a time, and a loss against repetition.
 
 PyTorch's own keeps the logits of all rows in float32 several times over and passes over each copy: for 4 096 rows and 8 192
 entries these were a sixth of a training step on a CPU. Here a block's logits live only until its gradient is known, and one
@@ -6,10 +6,13 @@ copy of the gradient in the products' type is kept, for the two products that en
 """
 
 import torch
+import torch.nn.functional as F
 
 from . import native
 
 ROWS = 1024  # of a block
+FADING = 0.3  # of a token's probability, from one copy of a phrase to the next
+REPETITION_WEIGHT = 2  # of a target that repeats, beside one of text
 
 
 def product_type(x):
@@ -59,3 +62,16 @@ class BlockedCrossEntropy(torch.autograd.Function):
 def cross_entropy(hidden, weight, targets):
     """Mean in nats over targets [rows] of softmax(hidden [rows, d] weight' [words, d]); target -1 is not scored."""
     return BlockedCrossEntropy.apply(hidden, weight, targets)
+
+
+def repetition_loss(hidden, weight, targets, periods):
+    """Mean in nats over the rows with a period: their targets repeat what was said `period` rows before, and shall be FADING
+    times as likely as they were there. A model that finds each copy likelier than the last one never leaves a loop.
+    DITTO (Xu et al. 2022, arXiv 2206.02369), equation 3. hidden [rows, d], targets and periods [rows], 0: no repetition."""
+    rows = periods.nonzero().squeeze(1)
+    wanted, each = torch.unique(torch.cat([rows, rows - periods[rows]]), return_inverse=True)
+    words = torch.empty_like(wanted)
+    words[each] = targets[rows].repeat(2)  # a row and the one that it repeats have the same target
+    shares = torch.exp(-F.cross_entropy(F.linear(hidden[wanted], weight).float(), words, reduction="none"))[each]
+    now, before = shares.chunk(2)
+    return -torch.log1p(-(now - FADING * before.detach()).abs().clamp(max=1 - 1e-5)).mean()

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import native
-from .loss import cross_entropy
+from .loss import REPETITION_WEIGHT, cross_entropy, repetition_loss
 
 
 class Norm(nn.Module):
@@ -364,8 +364,15 @@ class Retro(nn.Module):
         """[..., d] -> [..., padded vocabulary]."""
         return F.linear(hidden, self.words)
 
-    def forward(self, ids, targets, neighbours=None, f=None, counts=None):
-        """Mean cross entropy in nats over targets [b, n]; target -1 is not scored."""
+    def forward(self, ids, targets, neighbours=None, f=None, counts=None, periods=None):
+        """Mean loss in nats over targets [b, n]; target -1 is not scored. It is the cross entropy, or repetition_loss where periods
+        [b, n] are not 0."""
         found = None if neighbours is None else Neighbours(neighbours, f, counts)
-        hidden = self.hidden(ids, found)
-        return cross_entropy(hidden.flatten(0, 1), self.words, targets.flatten())
+        hidden, targets = self.hidden(ids, found).flatten(0, 1), targets.flatten()
+        if periods is None or not periods.any():
+            return cross_entropy(hidden, self.words, targets)
+        repeats = periods.flatten() != 0
+        said = targets.masked_fill(repeats, -1)
+        n_said, n_repeats = (said >= 0).sum(), repeats.sum()
+        repetition = REPETITION_WEIGHT * repetition_loss(hidden, self.words, targets, periods.flatten())
+        return (cross_entropy(hidden, self.words, said) * n_said + repetition * n_repeats) / (n_said + n_repeats)

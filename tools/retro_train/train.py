@@ -201,7 +201,7 @@ class Trainer:
         scored = (batch.targets >= 0).sum()
         for at in range(0, rows, part):
             piece = [None if t is None else t[at : at + part] for t in
-                     (batch.ids, batch.targets, batch.neighbours, batch.f, batch.counts)]
+                     (batch.ids, batch.targets, batch.neighbours, batch.f, batch.counts, batch.periods)]
             with self.autocast():
                 # Each part weighs as many scored tokens as it has, so that accumulation changes nothing but memory.
                 loss = self.net(*piece) * (piece[1] >= 0).sum() / scored
