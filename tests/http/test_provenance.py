@@ -292,7 +292,8 @@ def test_attention_is_that_of_the_reference(start):
     golden = json.loads((ROOT / "tests/golden/attention.json").read_text())
     for case in golden["cases"]:
         reply = server.complete([case["prompt"]], max_tokens=len(case["answer"]), temperature=0, ignore_eos=True,
-                                return_token_ids=True, retrieval={"neighbors": golden["neighbors"], "attention": "tokens"})
+                                return_token_ids=True, no_repeat_ngram_size=0,
+                                retrieval={"neighbors": golden["neighbors"], "attention": "tokens"})
         assert reply["choices"][0]["token_ids"] == case["answer"]
         assert [e["chunk"] for e in reply["attention"]] == [e["chunk"] for e in case["attention"]]
         for entry, want in zip(reply["attention"], case["attention"]):

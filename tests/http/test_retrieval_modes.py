@@ -57,7 +57,9 @@ llama = opened("llama", lambda folder: write_config(folder, folder / "tiny", "ll
 
 
 def complete(server, prompt, **fields):
-    return server.complete(prompt, **{"temperature": 0, "logprobs": 1, "ignore_eos": True, "return_token_ids": True} | fields)
+    """Without the models' own no_repeat_ngram_size, which counts a client's prompt and not the passages put before it."""
+    return server.complete(prompt, **{"temperature": 0, "logprobs": 1, "ignore_eos": True, "return_token_ids": True,
+                                      "no_repeat_ngram_size": 0} | fields)
 
 
 def written(reply):

@@ -77,9 +77,9 @@ def test_that_nothing_is_near_enough_is_told(visit):
 
 def test_going_on_begins_where_the_text_ended(visit):
     one = visit()
-    one.set(max_tokens=12, temperature=0)
+    one.set(max_tokens=3, temperature=0)
     one.ask(QUESTION)
-    assert "12 tokens (the limit)" in one.text(".measured")
+    assert "3 tokens (the limit)" in one.text(".measured")
     text = one.page.locator(".text").first.inner_text()
     one.page.click(".go-on")
     one.wait()
