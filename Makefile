@@ -125,6 +125,7 @@ $(BUILD)/kernels/cpu/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c $(VECTOR)
 $(BUILD)/kernels/cpu/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
 $(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(VECTOR)
 $(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c $(VECTOR)
+$(BUILD)/kernels/cpu/%_amx.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 $(VECTOR)
 $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
 # The GPU part's headers include CUDA's.

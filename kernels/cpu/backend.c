@@ -126,7 +126,7 @@ static const struct backend_ops cpu_ops = {
 /* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run all of them on one
  * machine. */
 static const struct cpu_kernels *choose_kernels(struct error *e) {
-    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
+    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
     const char *forced = getenv("RETRO_CPU");
     for (int i = 0; cpu_variants[i] != NULL; i++) {
         if (forced != NULL && strcmp(forced, cpu_variants[i]->name) != 0) continue;
@@ -142,7 +142,8 @@ static const struct cpu_kernels *choose_kernels(struct error *e) {
             return NULL;
         }
     error_set(e, STATUS_INVALID,
-              "RETRO_CPU=%.40s: expected generic, avx2, avxvnni, avx512, avx512vnni or avx512bf16, or unset", forced);
+              "RETRO_CPU=%.40s: expected generic, avx2, avxvnni, avx512, avx512vnni, avx512bf16 or amx, or unset",
+              forced);
     return NULL;
 }
 

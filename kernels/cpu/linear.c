@@ -5,8 +5,9 @@
  *     y = activation((even + odd) + bias[j]).
  * So a row's result does not depend on the other rows. The vector variants fuse each multiply-add, generic does not:
  * variants differ in the last bits, batches never do.
- * The exceptions: avx512bf16 with bf16 weights rounds x to bf16 first and has one chain over pairs of k; with quantised
- * weights x is rounded to integers, and there is one chain over blocks (blocks.h). */
+ * The exceptions: avx512bf16 and amx with bf16 weights round x to bf16 first and have one chain over pairs or blocks of
+ * k (linear_avx512bf16.c, linear_amx.c); with quantised weights x is rounded to integers, and there is one chain over
+ * blocks (blocks.h). */
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/panels.h"
 

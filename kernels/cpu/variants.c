@@ -13,9 +13,9 @@ const struct cpu_kernels cpu_kernels_generic = {
 
 const struct cpu_kernels *const cpu_variants[] = {
 #if CPU_X86
-    &cpu_kernels_avx512bf16, &cpu_kernels_avx512vnni,
-    &cpu_kernels_avx512,     &cpu_kernels_avxvnni,
-    &cpu_kernels_avx2,
+    &cpu_kernels_amx,        &cpu_kernels_avx512bf16,
+    &cpu_kernels_avx512vnni, &cpu_kernels_avx512,
+    &cpu_kernels_avxvnni,    &cpu_kernels_avx2,
 #endif
     &cpu_kernels_generic,    NULL,
 };

@@ -15,6 +15,7 @@ void linear_generic(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx512(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx512bf16(const struct linear_args *a, int first_tile, int n_tiles);
+void linear_amx(const struct linear_args *a, int first_tile, int n_tiles);
 
 void panel_avx512(const struct panel_product *p, int panel);
 void panels_avx512(const struct panel_product *p, int first_tile, int n_tiles);

@@ -15,7 +15,7 @@ GOLDEN = ROOT / "tests/golden"
 KINDS = ("retro/*", "t5/*", "hf/*")
 FOLDERS = sorted(p.parent for kind in KINDS for p in GOLDEN.glob(f"{kind}/config.json"))
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
-NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16"}
+NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
 RETRO = GOLDEN / "retro/case_a"
 VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
 

@@ -16,7 +16,7 @@ FOLDERS = sorted(p.parent for p in GOLDEN.glob("*/config.json"))
 LLAVA = [f for f in FOLDERS if f.name.startswith("llava")]
 QWEN = [GOLDEN / "qwen2_vl", GOLDEN / "qwen2_5_vl"]
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
-NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16"}
+NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16", "amx": "amx_bf16"}
 VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
 
 

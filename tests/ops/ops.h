@@ -16,7 +16,7 @@
 
 /* Calls test(b) on a backend of every variant this CPU runs; says which ones those are. */
 static inline void for_each_variant(void (*test)(struct backend *b), int threads) {
-    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
+    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
     int tested = 0;
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         struct backend *b;
@@ -132,12 +132,14 @@ static inline void sweep_linear(struct backend *b, const struct linear_sweep *s,
         for (enum dtype d = s->first; d <= s->last; d++, round++) run(b, d, *rows, s->shape, round);
 }
 
-/* 70 rows in one call against each in batches of 1 .. 70. */
-static inline void check_batches(struct backend *b, const struct weight *w) {
+/* 70 rows of values in [-size, size) in one call against each in batches of 1 .. 70. */
+static inline void check_batches(struct backend *b, const struct weight *w, float size) {
     struct linear_args all = {.x = random_tensor(DTYPE_F32, 70, w->n_in, 3),
                               .y = padded_tensor(DTYPE_F32, 70, w->n_out, 0),
                               .weight = w,
                               .activation = ACTIVATION_GELU_TANH};
+    for (int i = 0; i < all.x.rows; i++)
+        for (int j = 0; j < all.x.cols; j++) tensor_set(all.x, i, j, tensor_get(all.x, i, j) * size);
     backend_linear(b, &all);
     for (int rows = 1; rows <= 70; rows++) {
         struct linear_args part = all;

@@ -147,7 +147,7 @@ static void linear_batches(struct backend *b) {
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
         for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
             struct matrix m = random_matrix(b, dtypes[d], shapes[s][0], shapes[s][1]);
-            check_batches(b, &m.weight);
+            check_batches(b, &m.weight, 1);
             free_matrix(b, &m);
         }
 }

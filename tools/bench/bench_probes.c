@@ -86,12 +86,42 @@ MULTIPLY_PROBE(int8_avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32
                _mm_cvtsi128_si32(_mm512_castsi512_si128(x[0])),
                _mm512_dpbusd_epi32(x[j], _mm512_set1_epi8(2), _mm512_set1_epi8(3)))
 
+enum { TILE_SUMS = 4, TILE_STEP = TILE_SUMS * 2 * 16 * 16 * 32 }; /* of f32, in tiles; operations */
+
+__attribute__((target("amx-tile,amx-bf16"))) static double bf16_amx(int steps) {
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t line_bytes[16];
+        uint8_t rows[16];
+    } shapes = {.palette = 1};
+    float sums[16][16];
+    for (int i = 0; i < TILE_SUMS + 2; i++) {
+        shapes.rows[i] = 16;
+        shapes.line_bytes[i] = 64;
+    }
+    __asm__ volatile("" ::: "memory"); /* compilers do not know that all of it is read */
+    _tile_loadconfig(&shapes);
+    for (int i = 0; i < steps; i++) {
+        _tile_dpbf16ps(0, 4, 5);
+        _tile_dpbf16ps(1, 4, 5);
+        _tile_dpbf16ps(2, 4, 5);
+        _tile_dpbf16ps(3, 4, 5);
+    }
+    _tile_stored(0, sums, sizeof sums[0]);
+    __asm__ volatile("" ::: "memory");
+    _tile_release();
+    return (double)sums[0][0];
+}
+
 /* Operations a step: a multiplication and an addition for each of 4 bytes, 2 bf16 or one f32 a lane. */
 enum { LANES_AVX2 = CHAINS * 8, LANES_AVX512 = CHAINS * 16 };
 #endif
 
 static const struct bench_probe probes[] = {
 #if CPU_X86
+    {"amx",
+     read_avx512,
+     {{multiply_avx512, 2 * LANES_AVX512}, {bf16_amx, TILE_STEP}, {int8_avx512vnni, 8 * LANES_AVX512}}},
     {"avx512bf16",
      read_avx512,
      {{multiply_avx512, 2 * LANES_AVX512}, {bf16_avx512, 4 * LANES_AVX512}, {int8_avx512vnni, 8 * LANES_AVX512}}},
