@@ -7,9 +7,9 @@
  *
  *     int8   w = scale * q, q in [-127, 127]: blocks of QUANTISE_BLOCK along n_in, one f16 scale each
  *     int4   w = scale * q + minimum, q in 0 .. 15: the same with an f16 minimum beside the scale
- *     fp8    w = scale * q with q of e4m3 (a sign, 4 bits of exponent, 3 of mantissa) and one f32 scale a row: made on
- * a GPU's way in from wider weights. No file holds it, and the CPU does not run it Q4_K, Q5_K, Q6_K   GGUF's
- * super-blocks of SUPER_BLOCK along n_in: kernels/kquants.h
+ *     fp8    w = scale * q with q of e4m3 (a sign, 4 bits of exponent, 3 of mantissa) and one f32 scale a row:
+ *            made on a GPU's way in from wider weights. No file holds it, and the CPU does not run it.
+ *     Q4_K, Q5_K, Q6_K   GGUF's super-blocks of SUPER_BLOCK along n_in: kernels/kquants.h
  *
  * n_in is a multiple of the block. */
 enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4, DTYPE_FP8, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K };

@@ -4,18 +4,22 @@
  * A weight is tiles of 16 output columns, one after another; columns past n_out are zeros. A tile holds all of K:
  *
  *   f32, f16   [k][16]
- *   bf16       two tiles together, [k / 2][2 tiles][16][2]: pairs along K side by side, as vdpbf16ps wants them, and
- * two tiles in one stream, as a single row of it needs two sums to keep up with memory. n_in is rounded up to even, and
- * an odd last tile has a partner of zeros int8       [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of
- * blocks of 32 along K. q + 128, so without a sign, in quads along K as vpdpbusd wants them. The second half of a last
- * pair without partner is unused int4       [block]{ f16 scale[16], f16 minimum[16], uint8 q[4][16][4] }: quad i of the
- * block in the low nibbles of q[i], quad i + 4 in the high ones Q4_K       [super-block]{ f16 d[16], f16 dmin[16],
- * uint8 packed[3][16][4], { uint8 q[4][16][4] } [8] }: a block of 32 as in int4. Byte i of a column's quads in `packed`
- * has in its lower six bits scale i, scale 4 + i and minimum i; the upper two bits of the three are minimum 4 + i, the
- * lowest two first Q5_K       the same, but a block is { uint8 q[4][16][4], uint8 fifth[16][4] }: bit i of `fifth`
- * belongs to quad i Q6_K       [super-block]{ f16 d[16], f16 zero[16], int8 scale[4][16][4], { uint8 q[4][16][4], uint8
- * upper[2][16][4] } [8] }: bits 0 and 1 of upper[i] belong to quad 2 i of the block, bits 2 and 3 to quad 2 i + 4, then
- * quads 2 i + 1 and 2 i + 5
+ *   bf16       two tiles together, [k / 2][2 tiles][16][2]: pairs along K side by side, as vdpbf16ps wants them,
+ *              and two tiles in one stream, as a single row of it needs two sums to keep up with memory. n_in is
+ *              rounded up to even, and an odd last tile has a partner of zeros.
+ *   int8       [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of blocks of 32 along K. q + 128, so
+ *              without a sign, in quads along K as vpdpbusd wants them. The second half of a last pair without
+ *              partner is unused.
+ *   int4       [block]{ f16 scale[16], f16 minimum[16], uint8 q[4][16][4] }: quad i of the block in the low
+ *              nibbles of q[i], quad i + 4 in the high ones.
+ *   Q4_K       [super-block]{ f16 d[16], f16 dmin[16], uint8 packed[3][16][4], { uint8 q[4][16][4] } [8] }: a
+ *              block of 32 as in int4. Byte i of a column's quads in `packed` has in its lower six bits scale i,
+ *              scale 4 + i and minimum i; the upper two bits of the three are minimum 4 + i, the lowest two first.
+ *   Q5_K       the same, but a block is { uint8 q[4][16][4], uint8 fifth[16][4] }: bit i of `fifth` belongs to
+ *              quad i.
+ *   Q6_K       [super-block]{ f16 d[16], f16 zero[16], int8 scale[4][16][4],
+ *              { uint8 q[4][16][4], uint8 upper[2][16][4] } [8] }: bits 0 and 1 of upper[i] belong to quad 2 i of
+ *              the block, bits 2 and 3 to quad 2 i + 4, then quads 2 i + 1 and 2 i + 5.
  *
  * So every vector of values lies on a cache line where the weight does, and each thread reads one stream. */
 #pragma once
