@@ -50,8 +50,10 @@ static void test_penalties(void **state) {
     (void)state;
     struct logit_edits e;
     int32_t prompt[] = {1, 2, 1};
-    struct generation_request asked = {
-        .prompt = prompt, .n_prompt = 3, .max_tokens = 5, .changes = {NULL, 0, 0.5f, 0.25f, 2}};
+    struct generation_request asked = {.prompt = prompt,
+                                       .n_prompt = 3,
+                                       .max_tokens = 5,
+                                       .changes = {.presence = 0.5f, .frequency = 0.25f, .repetition = 2}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     expect_edit(&e, 1, 0, 2, 0);
     expect_edit(&e, 2, 0, 2, 0);
@@ -69,7 +71,7 @@ static void test_penalties(void **state) {
 static void test_every_token_is_written(void **state) {
     (void)state;
     struct logit_edits e;
-    struct generation_request asked = {.max_tokens = 100, .changes = {NULL, 0, 0, 1, 1}};
+    struct generation_request asked = {.max_tokens = 100, .changes = {.frequency = 1, .repetition = 1}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     for (int i = 0; i < 100; i++) logit_edits_note(&e, i % VOCAB);
     assert_int_equal(e.n, VOCAB);
@@ -84,7 +86,7 @@ static void test_ends_wait(void **state) {
     struct generation_bias biases[] = {{EOD, 3}, {4, -100}};
     int32_t stop_ids[] = {5, EOD};
     struct generation_request asked = {.max_tokens = 9,
-                                       .changes = {biases, 2, 0, 0, 1},
+                                       .changes = {biases, 2, .repetition = 1},
                                        .end = {.stop_ids = stop_ids, .n_stop_ids = 2, .min_tokens = 2}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     expect_edit(&e, EOD, -INFINITY, 1, 0);
