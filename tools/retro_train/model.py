@@ -345,6 +345,10 @@ class Retro(nn.Module):
             elif name.endswith(".bias"):
                 nn.init.zeros_(p)
 
+    def embed_neighbours(self, ids):
+        """[c k, r] -> [c k, r, d]."""
+        return self.embedding(ids)
+
     def hidden(self, ids, neighbours=None, trace=None):
         """ids [b, n] -> [b, n, d], after the final norm. neighbours: Neighbours, or None: cross attention is skipped.
         trace: a list that takes the stream after each layer."""
@@ -352,7 +356,7 @@ class Retro(nn.Module):
             needed = 1 + (ids.shape[1] - int(neighbours.f.min())) // self.config.retro_chunk_length
             if neighbours.l < needed:
                 raise ValueError(f"{neighbours.l} neighbour sets for a sequence of {needed} complete chunks")
-            neighbours.hidden = self.embedding(neighbours.ids)
+            neighbours.hidden = self.embed_neighbours(neighbours.ids)
         return self.decoder(self.embedding(ids), neighbours, trace)
 
     @property
