@@ -22,8 +22,8 @@ class NeighbourOptions:
     drop_chunk: float = 0.1  # chunks without, in the others
     # Chunks with one neighbour replaced by their own text, shifted by up to half a chunk: from `self_share` until
     # `self_until` of the run, falling to `self_end` at `self_fallen`. It teaches to copy, where true neighbours seldom do.
-    self_share: float = 0.4
-    self_end: float = 0.1
+    self_share: float = 0.0
+    self_end: float = 0.0
     self_until: float = 0.45
     self_fallen: float = 0.75
     question_share: float = 0.0  # sequences that are of questions, beside those that the stream has
