@@ -1,6 +1,4 @@
 /* server/api/info.c: GET /version and GET /props: what this server is, and what a request gets that says nothing. */
-#include <string.h>
-
 #include "config/json/json_writer.h"
 #include "server/api/api.h"
 
@@ -15,35 +13,24 @@ struct answer *version_open(struct api *a, const struct api_request *r, struct w
     return answer_text(200, JSON_TYPE, &body);
 }
 
-/* What the field is where a request does not say: the model's own value before that of the table. */
-static double default_of(const struct json_field *field, const struct sampling_defaults *of_model) {
-    if (of_model == NULL) return field->fallback;
-    const struct {
-        const char *name;
-        double value;
-    } own[] = {{"temperature", of_model->temperature},
-               {"top_p", of_model->top_p},
-               {"min_p", of_model->min_p},
-               {"top_k", of_model->top_k},
-               {"repetition_penalty", of_model->repetition_penalty},
-               {"no_repeat_ngram_size", of_model->no_repeat_ngram_size}};
-    for (size_t i = 0; i < ARRAY_COUNT(own); i++)
-        if (strcmp(own[i].name, field->name) == 0 && own[i].value >= 0) return own[i].value;
-    return field->fallback;
-}
-
-static void write_default(struct json_writer *w, const struct json_field *field, double value) {
+static void write_setting(struct json_writer *w, const struct json_field *field, const struct request_writing *from) {
+    const void *value = (const char *)from + field->offset;
     put_key(w, field->name);
     if (field->type == JSON_DOUBLE)
-        put_double(w, value);
+        put_double(w, *(const double *)value);
     else if (field->type == JSON_INT64)
-        put_int(w, (int64_t)value);
+        put_int(w, *(const int64_t *)value);
     else
-        put_bool(w, value != 0);
+        put_bool(w, *(const bool *)value);
 }
 
-/* The defaults of the fields that say how to write. */
+/* The numbers and switches of a request that says nothing. */
 static void write_settings(struct json_writer *w, const struct served_model *model) {
+    struct request_writing silent;
+    request_writing_init(&silent);
+    json_table_fallbacks(&writing_table, &silent);
+    request_writing_defaults(&silent, NULL, &model->limits);
+
     put_key_object(w, "default_generation_settings");
     put_key_int(w, "n_ctx", model->limits.context);
     put_key_object(w, "params");
@@ -51,10 +38,11 @@ static void write_settings(struct json_writer *w, const struct served_model *mod
     for (int i = 0; i < writing_table.count; i++) {
         const struct json_field *field = &writing_table.fields[i];
         if (field->type == JSON_DOUBLE || field->type == JSON_INT64 || field->type == JSON_BOOL)
-            write_default(w, field, default_of(field, model->limits.sampling));
+            write_setting(w, field, &silent);
     }
     put_object_end(w);
     put_object_end(w);
+    request_writing_free(&silent);
 }
 
 /* What is read where a request does not say; null: there is nothing to search. */

@@ -201,16 +201,19 @@ static void take_default(const struct json *body, const char *name, double value
     if (value >= 0 && json_is_absent(json_member(body, name))) *field = value;
 }
 
+static void take_default_count(const struct json *body, const char *name, int value, int64_t *field) {
+    if (value >= 0 && json_is_absent(json_member(body, name))) *field = value;
+}
+
 void request_writing_defaults(struct request_writing *w, const struct json *body, const struct request_limits *l) {
     const struct sampling_defaults *defaults = l->sampling;
     if (defaults == NULL) return;
     take_default(body, "temperature", defaults->temperature, &w->temperature);
     take_default(body, "top_p", defaults->top_p, &w->top_p);
     take_default(body, "min_p", defaults->min_p, &w->min_p);
+    take_default_count(body, "top_k", defaults->top_k, &w->top_k);
     take_default(body, "repetition_penalty", defaults->repetition_penalty, &w->repetition_penalty);
-    if (defaults->no_repeat_ngram_size > 0 && json_is_absent(json_member(body, "no_repeat_ngram_size")))
-        w->no_repeat_ngram_size = defaults->no_repeat_ngram_size;
-    if (defaults->top_k >= 0 && json_is_absent(json_member(body, "top_k"))) w->top_k = defaults->top_k;
+    take_default_count(body, "no_repeat_ngram_size", defaults->no_repeat_ngram_size, &w->no_repeat_ngram_size);
 }
 
 void request_writing_free(struct request_writing *w) {
