@@ -19,7 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
 MODEL = "retro-docs"
-CONTEXT = json.loads((ROOT / "models" / MODEL / "config.json").read_text())["max_position_embeddings"]
+CONFIG = json.loads((ROOT / "models" / MODEL / "config.json").read_text())
+CONTEXT, NEIGHBORS = CONFIG["max_position_embeddings"], CONFIG["retro_num_neighbors"]
 
 
 def no_constants(name):

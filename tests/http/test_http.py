@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from conftest import CONTEXT, MODEL, ROOT
+from conftest import CONTEXT, MODEL, NEIGHBORS, ROOT
 
 BODY = json.dumps({"prompt": "The", "max_tokens": 3, "temperature": 0}).encode()
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -152,7 +152,7 @@ def test_models(server):
     assert model == server.request("GET", "/v1/models/retro-docs").json()
     assert model["object"] == "model" and model["max_model_len"] == CONTEXT
     retro = model["meta"]["retro"]
-    assert (retro["chunk_length"], retro["num_neighbors"], retro["retrieved_length"]) == (64, 2, 128)
+    assert (retro["chunk_length"], retro["num_neighbors"], retro["retrieved_length"]) == (64, NEIGHBORS, 128)
     assert retro["chunks"] > 20 and retro["generation"] == 1
 
 

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, CONTEXT, DEPS, MODEL, ROOT, Server
+from conftest import BUILD, CONTEXT, DEPS, MODEL, NEIGHBORS, ROOT, Server
 
 LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
 SOON = 0.2 + 0.1  # the promise, and what polling /health adds on a busy machine
@@ -489,7 +489,7 @@ def check(config, *sets):
     ([f"model.path={DEPS / 'minilm'}", "retrieval.collection="], "a bert model does not write text"),
     (["server.max_context=1000000"], "server.max_context is 1000000, the model's limit is"),
     (["retrieval.max_k=1"], "retrieval.max_k is 1"),
-    (["retrieval.max_neighbors=1"], "the model reads 2 neighbours, retrieval.max_neighbors is 1"),
+    (["retrieval.max_neighbors=1"], f"the model reads {NEIGHBORS} neighbours, retrieval.max_neighbors is 1"),
     (["server.max_sequences=2", "server.max_queue=4", "server.max_prompts=8"],
      "server.max_prompts is 8, but only 6 prompts can run or wait"),
 ])

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conftest import MODEL, ROOT
+from conftest import MODEL, NEIGHBORS, ROOT
 
 PROMPT = "A chunk is closed by its last token, which"
 ASK = dict(max_tokens=128, temperature=0, ignore_eos=True)
@@ -32,11 +32,11 @@ def scores(server, reply, **retrieval):
 def test_excluded_documents_are_not_found(server):
     all_of_them = server.complete(PROMPT, max_tokens=1, retrieval={"k": 16})["retrieval"][0]["neighbors"]
     nearest = all_of_them[0]["document"]
-    want = [n for n in all_of_them if n["document"] != nearest][:2]
+    want = [n for n in all_of_them if n["document"] != nearest][:NEIGHBORS]
     left = server.complete(PROMPT, max_tokens=1, retrieval={"exclude": [nearest]})["retrieval"][0]["neighbors"]
-    assert len(want) == 2 and left == want
-    assert server.complete(PROMPT, max_tokens=1, retrieval={"exclude": []})["retrieval"][0]["neighbors"] == all_of_them[:2]
-    assert server.complete(PROMPT, max_tokens=1, retrieval={"exclude": ["no such"]})["retrieval"][0]["neighbors"] == all_of_them[:2]
+    assert len(want) == NEIGHBORS and left == want
+    assert server.complete(PROMPT, max_tokens=1, retrieval={"exclude": []})["retrieval"][0]["neighbors"] == all_of_them[:NEIGHBORS]
+    assert server.complete(PROMPT, max_tokens=1, retrieval={"exclude": ["no such"]})["retrieval"][0]["neighbors"] == all_of_them[:NEIGHBORS]
 
 
 def test_all_documents_excluded_is_none_read(server):

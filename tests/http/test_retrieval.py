@@ -2,7 +2,7 @@
 import openai
 import pytest
 
-from conftest import MODEL
+from conftest import MODEL, NEIGHBORS
 
 PROMPT = "A chunk is closed by its last token, which"
 
@@ -20,7 +20,7 @@ def test_every_closed_chunk_is_told(server):
     assert [c["position"] for c in reply["retrieval"]] == positions(n, n + 199)
     assert [c["chunk"] for c in reply["retrieval"]] == list(range(len(reply["retrieval"])))
     for chunk in reply["retrieval"]:
-        assert len(chunk["neighbors"]) == 2 and chunk["index"] == 0
+        assert len(chunk["neighbors"]) == NEIGHBORS and chunk["index"] == 0
         for neighbor in chunk["neighbors"]:
             assert set(neighbor) == {"document", "title", "start", "end", "page", "line", "heading", "distance", "text"}
             assert neighbor["document"].endswith(".md") and neighbor["text"]
@@ -75,13 +75,14 @@ def test_room_for_neighbours(start):
     """Cross attention has memory for as many as the model was trained with; searches and prompts take more."""
     served = start("retrieval.max_neighbors=0")
     ask = {"prompt": PROMPT, "max_tokens": 1}
-    assert served.request("GET", "/props").json()["retrieval"]["max_k"] == 2
-    assert len(served.complete(PROMPT, max_tokens=1, retrieval={"k": 2})["retrieval"][0]["neighbors"]) == 2
-    for field, fields in (("k", {"k": 3}), ("k", {"k": 3, "mode": "both"}), ("neighbors", {"neighbors": ["a", "b", "c"]})):
+    assert served.request("GET", "/props").json()["retrieval"]["max_k"] == NEIGHBORS
+    assert len(served.complete(PROMPT, max_tokens=1, retrieval={"k": NEIGHBORS})["retrieval"][0]["neighbors"]) == NEIGHBORS
+    more = NEIGHBORS + 1
+    for field, fields in (("k", {"k": more}), ("k", {"k": more, "mode": "both"}), ("neighbors", {"neighbors": ["a"] * more})):
         refused = served.post(ask | {"retrieval": fields})
         error = refused.json()["error"]
         assert (refused.status, error["param"]) == (400, f"retrieval.{field}")
-        assert error["message"] == "3 neighbours: cross attention has room for 2 of a chunk (option retrieval.max_neighbors)"
+        assert error["message"] == f"{more} neighbours: cross attention has room for {NEIGHBORS} of a chunk (option retrieval.max_neighbors)"
     assert served.complete(PROMPT, max_tokens=1, retrieval={"k": 8, "mode": "prompt"})["retrieval"]
     assert len(served.post({"query": "stop the server", "k": 8}, "/v1/retrieval/search").json()["data"]) == 8
     # More that are usual make room for themselves.
