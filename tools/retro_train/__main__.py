@@ -1,4 +1,5 @@
-"""python -m retro_train COMMAND: prepare, train, evaluate, export, pack, retrofit, widen, plot-curve. docs/training.md shows them in use."""
+"""python -m retro_train COMMAND: prepare, train, evaluate, export, pack, retrofit, widen, average, plot-curve.
+docs/training.md shows them in use."""
 
 import argparse
 import dataclasses
@@ -10,6 +11,7 @@ from pathlib import Path
 import torch
 
 from . import corpus, export, pack, retrofit
+from .average import average_models
 from .evaluate import default_window, evaluate, print_result
 from .files import read_json, write_json
 from .neighbours import Collection, chunk_queries, query_collection, read_neighbours
@@ -78,6 +80,12 @@ def run_widen(a):
     model = widen_context(export.load_model(a.base), a.positions)
     export.write_model(a.out, model, a.base / "tokenizer.json")
     print(f"{a.out}: {a.positions} positions")
+
+
+def run_average(a):
+    model = average_models([export.load_model(folder) for folder in a.models], a.weights or [1.0] * len(a.models))
+    export.write_model(a.out, model, a.models[-1] / "tokenizer.json", a.dtype)
+    print(f"{a.out}: the mean of {len(a.models)} models")
 
 
 def run_plot_curve(a):
@@ -151,6 +159,12 @@ def parser():
     c.add_argument("--from", dest="base", type=Path, required=True, help="model folder")
     c.add_argument("--positions", type=int, required=True, help="tokens of the longest sequence")
     c.add_argument("--out", type=Path, required=True, help="model folder")
+
+    c = command("average", run_average, "the mean of models that went on from each other, which often predicts better than each")
+    c.add_argument("--models", type=Path, nargs="+", required=True, help="model folders of one shape and tokenizer")
+    c.add_argument("--weights", type=float, nargs="+", help="one for each model; default: all alike")
+    c.add_argument("--out", type=Path, required=True, help="model folder, with the last one's configuration")
+    c.add_argument("--dtype", default="bf16", choices=sorted(export.DTYPES), help="of the stored weights")
 
     c = command("plot-curve", run_plot_curve, "the CSV of retro-eval ppl --curve as a figure")
     c.add_argument("curve", type=Path, help="CSV")
