@@ -349,7 +349,7 @@ def test_command_line(config):
         ([], "model.path is not set"),
         (["--set", "server.port=0", "--set", "model.path=/nowhere"], "/nowhere"),
         (["--config", str(config), "--set", f"server.max_context={CONTEXT + 1}"], f"the model's limit is {CONTEXT}"),
-        (["--config", str(config), "--set", "retrieval.max_k=1"], "the model reads 2 neighbours, retrieval.max_k is 1"),
+        (["--config", str(config), "--set", "retrieval.max_k=1"], f"the model reads {NEIGHBORS} neighbours, retrieval.max_k is 1"),
         (["--config", str(config), "--set", "retrieval.collection=/nowhere"], "/nowhere"),
         (["--config", str(config), "--set", "retrieval.device=cuda:999"], "retrieval.device: cuda:999: "),
         (["--config", str(config), "--set", "server.host=nowhere.invalid"], "server.host nowhere.invalid"),

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from conftest import ROOT
+from conftest import NEIGHBORS, ROOT
 
 PAGE = ROOT / "server/page"
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
@@ -64,5 +64,5 @@ def test_the_page_learns_what_the_model_can_do(server):
     (model, _) = server.request("GET", "/v1/models").json()["data"]
     assert model["meta"]["chat"] is False
     props = server.request("GET", "/props").json()
-    assert props["retrieval"] == {"enabled": True, "mode": "attention", "k": 2, "max_k": 16, "min_similarity": -1}
+    assert props["retrieval"] == {"enabled": True, "mode": "attention", "k": NEIGHBORS, "max_k": 16, "min_similarity": -1}
     assert props["default_generation_settings"]["params"]["temperature"] == 1

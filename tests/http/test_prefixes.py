@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from chat_model import make_chat_model
-from conftest import BUILD, Server
+from conftest import BUILD, NEIGHBORS, Server
 
 PLAIN = {"temperature": 0, "retrieval": {"enabled": False}}
 
@@ -33,7 +33,7 @@ def answer(reply):
 def servers(config, tmp_path_factory):
     """One that keeps rows, far fewer than are asked for, and one that keeps none."""
     folder = tmp_path_factory.mktemp("prefixes")
-    options = ("server.max_sequences=4", "retrieval.max_k=3")
+    options = ("server.max_sequences=4", f"retrieval.max_k={NEIGHBORS + 1}")
     pair = [Server(config, folder, f"server.prefix_cache_mb={mb}", *options) for mb in (8, 0)]
     yield pair
     for server in pair:

@@ -3,7 +3,7 @@
 # the same tokens, evaluates both on the held-out documents, and exports the model with its card.
 #
 #   tools/retro_docs/train.sh WORK         hours on a CPU; a run that was interrupted goes on where it was
-#   tools/retro_docs/train.sh WORK large   on up to 60 manuals of each package of packages.txt too, and on questions
+#   tools/retro_docs/train.sh WORK large   on up to 180 manuals of each package of packages.txt too, and on questions
 #
 # Needs `make`, `make deps-train` and the environment that the latter makes:
 #   . ~/.cache/retro-server/train-venv/bin/activate
@@ -19,7 +19,7 @@ mkdir -p "$work"
 work=$(cd "$work" && pwd)
 cp "$home"/tools/retro_docs/{retro,gpt}.json "$work/"
 prepare=(--config "$work/retro.json" --documents "$work/corpus/text" --held-out 0.025 --max-characters 1000000)
-[ "$set" = training ] || prepare+=(--max-files 60 --max-files-of "$home/tools/retro_docs/packages.txt" \
+[ "$set" = training ] || prepare+=(--max-files 180 --max-files-of "$home/tools/retro_docs/packages.txt" \
     --questions 40 --questions-except "$home/tools/manual_questions.jsonl")
 if [ ! -f "$work/prepared" ]; then
     "$home/tools/fetch_corpus.sh" "$work/corpus" "$set"
