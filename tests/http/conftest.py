@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
 MODEL = "retro-docs"
+END = "<|endoftext|>"  # the token that ends a text, and no part of it
 CONFIG = json.loads((ROOT / "models" / MODEL / "config.json").read_text())
 CONTEXT, NEIGHBORS = CONFIG["max_position_embeddings"], CONFIG["retro_num_neighbors"]
 

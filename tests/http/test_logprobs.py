@@ -1,4 +1,7 @@
 """Log-probabilities of answers and prompts: the contract that evaluation harnesses rely on."""
+
+from conftest import END
+
 PROMPT = "SIGTERM asks a process to end; SIGKILL ends it. naïve 漢字"
 OFF = {"enabled": False}
 
@@ -67,7 +70,7 @@ def test_text_offsets_count_characters(server):
     assert offsets[0] == 0 and offsets == sorted(offsets)
     for token, start in zip(tokens, offsets):
         if not token.startswith("bytes:"):
-            assert text[start : start + len(token)] == token
+            assert text[start : start + len(token)] == ("" if token == END else token)
     alone = server.complete(PROMPT, max_tokens=12, temperature=0, logprobs=0)["choices"][0]
     assert alone["logprobs"]["text_offset"][0] == 0
     assert text == PROMPT + alone["text"]

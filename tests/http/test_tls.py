@@ -83,7 +83,7 @@ def test_clients(start_tls, authority, kind):
     authority.sign("first", kind)
     server = start_tls()
     curl = ["curl", "-sS", "--cacert", authority.certificate, server.url + "/v1/completions", "-d",
-            '{"prompt": "The", "max_tokens": 4}']
+            '{"prompt": "The", "max_tokens": 4, "ignore_eos": true}']
     done = subprocess.run(curl, capture_output=True, text=True)
     assert json.loads(done.stdout)["usage"]["completion_tokens"] == 4, done.stderr
     assert subprocess.run(["curl", "-sS", server.url + "/livez"], capture_output=True).returncode == 60, "no known CA"
