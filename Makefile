@@ -101,7 +101,7 @@ PROGRAM_LDFLAGS := $(filter-out -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib,$(LDF
 
 # Every folder's sources make one library; a program is server/main.c or a folder of tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
-X86_SOURCES := kernels/cpu/variants_x86.c $(wildcard kernels/cpu/*_avx*.c)
+X86_SOURCES := kernels/cpu/variants_x86.c $(wildcard kernels/cpu/*_avx*.c kernels/cpu/*_amx.c)
 SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES)) $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
 	$(wildcard config/*/*.c kernels/*.c kernels/comm/*.c kernels/cpu/*.c retro/*/*.c retrieval/*.c retrieval/*/*.c \
 	server/*.c server/*/*.c server/*/*/*.c)) $(wildcard retro/*/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
