@@ -75,8 +75,6 @@ static struct layer_spec describe_gemma3(const struct model_spec *s, enum stack_
     return l;
 }
 
-static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
-
 static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     HUGGINGFACE_ATTENTION_ROWS,
@@ -89,19 +87,13 @@ static const struct tensor_row layer_rows[] = {
 const struct family family_gemma2 = {
     .model_type = "gemma2",
     .read = read_gemma2,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
 };
 
 const struct family family_gemma3_text = {
     .model_type = "gemma3_text",
     .read = read_gemma3,
-    .inspect = huggingface_find_output,
     .layer = describe_gemma3,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
 };

@@ -97,51 +97,30 @@ static enum status read_smollm3(const struct json *config, struct model_spec *s,
     return STATUS_OK;
 }
 
-static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
-
-static const struct tensor_row layer_rows[] = {
-    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
-    HUGGINGFACE_ATTENTION_ROWS,
-    {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
-    HUGGINGFACE_MLP_ROWS,
-};
-
 const struct family family_llama = {
     .model_type = "llama",
     .read = read_llama,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
 };
 
 const struct family family_mistral = {
     .model_type = "mistral",
     .read = read_mistral,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
 };
 
 const struct family family_granite = {
     .model_type = "granite",
     .read = read_granite,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
 };
 
 const struct family family_smollm3 = {
     .model_type = "smollm3",
     .read = read_smollm3,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
 };

@@ -24,8 +24,6 @@ static enum status read_mixtral(const struct json *config, struct model_spec *s,
     return spec_check(s, e);
 }
 
-static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
-
 /* Where transformers 5 stacks the experts, gate and up are one tensor. */
 static const struct tensor_row mixtral_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
@@ -44,9 +42,6 @@ static const struct tensor_row mixtral_rows[] = {
 const struct family family_mixtral = {
     .model_type = "mixtral",
     .read = read_mixtral,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, mixtral_rows, ARRAY_COUNT(mixtral_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(mixtral_rows, ARRAY_COUNT(mixtral_rows)),
 };

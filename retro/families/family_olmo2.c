@@ -15,8 +15,6 @@ static enum status read_olmo2(const struct json *config, struct model_spec *s, s
     return STATUS_OK;
 }
 
-static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
-
 static const struct tensor_row layer_rows[] = {
     HUGGINGFACE_ATTENTION_ROWS,
     {.place = offsetof(struct layer, norm_attention), .names = {"post_attention_layernorm.*"}},
@@ -27,9 +25,6 @@ static const struct tensor_row layer_rows[] = {
 const struct family family_olmo2 = {
     .model_type = "olmo2",
     .read = read_olmo2,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
 };

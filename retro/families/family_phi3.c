@@ -15,8 +15,6 @@ static enum status read_phi3(const struct json *config, struct model_spec *s, st
     return STATUS_OK;
 }
 
-static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
-
 static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     {.place = offsetof(struct layer, qkv), .names = {"self_attn.qkv_proj.*"}},
@@ -29,9 +27,6 @@ static const struct tensor_row layer_rows[] = {
 const struct family family_phi3 = {
     .model_type = "phi3",
     .read = read_phi3,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
 };

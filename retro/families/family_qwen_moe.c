@@ -101,8 +101,6 @@ static enum status read_qwen3_moe(const struct json *config, struct model_spec *
     return spec_check(s, e);
 }
 
-static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
-
 /* Of layers with experts and without, and with a shared expert and without. Where transformers 5 stacks the experts,
  * gate and up are one tensor. */
 static const struct tensor_row qwen_rows[] = {
@@ -124,19 +122,13 @@ static const struct tensor_row qwen_rows[] = {
 const struct family family_qwen2_moe = {
     .model_type = "qwen2_moe",
     .read = read_qwen2_moe,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, qwen_rows, ARRAY_COUNT(qwen_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(qwen_rows, ARRAY_COUNT(qwen_rows)),
 };
 
 const struct family family_qwen3_moe = {
     .model_type = "qwen3_moe",
     .read = read_qwen3_moe,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, qwen_rows, ARRAY_COUNT(qwen_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(qwen_rows, ARRAY_COUNT(qwen_rows)),
 };

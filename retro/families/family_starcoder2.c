@@ -24,8 +24,6 @@ static enum status read_starcoder2(const struct json *config, struct model_spec 
     return spec_check(s, e);
 }
 
-static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
-
 static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     HUGGINGFACE_ATTENTION_ROWS,
@@ -37,9 +35,6 @@ static const struct tensor_row layer_rows[] = {
 const struct family family_starcoder2 = {
     .model_type = "starcoder2",
     .read = read_starcoder2,
-    .inspect = huggingface_find_output,
     .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
 };

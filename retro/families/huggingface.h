@@ -57,13 +57,17 @@ bool huggingface_ends_with(const char *name, const char *suffix);
 /* ignores: old checkpoints hold the frequencies of RoPE in every layer. */
 bool huggingface_ignore_frequencies(const char *name);
 
-/* Rows of struct tensor_row that Llama and its relatives share. */
-#define HUGGINGFACE_OUTER_ROWS \
-    {.place = offsetof(struct model, embedding.word), .names = {"model.embed_tokens.weight", "embed_tokens.weight"}}, \
-        {.place = offsetof(struct model, stacks[STACK_DECODER].final_norm), .names = {"model.norm.*", "norm.*"}}, { \
-        .place = offsetof(struct model, output), .names = { "lm_head.*" } \
-    }
-#define HUGGINGFACE_LAYERS "model.layers.#.", "layers.#."
+/* The tensors outside the layers of Llama and its relatives, and those of Llama's own layer. */
+enum { HUGGINGFACE_OUTER_ROWS = 3, HUGGINGFACE_LAYER_ROWS = 11 };
+extern const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS];
+extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
+
+/* The fields of struct family that Llama's relatives have in common; rows: the tensors of a layer, and their count. */
+#define HUGGINGFACE_DECODER(rows, count) \
+    .inspect = huggingface_find_output, .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, count}, \
+    .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, .ignores = huggingface_ignore_frequencies
+
+/* Rows of struct tensor_row for those whose layers have further or other tensors. */
 #define HUGGINGFACE_ATTENTION_ROWS \
     {.place = offsetof(struct layer, qkv), .part = PART_Q, .names = {"self_attn.q_proj.*"}}, \
         {.place = offsetof(struct layer, qkv), .part = PART_K, .names = {"self_attn.k_proj.*"}}, \

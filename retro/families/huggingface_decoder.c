@@ -103,3 +103,16 @@ bool huggingface_ends_with(const char *name, const char *suffix) {
 }
 
 bool huggingface_ignore_frequencies(const char *name) { return strstr(name, ".rotary_emb.inv_freq") != NULL; }
+
+const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS] = {
+    {.place = offsetof(struct model, embedding.word), .names = {"model.embed_tokens.weight", "embed_tokens.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_DECODER].final_norm), .names = {"model.norm.*", "norm.*"}},
+    {.place = offsetof(struct model, output), .names = {"lm_head.*"}},
+};
+
+const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS] = {
+    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
+    HUGGINGFACE_ATTENTION_ROWS,
+    {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
+    HUGGINGFACE_MLP_ROWS,
+};
