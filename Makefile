@@ -45,20 +45,25 @@ CXX ?= c++
 CPU ?= $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),x86,generic)
 CPU := $(CPU)
 
+# Targets that build before they do something else compile on all cores, unless the caller's -j says how many.
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # Libraries that `make deps` may still have to install are found by compiling and linking, never by guessing a path.
 HASH := \#
 probe = $(shell printf '$(HASH)include <$(1)>\nint main(void){return 0;}\n' | \
 	$(CC) -x c - $(2) -o /dev/null >/dev/null 2>&1 && echo 1)
 faiss_flags = -I$(1)/include -L$(1)/lib -Wl,-rpath,$(1)/lib
 
-# The GPU backend is built where there is nvcc with cuBLASLt's header; CUDA= leaves it out. The library itself is opened
-# with the first device. The same kernels run without either on an emulated device, for tests (EMULATED below).
+# The GPU backend is built where there are a GPU and nvcc with cuBLASLt's header. CUDA=1 builds it where there is no GPU,
+# CUDA= leaves it out. The library itself is opened with the first device. The same kernels run without either on an
+# emulated device, for tests (EMULATED below).
 NVCC ?= nvcc
 NVCC_PATH := $(realpath $(shell command -v $(NVCC)))
 CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(NVCC_PATH)))
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
+GPU := $(wildcard /dev/nvidia0)
 ifeq ($(origin CUDA),undefined)
-CUDA := $(if $(NVCC_PATH),$(if $(SANITIZE),,$(call probe,cublasLt.h,-I$(CUDA_HOME)/include $(CUDA_LIBS))))
+CUDA := $(if $(and $(GPU),$(NVCC_PATH)),$(if $(SANITIZE),,$(call probe,cublasLt.h,-I$(CUDA_HOME)/include $(CUDA_LIBS))))
 endif
 # FAISS with its GPU part (make deps CUDA=1) is taken by builds with CUDA; both can be there, each in its own folder.
 FAISS_GPU ?= $(if $(CUDA),$(call probe,faiss/c_api/gpu/StandardGpuResources_c.h,$(call \
@@ -214,9 +219,13 @@ $(HOST)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(EMUL
 emulated: $(EMULATED_TESTS) $(HOST)/retro-eval
 
 # GPU code is checked without a GPU: it compiles for every architecture, and no kernel spills registers.
+# So do the few files of C that differ where there is CUDA.
 CUDA_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
-cuda-check: $(CUDA_OBJECTS)
-	@tests/cuda/spills.sh $(BUILD)
+cuda-check:
+	@$(MAKE) --no-print-directory $(JOBS) CUDA=1 BUILD=$(BUILD)/cuda cuda-checked
+	@tests/cuda/spills.sh $(BUILD)/cuda
+cuda-checked: $(CUDA_OBJECTS) $(patsubst %,$(BUILD)/%.c.o,kernels/backend retrieval/index/faiss_api retrieval/index/index_faiss) \
+	$(if $(NCCL),$(BUILD)/kernels/comm/comm_nccl.c.o)
 # The programs that tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
 # none of them. Large libraries that one GPU needs nothing of are left out; the op tests need nothing but cmocka.
 GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_attention test_cuda_blocks test_cuda_experts)
@@ -232,6 +241,8 @@ $(GPU_STEPS): $(GPU_STEPS).c.o $(CONVERT) $(LIBRARY)
 gpu-ops: $(GPU_OPS)
 gpu-programs: $(GPU_OPS) $(GPU_STEPS) $(GPU_PARITY) $(BUILD)/retro-bench $(if $(FAISS_GPU),$(BUILD)/tests/unit/test_index_gpu)
 gpu-bundle:
+	@$(MAKE) --no-print-directory CUDA=1 gpu-bundled
+gpu-bundled:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS=$(FAISS_GPU) gpu-programs
 	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops \
 		test_cuda_attention test_cuda_blocks test_cuda_experts test_cuda_steps retro-parity) retro-bench \
@@ -285,7 +296,7 @@ info:
 	@echo "build      $(BUILD)"
 	@echo "faiss      $(if $(FAISS),yes ($(FAISS_HOME)),no: exact search only; run make deps)"
 	@echo "faiss gpu  $(if $(FAISS_GPU),yes,no: needs CUDA and make deps CUDA=1)"
-	@echo "cuda       $(if $(CUDA),yes ($(CUDA_HOME)),no: nvcc with cuBLASLt was not found or is left out)"
+	@echo "cuda       $(if $(CUDA),yes ($(CUDA_HOME)),no: there is no GPU or no nvcc with cuBLASLt; CUDA=1 builds it all the same)"
 	@echo "mpi        $(if $(MPI),yes ($(patsubst -l%,%,$(filter -l%,$(MPI_FLAGS)))),no: ranks are threads, or joined by sockets; run make deps)"
 	@echo "curl       $(if $(CURL),yes,no: no collections in Milvus and no server.image_urls; run make deps)"
 	@echo "nccl       $(if $(NCCL),yes,no: nccl.h and libnccl were not found beside CUDA, or it is left out)"
@@ -319,30 +330,30 @@ arm64-test:
 # Apart from `make test`: a browser is large, and nothing else needs it.
 page-test: deps
 	@tools/deps_page.sh $(DEPS)
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/page-venv/bin/python -m pytest -q -p no:cacheprovider tests/page
 
 # Apart from `make test`: these clients bring many packages.
 clients-test: deps
 	@tools/deps_venv.sh $(DEPS) clients
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/clients-venv/bin/python -m pytest -q -p no:cacheprovider tests/clients
 
 # Apart from `make test`: three servers behind nginx and HAProxy, which it installs.
 replicas-test: deps
 	@tools/deps_extra.sh nginx-light haproxy
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/replicas
 
 # Apart from `make test`: ranks on machines that are network namespaces, as root or where users may make namespaces.
 hosts-test: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@RETRO_BUILD=$(BUILD) tests/hosts/run.sh $(DEPS)/venv/bin/python
 
 # Apart from `make test`: Milvus is 58 MB to fetch and 250 MB unpacked.
 milvus-test: deps
 	@tools/deps_milvus.sh $(DEPS)
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@tests/milvus/run.sh $(BUILD) $(DEPS)
 
 # What tests/tokenizers leaves out of `make test`: the reference libraries need ten minutes for these texts.
@@ -376,7 +387,7 @@ bench:
 	@$(BENCH) load models/retro-docs $(if $(JSON),--json)
 
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@tools/demo.sh
 
 # Training is apart: PyTorch is large, and nothing else needs it.
@@ -385,17 +396,17 @@ deps-train:
 	@tools/deps_venv.sh $(DEPS) train tools
 
 train-smoke: deps deps-train
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@$(TRAIN_PYTHON) -m retro_train.smoke --build $(BUILD) --embedder $(DEPS)/minilm --out $(BUILD)/train-smoke
 
 test-train: deps deps-train
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(TRAIN_PYTHON) -m pytest -q -p no:cacheprovider tests/train
 
 clean:
 	rm -rf build
 
-.PHONY: deb deb-test container-test replicas-test hosts-test soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
+.PHONY: deb deb-test container-test replicas-test hosts-test soak all c-tests list-c-tests emulated cuda-check cuda-checked gpu-ops gpu-programs gpu-bundle gpu-bundled gpu-check fuzz deps info \
 	test page-test clients-test milvus-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)
