@@ -28,6 +28,7 @@ struct connection {
     struct connection *previous, *next;
     int fd;
     uint64_t client;
+    void *request;
     enum connection_phase phase;
     enum connection_end why;
     bool linger;
@@ -329,6 +330,10 @@ bool connection_enter(struct connection *c, enum connection_phase phase) {
     pthread_mutex_unlock(&c->list->lock);
     return open;
 }
+
+void connection_set_request(struct connection *c, void *request) { c->request = request; }
+
+void *connection_request(const struct connection *c) { return c->request; }
 
 void connection_progress(struct connection *c, size_t bytes) { atomic_fetch_add(&c->body, bytes); }
 

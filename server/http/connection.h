@@ -51,6 +51,10 @@ void connection_close(struct connection *c);
 
 /* False when the keeper has closed the connection: whatever comes from it now is to be dropped. */
 bool connection_enter(struct connection *c, enum connection_phase phase);
+/* The request that comes, or is answered, on this connection, as its owner set it; NULL: none. For the library's
+ * thread of this connection. */
+void connection_set_request(struct connection *c, void *request);
+void *connection_request(const struct connection *c);
 /* So many more bytes of a body have come. */
 void connection_progress(struct connection *c, size_t bytes);
 /* Whether more than `max` connections have a request in work: then this one is for operators only. */

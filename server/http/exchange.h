@@ -9,7 +9,10 @@
 #include "server/http/http.h"
 #include "server/http/watcher.h"
 
-enum { HEADER_BYTES = 16 << 10 }; /* limit of request line and headers: more gets 431 */
+enum {
+    HEADER_BYTES = 16 << 10, /* limit of request line and headers: more gets 431 */
+    QUERY_ARGUMENTS = 64     /* of the query string, more than any route knows: more gets 400 */
+};
 
 struct http {
     struct http_options o;
@@ -29,6 +32,8 @@ struct exchange {
     struct connection *life;
     const char *target; /* in the library's bytes, and its size there: both before they are decoded */
     size_t target_size;
+    struct query_argument *arguments; /* [n_arguments], likewise, decoded; one more than there may be: too many */
+    int n_arguments, arguments_capacity;
     bool begun; /* its head is complete */
     bool last;  /* the connection ends with this answer */
     struct admission admission;
@@ -62,6 +67,10 @@ enum MHD_Result exchange_respond(struct exchange *x);
 void library_cut(struct MHD_Connection *connection, struct connection *life, const struct failure *f, const char *id);
 /* MHD_queue_response, for responses of ours. */
 enum MHD_Result library_queue(struct MHD_Connection *connection, unsigned status, struct MHD_Response *response);
+
+/* library_values.c */
+/* STATUS_UNSUPPORTED where the library cannot be kept from reading freed memory. */
+enum status library_values_open(struct error *e);
 
 /* receive.c */
 struct net_address connection_address(struct MHD_Connection *connection);

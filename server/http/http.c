@@ -189,6 +189,7 @@ static void exchange_end(void *context, struct MHD_Connection *connection, void 
     (void)connection;
     if (x == NULL) return;
     *state = NULL;
+    connection_set_request(x->life, NULL);
     if (x->watched) watcher_remove(h->watcher, &x->watch);
     /* A head that came too late is told of when the connection closes, with or without an exchange. */
     if (connection_why(x->life) != CONNECTION_LATE) exchange_log(x, reason);
@@ -198,6 +199,7 @@ static void exchange_end(void *context, struct MHD_Connection *connection, void 
         atomic_fetch_sub(&h->active, 1);
     }
     api_leave(&x->admission);
+    free(x->arguments);
     buffer_free(&x->body);
     buffer_free(&x->out);
     buffer_free(&x->shown);
@@ -255,7 +257,8 @@ enum status http_open(struct http **out, const struct http_options *o, struct er
     struct http *h = xcalloc(1, sizeof *h);
     h->o = *o;
     CHECK(getrandom(&h->id_base, sizeof h->id_base, 0) == sizeof h->id_base);
-    enum status status = watcher_open(&h->watcher, e);
+    enum status status = library_values_open(e);
+    if (status == STATUS_OK) status = watcher_open(&h->watcher, e);
     if (status == STATUS_OK) status = connections_open(&h->connections, &o->connections, e);
     if (status == STATUS_OK) status = http_listen(o->socket, &h->port, e);
     if (status == STATUS_OK) {

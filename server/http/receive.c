@@ -20,20 +20,6 @@ size_t text_unescape(void *context, struct MHD_Connection *connection, char *tex
     return MHD_http_unescape(text);
 }
 
-struct argument_list {
-    struct query_argument *items;
-    int n, capacity;
-};
-
-static enum MHD_Result argument_add(void *context, enum MHD_ValueKind kind, const char *name, const char *value) {
-    struct argument_list *list = context;
-    (void)kind;
-    list->items = xgrow(list->items, list->n, &list->capacity, sizeof *list->items);
-    list->items[list->n] = (struct query_argument){name, value ? value : ""};
-    list->n++;
-    return MHD_YES;
-}
-
 struct field_list {
     struct head_field *items;
     int n, capacity;
@@ -59,6 +45,9 @@ static bool exchange_check_head(const struct exchange *x, const char *method, co
     if (size > HEADER_BYTES)
         return failure_set(f, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", NULL,
                            "request line and headers have %zu bytes, the limit is %d", size, HEADER_BYTES);
+    if (x->n_arguments > QUERY_ARGUMENTS)
+        return failure_set(f, MHD_HTTP_BAD_REQUEST, "too_many_arguments", NULL,
+                           "the query string has more than %d arguments", QUERY_ARGUMENTS);
     MHD_get_connection_values_n(x->connection, MHD_HEADER_KIND, field_add, &list);
     struct head head = {.method = method,
                         .target = x->target,
@@ -121,8 +110,6 @@ static void exchange_answer(struct exchange *x, struct answer *answer) {
 }
 
 void exchange_open(struct exchange *x, const char *method, const char *path) {
-    struct argument_list list = {0};
-    MHD_get_connection_values(x->connection, MHD_GET_ARGUMENT_KIND, argument_add, &list);
     struct api_request r = {.method = method,
                             .path = path,
                             .content_type = header_find(x, "Content-Type"),
@@ -130,11 +117,10 @@ void exchange_open(struct exchange *x, const char *method, const char *path) {
                             .if_none_match = header_find(x, "If-None-Match"),
                             .body = x->body.data ? x->body.data : "",
                             .size = x->body.size,
-                            .arguments = list.items,
-                            .n_arguments = list.n,
+                            .arguments = x->arguments,
+                            .n_arguments = x->n_arguments,
                             .principal = x->admission.principal};
     exchange_answer(x, api_open(x->http->o.api, &r, (struct waker){exchange_wake, x}));
-    free(list.items);
     if (x->http->o.api->logs_bodies) buffer_append(&x->shown, x->body.data, min_size(x->body.size, SHOWN_BYTES));
     buffer_free(&x->body);
 }
@@ -184,6 +170,7 @@ void *exchange_make(void *context, const char *target, struct MHD_Connection *co
     x->life = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     x->started = time_now();
     x->address = connection_address(connection);
+    connection_set_request(x->life, x);
     x->target = target;
     x->target_size = target ? target_measure(target) : 0;
     snprintf(x->id, sizeof x->id, "req-%016llx",

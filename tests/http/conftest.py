@@ -148,6 +148,11 @@ class Server:
         return self.process.wait(30)
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "hostile: raw bytes, limits and clients that leave; `make hostile-test` runs these "
+                            "against the build with sanitizers")
+
+
 @pytest.fixture(scope="session")
 def config(tmp_path_factory):
     """A configuration with a small collection."""
