@@ -205,6 +205,14 @@ static enum status take_member(void *context, const char *part, struct text_span
     return status;
 }
 
+/* A packed man page, unpacked. */
+static enum status take_page(void *context, const char *part, struct text_span bytes, struct error *e) {
+    const struct container *c = context;
+    struct extract_file f = {.name = c->file->name, .bytes = bytes, .kind = DOCUMENT_MAN, .limits = c->file->limits};
+    (void)part;
+    return extract_one(&f, c->taker, e);
+}
+
 static enum status extract_in_child(const struct extract_file *f, int depth, const struct document_taker *taker,
                                     struct error *e) {
     struct container container = {.file = f, .taker = taker, .depth = depth};
@@ -214,6 +222,9 @@ static enum status extract_in_child(const struct extract_file *f, int depth, con
         pieces.take_member = take_member;
         pieces.context = &container;
         n = MAX_DOCUMENTS_SIZE;
+    } else if (f->kind == DOCUMENT_MAN) {
+        pieces.take_member = take_page;
+        pieces.context = &container;
     }
     return child_run_parser(f, n * f->limits.bytes, &pieces, e);
 }
@@ -227,8 +238,9 @@ static enum status extract_file_at(const struct extract_file *f, int depth, cons
         case DOCUMENT_TEXT:
         case DOCUMENT_MARKDOWN:
         case DOCUMENT_RST:
-        case DOCUMENT_MAN:
         case DOCUMENT_PICTURE: return extract_one(f, taker, e);
+        case DOCUMENT_MAN:
+            return ends_with(f->name, ".gz") ? extract_in_child(f, depth, taker, e) : extract_one(f, taker, e);
         case DOCUMENT_PDF: return extract_pdf_file(f, taker, e);
         case DOCUMENT_HTML:
         case DOCUMENT_DOCX:
@@ -257,7 +269,6 @@ enum status document_extract_all(const struct extract_source *source, const stru
     if (f.bytes.text == NULL && f.kind != DOCUMENT_UNKNOWN) {
         status = read_file(source->path, limits->bytes, &read, e);
         f.bytes = (struct text_span){read.data, read.size};
-        f.path = source->path;
     } else if (f.kind == DOCUMENT_UNKNOWN) {
         f.bytes = (struct text_span){"?", 1}; /* no reason to read it */
     }

@@ -346,12 +346,19 @@ static enum status open_input(const struct child_program *program, int *fd, stru
     return *fd >= 0 ? STATUS_OK : error_errno(e, "/dev/null");
 }
 
+/* A relative name leads nowhere: the directory is empty, and has no name any more. */
+static bool enter_empty_directory(void) {
+    char name[] = "/tmp/retro-empty-XXXXXX";
+    return mkdtemp(name) != NULL && chdir(name) == 0 && rmdir(name) == 0;
+}
+
 /* In the child, which shares nothing with the threads of its parent: no memory is allocated. */
 static _Noreturn void run_program(const struct child_program *program, int input, int output) {
     char *environment[] = {(char[]){"LC_ALL=C.UTF-8"}, NULL};
     int null = open("/dev/null", O_RDWR);
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(null, 2) < 0) _exit(CODE_REFUSED);
     close_range(3, ~0U, 0);
+    if (!enter_empty_directory()) _exit(CODE_REFUSED);
     if (filter_limit(0, program->limits.memory, program->limits.seconds) || filter_program()) _exit(CODE_REFUSED);
     execvpe(program->argv[0], program->argv, environment);
     _exit(errno == ENOENT ? CODE_MISSING : CODE_REFUSED);

@@ -1,27 +1,86 @@
 /* retrieval/extract/extract_man.c: man pages, formatted by the mandoc program: a page is a program in roff, and no
- * parser of ours would do. */
+ * parser of ours would do. A page may ask for other files (.so); it gets none: mandoc has its input alone, in an empty
+ * directory, and requests that are spelled plainly are shown as text. */
 #include <string.h>
 
 #include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
 
-/* mandoc opens the file itself, since a packed page is known by its name. */
+/* Requests for files, and those that another request may follow on the same line. */
+
+static const char *const includes[] = {"so", "mso", "soquiet", "msoquiet", "pso"};
+static const char *const conditions[] = {"if", "ie", "el", "nop", "do", "while"};
+
+static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+/* A page may choose the character that requests begin with (.cc): text begins with such a one rarely. */
+static bool may_control(char c) { return c > ' ' && c < 0x7f && c != '\\' && !is_letter(c); }
+
+/* Whether text[at] may begin one of these requests. */
+static bool begins_request(struct text_span text, size_t at, const char *const *names, size_t n) {
+    if (at >= text.size || !may_control(text.text[at])) return false;
+    for (at++; at < text.size && is_blank(text.text[at]); at++) continue;
+    for (size_t i = 0; i < n; i++) {
+        size_t size = strlen(names[i]), end = at + size;
+        if (end <= text.size && memcmp(text.text + at, names[i], size) == 0 &&
+            (end == text.size || !is_letter(text.text[end])))
+            return true;
+    }
+    return false;
+}
+
+static bool begins_include(struct text_span line, size_t at) {
+    return begins_request(line, at, includes, ARRAY_COUNT(includes));
+}
+
+/* A line with what shows a request instead of obeying it. */
+static void write_shown(struct text_span line, struct buffer *out) {
+    bool may_follow = begins_request(line, 0, conditions, ARRAY_COUNT(conditions));
+    for (size_t i = 0; i < line.size; i++) {
+        bool first = i == 0 || (may_follow && (is_blank(line.text[i - 1]) || line.text[i - 1] == '{'));
+        if (first && begins_include(line, i)) buffer_append(out, "\\&", 2);
+        buffer_append(out, line.text + i, 1);
+    }
+    buffer_append(out, "\n", 1);
+}
+
+/* The next line, without its end; false after the last. */
+static bool take_line(struct text_span text, size_t *at, struct text_span *line) {
+    if (*at >= text.size) return false;
+    const char *start = text.text + *at, *end = memchr(start, '\n', text.size - *at);
+    *line = (struct text_span){start, end ? (size_t)(end - start) : text.size - *at};
+    *at += line->size + 1;
+    return true;
+}
+
+static void show_includes(struct text_span page, struct buffer *out) {
+    struct text_span line;
+    for (size_t at = 0; take_line(page, &at, &line);) write_shown(line, out);
+}
+
+/* A page that is another one's name: comments, then .so. */
+static bool is_redirect(struct text_span page) {
+    struct text_span line;
+    for (size_t at = 0; take_line(page, &at, &line);) {
+        bool is_comment = line.size >= 3 && (line.text[0] == '.' || line.text[0] == '\'') && line.text[1] == '\\';
+        if (line.size > 0 && !is_comment) return begins_include(line, 0);
+    }
+    return false;
+}
+
 static enum status run_mandoc(const struct extract_file *f, struct buffer *out, struct error *e) {
-    struct buffer path = {0};
-    /* A name that begins with a dash must not become an option. */
-    if (f->path) buffer_printf(&path, "%s%s", f->path[0] == '-' ? "./" : "", f->path);
-    char *argv[] = {(char[]){"mandoc"},
-                    (char[]){"-T"},
-                    (char[]){"utf8"},
-                    (char[]){"-O"},
-                    (char[]){"width=500,indent=0"},
-                    path.data,
-                    NULL};
-    struct child_program program = {
-        .argv = argv, .package = "mandoc", .name = f->name, .limits = f->limits, .worst = 4};
-    if (f->path == NULL) program.input = f->bytes;
+    char *argv[] = {
+        (char[]){"mandoc"}, (char[]){"-T"}, (char[]){"utf8"}, (char[]){"-O"}, (char[]){"width=500,indent=0"}, NULL};
+    struct buffer page = {0};
+    show_includes(f->bytes, &page);
+    struct child_program program = {.argv = argv,
+                                    .package = "mandoc",
+                                    .input = {page.data, page.size},
+                                    .name = f->name,
+                                    .limits = f->limits,
+                                    .worst = 4};
     enum status status = child_run_program(&program, out, e);
-    buffer_free(&path);
+    buffer_free(&page);
     return status;
 }
 
@@ -105,32 +164,18 @@ static enum status take_page(const char *path, const struct buffer *page, struct
     return STATUS_OK;
 }
 
-/* mandoc prints "See the file NAME." under an empty title for a page that is a .so line and whose target is elsewhere.
- */
-static bool is_redirect(const struct buffer *page) {
-    size_t at = 0;
-    struct text_span line;
-    return next_line(page, &at, &line) && *line.text == '(' && next_line(page, &at, &line) && line.size > 13 &&
-           memcmp(line.text, "See the file ", 13) == 0;
-}
-
 enum status extract_man(const struct extract_file *f, struct document_text *out, struct error *e) {
     struct buffer page = {0};
-    size_t size = strlen(f->name);
-    bool packed = size > 3 && strcmp(f->name + size - 3, ".gz") == 0;
-    if (!packed && memchr(f->bytes.text, '\0', f->bytes.size))
+    if (memchr(f->bytes.text, '\0', f->bytes.size))
         return error_set(e, STATUS_INVALID, "%s: binary: it holds a NUL", f->name);
-    if (packed && f->path == NULL)
-        return error_set(e, STATUS_UNSUPPORTED, "%s: a packed man page is read from a file alone", f->name);
+    if (is_redirect(f->bytes))
+        return error_set(e, STATUS_INVALID,
+                         "%s: only refers to another page (.so), which is indexed itself where it lies", f->name);
     enum status status = run_mandoc(f, &page, e);
     if (status == STATUS_OK) {
         remove_overstrike(&page);
         if (!utf8_is_valid(page.data ? page.data : "", page.size)) extract_repair(&page);
-        status = is_redirect(&page) ? error_set(e, STATUS_INVALID,
-                                                "%s: only refers to another page (.so), which is indexed itself "
-                                                "where it lies",
-                                                f->name)
-                                    : take_page(f->name, &page, out, e);
+        status = take_page(f->name, &page, out, e);
     }
     buffer_free(&page);
     return status;

@@ -97,6 +97,41 @@ enum status extract_members(const struct extract_file *f, struct child_writer *w
     return status;
 }
 
+/* Packed files. */
+
+static bool choose_any(void *context, const char *member) {
+    (void)context, (void)member;
+    return true;
+}
+
+struct packed_writer {
+    struct child_writer *writer;
+    struct error error;
+};
+
+static void take_packed(void *context, const char *member, const struct buffer *bytes, const struct error *why) {
+    struct packed_writer *p = context;
+    (void)member;
+    if (why)
+        p->error = *why;
+    else
+        child_write_member(p->writer, "", (struct text_span){bytes->data, bytes->size});
+}
+
+enum status extract_packed(const struct extract_file *f, struct child_writer *w, struct error *e) {
+    struct packed_writer packed = {.writer = w};
+    struct unpack_job job = {.name = f->name,
+                             .bytes = f->bytes,
+                             .packed = true,
+                             .limits = {.member = f->limits.bytes, .total = SIZE_MAX, .members = 1},
+                             .choose = choose_any,
+                             .take = take_packed,
+                             .context = &packed};
+    if (unpack(&job, e)) return e->status;
+    if (packed.error.status) *e = packed.error;
+    return packed.error.status;
+}
+
 /* A file that is one document, with its text checked. */
 static enum status write_single(const struct extract_file *f, enum status status, struct document_text *d,
                                 struct child_writer *w, struct error *e) {
@@ -119,6 +154,7 @@ enum status extract_parse(const struct extract_file *f, struct child_writer *w, 
         case DOCUMENT_EML:
         case DOCUMENT_MBOX: return extract_mail(f, w, e);
         case DOCUMENT_ARCHIVE: return extract_members(f, w, e);
+        case DOCUMENT_MAN: return extract_packed(f, w, e);
         default: break;
     }
     return error_set(e, STATUS_INTERNAL, "%s: no parser for it", f->name);

@@ -7,7 +7,6 @@
 /* A file that was read. */
 struct extract_file {
     const char *name; /* for errors */
-    const char *path; /* to open once more; NULL: the bytes are no file's */
     struct text_span bytes;
     enum document_kind kind;
     struct extract_limits limits;
@@ -75,6 +74,8 @@ enum status extract_records(const struct extract_file *f, struct child_writer *w
 enum status extract_mail(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* Before the files are out of reach: the tables of the character sets that it names. */
 void extract_mail_prepare(struct text_span mail);
+/* A man page that is packed by gzip, as the one member. */
+enum status extract_packed(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* The members of an archive, as they are. */
 enum status extract_members(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* Before the files are out of reach: the tables of the encoding that a page declares. */

@@ -70,15 +70,22 @@ static enum status read_entries(struct unpacker *u, struct error *e) {
     }
 }
 
+static void support_archives(struct archive *a) {
+    archive_read_support_format_zip(a);
+    archive_read_support_format_tar(a);
+    archive_read_support_filter_bzip2(a);
+    archive_read_support_filter_xz(a);
+    archive_read_support_filter_zstd(a);
+}
+
 enum status unpack(const struct unpack_job *job, struct error *e) {
     struct unpacker u = {.job = job, .archive = archive_read_new()};
     if (u.archive == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: archive reader", job->name);
-    archive_read_support_format_zip(u.archive);
-    archive_read_support_format_tar(u.archive);
     archive_read_support_filter_gzip(u.archive);
-    archive_read_support_filter_bzip2(u.archive);
-    archive_read_support_filter_xz(u.archive);
-    archive_read_support_filter_zstd(u.archive);
+    if (job->packed)
+        archive_read_support_format_raw(u.archive);
+    else
+        support_archives(u.archive);
     int opened = archive_read_open_memory(u.archive, job->bytes.text, job->bytes.size);
     enum status status = opened == ARCHIVE_OK ? read_entries(&u, e) : damaged(&u, e);
     archive_read_free(u.archive);

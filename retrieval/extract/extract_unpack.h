@@ -16,6 +16,7 @@ typedef void unpack_taker(void *context, const char *member, const struct buffer
 struct unpack_job {
     const char *name; /* of the archive, for errors */
     struct text_span bytes;
+    bool packed; /* one file that is packed by gzip, and no archive: a member "data" */
     struct unpack_limits limits;
     unpack_chooser *choose;
     unpack_taker *take;

@@ -412,6 +412,87 @@ static void test_man_errors(void **state) {
     buffer_free(&b);
 }
 
+/* A page asks for the file "in/secret" in every way that mandoc obeys or may come to obey; mandoc would look for it in
+ * the directory of the test. */
+static void test_man_includes(void **state) {
+    (void)state;
+    static const char *const pages[] = {".so in/secret",
+                                        "'so in/secret",
+                                        ". so in/secret",
+                                        ".\tso in/secret",
+                                        ".so      ./in/secret",
+                                        ".cc !\n!so in/secret",
+                                        ".c2 !\n!so in/secret",
+                                        ".cc !\n! so in/secret",
+                                        ".if 1 .so in/secret",
+                                        ".if 1 \\{.so in/secret\n.\\}",
+                                        ".if n \\{\\\n.so in/secret\n.\\}",
+                                        ".ie 0 .B x\n.el .so in/secret",
+                                        ".nop .so in/secret",
+                                        ".de XX\n.so in/secret\n..\n.XX",
+                                        ".de XX\n..\n.am XX\n.so in/secret\n..\n.XX",
+                                        ".ds nm XX\n.dei nm\n.so in/secret\n..\n.XX",
+                                        ".de XX\n.\\\\$1 in/secret\n..\n.XX so",
+                                        ".rn so xx\n.xx in/secret",
+                                        ".als xx so\n.xx in/secret",
+                                        ".de so\n..\n.rm so\n.so in/secret",
+                                        ".ds x .so in/secret\n\\*x",
+                                        ".ds a s\n.\\*ao in/secret",
+                                        ".ds x 1 .so in/secret\n.if \\*x",
+                                        ".s\\\no in/secret",
+                                        ".so\\\n in/secret",
+                                        ".\\&so in/secret",
+                                        "\\!.so in/secret",
+                                        ".output .so in/secret",
+                                        ".nr i 1\n.while \\ni \\{.nr i 0\n.so in/secret\n.\\}",
+                                        ".ec @\n.ds x .so in/secret\n@*x",
+                                        ".eo\n.so in/secret",
+                                        ".TS\nl l.\n.so in/secret\n.TE",
+                                        ".EQ\n.so in/secret\n.EN",
+                                        ".mso in/secret",
+                                        ".soquiet in/secret",
+                                        ".msoquiet in/secret",
+                                        ".pso cat in/secret",
+                                        ".sy cat in/secret",
+                                        ".lf 1 in/secret",
+                                        ".open x in/secret",
+                                        ".opena x in/secret",
+                                        ".cf in/secret",
+                                        ".trf in/secret",
+                                        ".hpf in/secret",
+                                        ".psbb in/secret",
+                                        ".nx in/secret",
+                                        "\\X'ps: import in/secret'",
+                                        ".Bd -file in/secret",
+                                        ".so in/secret.gz"};
+    char folder[FOLDER_PATH_SIZE], here[FOLDER_PATH_SIZE];
+    folder_path(folder, test_folder, "in");
+    assert_int_equal(mkdir(folder, 0700), 0);
+    put("in/secret", ".B TOPSECRET\n", 13);
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(test_folder), 0);
+    for (size_t i = 0; i < ARRAY_COUNT(pages); i++) {
+        struct buffer page = {0};
+        struct document_text d = {0};
+        struct error e = {0};
+        buffer_printf(&page, ".TH A 1\n.SH NAME\na \\- b\n.SH MORE\n%s\n.PP\nThe end.\n", pages[i]);
+        struct text_span bytes = {page.data, page.size};
+        if (document_extract_bytes("a.1", bytes, LIMIT, &d, &e) == STATUS_OK && strstr(d.text.data, "TOPSECRET"))
+            fail_msg("%s", page.data);
+        put("a.1", page.data, page.size);
+        if (document_extract("a.1", DOCUMENT_MAN, LIMIT, &d, &e) == STATUS_OK && strstr(d.text.data, "TOPSECRET"))
+            fail_msg("%s, from a file", page.data);
+        document_text_free(&d);
+        buffer_free(&page);
+    }
+    assert_int_equal(chdir(here), 0);
+    /* Text that begins so stays as it is; a plain request is shown. */
+    expect("a.1", ".TH A 1\n.SH NAME\na \\- b\n.PP\n-so it goes\n", "NAME\n       a - b\n\n       -so it goes\n",
+           "a - b");
+    expect("a.1", ".TH A 1\n.SH NAME\na \\- b\n.PP\n.if n .so x/y\n", "NAME\n       a - b\n\n       .so x/y\n",
+           "a - b");
+}
+
 static enum status take_nothing(void *context, const char *part, const struct document_text *d, struct error *e) {
     (void)context, (void)part, (void)d, (void)e;
     return STATUS_OK;
@@ -448,14 +529,15 @@ static void test_keeper(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),          cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_utf16),          cmocka_unit_test(test_utf16_without_mark),
-                                       cmocka_unit_test(test_text_errors),    cmocka_unit_test(test_html),
-                                       cmocka_unit_test(test_html_furniture), cmocka_unit_test(test_html_encodings),
-                                       cmocka_unit_test(test_html_hostile),   cmocka_unit_test(test_man),
-                                       cmocka_unit_test(test_man_errors),     cmocka_unit_test(test_western),
-                                       cmocka_unit_test(test_keeper),         cmocka_unit_test(test_places_markdown),
-                                       cmocka_unit_test(test_places),         cmocka_unit_test(test_places_long),
-                                       cmocka_unit_test(test_marks_fault)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds),           cmocka_unit_test(test_text),
+        cmocka_unit_test(test_utf16),           cmocka_unit_test(test_utf16_without_mark),
+        cmocka_unit_test(test_text_errors),     cmocka_unit_test(test_html),
+        cmocka_unit_test(test_html_furniture),  cmocka_unit_test(test_html_encodings),
+        cmocka_unit_test(test_html_hostile),    cmocka_unit_test(test_man),
+        cmocka_unit_test(test_man_errors),      cmocka_unit_test(test_man_includes),
+        cmocka_unit_test(test_western),         cmocka_unit_test(test_keeper),
+        cmocka_unit_test(test_places_markdown), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_places_long),     cmocka_unit_test(test_marks_fault)};
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }
