@@ -8,29 +8,31 @@
 /* In front of each fact: its name and its value follow. */
 struct fact_head {
     uint32_t name_size, value_size;
-    uint32_t kind;
+    uint16_t kind, listed;
 };
 
-static void append_fact(struct buffer *out, struct text_span name, enum fact_kind kind, struct text_span value) {
-    struct fact_head head = {.name_size = (uint32_t)name.size, .value_size = (uint32_t)value.size, .kind = kind};
+static void append_fact(struct buffer *out, struct text_span name, enum fact_kind kind, bool listed,
+                        struct text_span value) {
+    struct fact_head head = {
+        .name_size = (uint32_t)name.size, .value_size = (uint32_t)value.size, .kind = (uint16_t)kind, .listed = listed};
     buffer_append(out, &head, sizeof head);
     buffer_append(out, name.text, name.size);
     buffer_append(out, value.text, value.size);
 }
 
-static void append_value(struct buffer *out, struct text_span name, const struct json *v) {
+static void append_value(struct buffer *out, struct text_span name, bool listed, const struct json *v) {
     int64_t whole = json_int(v);
     double real = json_double(v);
     char truth = json_bool(v) ? 1 : 0;
     switch (json_kind(v)) {
-        case JSON_KIND_BOOL: append_fact(out, name, FACT_BOOL, (struct text_span){&truth, 1}); break;
+        case JSON_KIND_BOOL: append_fact(out, name, FACT_BOOL, listed, (struct text_span){&truth, 1}); break;
         case JSON_KIND_INT:
-            append_fact(out, name, FACT_INT, (struct text_span){(const char *)&whole, sizeof whole});
+            append_fact(out, name, FACT_INT, listed, (struct text_span){(const char *)&whole, sizeof whole});
             break;
         case JSON_KIND_REAL:
-            append_fact(out, name, FACT_REAL, (struct text_span){(const char *)&real, sizeof real});
+            append_fact(out, name, FACT_REAL, listed, (struct text_span){(const char *)&real, sizeof real});
             break;
-        case JSON_KIND_TEXT: append_fact(out, name, FACT_TEXT, json_text(v)); break;
+        case JSON_KIND_TEXT: append_fact(out, name, FACT_TEXT, listed, json_text(v)); break;
         default: break;
     }
 }
@@ -43,9 +45,9 @@ enum status facts_append(struct buffer *out, const char *metadata, struct error 
     if (json_kind(object) != JSON_KIND_OBJECT)
         status = error_set(e, STATUS_INVALID, "metadata is %s, not an object", json_kind_name(object));
     for (struct json_entry it = {0}; status == STATUS_OK && json_next(object, &it);) {
-        append_value(out, it.name, it.value);
+        append_value(out, it.name, false, it.value);
         for (size_t i = 0; json_is_list(it.value) && i < json_count(it.value); i++)
-            append_value(out, it.name, json_item(it.value, i));
+            append_value(out, it.name, true, json_item(it.value, i));
     }
     json_close(object);
     return status;
@@ -57,7 +59,7 @@ bool facts_next(struct text_span facts, size_t *at, struct fact *out) {
     memcpy(&head, facts.text + *at, sizeof head);
     const char *name = facts.text + *at + sizeof head, *value = name + head.name_size;
     *at += sizeof head + head.name_size + head.value_size;
-    *out = (struct fact){.name = {name, head.name_size}, .kind = (enum fact_kind)head.kind};
+    *out = (struct fact){.name = {name, head.name_size}, .kind = (enum fact_kind)head.kind, .listed = head.listed != 0};
     switch (out->kind) {
         case FACT_BOOL: out->truth = value[0] != 0; break;
         case FACT_INT: memcpy(&out->whole, value, sizeof out->whole); break;

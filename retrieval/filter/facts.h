@@ -11,6 +11,7 @@ enum fact_kind { FACT_BOOL, FACT_INT, FACT_REAL, FACT_TEXT };
 struct fact {
     struct text_span name;
     enum fact_kind kind;
+    bool listed; /* one of a list's values */
     bool truth;
     int64_t whole;
     double real;

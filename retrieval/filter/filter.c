@@ -110,6 +110,54 @@ bool filter_allows(const struct filter *f, const struct filter_subject *s) {
     return f->kind == FILTER_AND;
 }
 
+/* Admitting. */
+
+/* A filter's answer where each list is one of its values alone: the same for each choice of values, or mixed. */
+enum verdict { VERDICT_NO, VERDICT_MIXED, VERDICT_YES };
+
+static enum verdict verdict_of(int n_fit, int n) {
+    if (n_fit == 0) return VERDICT_NO;
+    return n_fit == n ? VERDICT_YES : VERDICT_MIXED;
+}
+
+static enum verdict judge_condition(const struct filter *f, const struct filter_subject *s) {
+    struct text_span key = {f->key, f->key_size};
+    struct fact fact;
+    int n = 0, n_fit = 0;
+    bool is_own = strcmp(f->key, "id") == 0 || strcmp(f->key, "path") == 0;
+    bool listed = false, is_equal = f->kind == FILTER_IN && f->n_values == 1;
+    if (is_own) return condition_allows(f, s) ? VERDICT_YES : VERDICT_NO;
+    for (size_t at = 0; facts_next(s->facts, &at, &fact);) {
+        if (!span_is(fact.name, key)) continue;
+        n++;
+        n_fit += condition_holds(f, &fact);
+        listed = listed || fact.listed;
+    }
+    return listed && is_equal && n_fit > 0 ? VERDICT_MIXED : verdict_of(n_fit, n);
+}
+
+static enum verdict judge(const struct filter *f, const struct filter_subject *s) {
+    if (f->kind == FILTER_NOT) return VERDICT_YES - judge(f->parts[0], s);
+    if (f->kind != FILTER_AND && f->kind != FILTER_OR) return judge_condition(f, s);
+    enum verdict all = f->kind == FILTER_AND ? VERDICT_YES : VERDICT_NO;
+    for (int i = 0; i < f->n_parts; i++) {
+        enum verdict part = judge(f->parts[i], s);
+        if (f->kind == FILTER_AND ? part < all : part > all) all = part;
+    }
+    return all;
+}
+
+bool filter_admits(const struct filter *f, const struct filter_subject *s) {
+    return f == NULL || judge(f, s) == VERDICT_YES;
+}
+
+enum status filter_refuse(const struct filter *f, struct error *e) {
+    return error_set(e, STATUS_INVALID,
+                     "the document is not one that this client may put (of a list all values have to fit, and what "
+                     "equals one value is no list): %s",
+                     filter_text(f));
+}
+
 /* Writing. */
 
 static void put_fact(struct json_writer *w, const struct fact *fact) {

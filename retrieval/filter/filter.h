@@ -38,6 +38,12 @@ struct filter *filter_hold(struct filter *f);
 void filter_release(struct filter *f);
 
 bool filter_allows(const struct filter *f, const struct filter_subject *s);
+/* Whether whoever sees what the filter allows may put the document. A search takes a list where one of its values fits.
+ * Here all have to fit, and what equals one value is no list: else a value of another tenant's could stand beside the
+ * own one, and the document would be found by both. */
+bool filter_admits(const struct filter *f, const struct filter_subject *s);
+/* STATUS_INVALID, with the words for a document that is not admitted. */
+enum status filter_refuse(const struct filter *f, struct error *e);
 /* As JSON, one spelling for filters that are built alike; NUL-terminated, it lives as long as the filter. Of NULL "".
  */
 const char *filter_text(const struct filter *f);

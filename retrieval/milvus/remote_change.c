@@ -184,15 +184,22 @@ static enum status delete_from(struct remote *r, const char *id, int first, int 
     return status;
 }
 
-/* Whether the filter allows a document of that id, path and metadata. */
-static enum status ask_allowed(const struct filter *filter, const char *id, const char *path, const char *metadata,
-                               bool *allowed, struct error *e) {
+/* filter_allows or filter_admits. */
+typedef bool filter_question(const struct filter *f, const struct filter_subject *s);
+
+/* Asks it of a document, of which id, path and metadata are looked at. */
+static enum status ask_filter(const struct filter *filter, filter_question *asks, const struct collection_document *d,
+                              bool *yes, struct error *e) {
     struct buffer facts = {0};
-    enum status status = facts_append(&facts, metadata, e);
-    *allowed =
-        status == STATUS_OK && filter_allows(filter, &(struct filter_subject){id, path, {facts.data, facts.size}});
+    enum status status = facts_append(&facts, d->metadata, e);
+    struct filter_subject subject = {d->id, d->path, {facts.data, facts.size}};
+    *yes = status == STATUS_OK && asks(filter, &subject);
     buffer_free(&facts);
     return status;
+}
+
+static struct collection_document document_of(const struct change_subject *s) {
+    return (struct collection_document){.id = s->id, .path = s->head.path, .metadata = s->head.metadata};
 }
 
 /* Rows that a broken-off change has left of a document, without its first, go too where all may be changed. */
@@ -204,8 +211,8 @@ enum status remote_delete(struct remote *r, const struct filter *filter, const c
     const struct remote_head *head = &subject->head;
     int end = head->n_chunks;
     bool there = end > 0 || (subject->beyond && filter == NULL);
-    if (status == STATUS_OK && end > 0 && filter)
-        status = ask_allowed(filter, id, head->path, head->metadata, &allowed, e);
+    struct collection_document now = document_of(subject);
+    if (status == STATUS_OK && end > 0 && filter) status = ask_filter(filter, filter_allows, &now, &allowed, e);
     subjects_free(subject, 1);
     if (status == STATUS_OK && !(there && allowed))
         return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
@@ -230,13 +237,13 @@ static enum status check_allowed(const struct filter *filter, const struct chang
     struct error *e = &p->error;
     bool allowed = true;
     if (filter == NULL) return STATUS_OK;
-    enum status status = ask_allowed(filter, d->id, d->path, d->metadata, &allowed, e);
+    struct collection_document now = document_of(s);
+    enum status status = ask_filter(filter, filter_admits, d, &allowed, e);
     if (status == STATUS_OK && allowed && s->head.n_chunks > 0)
-        status = ask_allowed(filter, d->id, s->head.path, s->head.metadata, &allowed, e);
+        status = ask_filter(filter, filter_allows, &now, &allowed, e);
     if (status || allowed) return p->status = status;
     p->effect = CHANGE_REFUSED;
-    return p->status = error_set(e, STATUS_INVALID,
-                                 "the filter does not allow this document, or the one that it would replace");
+    return p->status = filter_refuse(filter, e);
 }
 
 /* A document as every collection refuses it. */

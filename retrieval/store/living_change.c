@@ -230,9 +230,9 @@ static enum status check_allowed(const struct epoch *x, const struct filter *fil
     const struct collection_document *d = &b->image.document;
     struct filter_subject subject = {.id = d->id, .path = d->path, .facts = {b->facts.data, b->facts.size}};
     if (filter == NULL) return STATUS_OK;
-    if (filter_allows(filter, &subject) && epoch_find(x, d->id) == epoch_find_allowed(x, filter, d->id))
+    if (filter_admits(filter, &subject) && epoch_find(x, d->id) == epoch_find_allowed(x, filter, d->id))
         return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "the document is not one that this client may put: %s", filter_text(filter));
+    return filter_refuse(filter, e);
 }
 
 /* Takes over p. */

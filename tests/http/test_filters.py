@@ -1,6 +1,8 @@
 """retrieval.filter: which documents searches, answers and lists may find; and keys that see a part of them."""
+import io
 import json
 import urllib.parse
+import zipfile
 
 import pytest
 
@@ -186,6 +188,58 @@ def test_a_key_puts_documents_of_its_own(tenants):
     tenants("root", "GET", f"/v1/documents/{added['id']}", expect=404)
     tenants("bakers", "DELETE", "/v1/documents/plaster", expect=404)
     tenants("root", "GET", "/v1/documents/plaster")
+
+
+PLANTED = {"team": ["bakers", "masons"]}
+REFUSED = [PLANTED, {"team": ["bakers"]}, {"team": []}, {"team": "masons"}, {"team": "bakers\0"}, {"team": True}]
+
+
+def test_a_document_is_not_planted(tenants):
+    """A search takes a list where one value fits, so a list may not bring another tenant's value along."""
+    text = {"text": QUERY + " says the planted one", "path": "planted.md"}
+    for metadata in REFUSED:
+        refused = tenants("bakers", "POST", "/v1/documents", text | {"metadata": metadata}, expect=403)["error"]
+        assert refused["code"] == "document_not_allowed", metadata
+        listed = tenants("bakers", "POST", "/v1/documents", {"documents": [text | {"metadata": metadata}]})["data"]
+        assert [d["effect"] for d in listed] == ["failed"] and listed[0]["error"]["code"] == "document_not_allowed"
+    own = tenants("bakers", "POST", "/v1/documents", text)
+    tenants("bakers", "PUT", f"/v1/documents/{own['id']}", text | {"metadata": PLANTED}, expect=403)
+    assert tenants("bakers", "GET", f"/v1/documents/{own['id']}")["metadata"] == {"team": "bakers"}
+    for other in ({"Team": "masons"}, {"teams": ["masons"]}):
+        assert tenants("bakers", "POST", "/v1/documents", text | {"metadata": other})["effect"] == "replaced"
+    for twice in ('{"team": "bakers", "team": "masons"}', '{"team\\u0000": "masons"}'):
+        body = f'{{"text": "x", "metadata": {twice}}}'
+        assert tenants.server.request("POST", "/v1/documents", body, bearer(tenants.keys.secrets["bakers"])).status == 400
+    names = {hit["document"] for hit in tenants("masons", "POST", "/v1/retrieval/search", {"query": QUERY, "k": 16})["data"]}
+    assert names == {f"notes/{name}.md" for name in MASONS}
+
+
+def upload(tenants, who, name, file, **parts):
+    """A form with a file."""
+    lines = [f'--b0undary\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + file]
+    lines += [f'--b0undary\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}'.encode() for key, value in parts.items()]
+    headers = bearer(tenants.keys.secrets[who]) | {"Content-Type": "multipart/form-data; boundary=b0undary"}
+    return tenants.server.request("POST", "/v1/documents", b"\r\n".join(lines) + b"\r\n--b0undary--\r\n", headers)
+
+
+def test_files_are_not_planted(tenants):
+    """What a file says of itself is no metadata of an upload, and a form's metadata is judged as any."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as z:
+        z.writestr("a.md", f"---\nteam: masons\n---\n{QUERY} in the archive.")
+        z.writestr("a.md.meta.json", json.dumps({"team": "masons"}))
+        z.writestr("b.jsonl", json.dumps({"text": QUERY, "team": "masons", "metadata": {"team": "masons"}}))
+    mail = f"From: a@example.org\nTo: b@example.org\nSubject: Dough\nteam: masons\nContent-Type: text/plain\n\n{QUERY} by mail.\n"
+    for name, file in (("all.zip", archive.getvalue()), ("one.eml", mail.encode()), ("page.md", f"---\nteam: masons\n---\n{QUERY}".encode())):
+        for metadata in (PLANTED, {"team": "masons"}):
+            data = upload(tenants, "bakers", name, file, metadata=json.dumps(metadata)).json()["data"]
+            assert data and all(d["effect"] == "failed" for d in data), data
+        for d in upload(tenants, "bakers", name, file).json()["data"]:
+            assert d["effect"] == "added" and tenants("bakers", "GET", f"/v1/documents/{d['id']}")["metadata"] == {"team": "bakers"}
+    twice = upload(tenants, "bakers", "c.md", b"text", metadata='{"team":"bakers","team":"masons"}')
+    assert twice.status == 400
+    names = {hit["document"] for hit in tenants("masons", "POST", "/v1/retrieval/search", {"query": QUERY, "k": 16})["data"]}
+    assert names == {f"notes/{name}.md" for name in MASONS}
 
 
 def cached(reply):

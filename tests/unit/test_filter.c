@@ -184,6 +184,56 @@ static void test_filling(void **state) {
                  "{\"x\":1}", "{\"x\":1,\"t\":\"a\"}");
 }
 
+static bool admits(const char *text, const char *metadata) {
+    struct buffer facts = {0};
+    struct error e;
+    struct filter *f = parse(text);
+    assert_int_equal(facts_append(&facts, metadata, &e), STATUS_OK);
+    struct filter_subject s = {.id = "id/1", .path = "docs/one.md", .facts = {facts.data, facts.size}};
+    bool admitted = filter_admits(f, &s);
+    if (admitted) assert_true(filter_allows(f, &s));
+    filter_release(f);
+    buffer_free(&facts);
+    return admitted;
+}
+
+/* A search takes a document where one value of a list fits; to put it, all have to. */
+static void test_admitting(void **state) {
+    static const struct {
+        const char *filter, *metadata;
+        bool admitted;
+    } cases[] = {
+        {"{\"eq\":{\"t\":\"a\"}}", "{\"t\":\"a\",\"x\":[\"b\",\"c\"]}", true},
+        {"{\"eq\":{\"t\":\"a\"}}", "{\"t\":[\"a\",\"b\"]}", false},
+        {"{\"eq\":{\"t\":\"a\"}}", "{\"t\":[\"a\"]}", false},
+        {"{\"eq\":{\"t\":\"a\"}}", "{\"t\":[]}", false},
+        {"{\"eq\":{\"t\":\"a\"}}", "{\"T\":\"a\"}", false},
+        {"{\"eq\":{\"t\":\"a\"}}", "{\"t\":\"a\\u0000\"}", false},
+        {"{\"eq\":{\"t\":1}}", "{\"t\":[1,1.0]}", false},
+        {"{\"in\":{\"t\":[\"a\",\"b\"]}}", "{\"t\":[\"b\",\"a\"]}", true},
+        {"{\"in\":{\"t\":[\"a\",\"b\"]}}", "{\"t\":[\"a\",\"c\"]}", false},
+        {"{\"prefix\":{\"t\":\"a/\"}}", "{\"t\":[\"a/1\",\"b/1\"]}", false},
+        {"{\"prefix\":{\"t\":\"a/\"}}", "{\"t\":[\"a/1\",\"a/2\"]}", true},
+        {"{\"range\":{\"t\":{\"lt\":9}}}", "{\"t\":[1,10]}", false},
+        {"{\"range\":{\"t\":{\"lt\":9}}}", "{\"t\":[1,2]}", true},
+        {"{\"not\":{\"eq\":{\"t\":\"b\"}}}", "{\"t\":[\"a\",\"b\"]}", false},
+        {"{\"not\":{\"eq\":{\"t\":\"b\"}}}", "{\"t\":[\"a\",\"c\"]}", true},
+        {"{\"not\":{\"not\":{\"eq\":{\"t\":\"a\"}}}}", "{\"t\":[\"a\",\"b\"]}", false},
+        {"{\"not\":{\"not\":{\"eq\":{\"t\":\"a\"}}}}", "{\"t\":\"a\"}", true},
+        {"{\"not\":{\"in\":{\"t\":[\"b\",\"c\"]}}}", "{}", true},
+        {"{\"and\":[{\"in\":{\"t\":[\"a\",\"b\"]}},{\"in\":{\"t\":[\"b\",\"c\"]}}]}", "{\"t\":[\"a\",\"c\"]}", false},
+        {"{\"or\":[{\"eq\":{\"t\":\"a\"}},{\"eq\":{\"u\":\"a\"}}]}", "{\"t\":[\"a\",\"b\"],\"u\":[\"a\",\"b\"]}",
+         false},
+        {"{\"or\":[{\"eq\":{\"t\":\"a\"}},{\"eq\":{\"u\":\"a\"}}]}", "{\"u\":\"a\"}", true},
+        {"{\"prefix\":{\"path\":\"docs/\"}}", "{\"path\":\"other\"}", true},
+        {"{\"prefix\":{\"path\":\"other\"}}", "{\"path\":\"other\"}", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        if (admits(cases[i].filter, cases[i].metadata) != cases[i].admitted)
+            fail_msg("%s of %s", cases[i].filter, cases[i].metadata);
+}
+
 /* A made-up document: its metadata, and the same as numbers. */
 enum { DIM = 8, CHUNK = 4, DOCUMENTS = 6000, COLORS = 5, K = 7 };
 struct facts_model {
@@ -470,6 +520,7 @@ int main(void) {
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_dates),
         cmocka_unit_test(test_filling),
+        cmocka_unit_test(test_admitting),
         cmocka_unit_test(test_writing),
         cmocka_unit_test(test_bad_metadata),
         cmocka_unit_test_setup_teardown(test_random_filters, folder_set_up, folder_tear_down),
