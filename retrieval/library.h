@@ -47,7 +47,7 @@ void library_found_release(struct library_found *f); /* of a zeroed one: nothing
 enum status library_find(struct library *l, const struct filter *filter, const char *id, struct library_found *out,
                          struct error *e);
 /* Documents that the filter allows, behind the one of the id `after` (NULL: all). text.text may be NULL: then only the
- * size of a text is at hand. STATUS_NOT_FOUND where a folder has no document `after`. */
+ * size of a text and its hash are at hand. STATUS_NOT_FOUND where a folder has no document `after`. */
 struct library_walk {
     const struct filter *filter;
     const char *after;

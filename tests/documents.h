@@ -11,7 +11,7 @@ enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11, PICTURE_DIM = 5 };
 
 /* Document `id` in its version `version`: its text, tokens and vectors follow from both. */
 struct made_document {
-    char id[16], path[24], text[2 * LONGEST + 1], metadata[32];
+    char id[16], path[24], source[40], text[2 * LONGEST + 1], metadata[32];
     int32_t ids[LONGEST];
     uint32_t bounds[LONGEST / CHUNK + 2];
     float vectors[(LONGEST / CHUNK + 1) * DIM];
@@ -42,6 +42,7 @@ static inline void make_document(struct made_document *d, int id, int version) {
     *d = (struct made_document){0};
     snprintf(d->id, sizeof d->id, "id %d", id);
     snprintf(d->path, sizeof d->path, "folder/%d.txt", id);
+    snprintf(d->source, sizeof d->source, "%s%d-%d.txt", id % 2 ? "/home/somebody/" : "", id, version);
     snprintf(d->metadata, sizeof d->metadata, "{\"version\":%d}", version);
     for (int i = 0; i < n; i++) d->ids[i] = id * 50 + i;
     for (int i = 0; i < 2 * n; i++) d->text[i] = (char)('a' + (id + i + 3 * version) % 26);
@@ -54,6 +55,7 @@ static inline void make_document(struct made_document *d, int id, int version) {
                                                .path = d->path,
                                                .title = "a title",
                                                .metadata = d->metadata,
+                                               .source = id % 3 ? d->source : NULL,
                                                .text = {d->text, (size_t)(2 * n)},
                                                .marks = {d->marks, 2},
                                                .ids = d->ids,

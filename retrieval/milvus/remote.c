@@ -11,7 +11,7 @@
 
 /* How often and how long a collection that is being loaded is asked for. */
 static const double load_pause_seconds = 0.1, load_seconds = 120;
-enum { FORMAT_VERSION = 1 };
+enum { FORMAT_VERSION = 2 };
 
 /* Messages. */
 

@@ -11,7 +11,7 @@
 /* The head. */
 
 struct head_facts {
-    char *path, *title, *metadata;
+    char *path, *title, *metadata, *source, *text;
     int64_t bytes;
 };
 
@@ -19,6 +19,8 @@ static const struct json_field head_fields[] = {
     {"path", JSON_TEXT, JSON_AT(struct head_facts, path), .required = true},
     {"title", JSON_TEXT, JSON_AT(struct head_facts, title), .required = true},
     {"metadata", JSON_TEXT, JSON_AT(struct head_facts, metadata), .required = true},
+    {"source", JSON_TEXT, JSON_AT(struct head_facts, source), .required = true},
+    {"text", JSON_TEXT, JSON_AT(struct head_facts, text), .required = true},
     {"bytes", JSON_INT64, JSON_AT(struct head_facts, bytes), .min = 0, .max = UINT32_MAX, .required = true},
 };
 static const struct json_table head_table = JSON_TABLE(head_fields, .open = true);
@@ -38,6 +40,8 @@ void remote_head_free(struct remote_head *h) {
     free(h->path);
     free(h->title);
     free(h->metadata);
+    free(h->source);
+    free(h->text_hash);
     *h = (struct remote_head){0};
 }
 
@@ -63,6 +67,8 @@ enum status remote_head_read(struct remote_head *out, const struct answer_rows *
     out->path = facts.path;
     out->title = facts.title;
     out->metadata = facts.metadata;
+    out->source = facts.source;
+    out->text_hash = facts.text;
     out->bytes = facts.bytes;
     return STATUS_OK;
 }
@@ -95,6 +101,7 @@ void remote_document_release(struct remote_document *d) {
     free((char *)(uintptr_t)d->document.path);
     free((char *)(uintptr_t)d->document.title);
     free((char *)(uintptr_t)d->document.metadata);
+    free((char *)(uintptr_t)d->document.source);
     free((char *)(uintptr_t)d->document.text.text);
     free((void *)(uintptr_t)d->document.marks.bytes);
     free((void *)(uintptr_t)d->document.ids);
@@ -108,6 +115,7 @@ struct stored_document remote_document_stored(const struct remote_document *d) {
                                     .path = d->document.path,
                                     .title = d->document.title,
                                     .metadata = d->document.metadata,
+                                    .source = d->document.source,
                                     .text = d->document.text,
                                     .marks = d->document.marks,
                                     .facts = {d->facts.data, d->facts.size},
@@ -183,12 +191,14 @@ static struct remote_document *make_document(const struct remote_wanted *wanted,
                                      .path = head->path,
                                      .title = head->title,
                                      .metadata = head->metadata,
+                                     .source = head->source,
                                      .text = {parts->text.data, parts->text.size},
                                      .marks = {parts->marks.data, (uint32_t)(parts->marks.size / sizeof(struct mark))},
                                      .ids = (const int32_t *)(const void *)parts->tokens.data,
                                      .bounds = parts->bounds,
                                      .n = (int)(parts->tokens.size / sizeof(int32_t))};
     *parts = (struct document_parts){0};
+    free(head->text);
     return d;
 }
 

@@ -99,6 +99,8 @@ static enum status take_head(struct head_walk *w, const struct answer_rows *rows
                                          .path = head.path,
                                          .title = head.title,
                                          .metadata = head.metadata,
+                                         .source = head.source,
+                                         .text_hash = head.text_hash,
                                          .text = {NULL, (size_t)head.bytes},
                                          .facts = {facts.data, facts.size},
                                          .n_chunks = head.n_chunks};

@@ -131,7 +131,7 @@ struct remote_head {
     struct text_span id;
     char content[33];
     int n_chunks;
-    char *path, *title, *metadata; /* owned */
+    char *path, *title, *metadata, *source, *text_hash; /* owned */
     int64_t bytes;
 };
 void remote_head_free(struct remote_head *h);

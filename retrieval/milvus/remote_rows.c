@@ -32,11 +32,12 @@ static void append_part(struct buffer *out, const void *bytes, size_t size) {
 
 void remote_content(const struct collection_document *d, char content[33]) {
     struct buffer all = {0};
-    const char *metadata = d->metadata ? d->metadata : "";
+    const char *metadata = d->metadata ? d->metadata : "", *source = d->source ? d->source : "";
     append_part(&all, d->id, strlen(d->id));
     append_part(&all, d->path, strlen(d->path));
     append_part(&all, d->title, strlen(d->title));
     append_part(&all, metadata, strlen(metadata));
+    append_part(&all, source, strlen(source));
     append_part(&all, d->text.text, d->text.size);
     append_part(&all, d->marks.bytes, d->marks.n * sizeof(struct mark));
     snprintf(content, 33, "%016" PRIx64 "%016" PRIx64, hash_bytes(all.data, all.size, 0),
@@ -90,11 +91,15 @@ static void put_tokens(struct buffer *out, const struct remote_rows *rows, int c
 
 static void put_head(struct buffer *out, const struct collection_document *d) {
     struct json_writer w;
+    char hash[DOCUMENT_ID_SIZE];
+    text_hash(d->text, hash);
     put_begin(&w, out);
     put_object(&w);
     put_key_string(&w, "path", d->path);
     put_key_string(&w, "title", d->title);
     put_key_string(&w, "metadata", d->metadata ? d->metadata : "");
+    put_key_string(&w, "source", d->source ? d->source : "");
+    put_key_string(&w, "text", hash);
     put_key_int(&w, "bytes", (int64_t)d->text.size);
     put_object_end(&w);
 }

@@ -15,8 +15,8 @@
 #include "retrieval/store/collection_private.h"
 
 struct document {
-    const char *id, *path, *title, *metadata; /* in the map */
-    struct mark_span marks;                   /* the same */
+    const char *id, *path, *title, *metadata, *source; /* in the map */
+    struct mark_span marks;                            /* the same */
     uint64_t first_chunk, n_chunks;
     uint64_t text, text_size; /* in documents.text */
     size_t facts, facts_size; /* in the collection's */
@@ -144,16 +144,18 @@ static enum status read_document(const struct file_map *map, size_t *at, struct 
     memcpy(&record, map->data + *at, sizeof record);
     *at += sizeof record;
 
-    /* Five sizes of 32 bits cannot overflow 64. */
-    uint64_t strings = (uint64_t)record.id_size + record.path_size + record.title_size + record.metadata_size + 4;
+    /* Six sizes of 32 bits cannot overflow 64. */
+    uint64_t strings =
+        (uint64_t)record.id_size + record.path_size + record.title_size + record.metadata_size + record.source_size + 5;
     uint64_t marks = (uint64_t)record.n_marks * sizeof(struct mark);
     if (strings + marks > map->size - *at) return *problem = "reaches beyond the end of the file", STATUS_CORRUPT;
     const char *id = (const char *)map->data + *at, *path = id + record.id_size + 1;
-    const char *title = path + record.path_size + 1;
+    const char *title = path + record.path_size + 1, *metadata = title + record.title_size + 1;
     *d = (struct document){.id = id,
                            .path = path,
                            .title = title,
-                           .metadata = title + record.title_size + 1,
+                           .metadata = metadata,
+                           .source = metadata + record.metadata_size + 1,
                            .marks = {id + strings, record.n_marks},
                            .first_chunk = record.first_chunk,
                            .n_chunks = record.n_chunks,
@@ -161,9 +163,8 @@ static enum status read_document(const struct file_map *map, size_t *at, struct 
     *at += strings + marks;
 
     if (d->id[record.id_size] != '\0' || d->path[record.path_size] != '\0' || d->title[record.title_size] != '\0' ||
-        d->metadata[record.metadata_size] != '\0')
+        d->metadata[record.metadata_size] != '\0' || d->source[record.source_size] != '\0')
         return *problem = "has a string without its end", STATUS_CORRUPT;
-    if (record.zero != 0) return *problem = "has a field that this version does not know", STATUS_CORRUPT;
     if (record.id_size == 0 || record.id_size > COLLECTION_MAX_ID || strlen(d->id) != record.id_size)
         return *problem = "has no id, or one that is too long", STATUS_CORRUPT;
     return STATUS_OK;
@@ -415,6 +416,7 @@ struct stored_document collection_document_at(const struct collection *c, int64_
                                     .path = d->path,
                                     .title = d->title,
                                     .metadata = d->metadata,
+                                    .source = d->source,
                                     .text = {text + d->text, d->text_size},
                                     .marks = d->marks,
                                     .facts = {d->facts_size ? c->facts.data + d->facts : "", d->facts_size},

@@ -3,7 +3,7 @@
  *   DIR/CURRENT              "gen-000001 <checksum of its MANIFEST>\n"
  *   DIR/gen-000001/chunks.tokens    u32 little endian, the tokens of all documents back to back
  *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in the source text
- *                  documents        id, path, title, metadata and marks of each document, and its range of chunks
+ *                  documents        id, path, title, metadata, source and marks of each document, its range of chunks
  *                  documents.text   the text of all documents back to back
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  *                  vectors.f32      the vectors as they were embedded, where vectors.faiss keeps them only in part
@@ -122,7 +122,9 @@ int64_t collection_document_of(const struct collection *c, int64_t id); /* the n
 /* A document as a whole. Pointers live as long as the collection. */
 struct stored_document {
     const char *id, *path, *title, *metadata;
+    const char *source; /* as that of struct collection_document; "": none */
     struct text_span text;
+    const char *text_hash; /* of a text whose size alone is at hand (retrieval/library.h); else NULL */
     struct mark_span marks;
     struct text_span facts; /* of its metadata (retrieval/filter/facts.h) */
     int64_t first_chunk, n_chunks;
@@ -164,9 +166,10 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
                               struct error *e);
 /* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter. */
 struct collection_document {
-    const char *id; /* the caller's own; NULL: document_id_of_path */
-    const char *path, *title;
-    const char *metadata; /* a JSON object; NULL: none */
+    const char *id;           /* the caller's own; NULL: document_id_of_path */
+    const char *path, *title; /* path: the name that is shown, and that filters compare */
+    const char *metadata;     /* a JSON object; NULL: none */
+    const char *source; /* the file that it came from, a path without links, which clients are not shown; or NULL */
     struct text_span text;
     struct mark_span marks; /* of its pages, lines and headings */
     const int32_t *ids;     /* [n] */
@@ -177,6 +180,8 @@ struct collection_document {
 enum { DOCUMENT_ID_SIZE = 33 };
 /* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever and whenever. */
 void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]);
+/* Of a text: digits of the same kind, which no two texts share. */
+void text_hash(struct text_span text, char hash[DOCUMENT_ID_SIZE]);
 static inline int collection_count_chunks(int n_tokens, int chunk_length) {
     return n_tokens / chunk_length + (n_tokens % chunk_length > 0);
 }

@@ -228,9 +228,13 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
     return STATUS_OK;
 }
 
+void text_hash(struct text_span text, char hash[DOCUMENT_ID_SIZE]) {
+    snprintf(hash, DOCUMENT_ID_SIZE, "%016" PRIx64 "%016" PRIx64, hash_bytes(text.text, text.size, 0),
+             hash_bytes(text.text, text.size, 1));
+}
+
 void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]) {
-    size_t size = strlen(path);
-    snprintf(id, DOCUMENT_ID_SIZE, "%016" PRIx64 "%016" PRIx64, hash_bytes(path, size, 0), hash_bytes(path, size, 1));
+    text_hash((struct text_span){path, strlen(path)}, id);
 }
 
 static enum status check_document(const struct collection_builder *b, const struct collection_document *d,
@@ -291,7 +295,7 @@ static enum status write_chunks(struct collection_builder *b, const struct colle
 
 static enum status write_entry(struct collection_builder *b, const struct collection_document *d, const char *id,
                                int n_chunks, struct error *e) {
-    const char *metadata = d->metadata ? d->metadata : "";
+    const char *metadata = d->metadata ? d->metadata : "", *source = d->source ? d->source : "";
     struct document_record record = {.first_chunk = (uint64_t)b->manifest.info.n_chunks,
                                      .n_chunks = (uint64_t)n_chunks,
                                      .text_size = d->text.size,
@@ -299,12 +303,14 @@ static enum status write_entry(struct collection_builder *b, const struct collec
                                      .path_size = (uint32_t)strlen(d->path),
                                      .title_size = (uint32_t)strlen(d->title),
                                      .metadata_size = (uint32_t)strlen(metadata),
-                                     .n_marks = d->marks.n};
+                                     .n_marks = d->marks.n,
+                                     .source_size = (uint32_t)strlen(source)};
     if (writer_append(&b->documents, &record, sizeof record, e) ||
         writer_append(&b->documents, id, record.id_size + (size_t)1, e) ||
         writer_append(&b->documents, d->path, record.path_size + (size_t)1, e) ||
         writer_append(&b->documents, d->title, record.title_size + (size_t)1, e) ||
         writer_append(&b->documents, metadata, record.metadata_size + (size_t)1, e) ||
+        writer_append(&b->documents, source, record.source_size + (size_t)1, e) ||
         writer_append(&b->documents, d->marks.bytes, d->marks.n * sizeof(struct mark), e))
         return e->status;
     return STATUS_OK;

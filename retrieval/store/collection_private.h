@@ -6,11 +6,11 @@
 #include "retrieval/store/collection.h"
 
 enum {
-    COLLECTION_FORMAT = 5,
+    COLLECTION_FORMAT = 6,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,            /* bytes of a document's id */
-    COLLECTION_MAX_STRING = 1 << 20,    /* bytes of its path, its title and its metadata */
+    COLLECTION_MAX_STRING = 1 << 20,    /* bytes of its path, its title, its metadata and its source */
     COLLECTION_NAME_SIZE = 32,          /* room for a generation's folder name */
     COLLECTION_MANIFEST_LIMIT = 1 << 16 /* bytes of a MANIFEST */
 };
@@ -25,13 +25,13 @@ struct chunk_record {
 _Static_assert(sizeof(struct chunk_record) == 32, "rows are read straight from the file");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little endian and mapped as they are");
 
-/* One entry of `documents`, little endian, followed by id, path, title and metadata, a NUL behind each, and its marks
- * (retrieval/marks.h); entries are not aligned. */
+/* One entry of `documents`, little endian, followed by id, path, title, metadata and source, a NUL behind each, and its
+ * marks (retrieval/marks.h); entries are not aligned. */
 struct document_record {
     uint64_t first_chunk, n_chunks;
     uint64_t text_size;                                     /* texts lie back to back in documents.text */
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
-    uint32_t n_marks, zero;
+    uint32_t n_marks, source_size;
 };
 _Static_assert(sizeof(struct document_record) == 48, "headers are copied straight from the file");
 

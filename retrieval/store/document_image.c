@@ -11,7 +11,7 @@ struct image_head {
     uint32_t n_tokens;
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
     uint32_t n_marks;
-    uint64_t text_size;
+    uint32_t text_size, source_size;
 };
 _Static_assert(sizeof(struct image_head) == 32, "the arrays behind it are aligned");
 
@@ -28,7 +28,8 @@ static struct image_layout lay_out(const struct image_head *head, uint64_t n_chu
     l.picture = l.vectors + n_chunks * (uint64_t)dim * sizeof(float);
     l.marks = l.picture + (uint64_t)picture_dim * sizeof(float);
     l.strings = l.marks + head->n_marks * sizeof(struct mark);
-    l.text = l.strings + head->id_size + head->path_size + head->title_size + (uint64_t)head->metadata_size + 4;
+    l.text = l.strings + head->id_size + head->path_size + head->title_size + (uint64_t)head->metadata_size +
+             head->source_size + 5;
     l.end = l.text + head->text_size;
     return l;
 }
@@ -66,9 +67,11 @@ static enum status check_strings(const struct collection_document *d, struct err
     if (!utf8_is_valid(d->id, id) || !utf8_is_valid(d->text.text, d->text.size))
         return error_set(e, STATUS_INVALID, "document %.100s: its id or its text is not valid UTF-8", d->id);
     if (strlen(d->path) > COLLECTION_MAX_STRING || strlen(d->title) > COLLECTION_MAX_STRING ||
-        strlen(d->metadata ? d->metadata : "") > COLLECTION_MAX_STRING)
-        return error_set(e, STATUS_TOO_LARGE, "document %.100s: its name, title or metadata has more than %d bytes",
-                         d->id, COLLECTION_MAX_STRING);
+        strlen(d->metadata ? d->metadata : "") > COLLECTION_MAX_STRING ||
+        strlen(d->source ? d->source : "") > COLLECTION_MAX_STRING)
+        return error_set(e, STATUS_TOO_LARGE,
+                         "document %.100s: its name, title, metadata or source has more than %d bytes", d->id,
+                         COLLECTION_MAX_STRING);
     return STATUS_OK;
 }
 
@@ -84,14 +87,15 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
         find_fault(&(struct document_image){.document = *d, .vectors = vectors, .n_chunks = n_chunks}, info);
     if (fault) return error_set(e, STATUS_INVALID, "document %.100s: %s", d->id, fault);
 
-    const char *metadata = d->metadata ? d->metadata : "";
+    const char *metadata = d->metadata ? d->metadata : "", *source = d->source ? d->source : "";
     struct image_head head = {.n_tokens = (uint32_t)d->n,
                               .id_size = (uint32_t)strlen(d->id),
                               .path_size = (uint32_t)strlen(d->path),
                               .title_size = (uint32_t)strlen(d->title),
                               .metadata_size = (uint32_t)strlen(metadata),
                               .n_marks = d->marks.n,
-                              .text_size = d->text.size};
+                              .text_size = (uint32_t)d->text.size,
+                              .source_size = (uint32_t)strlen(source)};
     buffer_append(out, &head, sizeof head);
     buffer_append(out, d->ids, (size_t)d->n * sizeof *d->ids);
     buffer_append(out, d->bounds, ((size_t)n_chunks + 1) * sizeof *d->bounds);
@@ -102,6 +106,7 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
     buffer_append(out, d->path, head.path_size + (size_t)1);
     buffer_append(out, d->title, head.title_size + (size_t)1);
     buffer_append(out, metadata, head.metadata_size + (size_t)1);
+    buffer_append(out, source, head.source_size + (size_t)1);
     buffer_append(out, d->text.text, d->text.size);
     return STATUS_OK;
 }
@@ -125,7 +130,6 @@ enum status document_image_read(struct document_image *out, struct text_span byt
     if (head.n_tokens < 1 || head.n_tokens > INT32_MAX) return corrupt(e, "its number of tokens is not possible");
     if (head.id_size < 1 || head.id_size > COLLECTION_MAX_ID) return corrupt(e, "its id is empty or too long");
     int n_chunks = collection_count_chunks((int)head.n_tokens, info->chunk_length);
-    if (head.text_size > UINT32_MAX) return corrupt(e, "its text is too long");
     struct image_layout l = lay_out(&head, (uint64_t)n_chunks, info->dim, 0);
     bool has_picture = info->pictures.embedder && l.end != bytes.size;
     if (has_picture) l = lay_out(&head, (uint64_t)n_chunks, info->dim, info->pictures.dim);
@@ -144,7 +148,8 @@ enum status document_image_read(struct document_image *out, struct text_span byt
     };
     struct collection_document *d = &out->document;
     bool ended = read_string(&at, head.id_size, &d->id) && read_string(&at, head.path_size, &d->path) &&
-                 read_string(&at, head.title_size, &d->title) && read_string(&at, head.metadata_size, &d->metadata);
+                 read_string(&at, head.title_size, &d->title) && read_string(&at, head.metadata_size, &d->metadata) &&
+                 read_string(&at, head.source_size, &d->source);
     if (!ended) return corrupt(e, "a string does not end where it should");
     const char *fault = find_fault(out, info);
     return fault ? corrupt(e, fault) : STATUS_OK;

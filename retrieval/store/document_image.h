@@ -2,8 +2,9 @@
  * and what a collection that changes has in memory of each document that came since its generation.
  *
  * Little endian: a head of 32 bytes; ids u32 [n]; bounds u32 [chunks + 1]; vectors f32 [chunks, dim]; marks of 12 bytes
- * each; id, path, title and metadata, a NUL behind each; the text. A picture of a collection whose pictures have an
- * embedder of their own has its vector of that embedder, f32 [pictures.dim], behind the others: the length tells. */
+ * each; id, path, title, metadata and source, a NUL behind each; the text. A picture of a collection whose pictures
+ * have an embedder of their own has its vector of that embedder, f32 [pictures.dim], behind the others: the length
+ * tells. */
 #pragma once
 
 #include "retrieval/store/collection.h"

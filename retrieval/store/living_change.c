@@ -212,7 +212,7 @@ static bool is_content_of(const struct epoch *x, int64_t place, const struct col
     struct stored_document now = epoch_document(x, place);
     return now.text.size == d->text.size && memcmp(now.text.text, d->text.text, d->text.size) == 0 &&
            is_same(now.path, d->path) && is_same(now.title, d->title) && is_same(now.metadata, d->metadata) &&
-           marks_equal(now.marks, d->marks);
+           is_same(now.source, d->source) && marks_equal(now.marks, d->marks);
 }
 
 bool living_has(struct living *l, const struct collection_document *d) {

@@ -73,6 +73,7 @@ struct stored_document epoch_document(const struct epoch *x, int64_t place) {
                                     .path = d->path,
                                     .title = d->title,
                                     .metadata = d->metadata,
+                                    .source = d->source,
                                     .text = d->text,
                                     .marks = d->marks,
                                     .facts = {logged->bytes->facts.data, logged->bytes->facts.size},

@@ -19,6 +19,7 @@ static void document_free(struct grouped_document *g) {
     free((char *)(uintptr_t)d->path);
     free((char *)(uintptr_t)d->title);
     free((char *)(uintptr_t)d->metadata);
+    free((char *)(uintptr_t)d->source);
     free((char *)(uintptr_t)d->text.text);
     free((void *)(uintptr_t)d->marks.bytes);
     free((void *)(uintptr_t)d->ids);
@@ -45,6 +46,7 @@ static struct grouped_document *append_copy(struct document_group *g, const stru
                      .path = xstrdup(d->path),
                      .title = xstrdup(d->title),
                      .metadata = d->metadata ? xstrdup(d->metadata) : NULL,
+                     .source = d->source ? xstrdup(d->source) : NULL,
                      .text = {copy_bytes(d->text.text, d->text.size), d->text.size},
                      .marks = {copy_bytes(d->marks.bytes, d->marks.n * sizeof(struct mark)), d->marks.n}}};
     return copy;

@@ -18,7 +18,7 @@ static const struct collection_info seeing = {.chunk_length = 4, .dim = 2, .pict
 static const struct generation_origin origin = {1, 0};
 
 static size_t measure_strings(const struct collection_document *d) {
-    return strlen(d->id) + strlen(d->path) + strlen(d->title) + strlen(d->metadata);
+    return strlen(d->id) + strlen(d->path) + strlen(d->title) + strlen(d->metadata) + strlen(d->source);
 }
 
 /* Everything that an image says is inside its bytes. */

@@ -98,6 +98,7 @@ static enum status see(void *context, const struct stored_document *d, struct er
     assert_int_equal(d->text.size, made.document.text.size);
     assert_memory_equal(d->text.text, made.text, d->text.size);
     assert_string_equal(d->path, made.path);
+    assert_string_equal(d->source, id % 3 ? made.source : "");
     assert_true(marks_equal(d->marks, made.document.marks));
     assert_int_equal(place_find(d->marks, d->text, d->text.size - 1).page, version);
     assert_string_equal(d->title, "a title");

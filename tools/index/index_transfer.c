@@ -83,6 +83,7 @@ static void read_folder_chunks(const struct transfer_end *end, const struct stor
                                                .path = s->path,
                                                .title = s->title,
                                                .metadata = s->metadata[0] ? s->metadata : NULL,
+                                               .source = s->source,
                                                .text = s->text,
                                                .marks = s->marks,
                                                .ids = d->ids,
@@ -303,8 +304,9 @@ static bool same_document(const struct transfer_document *a, const struct transf
     const struct collection_document *x = &a->document, *y = &b->document;
     int dim = info->dim;
     return a->n_chunks == b->n_chunks && x->n == y->n && same_string(x->id, y->id) && same_string(x->path, y->path) &&
-           same_string(x->title, y->title) && same_string(x->metadata, y->metadata) && same_text(x->text, y->text) &&
-           marks_equal(x->marks, y->marks) && memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) == 0 &&
+           same_string(x->title, y->title) && same_string(x->metadata, y->metadata) &&
+           same_string(x->source, y->source) && same_text(x->text, y->text) && marks_equal(x->marks, y->marks) &&
+           memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) == 0 &&
            memcmp(x->bounds, y->bounds, ((size_t)a->n_chunks + 1) * sizeof *x->bounds) == 0 &&
            memcmp(a->vectors, b->vectors, (size_t)a->n_chunks * (size_t)dim * sizeof *a->vectors) == 0 &&
            same_picture(x->picture, y->picture, info->pictures.dim);
