@@ -70,6 +70,21 @@ static char *join(const char *outer, struct text_span inner) {
     return name.data ? name.data : xstrdup("");
 }
 
+/* "module.Class(argument)" of an enumeration's value: it is no plain value, but it is said. */
+static void put_call(struct settings *s, const char *name, const struct pickle_value *v) {
+    const struct pickle_value *argument = pickle_item(v->arguments, 0);
+    struct buffer text = {0};
+    bool number = pickle_is(argument, PICKLE_INT), word = pickle_is(argument, PICKLE_TEXT);
+    if (!pickle_is(v->class, PICKLE_GLOBAL) || (!number && !word) || argument->text.size > TEXT_LIMIT) return;
+    buffer_printf(&text, "%.*s(", (int)v->class->text.size, v->class->text.text);
+    if (number)
+        buffer_printf(&text, "%lld)", (long long)argument->number);
+    else
+        buffer_printf(&text, "%.*s)", (int)argument->text.size, argument->text.text);
+    settings_put_text(s, name, (struct text_span){text.data, text.size});
+    buffer_free(&text);
+}
+
 /* A walk through a pickle: dicts that hold one another would have no end. */
 struct pickle_walk {
     struct settings *settings;
@@ -94,8 +109,8 @@ static void put_pickle_at(struct pickle_walk *w, const char *outer, const struct
             case PICKLE_TEXT:
                 if (value->text.size <= TEXT_LIMIT) settings_put_text(s, name, value->text);
                 break;
-            case PICKLE_DICT:
-            case PICKLE_OBJECT: put_pickle_at(w, name, value, depth - 1); break;
+            case PICKLE_OBJECT: put_call(s, name, value); /* fall through */
+            case PICKLE_DICT: put_pickle_at(w, name, value, depth - 1); break;
             default: break;
         }
         free(name);

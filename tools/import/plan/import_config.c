@@ -195,45 +195,6 @@ static enum status configure_sizes(struct import_plan *p, struct error *e) {
                                 (long long)p->channels, (long long)p->groups);
 }
 
-/* Positions: learned, turned, or relative. */
-static enum status configure_positions(struct import_plan *p, struct error *e) {
-    const struct settings *s = &p->checkpoint->settings;
-    const struct checkpoint_tensor *table = import_tensor(p, "embedding.position_embeddings.weight");
-    const struct setting *added = settings_find(s, "add_position_embedding");
-    const char *key = "position_embedding_type";
-    if (import_take_given(p, key))
-        ;
-    else if (settings_true(s, "use_rotary_position_embeddings"))
-        import_put_text(p, key, "rope", "argument use_rotary_position_embeddings");
-    else if (added && added->kind == SETTING_BOOL && added->number == 0)
-        import_put_text(p, key, "none", "argument add_position_embedding");
-    else if (import_tensor(p, "decoder_relative_pos_emb.relative_attention_bias.weight"))
-        import_put_text(p, key, "relative", "tensors");
-    else if (!import_take_text(p, key, key) && table)
-        import_put_text(p, key, "learned_absolute", "tensors");
-
-    const char *type = settings_text(&p->config, key);
-    if (type == NULL) import_lack(p, key, "learned_absolute, rope or none");
-    p->learned = type && strcmp(type, "learned_absolute") == 0;
-    p->relative = type && strcmp(type, "relative") == 0;
-    if (type && p->learned != (table != NULL))
-        return error_set(e, STATUS_CORRUPT, "%s: position_embedding_type is \"%s\", and there is %s table of positions",
-                         p->checkpoint->folder, type, table ? "a" : "no");
-    if (type && strcmp(type, "rope") == 0) {
-        import_take_real(p, "rotary_percent", "rotary_percent", 1);
-        if (p->architecture == IMPORT_GPT)
-            import_take_real(p, "rotary_base", "rotary_base", 10000);
-        else
-            import_put_int(p, "rotary_base", 10000, "Megatron's constant");
-        import_take_bool(p, "rotary_interleaved", "rotary_interleaved");
-    }
-    if (table) import_put_int(p, "max_position_embeddings", table->shape[0], "tensors");
-    if (!table && !import_take_int(p, "max_position_embeddings", "max_position_embeddings|seq_length", &p->positions))
-        import_lack(p, "max_position_embeddings", NULL);
-    if (table) p->positions = table->shape[0];
-    return STATUS_OK;
-}
-
 /* The activation's name where the checkpoint tells it, by Megatron's own order; NULL: it does not. */
 static const char *find_activation(const struct import_plan *p, const char **origin) {
     static const char *const flags[][2] = {{"swiglu", "swiglu"},
@@ -347,7 +308,7 @@ enum status import_configure(struct import_plan *p, const struct import_options 
     } else {
         import_put_int(p, "num_layers", p->layers, "tensors");
     }
-    if (configure_sizes(p, e) || configure_positions(p, e) || configure_mlp(p, e) || configure_norms(p, e))
+    if (configure_sizes(p, e) || import_configure_positions(p, e) || configure_mlp(p, e) || configure_norms(p, e))
         return e->status;
     configure_output(p);
     if (p->architecture == IMPORT_RETRO && import_configure_retro(p, o, e)) return e->status;

@@ -29,6 +29,8 @@ void import_put_text(struct import_plan *p, const char *key, const char *value, 
 enum status import_disagree(const struct import_plan *p, const char *what, int64_t tensors, int64_t said,
                             struct error *e);
 
+/* import_positions.c: the keys of positions. */
+enum status import_configure_positions(struct import_plan *p, struct error *e);
 /* import_families.c: keys of one family. */
 enum status import_check_given(const struct import_plan *p, struct error *e);
 enum status import_configure_retro(struct import_plan *p, const struct import_options *o, struct error *e);
