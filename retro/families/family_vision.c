@@ -10,7 +10,7 @@ enum subtype { SUBTYPE_CLIP, SUBTYPE_SIGLIP, SUBTYPE_INTERNVIT };
 struct tower_keys {
     struct model_spec spec;
     enum subtype subtype;
-    bool class_token, qkv_bias, norm_after, windows;
+    bool class_token, norm_after, windows;
     int max_h, max_w;
 };
 
@@ -23,7 +23,6 @@ static const struct json_choice subtypes[] = {{"clip", SUBTYPE_CLIP},
 #define AT_KEYS(member) JSON_AT(struct tower_keys, member)
 #define TOWER_FIELDS \
     {"num_layers", JSON_INT, AT_TOWER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true}, \
-        {"add_qkv_bias", JSON_BOOL, AT_KEYS(qkv_bias)}, \
         {"class_token_len", JSON_INT, AT_SPEC(tower.class_tokens), .min = 0, .max = LIMIT_CLASS_TOKENS}, \
         {"add_class_token", JSON_BOOL, AT_KEYS(class_token), .fallback = true}, { \
         "patch_dim", JSON_INT, AT_SPEC(tower.patch), .min = 1, .max = LIMIT_PIXELS \
@@ -49,13 +48,11 @@ static const struct json_field radio_fields[] = {
 };
 static const struct json_table radio_table = JSON_TABLE(radio_fields, .open = true);
 
-/* Queries, keys and values have biases where all linear layers have, or by a key of their own. */
 static enum status read_tower(const struct json *config, const struct json_table *table, struct tower_keys *k,
                               struct error *e) {
     struct dims *d = &k->spec.stacks[STACK_TOWER];
     if (megatron_read_shape(config, d, e)) return e->status;
     if (spec_read(config, table, k, e)) return e->status;
-    d->qkv_bias = d->qkv_bias || k->qkv_bias;
     if (!k->class_token) k->spec.tower.class_tokens = 0;
     return STATUS_OK;
 }

@@ -38,6 +38,7 @@ const struct json_choice megatron_norms[] = {{"LayerNorm", NORM_LAYER}, {"RMSNor
 struct shape_keys {
     struct dims dims;
     int mlp;
+    bool qkv_bias;
 };
 
 #define AT_SHAPE(member) JSON_AT(struct shape_keys, dims.member)
@@ -48,6 +49,7 @@ static const struct json_field shape_fields[] = {
     {"kv_channels", JSON_INT, AT_SHAPE(head_dim), .min = 1, .max = LIMIT_HEADS},
     {"ffn_hidden_size", JSON_INT, AT_SHAPE(ffn), .min = 1, .max = LIMIT_FFN},
     {"add_bias_linear", JSON_BOOL, AT_SHAPE(mlp_bias), .fallback = true},
+    {"add_qkv_bias", JSON_BOOL, JSON_AT(struct shape_keys, qkv_bias)},
     {"activation", JSON_CHOICE, JSON_AT(struct shape_keys, mlp), .choices = megatron_activations, .required = true},
     {"normalization", JSON_CHOICE, AT_SHAPE(norm), .choices = megatron_norms, .fallback = NORM_LAYER},
     {"layernorm_epsilon", JSON_FLOAT, AT_SHAPE(epsilon), .fallback = 1e-5},
@@ -93,6 +95,7 @@ enum status megatron_read_shape(const struct json *config, struct dims *d, struc
     derive_sizes(d);
     dims_set_mlp(d, keys.mlp);
     dims_set_bias(d, d->mlp_bias);
+    d->qkv_bias = d->qkv_bias || keys.qkv_bias;
     return STATUS_OK;
 }
 

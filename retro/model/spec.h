@@ -60,7 +60,7 @@ struct dims {
     bool zero_centered_gamma;
     enum activation activation;
     bool gated;
-    bool qkv_bias, proj_bias, mlp_bias; /* of queries, keys and values; of what follows attention; of the MLP */
+    bool qkv_bias, proj_bias, mlp_bias; /* of self attention's queries, keys and values; of attention's others; MLP's */
     bool final_norm;                    /* a norm after the last layer */
     enum qk_norm qk_norm;
     bool parallel;        /* attention and MLP of a layer read the same rows */

@@ -64,7 +64,8 @@ static bool has_bias(const struct model *m, const struct dims *d, const struct t
     if (shape->out == EXTENT_VOCAB) return m->spec.output_bias;
     if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return d->mlp_bias;
     if (shape->out == EXTENT_SHARED_FC1 || shape->in == EXTENT_SHARED_FFN) return false;
-    return shape->in == EXTENT_HEADS ? d->proj_bias : d->qkv_bias;
+    bool cross = shape->out == EXTENT_HEADS || shape->out == EXTENT_CROSS_KV; /* retro-model.md 5.6 */
+    return shape->in == EXTENT_HEADS || cross ? d->proj_bias : d->qkv_bias;
 }
 
 static bool is_first_row(const struct tensor_rows *rows, int i) {

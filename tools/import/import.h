@@ -50,7 +50,7 @@ struct import_plan {
     bool trimmed;      /* a Retro that becomes the GPT that it computes */
     const char *stack; /* "decoder" or "encoder": that `layers` are of */
     int64_t layers, encoder_layers, hidden, heads, groups, channels, ffn, vocab, positions;
-    bool gated, bias, norm_bias, tied, final_norm, learned, relative, output_bias;
+    bool gated, bias, qkv_bias, norm_bias, tied, final_norm, learned, relative, output_bias;
     bool *cross; /* [layers]: which read neighbours */
     int first_cross;
     int64_t buckets, token_types;

@@ -218,8 +218,10 @@ static const char *find_activation(const struct import_plan *p, const char **ori
 
 static enum status configure_mlp(struct import_plan *p, struct error *e) {
     p->bias = import_stack_tensor(p, "layers.0.self_attention.linear_proj.bias") != NULL;
+    p->qkv_bias = p->bias || import_stack_tensor(p, "layers.0.self_attention.linear_qkv.bias") != NULL;
     const char *origin, *found = find_activation(p, &origin);
     import_put_bool(p, "add_bias_linear", p->bias, "tensors");
+    if (p->qkv_bias && !p->bias) import_put_bool(p, "add_qkv_bias", true, "tensors");
     if (!import_take_given(p, "activation")) {
         if (found) {
             import_put_text(p, "activation", found, "argument");

@@ -33,7 +33,8 @@ enum target_when {
     WHEN_NORM_BIAS = 2, /* of norms */
     WHEN_CROSS = 4,     /* the layer reads others */
     WHEN_FUSED = 8,     /* its MLP's norm is called after the matrix */
-    WHEN_APART = 16     /* it is not: the first layer of Retro's encoder */
+    WHEN_APART = 16,    /* it is not: the first layer of Retro's encoder */
+    WHEN_QKV_BIAS = 32  /* of self attention's queries, keys and values */
 };
 
 struct target_row {
@@ -47,7 +48,7 @@ static const struct target_row layer_rows[] = {
     {"self_attention.linear_qkv.layer_norm_weight", SIZE_HIDDEN, SIZE_NONE, SPLIT_NONE, 0, WHEN_ALWAYS},
     {"self_attention.linear_qkv.layer_norm_bias", SIZE_HIDDEN, SIZE_NONE, SPLIT_NONE, 0, WHEN_NORM_BIAS},
     {"self_attention.linear_qkv.weight", SIZE_QKV, SIZE_HIDDEN, SPLIT_ROWS, 3, WHEN_ALWAYS},
-    {"self_attention.linear_qkv.bias", SIZE_QKV, SIZE_NONE, SPLIT_ROWS, 3, WHEN_BIAS},
+    {"self_attention.linear_qkv.bias", SIZE_QKV, SIZE_NONE, SPLIT_ROWS, 3, WHEN_QKV_BIAS},
     {"self_attention.linear_proj.weight", SIZE_HIDDEN, SIZE_HEADS, SPLIT_COLUMNS, 0, WHEN_ALWAYS},
     {"self_attention.linear_proj.bias", SIZE_HIDDEN, SIZE_NONE, SPLIT_NONE, 0, WHEN_BIAS},
     {"pre_cross_attn_layernorm.weight", SIZE_HIDDEN, SIZE_NONE, SPLIT_NONE, 0, WHEN_CROSS},
@@ -111,6 +112,7 @@ static void add_outer(struct import_plan *p, const char *name, enum target_size 
 /* The tensors of one layer; `when` is what holds for it. */
 static void add_layer(struct import_plan *p, const char *prefix, int when) {
     if (p->bias) when |= WHEN_BIAS;
+    if (p->qkv_bias) when |= WHEN_QKV_BIAS;
     if (p->norm_bias) when |= WHEN_NORM_BIAS;
     for (size_t i = 0; i < ARRAY_COUNT(layer_rows); i++) {
         if ((layer_rows[i].when & when) != layer_rows[i].when) continue;
