@@ -113,12 +113,17 @@ SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
 
-# The settings of the last build: when they change (make deps found FAISS a home, a source came or went), so do objects.
-BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(PROGRAM_LDFLAGS) $(SOURCES))
+# How objects were made, and what they were made from. When the settings change (make deps found FAISS a home), all
+# objects are made anew; when a source comes or goes, the library is.
+BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(PROGRAM_LDFLAGS))
+BUILT_FROM := $(strip $(SOURCES))
 ifneq ($(MAKECMDGOALS),install)
 ifneq ($(shell cat $(BUILD)/built-with 2>/dev/null),$(BUILT_WITH))
 $(shell mkdir -p $(BUILD))
 $(file >$(BUILD)/built-with,$(BUILT_WITH))
+endif
+ifneq ($(shell cat $(BUILD)/built-from 2>/dev/null),$(BUILT_FROM))
+$(file >$(BUILD)/built-from,$(BUILT_FROM))
 endif
 endif
 
@@ -153,7 +158,7 @@ $(MANUAL)/share/man/man5/retro.json.5: $(PROGRAMS) $(wildcard tools/manual/*.py)
 
 all: $(PROGRAMS) $(MANUAL)/share/man/man5/retro.json.5
 
-$(LIBRARY): $(OBJECTS) $(BUILD)/built-with
+$(LIBRARY): $(OBJECTS) $(BUILD)/built-with $(BUILD)/built-from
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcs $@ $(OBJECTS)
 
