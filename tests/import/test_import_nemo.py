@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import types
 
 import numpy as np
 import pytest
@@ -181,6 +182,110 @@ def test_training_folder(tmp_path, tensors):
     write_weights(tmp_path / "parts", "model.", tensors)
     (tmp_path / "parts/hparams.yaml").write_text("cfg:\n" + "".join(f"  {line}\n" for line in YAML.splitlines()))
     same(imported(tmp_path, tmp_path / "parts"), tensors)
+
+
+TRAINED = "megatron_gpt--val_loss=2.51-step=100-consumed_samples=6400.0"
+
+
+DictConfig = make.fake_class("omegaconf.dictconfig", "DictConfig")
+AnyNode = make.fake_class("omegaconf.nodes", "AnyNode")
+
+
+def plain_config():
+    """The YAML above as dicts."""
+    root, inner = {}, None
+    for line in YAML.replace("optim: {name: distributed_fused_adam}\n", "").splitlines():
+        name, _, value = line.split("#")[0].strip().partition(":")
+        depth, value = len(line) - len(line.lstrip()), value.strip(" '")
+        if not name or name.startswith("-") or depth > 2:
+            continue
+        constants = {"true": True, "True": True, "false": False, "null": None, "1.0e-05": 1e-5, "0.5": 0.5}
+        value = int(value) if value.isdigit() else constants.get(value, value)
+        if depth == 0:
+            inner = root[name] = value if value != "" else {}
+        elif isinstance(inner, dict):
+            inner[name] = value
+    root["data"] = {"retro_data": {"retro_chunk_length": 4}}
+    return root
+
+
+def omega_config(value):
+    """The same as OmegaConf pickles it: maps and nodes that know their parents."""
+    made = DictConfig() if isinstance(value, dict) else AnyNode()
+    made.__dict__.update({"_metadata": None, "_parent": None, "_flags_cache": None})
+    if isinstance(value, dict):
+        made._content = {key: omega_config(item) for key, item in value.items()}
+        for item in made._content.values():
+            item._parent = made
+    else:
+        made._val = value
+    return made
+
+
+def write_trained(folder, tensors, common):
+    """A checkpoint of NeMo's training, without a configuration beside it."""
+    write_weights(folder, "model.", tensors)
+    modules = {"omegaconf": types.ModuleType("omegaconf")}
+    for made in (DictConfig, AnyNode):
+        modules[made.__module__] = types.ModuleType(made.__module__)
+        setattr(modules[made.__module__], made.__name__, made)
+    sys.modules.update(modules)
+    make.torch_save(folder / "common.pt", {"pytorch-lightning_version": "2.2", "state_dict": {}, **common})
+    for name in modules:
+        del sys.modules[name]
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["plain", "omegaconf"])
+@pytest.mark.parametrize("given", ["checkpoint", "checkpoints", "run"])
+def test_training_run(tmp_path, tensors, kind, given):
+    """NAME/checkpoints/NAME--val_loss=.../common.pt has the configuration below hyper_parameters.cfg; one checkpoint is
+    no question, whichever folder is given."""
+    config = plain_config() if kind == "plain" else omega_config(plain_config())
+    folder = write_trained(tmp_path / "run/checkpoints" / TRAINED, tensors, {"hyper_parameters": {"cfg": config}})
+    same(imported(tmp_path, {"checkpoint": folder, "checkpoints": folder.parent, "run": folder.parents[1]}[given]), tensors)
+
+
+@pytest.mark.parametrize("place", ["run", "run/checkpoints"])
+def test_configuration_above(tmp_path, tensors, place):
+    """What stands for another value says nothing."""
+    folder = write_trained(tmp_path / "run/checkpoints" / TRAINED, tensors, {})
+    text = YAML.replace("ffn_hidden_size: 64", "ffn_hidden_size: ${multiply:2, ${.hidden_size}}")
+    (tmp_path / place / "hparams.yaml").write_text("cfg:\n" + "".join(f"  {line}\n" for line in text.splitlines()))
+    done = convert(tmp_path, folder)
+    assert done.returncode == 0 and "hparams.yaml is taken as the configuration" in done.stderr, done.stderr
+    same(tmp_path / "out", tensors)
+
+
+def test_several_checkpoints(tmp_path, tensors):
+    folders = [write_trained(tmp_path / "run/checkpoints" / (TRAINED + end), tensors,
+                             {"hyper_parameters": {"cfg": plain_config()}}) for end in ("", "-last")]
+    done = convert(tmp_path, tmp_path / "run/checkpoints")
+    assert done.returncode == 1 and "holds several checkpoints and no latest_checkpointed_iteration.txt" in done.stderr
+    assert f"give one of {folders[0]}, {folders[1]}\n" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_training_files_of_ranks(tmp_path, tensors, ranks):
+    """Lightning's files, one for each rank, called after the step."""
+    for r in range(ranks):
+        part = {f"model.module.{key}": make.part_of(key, t, r, ranks, True) for key, t in tensors.items()}
+        make.torch_save(tmp_path / f"parts/mp_rank_{r:02d}/{TRAINED}.ckpt",
+                        {"state_dict": part, "hyper_parameters": {"cfg": plain_config()}, "epoch": 0})
+    same(imported(tmp_path, tmp_path / "parts"), tensors)
+    shutil.copy(tmp_path / f"parts/mp_rank_00/{TRAINED}.ckpt", tmp_path / f"parts/mp_rank_00/{TRAINED}-last.ckpt")
+    shutil.rmtree(tmp_path / "out")
+    done = convert(tmp_path, tmp_path / "parts")
+    assert done.returncode == 1 and "two checkpoints of one rank" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("line", ["scale_positional_embedding: true", "apply_embedding_scaling: true",
+                                  "transformer_block_type: post_ln"])
+def test_networks_that_nobody_computes(tmp_path, tensors, line):
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML + line + "\n")
+    done = convert(tmp_path, tmp_path / "parts")
+    assert done.returncode == 1 and "which no family here computes" in done.stderr, done.stderr
 
 
 def test_nemo_2(tmp_path, tensors):

@@ -377,6 +377,18 @@ def test_missing_iteration(tmp_path):
     refused(tmp_path, folder, 'says "latest"; expected a number of an iteration or "release"')
 
 
+def test_iterations_without_tracker(tmp_path):
+    """One is no question; of several the folders are listed."""
+    config, tensors = read_case("case_b")
+    folder = write_core(tmp_path / "parts", config, tensors, 1)
+    (folder / "latest_checkpointed_iteration.txt").unlink()
+    same_tensors(imported(tmp_path, folder), tensors)
+    shutil.rmtree(tmp_path / "out")
+    shutil.copytree(folder / "iter_0000001", folder / "iter_0000020")
+    refused(tmp_path, folder, f"give one of {folder}/iter_0000001, {folder}/iter_0000020\n")
+    same_tensors(imported(tmp_path, folder / "iter_0000020"), tensors)
+
+
 def test_ranks_of_two_models(tmp_path):
     """Tensors that all ranks share differ: these parts do not belong together."""
     config, tensors = read_case("case_b")

@@ -91,13 +91,20 @@ struct pickle_walk {
     int seen;
 };
 
+/* NeMo's configurations are OmegaConf's: maps have their pairs in _content, and values are nodes that have them in
+ * _val. */
+static const struct pickle_value *unwrap_node(const struct pickle_value *v) {
+    const struct pickle_value *content = pickle_attribute(v, "_content"), *value = pickle_attribute(v, "_val");
+    return content ? content : value ? value : v;
+}
+
 static void put_pickle_at(struct pickle_walk *w, const char *outer, const struct pickle_value *v, int depth) {
     struct settings *s = w->settings;
     const struct pickle_value *inner = pickle_attributes(v);
     if (depth == 0) return;
     if (pickle_pairs(v) == 0 && inner) v = inner;
     for (size_t i = 0; i < pickle_pairs(v) && w->seen < COUNT_LIMIT; i++) {
-        const struct pickle_value *key = pickle_key(v, i), *value = pickle_pair_value(v, i);
+        const struct pickle_value *key = pickle_key(v, i), *value = unwrap_node(pickle_pair_value(v, i));
         w->seen++;
         if (key->kind != PICKLE_TEXT || key->text.size > TEXT_LIMIT) continue;
         char *name = join(outer, key->text);
@@ -119,7 +126,7 @@ static void put_pickle_at(struct pickle_walk *w, const char *outer, const struct
 
 void settings_put_pickle(struct settings *s, const struct pickle_value *v) {
     struct pickle_walk walk = {.settings = s};
-    put_pickle_at(&walk, NULL, v, DEPTH_LIMIT);
+    if (v) put_pickle_at(&walk, NULL, unwrap_node(v), DEPTH_LIMIT);
 }
 
 static void put_json_at(struct settings *s, const char *outer, const struct json *object) {

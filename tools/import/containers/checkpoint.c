@@ -44,13 +44,64 @@ static bool ends_with(const char *s, const char *end) {
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-bool checkpoint_detect(const char *path) {
+static bool is_checkpoint(const char *path) {
     static const char *const names[] = {tracker_name,        ".metadata",          "metadata.json",
                                         "model_config.yaml", "model_weights.ckpt", "weights/.metadata"};
     if (is_file(path)) return ends_with(path, ".nemo");
     for (size_t i = 0; i < ARRAY_COUNT(names); i++)
         if (path_exists(path, names[i])) return true;
     return has_entry(path, "mp_rank_") || has_entry(path, "tp_rank_");
+}
+
+/* The folders of a path that are checkpoints by their names, iterations of Megatron's or NeMo's NAME--val_loss=...; in
+ * order. */
+static int list_iterations(const char *path, struct buffer *out) {
+    struct dirent **entries;
+    int n = scandir(path, &entries, NULL, alphasort), found = 0;
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        struct buffer folder = {0};
+        buffer_printf(&folder, "%s/%s", path, name);
+        bool named = starts_with(name, "iter_") || strcmp(name, "release") == 0 || strstr(name, "--");
+        if (named && !is_file(folder.data) && is_checkpoint(folder.data)) {
+            buffer_printf(out, "%s%s", found ? ", " : "", folder.data);
+            found++;
+        }
+        buffer_free(&folder);
+        free(entries[i]);
+    }
+    if (n >= 0) free(entries);
+    return found;
+}
+
+/* The same of a folder that is none itself, or of its folder "checkpoints", which is NeMo's; 0: there are none. */
+static int find_iterations(const char *path, struct buffer *out) {
+    struct buffer inner = {0};
+    if (is_checkpoint(path)) return 0;
+    buffer_printf(&inner, "%s/checkpoints", path);
+    int n = list_iterations(path, out);
+    if (n == 0) n = list_iterations(inner.data, out);
+    buffer_free(&inner);
+    return n;
+}
+
+bool checkpoint_detect(const char *path) {
+    struct buffer found = {0};
+    bool is = is_checkpoint(path) || find_iterations(path, &found) > 0;
+    buffer_free(&found);
+    return is;
+}
+
+/* The only checkpoint of a folder without a tracker; the folder itself where there is none. */
+static enum status enter_only(struct checkpoint *c, const char *path, struct error *e) {
+    struct buffer found = {0};
+    int n = find_iterations(path, &found);
+    c->folder = xstrdup(n == 1 ? found.data : path);
+    if (n > 1)
+        error_set(e, STATUS_INVALID, "%s holds several checkpoints and no %s that says which: give one of %s", path,
+                  tracker_name, found.data);
+    buffer_free(&found);
+    return n > 1 ? e->status : STATUS_OK;
 }
 
 /* The tracker's text: a number, or "release". */
@@ -121,12 +172,9 @@ enum status checkpoint_open(struct checkpoint **out, const char *path, const cha
     c->version = 3;
     c->ranks = c->stages = c->chunks = 1;
     c->inner = "";
-    enum status status = STATUS_OK;
-    if (path_exists(path, tracker_name))
-        status = follow_tracker(c, path, e);
-    else
-        c->folder = xstrdup(path);
+    enum status status = path_exists(path, tracker_name) ? follow_tracker(c, path, e) : enter_only(c, path, e);
     if (status == STATUS_OK) status = open_container(c, e);
+    if (status == STATUS_OK && c->settings.n == 0 && !is_file(c->folder)) status = checkpoint_read_above(c, e);
     if (status == STATUS_OK && c->n == 0)
         status = error_set(e, STATUS_CORRUPT, "%s: the checkpoint holds no weights", c->folder);
     if (status) {

@@ -93,8 +93,14 @@ enum status checkpoint_check_pieces(const struct checkpoint *c, const struct che
 /* Tensors of all layers ("decoder.layers.mlp", of which the first axis are the layers) become those of each
  * ("decoder.layers.0.mlp"). */
 enum status checkpoint_unstack(struct checkpoint *c, struct error *e);
-/* checkpoint_nemo.c: NeMo's configuration, as arguments of Megatron's names. */
+/* checkpoint_nemo.c: NeMo's configuration, as arguments of Megatron's names: of a YAML file of the checkpoint. */
 enum status checkpoint_read_nemo(struct checkpoint *c, const char *name, struct error *e);
+/* Of the folder of training that a checkpoint lies in: its hparams.yaml, one or two folders above; or nothing. */
+enum status checkpoint_read_above(struct checkpoint *c, struct error *e);
+/* The arguments of a pickled file: Megatron's "args", else NeMo's "hyper_parameters"; or nothing. */
+enum status checkpoint_take_arguments(struct checkpoint *c, const struct pickle_value *root, struct error *e);
+/* The same of common.pt, where it is there. */
+enum status checkpoint_read_common(struct checkpoint *c, struct error *e);
 /* A file of torch.save that closes with the checkpoint. */
 enum status checkpoint_torch_file(struct checkpoint *c, struct text_span bytes, const char *name,
                                   struct torch_file **out, struct error *e);

@@ -193,8 +193,8 @@ static enum status read_tensor(struct spread_reader *r, const char *name, const 
 
 /* Settings. */
 
-/* An object is stored as torch.save([object]), or as itself. */
-static enum status read_object(struct spread_reader *r, const char *name, const char *setting) {
+/* An object is stored as torch.save([object]), or as itself. It has the arguments within, or is them. */
+static enum status read_object(struct spread_reader *r, const char *name, bool within) {
     struct text_span bytes, span = {name, strlen(name)};
     struct torch_file file;
     int n;
@@ -203,24 +203,17 @@ static enum status read_object(struct spread_reader *r, const char *name, const 
     if (find_bytes(r, item, &bytes) || torch_file_open(&file, bytes, name, r->e)) return r->e->status;
     const struct pickle_value *root = torch_file_root(&file);
     if (pickle_is(root, PICKLE_LIST)) root = pickle_item(root, 0);
-    settings_put_pickle(&r->c->settings, setting ? pickle_member(root, setting) : root);
+    enum status status = within ? checkpoint_take_arguments(r->c, root, r->e) : STATUS_OK;
+    if (!within) settings_put_pickle(&r->c->settings, root);
     torch_file_close(&file);
-    return STATUS_OK;
+    return status;
 }
 
 /* common.pt, the object common_state of newer Megatrons, or the object args of torch_dcp. */
 static enum status read_settings(struct spread_reader *r) {
-    struct text_span bytes;
-    struct torch_file file;
-    if (!checkpoint_has(r->c, "common.pt")) {
-        bool failed = read_object(r, "common_state/shard_0_1", "args") || read_object(r, "args", NULL);
-        return failed ? r->e->status : STATUS_OK;
-    }
-    if (checkpoint_read(r->c, "common.pt", &bytes, r->e) || torch_file_open(&file, bytes, "common.pt", r->e))
-        return r->e->status;
-    settings_put_pickle(&r->c->settings, pickle_member(torch_file_root(&file), "args"));
-    torch_file_close(&file);
-    return STATUS_OK;
+    if (checkpoint_has(r->c, "common.pt")) return checkpoint_read_common(r->c, r->e);
+    bool failed = read_object(r, "common_state/shard_0_1", true) || read_object(r, "args", false);
+    return failed ? r->e->status : STATUS_OK;
 }
 
 static enum status read_metadata(struct spread_reader *r) {

@@ -1,8 +1,10 @@
-/* tools/import/containers/checkpoint_nemo.c: NeMo's configuration, in YAML, becomes arguments of Megatron's names. NeMo
- * 1 has them at the root or below cfg, NeMo 2 below config. */
+/* tools/import/containers/checkpoint_nemo.c: NeMo's configuration, in YAML or pickled, becomes arguments of Megatron's
+ * names. NeMo 1 has them at the root or below cfg, NeMo 2 below config. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "config/base/line.h"
 #include "tools/import/containers/checkpoint.h"
 #include "tools/import/formats/yaml.h"
 
@@ -43,6 +45,9 @@ static const char *const same[][2] = {
     {"pipeline_model_parallel_size", "pipeline_model_parallel_size"},
     {"num_moe_experts", "num_experts"},
     {"qk_layernorm", "qk_layernorm"},
+    {"scale_positional_embedding", "use_rope_scaling"},
+    {"apply_embedding_scaling", "apply_embedding_scaling"},
+    {"transformer_block_type", "transformer_block_type"},
     {"layernorm_zero_centered_gamma", "layernorm_zero_centered_gamma"},
     {"retro.retro_num_neighbors", "retro_num_neighbors"},
     {"retro.retro_num_retrieved_chunks", "retro_num_retrieved_chunks"},
@@ -99,25 +104,76 @@ static const char *find_tokenizer(const struct settings *yaml) {
     return NULL;
 }
 
-enum status checkpoint_read_nemo(struct checkpoint *c, const char *name, struct error *e) {
-    struct text_span text;
-    struct settings yaml = {0};
-    if (checkpoint_read(c, name, &text, e)) return e->status;
-    if (text.size > YAML_LIMIT)
-        return error_set(e, STATUS_TOO_LARGE, "%s: %s has %zu bytes", c->folder, name, text.size);
-    yaml_read(&yaml, text);
+/* A value that stands for another ("${multiply:4, ${.hidden_size}}") says nothing by itself. */
+static bool is_plain(const struct setting *s) {
+    return s && s->kind != SETTING_NONE && !(s->kind == SETTING_TEXT && strstr(s->text, "${"));
+}
+
+static enum status take_values(struct checkpoint *c, const struct settings *nemo, struct error *e) {
     for (size_t i = 0; i < ARRAY_COUNT(same); i++) {
-        const struct setting *found = find_nemo(&yaml, same[i][0]);
-        if (found && found->kind != SETTING_NONE) copy_value(&c->settings, same[i][1], found);
+        const struct setting *found = find_nemo(nemo, same[i][0]);
+        if (is_plain(found)) copy_value(&c->settings, same[i][1], found);
     }
-    const struct setting *groups = find_nemo(&yaml, "num_query_groups"), *tied;
+    const struct setting *groups = find_nemo(nemo, "num_query_groups"), *tied;
     if (groups && groups->kind == SETTING_INT) settings_put_bool(&c->settings, "group_query_attention", true);
-    tied = find_nemo(&yaml, "share_embeddings_and_output_weights");
+    tied = find_nemo(nemo, "share_embeddings_and_output_weights");
     if (tied && tied->kind == SETTING_BOOL)
         settings_put_bool(&c->settings, "untie_embeddings_and_output_weights", tied->number == 0);
-    put_norm(&c->settings, &yaml);
-    put_activation(&c->settings, &yaml);
-    enum status status = checkpoint_take_tokenizer(c, find_tokenizer(&yaml), e);
+    put_norm(&c->settings, nemo);
+    put_activation(&c->settings, nemo);
+    return c->n_companions > 0 ? STATUS_OK : checkpoint_take_tokenizer(c, find_tokenizer(nemo), e);
+}
+
+static enum status take_yaml(struct checkpoint *c, struct text_span text, const char *name, struct error *e) {
+    struct settings yaml = {0};
+    if (text.size > YAML_LIMIT)
+        return error_set(e, STATUS_TOO_LARGE, "%s: %s has %zu bytes, allowed are %d", c->folder, name, text.size,
+                         YAML_LIMIT);
+    yaml_read(&yaml, text);
+    enum status status = take_values(c, &yaml, e);
     settings_free(&yaml);
     return status;
+}
+
+enum status checkpoint_read_nemo(struct checkpoint *c, const char *name, struct error *e) {
+    struct text_span text;
+    return checkpoint_read(c, name, &text, e) ? e->status : take_yaml(c, text, name, e);
+}
+
+enum status checkpoint_take_arguments(struct checkpoint *c, const struct pickle_value *root, struct error *e) {
+    const struct pickle_value *args = pickle_member(root, "args"), *hyper = pickle_member(root, "hyper_parameters");
+    struct settings nemo = {0};
+    settings_put_pickle(&c->settings, args);
+    settings_put_pickle(&nemo, args ? NULL : hyper);
+    enum status status = nemo.n > 0 ? take_values(c, &nemo, e) : STATUS_OK;
+    settings_free(&nemo);
+    return status;
+}
+
+enum status checkpoint_read_common(struct checkpoint *c, struct error *e) {
+    struct text_span bytes;
+    struct torch_file file;
+    if (!checkpoint_has(c, "common.pt")) return STATUS_OK;
+    if (checkpoint_read(c, "common.pt", &bytes, e) || torch_file_open(&file, bytes, "common.pt", e)) return e->status;
+    enum status status = checkpoint_take_arguments(c, torch_file_root(&file), e);
+    torch_file_close(&file);
+    return status;
+}
+
+enum status checkpoint_read_above(struct checkpoint *c, struct error *e) {
+    static const char *const places[] = {"..", "../.."};
+    for (size_t i = 0; i < ARRAY_COUNT(places); i++) {
+        struct buffer path = {0}, text = {0};
+        buffer_printf(&path, "%s/%s/hparams.yaml", c->folder, places[i]);
+        bool there = access(path.data, F_OK) == 0;
+        enum status status = there ? file_read(path.data, YAML_LIMIT, &text, e) : STATUS_OK;
+        if (there && status == STATUS_OK) {
+            line_print(stderr, "retro-convert: %s is taken as the configuration", path.data);
+            status = take_yaml(c, (struct text_span){text.data, text.size}, "hparams.yaml", e);
+        }
+        buffer_free(&path);
+        buffer_free(&text);
+        if (there || status) return status;
+    }
+    return STATUS_OK;
 }

@@ -55,10 +55,12 @@ static bool parse_name(const char *name, int *rank, int *stage) {
     return *rank >= 0 && *at == '\0';
 }
 
-static bool is_weights(const char *name) {
+/* NeMo's training calls a rank's file after the step: "NAME--val_loss=2.5.ckpt". */
+static bool is_weights(const char *name, bool of_rank) {
+    size_t n = strlen(name), end = strlen(".ckpt");
     for (size_t i = 0; i < ARRAY_COUNT(file_names); i++)
         if (strcmp(name, file_names[i]) == 0) return true;
-    return false;
+    return of_rank && n > end && strcmp(name + n - end, ".ckpt") == 0;
 }
 
 static int compare_files(const void *a, const void *b) {
@@ -77,7 +79,7 @@ static enum status list_files(const struct checkpoint *c, struct rank_files *fil
         const char *name = c->entries[i].name, *slash = strchr(name, '/');
         int rank = 0, stage = -1;
         char *folder = xstrndup(name, slash ? (size_t)(slash - name) : 0);
-        if (is_weights(slash ? slash + 1 : name) && (slash == NULL || parse_name(folder, &rank, &stage)))
+        if (is_weights(slash ? slash + 1 : name, slash != NULL) && (slash == NULL || parse_name(folder, &rank, &stage)))
             add_file(files, name, rank, stage);
         free(folder);
     }
@@ -85,6 +87,10 @@ static enum status list_files(const struct checkpoint *c, struct rank_files *fil
         return error_set(e, STATUS_NOT_FOUND, "%s holds no mp_rank_*/model_optim_rng.pt: is this the torch format?",
                          c->folder);
     qsort(files->list, (size_t)files->n, sizeof *files->list, compare_files);
+    for (int i = 1; i < files->n; i++)
+        if (compare_files(&files->list[i], &files->list[i - 1]) == 0)
+            return error_set(e, STATUS_INVALID, "%s holds %s and %s, two checkpoints of one rank: give a folder of one",
+                             c->folder, files->list[i - 1].path, files->list[i].path);
     return STATUS_OK;
 }
 
@@ -308,21 +314,21 @@ static enum status open_files(struct checkpoint *c, struct rank_files *files, st
     return STATUS_OK;
 }
 
-static void read_settings(struct checkpoint *c, const struct torch_file *f) {
+static enum status read_settings(struct checkpoint *c, const struct torch_file *f, struct error *e) {
     const struct pickle_value *root = torch_file_root(f), *version = pickle_member(root, "checkpoint_version");
     const struct pickle_value *args = pickle_member(root, "args");
-    settings_put_pickle(&c->settings, args);
+    if (checkpoint_take_arguments(c, root, e)) return e->status;
     bool numbered = pickle_is(version, PICKLE_REAL) || pickle_is(version, PICKLE_INT);
     if (numbered)
         c->version = version->real;
     else if (args)
         c->version = 0;
+    return STATUS_OK;
 }
 
 static enum status collect(struct checkpoint *c, struct rank_files *files, struct error *e) {
     if (list_files(c, files, e) || open_files(c, files, e)) return e->status;
-    read_settings(c, files->list[0].file);
-    if (check_files(c, files, e)) return e->status;
+    if (read_settings(c, files->list[0].file, e) || check_files(c, files, e)) return e->status;
     while (c->chunks < CHUNKS_LIMIT && find_model(files->list[0].file, c->chunks)) c->chunks++;
     for (int chunk = 0; chunk < c->chunks; chunk++)
         for (int stage = 0; stage < c->stages; stage++)

@@ -123,20 +123,10 @@ static enum status read_array(struct checkpoint *c, const char *name, struct err
     return status;
 }
 
-static enum status read_settings(struct checkpoint *c, struct error *e) {
-    struct text_span bytes;
-    struct torch_file file;
-    if (!checkpoint_has(c, "common.pt")) return STATUS_OK;
-    if (checkpoint_read(c, "common.pt", &bytes, e) || torch_file_open(&file, bytes, "common.pt", e)) return e->status;
-    settings_put_pickle(&c->settings, pickle_member(torch_file_root(&file), "args"));
-    torch_file_close(&file);
-    return STATUS_OK;
-}
-
 enum status checkpoint_open_zarr(struct checkpoint *c, struct error *e) {
     size_t end = strlen(description);
     c->container = "zarr: a folder for each tensor";
-    if (read_settings(c, e)) return e->status;
+    if (checkpoint_read_common(c, e)) return e->status;
     for (int i = 0; i < c->n_entries; i++) {
         const char *entry = c->entries[i].name;
         size_t n = strlen(entry);

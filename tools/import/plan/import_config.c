@@ -136,6 +136,8 @@ static enum status check_supported(const struct import_plan *p, struct error *e)
                                         "qk_layernorm",
                                         "multi_latent_attention",
                                         "use_rope_scaling",
+                                        "qk_l2_norm",
+                                        "apply_embedding_scaling",
                                         "parallel_attn"};
     static const char *const numbers[] = {"num_experts", "rotary_seq_len_interpolation_factor"};
     const struct settings *s = &p->checkpoint->settings;
@@ -145,6 +147,8 @@ static enum status check_supported(const struct import_plan *p, struct error *e)
         if (settings_true(s, flags[i])) found = flags[i];
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++)
         if (settings_real(s, numbers[i], &value) && value != 1) found = numbers[i];
+    const char *block = settings_text(s, "transformer_block_type");
+    if (block && strcmp(block, "pre_ln") != 0) found = "transformer_block_type";
     if (found == NULL) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED, "%s was trained with %s, which no family here computes",
                      p->checkpoint->folder, found);
