@@ -56,6 +56,12 @@ static const struct family *find_tower(const struct json *vision) {
 static enum status read_llava(const struct json *config, struct model_spec *s, struct error *e) {
     struct llava_keys k = {.spec = *s};
     if (spec_read(config, &table, &k, e)) return e->status;
+    const struct json *parts[] = {k.language, k.vision, k.projector};
+    static const char *const names[] = {"language", "vision", "projector"};
+    for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
+        if (json_kind(parts[i]) != JSON_KIND_OBJECT)
+            return error_set(e, STATUS_INVALID, "config.json: \"%s\" of a llava is an object of its keys, not %s",
+                             names[i], json_kind_name(parts[i]));
     struct tower_spec wanted = k.spec.tower;
     const struct family *tower = find_tower(k.vision);
     if (tower == NULL)

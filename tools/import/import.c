@@ -20,13 +20,14 @@ static enum status plan(struct import_plan *p, const struct import_options *o, s
     if (checkpoint_open(&p->checkpoint, o->from, p->scratch, e) || import_read_given(p, o, e) || import_rename(p, e))
         return e->status;
     if (!p->pictures && (import_find_layers(p, o, e) || import_configure(p, o, e))) return e->status;
+    if (p->pictures && import_describe_language(p, o, e)) return e->status;
+    if (p->missing.size > 0 && !o->inspect)
+        return error_set(e, STATUS_INVALID, "%s does not say %s: a JSON file of these keys is given by --config",
+                         p->checkpoint->folder, p->missing.data);
     enum status status = p->pictures ? import_match_pictures(p, e) : import_match(p, e);
     if (status == STATUS_OK || o->inspect) import_report(p);
-    if (status == STATUS_OK) status = import_choose_types(p, o, e);
-    if (status || p->missing.size == 0) return status;
-    if (o->inspect) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "%s does not say %s: a JSON file of these keys is given by --config",
-                     p->checkpoint->folder, p->missing.data);
+    if (status && p->missing.size > 0) return STATUS_OK; /* shapes follow from what is missing, which was said */
+    return status ? status : import_choose_types(p, o, e);
 }
 
 enum status import_open(struct import_plan *p, const struct import_options *o, struct error *e) {

@@ -45,7 +45,7 @@ struct import_plan {
     struct checkpoint *checkpoint;
     char *scratch; /* folder of what has to be unpacked */
     enum import_architecture architecture;
-    bool pictures;     /* a vision tower, alone or in LLaVA, of which --config is all of config.json */
+    bool pictures;     /* a vision tower, alone or in LLaVA: --config is config.json, but for "language" */
     bool legacy;       /* named as Megatron-LM did before Megatron-Core */
     bool trimmed;      /* a Retro that becomes the GPT that it computes */
     const char *stack; /* "decoder" or "encoder": that `layers` are of */
@@ -80,6 +80,8 @@ enum status import_match(struct import_plan *p, struct error *e);
  * when the folder is opened. */
 bool import_is_pictures(const struct settings *given);
 enum status import_match_pictures(struct import_plan *p, struct error *e);
+/* plan/import_language.c: of a LLaVA whose language model --config leaves out, its keys: "language.num_layers", ... */
+enum status import_describe_language(struct import_plan *p, const struct import_options *o, struct error *e);
 /* import_types.c: the type that each tensor is written in, by the rules of conversion_open. */
 enum status import_choose_types(struct import_plan *p, const struct import_options *o, struct error *e);
 /* Rows of a target, as f32 or narrower, in the type that they are written in. */

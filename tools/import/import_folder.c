@@ -104,6 +104,41 @@ static enum status write_template(const struct output *out, struct error *e) {
     return status;
 }
 
+static void put_language(struct json_writer *w, const struct settings *config) {
+    size_t prefix = strlen("language.");
+    put_key_object(w, "language");
+    for (int i = 0; i < config->n; i++) {
+        struct setting s = config->list[i];
+        if (strncmp(s.name, "language.", prefix) != 0) continue;
+        s.name += prefix;
+        put_setting(w, &s);
+    }
+    put_object_end(w);
+}
+
+/* The given config.json, with the language model that the checkpoint describes. */
+static enum status write_completed(const struct import_plan *p, const char *path, const struct output *out,
+                                   struct error *e) {
+    struct buffer text = {0};
+    struct json_writer w;
+    struct json *given;
+    if (json_parse_file(&given, path, e)) return e->status;
+    put_begin_indented(&w, &text, 1);
+    put_object(&w);
+    for (struct json_entry it = {0}; json_next(given, &it);) {
+        if (it.name.size == strlen("language") && memcmp(it.name.text, "language", it.name.size) == 0) continue;
+        put_key_n(&w, it.name.text, it.name.size);
+        put_json(&w, it.value);
+    }
+    put_language(&w, &p->config);
+    put_object_end(&w);
+    json_close(given);
+    buffer_append_string(&text, "\n");
+    enum status status = output_write(out, "config.json", &text, e);
+    buffer_free(&text);
+    return status;
+}
+
 /* All of config.json was given. */
 static enum status copy_config(const char *path, const struct output *out, struct error *e) {
     struct buffer text = {0};
@@ -113,9 +148,15 @@ static enum status copy_config(const char *path, const struct output *out, struc
     return status;
 }
 
+static enum status write_given(const struct import_plan *p, const char *path, const struct output *out,
+                               struct error *e) {
+    bool described = settings_find(&p->config, "language.num_layers") != NULL;
+    return described ? write_completed(p, path, out, e) : copy_config(path, out, e);
+}
+
 enum status import_write_folder(const struct import_plan *p, const struct import_options *o, const struct output *out,
                                 struct error *e) {
-    enum status status = p->pictures ? copy_config(o->config, out, e) : write_config(p, out, e);
+    enum status status = p->pictures ? write_given(p, o->config, out, e) : write_config(p, out, e);
     if (status || write_card(p, p->pictures ? NULL : o->note, out, e)) return e->status;
     return is_instruct(p) ? write_template(out, e) : STATUS_OK;
 }

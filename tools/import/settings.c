@@ -55,6 +55,16 @@ void settings_put_text(struct settings *s, const char *name, struct text_span te
     put->text = xstrndup(text.text, text.size);
 }
 
+void settings_copy(struct settings *s, const char *name, const struct setting *value) {
+    switch (value->kind) {
+        case SETTING_BOOL: settings_put_bool(s, name, value->number != 0); break;
+        case SETTING_INT: settings_put_int(s, name, value->number); break;
+        case SETTING_REAL: settings_put_real(s, name, value->real); break;
+        case SETTING_TEXT: settings_put_text(s, name, (struct text_span){value->text, strlen(value->text)}); break;
+        case SETTING_NONE: break;
+    }
+}
+
 void settings_say(struct settings *s, const char *name, const char *origin) {
     struct setting *put = (struct setting *)(uintptr_t)settings_find(s, name);
     free(put->origin);

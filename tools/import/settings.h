@@ -28,6 +28,8 @@ void settings_put_int(struct settings *s, const char *name, int64_t number);
 void settings_put_real(struct settings *s, const char *name, double real);
 void settings_put_bool(struct settings *s, const char *name, bool truth);
 void settings_put_text(struct settings *s, const char *name, struct text_span text);
+/* The value of a setting, under a name of its own; nothing of one that has none. */
+void settings_copy(struct settings *s, const char *name, const struct setting *value);
 /* Says where the value of a name that is there comes from. */
 void settings_say(struct settings *s, const char *name, const char *origin);
 /* Every plain value of a dict or of an object's attributes; others are passed over. */

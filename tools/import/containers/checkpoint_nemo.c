@@ -54,16 +54,6 @@ static const char *const same[][2] = {
     {"data.retro_data.retro_chunk_length", "retro_chunk_length"},
 };
 
-static void copy_value(struct settings *to, const char *name, const struct setting *s) {
-    switch (s->kind) {
-        case SETTING_BOOL: settings_put_bool(to, name, s->number != 0); break;
-        case SETTING_INT: settings_put_int(to, name, s->number); break;
-        case SETTING_REAL: settings_put_real(to, name, s->real); break;
-        case SETTING_TEXT: settings_put_text(to, name, (struct text_span){s->text, strlen(s->text)}); break;
-        case SETTING_NONE: break;
-    }
-}
-
 static bool text_is(const struct setting *s, const char *text) {
     return s && s->kind == SETTING_TEXT && strcmp(s->text, text) == 0;
 }
@@ -112,7 +102,7 @@ static bool is_plain(const struct setting *s) {
 static enum status take_values(struct checkpoint *c, const struct settings *nemo, struct error *e) {
     for (size_t i = 0; i < ARRAY_COUNT(same); i++) {
         const struct setting *found = find_nemo(nemo, same[i][0]);
-        if (is_plain(found)) copy_value(&c->settings, same[i][1], found);
+        if (is_plain(found)) settings_copy(&c->settings, same[i][1], found);
     }
     const struct setting *groups = find_nemo(nemo, "num_query_groups"), *tied;
     if (groups && groups->kind == SETTING_INT) settings_put_bool(&c->settings, "group_query_attention", true);

@@ -41,16 +41,8 @@ void import_lack(struct import_plan *p, const char *key, const char *advice) {
 
 bool import_take_given(struct import_plan *p, const char *key) {
     const struct setting *given = settings_find(&p->given, key);
-    if (given == NULL) return false;
-    switch (given->kind) {
-        case SETTING_BOOL: settings_put_bool(&p->config, key, given->number != 0); break;
-        case SETTING_INT: settings_put_int(&p->config, key, given->number); break;
-        case SETTING_REAL: settings_put_real(&p->config, key, given->real); break;
-        case SETTING_TEXT:
-            settings_put_text(&p->config, key, (struct text_span){given->text, strlen(given->text)});
-            break;
-        default: return false;
-    }
+    if (given == NULL || given->kind == SETTING_NONE) return false;
+    settings_copy(&p->config, key, given);
     say(p, key, "--config", NULL);
     return true;
 }
@@ -176,7 +168,8 @@ static enum status configure_sizes(struct import_plan *p, struct error *e) {
     if (settings_int(&p->checkpoint->settings, "ffn_hidden_size", &said) && said != p->ffn)
         return import_disagree(p, "ffn_hidden_size", p->ffn, said, e);
 
-    if (!import_take_int(p, "num_attention_heads", "num_attention_heads", &p->heads)) {
+    bool known = import_take_int(p, "num_attention_heads", "num_attention_heads", &p->heads);
+    if (!known) {
         import_lack(p, "num_attention_heads", NULL);
         p->heads = 1;
     }
@@ -193,7 +186,7 @@ static enum status configure_sizes(struct import_plan *p, struct error *e) {
         import_take_int(p, "num_query_groups", "num_query_groups", &p->groups);
     else
         import_put_int(p, "num_query_groups", p->groups, "num_attention_heads");
-    bool possible = p->channels > 0 && p->channels <= 1 << 16 && p->groups > 0 && p->groups <= p->heads;
+    bool possible = p->channels > 0 && p->channels <= 1 << 16 && p->groups > 0 && (p->groups <= p->heads || !known);
     return possible ? STATUS_OK
                     : error_set(e, STATUS_INVALID, "kv_channels %lld and num_query_groups %lld cannot be",
                                 (long long)p->channels, (long long)p->groups);

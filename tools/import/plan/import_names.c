@@ -276,8 +276,8 @@ static enum status refuse_others(const struct import_plan *p, struct error *e) {
                          "%s is the Retro of NeMo before 2.0, which is another network than Megatron's", c->folder);
     if (tower && !p->pictures)
         return error_set(e, STATUS_INVALID,
-                         "%s holds a vision tower, which its arguments do not describe: give all of its config.json by "
-                         "--config, with \"architecture\" llava, clip_vit or radio_vit",
+                         "%s holds a vision tower, which its arguments do not describe: give its config.json by "
+                         "--config, with \"architecture\" llava (\"language\" may be left out), clip_vit or radio_vit",
                          c->folder);
     if (p->pictures && !tower) return error_set(e, STATUS_INVALID, "--config: %s holds no vision tower", c->folder);
     if (any_contains(c, "encoder.initial_layernorm.") || any_contains(c, ".post_mlp_layernorm."))
