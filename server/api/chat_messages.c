@@ -1,6 +1,7 @@
 /* server/api/chat_messages.c: from a chat request to the prompt's token ids, through the model's chat template. What
  * OpenAI's clients send and templates do not take is put into the templates' shape: parts of a text are joined, the
  * arguments of calls become objects, `developer` becomes `system`. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,29 @@ static struct template_skills skills_of(const struct template *t) {
                                     .documents = template_reads(t, "documents")};
 }
 
+/* An assistant's message may be calls alone. */
+static bool has_calls(const struct json *message) {
+    return json_text_is(json_member(message, "role"), "assistant") &&
+           (json_count(json_member(message, "tool_calls")) > 0 ||
+            json_kind(json_member(message, "function_call")) == JSON_KIND_OBJECT);
+}
+
+/* As OpenAI has it: only a message of calls goes without content. */
+static bool check_content(const struct json *message, size_t i, struct failure *f) {
+    const struct json *content = json_member(message, "content");
+    bool empty = json_is_list(content) && json_count(content) == 0;
+    if (!empty && (!json_is_absent(content) || has_calls(message))) return true;
+    char param[40];
+    snprintf(param, sizeof param, "messages[%zu].content", i);
+    return failure_set(f, 400, content ? "invalid_value" : "missing_parameter", param,
+                       "message %zu has no content%s: it is a string or an array of parts, which only an assistant's "
+                       "message with tool_calls may lack",
+                       i,
+                       empty     ? ", but an empty array"
+                       : content ? ", but null"
+                                 : "");
+}
+
 static bool check_message(const struct json *message, size_t i, bool sees, struct failure *f) {
     const struct json *content = json_member(message, "content");
     if (json_kind(message) != JSON_KIND_OBJECT)
@@ -49,6 +73,7 @@ static bool check_message(const struct json *message, size_t i, bool sees, struc
     if (!json_is_absent(content) && !json_is_text(content) && !json_is_list(content))
         return failure_set(f, 400, "invalid_type", "messages",
                            "the content of message %zu must be a string, an array of parts or null", i);
+    if (!check_content(message, i, f)) return false;
     for (size_t j = 0; j < json_count(content); j++) {
         const struct json *part = json_item(content, j);
         bool text = json_text_is(json_member(part, "type"), "text") && json_is_text(json_member(part, "text"));

@@ -69,7 +69,7 @@ def test_the_last_message_is_continued(client, folder):
     for fields in ({"continue_final_message": True, "add_generation_prompt": True}, {"continue_final_message": 1}):
         with pytest.raises(openai.BadRequestError, match="continue_final_message"):
             ask(client, said, extra_body=fields)
-    with pytest.raises(openai.BadRequestError, match="no text as its content"):
+    with pytest.raises(openai.BadRequestError, match="message 1 has no content"):
         ask(client, [*USER, {"role": "assistant", "content": None}], extra_body={"continue_final_message": True})
 
 
@@ -185,6 +185,14 @@ def make_ids(folder):
     ({"messages": [{"content": "x"}]}, "messages", "invalid_value"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages",
      "unsupported_content"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content", "missing_parameter"),
+    ({"messages": [*USER, {"role": "assistant"}, *USER]}, "messages[1].content", "missing_parameter"),
+    ({"messages": [*USER, {"role": "assistant", "tool_calls": []}]}, "messages[1].content", "missing_parameter"),
+    ({"messages": [*USER, {"role": "tool", "tool_call_id": "a"}]}, "messages[1].content", "missing_parameter"),
+    ({"messages": [{"role": "system"}, *USER]}, "messages[0].content", "missing_parameter"),
+    ({"messages": [{"role": "user", "tool_calls": [{}]}]}, "messages[0].content", "missing_parameter"),
+    ({"messages": [{"role": "user", "content": None}]}, "messages[0].content", "invalid_value"),
+    ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "invalid_value"),
     ({"messages": USER, "top_logprobs": 2}, "top_logprobs", "invalid_value"),
     ({"messages": USER, "max_tokens": 5000}, "max_tokens", "context_length_exceeded"),
     ({"messages": USER, "tool_choice": "required"}, "tool_choice", "invalid_value"),
@@ -197,6 +205,15 @@ def test_refusals(chat_server, fields, param, code):
     assert reply.status == 400, reply.body
     error = reply.error()
     assert code is None or (error["param"], error["code"]) == (param, code)
+
+
+@pytest.mark.parametrize("content", [{}, {"content": None}])
+def test_calls_alone_have_no_content(chat_server, content):
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"city\": \"Rome\"}"}}
+    said = [*USER, {"role": "assistant", "tool_calls": [call], **content},
+            {"role": "tool", "tool_call_id": "a", "content": "1"}]
+    reply = chat_server.post({"messages": said, "max_tokens": 2}, "/v1/chat/completions")
+    assert reply.status == 200, reply.body
 
 
 def test_the_words_of_a_template_that_raises(client):
