@@ -25,9 +25,10 @@ struct embed_request {
     int n;
     struct text_span query; /* a reranker reads each text beside it */
     enum embed_role role;
-    int dimensions; /* of a vector, 1 .. dim: its first numbers, brought to unit length (Matryoshka); 0: dim */
-    float *vectors; /* [n, dimensions], in the order of the texts: unit length, or zeros for a text without tokens, so
-                     * that a dot product is the cosine */
+    int dimensions; /* of a vector, 1 .. dim: its first numbers (Matryoshka); 0: dim */
+    bool raw;       /* vectors as the embedder's folder says, which may leave them at any length; an index asks for
+                     * those of unit length, so that a dot product is the cosine */
+    float *vectors; /* [n, dimensions], in the order of the texts; zeros for a text without tokens */
     int *n_tokens;  /* [n] that were read of each text, prompt and special tokens included; or NULL */
 };
 
@@ -36,6 +37,7 @@ struct embed_request {
 struct embedder {
     int dim;
     int max_tokens; /* of a text with its prompt; what comes after is not read */
+    bool raw;       /* vectors that are asked for raw may have another length than 1 */
     bool sees;      /* pictures become vectors of the texts' space */
     uint64_t hash;  /* of weights, vocabulary, pooling and limit: vectors of another hash do not mix */
     const char *name;

@@ -144,6 +144,7 @@ void encoder_close(struct encoder *enc) {
 }
 
 int encoder_dim(const struct encoder *enc) { return enc->dim; }
+bool encoder_is_raw(const struct encoder *enc) { return enc->texts.folder.raw && enc->joint == NULL; }
 int encoder_max_tokens(const struct encoder *enc) { return enc->max_tokens; }
 uint64_t encoder_hash(const struct encoder *enc) { return enc->hash; }
 const char *encoder_prompt(const struct encoder *enc, enum encoder_role role) {
@@ -225,7 +226,7 @@ static enum status forward_texts(struct embedding_call *c, struct error *e) {
     float *vectors = c->request->vectors + (size_t)c->first * (size_t)c->dimensions;
     c->first += rows.n;
     if (enc->joint) return joint_texts(enc->joint, &rows, c->dimensions, vectors, e);
-    return pooling_run(t->pooling, &rows, c->dimensions, vectors, e);
+    return pooling_run(t->pooling, &rows, c->dimensions, c->request->raw, vectors, e);
 }
 
 static enum status embed_texts(struct embedding_call *c, struct error *e) {

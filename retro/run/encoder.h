@@ -1,4 +1,4 @@
-/* retro/run/encoder.h: an embedder: texts in, unit vectors out. The model is a stack of layers alone, BERT's kind or a
+/* retro/run/encoder.h: an embedder: texts in, vectors out. The model is a stack of layers alone, BERT's kind or a
  * decoder's, on the same layer.c and kernels as the language models; the rest is what a sentence-transformers folder
  * says (encoder_folder.h). An encoder needs no other state: several can be open at once. */
 #pragma once
@@ -33,6 +33,8 @@ enum status encoder_measure(struct encoder_bytes *out, const char *folder, struc
                             const struct encoder_options *o, struct error *e);
 void encoder_close(struct encoder *enc);
 int encoder_dim(const struct encoder *enc);
+/* Whether vectors that are asked for raw may have another length than 1. Those of texts and pictures never have. */
+bool encoder_is_raw(const struct encoder *enc);
 int encoder_max_tokens(const struct encoder *enc);
 uint64_t encoder_hash(const struct encoder *enc); /* of weights, vocabulary, pooling and modules, but not of prompts */
 /* The prompt that the folder puts before texts of this role; "" where it says nothing. */
@@ -43,7 +45,8 @@ struct encoder_request {
     int n;
     const char *prompt; /* put before each text; "" or NULL: nothing */
     int dimensions;     /* of a vector, cut to its first numbers; 0: encoder_dim */
-    float *vectors;     /* [n, dimensions], host; unit length, or zeros for a text without tokens */
+    bool raw;           /* vectors as the folder's last module gives them; else they are brought to unit length */
+    float *vectors;     /* [n, dimensions], host; zeros for a text without tokens */
     int *n_tokens;      /* [n] that were read of each text, its prompt included; or NULL */
 };
 

@@ -236,6 +236,7 @@ static enum status read_modules(struct encoder_folder *f, const char *folder, st
     json_close(modules);
     if (status == STATUS_OK && order < 2)
         status = error_set(e, STATUS_INVALID, "%s: expected a list that begins with Transformer and Pooling", path);
+    f->raw = f->n_modules == 0 || !f->modules[f->n_modules - 1].normalize;
     return status;
 }
 
@@ -247,6 +248,7 @@ static enum status read_alone(struct encoder_folder *f, const char *folder, stru
     f->n_modes = 1;
     f->include_prompt = true;
     f->pooled = -1;
+    f->raw = true;
     join_path(path, folder, "1_Pooling/config.json");
     if (access(path, F_OK) != 0) return STATUS_OK;
     join_path(path, folder, "1_Pooling");

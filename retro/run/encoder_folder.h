@@ -41,7 +41,7 @@ struct encoder_folder {
     bool include_prompt; /* false: rows of the prompt are left out of pooling */
     struct encoder_module modules[ENCODER_MAX_MODULES];
     int n_modules;
-    bool raw;                     /* a vector is what the last module gives; else it is brought to unit length */
+    bool raw;                     /* no Normalize is last: vectors have any length */
     bool described;               /* it has modules.json or a pooling configuration */
     int max_tokens;               /* of a text, by the transformer's own file; 0: it does not say */
     int tokenizer_tokens;         /* the same by the tokenizer's, which goes behind the model's positions */

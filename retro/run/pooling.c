@@ -279,7 +279,7 @@ static void normalize_vector(float *to, const float *from, int n) {
     for (int j = 0; j < n; j++) to[j] = (float)((double)from[j] * scale);
 }
 
-enum status pooling_run(struct pooling *p, const struct pooling_rows *r, int dimensions, float *vectors,
+enum status pooling_run(struct pooling *p, const struct pooling_rows *r, int dimensions, bool raw, float *vectors,
                         struct error *e) {
     size_t size = (size_t)p->d * (size_t)p->folder->n_modes;
     if (pool_modes(p, r, e)) return e->status;
@@ -292,7 +292,7 @@ enum status pooling_run(struct pooling *p, const struct pooling_rows *r, int dim
     }
     for (size_t i = 0; i < (size_t)r->n; i++) {
         float *vector = vectors + i * (size_t)dimensions;
-        if (p->folder->raw)
+        if (raw && p->folder->raw)
             memcpy(vector, p->vectors + i * size, (size_t)dimensions * sizeof *vector);
         else
             normalize_vector(vector, p->vectors + i * size, dimensions);

@@ -23,7 +23,7 @@ size_t pooling_bytes(const struct encoder_folder *folder, int max_rows, int d);
 /* Whether the modules fit each other and rows of d numbers; *dim is the size of a vector. */
 enum status pooling_check(const struct encoder_folder *folder, int d, int *dim, struct error *e);
 
-/* vectors [n, dimensions], host: unit length, cut to the first `dimensions` numbers before (Matryoshka, Kusupati et al.
- * 2022), unless the folder says that they are raw; zeros for a text without rows. Waits for the device. */
-enum status pooling_run(struct pooling *p, const struct pooling_rows *rows, int dimensions, float *vectors,
+/* vectors [n, dimensions], host: the first `dimensions` numbers (Matryoshka, Kusupati et al. 2022), brought to unit
+ * length but where `raw` is asked for and the folder's are; zeros for a text without rows. Waits for the device. */
+enum status pooling_run(struct pooling *p, const struct pooling_rows *rows, int dimensions, bool raw, float *vectors,
                         struct error *e);

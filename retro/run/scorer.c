@@ -209,7 +209,7 @@ static enum status scorer_forward(struct scoring_call *c, struct error *e) {
 
     float *logits = c->logits;
     c->logits += rows.n;
-    return pooling_run(t->pooling, &rows, 1, logits, e);
+    return pooling_run(t->pooling, &rows, 1, true, logits, e);
 }
 
 static enum status scorer_encode(const struct scorer *s, struct text_span text, struct tokens *out, struct error *e) {

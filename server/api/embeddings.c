@@ -38,7 +38,7 @@ static void embeddings_write(struct embed_answer *a, struct buffer *out) {
     put_key_array(&w, "data");
     for (int i = 0; i < a->n; i++) {
         float *vector = a->vectors + (size_t)i * (size_t)dim;
-        if (n < dim) shorten(vector, n);
+        if (n < dim && !a->model->embedder->raw) shorten(vector, n);
         put_object(&w);
         put_key_string(&w, "object", "embedding");
         put_key_int(&w, "index", i);

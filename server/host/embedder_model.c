@@ -58,6 +58,7 @@ static enum status embed_texts(void *self, const struct embed_request *r, struct
                                       .n = r->n,
                                       .prompt = m->prompts[r->role],
                                       .dimensions = r->dimensions ? r->dimensions : m->dim,
+                                      .raw = r->raw,
                                       .vectors = r->vectors,
                                       .n_tokens = r->n_tokens};
     if (r->dimensions < 0 || r->dimensions > m->dim)
@@ -116,6 +117,7 @@ enum status embedder_model_open(struct embedder *out, const char *folder, const 
     choose_prompts(m, config);
     m->name = xstrdup(folder);
     out->dim = m->dim;
+    out->raw = encoder_is_raw(m->encoder);
     out->sees = m->sees;
     out->max_tokens = encoder_max_tokens(m->encoder);
     out->hash = encoder_hash(m->encoder);

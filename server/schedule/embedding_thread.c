@@ -41,6 +41,7 @@ static enum status embed_some(struct embedding_thread *t, struct embedding_job *
                                     .n = n,
                                     .query = j->query,
                                     .role = j->n_done == 0 ? j->first : j->others,
+                                    .raw = true,
                                     .vectors = j->vectors + (size_t)j->n_done * (size_t)t->embedder->dim};
     if (principal_is_late(&j->principal, time_now()))
         return error_set(&j->error, STATUS_CANCELLED,

@@ -20,7 +20,7 @@ struct embedding_job {
     int n;
     struct text_span query;        /* a reranker reads each text beside it */
     enum embed_role first, others; /* what text 0 is, and what the others are */
-    float *vectors;                /* [n, dim of the embedder], unit length */
+    float *vectors;                /* [n, dim of the embedder], raw: as the embedder's folder says */
     const atomic_bool *cancelled;  /* true: nobody waits any more */
     enum status status;
     struct error error;

@@ -43,7 +43,7 @@ static void forget_texts(struct embed_batch *b) {
 static enum status embed_batch(struct embed_batch *b, struct error *e) {
     size_t dim = (size_t)b->embedder->dim;
     float *vectors = xmalloc((size_t)BATCH_TEXTS * dim * sizeof *vectors);
-    struct embed_request request = {.texts = b->texts, .n = b->n, .role = b->role, .vectors = vectors};
+    struct embed_request request = {.texts = b->texts, .n = b->n, .role = b->role, .raw = true, .vectors = vectors};
     enum status status = b->n ? embedder_embed(b->embedder, &request, e) : STATUS_OK;
     for (int i = 0; i < b->n && status == STATUS_OK; i++) print_vector(vectors + (size_t)i * dim, (int)dim);
     forget_texts(b);
