@@ -398,15 +398,63 @@ def test_ranks_of_two_models(tmp_path):
     refused(tmp_path, folder, "differs between its copies by up to")
 
 
-def test_ranks_that_rounded_otherwise(tmp_path):
+def rounded_otherwise(tmp_path, kind, steps, change=lambda name, array: array):
+    """Two ranks, of which the second's norms are so many units in the last place away."""
     config, tensors = read_case("case_b")
-    name = "decoder.layers.0.mlp.linear_fc1.layer_norm_weight"
+    tensors = {name: Tensor("F32", change(name, t.array).astype("<f4")) for name, t in tensors.items()}
+    if kind == "BF16":
+        tensors = make.as_bf16(tensors)
+    if kind == "F16":
+        tensors = {name: Tensor("F16", t.array.astype("<f2")) for name, t in tensors.items()}
+    near = {}
+    for name, t in tensors.items():
+        bits = t.array.view("<u4" if kind == "F32" else "<u2") + steps
+        near[name] = Tensor(kind, bits.view(t.array.dtype)) if "norm" in name else t
     folder = write_core(tmp_path / "parts", config, tensors, 2)
-    near = {**tensors, name: Tensor("F32", np.nextafter(tensors[name].array, np.float32(9)))}
     other = write_core(tmp_path / "other", config, near, 2)
     shutil.copy(other / "iter_0000001/mp_rank_01/model_optim_rng.pt", folder / "iter_0000001/mp_rank_01")
-    out = imported(tmp_path, folder)
+    return folder, tensors
+
+
+@pytest.mark.parametrize("kind,steps", [("F32", 1), ("F32", 1000), ("F16", 1), ("F16", 8), ("BF16", 1), ("BF16", 4)])
+def test_ranks_that_rounded_otherwise(tmp_path, kind, steps):
+    """Rank 0 counts; the tensor and the largest difference are said."""
+    folder, tensors = rounded_otherwise(tmp_path, kind, steps)
+    out = tmp_path / "out"
+    done = convert("--from", folder, "--out", out, "--config", given(tmp_path, vocab_size=250))
+    assert done.returncode == 0, done.stderr
     same_tensors(out, tensors)
+    name = "decoder.layers.0.mlp.linear_fc1.layer_norm_weight"
+    assert re.search(rf"{name} differs between its copies by up to \S+; the first is taken", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("kind,steps", [("F32", 1 << 18), ("F16", 1 << 6), ("BF16", 1 << 4)])
+def test_ranks_that_differ_by_more(tmp_path, kind, steps):
+    folder, _ = rounded_otherwise(tmp_path, kind, steps)
+    refused(tmp_path, folder, "differs between its copies by up to")
+    done = convert("--from", folder, "--out", tmp_path / "out", "--config", given(tmp_path, vocab_size=250))
+    assert re.search(r"by up to \S+, allowed is \S+: these files do not belong to one model", done.stderr), done.stderr
+
+
+def test_zeros_that_rounded_otherwise(tmp_path):
+    """What is left of a sum of zeros."""
+    folder, tensors = rounded_otherwise(tmp_path, "F32", 5, lambda name, a: a * 0 if name.endswith("norm_bias") else a)
+    same_tensors(imported(tmp_path, folder), tensors)
+
+
+def test_ranks_that_spell_norms_otherwise(tmp_path):
+    """Rank 0 has input_norm, rank 1 input_layernorm: one tensor, said once."""
+    config, tensors = read_case("case_e_legacy_raw")
+    respelled = lambda model: {**model, "language_model": {**model["language_model"], "encoder": {  # noqa: E731
+        re.sub(r"(\w+)_norm\.", r"\1_layernorm.", name): t for name, t in model["language_model"]["encoder"].items()}}}
+    folder = write_legacy(tmp_path / "parts", config, tensors, 2)
+    other = write_legacy(tmp_path / "other", config, tensors, 2, change=respelled)
+    shutil.copy(other / "release/mp_rank_01/model_optim_rng.pt", folder / "release/mp_rank_01")
+    out = tmp_path / "out"
+    done = convert("--from", folder, "--out", out, "--config", given(tmp_path, vocab_size=250, **SMALL), "--gate", 1)
+    assert done.returncode == 0, done.stderr
+    same_tensors(out, tensors)
+    assert done.stderr.count("rank 0 counts, for its other norms too") == 1 and "final_layernorm" in done.stderr
 
 
 def test_tied_copy_that_is_none(tmp_path):

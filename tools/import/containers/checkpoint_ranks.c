@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/line.h"
 #include "tools/import/containers/checkpoint.h"
 
 enum {
@@ -132,20 +133,54 @@ static enum status check_files(struct checkpoint *c, const struct rank_files *fi
 struct rank_walk {
     struct checkpoint *c;
     const struct rank_file *file;
-    int first; /* of the run's tensors, which rank 0 makes */
-    int order; /* of the run */
-    int n;     /* tensors of this rank */
-    int seen;  /* entries, tensors or not: dicts that hold one another would have no end */
+    int first;      /* of the run's tensors, which rank 0 makes */
+    int order;      /* of the run */
+    int n;          /* tensors of this rank */
+    int seen;       /* entries, tensors or not: dicts that hold one another would have no end */
+    bool respelled; /* a norm of this rank has another spelling than rank 0's */
     struct error *e;
 };
 
-static struct checkpoint_tensor *find_in_run(const struct rank_walk *w, const char *name) {
+/* Whether names are the same but for "_layernorm." and "_norm.", which Megatron's versions call a norm. */
+static bool is_respelled(const char *a, const char *b) {
+    static const char *const spellings[] = {"_layernorm.", "_norm."};
+    while (*a && *b) {
+        size_t skip_a = 0, skip_b = 0;
+        for (size_t i = 0; i < ARRAY_COUNT(spellings); i++) {
+            size_t n = strlen(spellings[i]);
+            if (strncmp(a, spellings[i], n) == 0) skip_a = n;
+            if (strncmp(b, spellings[i], n) == 0) skip_b = n;
+        }
+        bool norms = skip_a > 0 && skip_b > 0;
+        if (!norms && *a != *b) return false;
+        a += norms ? skip_a : 1;
+        b += norms ? skip_b : 1;
+    }
+    return *a == *b;
+}
+
+static bool is_same(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
+static struct checkpoint_tensor *find_by(const struct rank_walk *w, const char *name,
+                                         bool (*same)(const char *, const char *)) {
     int count = w->c->n - w->first;
     for (int k = 0; k < count; k++) { /* ranks list their tensors in one order */
         struct checkpoint_tensor *t = &w->c->tensors[w->first + (w->n + k) % count];
-        if (strcmp(t->name, name) == 0) return t;
+        if (same(t->name, name)) return t;
     }
     return NULL;
+}
+
+/* The tensor that rank 0 has by this name, or by its other spelling, which is said once a file. */
+static struct checkpoint_tensor *find_in_run(struct rank_walk *w, const char *name) {
+    struct checkpoint_tensor *t = find_by(w, name, is_same);
+    if (t) return t;
+    t = find_by(w, name, is_respelled);
+    if (t && !w->respelled)
+        line_print(stderr, "retro-convert: %s calls %s what rank 0 calls %s; rank 0 counts, for its other norms too",
+                   w->file->path, name, t->name);
+    w->respelled = w->respelled || t != NULL;
+    return t;
 }
 
 static void put_piece(struct checkpoint_tensor *t, int rank, const struct torch_tensor *stored) {
@@ -236,6 +271,7 @@ static enum status collect_run(struct checkpoint *c, const struct rank_files *fi
     for (int r = 0; r < c->ranks; r++) {
         w.file = &files->list[stage * c->ranks + r];
         w.n = w.seen = 0;
+        w.respelled = false;
         const struct pickle_value *model = find_model(w.file->file, chunk);
         if (pickle_pairs(model) == 0)
             return error_set(e, STATUS_CORRUPT, "%s: holds no \"model\": no checkpoint of Megatron's", w.file->path);
