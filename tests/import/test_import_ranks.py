@@ -644,6 +644,30 @@ def test_t5(tmp_path, ranks, legacy):
     assert done.returncode == 0 and done.stdout.endswith(" 0 failed\n"), done.stdout + done.stderr
 
 
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
+
+
+@pytest.mark.parametrize("words,args,wanted,assumed", [
+    (WORDS, {}, {"bos_token_id": 2, "vocab_size": 200, "eod_token_id": 3, "pad_token_id": 0},
+     ["bos_token_id 2 is assumed: the tokenizer has no BOS, and Megatron takes its [CLS]", "vocab_size 200 is assumed"]),
+    ([*WORDS, "[BOS]"], {}, {"bos_token_id": 200, "vocab_size": 201}, ["vocab_size 201 is assumed"]),
+    (WORDS, {"tokenizer_type": "BertWordPieceCase", "vocab_extra_ids": 20},
+     {"bos_token_id": 200, "eod_token_id": 201, "vocab_size": 222},
+     ["bos_token_id 200 is assumed: Megatron puts [BOS] behind the tokenizer's last id", "eod_token_id 201 is assumed"])])
+def test_first_token_of_t5(tmp_path, words, args, wanted, assumed):
+    """Megatron's BOS, else CLS; what is assumed is said, and no question."""
+    case = ROOT / "tests/golden/t5/case_a"
+    config, tensors = json.loads((case / "config.json").read_text()), make.read_folder(case)
+    names = [name for name in NEW_NAMES if name != "num_layers"]
+    make.write_ranks(tmp_path / "parts", 1, lambda *_: tensors, arguments_of(config, names, **args))
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    done = convert("--from", tmp_path / "parts", "--out", tmp_path / "out", "--tokenizer", tmp_path / "vocab.txt")
+    assert done.returncode == 0, done.stderr
+    made = json.loads((tmp_path / "out/config.json").read_text())
+    assert {key: made[key] for key in wanted} == wanted
+    assert all(words in done.stderr for words in assumed), done.stderr
+
+
 def t5_stage(tensors, stage):
     """Of two stages of the encoder and two of the decoder: the tables are in the first of each, the word table once more
     in the last."""

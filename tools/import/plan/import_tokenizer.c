@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/base/line.h"
 #include "retro/text/tokenizer.h"
 #include "tools/import/plan/import_keys.h"
 
@@ -72,7 +73,8 @@ static void take_given_ids(struct import_plan *p) {
         import_lack(p, "vocab_size", "the tokenizer's: --tokenizer, or --config");
     import_take_given(p, "eod_token_id");
     bool first = p->architecture == IMPORT_T5;
-    if (first && !import_take_given(p, "bos_token_id")) import_lack(p, "bos_token_id", "the decoder's first token");
+    if (first && !import_take_given(p, "bos_token_id"))
+        import_lack(p, "bos_token_id", "the decoder's first token: the tokenizer's BOS or CLS, by --tokenizer");
     if (first) import_take_given(p, "pad_token_id");
 }
 
@@ -120,6 +122,65 @@ static enum status open_tokenizer(struct tokenizer **t, const struct import_plan
     return status ? error_prefix(e, "--tokenizer") : STATUS_OK;
 }
 
+/* What was taken where nothing says a key, in the report and on stderr. */
+static void assume(struct import_plan *p, const char *key, int64_t value, const char *why) {
+    import_put_int(p, key, value, why);
+    line_print(stderr, "retro-convert: %s %lld is assumed: %s; --config may say another", key, (long long)value, why);
+}
+
+/* The id of a text that is one special token, or -1. */
+static int find_special(const struct tokenizer *t, const char *text) {
+    struct tokens ids = {0};
+    struct error e;
+    bool one = tokenizer_encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, &ids, &e) == STATUS_OK && ids.n == 1;
+    int id = one && tokenizer_is_special(t, ids.ids[0]) ? ids.ids[0] : -1;
+    tokens_free(&ids);
+    return id;
+}
+
+/* Megatron's own WordPiece puts [BOS], [EOS] and the sentinels behind what vocab.txt has, where it has none. Its size;
+ * 0: another tokenizer. */
+static int64_t extended_size(const struct import_plan *p, const struct tokenizer *t) {
+    const char *type = settings_text(&p->checkpoint->settings, "tokenizer_type");
+    int64_t sentinels = 0, size = tokenizer_vocab_size(t);
+    if (type == NULL || strncmp(type, "BertWordPiece", strlen("BertWordPiece")) != 0 || tokenizer_bos(t) >= 0) return 0;
+    settings_int(&p->checkpoint->settings, "vocab_extra_ids", &sentinels);
+    bool fits = sentinels >= 0 && sentinels < p->vocab && size + 2 + sentinels <= p->vocab;
+    return fits ? size + 2 + sentinels : 0;
+}
+
+/* The decoder's first token is Megatron's BOS, else CLS. */
+static void take_start(struct import_plan *p, const struct tokenizer *t, int64_t extended) {
+    int cls = find_special(t, "[CLS]");
+    const char *key = "bos_token_id";
+    if (import_take_given(p, key)) return;
+    if (tokenizer_bos(t) >= 0)
+        import_put_int(p, key, tokenizer_bos(t), "tokenizer");
+    else if (extended > 0)
+        assume(p, key, tokenizer_vocab_size(t), "Megatron puts [BOS] behind the tokenizer's last id");
+    else if (cls >= 0)
+        assume(p, key, cls, "the tokenizer has no BOS, and Megatron takes its [CLS]");
+    else
+        import_lack(p, key, "the decoder's first token");
+}
+
+static void take_ids(struct import_plan *p, const struct tokenizer *t, int64_t *size) {
+    bool t5 = p->architecture == IMPORT_T5;
+    int64_t extended = t5 ? extended_size(p, t) : 0;
+    *size = tokenizer_vocab_size(t);
+    if (!import_take_int(p, "vocab_size", "", size)) {
+        *size = extended > 0 ? extended : *size;
+        assume(p, "vocab_size", *size, extended > 0 ? "the tokenizer's ids, and those Megatron adds" : "the tokenizer");
+    }
+    if (!import_take_given(p, "eod_token_id") && extended > 0)
+        assume(p, "eod_token_id", tokenizer_vocab_size(t) + 1, "Megatron puts [EOS] behind [BOS]");
+    else
+        put_id(p, "eod_token_id", tokenizer_eod(t));
+    if (!t5) return;
+    take_start(p, t, extended);
+    put_id(p, "pad_token_id", tokenizer_pad(t));
+}
+
 enum status import_read_tokenizer(struct import_plan *p, const struct import_options *o, struct error *e) {
     struct tokenizer *t;
     if (open_tokenizer(&t, p, o, e)) return e->status;
@@ -127,14 +188,8 @@ enum status import_read_tokenizer(struct import_plan *p, const struct import_opt
         take_given_ids(p);
         return STATUS_OK;
     }
-    int64_t size = tokenizer_vocab_size(t);
-    if (!import_take_int(p, "vocab_size", "", &size)) import_put_int(p, "vocab_size", size, "tokenizer");
-    put_id(p, "eod_token_id", tokenizer_eod(t));
-    if (p->architecture == IMPORT_T5) {
-        put_id(p, "bos_token_id", tokenizer_bos(t));
-        put_id(p, "pad_token_id", tokenizer_pad(t));
-        import_lack(p, "bos_token_id", "the decoder's first token");
-    }
+    int64_t size;
+    take_ids(p, t, &size);
     tokenizer_close(t);
     if (size <= p->vocab) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
