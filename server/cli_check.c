@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "config/sandbox/sandbox.h"
 #include "retrieval/library.h"
 #include "retro/weights/gguf_folder.h"
 #include "server/access/keyring.h"
@@ -109,6 +110,15 @@ static enum status step_run(const struct check_step *step, const struct config *
     return STATUS_OK;
 }
 
+/* The walls around the parsers of foreign files, on this kernel. */
+static void tell_sandbox(void) {
+    int version = sandbox_landlock_version();
+    if (version > 0)
+        line_print(stderr, "foreign files: parsed behind a filter of system calls and Landlock (version %d)", version);
+    else
+        line_print(stderr, "foreign files: parsed behind a filter of system calls; this kernel has no Landlock");
+}
+
 static void name_the_rest(size_t next) {
     for (size_t i = next; i < ARRAY_COUNT(steps); i++) line_print(stderr, "not reached: %s", steps[i].name);
 }
@@ -130,6 +140,7 @@ enum status cli_check(const struct config *c, const char *file, struct error *e)
         line_print(stderr, "failed: %s", e->text);
         wrong++;
     }
+    tell_sandbox();
     line_print(stderr,
                "left to a start: whether %s:%d is free, %s there, and enough memory; the bytes of weights and index",
                c->server.host, c->server.port, c->model.device);

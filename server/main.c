@@ -21,7 +21,7 @@
 #include "config/base/line.h"
 #include "config/base/log.h"
 #include "config/base/process.h"
-#include "retrieval/extract/extract_keeper.h"
+#include "config/sandbox/sandbox.h"
 #include "server/api/traffic.h"
 #include "server/cli.h"
 #include "server/host/check.h"
@@ -309,10 +309,12 @@ static enum status serve(struct server *s, struct error *e) {
     return status;
 }
 
-/* Files that clients send are parsed by processes that begin as this one is now: without threads. */
-static enum status start_keeper(const struct config *c, struct error *e) {
-    bool writes = c->retrieval.documents == DOCUMENTS_WRITE || c->retrieval.documents == DOCUMENTS_AUTO;
-    return writes && documents_wanted(c) ? extract_keeper_start(e) : STATUS_OK;
+/* The log says where a kernel leaves a wall out. */
+static void log_sandbox(void) {
+    if (sandbox_landlock_version() > 0) return;
+    log_warn(
+        "foreign files: this kernel has no Landlock, or it is switched off: the filter of system calls alone keeps "
+        "the programs that read PDF and man pages from the files that their user may read");
 }
 
 int main(int argc, char **argv) {
@@ -323,15 +325,18 @@ int main(int argc, char **argv) {
     mallopt(M_ARENA_MAX, 1); /* heaps of several threads would each grow to a peak of their own */
     standard_streams_open();
     config_init(&s.config);
-    enum status status = cli_parse(argc, argv, &s.config, &action, &e);
+    /* Foreign files are parsed by processes that begin as this one is now: without threads, and before it reads keys.
+     */
+    enum status status = sandbox_start(argv, &e);
+    if (status == STATUS_OK) status = cli_parse(argc, argv, &s.config, &action, &e);
     if (status == STATUS_OK && action == CLI_SERVE) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)s.config.log.level);
         log_set_format((enum log_format)s.config.log.format);
-        status = start_keeper(&s.config, &e);
-        if (status == STATUS_OK) status = log_queue_open(&e);
+        status = log_queue_open(&e);
         if (status == STATUS_OK) {
+            log_sandbox();
             parts_init(&s.parts, &s.config);
             status = serve(&s, &e);
             server_close(&s);

@@ -53,7 +53,9 @@ struct extract_limits {
     size_t bytes;                 /* of the file, and of the text of each document in it */
     int seconds;                  /* that parsing it may take */
     size_t memory;                /* bytes that parsing it may take */
+    double until;                 /* time_now() when reading ends, whatever is left of the file; 0: no such time */
     const atomic_bool *cancelled; /* true: nobody waits any more, STATUS_CANCELLED; NULL: somebody does */
+    const atomic_bool *stopped;   /* likewise: of the program */
     bool pictures;                /* the pages of a PDF are documents too, as pictures */
 };
 static inline struct extract_limits extract_limits_of(size_t bytes) {

@@ -1,107 +1,14 @@
-/* retrieval/extract/extract_child.c: child processes that parse. A parser of ours runs in a fork of this process; a
- * program is started in place of one. Both are read through a pipe, with a limit on the time that is spent waiting.
- * See extract_child.h. */
+/* retrieval/extract/extract_child.c: work on foreign files in the sandbox (config/sandbox/sandbox.h): our parsers,
+ * whose pieces come through a pipe, and programs that print text. See extract_child.h. */
 #include "retrieval/extract/extract_child.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "config/base/utf8.h"
-#include "retrieval/extract/extract_filter.h"
+#include "config/sandbox/sandbox.h"
 #include "retrieval/extract/extract_private.h"
-
-/* Exit codes of a program that did not begin. */
-enum { CODE_REFUSED = 126, CODE_MISSING = 127 };
-/* How often it is asked whether anybody waits. */
-enum { LOOK_MILLISECONDS = 200 };
-
-struct child {
-    pid_t pid; /* 0: it is the keeper's */
-    int fd;    /* the end of the pipe that is read */
-    const char *name;
-    struct extract_limits limits;
-    double waited; /* seconds */
-    bool killed;
-};
-
-/* Reading what a child writes. */
-
-/* One that the keeper began ends by its limit on time, or when it writes and nobody reads. */
-static void kill_child(struct child *c) {
-    if (c->pid > 0 && !c->killed) kill(c->pid, SIGKILL);
-    c->killed = true;
-}
-
-static enum status stop_waiting(struct child *c, struct error *e) {
-    kill_child(c);
-    return error_set(e, STATUS_INVALID, "%s: reading it takes over %d seconds", c->name, c->limits.seconds);
-}
-
-static bool is_cancelled(const struct child *c) { return c->limits.cancelled && atomic_load(c->limits.cancelled); }
-
-/* Waits for bytes or the end. The taker's own work between two reads counts nothing. */
-static enum status await_bytes(struct child *c, struct error *e) {
-    for (;;) {
-        double began = time_now(), left = (c->limits.seconds - c->waited) * 1000;
-        struct pollfd p = {.fd = c->fd, .events = POLLIN};
-        if (left <= 0) return stop_waiting(c, e);
-        if (is_cancelled(c)) return error_set(e, STATUS_CANCELLED, "%s: interrupted", c->name);
-        int ready = poll(&p, 1, left < LOOK_MILLISECONDS ? (int)left + 1 : LOOK_MILLISECONDS);
-        c->waited += time_now() - began;
-        if (ready > 0) return STATUS_OK;
-        if (ready < 0 && errno != EINTR) return error_errno(e, "%s: poll", c->name);
-    }
-}
-
-/* *got is less than size at the end alone. */
-static enum status read_bytes(struct child *c, void *bytes, size_t size, size_t *got, struct error *e) {
-    *got = 0;
-    while (*got < size) {
-        if (await_bytes(c, e)) return e->status;
-        ssize_t n = read(c->fd, (char *)bytes + *got, size - *got);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return error_errno(e, "%s: reading from the process that parses it", c->name);
-        if (n == 0) return STATUS_OK;
-        *got += (size_t)n;
-    }
-    return STATUS_OK;
-}
-
-/* Returns how the child ended, as waitpid has it. */
-static int end_child(struct child *c) {
-    int code = 0;
-    if (c->fd >= 0) close(c->fd);
-    while (c->pid > 0 && waitpid(c->pid, &code, 0) < 0 && errno == EINTR) continue;
-    return code;
-}
-
-static enum status tell_end(const struct child *c, int code, struct error *e) {
-    size_t mebibytes = c->limits.memory >> 20;
-    if (c->pid == 0)
-        return error_set(
-            e, STATUS_INVALID,
-            "%s: its parser ended early: it is damaged, or takes more than %zu MiB of memory or %d seconds", c->name,
-            mebibytes, c->limits.seconds);
-    if (WIFSIGNALED(code) && (WTERMSIG(code) == SIGXCPU || WTERMSIG(code) == SIGKILL))
-        return error_set(e, STATUS_INVALID, "%s: reading it takes over %d seconds", c->name, c->limits.seconds);
-    if (WIFSIGNALED(code))
-        return error_set(e, STATUS_INVALID,
-                         "%s: its parser ended by signal %d (%s): it is damaged, or takes more than %zu "
-                         "MiB of memory",
-                         c->name, WTERMSIG(code), strsignal(WTERMSIG(code)), mebibytes);
-    return error_set(e, STATUS_INVALID,
-                     "%s: its parser ended with code %d: it is damaged, or takes more than %zu MiB of "
-                     "memory",
-                     c->name, WEXITSTATUS(code), mebibytes);
-}
 
 /* Pieces on the pipe: a head, then the parts that it gives the sizes of. */
 
@@ -159,7 +66,8 @@ static void write_error(struct child_writer *w, enum piece_kind kind, const stru
 void child_write_skipped(struct child_writer *w, const struct error *why) { write_error(w, PIECE_SKIPPED, why); }
 
 struct child_reader {
-    struct child child;
+    struct sandbox_child child;
+    const struct extract_file *file;
     const struct piece_taker *taker;
     uint64_t left; /* bytes that may come */
     struct buffer part;
@@ -172,13 +80,13 @@ static enum status read_part(struct child_reader *r, struct buffer *out, uint64_
     char block[1 << 16];
     buffer_clear(out);
     if (size > r->left)
-        return error_set(e, STATUS_TOO_LARGE, "%s: it has more text than the limit of %zu bytes", r->child.name,
-                         r->child.limits.bytes);
+        return error_set(e, STATUS_TOO_LARGE, "%s: it has more text than the limit of %zu bytes", r->file->name,
+                         r->file->limits.bytes);
     r->left -= size;
     while (size > 0) {
         size_t got, n = size < sizeof block ? (size_t)size : sizeof block;
-        if (read_bytes(&r->child, block, n, &got, e)) return e->status;
-        if (got < n) return error_set(e, STATUS_INVALID, "%s: its parser stopped", r->child.name);
+        if (sandbox_read(&r->child, block, n, &got, e)) return e->status;
+        if (got < n) return error_set(e, STATUS_INVALID, "%s: its parser stopped", r->file->name);
         buffer_append(out, block, n);
         size -= n;
     }
@@ -188,7 +96,7 @@ static enum status read_part(struct child_reader *r, struct buffer *out, uint64_
 
 /* A parser that was taken over by what it parsed may write anything. */
 static enum status refuse_nonsense(const struct child_reader *r, struct error *e) {
-    return error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", r->child.name);
+    return error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", r->file->name);
 }
 
 static enum status check_document(const struct child_reader *r, struct error *e) {
@@ -231,7 +139,7 @@ static enum status read_piece(struct child_reader *r, bool *more, struct error *
     struct error why;
     size_t got;
     *more = false;
-    if (read_bytes(&r->child, &head, sizeof head, &got, e)) return e->status;
+    if (sandbox_read(&r->child, &head, sizeof head, &got, e)) return e->status;
     if (got < sizeof head) return STATUS_OK;
     *more = head.kind != PIECE_END;
     if (head.kind == PIECE_DOCUMENT) return read_document(r, &head, e);
@@ -247,74 +155,75 @@ static enum status read_piece(struct child_reader *r, bool *more, struct error *
     return STATUS_OK;
 }
 
-/* The child's side. */
+/* The parser's process. */
 
-size_t child_address_space(void) {
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file && fscanf(file, "%lu", &pages) != 1) pages = 0;
-    if (file) fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
+struct parse_options {
+    int32_t kind;
+    uint64_t bytes;
+    char name[SANDBOX_OPTIONS_BYTES - 16];
+};
+
+static struct extract_file file_of(const struct sandbox_call *call) {
+    const struct parse_options *o = call->options;
+    return (struct extract_file){
+        .name = o->name, .bytes = call->input, .kind = (enum document_kind)o->kind, .limits = {.bytes = o->bytes}};
 }
 
-/* Standard streams lead nowhere, `kept` becomes descriptor 3, all others are closed. */
-static void keep_descriptor(int kept) {
-    int null = open("/dev/null", O_RDWR);
-    for (int fd = 0; fd < 3; fd++) dup2(null, fd);
-    if (kept != 3) dup2(kept, 3);
-    close_range(4, ~0U, 0);
+static void prepare_parser(const struct sandbox_call *call) {
+    struct extract_file f = file_of(call);
+    extract_prepare(&f);
 }
 
-_Noreturn void child_parse(const struct extract_file *f, int fd, size_t have) {
-    struct child_writer writer = {.fd = 3};
+static void run_parser(const struct sandbox_call *call) {
+    struct extract_file f = file_of(call);
+    struct child_writer writer = {.fd = call->output};
     struct error e = {0};
-    keep_descriptor(fd);
-    enum status status = extract_prepare(f, &e);
-    const char *refused = filter_limit(have, f->limits.memory, f->limits.seconds);
-    if (refused == NULL) refused = filter_close();
-    if (refused)
-        status = error_errno(&e, "%s: the kernel refuses %s, and without it no foreign file is read", f->name, refused);
-    if (status == STATUS_OK) status = extract_parse(f, &writer, &e);
-    e.status = status;
+    e.status = extract_parse(&f, &writer, &e);
     write_error(&writer, PIECE_END, &e);
-    _exit(0);
 }
 
-static enum status fork_parser(struct child *c, const struct extract_file *f, int output, struct error *e) {
-    size_t have = child_address_space();
-    if (have == 0)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: /proc/self/statm cannot be read, and without it memory has no limit; mount /proc",
-                         f->name);
-    c->pid = fork();
-    if (c->pid == 0) child_parse(f, output, have);
-    return c->pid > 0 ? STATUS_OK : error_errno(e, "%s: fork", f->name);
+static struct sandbox_limits limits_of(const struct extract_file *f) {
+    const struct extract_limits *l = &f->limits;
+    return (struct sandbox_limits){.memory = l->memory,
+                                   .seconds = l->seconds,
+                                   .until = l->until,
+                                   .cancelled = l->cancelled,
+                                   .stopped = l->stopped};
 }
 
-static enum status start_parser(struct child *c, const struct extract_file *f, struct error *e) {
-    int pipes[2];
-    if (pipe2(pipes, O_CLOEXEC) != 0) return error_errno(e, "%s: pipe", f->name);
-    enum status status = keeper_is_there() ? keeper_begin(f, pipes[1], e) : fork_parser(c, f, pipes[1], e);
-    close(pipes[1]);
-    c->fd = pipes[0];
-    if (status) close(c->fd);
+static enum status read_pieces(struct child_reader *r, struct error *e) {
+    bool more = true;
+    enum status status = STATUS_OK;
+    while (more && status == STATUS_OK) status = read_piece(r, &more, e);
+    if (!r->ended && status) sandbox_kill(&r->child);
     return status;
+}
+
+static enum status judge_parser(const struct child_reader *r, int code, struct error *e) {
+    if (r->ended && r->end.status) *e = r->end;
+    if (r->ended) return r->end.status;
+    return error_set(e, STATUS_INVALID,
+                     "%s: its parser ended with code %d: it is damaged, or takes more than %zu MiB of memory",
+                     r->file->name, code, r->file->limits.memory >> 20);
 }
 
 enum status child_run_parser(const struct extract_file *f, size_t output, const struct piece_taker *taker,
                              struct error *e) {
-    struct child_reader r = {.child = {.name = f->name, .limits = f->limits}, .taker = taker, .left = output};
-    if (start_parser(&r.child, f, e)) return e->status;
-    bool more = true;
-    enum status status = STATUS_OK;
-    while (more && status == STATUS_OK) status = read_piece(&r, &more, e);
-    if (!r.ended && status) kill_child(&r.child);
-    int code = end_child(&r.child);
-    if (status == STATUS_OK && !r.ended) status = tell_end(&r.child, code, e);
-    if (status == STATUS_OK && r.end.status) {
-        *e = r.end;
-        status = r.end.status;
-    }
+    struct parse_options options = {.kind = (int32_t)f->kind, .bytes = f->limits.bytes};
+    memcpy(options.name, f->name, strnlen(f->name, sizeof options.name - 1));
+    struct sandbox_job job = {.name = f->name,
+                              .input = f->bytes,
+                              .work = run_parser,
+                              .prepare = prepare_parser,
+                              .options = {(const char *)&options, sizeof options},
+                              .limits = limits_of(f)};
+    struct child_reader r = {.file = f, .taker = taker, .left = output};
+    struct error end;
+    int code;
+    if (sandbox_begin(&r.child, &job, e)) return e->status;
+    enum status status = read_pieces(&r, e), ended = sandbox_end(&r.child, &code, &end);
+    if (status == STATUS_OK && ended && !r.ended) *e = end, status = ended;
+    if (status == STATUS_OK) status = judge_parser(&r, code, e);
     buffer_free(&r.part);
     document_text_free(&r.document);
     return status;
@@ -322,102 +231,36 @@ enum status child_run_parser(const struct extract_file *f, size_t output, const 
 
 /* Programs. */
 
-enum status child_open_input(struct text_span bytes, const char *name, int *fd, struct error *e) {
-    *fd = memfd_create("input", MFD_CLOEXEC);
-    if (*fd < 0) return error_errno(e, "%s: a file in memory", name);
-    for (size_t at = 0; at < bytes.size;) {
-        ssize_t n = write(*fd, bytes.text + at, bytes.size - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            error_errno(e, "%s: a file in memory", name);
-            close(*fd);
-            return e->status;
-        }
-        at += (size_t)n;
-    }
-    lseek(*fd, 0, SEEK_SET);
-    return STATUS_OK;
-}
-
-/* Programs like to seek in their input. */
-static enum status open_input(const struct child_program *program, int *fd, struct error *e) {
-    if (program->input.text) return child_open_input(program->input, program->name, fd, e);
-    *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return *fd >= 0 ? STATUS_OK : error_errno(e, "/dev/null");
-}
-
-/* A relative name leads nowhere: the directory is empty, and has no name any more. */
-static bool enter_empty_directory(void) {
-    char name[] = "/tmp/retro-empty-XXXXXX";
-    return mkdtemp(name) != NULL && chdir(name) == 0 && rmdir(name) == 0;
-}
-
-/* In the child, which shares nothing with the threads of its parent: no memory is allocated. */
-static _Noreturn void run_program(const struct child_program *program, int input, int output) {
-    char *environment[] = {(char[]){"LC_ALL=C.UTF-8"}, NULL};
-    int null = open("/dev/null", O_RDWR);
-    if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(null, 2) < 0) _exit(CODE_REFUSED);
-    close_range(3, ~0U, 0);
-    if (!enter_empty_directory()) _exit(CODE_REFUSED);
-    if (filter_limit(0, program->limits.memory, program->limits.seconds) || filter_program()) _exit(CODE_REFUSED);
-    execvpe(program->argv[0], program->argv, environment);
-    _exit(errno == ENOENT ? CODE_MISSING : CODE_REFUSED);
-}
-
-static enum status start_program(struct child *c, const struct child_program *program, struct error *e) {
-    int pipes[2], input;
-    if (open_input(program, &input, e)) return e->status;
-    if (pipe2(pipes, O_CLOEXEC) != 0) {
-        close(input);
-        return error_errno(e, "%s: pipe", program->name);
-    }
-    /* Without what libraries do around a fork: nothing of theirs runs in the child. */
-    c->pid = _Fork();
-    if (c->pid == 0) run_program(program, input, pipes[1]);
-    close(input);
-    close(pipes[1]);
-    c->fd = pipes[0];
-    if (c->pid > 0) return STATUS_OK;
-    error_errno(e, "%s: fork", program->name);
-    close(c->fd);
-    return e->status;
-}
-
-static enum status read_output(struct child *c, struct buffer *out, struct error *e) {
+static enum status read_output(struct sandbox_child *c, const struct extract_file *f, struct buffer *out,
+                               struct error *e) {
     char block[1 << 16];
     size_t got = sizeof block, before = out->size;
     while (got == sizeof block) {
-        if (read_bytes(c, block, sizeof block, &got, e)) return e->status;
-        if (got > c->limits.bytes - (out->size - before))
-            return error_set(e, STATUS_TOO_LARGE, "%s: it has more text than the limit of %zu bytes", c->name,
-                             c->limits.bytes);
+        if (sandbox_read(c, block, sizeof block, &got, e)) return e->status;
+        if (got > f->limits.bytes - (out->size - before))
+            return error_set(e, STATUS_TOO_LARGE, "%s: it has more text than the limit of %zu bytes", f->name,
+                             f->limits.bytes);
         buffer_append(out, block, got);
     }
     return STATUS_OK;
 }
 
-static enum status judge_program(const struct child *c, const struct child_program *program, int code,
-                                 struct error *e) {
-    const char *command = program->argv[0];
-    if (!WIFEXITED(code)) return tell_end(c, code, e);
-    if (WEXITSTATUS(code) == CODE_MISSING)
-        return error_set(e, STATUS_UNSUPPORTED, "%s: it needs the program %s; install the package %s", c->name, command,
-                         program->package);
-    if (WEXITSTATUS(code) == CODE_REFUSED)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: %s does not begin: the kernel refuses limits or a filter of system calls (seccomp), and "
-                         "without them no foreign file is read",
-                         c->name, command);
-    if (WEXITSTATUS(code) <= program->worst) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "%s: %s could not read it (exit code %d): it is damaged or locked", c->name,
-                     command, WEXITSTATUS(code));
-}
-
-enum status child_run_program(const struct child_program *program, struct buffer *out, struct error *e) {
-    struct child c = {.name = program->name, .limits = program->limits};
-    if (start_program(&c, program, e)) return e->status;
-    enum status status = read_output(&c, out, e);
-    if (status) kill_child(&c);
-    int code = end_child(&c);
-    return status ? status : judge_program(&c, program, code, e);
+enum status child_run_program(const struct extract_file *f, const struct child_program *program, struct buffer *out,
+                              struct error *e) {
+    struct sandbox_job job = {.name = f->name,
+                              .input = program->input,
+                              .argv = program->argv,
+                              .package = program->package,
+                              .limits = limits_of(f)};
+    struct sandbox_child c;
+    struct error end;
+    int code;
+    if (sandbox_begin(&c, &job, e)) return e->status;
+    enum status status = read_output(&c, f, out, e);
+    if (status) sandbox_kill(&c);
+    enum status ended = sandbox_end(&c, &code, &end);
+    if (status == STATUS_OK && ended) *e = end, status = ended;
+    if (status || code <= program->worst) return status;
+    return error_set(e, STATUS_INVALID, "%s: %s could not read it (exit code %d): it is damaged or locked", f->name,
+                     program->argv[0], code);
 }

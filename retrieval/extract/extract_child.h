@@ -1,6 +1,6 @@
 /* retrieval/extract/extract_child.h: foreign bytes are parsed in a process of their own, under limits on time, memory
- * and output, without files and without a network (extract_filter.h). A file that makes its parser crash, run on or
- * grow is a file that is skipped, and nothing else. */
+ * and output, without files and without a network (config/sandbox/sandbox.h). A file that makes its parser crash, run
+ * on or grow is a file that is skipped, and nothing else. */
 #pragma once
 
 #include "retrieval/extract/extract.h"
@@ -27,21 +27,13 @@ struct piece_taker {
  * Fails as the parser does, or as the taker; a piece that was taken before stays taken. */
 enum status child_run_parser(const struct extract_file *f, size_t output, const struct piece_taker *taker,
                              struct error *e);
-/* In the process of a parser, which has so many bytes of address space: closes all descriptors but that one, and writes
- * pieces to it. */
-_Noreturn void child_parse(const struct extract_file *f, int fd, size_t have);
-size_t child_address_space(void); /* of this process, in bytes; 0: not known */
-/* Bytes as a file in memory, at its beginning. */
-enum status child_open_input(struct text_span bytes, const char *name, int *fd, struct error *e);
-
 /* A program that prints text. */
 struct child_program {
     char *const *argv;
     const char *package;    /* of Debian, that it comes in */
-    struct text_span input; /* on its standard input; NULL: none */
-    const char *name;       /* of the file, for errors */
-    struct extract_limits limits;
-    int worst; /* the largest exit code that is no failure */
+    struct text_span input; /* on its standard input */
+    int worst;              /* the largest exit code that is no failure */
 };
-/* Appends what it prints, of at most limits.bytes. STATUS_UNSUPPORTED where it is not installed. */
-enum status child_run_program(const struct child_program *program, struct buffer *out, struct error *e);
+/* Appends what it prints for a file, of at most limits.bytes. STATUS_UNSUPPORTED where it is not installed. */
+enum status child_run_program(const struct extract_file *f, const struct child_program *program, struct buffer *out,
+                              struct error *e);

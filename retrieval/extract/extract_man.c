@@ -73,13 +73,8 @@ static enum status run_mandoc(const struct extract_file *f, struct buffer *out, 
         (char[]){"mandoc"}, (char[]){"-T"}, (char[]){"utf8"}, (char[]){"-O"}, (char[]){"width=500,indent=0"}, NULL};
     struct buffer page = {0};
     show_includes(f->bytes, &page);
-    struct child_program program = {.argv = argv,
-                                    .package = "mandoc",
-                                    .input = {page.data, page.size},
-                                    .name = f->name,
-                                    .limits = f->limits,
-                                    .worst = 4};
-    enum status status = child_run_program(&program, out, e);
+    struct child_program program = {.argv = argv, .package = "mandoc", .input = {page.data, page.size}, .worst = 4};
+    enum status status = child_run_program(f, &program, out, e);
     buffer_free(&page);
     return status;
 }

@@ -9,11 +9,9 @@
 /* Of an archive: files, and bytes in units of the limit of one file. */
 enum { MAX_MEMBERS = 100000, MAX_UNPACKED = 8 };
 
-enum status extract_prepare(const struct extract_file *f, struct error *e) {
-    (void)e;
+void extract_prepare(const struct extract_file *f) {
     if (f->kind == DOCUMENT_HTML) extract_html_prepare(f->bytes);
     if (f->kind == DOCUMENT_EML || f->kind == DOCUMENT_MBOX) extract_mail_prepare(f->bytes);
-    return STATUS_OK;
 }
 
 /* Archives. */

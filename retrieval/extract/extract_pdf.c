@@ -23,10 +23,9 @@ enum status extract_pdf(const struct extract_file *f, struct document_text *out,
     char *argv[] = {(char[]){"pdftotext"}, (char[]){"-enc"}, (char[]){"UTF-8"},
                     (char[]){"-eol"},      (char[]){"unix"}, (char[]){"-q"},
                     (char[]){"-"},         (char[]){"-"},    NULL};
-    struct child_program program = {
-        .argv = argv, .package = "poppler-utils", .input = f->bytes, .name = f->name, .limits = f->limits};
+    struct child_program program = {.argv = argv, .package = "poppler-utils", .input = f->bytes};
     struct buffer printed = {0};
-    enum status status = child_run_program(&program, &printed, e);
+    enum status status = child_run_program(f, &program, &printed, e);
     if (status == STATUS_OK && memchr(printed.data ? printed.data : "", '\0', printed.size))
         status = error_set(e, STATUS_INVALID, "%s: pdftotext prints a NUL", f->name);
     if (status == STATUS_OK) {

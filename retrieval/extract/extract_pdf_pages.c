@@ -63,10 +63,9 @@ enum status extract_pdf_pages(const struct extract_file *f, const struct documen
                     (char[]){"-q"},
                     (char[]){"-"},
                     NULL};
-    struct child_program program = {
-        .argv = argv, .package = "poppler-utils", .input = f->bytes, .name = f->name, .limits = f->limits};
+    struct child_program program = {.argv = argv, .package = "poppler-utils", .input = f->bytes};
     struct buffer printed = {0};
-    enum status status = child_run_program(&program, &printed, e);
+    enum status status = child_run_program(f, &program, &printed, e);
     if (status == STATUS_OK) status = take_pages(f, (struct text_span){printed.data, printed.size}, taker, e);
     buffer_free(&printed);
     return status;

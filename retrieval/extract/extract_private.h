@@ -56,12 +56,8 @@ enum status extract_pdf(const struct extract_file *f, struct document_text *out,
 enum status extract_pdf_pages(const struct extract_file *f, const struct document_taker *taker, struct error *e);
 
 /* Parsers that run in a child process: the first while it may read files. */
-enum status extract_prepare(const struct extract_file *f, struct error *e);
+void extract_prepare(const struct extract_file *f);
 enum status extract_parse(const struct extract_file *f, struct child_writer *w, struct error *e);
-
-/* The keeper (extract_keeper.h): whether it runs, and a parser that it begins. */
-bool keeper_is_there(void);
-enum status keeper_begin(const struct extract_file *f, int output, struct error *e);
 
 /* html: valid UTF-8, or bytes in the encoding that the document declares (windows-1252 when it declares none). */
 enum status extract_html(const char *path, struct text_span html, bool is_utf8, struct document_text *out,

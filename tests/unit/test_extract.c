@@ -1,7 +1,7 @@
 /* tests/unit/test_extract.c: text out of files, and the reasons why there is none. */
 #include <string.h>
 
-#include "retrieval/extract/extract_keeper.h"
+#include "config/sandbox/sandbox.h"
 #include "retrieval/extract/extract_private.h"
 #include "tests/folder.h"
 
@@ -504,7 +504,7 @@ static void test_keeper(void **state) {
     static const char page[] = "<h1>Head</h1><p>text";
     struct document_text d = {0};
     struct error e = {0};
-    assert_int_equal(extract_keeper_start(&e), STATUS_OK);
+    assert_int_equal(sandbox_start(NULL, &e), STATUS_OK);
     for (int i = 0; i < 20; i++) extract_ok("a.html", page, &d);
     assert_string_equal(d.text.data, "Head\n\ntext\n");
     expect_place(&d, "text", "0 0 Head");

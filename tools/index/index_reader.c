@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "retrieval/extract/extract_keeper.h"
+#include "config/sandbox/sandbox.h"
 
 /* Files that are begun before they are taken, and bytes of text that wait for it. */
 enum { FILES_AHEAD = 64, BYTES_AHEAD = 64 << 20, MAX_READERS = 32 };
@@ -195,7 +195,7 @@ static int count_readers(const struct build_options *o, int n_files) {
 }
 
 enum status reader_prepare(const struct build_options *o, int n_files, struct error *e) {
-    return count_readers(o, n_files) > 1 ? extract_keeper_start(e) : STATUS_OK;
+    return count_readers(o, n_files) > 1 ? sandbox_start(NULL, e) : STATUS_OK;
 }
 
 struct file_reader *reader_open(const struct build_options *o, const struct found_file *files, int n) {

@@ -7,7 +7,7 @@
 struct file_reader;
 
 /* To be called while the program has one thread: where files are to be read by several, the process is forked here that
- * begins the parsers (extract_keeper.h). */
+ * begins the parsers (config/sandbox/sandbox.h). */
 enum status reader_prepare(const struct build_options *o, int n_files, struct error *e);
 /* Begins to read the n files. With one thread a file is read when it is taken. All is borrowed. */
 struct file_reader *reader_open(const struct build_options *o, const struct found_file *files, int n);
