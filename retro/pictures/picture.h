@@ -32,8 +32,13 @@ enum picture_kind picture_kind_of(struct text_span bytes);
 /* "JPEG"; "no known kind". */
 const char *picture_kind_name(enum picture_kind kind);
 
-/* Decodes a whole file. *out is empty after an error: STATUS_INVALID for bytes of no known kind and for damaged files,
- * STATUS_TOO_LARGE over most_pixels, STATUS_NO_MEMORY. */
+/* Decodes a whole file of anybody's, in a process of its own. *out is empty after an error: STATUS_INVALID for bytes of
+ * no known kind and for damaged files, STATUS_TOO_LARGE over most_pixels, STATUS_NO_MEMORY, STATUS_UNSUPPORTED where
+ * the kernel does not confine it. */
+enum status picture_read(struct picture *out, struct text_span bytes, const struct picture_rules *rules,
+                         struct error *e);
+
+/* The same in this process: for files that are one's own, and for that process. */
 enum status picture_decode(struct picture *out, struct text_span bytes, const struct picture_rules *rules,
                            struct error *e);
 

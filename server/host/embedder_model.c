@@ -33,7 +33,7 @@ static enum status read_picture(const void *self, struct text_span file, struct 
     const struct embedder_model *m = self;
     struct picture picture = {0};
     struct picture_tiles tiles = {0};
-    enum status status = picture_decode(&picture, file, &picture_default_rules, e);
+    enum status status = picture_read(&picture, file, &picture_default_rules, e);
     if (status == STATUS_OK) status = preprocessor_run(&tiles, &m->preprocessor, &picture, e);
     picture_free(&picture);
     if (status == STATUS_OK) *out = (struct embedder_picture){tiles.pixels, tiles.height, tiles.width};

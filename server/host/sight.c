@@ -84,7 +84,7 @@ enum status sight_read(struct sight_tiles *out, const struct sight *s, struct te
     struct picture picture = {0};
     struct picture_tiles tiles = {0};
     rules.most_pixels = MOST_PIXELS;
-    enum status status = picture_decode(&picture, file, &rules, e);
+    enum status status = picture_read(&picture, file, &rules, e);
     if (status == STATUS_OK) status = preprocessor_run(&tiles, &s->preprocessor, &picture, e);
     if (status == STATUS_OK) status = check_size(s, &tiles, e);
     picture_free(&picture);

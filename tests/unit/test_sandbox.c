@@ -1,5 +1,6 @@
 /* tests/unit/test_sandbox.c: what a process in the sandbox can do when a foreign file has taken it over. Every attack
  * runs as a parser of ours does, and as a program that is begun by name: a copy of this one. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -19,6 +20,7 @@
 #include <sys/xattr.h>
 
 #include "config/sandbox/sandbox.h"
+#include "retro/pictures/picture.h"
 #include "tests/folder.h"
 
 enum { MEMORY = 64 << 20, SECONDS = 60 };
@@ -512,6 +514,48 @@ static void test_many(void **state) {
     assert_int_equal(before, after);
 }
 
+/* Pictures. */
+
+/* A file decoded here and there; returns the seconds that it took there. */
+static double compare_picture(const char *name) {
+    struct buffer bytes = {0};
+    struct picture here, there;
+    struct error e_here = {0}, e_there = {0};
+    char path[200];
+    snprintf(path, sizeof path, "tests/pictures/%s", name);
+    if (file_read(path, 1 << 24, &bytes, &e_here)) fail_msg("%s", e_here.text);
+    struct text_span file = {bytes.data, bytes.size};
+    enum status status = picture_decode(&here, file, &picture_default_rules, &e_here);
+    double began = time_now();
+    assert_int_equal(picture_read(&there, file, &picture_default_rules, &e_there), status);
+    double took = time_now() - began;
+    assert_string_equal(e_here.text, e_there.text);
+    assert_int_equal(here.width, there.width);
+    assert_int_equal(here.height, there.height);
+    if (here.pixels) assert_memory_equal(here.pixels, there.pixels, 3 * (size_t)here.width * (size_t)here.height);
+    picture_free(&here);
+    picture_free(&there);
+    buffer_free(&bytes);
+    return took;
+}
+
+/* In a process of their own pictures have the same pixels, and damaged ones the same words. */
+static void test_pictures(void **state) {
+    (void)state;
+    DIR *folder = opendir("tests/pictures");
+    double seconds = 0;
+    int n = 0;
+    assert_non_null(folder);
+    for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+        if (entry->d_type != DT_REG) continue;
+        seconds += compare_picture(entry->d_name);
+        n++;
+    }
+    closedir(folder);
+    assert_true(n > 10);
+    print_message("%d pictures, %.2f ms each\n", n, 1000 * seconds / n);
+}
+
 static int run_as_program(char **argv) {
     extern char **environ;
     struct target t = {.parent = atoi(argv[3])};
@@ -540,6 +584,7 @@ int main(int argc, char **argv) {
     if (argc > 5) return run_as_program(argv);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_attacks_work), cmocka_unit_test(test_work),
                                        cmocka_unit_test(test_program),      cmocka_unit_test(test_missing),
-                                       cmocka_unit_test(test_ends),         cmocka_unit_test(test_many)};
+                                       cmocka_unit_test(test_ends),         cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_pictures)};
     return cmocka_run_group_tests(tests, set_up, folder_tear_down);
 }

@@ -30,7 +30,7 @@ static double median_of(double *values, int n) {
 }
 
 static enum status decode(struct picture *p, struct text_span bytes, const char *file, struct error *e) {
-    if (picture_decode(p, bytes, &picture_default_rules, e)) return error_prefix(e, "%s", file);
+    if (picture_read(p, bytes, &picture_default_rules, e)) return error_prefix(e, "%s", file);
     return STATUS_OK;
 }
 
