@@ -209,6 +209,15 @@ static bool is_excluded(const struct retriever_query *query, const struct chunk 
     return false;
 }
 
+static bool span_is_same(struct text_span a, struct text_span b) {
+    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
+}
+
+bool chunk_is_copy(const struct chunk *a, const struct chunk *b) {
+    return a->document != b->document && a->start == b->start && span_is_same(a->text, b->text) &&
+           span_is_same(a->source, b->source);
+}
+
 /* The candidates that stayed so far, and room for one more. */
 struct chosen {
     const struct retriever_query *query;
@@ -259,6 +268,32 @@ static bool is_too_many(const struct chosen *c, int64_t document) {
     return c->query->choice.per_document > 0 && same >= c->query->choice.per_document;
 }
 
+/* Whether the vectors that the pictures of two equal texts have are equal too, or neither has one. */
+static enum status compare_pictures(const struct chosen *c, int64_t a, int64_t b, bool *same, struct error *e) {
+    size_t dim = (size_t)view_info(c->view)->pictures.dim;
+    float *vectors = xcalloc(2 * dim + 1, sizeof *vectors);
+    bool has_a = false, has_b = false;
+    enum status status = view_picture_vector(c->view, a, vectors, &has_a, e);
+    if (status == STATUS_OK) status = view_picture_vector(c->view, b, vectors + dim, &has_b, e);
+    *same = has_a == has_b && memcmp(vectors, vectors + dim, dim * sizeof *vectors) == 0;
+    free(vectors);
+    return status;
+}
+
+/* *shown: one that stayed is the same piece of another document. */
+static enum status find_shown(const struct chosen *c, const struct candidates *found, const struct chunk *chunk,
+                              bool *shown, struct error *e) {
+    enum status status = STATUS_OK;
+    *shown = false;
+    for (int i = 0; i < c->n && !*shown && status == STATUS_OK; i++) {
+        struct chunk other = view_chunk(c->view, found->ids[i]);
+        if (!chunk_is_copy(&other, chunk)) continue;
+        *shown = true;
+        if (view_info(c->view)->pictures.embedder) status = compare_pictures(c, other.id, chunk->id, shown, e);
+    }
+    return status;
+}
+
 /* Keeps the best k that may stay. */
 static enum status choose(struct candidates *found, struct chosen *c, int k, struct error *e) {
     int n = found->n;
@@ -268,6 +303,8 @@ static enum status choose(struct candidates *found, struct chosen *c, int k, str
         bool copy;
         if (found->similarities[i] < c->query->min_similarity) continue;
         if (is_excluded(c->query, &chunk) || is_too_many(c, chunk.document)) continue;
+        if (find_shown(c, found, &chunk, &copy, e)) return e->status;
+        if (copy) continue;
         if (is_copy(c, chunk.id, &copy, e)) return e->status;
         if (copy) continue;
         c->documents[c->n] = chunk.document;

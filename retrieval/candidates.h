@@ -11,6 +11,10 @@ static inline bool candidates_are_needed(const struct retriever_query *q) {
            q->choice.distinct > 0;
 }
 
+/* Whether the chunks are the same piece of two documents with one text: such a piece is shown once, of the document
+ * that is ranked first. */
+bool chunk_is_copy(const struct chunk *a, const struct chunk *b);
+
 struct candidates {
     int64_t *ids; /* [n] chunks, best first */
     float *similarities;

@@ -137,10 +137,23 @@ static enum status local_search_candidates(const struct retriever_local *t, cons
     return status;
 }
 
+/* Whether two of the n chunks are one piece of two documents with the same text. */
+static bool local_repeats(const struct snapshot *view, const int64_t *ids, int n) {
+    struct chunk *chunks = xcalloc((size_t)n + 1, sizeof *chunks);
+    bool found = false;
+    for (int i = 0; i < n && ids[i] >= 0 && !found; i++) {
+        chunks[i] = view_chunk(view, ids[i]);
+        for (int j = 0; j < i && !found; j++) found = chunk_is_copy(&chunks[i], &chunks[j]);
+    }
+    free(chunks);
+    return found;
+}
+
 /* Queries of one snapshot, one filter and one k: an index of some kinds finds other chunks for another k. */
-static enum status local_search_alike(const struct retriever_local *t, struct snapshot *view,
-                                      const struct retriever_query *queries, struct index_query query,
-                                      struct hits *hits, struct error *e) {
+static enum status local_search_alike(const struct retriever_local *t, const struct local_batch *b, int first,
+                                      struct index_query query, struct hits *hits, struct error *e) {
+    const struct retriever_query *queries = b->queries + first;
+    struct snapshot *view = queries->snapshot;
     size_t k = (size_t)query.k, n = (size_t)query.n;
     int64_t *ids = xmalloc(n * k * sizeof *ids);
     float *similarities = xmalloc(n * k * sizeof *similarities);
@@ -151,7 +164,10 @@ static enum status local_search_alike(const struct retriever_local *t, struct sn
                                     .similarities = similarities + i * k,
                                     .by_all = t->pictures ? HIT_BY_PASSAGES : 0,
                                     .n = query.k};
-        local_fill(view, &queries[i], found, &hits[i]);
+        if (local_repeats(view, found.ids, found.n))
+            status = local_search_candidates(t, b, first + (int)i, view, &hits[i], e);
+        else
+            local_fill(view, &queries[i], found, &hits[i]);
     }
     free(ids);
     free(similarities);
@@ -180,7 +196,7 @@ static enum status local_search_some(const struct retriever_local *t, const stru
     if (query.k > 0 && local_needs_candidates(t, queries) && view->n_chunks > 0)
         status = local_search_candidates(t, b, first, view, hits, e);
     else if (query.k > 0 && seeks_passages(t, queries))
-        status = local_search_alike(t, view, queries, query, hits, e);
+        status = local_search_alike(t, b, first, query, hits, e);
     for (int i = 0; i < n && status == STATUS_OK; i++)
         status = hits_rerank(&hits[i], &queries[i], t->base.reranker, t->max_k, e);
     return status;

@@ -167,6 +167,18 @@ static float multiply_rows(const struct answer_column *vectors, int a, int b, in
     return (float)sum;
 }
 
+/* Whether a row that stayed is the same piece of another document with the same text. */
+static bool is_shown(const struct chosen_rows *c, int row) {
+    const struct found_chunks *f = c->found;
+    const struct remote_document *d = f->wanted[f->document[row]].found;
+    for (int i = 0; i < c->n; i++) {
+        const struct remote_document *other = f->wanted[f->document[c->rows[i]]].found;
+        if (other != d && f->chunks[c->rows[i]] == f->chunks[row] && same_span(other->document.text, d->document.text))
+            return true;
+    }
+    return false;
+}
+
 static bool may_stay(const struct chosen_rows *c, int row) {
     const struct found_chunks *f = c->found;
     const struct remote_document *d = f->wanted[f->document[row]].found;
@@ -177,6 +189,7 @@ static bool may_stay(const struct chosen_rows *c, int row) {
     if (!document_is_allowed(c->query->filter, &stored)) return false;
     for (int i = 0; i < c->n; i++) same += f->document[c->rows[i]] == f->document[row];
     if (choice->per_document > 0 && same >= choice->per_document) return false;
+    if (is_shown(c, row)) return false;
     for (int i = 0; i < c->n && choice->distinct > 0; i++)
         if (multiply_rows(f->vectors, row, c->rows[i], c->dim) > choice->distinct) return false;
     return true;
