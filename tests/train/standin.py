@@ -31,7 +31,7 @@ def write_collection(folder, docs, vocabulary, m, eod=0):
             chunks.append((sum(map(len, tokens)) + at, 0, 0, number, min(m, len(ids) - at)))
         tokens.append(ids)
         names += struct.pack("<QQQ6I", first, len(chunks) - first, len(text.encode()), len(path), len(path), 0, 0, 0, 0)
-        names += path + b"\0" + path + b"\0\0\0"
+        names += path + b"\0" + path + b"\0\0\0\0"
     np.concatenate(tokens).astype("<u4").tofile(home / "chunks.tokens")
     np.array(chunks, dtype=CHUNK).tofile(home / "chunks.offsets")
     (home / "documents").write_bytes(names)
