@@ -110,6 +110,7 @@ enum change_effect { CHANGE_NOTHING, CHANGE_ADDED, CHANGE_REPLACED, CHANGE_DELET
 struct document_put {
     const struct collection_document *document;
     const float *vectors; /* [chunks, dim] */
+    int n_embedded;       /* chunks whose vectors were computed for this: the caller's own, which puts do not read */
     enum change_effect effect;
     enum status status;
     struct error error;

@@ -62,14 +62,18 @@ static enum status embed_picture(const struct embedder *embedder, struct text_sp
     return status;
 }
 
+void document_make_room(struct document_cutter *c) {
+    c->vectors = xrealloc(c->vectors, (size_t)c->n_chunks * (size_t)c->embedder->dim * sizeof *c->vectors);
+    if (c->pictures) c->picture = xrealloc(c->picture, (size_t)c->pictures->dim * sizeof *c->picture);
+}
+
 enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
                            struct error *e) {
     struct text_span texts[EMBED_CHUNKS];
     size_t dim = (size_t)c->embedder->dim;
     enum status status = STATUS_OK;
     bool is_first = c->is_picture && c->pictures == NULL; /* its vector is that of the first chunk */
-    c->vectors = xrealloc(c->vectors, (size_t)c->n_chunks * dim * sizeof *c->vectors);
-    if (c->pictures) c->picture = xrealloc(c->picture, (size_t)c->pictures->dim * sizeof *c->picture);
+    document_make_room(c);
     if (c->is_picture)
         status = c->pictures ? embed_picture(c->pictures, text, c->picture, e)
                              : embed_picture(c->embedder, text, c->vectors, e);

@@ -34,6 +34,8 @@ enum status document_cut(struct document_cutter *c, struct text_span text, struc
  * now and then: STATUS_CANCELLED. */
 enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
                            struct error *e);
+/* Room for the vectors of the text that was cut. */
+void document_make_room(struct document_cutter *c);
 /* Cuts and embeds d, whose ids and bounds are filled in, and puts it into the collection; a document that is there
  * already, with the same content, is not embedded. */
 enum status document_put(struct document_cutter *c, struct library *l, struct collection_document *d,

@@ -79,12 +79,36 @@ enum status group_add_embedded(struct document_group *g, const struct collection
     return flush_when_full(g, e);
 }
 
+/* The vectors of a document that waits, and has this text. */
+static bool take_waiting(struct document_group *g, struct text_span text) {
+    struct document_cutter *c = g->cutter;
+    size_t row = (size_t)c->embedder->dim * sizeof *c->vectors;
+    for (int i = 0; i < g->n; i++) {
+        const struct grouped_document *d = &g->list[i];
+        if (d->vectors == NULL || d->n_chunks != c->n_chunks || !text_is_same(d->document.text, text)) continue;
+        document_make_room(c);
+        memcpy(c->vectors, d->vectors, (size_t)c->n_chunks * row);
+        if (cutter_picture(c)) memcpy(c->picture, d->document.picture, (size_t)c->pictures->dim * sizeof *c->picture);
+        return true;
+    }
+    return false;
+}
+
+enum status group_embed(struct document_group *g, struct text_span text, int *n_embedded, struct error *e) {
+    bool found = g->texts && take_waiting(g, text);
+    *n_embedded = 0;
+    if (g->texts && !found && known_texts_find(g->texts, g->library, g->cutter, text, &found, e)) return e->status;
+    if (found) return STATUS_OK;
+    *n_embedded = g->cutter->n_chunks;
+    return document_embed(g->cutter, text, g->cancelled, e);
+}
+
 static enum status cut_and_embed(struct document_group *g, struct grouped_document *d, struct error *e) {
     struct document_cutter *c = g->cutter;
     struct text_span text = d->document.text;
     if (g->cancelled && atomic_load(g->cancelled)) return error_set(e, STATUS_CANCELLED, "interrupted");
     enum status status = document_cut(c, text, e);
-    if (status == STATUS_OK) status = document_embed(c, text, g->cancelled, e);
+    if (status == STATUS_OK) status = group_embed(g, text, &d->n_embedded, e);
     if (status) return error_prefix(e, "%s", d->document.path);
     take_cut(d, c);
     return STATUS_OK;
@@ -118,7 +142,7 @@ static void put_missing(struct document_group *g, struct document_put *puts, con
         if (!there[i] && puts[i].status == STATUS_OK && d->vectors == NULL)
             puts[i].status = cut_and_embed(g, d, &puts[i].error);
         if (there[i] || puts[i].status) continue;
-        wanted[n] = (struct document_put){.document = &d->document, .vectors = d->vectors};
+        wanted[n] = (struct document_put){.document = &d->document, .vectors = d->vectors, .n_embedded = d->n_embedded};
         places[n] = i;
         n++;
     }

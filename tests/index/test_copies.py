@@ -21,9 +21,10 @@ def test_update(docs, out):
     assert done.stdout.startswith("replaced ") and done.stdout.count("\n") == 1
     assert "new.md: no document has its id" in done.stderr and len(ids(out)) == 2
     assert "supper" in texts(out)["docs/cats.md"]
-    assert run("update", out, docs / "cats.md", code=2).stdout == ""  # another path: another id
+    assert run("update", out, docs / "cats.md").stdout == ""  # however it is given, it is the same file
     cats = next(json.loads(x)["id"] for x in run("list", "--json", out, "cats").stdout.splitlines())
-    assert run("update", "--id", cats, out, docs / "new.md").stdout == f"replaced {cats}\n"
+    assert "--replace" in run("update", "--id", cats, out, docs / "new.md", code=1).stderr
+    assert run("update", "--replace", "--id", cats, out, docs / "new.md").stdout == f"replaced {cats}\n"
 
 
 def test_update_of_records(docs, out):

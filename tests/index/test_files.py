@@ -104,7 +104,7 @@ def test_places(good, tmp_path):
     (tmp_path / "more.pdf").write_bytes(make_files.make_pdf(["Added of ants.", "Added of bees."]))
     assert re.match(r"added \w+\n$", run("add", out, tmp_path / "more.pdf").stdout)
     names = read_document_names(out / "gen-000001/documents")
-    assert {path for _, path, _, _ in PLACES} <= {name.removeprefix("good0/") for name in names} and len(set(names)) == 23
+    assert {path for _, path, _, _ in PLACES} <= {name.removeprefix("good0/") for name in names} and len(set(names)) == 24
     for step in range(2):
         found = run("search", out, "apples", "-k", 1000).stdout
         seen = set(re.findall(r"^\d+  \S+  (?:good0/)?(\S+)  \[\d+, \d+\)(?: \((.*?)\))?(?:  (.*))?$", found, re.M))

@@ -20,8 +20,11 @@ enum { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_SKIPPED = 2, EXIT_INTERRUPTED = 130 
 extern atomic_bool index_interrupted;
 
 struct found_file {
-    char *path;   /* to open */
-    char *stored; /* in the collection: from the name of the folder that was given, or of the file */
+    char *path;           /* to open */
+    char *source;         /* the same without links */
+    const char *identity; /* in source, to its end: what its documents' ids are made of */
+    const char *least;    /* in source, to its end: the shortest name that it may be shown by */
+    const char *stored;   /* in source, to its end: the name that it is shown by (index_names.h) */
     enum document_kind kind;
     uint64_t size, text_bytes; /* text_bytes: a guess, see survey_texts */
 };
@@ -31,6 +34,9 @@ struct walk {
     int n, capacity;
     int n_skipped;  /* bad ones, each named on stderr */
     int n_repeated; /* reached a second time: by a link, or named twice */
+    char **roots;   /* [n_roots] what was walked, without links: what was given, and what links out of it lead to */
+    int n_roots, root_capacity;
+    char *base; /* documents are known by their path below this folder, which ends with a slash; NULL: by source */
     int n_unknown_files;
     int n_dotted;         /* names that begin with a dot: passed over */
     struct buffer dotted; /* the first of them */
@@ -49,11 +55,10 @@ struct walk {
 /* Lists what lies under the n paths, in order of name, each file and folder once. A path that is given is followed
  * where it is a link; a link below it is followed where it stays below, or with `follow`. Other links, a link back to a
  * folder it lies in, and what is no file at all, are reported and skipped; names beginning with a dot and kinds of file
- * that we do not read are counted. STATUS_CANCELLED when interrupted. */
-enum status walk_paths(struct walk *w, char **paths, int n, struct error *e);
-/* The name in the collection of the i-th path; two folders of one name are told apart by what was given. The caller
- * frees it. */
-char *walk_name(char **paths, int n, int i);
+ * that we do not read are counted. base: the folder that documents are known below; NULL: there is none. The names that
+ * files are shown by are chosen afterwards. STATUS_INVALID where a path does not lie below the base, STATUS_CANCELLED
+ * when interrupted. */
+enum status walk_paths(struct walk *w, char **paths, int n, const char *base, struct error *e);
 /* Prints the counts on stderr. */
 void walk_report(const struct walk *w);
 void walk_free(struct walk *w);
@@ -82,8 +87,9 @@ struct build_options {
     const char *index_factory; /* NULL: by size */
     int chunk_length;          /* 0: as the model has it */
     size_t max_file_bytes;
-    int max_seconds; /* for reading a file; 0: as extract_limits_of has it */
-    int threads;     /* that read files at the same time; 0: as many as there are cores */
+    int max_seconds;  /* for reading a file; 0: as extract_limits_of has it */
+    const char *base; /* as that of walk_paths */
+    int threads;      /* that read files at the same time; 0: as many as there are cores */
     bool verbose;
     bool follow; /* links that lead out of the paths */
     bool pictures;
@@ -128,6 +134,7 @@ struct index_arguments {
     bool by_picture;        /* a search is by the picture in a file */
     bool hybrid;            /* a search ranks by words, too */
     const char *id;         /* of the document added; NULL: made of its path */
+    bool replace;           /* a document may be replaced by that of another file */
     struct buffer metadata; /* of the documents added: a JSON object, without its end; empty: none */
     char **rest;
     int n_rest;

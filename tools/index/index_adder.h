@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/host/document_group.h"
+#include "tools/index/index_names.h"
 #include "tools/index/index_reader.h"
 
 struct adder {
@@ -11,14 +12,15 @@ struct adder {
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
     struct document_group group;
+    struct known_texts texts;
     bool gathers; /* documents of several files are put together; else those of each file are put when it was read */
     struct walk walk;
     struct file_reader *reader;    /* of the walk's files; NULL: each is read when it is put */
     const struct found_file *file; /* that is read */
     enum status failed;            /* of the collection, which ends the command */
     struct key_set *seen;          /* gets the ids of the documents that were read; NULL: nobody asks */
-    bool only_there;               /* update: documents that are not there are left out, */
-    struct key_set known;          /* but for parts of these files, by names in the collection */
+    struct known_files known;      /* what the collection had when the walk ended */
+    bool only_there;               /* update: documents that are not there are left out, but for parts of known files */
     int n_unchanged;
 };
 
@@ -29,30 +31,30 @@ enum status adder_open(struct adder *a, struct error *e);
  * is damaged, which it is while it is copied. */
 enum status adder_put_file(struct adder *a, int number, bool *read, struct error *e);
 void adder_close(struct adder *a);
-/* Prints the line of a change; path NULL: not known. */
-void index_print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path);
-
-/* Two numbers of a name. */
-struct name_key {
-    uint64_t a, b;
+struct printed_effect {
+    enum change_effect effect;
+    const char *id;
+    const char *path; /* NULL: not known */
+    int n_embedded;   /* chunks; -1: none could have been */
 };
-struct name_key key_of(const char *name);
+/* Prints the line of a change. */
+void index_print_effect(const struct index_arguments *a, const struct printed_effect *effect);
+
+/* Reads what the collection has, and chooses names for the walk's files. STATUS_INVALID where a document would be
+ * replaced by that of another file: nothing has been changed then. */
+enum status adder_plan(struct adder *a, struct error *e);
 
 /* Documents to delete: those of a file that is gone, and those that a file holds no more. */
 enum { GONE_FILE_THERE = 1, GONE_FILE_READ = 2 };
 struct gone_search {
     struct adder *adder;
-    /* Whether a document without a file was of one that would have been found; NULL: such documents stay. */
-    bool (*is_below)(const void *context, const char *path);
-    const void *context;
-    struct key_set files; /* names in the collection of files that are there: one of the numbers above */
+    bool whole;           /* documents without a file go, too, where the walk would have come upon it */
+    struct key_set files; /* sources of files that are there: one of the numbers above */
     struct key_set ids;   /* of documents that were read */
     char **found;         /* ids */
     int n, capacity;
 };
-/* The names of the files that documents of the collection are a part of. */
-enum status gone_list_files(struct library *l, struct key_set *files, struct error *e);
-void gone_set_file(struct gone_search *g, const char *stored, int what);
+void gone_set_file(struct gone_search *g, const char *source, int what);
 /* Deletes and prints them. Documents with an id that is neither of their path nor of the command line stay. */
 enum status gone_delete(struct gone_search *g, struct error *e);
 void gone_free(struct gone_search *g);

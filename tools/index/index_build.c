@@ -15,6 +15,7 @@
 #include "server/host/documents.h"
 #include "server/host/embedder_model.h"
 #include "tools/index/index_color.h"
+#include "tools/index/index_names.h"
 #include "tools/index/index_reader.h"
 #include "tools/index/index_unfinished.h"
 
@@ -33,8 +34,10 @@ struct builder {
     struct unfinished unfinished;          /* of a folder */
     struct document_cutter cutter;
     struct document_group group; /* for Milvus */
-    struct key_set texts;        /* hash and length of each text, so that a copy is added once */
+    struct known_texts known;    /* for Milvus: of the documents that it has */
+    struct key_set texts;        /* hash and length of each text: copies are counted */
     int n_copies, n_added;
+    int64_t n_embedded;     /* chunks whose vectors were computed */
     struct buffer metadata; /* of the document at hand */
     /* Chunks that wait: their text lies back to back. */
     struct buffer waiting;
@@ -62,30 +65,28 @@ static enum status add_vectors(struct builder *b, const float *vectors, int n, s
     return status ? status : check_interrupted(e);
 }
 
-/* The vectors of the waiting chunks, all but those that an interrupted build has kept; *embedded: bytes of text that
- * were embedded. */
+/* The vectors of the waiting chunks. Those of equal texts, and those that an interrupted build has kept, are computed
+ * once; *embedded: bytes of text that were embedded. */
 static enum status make_vectors(struct builder *b, const struct text_span *texts, size_t *embedded, struct error *e) {
     struct text_span missing[BATCH_CHUNKS];
-    int places[BATCH_CHUNKS], n = 0;
+    int places[BATCH_CHUNKS], n = 0; /* of each chunk: in `missing`; -1: its vector is there */
     size_t dim = (size_t)b->embedder.dim;
     for (int i = 0; i < b->n_waiting; i++) {
-        const float *kept = unfinished_find(&b->unfinished, texts[i]);
-        if (kept) {
-            memcpy(b->vectors + (size_t)i * dim, kept, dim * sizeof *kept);
-            continue;
-        }
+        places[i] = -1;
+        if (unfinished_find(&b->unfinished, texts[i], b->vectors + (size_t)i * dim)) continue;
+        for (places[i] = 0; places[i] < n && !text_is_same(missing[places[i]], texts[i]);) places[i]++;
+        if (places[i] < n) continue;
         missing[n] = texts[i];
-        places[n] = i;
         *embedded += texts[i].size;
         n++;
     }
+    b->n_embedded += n;
     struct embed_request request = {.texts = missing, .n = n, .role = EMBED_DOCUMENT, .vectors = b->made};
     if (n > 0 && embedder_embed(&b->embedder, &request, e)) return e->status;
-    for (int i = 0; i < n; i++) {
-        const float *made = b->made + (size_t)i * dim;
-        memcpy(b->vectors + (size_t)places[i] * dim, made, dim * sizeof *made);
-        unfinished_keep(&b->unfinished, missing[i], made);
-    }
+    for (int i = 0; i < n; i++) unfinished_keep(&b->unfinished, missing[i], b->made + (size_t)i * dim);
+    for (int i = 0; i < b->n_waiting; i++)
+        if (places[i] >= 0)
+            memcpy(b->vectors + (size_t)i * dim, b->made + (size_t)places[i] * dim, dim * sizeof *b->made);
     return STATUS_OK;
 }
 
@@ -108,17 +109,18 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
 /* The document goes into Milvus, with others. */
 static enum status put_remote(struct builder *b, struct collection_document *d, struct error *e) {
     struct document_cutter *cut = &b->cutter;
-    char id[DOCUMENT_ID_SIZE];
-    document_id_of_path(d->path, id);
-    d->id = id;
-    enum status status = cut->is_picture ? STATUS_OK : document_embed(cut, d->text, &index_interrupted, e);
-    progress_embedded(&b->progress, cut->n_chunks, d->text.size - cut->bounds[0], 0);
+    int n_embedded = 0;
+    size_t size = d->text.size - cut->bounds[0];
+    enum status status = cut->is_picture ? STATUS_OK : group_embed(&b->group, d->text, &n_embedded, e);
+    progress_embedded(&b->progress, cut->n_chunks, n_embedded > 0 ? size : 0, n_embedded > 0 ? 0 : size);
+    b->n_embedded += n_embedded;
     return status ? status : group_add_embedded(&b->group, d, e);
 }
 
 static enum status take_put(void *context, const struct document_put *p, struct error *e) {
     struct builder *b = context;
     b->n_added += p->status == STATUS_OK;
+    if (p->status == STATUS_OK) known_texts_add(&b->known, p->document->text, p->document->id);
     if (p->status == STATUS_OK) return STATUS_OK;
     *e = p->error;
     if (p->status != STATUS_TOO_LARGE) return p->status;
@@ -126,10 +128,19 @@ static enum status take_put(void *context, const struct document_put *p, struct 
     return STATUS_OK;
 }
 
+/* Where a document lies, and its id. */
+struct placed_document {
+    const char *path, *source;
+    char id[DOCUMENT_ID_SIZE];
+};
+
 /* Adds the document that was cut, and queues its chunks' text for the embedder; a picture has its vectors. */
-static enum status add_chunks(struct builder *b, const char *stored, const struct document_text *d, struct error *e) {
+static enum status add_chunks(struct builder *b, const struct placed_document *names, const struct document_text *d,
+                              struct error *e) {
     const struct document_cutter *cut = &b->cutter;
-    struct collection_document document = {.path = stored,
+    struct collection_document document = {.id = names->id,
+                                           .path = names->path,
+                                           .source = names->source,
                                            .title = d->title.data,
                                            .metadata = b->metadata.size > 0 ? b->metadata.data : NULL,
                                            .text = {d->text.data, d->text.size},
@@ -169,17 +180,30 @@ struct file_adder {
     enum status failed; /* the builder's own failure, which ends the build */
 };
 
+static void count_copy(struct file_adder *a, const char *part, struct text_span text) {
+    struct builder *b = a->builder;
+    if (key_set_add(&b->texts, hash_bytes(text.text, text.size, 0), text.size)) return;
+    b->n_copies++;
+    progress_clear(&b->progress);
+    if (b->options->verbose) line_print(stderr, "the same text as another: %s%s", a->file->path, part);
+}
+
 static enum status add_document(struct file_adder *a, const char *part, const struct document_text *d,
                                 struct error *e) {
     struct builder *b = a->builder;
     struct error why;
     struct buffer stored = {0};
+    struct placed_document names = {.source = a->file->source};
     const struct buffer given = {0};
     const struct text_span text = {d->text.data, d->text.size};
     uint64_t guess = d->text.size < a->guess ? d->text.size : a->guess;
     enum status status = check_interrupted(e);
     if (status) return status;
+    buffer_printf(&stored, "%s%s", a->file->identity, part);
+    document_id_of_path(stored.data, names.id);
+    buffer_clear(&stored);
     buffer_printf(&stored, "%s%s", a->file->stored, part);
+    names.path = stored.data;
     if (d->note) {
         progress_clear(&b->progress);
         color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", a->file->path, part, d->note);
@@ -190,14 +214,11 @@ static enum status add_document(struct file_adder *a, const char *part, const st
                (b->cutter.is_picture && document_embed(&b->cutter, text, NULL, &why))) {
         error_prefix(&why, "%s%s", a->file->path, part);
         report(b, &why);
-    } else if (!key_set_add(&b->texts, hash_bytes(d->text.data, d->text.size, 0), d->text.size)) {
-        b->n_copies++;
-        progress_clear(&b->progress);
-        if (b->options->verbose) line_print(stderr, "a copy of another: %s%s", a->file->path, part);
     } else {
+        count_copy(a, part, text);
         a->guess -= guess;
         progress_read(&b->progress, guess, d->text.size - b->cutter.bounds[0]);
-        status = add_chunks(b, stored.data, d, &why);
+        status = add_chunks(b, &names, d, &why);
         b->n_added += status == STATUS_OK && b->library == NULL;
         if (status) *e = why;
     }
@@ -343,7 +364,12 @@ static enum status open_collection(struct builder *b, const struct config *confi
         return collection_create(&b->collection, out, o, e) ? e->status : open_unfinished(b, config, e);
     if (documents_library_make(config, out, o, tokenizer_vocab_size(b->tokenizer) - 1, e)) return e->status;
     enum status status = documents_library_open(&b->library, config, out, e);
-    b->group = (struct document_group){.cutter = &b->cutter, .library = b->library, .take = take_put, .context = b};
+    b->group = (struct document_group){.cutter = &b->cutter,
+                                       .library = b->library,
+                                       .texts = &b->known,
+                                       .cancelled = &index_interrupted,
+                                       .take = take_put,
+                                       .context = b};
     return status;
 }
 
@@ -387,7 +413,6 @@ static enum status open_parts(struct builder *b, const struct config *config, st
 
 struct chunk_counter {
     struct builder *builder;
-    struct key_set texts;
     int64_t n_chunks;
 };
 
@@ -397,8 +422,7 @@ static enum status count_document(void *context, const char *part, const struct 
     (void)part;
     if (check_interrupted(e)) return e->status;
     if (document_cut(&c->builder->cutter, (struct text_span){d->text.data, d->text.size}, &why)) return STATUS_OK;
-    if (key_set_add(&c->texts, hash_bytes(d->text.data, d->text.size, 0), d->text.size))
-        c->n_chunks += c->builder->cutter.n_chunks;
+    c->n_chunks += c->builder->cutter.n_chunks;
     return STATUS_OK;
 }
 
@@ -413,7 +437,6 @@ static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_ch
         status = check_interrupted(e);
     }
     *n_chunks = counter.n_chunks;
-    key_set_free(&counter.texts);
     return status;
 }
 
@@ -473,7 +496,9 @@ static void print_summary_json(const struct builder *b, double seconds) {
     put_key_int(&w, "documents", b->n_added);
     put_key_int(&w, "chunks", b->progress.chunks);
     put_key_float(&w, "seconds", (float)seconds);
-    put_key_int(&w, "copies", b->n_copies + b->walk.n_repeated);
+    put_key_int(&w, "embedded", b->n_embedded);
+    put_key_int(&w, "copies", b->n_copies);
+    put_key_int(&w, "repeated", b->walk.n_repeated);
     put_key_int(&w, "skipped", b->walk.n_skipped);
     put_key_int(&w, "not_read", b->walk.n_unknown_files + b->walk.n_dotted);
     put_object_end(&w);
@@ -483,24 +508,25 @@ static void print_summary_json(const struct builder *b, double seconds) {
 
 static void print_summary(const struct builder *b) {
     double seconds = time_now() - b->progress.started;
-    int n_copies = b->n_copies + b->walk.n_repeated;
     int n_not_read = b->walk.n_unknown_files + b->walk.n_dotted;
-    char copies[40] = "", skipped[40] = "", not_read[64] = "";
-    if (n_copies > 0) snprintf(copies, sizeof copies, ", %d copies left out", n_copies);
+    char copies[40] = "", repeated[40] = "", skipped[40] = "", not_read[64] = "";
+    if (b->n_copies > 0) snprintf(copies, sizeof copies, ", %d copies of texts", b->n_copies);
+    if (b->walk.n_repeated > 0) snprintf(repeated, sizeof repeated, ", %d reached twice", b->walk.n_repeated);
     if (b->walk.n_skipped > 0) snprintf(skipped, sizeof skipped, ", %d skipped", b->walk.n_skipped);
     if (n_not_read > 0) snprintf(not_read, sizeof not_read, ", %d of other kinds or hidden not read", n_not_read);
     if (b->options->json) {
         print_summary_json(b, seconds);
         return;
     }
-    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s", b->options->out,
+    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s%s", b->options->out,
                b->n_added, b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1),
-               copies, skipped, not_read);
+               copies, repeated, skipped, not_read);
 }
 
 static enum status build(struct builder *b, const struct config *config, struct error *e) {
-    enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, e);
+    enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, b->options->base, e);
     if (status) return status;
+    names_choose(&b->walk, NULL);
     walk_report(&b->walk);
     if (reader_prepare(b->options, b->walk.n, e)) return e->status;
     if (b->options->dry_run) return dry_run(&b->walk, b->options, e);
@@ -538,6 +564,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     tokenizer_close(b->tokenizer);
     walk_free(&b->walk);
     key_set_free(&b->texts);
+    known_texts_free(&b->known);
     buffer_free(&b->waiting);
     buffer_free(&b->metadata);
     document_cutter_close(&b->cutter);

@@ -22,19 +22,20 @@ static const enum line_color effect_colors[] = {[CHANGE_NOTHING] = COLOR_NONE,
                                                 [CHANGE_REPLACED] = COLOR_YELLOW,
                                                 [CHANGE_DELETED] = COLOR_RED};
 
-void index_print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path) {
+void index_print_effect(const struct index_arguments *a, const struct printed_effect *p) {
     struct buffer text = {0};
     struct json_writer w;
     if (!a->json) {
-        color_line(stdout, effect_colors[effect], effect_names[effect], " %s", id);
+        color_line(stdout, effect_colors[p->effect], effect_names[p->effect], " %s", p->id);
         fflush(stdout);
         return;
     }
     put_begin(&w, &text);
     put_object(&w);
-    put_key_string(&w, "effect", effect_names[effect]);
-    put_key_string(&w, "id", id);
-    if (path) put_key_string(&w, "path", path);
+    put_key_string(&w, "effect", effect_names[p->effect]);
+    put_key_string(&w, "id", p->id);
+    if (p->path) put_key_string(&w, "path", p->path);
+    if (p->n_embedded >= 0) put_key_int(&w, "embedded", p->n_embedded);
     put_object_end(&w);
     put_line(&w, stdout);
     fflush(stdout);
@@ -100,9 +101,12 @@ static enum status take_put(void *context, const struct document_put *p, struct 
         return p->status;
     }
     if (a->seen) key_set_add(a->seen, hash_bytes(d->id, size, 0), hash_bytes(d->id, size, 1));
-    if (p->effect == CHANGE_NOTHING) a->n_unchanged++;
+    if (p->effect == CHANGE_NOTHING)
+        a->n_unchanged++;
+    else
+        known_texts_add(&a->texts, d->text, d->id);
     if (p->effect != CHANGE_NOTHING || arguments->build.verbose)
-        index_print_effect(arguments, p->effect, d->id, d->path);
+        index_print_effect(arguments, &(struct printed_effect){p->effect, d->id, d->path, p->n_embedded});
     return STATUS_OK;
 }
 
@@ -110,8 +114,8 @@ static enum status take_put(void *context, const struct document_put *p, struct 
 static bool is_there(const struct adder *a, const char *id, const char *part) {
     struct library_found found;
     struct error e;
-    struct name_key file = key_of(a->file->stored);
-    if (part[0] && key_set_number(&a->known, file.a, file.b)) return true;
+    struct name_key file = key_of(a->file->source);
+    if (part[0] && key_set_number(&a->known.sources, file.a, file.b)) return true;
     bool there = library_find(a->library, NULL, id, &found, &e) == STATUS_OK;
     library_found_release(&found);
     return there;
@@ -120,19 +124,23 @@ static bool is_there(const struct adder *a, const char *id, const char *part) {
 /* Parts of a file that got an id have it with the part behind. */
 static enum status put_part(struct adder *a, const char *part, const struct document_text *d, struct error *e) {
     const struct index_arguments *arguments = a->arguments;
-    char of_path[DOCUMENT_ID_SIZE];
+    char made[DOCUMENT_ID_SIZE];
     struct buffer path = {0}, id = {0}, metadata = {0};
     struct text_span text = {d->text.data, d->text.size};
     buffer_printf(&path, "%s%s", a->file->stored, part);
-    document_id_of_path(path.data, of_path);
-    buffer_printf(&id, "%s%s", arguments->id ? arguments->id : of_path, arguments->id ? part : "");
-    struct collection_document document = {
-        .id = id.data, .path = path.data, .title = d->title.data, .text = text, .marks = marks_of(&d->marks)};
+    buffer_printf(&id, "%s%s", arguments->id ? arguments->id : a->file->identity, part);
+    document_id_of_path(id.data, made);
+    struct collection_document document = {.id = arguments->id ? id.data : made,
+                                           .path = path.data,
+                                           .title = d->title.data,
+                                           .source = a->file->source,
+                                           .text = text,
+                                           .marks = marks_of(&d->marks)};
     enum status status = metadata_of_file(&metadata, &arguments->metadata, a->file, text, e);
     document.metadata = metadata.size > 0 ? metadata.data : NULL;
-    if (status == STATUS_OK && a->only_there && !is_there(a, id.data, part))
-        status =
-            error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part, id.data);
+    if (status == STATUS_OK && a->only_there && !is_there(a, document.id, part))
+        status = error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part,
+                           document.id);
     if (status == STATUS_OK) status = group_add(&a->group, &document, e);
     buffer_free(&metadata);
     buffer_free(&path);
@@ -190,8 +198,12 @@ enum status adder_open(struct adder *a, struct error *e) {
     a->cutter.tokenizer = a->tokenizer;
     a->cutter.embedder = &a->embedder;
     a->cutter.chunk_length = info->chunk_length;
-    a->group = (struct document_group){
-        .cutter = &a->cutter, .library = a->library, .cancelled = &index_interrupted, .take = take_put, .context = a};
+    a->group = (struct document_group){.cutter = &a->cutter,
+                                       .library = a->library,
+                                       .texts = &a->texts,
+                                       .cancelled = &index_interrupted,
+                                       .take = take_put,
+                                       .context = a};
     snapshot_release(view);
     return status;
 }
@@ -200,12 +212,22 @@ void adder_close(struct adder *a) {
     reader_close(a->reader);
     group_free(&a->group);
     library_close(a->library);
-    key_set_free(&a->known);
+    known_files_free(&a->known);
+    known_texts_free(&a->texts);
     document_cutter_close(&a->cutter);
     tokenizer_close(a->tokenizer);
     embedder_model_close(&a->embedder);
     embedder_model_close(&a->pictures);
     walk_free(&a->walk);
+}
+
+enum status adder_plan(struct adder *a, struct error *e) {
+    const struct index_arguments *arguments = a->arguments;
+    struct put_plan plan = {.walk = &a->walk, .id = arguments->id, .replace = arguments->replace};
+    known_files_free(&a->known);
+    enum status status = known_files_read(&a->known, a->library, &plan, e);
+    if (status == STATUS_OK) names_choose(&a->walk, &a->known);
+    return status;
 }
 
 static enum status add_files(struct adder *a, struct error *e) {
@@ -215,14 +237,14 @@ static enum status add_files(struct adder *a, struct error *e) {
     if (a->arguments->id && walk->n != 1)
         return error_set(e, STATUS_INVALID, "--id names one document, and there are %d", walk->n);
     struct gone_search gone = {.adder = a};
-    enum status status = a->only_there ? gone_list_files(a->library, &a->known, e) : STATUS_OK;
+    enum status status = adder_plan(a, e);
     a->seen = a->only_there ? &gone.ids : NULL;
     a->reader = reader_open(&a->arguments->build, walk->files, walk->n);
     a->gathers = true;
     for (int i = 0; i < walk->n && status == STATUS_OK; i++) {
         const struct found_file *file = &walk->files[i];
         status = adder_put_file(a, i, &read, e);
-        if (read && document_kind_holds_several(file->kind)) gone_set_file(&gone, file->stored, GONE_FILE_READ);
+        if (read && document_kind_holds_several(file->kind)) gone_set_file(&gone, file->source, GONE_FILE_READ);
     }
     if (status == STATUS_OK) status = group_flush(&a->group, e);
     if (status == STATUS_OK && gone.files.n > 0 && a->only_there) status = gone_delete(&gone, e);
@@ -233,8 +255,10 @@ static enum status add_files(struct adder *a, struct error *e) {
 
 static enum status open_and_add(struct adder *a, struct error *e) {
     const struct index_arguments *arguments = a->arguments;
-    enum status status = walk_paths(&a->walk, arguments->rest + 1, arguments->n_rest - 1, e);
+    char **paths = arguments->rest + 1;
+    enum status status = walk_paths(&a->walk, paths, arguments->n_rest - 1, arguments->build.base, e);
     if (status) return status;
+    names_choose(&a->walk, NULL);
     walk_report(&a->walk);
     if (reader_prepare(&arguments->build, a->walk.n, e)) return e->status;
     if (arguments->build.dry_run) return dry_run(&a->walk, &arguments->build, e);
@@ -277,7 +301,7 @@ int run_delete(struct index_arguments *a, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 1; i < a->n_rest && status == STATUS_OK; i++) {
         status = library_delete(l, NULL, a->rest[i], e);
-        if (status == STATUS_OK) index_print_effect(a, CHANGE_DELETED, a->rest[i], NULL);
+        if (status == STATUS_OK) index_print_effect(a, &(struct printed_effect){CHANGE_DELETED, a->rest[i], NULL, -1});
     }
     library_close(l);
     return status ? EXIT_FAILED : EXIT_FINE;

@@ -2,76 +2,69 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/base/hash.h"
 #include "tools/index/index_adder.h"
 
-struct name_key key_of(const char *name) {
-    size_t size = strlen(name);
-    return (struct name_key){hash_bytes(name, size, 0), hash_bytes(name, size, 1)};
-}
-
-static enum status list_files(void *context, const struct stored_document *d, struct error *e) {
-    struct key_set *files = context;
-    char *name = xstrdup(d->path);
-    (void)e;
-    for (size_t at = strlen(name); at > 0; at--) {
-        if (name[at] != '!' && name[at] != '#') continue;
-        name[at] = '\0';
-        struct name_key key = key_of(name);
-        key_set_add(files, key.a, key.b);
-    }
-    free(name);
-    return STATUS_OK;
-}
-
-enum status gone_list_files(struct library *l, struct key_set *files, struct error *e) {
-    struct library_walk walk = {.take = list_files, .context = files};
-    return library_walk(l, &walk, e);
-}
-
-void gone_set_file(struct gone_search *g, const char *stored, int what) {
-    struct name_key key = key_of(stored);
+void gone_set_file(struct gone_search *g, const char *source, int what) {
+    struct name_key key = key_of(source);
     key_set_add(&g->files, key.a, key.b);
     *key_set_number(&g->files, key.a, key.b) = what;
 }
 
-/* The number of the file that a document came from; 0: it is not there. A document of a file with several has '!' or
- * '#' and more behind the file's name, whose length *size is. */
-static int64_t find_source(const struct gone_search *g, const char *path, size_t *size) {
-    char *name = xstrdup(path);
-    int64_t found = 0;
-    for (size_t at = strlen(name); at > 0 && found == 0; at--) {
-        if (path[at] != '\0' && path[at] != '!' && path[at] != '#') continue;
-        name[at] = '\0';
-        struct name_key key = key_of(name);
-        const int64_t *number = key_set_number(&g->files, key.a, key.b);
-        if (number) found = *number;
-        *size = at;
+/* The file whose document this one is, if its id is one that this command gives: of the command line, of the path below
+ * --base, or of the file. Documents that got an id of their own are somebody else's. With --replace, --base and --id
+ * alone say whose a document is. False: it is none of this command's. */
+static bool find_source(const struct gone_search *g, const struct stored_document *d, struct buffer *source) {
+    const struct walk *walk = &g->adder->walk;
+    const struct index_arguments *arguments = g->adder->arguments;
+    const char *given = arguments->id;
+    size_t at = strlen(d->path), size = given ? strlen(given) : 0;
+    if (given) {
+        bool ours = strncmp(d->id, given, size) == 0 && (d->id[size] == '\0' || strchr("!#", d->id[size]));
+        buffer_append_string(source, arguments->replace && walk->n == 1 ? walk->files[0].source : d->source);
+        return ours;
     }
-    free(name);
-    return found;
+    do {
+        bool by_path = walk->base && path_ends(d->source, d->path, at) && id_is_of(d->id, d->path, "");
+        bool below = by_path && strlen(d->source) == strlen(walk->base) + at &&
+                     strncmp(d->source, walk->base, strlen(walk->base)) == 0;
+        if (walk->base == NULL && id_is_of(d->id, d->source, d->path + at)) {
+            buffer_append_string(source, d->source);
+            return true;
+        }
+        if (by_path && (below || arguments->replace)) {
+            buffer_printf(source, "%s%.*s", walk->base, (int)at, d->path);
+            return true;
+        }
+    } while (part_next(d->path, &at));
+    return false;
 }
 
-/* Documents that got an id of their own are somebody else's, unless the command line names it. */
-static bool has_our_id(const struct gone_search *g, const struct stored_document *d, const char *part) {
-    const char *given = g->adder->arguments->id;
-    char of_path[DOCUMENT_ID_SIZE];
-    size_t size = given ? strlen(given) : 0;
-    if (given) return strncmp(d->id, given, size) == 0 && strcmp(d->id + size, part) == 0;
-    document_id_of_path(d->path, of_path);
-    return strcmp(of_path, d->id) == 0;
+/* Whether the walk would have come upon the file. */
+static bool is_walked(const struct walk *w, const char *source) {
+    for (int i = 0; i < w->n_roots; i++) {
+        const char *root = w->roots[i];
+        size_t size = strlen(root);
+        bool is_top = size == 1; /* "/" */
+        if (strncmp(source, root, size) == 0 && (is_top || source[size] == '/' || source[size] == '\0')) return true;
+    }
+    return false;
 }
 
 static enum status look_for_gone(void *context, const struct stored_document *d, struct error *e) {
     struct gone_search *g = context;
-    size_t size = 0;
+    struct buffer source = {0};
     (void)e;
-    int64_t source = find_source(g, d->path, &size);
-    struct name_key id = key_of(d->id);
-    bool is_gone = source == 0                ? g->is_below && g->is_below(g->context, d->path)
-                   : source == GONE_FILE_READ ? key_set_number(&g->ids, id.a, id.b) == NULL
+    if (d->source[0] == '\0' || !find_source(g, d, &source)) {
+        buffer_free(&source);
+        return STATUS_OK;
+    }
+    struct name_key file = key_of(source.data), id = key_of(d->id);
+    const int64_t *state = key_set_number(&g->files, file.a, file.b);
+    bool is_gone = state == NULL              ? g->whole && is_walked(&g->adder->walk, source.data)
+                   : *state == GONE_FILE_READ ? key_set_number(&g->ids, id.a, id.b) == NULL
                                               : false;
-    if (!is_gone || !has_our_id(g, d, source ? d->path + size : "")) return STATUS_OK;
+    buffer_free(&source);
+    if (!is_gone) return STATUS_OK;
     g->found = xgrow(g->found, g->n, &g->capacity, sizeof *g->found);
     g->found[g->n] = xstrdup(d->id);
     g->n++;
@@ -84,7 +77,8 @@ enum status gone_delete(struct gone_search *g, struct error *e) {
     enum status status = library_walk(a->library, &walk, e);
     for (int i = 0; i < g->n && status == STATUS_OK; i++) {
         status = library_delete(a->library, NULL, g->found[i], e);
-        if (status == STATUS_OK) index_print_effect(a->arguments, CHANGE_DELETED, g->found[i], NULL);
+        if (status == STATUS_OK)
+            index_print_effect(a->arguments, &(struct printed_effect){CHANGE_DELETED, g->found[i], NULL, -1});
         if (status == STATUS_NOT_FOUND) status = STATUS_OK;
     }
     return status;

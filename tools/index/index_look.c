@@ -316,6 +316,7 @@ static void put_document(const struct stored_document *d, bool with_text) {
     put_object(&w);
     put_key_string(&w, "id", d->id);
     put_key_string(&w, "path", d->path);
+    if (d->source[0]) put_key_string(&w, "source", d->source);
     put_key_string(&w, "title", d->title);
     if (d->metadata[0]) {
         put_key(&w, "metadata");

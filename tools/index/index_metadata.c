@@ -62,7 +62,7 @@ enum status metadata_of_file(struct buffer *out, const struct buffer *given, con
     put_begin(&g.w, out);
     put_object(&g.w);
     enum status status = gather_given(&g, given, e);
-    if (status == STATUS_OK) status = gather_beside(&g, file->path, e);
+    if (status == STATUS_OK) status = gather_beside(&g, file->source, e);
     if (status == STATUS_OK && file->kind == DOCUMENT_MARKDOWN) front_matter_read(text, &g.w, begin_member, &g);
     put_object_end(&g.w);
     key_set_free(&g.names);

@@ -89,15 +89,32 @@ enum status unfinished_open(struct unfinished *u, const char *dir, uint64_t make
     return status;
 }
 
-const float *unfinished_find(struct unfinished *u, struct text_span text) {
+/* Of an earlier build or of this one. */
+static bool read_record(struct unfinished *u, int64_t number) {
+    size_t size = record_size(u);
+    buffer_clear(&u->record);
+    if (number < u->n_kept) {
+        buffer_append(&u->record, record_at(u, number), size);
+        return true;
+    }
+    char *bytes = xmalloc(size);
+    off_t at = (off_t)(sizeof(struct unfinished_head) + (size_t)number * size);
+    bool whole = pread(u->fd, bytes, size, at) == (ssize_t)size;
+    if (whole) buffer_append(&u->record, bytes, size);
+    free(bytes);
+    return whole;
+}
+
+bool unfinished_find(struct unfinished *u, struct text_span text, float *vector) {
     uint64_t a = hash_bytes(text.text, text.size, 0), b = hash_bytes(text.text, text.size, 1);
     const int64_t *place = key_set_number(&u->places, a, b);
     struct unfinished_record record;
-    if (place == NULL) return NULL;
-    const uint8_t *bytes = record_at(u, *place - 1);
-    memcpy(&record, bytes, sizeof record);
-    if (record.size != text.size) return NULL;
-    return (const float *)(const void *)(bytes + sizeof record);
+    if (place == NULL || !read_record(u, *place - 1)) return false;
+    memcpy(&record, u->record.data, sizeof record);
+    const char *kept = u->record.data + sizeof record;
+    if (record.size != text.size || record.checksum != hash_bytes(kept, vector_size(u), 0)) return false;
+    memcpy(vector, kept, vector_size(u));
+    return true;
 }
 
 void unfinished_keep(struct unfinished *u, struct text_span text, const float *vector) {
@@ -109,6 +126,8 @@ void unfinished_keep(struct unfinished *u, struct text_span text, const float *v
     buffer_append(&u->record, vector, vector_size(u));
     if (write_bytes(u, u->record.data, u->record.size, &e) == STATUS_OK) {
         u->n_written++;
+        key_set_add(&u->places, record.a, record.b);
+        *key_set_number(&u->places, record.a, record.b) = u->n_kept + u->n_written;
         return;
     }
     line_print(stderr, "note: %s; a build that is interrupted from here on begins again here", e.text);

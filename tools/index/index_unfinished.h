@@ -12,7 +12,7 @@ struct unfinished {
     int fd; /* where `path` is set; -1: nothing is kept any more */
     int dim;
     struct file_map kept;      /* vectors of the build before */
-    struct key_set places;     /* in `kept`: numbers of its records, from 1 */
+    struct key_set places;     /* of a text: the number of its record, from 1 */
     int64_t n_kept, n_written; /* vectors: of the build before, and of this one */
     struct buffer record;
 };
@@ -20,8 +20,8 @@ struct unfinished {
 /* Finds what a build with the same embedder has left in dir; else there is nothing. The caller holds the collection's
  * lock. `maker`: a hash of all that a vector depends on beside the text. */
 enum status unfinished_open(struct unfinished *u, const char *dir, uint64_t maker, int dim, struct error *e);
-/* The vector [dim] of a chunk's text; NULL: it is not there. */
-const float *unfinished_find(struct unfinished *u, struct text_span text);
+/* The vector [dim] of a chunk's text, of an earlier build or of this one; false: it is not there. */
+bool unfinished_find(struct unfinished *u, struct text_span text, float *vector);
 /* Keeps one. Where the disk is full, a warning says so, and no more are kept. */
 void unfinished_keep(struct unfinished *u, struct text_span text, const float *vector);
 /* Removes the file: the build is complete. */

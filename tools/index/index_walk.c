@@ -80,11 +80,40 @@ void walk_report(const struct walk *w) {
                    w->n_dotted == 1 ? "s" : "", w->dotted.data);
 }
 
-static void add_file(struct walk *w, const char *path, const char *stored, const struct stat *st) {
+/* Whether a path without links is that of the folder, whose name ends with a slash, or of what lies in it. */
+static bool is_within(const char *path, const char *folder) {
+    size_t size = strlen(folder);
+    return strncmp(path, folder, size) == 0 || (strlen(path) + 1 == size && strncmp(path, folder, size - 1) == 0);
+}
+
+/* From the name of the folder that was given on, else of the folder that the file lies in. */
+static const char *find_least(const char *source, const char *root) {
+    const char *end = source + strlen(source);
+    if (root && is_within(source, root) && strlen(source) >= strlen(root))
+        end = source + strlen(root) - 1;
+    else if (root == NULL || !is_within(source, root))
+        end = strrchr(source, '/');
+    while (end > source && end[-1] != '/') end--;
+    return end;
+}
+
+/* Takes over the source. */
+static void add_file(struct walk *w, const struct trail *t, const char *path, char *source, const struct stat *st) {
     w->files = xgrow(w->files, w->n, &w->capacity, sizeof *w->files);
-    w->files[w->n] = (struct found_file){
-        .path = xstrdup(path), .stored = xstrdup(stored), .kind = document_kind(path), .size = (uint64_t)st->st_size};
+    w->files[w->n] = (struct found_file){.path = xstrdup(path),
+                                         .source = source,
+                                         .identity = source + (w->base ? strlen(w->base) : 0),
+                                         .least = find_least(source, t->root),
+                                         .kind = is_known(w, source) ? document_kind(source) : document_kind(path),
+                                         .size = (uint64_t)st->st_size};
+    w->files[w->n].stored = w->files[w->n].least;
     w->n++;
+}
+
+static void add_root(struct walk *w, const char *source) {
+    w->roots = xgrow(w->roots, w->n_roots, &w->root_capacity, sizeof *w->roots);
+    w->roots[w->n_roots] = xstrdup(source);
+    w->n_roots++;
 }
 
 static bool on_trail(const struct trail *t, const struct stat *st) {
@@ -106,11 +135,10 @@ static int is_entry(const struct dirent *entry) {
 
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-static enum status visit(struct walk *w, struct trail *t, const char *path, const char *stored, bool given,
-                         struct error *e);
+static enum status visit(struct walk *w, struct trail *t, const char *path, bool given, struct error *e);
 
-static enum status visit_folder(struct walk *w, struct trail *t, const char *path, const char *stored,
-                                const struct stat *st, struct error *e) {
+static enum status visit_folder(struct walk *w, struct trail *t, const char *path, const struct stat *st,
+                                struct error *e) {
     struct dirent **entries = NULL;
     if (t->depth == MAX_DEPTH) {
         skip(w, path, "folders nest too deep");
@@ -132,10 +160,9 @@ static enum status visit_folder(struct walk *w, struct trail *t, const char *pat
             count_dotted(w, child);
             free(child);
         } else if (status == STATUS_OK) {
-            char *child = join(path, entries[i]->d_name), *child_stored = join(stored, entries[i]->d_name);
-            status = visit(w, t, child, child_stored, false, e);
+            char *child = join(path, entries[i]->d_name);
+            status = visit(w, t, child, false, e);
             free(child);
-            free(child_stored);
         }
         free(entries[i]);
     }
@@ -145,13 +172,10 @@ static enum status visit_folder(struct walk *w, struct trail *t, const char *pat
 }
 
 /* A link that leads to where the walk would not come. */
-static bool link_leads_out(const struct walk *w, const struct trail *t, const char *path) {
+static bool link_leads_out(const struct trail *t, const char *path, const char *source) {
     struct stat st;
-    if (w->follow || lstat(path, &st) != 0 || !S_ISLNK(st.st_mode)) return false;
-    char *target = realpath(path, NULL);
-    bool below = target && t->root && strncmp(target, t->root, strlen(t->root)) == 0;
-    free(target);
-    return !below;
+    if (lstat(path, &st) != 0 || !S_ISLNK(st.st_mode)) return false;
+    return t->root == NULL || !is_within(source, t->root);
 }
 
 /* A folder's own path with a slash at its end, without links. The caller frees it. */
@@ -162,12 +186,35 @@ static char *resolve_root(const char *path) {
     return root;
 }
 
-/* given: named on the command line, where a kind that we do not read is a mistake rather than something beside. */
-static enum status visit(struct walk *w, struct trail *t, const char *path, const char *stored, bool given,
+/* A file or folder that may be read, each once. Takes over the source. */
+static enum status enter(struct walk *w, struct trail *t, const char *path, char *source, const struct stat *st,
                          struct error *e) {
+    size_t size = strlen(source);
+    bool is_new = key_set_add(t->seen, hash_bytes(source, size, 0), hash_bytes(source, size, 1));
+    if (is_new && S_ISREG(st->st_mode)) {
+        add_file(w, t, path, source, st);
+        return STATUS_OK;
+    }
+    free(source);
+    if (is_new) return visit_folder(w, t, path, st, e);
+    if (w->verbose) line_print(stderr, "reached twice: %s", path);
+    w->n_repeated++;
+    return STATUS_OK;
+}
+
+/* The reason why a path is not followed to its source; NULL: it is. */
+static const char *refuse_source(const struct walk *w, const char *source, bool leads_out) {
+    if (leads_out && !w->follow) return "a link that leads out of the folder (--follow)";
+    if (w->base && !is_within(source, w->base)) return "a link that leads out of --base";
+    return NULL;
+}
+
+/* given: named on the command line, where a kind that we do not read is a mistake rather than something beside. */
+static enum status visit(struct walk *w, struct trail *t, const char *path, bool given, struct error *e) {
     struct stat st;
+    char *source;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    if (stat(path, &st) != 0) {
+    if (stat(path, &st) != 0 || (source = realpath(path, NULL)) == NULL) {
         w->incomplete = w->incomplete || (errno != ENOENT && errno != ELOOP);
         skip(w, path, errno == ELOOP ? "a link that leads back to itself" : strerror(errno));
         return STATUS_OK;
@@ -181,41 +228,37 @@ static enum status visit(struct walk *w, struct trail *t, const char *path, cons
             skip_unknown(w, path);
         else
             count_unknown(w, path);
-    } else if (!given && link_leads_out(w, t, path)) {
-        skip(w, path, "a link that leads out of the folder (--follow)");
-    } else if (!key_set_add(t->seen, (uint64_t)st.st_dev, (uint64_t)st.st_ino)) {
-        if (w->verbose) line_print(stderr, "reached twice: %s", path);
-        w->n_repeated++;
-    } else if (S_ISDIR(st.st_mode)) {
-        return visit_folder(w, t, path, stored, &st, e);
     } else {
-        add_file(w, path, stored, &st);
+        bool leads_out = !given && link_leads_out(t, path, source);
+        const char *why = refuse_source(w, source, leads_out);
+        if (why == NULL && (given || leads_out)) add_root(w, source);
+        if (why == NULL) return enter(w, t, path, source, &st, e);
+        skip(w, path, why);
     }
+    free(source);
     return STATUS_OK;
 }
 
-char *walk_name(char **paths, int n, int i) {
-    char *name = path_name(paths[i]);
-    bool shared = false;
-    for (int j = 0; j < n && !shared; j++) {
-        char *other = path_name(paths[j]);
-        shared = j != i && strcmp(name, other) == 0;
-        free(other);
-    }
-    if (!shared) return name;
-    free(name);
-    return xstrdup(paths[i]);
+/* A path that is missing is reported by the walk. */
+static enum status check_base(const struct walk *w, const char *path, struct error *e) {
+    char *source = realpath(path, NULL);
+    enum status status = STATUS_OK;
+    if (source && !is_within(source, w->base))
+        status = error_set(e, STATUS_INVALID, "%s does not lie below %s, which --base names", path, w->base);
+    free(source);
+    return status;
 }
 
-enum status walk_paths(struct walk *w, char **paths, int n, struct error *e) {
+enum status walk_paths(struct walk *w, char **paths, int n, const char *base, struct error *e) {
     struct key_set seen = {0};
     enum status status = STATUS_OK;
+    if (base && (w->base = resolve_root(base)) == NULL) return error_errno(e, "--base %s", base);
+    for (int i = 0; i < n && status == STATUS_OK && base; i++) status = check_base(w, paths[i], e);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
-        char *root = resolve_root(paths[i]), *name = walk_name(paths, n, i);
+        char *root = resolve_root(paths[i]);
         struct trail trail = {.root = root, .seen = &seen};
-        status = visit(w, &trail, paths[i], name, true, e);
+        status = visit(w, &trail, paths[i], true, e);
         free(root);
-        free(name);
     }
     key_set_free(&seen);
     return status;
@@ -224,8 +267,11 @@ enum status walk_paths(struct walk *w, char **paths, int n, struct error *e) {
 void walk_free(struct walk *w) {
     for (int i = 0; i < w->n; i++) {
         free(w->files[i].path);
-        free(w->files[i].stored);
+        free(w->files[i].source);
     }
+    for (int i = 0; i < w->n_roots; i++) free(w->roots[i]);
     free(w->files);
+    free(w->roots);
+    free(w->base);
     buffer_free(&w->dotted);
 }

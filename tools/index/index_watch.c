@@ -21,7 +21,7 @@ enum { QUIET_MILLISECONDS = 300, PATIENCE_MILLISECONDS = 3000, AGAIN_MILLISECOND
 struct folder_watch {
     struct adder adder;
     int inotify;
-    struct key_set signatures; /* of a path: its file as it was read last */
+    struct key_set signatures; /* of a source: its file as it was read last */
     bool warned;               /* that there are too many folders */
 };
 
@@ -102,35 +102,22 @@ static int64_t sign_file(const char *path) {
 struct watch_round {
     struct folder_watch *watcher;
     struct gone_search gone;
-    bool *present; /* [paths] */
-    char **names;  /* [paths] in the collection */
 };
 
 static enum status read_file(struct watch_round *r, int number, struct error *e) {
     struct folder_watch *w = r->watcher;
     const struct found_file *file = &w->adder.walk.files[number];
-    struct name_key path = key_of(file->path);
+    struct name_key path = key_of(file->source);
     int64_t signature = sign_file(file->path), *known = key_set_number(&w->signatures, path.a, path.b);
     bool read = false;
-    gone_set_file(&r->gone, file->stored, GONE_FILE_THERE);
+    gone_set_file(&r->gone, file->source, GONE_FILE_THERE);
     if (known && *known == signature) return STATUS_OK;
     enum status status = adder_put_file(&w->adder, number, &read, e);
     if (status) return status;
-    if (read) gone_set_file(&r->gone, file->stored, GONE_FILE_READ);
+    if (read) gone_set_file(&r->gone, file->source, GONE_FILE_READ);
     key_set_add(&w->signatures, path.a, path.b);
     *key_set_number(&w->signatures, path.a, path.b) = signature;
     return STATUS_OK;
-}
-
-/* Whether a name in the collection lies below one of the paths that are watched, which is there. */
-static bool is_below(const void *context, const char *path) {
-    const struct watch_round *r = context;
-    int n = r->watcher->adder.arguments->n_rest - 1;
-    for (int i = 0; i < n; i++) {
-        size_t size = strlen(r->names[i]);
-        if (r->present[i] && strncmp(path, r->names[i], size) == 0 && strchr("/!#", path[size])) return true;
-    }
-    return false;
 }
 
 /* Rounds. */
@@ -141,30 +128,23 @@ static void begin_round(struct watch_round *r) {
     const struct index_arguments *a = w->adder.arguments;
     char **paths = a->rest + 1;
     int n = a->n_rest - 1;
-    r->present = xcalloc((size_t)n, sizeof *r->present);
-    r->names = xcalloc((size_t)n, sizeof *r->names);
     for (int i = 0; i < n; i++) {
-        r->present[i] = access(paths[i], F_OK) == 0;
-        r->names[i] = walk_name(paths, n, i);
         /* First, so that no change between here and the walk is missed. */
         watch_root(w, paths[i]);
-        if (!r->present[i] && !walk->quiet)
+        if (access(paths[i], F_OK) != 0 && !walk->quiet)
             line_print(stderr, "%s is not there; its documents stay until it comes back", paths[i]);
     }
     w->adder.seen = &r->gone.ids;
 }
 
-static void end_round(struct watch_round *r) {
-    for (int i = 0; i < r->watcher->adder.arguments->n_rest - 1; i++) free(r->names[i]);
-    free(r->present);
-    free(r->names);
-    gone_free(&r->gone);
-}
+static void end_round(struct watch_round *r) { gone_free(&r->gone); }
 
 static enum status carry_out_round(struct watch_round *r, struct error *e) {
     struct adder *a = &r->watcher->adder;
     struct walk *walk = &a->walk;
-    enum status status = walk_paths(walk, a->arguments->rest + 1, a->arguments->n_rest - 1, e);
+    const struct index_arguments *arguments = a->arguments;
+    enum status status = walk_paths(walk, arguments->rest + 1, arguments->n_rest - 1, arguments->build.base, e);
+    if (status == STATUS_OK) status = adder_plan(a, e);
     for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = read_file(r, i, e);
     /* A folder that could not be read hides files that are there. */
     if (status == STATUS_OK && !walk->incomplete) status = gone_delete(&r->gone, e);
@@ -172,16 +152,16 @@ static enum status carry_out_round(struct watch_round *r, struct error *e) {
 }
 
 static enum status run_round(struct folder_watch *w, struct error *e) {
-    struct watch_round r = {.watcher = w, .gone = {.adder = &w->adder, .is_below = is_below}};
+    struct watch_round r = {.watcher = w, .gone = {.adder = &w->adder, .whole = true}};
     struct walk fresh = {.verbose = w->adder.arguments->build.verbose,
                          .follow = w->adder.walk.follow,
                          .pictures = w->adder.walk.pictures,
                          .quiet = w->adder.walk.quiet};
     walk_free(&w->adder.walk);
     w->adder.walk = fresh;
-    r.gone.context = &r;
     begin_round(&r);
     enum status status = carry_out_round(&r, e);
+    known_texts_free(&w->adder.texts);
     end_round(&r);
     return status;
 }

@@ -74,6 +74,8 @@ enum option_id {
     OPTION_PICTURE_EMBEDDER,
     OPTION_BY_PICTURE,
     OPTION_ID,
+    OPTION_BASE,
+    OPTION_REPLACE,
     OPTION_REPAIR,
     OPTION_RECALL,
     OPTION_HELP
@@ -99,7 +101,12 @@ static const struct index_row {
      "flat, ivf, ivfpq or hnsw; Exact for search in plain C; or a factory string of FAISS. Else the number of\n"
      "chunks decides (docs/indexing.md)",
      OPTION_INDEX, BUILD},
+    {"--base", "DIR",
+     "documents are known by their path below DIR, wherever DIR lies; else by the file's whole path (docs/indexing.md)",
+     OPTION_BASE, BUILD | PUTS},
     {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD | UPDATE},
+    {"--replace", NULL, "with --base or --id: documents that came from other files are replaced, too", OPTION_REPLACE,
+     PUTS},
     {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, PUTS},
     {"--hybrid", NULL, "ranks by words beside vectors (docs/search.md)", OPTION_HYBRID, SEARCH},
     {"--pictures", NULL, "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
@@ -157,6 +164,8 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_PICTURE_EMBEDDER: status = set_picture_embedder(a, value, e); break;
         case OPTION_BY_PICTURE: a->by_picture = true; break;
         case OPTION_ID: a->id = value; break;
+        case OPTION_BASE: a->build.base = value; break;
+        case OPTION_REPLACE: a->replace = true; break;
         case OPTION_REPAIR: a->repair = true; break;
         case OPTION_RECALL: a->recall = true; break;
         case OPTION_META: status = metadata_add(&a->metadata, value, e); break;
