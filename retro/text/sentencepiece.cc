@@ -4,6 +4,7 @@
 
 #include <sentencepiece_processor.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,11 @@ struct sentencepiece_model *sentencepiece_load(const char *bytes, size_t size,
     const auto status = s->processor.LoadFromSerializedProto(absl::string_view(bytes, size));
     if (!status.ok()) {
         std::snprintf(message->text, sizeof message->text, "%s", status.ToString().c_str());
+        return nullptr;
+    }
+    for (int i = 0; i < s->processor.GetPieceSize(); i++) {
+        if (std::isfinite(s->processor.GetScore(i))) continue;
+        std::snprintf(message->text, sizeof message->text, "the score of piece %d is no finite number", i);
         return nullptr;
     }
     return s.release();

@@ -3,6 +3,7 @@
  * tokenizer_gguf.h. */
 #include "retro/text/tokenizer_gguf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +90,8 @@ static enum status read_scores(const struct vocabulary *v, struct error *e) {
     double score;
     if (open_list(v, "scores", &it, e)) return e->status;
     for (int i = 0; gguf_next(&it, &item); i++) {
-        if (!gguf_number(&item, &score)) return fail_mark(v->gguf, "scores", "holds what is no number", e);
+        if (!gguf_number(&item, &score) || !isfinite((float)score))
+            return fail_mark(v->gguf, "scores", "holds what is no finite number", e);
         v->tokens[i].score = (float)score;
     }
     return STATUS_OK;

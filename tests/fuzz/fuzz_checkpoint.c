@@ -70,7 +70,8 @@ static void read_pickle(const void *data, size_t size) {
 
 static void read_yaml(const void *data, size_t size) {
     struct settings s = {0};
-    yaml_read(&s, (struct text_span){data, size});
+    struct error e;
+    yaml_read(&s, (struct text_span){data, size}, "fuzz", &e);
     settings_free(&s);
 }
 

@@ -144,6 +144,23 @@ def test_optimizer_is_passed_over(tmp_path):
     same_tensors(imported(tmp_path, write(tmp_path, whole(more))), tensors)
 
 
+@pytest.mark.parametrize("name", ["evil.module.Run", "torchevil.Run", "megatronic.Run"])
+def test_unknown_class_in_metadata(tmp_path, monkeypatch, name):
+    """A list of tensors names classes of torch and Megatron alone."""
+    import types
+    module, kind = name.rsplit(".", 1)
+    made = make.fake_class(module, kind)
+    for i in range(1, module.count(".") + 2):
+        monkeypatch.setitem(sys.modules, ".".join(module.split(".")[:i]), types.ModuleType(module))
+    setattr(sys.modules[module], kind, made)
+
+    def change(metadata):
+        metadata.planner_data = made()
+
+    done = convert(tmp_path, write(tmp_path, change=change))
+    assert done.returncode == 1 and f"names the class {name}, which is none of torch's or Megatron's" in done.stderr
+
+
 def boxes(*list_):
     """The word table in boxes of these rows."""
     word = small_gpt()["embedding.word_embeddings.weight"].array

@@ -171,6 +171,87 @@ def test_lying_shapes(tmp_path, old, new, words):
     refused(tmp_path, words)
 
 
+def rewritten(old, new):
+    """Changes the pickle of a file, whose length may change."""
+    def change(raw):
+        out = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(raw)) as before, zipfile.ZipFile(out, "w") as after:
+            for name in before.namelist():
+                data = before.read(name)
+                assert not name.endswith("data.pkl") or old in data
+                after.writestr(name, data.replace(old, new, 1) if name.endswith("data.pkl") else data)
+        return out.getvalue()
+    return change
+
+
+@pytest.mark.parametrize("count,words", ids=["nan", "real", "none", "negative", "text", "huge", "too many"], argvalues=[
+    (b"G\x7f\xf8" + bytes(6), "whose number of elements is no whole number"),
+    (b"G" + struct.pack(">d", 16.0), "whose number of elements is no whole number"),
+    (b"N", "whose number of elements is no whole number"),
+    (b"J\xff\xff\xff\xff", "whose number of elements is no whole number"),
+    (b"X\x02\0\0\x0016", "whose number of elements is no whole number"),
+    (b"\x8a\x09" + b"\xff" * 8 + b"\0", "whose number of elements is no whole number"),
+    (b"K\x11", "lies in a storage of fewer elements than it says")])
+def test_lying_counts(tmp_path, count, words):
+    """The number of elements of a storage, which torch writes beside its name."""
+    checkpoint(tmp_path, rewritten(b"K\x10t", count + b"t"))
+    refused(tmp_path, words)
+
+
+@pytest.mark.parametrize("at,words", ids=["negative", "huge", "nan"], argvalues=[
+    (b"J\xff\xff\xff\xff", "reaches beyond the end of its storage"),
+    (b"\x8a\x08" + b"\xff" * 7 + b"\x7f", "reaches beyond the end of its storage"),
+    (b"G\x7f\xf8" + bytes(6), "names no storage")])
+def test_lying_offsets(tmp_path, at, words):
+    checkpoint(tmp_path, rewritten(b"QK\0", b"Q" + at))
+    refused(tmp_path, words)
+
+
+@pytest.mark.parametrize("size,words", ids=["negative", "product", "nan", "stride"], argvalues=[
+    (b"J\xff\xff\xff\xffK\x04\x86", "has an axis that is empty or no number"),
+    (b"\x8a\x08" + b"\0" * 7 + b"\x40\x8a\x08" + b"\0" * 7 + b"\x40\x86", "is larger than any memory"),
+    (b"G\x7f\xf8" + bytes(6) + b"K\x04\x86", "has an axis that is empty or no number"),
+    (b"K\x04K\x04\x86J\xfc\xff\xff\xffJ\xff\xff\xff\xff\x86q\x61", "strides")])
+def test_lying_sizes(tmp_path, size, words):
+    checkpoint(tmp_path, rewritten(b"K\x04K\x04\x86", size))
+    refused(tmp_path, words)
+
+
+def two_tensors(key, at):
+    """The second of two tensors lies in the storage `key`, from element `at` on."""
+    def change(raw):
+        assert raw.count(b"X\1\0\0\x001") == 1 and raw.count(b"QK\0") == 2
+        first, second = raw.split(b"QK\0", 1)
+        raw = first + b"QK\0" + second.replace(b"QK\0", b"QK" + bytes([at]), 1)
+        return raw.replace(b"X\1\0\0\x001", b"X\1\0\0\0" + key, 1)
+    return change
+
+
+def test_halves_of_two_weights(tmp_path):
+    """One tensor is a part of another's bytes."""
+    zeros = Tensor("F32", np.zeros((6, 4), "<f4")), Tensor("F32", np.zeros((4, 4), "<f4"))
+    checkpoint(tmp_path, two_tensors(b"0", 4), **dict(zip(("a", "b"), zeros)))
+    refused(tmp_path, "a and b share a part of their bytes, as no two weights do")
+
+
+def test_tied_weights_are_no_halves(tmp_path):
+    """All of another's bytes are: the same weight under two names."""
+    zeros = Tensor("F32", np.zeros((4, 4), "<f4"))
+    checkpoint(tmp_path, two_tensors(b"0", 0), a=zeros, b=zeros)
+    refused(tmp_path, "holds no layers")
+
+
+@pytest.mark.parametrize("name", ["norm_epsilon", "rotary_base"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
+def test_arguments_that_are_no_numbers(tmp_path, name, value):
+    layer = {f"decoder.layers.0.{name}": Tensor("F32", np.zeros((4, 4), "<f4"))
+             for name in ("mlp.linear_fc1.weight", "mlp.linear_fc2.weight")}
+    tensors = {"embedding.word_embeddings.weight": Tensor("F32", np.zeros((4, 4), "<f4")), **layer}
+    args = make.namespace(num_layers=1, num_attention_heads=1, position_embedding_type="rope", **{name: value})
+    make.write_ranks(tmp_path / "parts", 1, lambda *_: tensors, args)
+    refused(tmp_path, f"the argument {name} is {value:g}, which is no number of a model's")
+
+
 def test_compressed_bomb(tmp_path):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z:

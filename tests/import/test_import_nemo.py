@@ -153,6 +153,18 @@ def test_tokenizer_within(tmp_path, tensors):
     assert re.search(r"vocab_size +248", done.stdout), done.stderr
 
 
+def test_scores_that_are_no_numbers(tmp_path, tensors):
+    """A piece of SentencePiece whose score is NaN: no order of such pieces is one."""
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    raw = sentencepiece_of(250)
+    score = np.float32(-100).tobytes()
+    assert raw.count(score) == 1
+    (tmp_path / "parts/abc_tokenizer.model").write_bytes(raw.replace(score, np.float32("nan").tobytes()))
+    done = convert(tmp_path, pack(tmp_path, tmp_path / "parts"))
+    assert done.returncode == 1 and "is no finite number" in done.stderr, done.stderr
+
+
 def test_damaged_tokenizer_within(tmp_path, tensors):
     write_weights(tmp_path / "parts/model_weights", "model.", tensors)
     (tmp_path / "parts/model_config.yaml").write_text(YAML)
@@ -348,6 +360,44 @@ def test_hostile_members(tmp_path, member, words):
     done = convert(tmp_path, hostile(tmp_path, **member))
     assert done.returncode == 1 and words in done.stderr, done.stderr
     assert not (tmp_path / "out").exists()
+
+
+OBJECTS = ("!!python/object/apply:os.system ['touch was-here']", "!!python/object:evil.Run {}",
+           "!!python/object/new:evil.Run []", "!!python/name:os.system ''", "!!python/module:os ''",
+           "!<tag:yaml.org,2002:python/object/apply:os.system> [x]")
+
+
+@pytest.mark.parametrize("line", [
+    *(f"optim_more: {tag}" for tag in OBJECTS), *(f"  - {tag}" for tag in OBJECTS[:2]), f"a: [1, {OBJECTS[1]}]",
+    f"? {OBJECTS[0]}"])
+def test_objects_in_yaml(tmp_path, tensors, line):
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML + line + "\n")
+    done = convert(tmp_path, tmp_path / "parts")
+    words = f"model_config.yaml: line {len(YAML.splitlines()) + 1} has a tag that makes an object of Python's: refused"
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+    assert not (tmp_path / "was-here").exists()
+
+
+BOMBS = ("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n", "a: &a\n- x\nb: &b\n- *a\n- *a\n",
+         "a: &a\n  - x\nb: &b\n  c:\n    - *a\n", "a: &a {x: 1}\nb: &b\n  <<: *a\n")
+
+
+@pytest.mark.parametrize("text", BOMBS)
+def test_yaml_that_grows(tmp_path, tensors, text):
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML + text)
+    done = convert(tmp_path, tmp_path / "parts")
+    assert done.returncode == 1 and "by which such files grow without bound: refused" in done.stderr, done.stderr
+
+
+def test_harmless_yaml(tmp_path, tensors):
+    """References to plain things, tuples, and texts that look like more."""
+    more = ("betas: !!python/tuple\n- 0.9\n- 0.98\nfirst: &id001\n- 1\nsecond: *id001\nthird: *id001\n"
+            "path: '/data/*all & !!python/object'\nmath: 2 * 3 & 4 ! 5 # *a &b !!python/object\n")
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML + more)
+    same(imported(tmp_path, tmp_path / "parts"), tensors)
 
 
 def test_damaged_archives(tmp_path, tensors):

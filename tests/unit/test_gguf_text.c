@@ -1,5 +1,7 @@
 /* tests/unit/test_gguf_text.c: tokenizers of GGUF files against llama.cpp's (tests/reference/make_gguf_golden.py), and
  * metadata that lie. */
+#include <math.h>
+
 #include "config/json/json_value.h"
 #include "retro/text/tokenizer_gguf.h"
 #include "tests/unit/gguf_build.h"
@@ -230,6 +232,15 @@ static void test_refusals(void **state) {
     draft_number(&d.keys, 1, 4);
     draft_number(&d.keys, 9, 4);
     expect_refusal(&d, "tokenizer.ggml.token_type holds a type that is not 1 .. 6");
+    for (float bad = NAN;; bad = INFINITY) {
+        d = (struct gguf_draft){0};
+        draft_bytes(&d, "llama", "default");
+        draft_list(&d, "tokenizer.ggml.scores", GGUF_F32, 2);
+        draft_number(&d.keys, 0, 4);
+        buffer_append(&d.keys, &bad, sizeof bad);
+        expect_refusal(&d, "tokenizer.ggml.scores holds what is no finite number");
+        if (!isnan(bad)) break;
+    }
     d = (struct gguf_draft){0};
     draft_bytes(&d, "llama", "default");
     expect_refusal(&d, "SentencePiece"); /* no unknown token */

@@ -174,6 +174,7 @@ enum status checkpoint_open(struct checkpoint **out, const char *path, const cha
     c->inner = "";
     enum status status = path_exists(path, tracker_name) ? follow_tracker(c, path, e) : enter_only(c, path, e);
     if (status == STATUS_OK) status = open_container(c, e);
+    if (status == STATUS_OK) status = checkpoint_check_shared(c, e);
     if (status == STATUS_OK && c->settings.n == 0 && !is_file(c->folder)) status = checkpoint_read_above(c, e);
     if (status == STATUS_OK && c->n == 0)
         status = error_set(e, STATUS_CORRUPT, "%s: the checkpoint holds no weights", c->folder);

@@ -90,6 +90,8 @@ enum status checkpoint_read(struct checkpoint *c, const char *name, struct text_
 enum status checkpoint_take_tokenizer(struct checkpoint *c, const char *wanted, struct error *e);
 /* checkpoint_pieces.c: whether pieces neither overlap nor leave gaps. */
 enum status checkpoint_check_pieces(const struct checkpoint *c, const struct checkpoint_tensor *t, struct error *e);
+/* Whether no two tensors share some of their bytes, but not all. */
+enum status checkpoint_check_shared(const struct checkpoint *c, struct error *e);
 /* Tensors of all layers ("decoder.layers.mlp", of which the first axis are the layers) become those of each
  * ("decoder.layers.0.mlp"). */
 enum status checkpoint_unstack(struct checkpoint *c, struct error *e);

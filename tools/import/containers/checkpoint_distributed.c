@@ -240,7 +240,7 @@ enum status checkpoint_open_distributed(struct checkpoint *c, struct error *e) {
     struct pickle *metadata;
     c->container = "torch.distributed: files of boxes of tensors";
     if (checkpoint_read(c, ".metadata", &bytes, e)) return e->status;
-    if (pickle_open(&metadata, bytes, ".metadata", e)) return error_prefix(e, "%s", c->folder);
+    if (pickle_open_known(&metadata, bytes, ".metadata", e)) return error_prefix(e, "%s", c->folder);
     r.metadata = pickle_root(metadata);
     enum status status = read_metadata(&r);
     free(r.items);

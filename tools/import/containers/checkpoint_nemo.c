@@ -119,8 +119,9 @@ static enum status take_yaml(struct checkpoint *c, struct text_span text, const 
     if (text.size > YAML_LIMIT)
         return error_set(e, STATUS_TOO_LARGE, "%s: %s has %zu bytes, allowed are %d", c->folder, name, text.size,
                          YAML_LIMIT);
-    yaml_read(&yaml, text);
-    enum status status = take_values(c, &yaml, e);
+    enum status status = yaml_read(&yaml, text, name, e);
+    if (status) error_prefix(e, "%s", c->folder);
+    if (status == STATUS_OK) status = take_values(c, &yaml, e);
     settings_free(&yaml);
     return status;
 }

@@ -32,6 +32,53 @@ enum status checkpoint_check_pieces(const struct checkpoint *c, const struct che
     return sum == whole ? STATUS_OK : fail(c, t->name, e, "has parts that leave gaps");
 }
 
+/* Where a part lies in memory, and whose it is. */
+struct stored_bytes {
+    const uint8_t *start, *end;
+    const char *name;
+};
+
+static int compare_bytes(const void *a, const void *b) {
+    const struct stored_bytes *x = a, *y = b;
+    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+static int list_bytes(const struct checkpoint *c, struct stored_bytes *list) {
+    int n = 0;
+    for (int i = 0; i < c->n; i++) {
+        const struct checkpoint_tensor *t = &c->tensors[i];
+        for (int k = 0; k < t->n_pieces; k++) {
+            size_t bytes = torch_dtype_bytes(t->dtype);
+            if (t->pieces[k].data == NULL) continue;
+            for (int axis = 0; axis < t->n_dims; axis++) bytes *= (size_t)t->pieces[k].extent[axis];
+            list[n] = (struct stored_bytes){t->pieces[k].data, t->pieces[k].data + bytes, t->name};
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Tied tensors have the same bytes; some of the same are halves of two weights. */
+enum status checkpoint_check_shared(const struct checkpoint *c, struct error *e) {
+    size_t most = 1;
+    for (int i = 0; i < c->n; i++) most += (size_t)c->tensors[i].n_pieces;
+    struct stored_bytes *list = xcalloc(most, sizeof *list);
+    int n = list_bytes(c, list);
+    qsort(list, (size_t)n, sizeof *list, compare_bytes);
+    const struct stored_bytes *last = list; /* of those before, that ends last */
+    enum status status = STATUS_OK;
+    for (int i = 1; i < n && status == STATUS_OK; i++) {
+        bool alike = list[i].start == last->start && list[i].end == last->end;
+        if (list[i].start < last->end && !alike)
+            status = error_set(e, STATUS_CORRUPT, "%s: %s and %s share a part of their bytes, as no two weights do",
+                               c->folder, last->name, list[i].name);
+        if (list[i].end > last->end) last = &list[i];
+    }
+    free(list);
+    return status;
+}
+
 /* Layers that are stacked. */
 
 /* "decoder.layers.mlp" has all layers in one tensor; "decoder.layers.0.mlp" has one. NULL: not stacked. */

@@ -42,6 +42,7 @@ struct pickle_machine {
     int n_marks, mark_capacity;
     pickle_slot *memo;
     size_t n_memo, memo_capacity, next_memo;
+    bool known; /* classes of modules that are not known are refused */
     struct error *e;
 };
 
@@ -294,6 +295,11 @@ static enum status push_global(struct pickle_machine *m, struct text_span module
                          "%s: the pickle names the function %.*s.%.*s, which no checkpoint has a use for: refused, "
                          "nothing of it was run",
                          m->name, (int)module.size, module.text, (int)name.size, name.text);
+    if (m->known && !pickle_names_known(module))
+        return error_set(m->e, STATUS_UNSUPPORTED,
+                         "%s: the pickle names the class %.*s.%.*s, which is none of torch's or Megatron's: refused, "
+                         "nothing of it was run",
+                         m->name, (int)module.size, module.text, (int)name.size, name.text);
     char *text = take_memory(m, module.size + name.size + 2);
     if (text == NULL || push_new(m, PICKLE_GLOBAL, &v)) return m->e->status;
     memcpy(text, module.text, module.size);
@@ -469,11 +475,13 @@ static enum status run(struct pickle_machine *m) {
     return fail(m, "the file ends before it does");
 }
 
-enum status pickle_open(struct pickle **out, struct text_span bytes, const char *name, struct error *e) {
+static enum status open_pickle(struct pickle **out, struct text_span bytes, const char *name, bool known,
+                               struct error *e) {
     if (bytes.size == 0) return error_set(e, STATUS_CORRUPT, "%s: its pickle is empty", name);
     struct pickle *p = xcalloc(1, sizeof *p);
     const uint8_t *start = (const uint8_t *)bytes.text;
-    struct pickle_machine m = {.p = p, .name = name, .start = start, .at = start, .end = start + bytes.size, .e = e};
+    struct pickle_machine m = {
+        .p = p, .name = name, .start = start, .at = start, .end = start + bytes.size, .e = e, .known = known};
     enum status status = bytes.size > SIZE_LIMIT
                              ? error_set(e, STATUS_TOO_LARGE, "%s: a pickle of %zu MB", name, bytes.size >> 20)
                              : run(&m);
@@ -486,6 +494,14 @@ enum status pickle_open(struct pickle **out, struct text_span bytes, const char 
     }
     *out = p;
     return STATUS_OK;
+}
+
+enum status pickle_open(struct pickle **out, struct text_span bytes, const char *name, struct error *e) {
+    return open_pickle(out, bytes, name, false, e);
+}
+
+enum status pickle_open_known(struct pickle **out, struct text_span bytes, const char *name, struct error *e) {
+    return open_pickle(out, bytes, name, true, e);
 }
 
 void pickle_close(struct pickle *p) {

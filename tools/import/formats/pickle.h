@@ -37,6 +37,9 @@ struct pickle;
 /* Reads one pickle of protocol 2 to 5, whose bytes are borrowed until pickle_close. `name` is for messages.
  * STATUS_CORRUPT: no whole pickle; STATUS_UNSUPPORTED: an opcode or a function that is refused; STATUS_TOO_LARGE. */
 enum status pickle_open(struct pickle **out, struct text_span bytes, const char *name, struct error *e);
+/* The same of a file whose classes are known: those of other modules than Python's own, NumPy's, torch's, Megatron's
+ * and NeMo's are refused, too. */
+enum status pickle_open_known(struct pickle **out, struct text_span bytes, const char *name, struct error *e);
 void pickle_close(struct pickle *p);
 const struct pickle_value *pickle_root(const struct pickle *p);
 

@@ -60,6 +60,12 @@ static const char *const modules[] = {
     "torch.utils.bottleneck",
 };
 
+/* Modules whose classes a list of tensors may name. */
+static const char *const known[] = {"torch",       "megatron",    "nemo",    "transformer_engine",
+                                    "collections", "argparse",    "copyreg", "_codecs",
+                                    "builtins",    "__builtin__", "numpy",   "pathlib",
+                                    "enum",        "datetime",    "io",      "_io"};
+
 /* Of Python's own functions these are types; the others do something. */
 static const char *const types[] = {"set",     "frozenset", "dict",  "list",      "tuple", "slice",   "int",
                                     "float",   "str",       "bytes", "bytearray", "bool",  "object",  "range",
@@ -81,6 +87,12 @@ static bool is_within(struct text_span module, const char *outer) {
     size_t n = strlen(outer);
     if (module.size < n || memcmp(module.text, outer, n) != 0) return false;
     return module.size == n || module.text[n] == '.';
+}
+
+bool pickle_names_known(struct text_span module) {
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++)
+        if (is_within(module, known[i])) return true;
+    return false;
 }
 
 bool pickle_names_refuse(struct text_span module, struct text_span name) {

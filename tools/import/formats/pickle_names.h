@@ -5,3 +5,5 @@
 #include "config/base/buffer.h"
 
 bool pickle_names_refuse(struct text_span module, struct text_span name);
+/* Whether a list of tensors has a use for classes of a module. */
+bool pickle_names_known(struct text_span module);

@@ -128,9 +128,11 @@ static enum status read_shape(const struct torch_file *f, const struct pickle_va
 /* ("storage", torch.FloatStorage, "0", "cpu", elements): the file data/0, of which `from` elements come first. */
 static enum status find_bytes(const struct torch_file *f, const struct pickle_value *id, int64_t from,
                               struct torch_tensor *t, const char *what, struct error *e) {
-    const struct pickle_value *key = pickle_item(id, 2);
+    const struct pickle_value *key = pickle_item(id, 2), *count = pickle_item(id, 4);
     struct buffer name = {0};
     if (!pickle_is(key, PICKLE_TEXT)) return fail(f, what, "names no storage", e);
+    if (!pickle_is(count, PICKLE_INT) || count->number < 0)
+        return fail(f, what, "lies in a storage whose number of elements is no whole number", e);
     buffer_printf(&name, "data/%.*s", (int)(key->text.size < 64 ? key->text.size : 64), key->text.text);
     const struct zip_file *file = zip_find(f->zip, f->prefix, (struct text_span){name.data, name.size});
     buffer_free(&name);
@@ -139,6 +141,9 @@ static enum status find_bytes(const struct torch_file *f, const struct pickle_va
     size_t size = torch_dtype_bytes(t->dtype), whole = file->data.size / size;
     if (from < 0 || (size_t)from > whole || t->elements > whole - (size_t)from)
         return fail(f, what, "reaches beyond the end of its storage", e);
+    bool bytes = pickle_text_is(pickle_item(id, 1), "torch.storage.UntypedStorage");
+    if ((uint64_t)count->number > (bytes ? file->data.size : whole))
+        return fail(f, what, "lies in a storage of fewer elements than it says", e);
     t->data = file->data.text + (size_t)from * size;
     return STATUS_OK;
 }

@@ -12,6 +12,8 @@ struct yaml_stack {
     size_t ends[DEPTH_LIMIT]; /* of their names in the path */
     int n;
     struct buffer path; /* "outer.inner." */
+    int line;
+    int anchored; /* indentation of what has an anchor and goes on, -1: nothing */
 };
 
 static struct text_span trim(struct text_span s) {
@@ -55,6 +57,63 @@ static const char *find_colon(struct text_span line) {
     return NULL;
 }
 
+/* Found in a line outside quoted texts and comments. */
+struct yaml_marks {
+    bool anchor, alias, tag;
+};
+
+static bool starts_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+
+static struct yaml_marks find_marks(struct text_span line) {
+    struct yaml_marks marks = {0};
+    char quote = '\0', before = ' ';
+    for (size_t i = 0; i < line.size; i++) {
+        char c = line.text[i], next = i + 1 < line.size ? line.text[i + 1] : ' ';
+        bool begins = strchr(" \t[,{", before) != NULL;
+        if (quote) {
+            if (c == quote) quote = '\0';
+        } else if (begins && (c == '"' || c == '\'')) {
+            quote = c;
+        } else if (begins && c == '#') {
+            break;
+        } else if (begins) {
+            marks.anchor = marks.anchor || (c == '&' && starts_word(next));
+            marks.alias = marks.alias || (c == '*' && starts_word(next));
+            marks.tag = marks.tag || (c == '!' && next != ' ');
+        }
+        before = c;
+    }
+    return marks;
+}
+
+/* "!!python/object/apply:os.system" and its like; "!!python/tuple" is a list. */
+static bool makes_object(struct text_span line) {
+    static const char *const makers[] = {"python/object", "python/name", "python/module"};
+    for (size_t i = 0; i < ARRAY_COUNT(makers); i++)
+        if (memmem(line.text, line.size, makers[i], strlen(makers[i]))) return true;
+    return false;
+}
+
+static enum status check_line(struct yaml_stack *stack, struct text_span line, const char *name, struct error *e) {
+    struct text_span rest = trim(line);
+    struct yaml_marks marks = find_marks(line);
+    int indent = (int)(rest.text - line.text);
+    if (rest.size == 0) return STATUS_OK;
+    bool item = rest.text[0] == '-' && indent == stack->anchored; /* a list lies as deep as its key */
+    if (stack->anchored >= 0 && indent <= stack->anchored && !item) stack->anchored = -1;
+    if (marks.tag && makes_object(line))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: line %d has a tag that makes an object of Python's: refused, nothing of it was run", name,
+                         stack->line);
+    if (marks.alias && (marks.anchor || stack->anchored >= 0))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: line %d refers to something within what is referred to itself, by which such files grow "
+                         "without bound: refused",
+                         name, stack->line);
+    if (marks.anchor && stack->anchored < 0) stack->anchored = indent;
+    return STATUS_OK;
+}
+
 static void read_line(struct settings *s, struct yaml_stack *stack, struct text_span line) {
     size_t indent = 0;
     while (indent < line.size && line.text[indent] == ' ') indent++;
@@ -74,7 +133,7 @@ static void read_line(struct settings *s, struct yaml_stack *stack, struct text_
     buffer_append(&stack->path, "", 0);
     stack->path.data[stack->path.size] = '\0';
     bool opens = value.size == 0;
-    bool passed = !opens && (strchr("[{|>&*!", value.text[0]) != NULL || span_is(value, "{}"));
+    bool passed = !opens && (strchr("[{|>&!", value.text[0]) != NULL || span_is(value, "{}"));
     if (!opens && !passed) put_value(s, stack->path.data, value);
     if (stack->n == DEPTH_LIMIT) return;
     buffer_append_string(&stack->path, ".");
@@ -83,14 +142,19 @@ static void read_line(struct settings *s, struct yaml_stack *stack, struct text_
     stack->n++;
 }
 
-void yaml_read(struct settings *s, struct text_span text) {
-    struct yaml_stack stack = {.n = 0};
+enum status yaml_read(struct settings *s, struct text_span text, const char *name, struct error *e) {
+    struct yaml_stack stack = {.anchored = -1};
     const char *end = text.text + text.size;
-    for (const char *at = text.text; at < end;) {
+    enum status status = STATUS_OK;
+    for (const char *at = text.text; at < end && status == STATUS_OK;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *line_end = newline ? newline : end;
-        read_line(s, &stack, (struct text_span){at, (size_t)(line_end - at)});
+        struct text_span line = {at, (size_t)(line_end - at)};
+        stack.line++;
+        status = check_line(&stack, line, name, e);
+        if (status == STATUS_OK) read_line(s, &stack, line);
         at = line_end + 1;
     }
     buffer_free(&stack.path);
+    return status;
 }

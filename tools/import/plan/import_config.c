@@ -1,5 +1,6 @@
 /* tools/import/plan/import_config.c: config.json of a checkpoint: from --config, else its settings, its tensors, or
  * what Megatron takes where nothing is said. Each value is kept with where it came from. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,24 @@ enum status import_disagree(const struct import_plan *p, const char *what, int64
                             struct error *e) {
     return error_set(e, STATUS_CORRUPT, "%s: %s is %lld by the tensors and %lld by the arguments",
                      p->checkpoint->folder, what, (long long)tensors, (long long)said);
+}
+
+static bool is_read(const char *name) {
+    static const char *const names[] = {"norm_epsilon", "layernorm_epsilon",    "rotary_percent",
+                                        "rotary_base",  "retro_attention_gate", "rotary_seq_len_interpolation_factor"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+/* Numbers that are none are no settings: a default in their place would be another model. */
+static enum status check_numbers(const struct import_plan *p, struct error *e) {
+    const struct settings *s = &p->checkpoint->settings;
+    for (int i = 0; i < s->n; i++)
+        if (s->list[i].kind == SETTING_REAL && !isfinite((float)s->list[i].real) && is_read(s->list[i].name))
+            return error_set(e, STATUS_CORRUPT, "%s: the argument %s is %g, which is no number of a model's",
+                             p->checkpoint->folder, s->list[i].name, s->list[i].real);
+    return STATUS_OK;
 }
 
 /* Settings that change the network into one that no family computes. */
@@ -298,7 +317,7 @@ enum status import_configure(struct import_plan *p, const struct import_options 
     static const char *const architectures[] = {
         [IMPORT_RETRO] = "retro", [IMPORT_GPT] = "gpt", [IMPORT_T5] = "t5", [IMPORT_BERT] = "megatron_bert"};
     const char *named = architectures[p->trimmed ? IMPORT_GPT : p->architecture];
-    if (check_supported(p, e)) return e->status;
+    if (check_numbers(p, e) || check_supported(p, e)) return e->status;
 
     import_put_text(p, "architecture", named, p->trimmed ? "--as gpt" : "tensors");
     if (p->architecture == IMPORT_T5) {

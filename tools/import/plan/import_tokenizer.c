@@ -122,7 +122,7 @@ static enum status open_tokenizer(struct tokenizer **t, const struct import_plan
     return status ? error_prefix(e, "--tokenizer") : STATUS_OK;
 }
 
-/* What was taken where nothing says a key, in the report and on stderr. */
+/* Puts a key that nothing says, and says so in the report and on stderr. */
 static void assume(struct import_plan *p, const char *key, int64_t value, const char *why) {
     import_put_int(p, key, value, why);
     line_print(stderr, "retro-convert: %s %lld is assumed: %s; --config may say another", key, (long long)value, why);
