@@ -39,6 +39,7 @@ struct server {
     int socket;       /* has the address until HTTP takes it over; -1: none */
     bool handed_over; /* by the service manager, for which it listens on */
     struct parts parts;
+    struct http_place place; /* of the socket */
     struct api api;
     struct tls *tls; /* NULL: plain HTTP */
     struct http *http;
@@ -54,6 +55,7 @@ static enum status prepare_start(void *context, struct error *e) {
     if (http_reserve(c->server.max_connections, e) || service_socket(&s->socket, e)) return e->status;
     s->handed_over = s->socket >= 0;
     if (!s->handed_over && http_bind(c->server.host, c->server.port, &s->socket, e)) return e->status;
+    if (http_place_of(s->socket, &s->place, e)) return e->status;
     return tokenizer_opening_start(&s->parts.decoders[0].opening, c->model.path, e);
 }
 
@@ -110,12 +112,19 @@ static enum status open_networks(struct api *a, const struct json_list *allow, s
     return STATUS_OK;
 }
 
+/* Metrics name keys. */
+static enum operations_access operations_of(const struct server_settings *c) {
+    if (c->operations != OPERATIONS_AUTO) return (enum operations_access)c->operations;
+    return c->keys_file[0] ? OPERATIONS_KEY : OPERATIONS_OPEN;
+}
+
 static enum status open_api(struct server *s, struct error *e) {
     const struct server_settings *c = &s->config.server;
     s->api = (struct api){.origins = c->cors_origins.items,
                           .n_origins = (int)c->cors_origins.count,
                           .page = c->page,
-                          .operations = (enum operations_access)c->operations,
+                          .operations = operations_of(c),
+                          .local = s->place.local,
                           .request_timeout = c->request_timeout,
                           .logs_bodies = s->config.log.prompts,
                           .created = time(NULL),
@@ -123,6 +132,7 @@ static enum status open_api(struct server *s, struct error *e) {
     if (c->keys_file[0] && keyring_open(&s->api.keys, c->keys_file, e)) return e->status;
     if (s->api.keys) log_info("keys: %d, from %s", keyring_count(s->api.keys), c->keys_file);
     if (open_networks(&s->api, &c->allow, e)) return e->status;
+    if (host_rules_open(&s->api.hosts, c->hosts.items, c->hosts.count, e)) return e->status;
     return parts_serve(&s->parts, &s->config, &s->api, e);
 }
 
@@ -152,13 +162,13 @@ static enum status open_http(struct server *s, struct error *e) {
                                              .min_body_rate = c->server.min_body_rate,
                                              .encrypted = s->tls != NULL},
                              .max_body_bytes = c->server.max_body_bytes,
+                             .request_threads = c->server.request_threads,
+                             .max_requests = c->server.max_requests,
                              .api = &s->api,
                              .tls = s->tls};
     s->socket = -1;
     if (http_open(&s->http, &o, e)) return e->status;
-    bool v6 = strchr(c->server.host, ':') != NULL;
-    log_info("listening on %s://%s%s%s:%d", s->tls ? "https" : "http", v6 ? "[" : "", c->server.host, v6 ? "]" : "",
-             http_port(s->http));
+    log_info("listening on %s://%s", s->tls ? "https" : "http", s->place.text);
     return STATUS_OK;
 }
 
@@ -260,6 +270,7 @@ static void server_close(struct server *s) {
     traffic_close(s->api.traffic);
     keyring_close(s->api.keys);
     free(s->api.networks);
+    host_rules_free(&s->api.hosts);
     if (s->socket >= 0) close(s->socket);
 }
 

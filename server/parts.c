@@ -361,10 +361,7 @@ enum status parts_open_others(struct parts *p, const struct config *c, struct er
 /* The API's view. */
 
 /* On a loopback address, or with keys, a client is somebody whom the operator lets in. */
-static enum documents_access documents_access_of(const struct config *c) {
-    struct net_address address;
-    const char *host = c->server.host;
-    bool local = strcmp(host, "localhost") == 0 || (address_parse(&address, host) && address_is_local(&address));
+static enum documents_access documents_access_of(const struct config *c, bool local) {
     if (c->retrieval.documents != DOCUMENTS_AUTO) return (enum documents_access)c->retrieval.documents;
     return local || c->server.keys_file[0] ? DOCUMENTS_WRITE : DOCUMENTS_READ;
 }
@@ -376,8 +373,8 @@ static int passage_tokens_of(const struct decoder_part *d, const struct config *
     return c->retrieval.prompt_tokens + pictures;
 }
 
-static enum status serve_decoder(const struct decoder_part *d, const struct config *c, struct served_model *out,
-                                 struct error *e) {
+static enum status serve_decoder(const struct decoder_part *d, const struct config *c, bool local,
+                                 struct served_model *out, struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
     bool attends = d->retrieval ? d->documents.attends : info->chunk_length > 0;
     int k = 0, max_neighbors = 0;
@@ -400,7 +397,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .library = d->documents.library,
         .document_thread = d->changes,
         .filter = d->documents.filter,
-        .documents = documents_access_of(c),
+        .documents = documents_access_of(c, local),
         .limits = {.vocab = info->vocab,
                    .max_prompts = c->server.max_prompts,
                    .max_choices = c->server.max_choices,
@@ -453,7 +450,7 @@ static void limits_raise(struct request_limits *most, const struct request_limit
 enum status parts_serve(struct parts *p, const struct config *c, struct api *a, struct error *e) {
     const struct host_rules *hosts = p->fetcher ? &p->image_hosts : NULL;
     for (int i = 0; i < p->n_decoders; i++) {
-        if (serve_decoder(&p->decoders[i], c, &p->served[i], e)) return e->status;
+        if (serve_decoder(&p->decoders[i], c, a->local, &p->served[i], e)) return e->status;
         p->served[i].limits.image_hosts = hosts;
         limits_raise(&a->largest, &p->served[i].limits);
     }

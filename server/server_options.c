@@ -1,8 +1,11 @@
 /* server/server_options.c: rows of the server. See server_options.h. */
 #include "server/server_options.h"
 
-static const struct json_choice operations_choices[] = {
-    {"open", OPERATIONS_OPEN}, {"local", OPERATIONS_LOCAL}, {"key", OPERATIONS_KEY}, {NULL, 0}};
+static const struct json_choice operations_choices[] = {{"auto", OPERATIONS_AUTO},
+                                                        {"open", OPERATIONS_OPEN},
+                                                        {"local", OPERATIONS_LOCAL},
+                                                        {"key", OPERATIONS_KEY},
+                                                        {NULL, 0}};
 
 static const struct json_field prefix_fields[] = {
     {"path", JSON_TEXT, JSON_AT(struct prefix_path, path), .required = true},
@@ -30,6 +33,10 @@ static const struct option_row server_rows[] = {
                 "folder that keeps the rows of server.prefixes from one start to the next; empty: none does"),
     OPTION_INT(struct server_settings, max_queue, 64, 0, 1 << 20,
                "requests waiting for a sequence; more are refused with 503"),
+    OPTION_INT(struct server_settings, request_threads, 4, 1, 256,
+               "threads that read requests and write answers; one client has at most all but one of them"),
+    OPTION_INT(struct server_settings, max_requests, 256, 1, 1 << 20,
+               "requests waiting for one of server.request_threads; more are refused with 503"),
     OPTION_INT(struct server_settings, max_body_bytes, 4 << 20, 1024, 1 << 30, "bytes of one request body"),
     OPTION_INT(struct server_settings, max_connections, 256, 1, 65536,
                "open connections; idle ones are closed when others wait"),
@@ -56,11 +63,16 @@ static const struct option_row server_rows[] = {
     OPTION_BOOL(struct server_settings, page, true, "GET / shows a page to ask by hand"),
     OPTION_TEXTS(struct server_settings, cors_origins,
                  "origins whose pages may use the server from a browser, such as https://example.org; *: all"),
+    OPTION_TEXTS(struct server_settings, hosts,
+                 "names that a server without keys goes by, as requests have them in Host: example.org, *.example.org, "
+                 "at any port or the one behind \":\"; loopback names and all addresses are known without them"),
     OPTION_PATH(
         struct server_settings, keys_file,
         "hashes of the keys that clients need, made by --new-key; empty: none is needed; SIGHUP reads it again"),
-    OPTION_CHOICE(struct server_settings, operations, OPERATIONS_OPEN, operations_choices,
-                  "who reads /health, /metrics, /version and /openapi.json: all, this machine, or keys that say so"),
+    OPTION_CHOICE(
+        struct server_settings, operations, OPERATIONS_AUTO, operations_choices,
+        "who reads /health, /metrics, /version and /openapi.json: all, this machine, or keys that say so; auto: "
+        "such keys where server.keys_file is set, else all"),
     OPTION_PATH(struct server_settings, tls_certificate,
                 "PEM file of the certificate, and of those up to its authority; empty: no TLS; SIGHUP reads it again"),
     OPTION_PATH(struct server_settings, tls_key, "PEM file of the certificate's key"),

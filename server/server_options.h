@@ -4,7 +4,7 @@
 #include "config/options/options.h"
 
 /* Clients that may read /health, /metrics, /version and /openapi.json. */
-enum operations_access { OPERATIONS_OPEN, OPERATIONS_LOCAL, OPERATIONS_KEY };
+enum operations_access { OPERATIONS_OPEN, OPERATIONS_LOCAL, OPERATIONS_KEY, OPERATIONS_AUTO };
 
 /* A file of server.prefixes. */
 struct prefix_path {
@@ -23,6 +23,8 @@ struct server_settings {
     struct json_list prefixes; /* of struct prefix_path: texts whose rows are there from the start */
     char *prefix_folder;       /* keeps these rows; empty: they are computed at each start */
     int max_queue;             /* requests waiting for a sequence; more get 503 */
+    int request_threads;       /* that read requests and write answers */
+    int max_requests;          /* that wait for such a thread; more get 503 */
     int max_body_bytes;
     int max_connections;
     int max_prompts;                 /* prompts in one request */
@@ -37,6 +39,7 @@ struct server_settings {
     int drain_timeout;               /* seconds SIGTERM waits for running requests */
     bool page;                       /* GET / shows the page */
     struct json_list cors_origins;   /* of char *: whose pages may ask */
+    struct json_list hosts;          /* of char *: names that requests without keys may call the server by */
     int max_client_connections;      /* of one address; 0: max_connections */
     int request_timeout;             /* seconds for one request; 0: any */
     char *keys_file;                 /* empty: no keys are asked for */

@@ -60,8 +60,24 @@ static bool key_admit(struct admission *out, struct failure *f) {
     return false;
 }
 
+/* Without keys whoever reaches the server may use it, and a browser reaches it for any page that it shows. */
+static bool admit_page(const struct api *a, const struct api_head *h, struct failure *f) {
+    bool reads = strcmp(h->method, "GET") == 0 || strcmp(h->method, "HEAD") == 0;
+    if (!page_host_is_known(&h->page, &a->hosts))
+        return failure_set(
+            f, 403, "host_not_allowed", NULL,
+            "this server is not known as %.200s: without keys it answers to addresses, localhost and the "
+            "names of option server.hosts",
+            h->page.host);
+    if (page_origin_is_known(&h->page, a->origins, a->n_origins, reads)) return true;
+    return failure_set(f, 403, "origin_not_allowed", NULL,
+                       "the page of %.200s may not ask: without keys the server answers its own page and those of "
+                       "option server.cors_origins",
+                       h->page.origin ? h->page.origin : "another origin");
+}
+
 static bool admit_client(struct api *a, const struct api_head *h, struct admission *out, struct failure *f) {
-    if (a->keys == NULL) return true;
+    if (a->keys == NULL) return admit_page(a, h, f);
     out->principal.key = key_of(a, h, f);
     if (out->principal.key == NULL) return false;
     memcpy(&out->principal.client, out->principal.key->hash, sizeof out->principal.client);

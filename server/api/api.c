@@ -62,18 +62,13 @@ static bool is_other_type(const struct route *route, const char *type) {
     return true;
 }
 
-static bool check_route(struct api *a, const struct route *route, const struct api_request *r, struct failure *f) {
+static bool check_route(const struct route *route, const struct api_request *r, struct failure *f) {
     if (r->size > 0 && is_other_type(route, r->content_type))
         return failure_set(f, 415, "unsupported_media_type", NULL, "the body is %.100s, send %s", r->content_type,
                            route->types[0]);
     if (route->max_body > 0 && r->size > route->max_body)
         return failure_set(f, 413, "body_too_large", NULL, "the body has %zu bytes, the limit of %s is %zu", r->size,
                            route->path, route->max_body);
-    if (route->access == ACCESS_API && atomic_load(&a->draining)) {
-        failure_set(f, 503, "server_busy", NULL, "the server is stopping");
-        f->retry_after = 1;
-        return false;
-    }
     return true;
 }
 
@@ -122,7 +117,7 @@ static struct answer *route_open(struct api *a, const struct api_request *r, str
         if (!route_matches(route, r->path) || !route_is_served(a, route)) continue;
         path_known = true;
         if (!method_matches(route, r->method)) continue;
-        struct answer *answer = check_route(a, route, r, &f) ? route->open(a, r, waker, &f) : NULL;
+        struct answer *answer = check_route(route, r, &f) ? route->open(a, r, waker, &f) : NULL;
         return answer ? answer : answer_failure(&f);
     }
     if (!path_known) return no_such_path(r);

@@ -5,6 +5,7 @@
 #include "retro/chat/chat.h"
 #include "server/access/address.h"
 #include "server/access/keyring.h"
+#include "server/access/pages.h"
 #include "server/access/principal.h"
 #include "server/api/failure.h"
 #include "server/api/fields/completion_fields.h"
@@ -77,10 +78,12 @@ struct api {
     struct request_limits largest_embedder; /* of any embedder */
     const char *const *origins;             /* [n_origins] whose pages may ask; "*": all may */
     int n_origins;
-    struct keyring *keys; /* NULL: none is asked for */
-    enum operations_access operations;
-    struct network *networks; /* [n_networks] whose clients are answered; none: all are */
+    struct host_rules hosts;           /* what the server goes by where there are no keys, beside its addresses */
+    struct keyring *keys;              /* NULL: none is asked for */
+    enum operations_access operations; /* never auto */
+    struct network *networks;          /* [n_networks] whose clients are answered; none: all are */
     int n_networks;
+    bool local;                    /* only clients on this machine reach the server */
     bool page;                     /* the page is shown */
     bool logs_bodies;              /* log.prompts */
     int64_t created;               /* seconds since 1970 of the start */
@@ -113,6 +116,7 @@ struct api_head {
     const char *method, *path;
     const char *authorization, *api_key; /* headers; NULL: none */
     struct net_address address;
+    struct page_head page;
 };
 
 /* A request that was let in. */

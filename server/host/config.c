@@ -56,10 +56,9 @@ static enum status check_rendezvous(const struct config *c, struct error *e) {
     return given ? endpoint_parse(&leader, c->parallel.rendezvous, e) : STATUS_OK;
 }
 
-static enum status check_hosts(const struct config *c, struct error *e) {
+static enum status check_hosts(const struct json_list *texts, const char *option, struct error *e) {
     struct host_rules hosts;
-    if (host_rules_open(&hosts, c->server.image_urls.items, c->server.image_urls.count, e))
-        return error_prefix(e, "server.image_urls");
+    if (host_rules_open(&hosts, texts->items, texts->count, e)) return error_prefix(e, "%s", option);
     host_rules_free(&hosts);
     return STATUS_OK;
 }
@@ -74,7 +73,8 @@ static enum status check_access(const struct config *c, struct error *e) {
         struct network network;
         if (network_parse(&network, networks[i], e)) return error_prefix(e, "server.allow");
     }
-    return check_hosts(c, e);
+    if (check_hosts(&c->server.hosts, "server.hosts", e)) return e->status;
+    return check_hosts(&c->server.image_urls, "server.image_urls", e);
 }
 
 static enum status check_filter(const struct config *c, struct error *e) {

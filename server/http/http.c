@@ -1,14 +1,14 @@
 /* server/http/http.c: answers to bytes, and what the library calls from a connection's first byte to its last.
  * receive.c has the bytes to request.
  *
- * A few library threads serve all connections, so nothing here waits: when an answer has no bytes yet, the connection
- * is suspended, and the answer's waker, called by the engine or the retrieval thread, resumes it. Meanwhile the watcher
- * looks for clients that leave. Traps of the library that shape this file: the first call of the access handler must
- * not answer; a body may come in pieces of one byte; a suspended connection sees no disconnect and has no time-out;
- * stopping with suspended connections is a bug; with epoll, whose events come once, it reads what a client sent last
- * and never learns that the client closed right behind it, so it polls; it answers before a body or after it, never in
- * its midst; it words errors of its own (library_words.c); it takes heads that are malformed (head.h) and clients
- * without end (connection.h). */
+ * A few library threads serve all connections, so nothing here waits or reads a request: while its answer is made
+ * (work.c), and when a stream has no bytes yet, the connection is suspended, and resumed by the request thread or by
+ * the answer's waker. Meanwhile the watcher looks for clients that leave. Traps of the library that shape this file:
+ * the first call of the access handler must not answer; a body may come in pieces of one byte; a suspended connection
+ * sees no disconnect and has no time-out; stopping with suspended connections is a bug; with epoll, whose events come
+ * once, it reads what a client sent last and never learns that the client closed right behind it, so it polls; it
+ * answers before a body or after it, never in its midst; it words errors of its own (library_words.c); it takes heads
+ * that are malformed (head.h) and clients without end (connection.h). */
 #include "server/http/http.h"
 
 #include <stdio.h>
@@ -31,30 +31,11 @@ enum {
 
 /* Waiting. */
 
-void exchange_wake(void *context) {
-    struct exchange *x = context;
-    pthread_mutex_lock(&x->lock);
-    if (x->suspended)
-        MHD_resume_connection(x->connection);
-    else
-        x->ready = true;
-    x->suspended = false;
-    pthread_mutex_unlock(&x->lock);
-}
-
-/* Called by the watcher: the engine drops the work at once, the library finds the closed socket when resumed. */
-static void client_gone(void *context) {
-    struct exchange *x = context;
-    atomic_store(&x->gone, true);
-    x->answer->ops->cancel(x->answer);
-    exchange_wake(x);
-}
-
 static void watch(struct exchange *x) {
     if (x->watched) return;
     x->watched = true;
     x->watch.fd = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    x->watch.gone = client_gone;
+    x->watch.gone = exchange_leave;
     x->watch.context = x;
     watcher_add(x->http->watcher, &x->watch);
 }
@@ -113,6 +94,9 @@ static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t
 }
 
 enum MHD_Result exchange_respond(struct exchange *x) {
+    while (exchange_is_away(x))
+        if (suspend(x)) return MHD_YES;
+    if (x->answer == NULL) return MHD_NO; /* the client left before it was opened */
     while (!x->complete && !x->answer->stream) {
         if (atomic_load(&x->gone)) return MHD_NO;
         enum answer_progress progress = x->answer->ops->poll(x->answer, &x->out);
@@ -134,9 +118,9 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     (void)context, (void)connection;
     if (!x->begun) return exchange_begin(x, path, method, version);
     if (*size > 0) return exchange_receive(x, bytes, size);
-    if (x->answer == NULL) {
+    if (!x->active) {
         if (!connection_enter(x->life, CONNECTION_ANSWER)) return MHD_NO;
-        exchange_open(x, method, path);
+        exchange_ask(x, method, path);
     }
     return exchange_respond(x);
 }
@@ -147,10 +131,10 @@ struct outcome {
 };
 
 static struct outcome exchange_outcome(const struct exchange *x, enum MHD_RequestTerminationCode reason) {
-    bool answered = x->answer != NULL, ended = reason == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    bool answered = x->active, ended = reason == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     int refused = connection_refused_with(x->life);
     if (refused) return (struct outcome){refused, ""};
-    if (answered && ended) return (struct outcome){x->answer->http, ""};
+    if (x->answer && ended) return (struct outcome){x->answer->http, ""};
     if (connection_why(x->life) == CONNECTION_TOO_SLOW)
         return (struct outcome){MHD_HTTP_REQUEST_TIMEOUT, " (the body came too slowly)"};
     if (reason == MHD_REQUEST_TERMINATED_DAEMON_SHUTDOWN)
@@ -194,15 +178,15 @@ static void exchange_end(void *context, struct MHD_Connection *connection, void 
     /* A head that came too late is told of when the connection closes, with or without an exchange. */
     if (connection_why(x->life) != CONNECTION_LATE) exchange_log(x, reason);
     connection_enter(x->life, CONNECTION_IDLE);
-    if (x->answer) {
-        answer_close(x->answer);
-        atomic_fetch_sub(&h->active, 1);
-    }
+    if (x->answer) answer_close(x->answer);
+    if (x->active) atomic_fetch_sub(&h->active, 1);
     api_leave(&x->admission);
     free(x->arguments);
     buffer_free(&x->body);
     buffer_free(&x->out);
     buffer_free(&x->shown);
+    pthread_mutex_lock(&x->lock); /* whoever resumed the connection may not have let go of it yet */
+    pthread_mutex_unlock(&x->lock);
     pthread_mutex_destroy(&x->lock);
     free(x);
 }
@@ -255,12 +239,15 @@ static struct MHD_Daemon *start_daemon(struct http *h) {
 
 enum status http_open(struct http **out, const struct http_options *o, struct error *e) {
     struct http *h = xcalloc(1, sizeof *h);
+    struct request_threads_options threads = {
+        .threads = o->request_threads, .capacity = o->max_requests, .work = exchange_work, .client = exchange_client};
     h->o = *o;
     CHECK(getrandom(&h->id_base, sizeof h->id_base, 0) == sizeof h->id_base);
     enum status status = library_values_open(e);
     if (status == STATUS_OK) status = watcher_open(&h->watcher, e);
     if (status == STATUS_OK) status = connections_open(&h->connections, &o->connections, e);
-    if (status == STATUS_OK) status = http_listen(o->socket, &h->port, e);
+    if (status == STATUS_OK) status = request_threads_open(&h->threads, &threads, e);
+    if (status == STATUS_OK) status = http_listen(o->socket, e);
     if (status == STATUS_OK) {
         h->daemon = start_daemon(h);
         if (h->daemon == NULL)
@@ -275,8 +262,6 @@ enum status http_open(struct http **out, const struct http_options *o, struct er
     return status;
 }
 
-int http_port(const struct http *h) { return h->port; }
-
 void http_quiesce(struct http *h) {
     MHD_socket fd = MHD_quiesce_daemon(h->daemon);
     if (fd == MHD_INVALID_SOCKET) return;
@@ -290,7 +275,9 @@ int http_connections(struct http *h) { return connections_count(h->connections);
 
 void http_close(struct http *h) {
     if (h == NULL) return;
+    request_threads_stop(h->threads);
     if (h->daemon) MHD_stop_daemon(h->daemon);
+    request_threads_close(h->threads);
     connections_close(h->connections);
     watcher_close(h->watcher);
     free(h);

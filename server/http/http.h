@@ -12,12 +12,12 @@ struct http_options {
     bool shared; /* other processes listen on it too */
     struct connection_limits connections;
     int max_body_bytes;
-    struct api *api; /* borrowed */
-    struct tls *tls; /* borrowed; NULL: plain HTTP */
+    int request_threads, max_requests; /* that read requests; and that wait for them */
+    struct api *api;                   /* borrowed */
+    struct tls *tls;                   /* borrowed; NULL: plain HTTP */
 };
 
 enum status http_open(struct http **out, const struct http_options *o, struct error *e);
-int http_port(const struct http *h);
 void http_quiesce(struct http *h);    /* no new connections from here on; open ones go on */
 int http_connections(struct http *h); /* that are open */
 int http_active(struct http *h);      /* requests that have begun and are not answered to the last byte */

@@ -1,13 +1,17 @@
 /* server/http/listen.c: the address, and the open files that connections are. See listen.h. */
 #include "server/http/listen.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "server/access/address.h"
 #include "server/http/connection.h"
 
 enum {
@@ -53,13 +57,48 @@ enum status http_bind(const char *host, int port, int *fd, struct error *e) {
     return status ? error_prefix(e, "server.host %s, server.port %d", host, port) : STATUS_OK;
 }
 
+/* The name of a socket in the file system; "unix:@..." is one of Linux' own, "unix:" has none. */
+static void place_unix(struct http_place *out, const struct sockaddr_un *at, socklen_t size) {
+    size_t n = size > offsetof(struct sockaddr_un, sun_path) ? size - offsetof(struct sockaddr_un, sun_path) : 0;
+    bool abstract = n > 0 && at->sun_path[0] == '\0';
+    out->local = true;
+    snprintf(out->text, sizeof out->text, "unix:%s%.*s", abstract ? "@" : "", (int)(n - abstract),
+             n > 0 ? at->sun_path + abstract : "");
+}
+
+static void place_internet(struct http_place *out, const struct sockaddr_storage *at) {
+    const struct sockaddr_in *four = (const struct sockaddr_in *)at;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)at;
+    struct net_address address = {{[10] = 0xFF, [11] = 0xFF}};
+    char text[ADDRESS_TEXT_BYTES];
+    if (at->ss_family == AF_INET)
+        memcpy(address.bytes + 12, &four->sin_addr, sizeof four->sin_addr);
+    else
+        memcpy(address.bytes, &six->sin6_addr, sizeof address.bytes);
+    address_print(&address, text);
+    out->port = ntohs(at->ss_family == AF_INET ? four->sin_port : six->sin6_port);
+    out->local = address_is_local(&address);
+    bool framed = strchr(text, ':') != NULL;
+    snprintf(out->text, sizeof out->text, "%s%s%s:%d", framed ? "[" : "", text, framed ? "]" : "", out->port);
+}
+
+enum status http_place_of(int fd, struct http_place *out, struct error *e) {
+    struct sockaddr_storage at = {0};
+    socklen_t size = sizeof at;
+    *out = (struct http_place){0};
+    if (getsockname(fd, (struct sockaddr *)&at, &size) != 0) return error_errno(e, "the socket that listens");
+    if (at.ss_family == AF_UNIX)
+        place_unix(out, (const struct sockaddr_un *)&at, size);
+    else if (at.ss_family == AF_INET || at.ss_family == AF_INET6)
+        place_internet(out, &at);
+    else
+        return error_set(e, STATUS_UNSUPPORTED, "the socket that listens is none of the Internet, nor a local one");
+    return STATUS_OK;
+}
+
 /* Two programs may have bound one address as long as neither listens; then the second learns it here. */
-enum status http_listen(int fd, int *port, struct error *e) {
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    char text[8] = "0";
-    if (getsockname(fd, (struct sockaddr *)&address, &size) == 0 &&
-        getnameinfo((struct sockaddr *)&address, size, NULL, 0, text, sizeof text, NI_NUMERICSERV) == 0)
-        *port = atoi(text);
-    return listen(fd, SOMAXCONN) == 0 ? STATUS_OK : error_errno(e, "server.port %d: listen", *port);
+enum status http_listen(int fd, struct error *e) {
+    struct http_place place;
+    if (http_place_of(fd, &place, e)) return e->status;
+    return listen(fd, SOMAXCONN) == 0 ? STATUS_OK : error_errno(e, "%s: listen", place.text);
 }

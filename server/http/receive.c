@@ -8,10 +8,6 @@
 #include "server/http/exchange.h"
 #include "server/http/head.h"
 
-enum { SHOWN_BYTES = 4 << 10 }; /* of a body, in the log */
-
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
-
 /* The library hands on what it decoded as C strings, which a NUL would cut: it becomes a byte that is in no UTF-8, so
  * that it is in no path that there is, and is refused in a field. */
 size_t text_unescape(void *context, struct MHD_Connection *connection, char *text) {
@@ -25,7 +21,7 @@ struct field_list {
     int n, capacity;
 };
 
-static const char *header_find(const struct exchange *x, const char *name) {
+const char *header_find(const struct exchange *x, const char *name) {
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
@@ -73,7 +69,12 @@ static bool exchange_admit(struct exchange *x, const char *method, const char *p
                             .path = path,
                             .authorization = header_find(x, "Authorization"),
                             .api_key = key ? key : header_find(x, "api-key"),
-                            .address = x->address};
+                            .address = x->address,
+                            .page = {.host = header_find(x, "Host"),
+                                     .origin = header_find(x, "Origin"),
+                                     .fetch_site = header_find(x, "Sec-Fetch-Site"),
+                                     .fetch_mode = header_find(x, "Sec-Fetch-Mode"),
+                                     .fetch_dest = header_find(x, "Sec-Fetch-Dest")}};
     return api_admit(x->http->o.api, &head, &x->admission, f);
 }
 
@@ -103,26 +104,9 @@ static bool exchange_check(struct exchange *x, const char *method, const char *p
     return false;
 }
 
-/* From here to exchange_end() the exchange is active: stopping waits for it. A request whose body never came is not. */
-static void exchange_answer(struct exchange *x, struct answer *answer) {
-    x->answer = answer;
+void exchange_activate(struct exchange *x) {
+    x->active = true;
     atomic_fetch_add(&x->http->active, 1);
-}
-
-void exchange_open(struct exchange *x, const char *method, const char *path) {
-    struct api_request r = {.method = method,
-                            .path = path,
-                            .content_type = header_find(x, "Content-Type"),
-                            .origin = header_find(x, "Origin"),
-                            .if_none_match = header_find(x, "If-None-Match"),
-                            .body = x->body.data ? x->body.data : "",
-                            .size = x->body.size,
-                            .arguments = x->arguments,
-                            .n_arguments = x->n_arguments,
-                            .principal = x->admission.principal};
-    exchange_answer(x, api_open(x->http->o.api, &r, (struct waker){exchange_wake, x}));
-    if (x->http->o.api->logs_bodies) buffer_append(&x->shown, x->body.data, min_size(x->body.size, SHOWN_BYTES));
-    buffer_free(&x->body);
 }
 
 /* Answers in the midst of a body. MHD_NO: the library closes the connection. */
@@ -154,6 +138,8 @@ static void text_copy(char *to, size_t size, const char *from) {
 struct net_address connection_address(struct MHD_Connection *connection) {
     const struct sockaddr *from = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     struct net_address address = {{[10] = 0xFF, [11] = 0xFF}};
+    static const uint8_t local[4] = {127, 0, 0, 1};
+    if (from->sa_family == AF_UNIX) memcpy(address.bytes + 12, local, sizeof local);
     if (from->sa_family == AF_INET)
         memcpy(address.bytes + 12, &((const struct sockaddr_in *)from)->sin_addr, sizeof(struct in_addr));
     if (from->sa_family == AF_INET6)
@@ -197,6 +183,7 @@ enum MHD_Result exchange_begin(struct exchange *x, const char *path, const char 
     if (exchange_check(x, method, path, version, &f)) return MHD_YES;
     x->last = true;
     connection_linger(x->life);
-    exchange_answer(x, api_refuse(x->http->o.api, header_find(x, "Origin"), &f));
+    exchange_activate(x);
+    x->answer = api_refuse(x->http->o.api, header_find(x, "Origin"), &f);
     return exchange_respond(x);
 }

@@ -1,6 +1,7 @@
 /* server/schedule/turns.c: lines of waiting prompts, and whose turn it is. See turns.h. */
 #include "server/schedule/turns.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 struct turn_client {
@@ -83,11 +84,11 @@ static bool line_before(const struct turn_line *a, const struct turn_line *b) {
     return a->since < b->since;
 }
 
-struct turn *turns_take(struct turns *t) {
+struct turn *turns_take_below(struct turns *t, int most) {
     struct turn_line *best = NULL;
     for (struct turn_line *line = t->lines; line; line = line->next)
         if (line->first && (best == NULL || line_before(line, best))) best = line;
-    if (best == NULL) return NULL;
+    if (best == NULL || best->client->n_taken >= most) return NULL;
 
     struct turn *item = best->first;
     best->first = item->next;
@@ -99,6 +100,10 @@ struct turn *turns_take(struct turns *t) {
     best->client->n_taken++;
     t->n_waiting--;
     return item;
+}
+
+struct turn *turns_take(struct turns *t) {
+    return turns_take_below(t, INT_MAX);
 }
 
 void turns_end(struct turns *t, struct turn *item) {

@@ -26,6 +26,8 @@ void turns_close(struct turns *t); /* nobody waits or is written any more */
 void turns_add(struct turns *t, uint64_t client, struct turn *const *items, int n);
 /* The next one to be written, NULL when nobody waits. It counts for its request and client until turns_end. */
 struct turn *turns_take(struct turns *t);
+/* The same among clients of whom fewer than `most` are written. */
+struct turn *turns_take_below(struct turns *t, int most);
 void turns_end(struct turns *t, struct turn *item);
 /* Those that `leaves` picks of the ones that wait, as a list; they are forgotten here. */
 struct turn *turns_drop(struct turns *t, bool (*leaves)(void *context, const struct turn *item), void *context);

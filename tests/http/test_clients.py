@@ -43,41 +43,41 @@ def wait_for_log(server, pattern):
 
 # Heads.
 
-NEXT = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"  # what a proxy may see as another client's request
+NEXT = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"  # what a proxy may see as another client's request
 
 
 @pytest.mark.parametrize(
     "head",
     [
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: a\0b\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A\0: a\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\n\0X-A: a\r\n\r\n",
-        b"GET /health\0x HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET\0 /health HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A : a\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A\t: a\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\n: a\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX(A): a\r\n\r\n",
-        b"GET /health HTTP/1.1\r\n Host: x\r\nHost: x\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: a\r\n b\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: a\r\n\tb\r\nX-B: c\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nContent: 5\r\n -Length\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nhost: y\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: a\0b\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A\0: a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\0X-A: a\r\n\r\n",
+        b"GET /health\0x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET\0 /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A : a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A\t: a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n: a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX(A): a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n Host: localhost\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: a\r\n b\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: a\r\n\tb\r\nX-B: c\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent: 5\r\n -Length\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nhost: y\r\n\r\n",
         b"GET /health HTTP/1.1\r\nX-A: a\r\n\r\n",
         b"GET /health HTTP/1.1\nHost: x\n\n",
         b"GET /health HTTP/1.1\r\nHost: x\nX-A: a\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: a\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\n\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: a\rX-B: b\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: a\x0bb\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: a\x7f\r\n\r\n",
-        b"GET  /health HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /health  HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /health HTTP/1.1 \r\nHost: x\r\n\r\n",
-        b"GET /health\t HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /health HTTP/1.2\r\nHost: x\r\n\r\n",
-        b"G(T /health HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: a\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: a\rX-B: b\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: a\x0bb\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: a\x7f\r\n\r\n",
+        b"GET  /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /health  HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1 \r\nHost: localhost\r\n\r\n",
+        b"GET /health\t HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.2\r\nHost: localhost\r\n\r\n",
+        b"G(T /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"POST /v1/completions HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
     ],
 )
@@ -89,7 +89,7 @@ def test_a_malformed_head_is_400_and_ends_the_connection(server, head):
 
 
 def test_a_malformed_head_is_told_why(server):
-    error = error_of(ask_raw(server, b"GET /health HTTP/1.1\r\nHost: x\r\nX-A : a\r\n\r\n"))
+    error = error_of(ask_raw(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A : a\r\n\r\n"))
     assert error["code"] == "malformed_request" and "colon" in error["message"]
     wait_for_log(server, r"req-\w+ GET /health 400 ")
 
@@ -97,11 +97,11 @@ def test_a_malformed_head_is_told_why(server):
 @pytest.mark.parametrize(
     "head",
     [
-        b"\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n",  # RFC 9112, 2.2: an empty line before it is to be ignored
+        b"\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",  # RFC 9112, 2.2: an empty line before it is to be ignored
         b"GET /health HTTP/1.0\r\n\r\n",
         b"GET /health HTTP/1.1\r\nHost:x\r\nX-A:\r\nX-B: \r\nX-C:\t  a b\t c  \r\nX-D: \xc3\xa9\r\n\r\n",
-        b"GET /health?a=b%20c&d HTTP/1.1\r\nHost: x\r\nCookie: a=b; c=d\r\nX-A: a\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"a" * 90) for i in range(150)) + b"\r\n",
+        b"GET /health?a=b%20c&d HTTP/1.1\r\nHost: localhost\r\nCookie: a=b; c=d\r\nX-A: a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"a" * 90) for i in range(150)) + b"\r\n",
     ],
 )
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
@@ -200,7 +200,7 @@ def drip(server, start, byte):
     raise AssertionError("a connection that sends a byte now and then is kept")
 
 
-@pytest.mark.parametrize("start_of", [b"G", b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: "])
+@pytest.mark.parametrize("start_of", [b"G", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: "])
 def test_a_slow_head_is_408(start, start_of):
     server = start("server.head_timeout=2")
     answer = drip(server, start_of, b"E")

@@ -10,7 +10,7 @@ from test_lifecycle import LONG, SOON, idle, send
 
 pytestmark = pytest.mark.hostile
 
-LINE = b" HTTP/1.1\r\nHost: x\r\n"
+LINE = b" HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"Content-Length: 2\r\n\r\n{}"
 SIZES = sorted({size + more for power in range(4, 18) for size in [1 << power] for more in (-1, 0, 1)} | {60_000, 100_000})
 TARGETS = {

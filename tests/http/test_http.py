@@ -8,7 +8,7 @@ import pytest
 from conftest import CONTEXT, MODEL, NEIGHBORS, ROOT
 
 BODY = json.dumps({"prompt": "The", "max_tokens": 3, "temperature": 0}).encode()
-HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 def read_response(file):
@@ -47,7 +47,7 @@ def test_chunks_of_one_byte(server):
 def test_pipelined_requests(server):
     request = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
     with server.socket() as s:
-        s.sendall(request + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + request)
+        s.sendall(request + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + request)
         file = s.makefile("rb")
         first, health, second = (read_response(file) for _ in range(3))
     assert [r[0] for r in (first, health, second)] == [200, 200, 200]
@@ -82,7 +82,7 @@ def test_expect_continue(server):
 def test_head(server):
     with server.socket() as s:
         file = s.makefile("rb")
-        s.sendall(b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        s.sendall(b"HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert file.readline().startswith(b"HTTP/1.1 200")
         while file.readline() != b"\r\n":
             pass
@@ -199,7 +199,7 @@ def test_an_encoded_body_is_refused_by_name(server):
 def test_a_body_without_a_clear_end_ends_the_connection(server, headers):
     """The bytes behind it may be somebody else's request, seen through a proxy: it must not be answered."""
     with server.socket() as s:
-        s.sendall(HEAD + headers + b"\r\n" + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        s.sendall(HEAD + headers + b"\r\n" + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = s.makefile("rb").read()  # to the end: the connection is closed
     assert answer.startswith(b"HTTP/1.1 400 ") and b"ambiguous_body" in answer
     assert answer.count(b"HTTP/1.1") == 1 and b'"status"' not in answer
@@ -223,7 +223,7 @@ def test_large_headers(server):
     reply = server.request("GET", "/health", headers={"X-Filler": "a" * 20000})
     assert reply.status == 431 and "the limit is 16384" in reply.error()["message"]
     with server.socket() as s:  # more than the connection's memory: the library refuses by itself
-        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Filler: " + b"a" * 200000 + b"\r\n\r\n")
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Filler: " + b"a" * 200000 + b"\r\n\r\n")
         assert b" 431 " in s.makefile("rb").readline()
     assert server.health()["status"] == "ok"
 
@@ -231,12 +231,12 @@ def test_large_headers(server):
 @pytest.mark.parametrize(
     "request_, status, code",
     [
-        (b"GET /health HTTP/1.1\r\nHost: x\r\nX-Filler: " + b"a" * 200000 + b"\r\n\r\n", 431, "headers_too_large"),
-        (b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"X-Filler: a\r\n" * 20000 + b"\r\n", 431, "headers_too_large"),
-        (b"GET /" + b"a" * 200000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, "target_too_long"),
-        (b"GET /health HTTP/7.0\r\nHost: x\r\n\r\n", 505, "malformed_request"),
-        (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}", 400, "malformed_request"),
-        (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: z\r\n\r\n{}", 400, "malformed_request"),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Filler: " + b"a" * 200000 + b"\r\n\r\n", 431, "headers_too_large"),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X-Filler: a\r\n" * 20000 + b"\r\n", 431, "headers_too_large"),
+        (b"GET /" + b"a" * 200000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414, "target_too_long"),
+        (b"GET /health HTTP/7.0\r\nHost: localhost\r\n\r\n", 505, "malformed_request"),
+        (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}", 400, "malformed_request"),
+        (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: z\r\n\r\n{}", 400, "malformed_request"),
     ],
     ids=["header", "headers", "target", "version", "chunk", "length"],
 )
@@ -275,10 +275,10 @@ def test_hostile_bodies_cost_no_memory(start):
         b"\r\n\r\n\r\n",
         b"GET\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"GET /%00%0a%0d%ff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /%00%0a%0d%ff HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
 def test_junk_harms_nobody(server, junk):

@@ -83,8 +83,10 @@ def test_a_key_is_needed(start, keys):
         assert reply.headers["Access-Control-Allow-Origin"] == "https://page.example"
     assert server.request("GET", "/v1/models").status == 401
     assert server.request("GET", "/nothing").status == 401
-    for path in ("/health", "/livez", "/readyz", "/metrics", "/version"):
+    for path in ("/livez", "/readyz"):
         assert server.request("GET", path).status == 200
+    for path in ("/health", "/metrics", "/version", "/openapi.json"):
+        assert server.request("GET", path).status == 401, "metrics name keys"
     preflight = server.request("OPTIONS", "/v1/completions", headers={"Origin": "https://page.example"})
     assert preflight.status == 204 and "Authorization" in preflight.headers["Access-Control-Allow-Headers"]
 
@@ -102,7 +104,7 @@ def test_a_body_without_a_key_is_not_read(start, keys):
     keys.add("alice")
     server = start(f"server.keys_file={keys.path}", "retrieval.collection=")
     with server.socket() as s:
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
         assert s.recv(100).startswith(b"HTTP/1.1 401 ")
 
 
@@ -124,7 +126,7 @@ def test_requests_a_minute(start, keys):
 
 def test_requests_at_a_time(start, keys):
     secret = keys.add("alice", concurrent=1)
-    server = start(f"server.keys_file={keys.path}", "retrieval.collection=")
+    server = start(f"server.keys_file={keys.path}", "server.operations=open", "retrieval.collection=")
     client = openai.OpenAI(base_url=server.url + "/v1", api_key=secret, max_retries=0)
     stream = client.completions.create(model=MODEL, prompt="The", stream=True, max_tokens=480, extra_body={"ignore_eos": True})
     next(iter(stream))
@@ -176,8 +178,9 @@ def test_the_file_is_read_again(start, keys):
 
 
 def test_operators(start, keys):
+    """Metrics name keys: where there are keys, one of them is asked for."""
     user, operator = keys.add("alice"), keys.add("root", operations=True)
-    server = start(f"server.keys_file={keys.path}", "server.operations=key", "retrieval.collection=")
+    server = start(f"server.keys_file={keys.path}", "retrieval.collection=")
     for path in ("/health", "/metrics", "/version", "/openapi.json"):
         statuses = [server.request("GET", path, headers=h).status for h in ({}, bearer(user), bearer(operator))]
         assert statuses == [401, 403, 200], path
@@ -190,7 +193,7 @@ def test_operators(start, keys):
 
 def test_the_description_says_where_a_key_is_needed(start, keys):
     keys.add("alice")
-    server = start(f"server.keys_file={keys.path}", "retrieval.collection=")
+    server = start(f"server.keys_file={keys.path}", "retrieval.collection=", "server.operations=open")
     page = server.request("GET", "/openapi.json").json()
     assert page["components"]["securitySchemes"]["bearer"] == {"type": "http", "scheme": "bearer"}
     for path, methods in page["paths"].items():
@@ -213,13 +216,13 @@ def test_networks(start):
 def test_one_client_does_not_fill_the_queue(start, keys):
     """One has 100 requests, another has one: it is let in, and written next."""
     many, one = keys.add("many"), keys.add("one")
-    server = start(f"server.keys_file={keys.path}", "retrieval.collection=", "server.max_sequences=2",
+    server = start(f"server.keys_file={keys.path}", "server.operations=open", "retrieval.collection=", "server.max_sequences=2",
                    "server.max_queue=20")
     sockets = []
     body = json.dumps({"prompt": "The", **LONG}).encode()
     for _ in range(100):
         s = server.socket()
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s"
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s"
                   % (many.encode(), len(body), body))
         sockets.append(s)
     server.wait_until(lambda h: h["running"] == 2 and h["waiting"] >= 20, 10)
@@ -235,7 +238,7 @@ def test_one_client_does_not_fill_the_queue(start, keys):
 def test_the_embedder_takes_turns(start, keys):
     """One client's 2048 texts do not keep another's one text waiting."""
     many, one = keys.add("many"), keys.add("one")
-    server = start(f"server.keys_file={keys.path}")
+    server = start(f"server.keys_file={keys.path}", "server.operations=open")
 
     def embed(secret, texts):
         return server.request("POST", "/v1/embeddings", json.dumps({"input": texts}), bearer(secret)).status

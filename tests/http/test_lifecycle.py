@@ -29,7 +29,7 @@ def send(server, body):
     """A request whose answer nobody reads."""
     s = server.socket()
     data = json.dumps(body).encode()
-    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     return s
 
 
@@ -136,9 +136,9 @@ def test_a_client_that_leaves_keeps_no_connection(start):
         return len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
     whole = b'{"prompt": "The", "max_tokens": 2, "stream": true}'
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(whole)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(whole)
     before = open_files()
-    for data in (b"POST /v1", head, head + whole[:9], head + whole, 2 * (head + whole), b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):
+    for data in (b"POST /v1", head, head + whole[:9], head + whole, 2 * (head + whole), b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
         for _ in range(20):
             with server.socket() as s:
                 s.sendall(data)
@@ -279,7 +279,7 @@ def test_a_kept_connection_is_refused_while_stopping(start):
     server = start()
     kept = server.socket()
     file = kept.makefile("rb")
-    kept.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    kept.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b"200" in file.readline()
     while file.readline() != b"\r\n":
         pass
@@ -288,7 +288,7 @@ def test_a_kept_connection_is_refused_while_stopping(start):
     next(iter(stream))
     server.process.send_signal(signal.SIGTERM)
     time.sleep(0.05)
-    kept.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n" + b'{"prompt": "The"}'[:16])
+    kept.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n" + b'{"prompt": "The"}'[:16])
     assert b"503" in file.readline()
     assert list(stream) and stream.done
     assert server.process.wait(10) == 0

@@ -55,7 +55,7 @@ def test_json(start_json, keys):
                      "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "parent_id": "00f067aa0ba902b7", "sampled": True}
     assert second["status"] == 401 and "key" not in second and second["id"].startswith("req-")
     with server.socket() as s:  # a head that is refused, with the key in it
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization : Bearer %s\r\n\r\n" % secret.encode())
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization : Bearer %s\r\n\r\n" % secret.encode())
         assert s.recv(100).startswith(b"HTTP/1.1 400")
     server.stop()
     log = server.log.read_text()

@@ -88,7 +88,7 @@ def test_clients(start_tls, authority, kind):
     assert json.loads(done.stdout)["usage"]["completion_tokens"] == 4, done.stderr
     assert subprocess.run(["curl", "-sS", server.url + "/livez"], capture_output=True).returncode == 60, "no known CA"
     plain = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-    plain.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    plain.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert not plain.recv(100).startswith(b"HTTP")
     plain.close()
 

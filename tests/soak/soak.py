@@ -113,7 +113,7 @@ class Server:
 
 
 def head(method, path, body=b"", key=""):
-    return (f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n"
+    return (f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n").encode() + body
 
 
