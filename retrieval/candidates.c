@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/filter/scope.h"
+
 /* Candidates that are asked for at most, and ranks that fusion looks at, at least. Reciprocal rank fusion is that of
  * Cormack, Clarke and Buettcher (SIGIR 2009); its constant, and what a rank by words is worth beside one by vectors,
  * are those that docs/results/retrieval.md chose. */
@@ -204,7 +206,8 @@ static bool span_names(struct text_span name, const char *word) {
 
 static bool is_excluded(const struct retriever_query *query, const struct chunk *chunk) {
     for (int i = 0; i < query->n_excluded; i++)
-        if (span_names(query->excluded[i], chunk->path) || span_names(query->excluded[i], chunk->document_id))
+        if (span_names(query->excluded[i], chunk->path) || span_names(query->excluded[i], chunk->document_id) ||
+            span_names(query->excluded[i], scope_own(chunk->document_id)))
             return true;
     return false;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/filter/scope.h"
 #include "retrieval/milvus/address.h"
 #include "retrieval/retriever_local.h"
 #include "retrieval/retriever_milvus.h"
@@ -70,45 +71,130 @@ void library_found_release(struct library_found *f) {
     *f = (struct library_found){0};
 }
 
-enum status library_find(struct library *l, const struct filter *filter, const char *id, struct library_found *out,
-                         struct error *e) {
-    *out = (struct library_found){0};
+/* Ids. */
+
+/* Of each id whether the filter shows a document that is stored under it. */
+static enum status ask_shown(struct library *l, const struct filter *filter, const char *const *ids, int n, bool *shows,
+                             struct error *e) {
+    if (l->remote) return remote_shows_all(l->remote, filter, ids, n, shows, e);
+    for (int i = 0; i < n; i++) shows[i] = living_shows(l->living, filter, ids[i]);
+    return STATUS_OK;
+}
+
+/* Documents with the ids that they are stored under. */
+struct resolved {
+    struct collection_document *documents; /* [n] */
+    char **own;                            /* [n] ids in the filter's scope */
+    int n;
+};
+
+static void resolved_free(struct resolved *r) {
+    for (int i = 0; i < r->n; i++) free(r->own[i]);
+    free(r->own);
+    free(r->documents);
+}
+
+static enum status choose_ids(struct library *l, const struct filter *filter, struct resolved *r, struct error *e) {
+    size_t n = (size_t)r->n;
+    const char **plain = xcalloc(n, sizeof(char *));
+    bool *shows_own = xcalloc(n, sizeof *shows_own), *shows_plain = xcalloc(n, sizeof *shows_plain);
+    for (int i = 0; i < r->n; i++) {
+        plain[i] = r->documents[i].id;
+        r->own[i] = scope_id(filter, plain[i]);
+    }
+    enum status status = ask_shown(l, filter, (const char *const *)r->own, r->n, shows_own, e);
+    if (status == STATUS_OK) status = ask_shown(l, filter, plain, r->n, shows_plain, e);
+    for (int i = 0; i < r->n && status == STATUS_OK; i++)
+        if (shows_own[i] || !shows_plain[i]) r->documents[i].id = r->own[i];
+    free(plain);
+    free(shows_own);
+    free(shows_plain);
+    return status;
+}
+
+/* Of asked->documents. Free *out, on failure too. */
+static enum status resolve(struct library *l, const struct library_asked *asked, struct resolved *out,
+                           struct error *e) {
+    size_t n = (size_t)asked->n;
+    *out = (struct resolved){
+        .documents = xcalloc(n + 1, sizeof *out->documents), .own = xcalloc(n + 1, sizeof(char *)), .n = asked->n};
+    for (size_t i = 0; i < n; i++) out->documents[i] = *asked->documents[i];
+    return asked->filter && n > 0 ? choose_ids(l, asked->filter, out, e) : STATUS_OK;
+}
+
+/* Looking. */
+
+static enum status find_stored(struct library *l, const struct filter *filter, const char *id,
+                               struct library_found *out, struct error *e) {
     if (l->living) return living_find_allowed(l->living, filter, id, &out->view, &out->document, e);
     enum status status = remote_find(l->remote, filter, id, &out->held, e);
     if (status == STATUS_OK) out->document = remote_document_stored(out->held);
     return status;
 }
 
-/* A walk over a folder, which begins behind a document. */
-struct folder_walk {
-    const struct library_walk *asked;
-    bool begun;
-};
-
-static enum status take_from_folder(void *context, const struct stored_document *d, struct error *e) {
-    struct folder_walk *w = context;
-    if (w->begun) return document_is_allowed(w->asked->filter, d) ? w->asked->take(w->asked->context, d, e) : STATUS_OK;
-    w->begun = document_is_allowed(w->asked->filter, d) && strcmp(d->id, w->asked->after) == 0;
-    return STATUS_OK;
+enum status library_find(struct library *l, const struct filter *filter, const char *id, struct library_found *out,
+                         struct error *e) {
+    char *own = filter ? scope_id(filter, id) : NULL;
+    *out = (struct library_found){0};
+    enum status status = own ? find_stored(l, filter, own, out, e) : STATUS_NOT_FOUND;
+    if (status == STATUS_NOT_FOUND) status = find_stored(l, filter, id, out, e);
+    if (status == STATUS_OK) out->document.id = scope_show(filter, out->document.id);
+    free(own);
+    return status;
 }
 
-static enum status walk_folder(struct living *l, const struct library_walk *w, struct error *e) {
-    struct folder_walk walk = {.asked = w, .begun = w->after == NULL};
+/* A walk, which in a folder begins behind a document. */
+struct library_stroll {
+    const struct library_walk *asked;
+    const char *after; /* as it is stored; NULL: it has begun */
+};
+
+/* A document that is not allowed is as if it were not there. */
+static enum status take_allowed(void *context, const struct stored_document *d, struct error *e) {
+    struct library_stroll *w = context;
+    const struct library_walk *asked = w->asked;
+    if (!document_is_allowed(asked->filter, d)) return STATUS_OK;
+    if (w->after) {
+        if (strcmp(d->id, w->after) == 0) w->after = NULL;
+        return STATUS_OK;
+    }
+    if (!document_is_allowed(asked->narrow, d)) return STATUS_OK;
+    struct stored_document shown = *d;
+    shown.id = scope_show(asked->filter, d->id);
+    return asked->take(asked->context, &shown, e);
+}
+
+static enum status walk_folder(struct living *l, struct library_stroll *w, struct error *e) {
     struct snapshot *view = living_hold(l);
-    enum status status = view_walk(view, take_from_folder, &walk, e);
+    enum status status = view_walk(view, take_allowed, w, e);
     snapshot_release(view);
-    if (status || walk.begun) return status;
+    if (status || w->after == NULL) return status;
     return error_set(e, STATUS_NOT_FOUND, "no document has the id that the list is to begin behind");
 }
 
-enum status library_walk(struct library *l, const struct library_walk *w, struct error *e) {
-    struct remote_walk walk = {.filter = w->filter,
-                               .narrow = w->narrow,
+static enum status walk_remote(struct remote *r, struct library_stroll *w, struct error *e) {
+    struct remote_walk walk = {.filter = w->asked->filter,
+                               .narrow = w->asked->narrow,
                                .after = w->after,
-                               .n_wanted = w->n_wanted,
-                               .take = w->take,
-                               .context = w->context};
-    return l->remote ? remote_walk(l->remote, &walk, e) : walk_folder(l->living, w, e);
+                               .n_wanted = w->asked->n_wanted,
+                               .take = take_allowed,
+                               .context = w};
+    w->after = NULL;
+    return remote_walk(r, &walk, e);
+}
+
+enum status library_walk(struct library *l, const struct library_walk *w, struct error *e) {
+    struct library_stroll stroll = {.asked = w, .after = w->after};
+    char *own = w->filter && w->after ? scope_id(w->filter, w->after) : NULL;
+    bool shows_own = false, shows_plain = false;
+    enum status status = STATUS_OK;
+    if (own) status = ask_shown(l, w->filter, (const char *const[]){own}, 1, &shows_own, e);
+    if (own && status == STATUS_OK) status = ask_shown(l, w->filter, &w->after, 1, &shows_plain, e);
+    if (own && (shows_own || !shows_plain)) stroll.after = own;
+    if (status == STATUS_OK)
+        status = l->remote ? walk_remote(l->remote, &stroll, e) : walk_folder(l->living, &stroll, e);
+    free(own);
+    return status;
 }
 
 enum status library_count(struct library *l, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
@@ -120,8 +206,21 @@ enum status library_count(struct library *l, struct filter *filter, int64_t *n_d
     return STATUS_OK;
 }
 
-enum status library_has(struct library *l, const struct collection_document *d, bool *has, struct error *e) {
-    return library_has_all(l, &d, 1, has, e);
+/* Changing. */
+
+enum status library_check_put(const struct filter *filter, const struct collection_document *d, struct error *e) {
+    struct buffer facts = {0};
+    if (filter == NULL) return STATUS_OK;
+    enum status status = facts_append(&facts, d->metadata, e);
+    struct filter_subject subject = {d->id, d->path, {facts.data, facts.size}};
+    if (status == STATUS_OK && !filter_admits(filter, &subject)) status = filter_refuse(filter, e);
+    buffer_free(&facts);
+    return status;
+}
+
+enum status library_has(struct library *l, const struct filter *filter, const struct collection_document *d, bool *has,
+                        struct error *e) {
+    return library_has_all(l, &(struct library_asked){filter, &d, 1}, has, e);
 }
 
 enum status library_put(struct library *l, const struct filter *filter, const struct collection_document *d,
@@ -133,14 +232,25 @@ enum status library_put(struct library *l, const struct filter *filter, const st
     return put.status;
 }
 
-enum status library_has_all(struct library *l, const struct collection_document *const *documents, int n, bool *has,
-                            struct error *e) {
-    if (l->remote) return remote_has_all(l->remote, documents, n, has, e);
-    for (int i = 0; i < n; i++) has[i] = living_has(l->living, documents[i]);
-    return STATUS_OK;
+/* Those that would not be put are not there: their owner could have put none such. */
+enum status library_has_all(struct library *l, const struct library_asked *asked, bool *has, struct error *e) {
+    struct resolved r;
+    int n = asked->n;
+    const struct collection_document **documents = xcalloc((size_t)n + 1, sizeof(struct collection_document *));
+    enum status status = resolve(l, asked, &r, e);
+    for (int i = 0; i < n; i++) documents[i] = &r.documents[i];
+    if (status == STATUS_OK && l->remote) status = remote_has_all(l->remote, documents, n, has, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        struct error refused;
+        if (l->living) has[i] = living_has(l->living, documents[i]);
+        has[i] = has[i] && library_check_put(asked->filter, documents[i], &refused) == STATUS_OK;
+    }
+    resolved_free(&r);
+    free(documents);
+    return status;
 }
 
-void library_put_all(struct library *l, const struct filter *filter, struct document_put *puts, int n) {
+static void put_stored(struct library *l, const struct filter *filter, struct document_put *puts, int n) {
     if (l->remote) {
         remote_put_all(l->remote, filter, puts, n);
         return;
@@ -150,6 +260,32 @@ void library_put_all(struct library *l, const struct filter *filter, struct docu
             living_put_allowed(l->living, filter, puts[i].document, puts[i].vectors, &puts[i].effect, &puts[i].error);
 }
 
-enum status library_delete(struct library *l, const struct filter *filter, const char *id, struct error *e) {
+void library_put_all(struct library *l, const struct filter *filter, struct document_put *puts, int n) {
+    const struct collection_document **documents = xcalloc((size_t)n + 1, sizeof(struct collection_document *));
+    struct resolved r;
+    struct error e;
+    for (int i = 0; i < n; i++) documents[i] = puts[i].document;
+    enum status status = resolve(l, &(struct library_asked){filter, documents, n}, &r, &e);
+    for (int i = 0; i < n; i++) {
+        puts[i].document = &r.documents[i];
+        puts[i].effect = CHANGE_NOTHING;
+        puts[i].status = status;
+        if (status) puts[i].error = e;
+    }
+    if (status == STATUS_OK) put_stored(l, filter, puts, n);
+    for (int i = 0; i < n; i++) puts[i].document = documents[i];
+    resolved_free(&r);
+    free(documents);
+}
+
+static enum status delete_stored(struct library *l, const struct filter *filter, const char *id, struct error *e) {
     return l->remote ? remote_delete(l->remote, filter, id, e) : living_delete_allowed(l->living, filter, id, e);
+}
+
+enum status library_delete(struct library *l, const struct filter *filter, const char *id, struct error *e) {
+    char *own = filter ? scope_id(filter, id) : NULL;
+    enum status status = own ? delete_stored(l, filter, own, e) : STATUS_NOT_FOUND;
+    if (status == STATUS_NOT_FOUND) status = delete_stored(l, filter, id, e);
+    free(own);
+    return status;
 }

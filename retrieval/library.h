@@ -43,7 +43,11 @@ struct library_found {
     struct remote_document *held;
 };
 void library_found_release(struct library_found *f); /* of a zeroed one: nothing */
-/* STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. *out is zeroed then. */
+/* Ids, here and below, are those that clients of the filter say and are shown (filter/scope.h): a document that is
+ * stored under the filter's own id, else one that is stored under the id as it is, where the filter allows it. So
+ * nobody meets documents that it does not see, whatever ids these have.
+ *
+ * STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. *out is zeroed then. */
 enum status library_find(struct library *l, const struct filter *filter, const char *id, struct library_found *out,
                          struct error *e);
 /* Documents that the filter allows, behind the one of the id `after` (NULL: all). text.text may be NULL: then only the
@@ -52,7 +56,7 @@ struct library_walk {
     const struct filter *filter;
     const char *after;
     int n_wanted;                /* documents after which the walk will be ended, about; 0: not known */
-    const struct filter *narrow; /* documents that it refuses may be left out, and need not be; NULL: none */
+    const struct filter *narrow; /* documents that it refuses are left out; NULL: none */
     view_taker *take;
     void *context;
 };
@@ -61,12 +65,19 @@ enum status library_walk(struct library *l, const struct library_walk *w, struct
 enum status library_count(struct library *l, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
                           struct error *e);
 
-/* As those of living.h. */
-enum status library_has(struct library *l, const struct collection_document *d, bool *has, struct error *e);
+/* Whether clients of the filter may put the document, filter_admits: STATUS_INVALID. */
+enum status library_check_put(const struct filter *filter, const struct collection_document *d, struct error *e);
+/* As those of living.h. A document is put under the filter's own id, but where it replaces another that is shown. */
+enum status library_has(struct library *l, const struct filter *filter, const struct collection_document *d, bool *has,
+                        struct error *e);
 enum status library_put(struct library *l, const struct filter *filter, const struct collection_document *d,
                         const float *vectors, enum change_effect *effect, struct error *e);
 /* Of several documents at a time: fewer calls of Milvus. Each has its own effect, status and error. */
-enum status library_has_all(struct library *l, const struct collection_document *const *documents, int n, bool *has,
-                            struct error *e);
+struct library_asked {
+    const struct filter *filter;
+    const struct collection_document *const *documents; /* [n] */
+    int n;
+};
+enum status library_has_all(struct library *l, const struct library_asked *asked, bool *has, struct error *e);
 void library_put_all(struct library *l, const struct filter *filter, struct document_put *puts, int n);
 enum status library_delete(struct library *l, const struct filter *filter, const char *id, struct error *e);

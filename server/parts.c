@@ -26,6 +26,7 @@ enum status parts_engine_options(struct engine_options *o, const struct config *
         .max_step_tokens = c->server.max_step_tokens,
         .max_picture = check_picture_rows(c, info),
         .prefix_cache_mb = c->server.prefix_cache_mb,
+        .prefixes_of_filter = c->server.prefix_sharing == PREFIXES_OF_FILTER,
         .max_neighbors = max_neighbors,
         .max_k = c->retrieval.max_k,
         .write_without = c->retrieval.away == AWAY_WRITE_WITHOUT,

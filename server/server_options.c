@@ -7,6 +7,9 @@ static const struct json_choice operations_choices[] = {{"auto", OPERATIONS_AUTO
                                                         {"key", OPERATIONS_KEY},
                                                         {NULL, 0}};
 
+static const struct json_choice sharing_choices[] = {
+    {"key", PREFIXES_OF_KEY}, {"filter", PREFIXES_OF_FILTER}, {NULL, 0}};
+
 static const struct json_field prefix_fields[] = {
     {"path", JSON_TEXT, JSON_AT(struct prefix_path, path), .required = true},
 };
@@ -26,6 +29,10 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, prefix_cache_mb, -1, -1, 1 << 24,
                "megabytes of keys and values kept of prompts and answers, for prompts that begin alike; 0: none; -1: "
                "half of what running sequences may take"),
+    OPTION_CHOICE(struct server_settings, prefix_sharing, PREFIXES_OF_KEY, sharing_choices,
+                  "whose kept prompts a prompt takes over: those of its key alone, or those of all keys with its "
+                  "filter, and without one of all that have none: what others asked then shows in cached_tokens and "
+                  "in the time"),
     OPTION_STRUCTS(struct server_settings, prefixes, &prefix_item, sizeof(struct prefix_path), true,
                    "files whose text many prompts begin with, each {\"path\"}: computed at the start and never given "
                    "up; FILE.json is a chat's first messages"),

@@ -6,6 +6,9 @@
 /* Clients that may read /health, /metrics, /version and /openapi.json. */
 enum operations_access { OPERATIONS_OPEN, OPERATIONS_LOCAL, OPERATIONS_KEY, OPERATIONS_AUTO };
 
+/* The keys whose kept prompts a prompt takes over. */
+enum prefix_sharing { PREFIXES_OF_KEY, PREFIXES_OF_FILTER };
+
 /* A file of server.prefixes. */
 struct prefix_path {
     char *path;
@@ -20,6 +23,7 @@ struct server_settings {
     int max_step_tokens;       /* prompt tokens processed in one step */
     int max_picture_patches;   /* of one picture, for models that read any size */
     int prefix_cache_mb;       /* of keys and values that later prompts may take over; -1: engine_limits decides */
+    int prefix_sharing;        /* enum prefix_sharing */
     struct json_list prefixes; /* of struct prefix_path: texts whose rows are there from the start */
     char *prefix_folder;       /* keeps these rows; empty: they are computed at each start */
     int max_queue;             /* requests waiting for a sequence; more get 503 */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "retrieval/filter/filter_private.h"
+#include "retrieval/filter/scope.h"
 
 struct filter *filter_make(enum filter_kind kind) {
     struct filter *f = xcalloc(1, sizeof *f);
@@ -86,16 +87,17 @@ static bool condition_holds(const struct filter *f, const struct fact *fact) {
     return false;
 }
 
-/* Whether any value of that name fits. `id` and `path` are the document's own. */
+static bool text_holds(const struct filter *f, const char *text) {
+    return condition_holds(f, &(struct fact){.kind = FACT_TEXT, .text = {text, strlen(text)}});
+}
+
+/* Whether any value of that name fits. `id` and `path` are the document's own; an id is the one that the document's
+ * owner gave, and the stored one. */
 static bool condition_allows(const struct filter *f, const struct filter_subject *s) {
-    struct fact fact = {.kind = FACT_TEXT};
+    struct fact fact;
     struct text_span key = {f->key, f->key_size};
-    bool is_id = strcmp(f->key, "id") == 0, is_path = strcmp(f->key, "path") == 0;
-    if (is_id || is_path) {
-        const char *name = is_id ? s->id : s->path;
-        fact.text = (struct text_span){name, strlen(name)};
-        return condition_holds(f, &fact);
-    }
+    if (strcmp(f->key, "path") == 0) return text_holds(f, s->path);
+    if (strcmp(f->key, "id") == 0) return text_holds(f, s->id) || text_holds(f, scope_own(s->id));
     for (size_t at = 0; facts_next(s->facts, &at, &fact);)
         if (span_is(fact.name, key) && condition_holds(f, &fact)) return true;
     return false;
@@ -124,8 +126,8 @@ static enum verdict judge_condition(const struct filter *f, const struct filter_
     struct text_span key = {f->key, f->key_size};
     struct fact fact;
     int n = 0, n_fit = 0;
-    bool is_own = strcmp(f->key, "id") == 0 || strcmp(f->key, "path") == 0;
     bool listed = false, is_equal = f->kind == FILTER_IN && f->n_values == 1;
+    bool is_own = strcmp(f->key, "id") == 0 || strcmp(f->key, "path") == 0;
     if (is_own) return condition_allows(f, s) ? VERDICT_YES : VERDICT_NO;
     for (size_t at = 0; facts_next(s->facts, &at, &fact);) {
         if (!span_is(fact.name, key)) continue;

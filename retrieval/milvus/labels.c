@@ -12,6 +12,7 @@
 
 #include "config/base/hash.h"
 #include "retrieval/filter/filter_private.h"
+#include "retrieval/filter/scope.h"
 
 enum { HASH_SIZE = 33, TEXT_BYTES = 64, TEXT_SIZE = 2 * TEXT_BYTES + 1, NUMBER_SIZE = 40 };
 
@@ -122,6 +123,12 @@ static void add_fact(struct label_set *set, struct text_span name, const struct 
     widen(set, &range);
 }
 
+/* An id or the path of the document. */
+static void add_own(struct label_set *set, const char *name, const char *value) {
+    struct fact fact = {.kind = FACT_TEXT, .text = {value, strlen(value)}};
+    add_fact(set, (struct text_span){name, strlen(name)}, &fact);
+}
+
 static bool span_is_word(struct text_span a, const char *word) {
     return a.size == strlen(word) && memcmp(a.text, word, a.size) == 0;
 }
@@ -149,13 +156,14 @@ static void put_range(struct json_writer *w, const struct label_range *r) {
 void labels_write(struct buffer *out, const struct filter_subject *s) {
     struct json_writer w;
     struct label_set set = {.w = &w};
-    struct fact fact = {.kind = FACT_TEXT, .text = {s->id, strlen(s->id)}};
+    struct fact fact;
+    const char *own = scope_own(s->id);
     put_begin(&w, out);
     put_object(&w);
     put_key_array(&w, "e");
-    add_fact(&set, (struct text_span){"id", 2}, &fact);
-    fact.text = (struct text_span){s->path, strlen(s->path)};
-    add_fact(&set, (struct text_span){"path", 4}, &fact);
+    add_own(&set, "id", s->id);
+    if (own != s->id) add_own(&set, "id", own);
+    add_own(&set, "path", s->path);
     for (size_t at = 0; facts_next(s->facts, &at, &fact);)
         if (!span_is_word(fact.name, "id") && !span_is_word(fact.name, "path")) add_fact(&set, fact.name, &fact);
     put_array_end(&w);

@@ -68,6 +68,9 @@ enum status remote_count(struct remote *r, const struct filter *filter, int64_t 
 /* Changes, as living_put_allowed and living_delete_allowed have them; acknowledged when Milvus has them in its log.
  * They ask for what is there as it is, whatever readers may see. */
 
+/* Of each id whether there is a document that the filter allows. */
+enum status remote_shows_all(struct remote *r, const struct filter *filter, const char *const *ids, int n, bool *shows,
+                             struct error *e);
 /* Of each document whether it is there, with this content. */
 enum status remote_has_all(struct remote *r, const struct collection_document *const *documents, int n, bool *has,
                            struct error *e);

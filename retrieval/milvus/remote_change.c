@@ -131,6 +131,46 @@ static enum status ask_whole(struct remote *r, const char *id, const char *conte
     return status;
 }
 
+/* filter_allows or filter_admits. */
+typedef bool filter_question(const struct filter *f, const struct filter_subject *s);
+
+/* Asks it of a document, of which id, path and metadata are looked at. */
+static enum status ask_filter(const struct filter *filter, filter_question *asks, const struct collection_document *d,
+                              bool *yes, struct error *e) {
+    struct buffer facts = {0};
+    enum status status = facts_append(&facts, d->metadata, e);
+    struct filter_subject subject = {d->id, d->path, {facts.data, facts.size}};
+    *yes = status == STATUS_OK && asks(filter, &subject);
+    buffer_free(&facts);
+    return status;
+}
+
+static struct collection_document document_of(const struct change_subject *s) {
+    return (struct collection_document){.id = s->id, .path = s->head.path, .metadata = s->head.metadata};
+}
+
+static enum status shows_some(struct remote *r, const struct filter *filter, const char *const *ids, int n, bool *shows,
+                              struct error *e) {
+    struct change_subject *subjects = xcalloc((size_t)n, sizeof *subjects);
+    for (int i = 0; i < n; i++) subject_set(&subjects[i], ids[i], 1);
+    enum status status = ask_subjects(r, subjects, n, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        struct collection_document now = document_of(&subjects[i]);
+        shows[i] = subjects[i].head.n_chunks > 0;
+        if (shows[i]) status = ask_filter(filter, filter_allows, &now, &shows[i], e);
+    }
+    subjects_free(subjects, n);
+    return status;
+}
+
+enum status remote_shows_all(struct remote *r, const struct filter *filter, const char *const *ids, int n, bool *shows,
+                             struct error *e) {
+    enum status status = STATUS_OK;
+    for (int first = 0; first < n && status == STATUS_OK; first += PUT_DOCUMENTS)
+        status = shows_some(r, filter, ids + first, min_int(PUT_DOCUMENTS, n - first), shows + first, e);
+    return status;
+}
+
 static enum status has_some(struct remote *r, const struct collection_document *const *documents, int n, bool *has,
                             struct error *e) {
     struct change_subject *subjects = xcalloc((size_t)n, sizeof *subjects);
@@ -182,24 +222,6 @@ static enum status delete_from(struct remote *r, const char *id, int first, int 
         status = delete_keys(r, id, end, n, e);
     }
     return status;
-}
-
-/* filter_allows or filter_admits. */
-typedef bool filter_question(const struct filter *f, const struct filter_subject *s);
-
-/* Asks it of a document, of which id, path and metadata are looked at. */
-static enum status ask_filter(const struct filter *filter, filter_question *asks, const struct collection_document *d,
-                              bool *yes, struct error *e) {
-    struct buffer facts = {0};
-    enum status status = facts_append(&facts, d->metadata, e);
-    struct filter_subject subject = {d->id, d->path, {facts.data, facts.size}};
-    *yes = status == STATUS_OK && asks(filter, &subject);
-    buffer_free(&facts);
-    return status;
-}
-
-static struct collection_document document_of(const struct change_subject *s) {
-    return (struct collection_document){.id = s->id, .path = s->head.path, .metadata = s->head.metadata};
 }
 
 /* Rows that a broken-off change has left of a document, without its first, go too where all may be changed. */

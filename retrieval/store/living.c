@@ -159,6 +159,14 @@ enum status living_find_allowed(struct living *l, const struct filter *filter, c
     return place >= 0 ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
 }
 
+bool living_shows(struct living *l, const struct filter *filter, const char *id) {
+    pthread_mutex_lock(&l->lock);
+    living_refresh(l);
+    bool shows = epoch_find_allowed(l->epoch, filter, id) >= 0;
+    pthread_mutex_unlock(&l->lock);
+    return shows;
+}
+
 struct view_counts {
     const struct filter *filter;
     int64_t n_documents, n_chunks;

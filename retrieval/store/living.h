@@ -95,6 +95,8 @@ enum status view_walk(const struct snapshot *s, view_taker *take, void *context,
  * *out lives as long as. STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. */
 enum status living_find_allowed(struct living *l, const struct filter *filter, const char *id, struct snapshot **view,
                                 struct stored_document *out, struct error *e);
+/* Whether there is such a document. */
+bool living_shows(struct living *l, const struct filter *filter, const char *id);
 static inline enum status living_find(struct living *l, const char *id, struct snapshot **view,
                                       struct stored_document *out, struct error *e) {
     return living_find_allowed(l, NULL, id, view, out, e);

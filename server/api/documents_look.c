@@ -84,7 +84,6 @@ static enum status list_document(void *context, const struct stored_document *d,
     struct document_listing *l = context;
     const struct document_list_request *r = l->request;
     if (r->prefix && strncmp(d->path, r->prefix, strlen(r->prefix)) != 0) return STATUS_OK;
-    if (!document_is_allowed(r->filter, d)) return STATUS_OK;
     l->more = l->n == r->limit;
     if (l->more) return error_set(e, STATUS_CANCELLED, "the list is full");
     write_document(&l->w, d, false);
@@ -99,8 +98,10 @@ static void begin_list(struct document_look *l, struct json_writer *w, int64_t n
     put_key_string(w, "object", "list");
     put_key_int(w, "documents", n_documents);
     put_key_int(w, "chunks", n_chunks);
-    put_key_int(w, "generation", view->generation);
-    put_key_int(w, "changes", view->n_changes);
+    if (principal_filter(&l->who) == NULL) { /* a tenant is told nothing of others' changes */
+        put_key_int(w, "generation", view->generation);
+        put_key_int(w, "changes", view->n_changes);
+    }
     put_key_array(w, "data");
     snapshot_release(view);
 }

@@ -61,7 +61,7 @@ static void write_retrieval(struct json_writer *w, const struct served_model *mo
 }
 
 /* What is kept of prompts for later ones that begin alike; null: nothing is. */
-static void write_prefix_cache(struct json_writer *w, const struct served_model *model) {
+static void write_prefix_cache(struct json_writer *w, const struct served_model *model, const struct principal *who) {
     struct engine_metrics metrics;
     engine_metrics_read(model->engine, &metrics);
     const struct session_blocks *blocks = &metrics.blocks;
@@ -72,7 +72,7 @@ static void write_prefix_cache(struct json_writer *w, const struct served_model 
     put_key_object(w, "prefix_cache");
     put_key_int(w, "block_tokens", ATTENTION_BLOCK);
     put_key_int(w, "block_bytes", (int64_t)blocks->bytes);
-    put_key_int(w, "blocks", blocks->kept);
+    if (who->key == NULL || who->key->operations) put_key_int(w, "blocks", blocks->kept); /* of all clients' prompts */
     put_key_int(w, "max_blocks", blocks->kept_most);
     put_object_end(w);
 }
@@ -87,7 +87,7 @@ struct answer *props_open(struct api *a, const struct api_request *r, struct wak
     put_object(&w);
     write_settings(&w, model);
     write_retrieval(&w, model);
-    write_prefix_cache(&w, model);
+    write_prefix_cache(&w, model, &r->principal);
     put_key_int(&w, "total_slots", model->slots);
     put_key_string(&w, "model_alias", model->id);
     put_key_object(&w, "modalities");

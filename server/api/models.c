@@ -90,8 +90,10 @@ static void write_retro(struct json_writer *w, const struct served_model *model,
     put_key_int(w, "num_neighbors", info->num_neighbors);
     put_key_int(w, "retrieved_length", info->retrieved_length);
     put_key_int(w, "chunks", n_chunks);
-    put_key_int(w, "generation", snapshot ? snapshot->generation : 0);
-    put_key_int(w, "changes", snapshot ? snapshot->n_changes : 0);
+    if (filter == NULL) { /* a tenant is told nothing of others' changes */
+        put_key_int(w, "generation", snapshot ? snapshot->generation : 0);
+        put_key_int(w, "changes", snapshot ? snapshot->n_changes : 0);
+    }
     put_object_end(w);
     snapshot_release(snapshot);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "retrieval/filter/scope.h"
 #include "retrieval/picture_document.h"
 
 /* The place of a chunk is where it begins. */
@@ -47,17 +48,17 @@ static void append_escaped(struct buffer *url, const char *id) {
 }
 
 /* Where the picture of a chunk is to be had, if the document is one. */
-static void write_picture(struct json_writer *w, const struct hit *hit) {
+static void write_picture(struct json_writer *w, const struct hit *hit, const struct filter *viewer) {
     struct picture_document picture;
     struct buffer url = {0};
     if (hit->source.text == NULL || !picture_document_read(&picture, hit->source)) return;
     buffer_append_string(&url, "/v1/pictures/");
-    append_escaped(&url, hit->document);
+    append_escaped(&url, scope_show(viewer, hit->document));
     put_key_string_n(w, "picture", url.data, url.size);
     buffer_free(&url);
 }
 
-void neighbor_write(struct json_writer *w, const struct hit *hit) {
+void neighbor_write(struct json_writer *w, const struct hit *hit, const struct filter *viewer) {
     neighbor_write_place(w, hit);
     if (hit->path)
         put_key_float(w, "distance", fmaxf(0, 1 - hit->similarity));
@@ -66,11 +67,11 @@ void neighbor_write(struct json_writer *w, const struct hit *hit) {
     if (hit->path && hit->relevance >= 0) put_key_float(w, "relevance", hit->relevance);
     hit_put_lists(w, hit);
     put_key_string_n(w, "text", hit->text.text, hit->text.size);
-    write_picture(w, hit);
+    write_picture(w, hit, viewer);
 }
 
 void neighbor_write_given(struct json_writer *w, struct text_span text) {
-    neighbor_write(w, &(struct hit){.text = text});
+    neighbor_write(w, &(struct hit){.text = text}, NULL);
 }
 
 bool found_is_told(const struct generation *g) {
@@ -86,18 +87,19 @@ static void write_sight(struct json_writer *w, const struct found_pictures *seen
     if (picture->problem) put_key_string(w, "picture_problem", picture->problem);
 }
 
-/* A passage of the prompt. */
-static void write_passage(struct json_writer *w, const struct hit *hit, int number, const struct found_pictures *seen) {
+/* Passage i of search j, which stands in the prompt. */
+static void write_passage(struct json_writer *w, const struct generation *g, int j, int i) {
+    const struct hit *hit = &g->answer.found[j].list[i];
     put_object(w);
-    put_key_int(w, "number", number);
-    neighbor_write(w, hit);
-    write_sight(w, seen, hit->document);
+    put_key_int(w, "number", i + 1);
+    neighbor_write(w, hit, principal_filter(&g->asked.principal));
+    write_sight(w, &g->answer.seen[j], hit->document);
     put_object_end(w);
 }
 
-static void write_hit(struct json_writer *w, const struct hit *hit) {
+static void write_hit(struct json_writer *w, const struct generation *g, const struct hit *hit) {
     put_object(w);
-    neighbor_write(w, hit);
+    neighbor_write(w, hit, principal_filter(&g->asked.principal));
     put_object_end(w);
 }
 
@@ -112,11 +114,10 @@ void found_write(struct json_writer *w, const struct found_listing *l, int j) {
     put_key_int(w, "position", generation_found_row(g, j));
     put_key_array(w, "neighbors");
     for (int i = 0; j < answer->found_room && i < answer->found[j].n; i++) {
-        const struct hit *hit = &answer->found[j].list[i];
         if (in_prompt)
-            write_passage(w, hit, i + 1, &answer->seen[j]);
+            write_passage(w, g, j, i);
         else
-            write_hit(w, hit);
+            write_hit(w, g, &answer->found[j].list[i]);
     }
     for (int i = 0; !in_prompt && i < g->asked.neighbors.given_k; i++) {
         put_object(w);

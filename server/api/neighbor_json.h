@@ -9,8 +9,8 @@
 /* Where a chunk was found, into an open object: document, title, start, end, and page, line and heading path
  * where they are known; null for a text of the request's own. */
 void neighbor_write_place(struct json_writer *w, const struct hit *hit);
-/* All of it: its place, distance (1 - cosine), text. */
-void neighbor_write(struct json_writer *w, const struct hit *hit);
+/* All of it: its place, distance (1 - cosine), text, as a client of that filter (NULL: none) is shown it. */
+void neighbor_write(struct json_writer *w, const struct hit *hit, const struct filter *viewer);
 /* The same for a text that came with the request: everything but the text is null. */
 void neighbor_write_given(struct json_writer *w, struct text_span text);
 

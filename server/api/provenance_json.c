@@ -7,8 +7,9 @@ void origin_write(struct json_writer *w, const struct served_model *model, const
     struct buffer text = {0};
     buffer_append_string(&text, model->fingerprint);
     const struct snapshot *snapshot = g->answer.snapshot;
-    /* Milvus has no state with a name. */
-    if (snapshot && snapshot->generation > 0)
+    /* Milvus has no state with a name. That of a folder counts the changes of all, of which a tenant is told nothing.
+     */
+    if (snapshot && snapshot->generation > 0 && principal_filter(&g->asked.principal) == NULL)
         buffer_printf(&text, "_g%d.%lld", snapshot->generation, (long long)snapshot->n_changes);
     put_key_string_n(w, "system_fingerprint", text.data, text.size);
     if (atomic_load(&g->answer.away)) put_key_bool(w, "retrieval_away", true);

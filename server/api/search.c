@@ -15,7 +15,7 @@ struct search_answer {
     struct picture_job *reading; /* a reference: the picture, until it is sought by; NULL: none is */
     struct embedder_picture picture;
     struct filter *filter; /* of the server, of the client and of the request */
-    bool all;              /* the client may see all documents */
+    struct principal who;  /* held */
     struct hits hits;
     struct lookup lookup;
     atomic_bool cancelled;
@@ -32,6 +32,7 @@ static void search_release(struct search_answer *s) {
     picture_job_release(s->reading);
     free(s->picture.pixels);
     filter_release(s->filter);
+    principal_release(&s->who);
     search_request_free(&s->request);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -54,9 +55,9 @@ static void write_results(const struct search_answer *s, struct buffer *out) {
     put_key_array(&w, "data");
     for (int i = 0; i < s->hits.n; i++) {
         put_object(&w);
-        neighbor_write(&w, &s->hits.list[i]);
+        neighbor_write(&w, &s->hits.list[i], principal_filter(&s->who));
         /* A chunk's number counts those of other documents. */
-        if (s->all) put_key_int(&w, "chunk", s->hits.list[i].chunk);
+        if (principal_filter(&s->who) == NULL) put_key_int(&w, "chunk", s->hits.list[i].chunk);
         put_object_end(&w);
     }
     put_array_end(&w);
@@ -146,7 +147,7 @@ static struct search_answer *make_search(const struct served_model *model, const
     s->model = model;
     s->request = *request;
     s->filter = join_filters(model, who, request);
-    s->all = principal_filter(who) == NULL;
+    s->who = principal_hold(*who);
     s->query = (struct retriever_query){
         .filter = s->filter,
         .choice = request->by_picture ? (struct retriever_choice){0} : reading_choice(model, &request->choice),

@@ -95,8 +95,8 @@ enum status document_embed(struct document_cutter *c, struct text_span text, con
 enum status document_put(struct document_cutter *c, struct library *l, struct collection_document *d,
                          const atomic_bool *cancelled, enum change_effect *effect, struct error *e) {
     bool has;
-    *effect = CHANGE_NOTHING;
-    if (library_has(l, d, &has, e)) return e->status;
+    *effect = library_check_put(c->filter, d, e) ? CHANGE_REFUSED : CHANGE_NOTHING;
+    if (*effect == CHANGE_REFUSED || library_has(l, c->filter, d, &has, e)) return e->status;
     if (has) return STATUS_OK;
     enum status status = document_cut(c, d->text, e);
     if (status == STATUS_OK) status = document_embed(c, d->text, cancelled, e);

@@ -125,12 +125,21 @@ static enum status ask_there(struct document_group *g, bool *there, struct error
         places[n] = i;
         n++;
     }
-    enum status status = n > 0 ? library_has_all(g->library, asked, n, has, e) : STATUS_OK;
+    struct library_asked all = {g->cutter->filter, asked, n};
+    enum status status = n > 0 ? library_has_all(g->library, &all, has, e) : STATUS_OK;
     for (int i = 0; i < n && status == STATUS_OK; i++) there[places[i]] = has[i];
     free(asked);
     free(places);
     free(has);
     return status;
+}
+
+static void prepare_put(struct document_group *g, struct grouped_document *d, struct document_put *put) {
+    put->status = library_check_put(g->cutter->filter, &d->document, &put->error);
+    if (put->status)
+        put->effect = CHANGE_REFUSED;
+    else
+        put->status = cut_and_embed(g, d, &put->error);
 }
 
 /* Puts those that are not there and have vectors; of the others `puts` tells why. */
@@ -139,8 +148,7 @@ static void put_missing(struct document_group *g, struct document_put *puts, con
     int *places = xcalloc((size_t)g->n, sizeof *places), n = 0;
     for (int i = 0; i < g->n; i++) {
         struct grouped_document *d = &g->list[i];
-        if (!there[i] && puts[i].status == STATUS_OK && d->vectors == NULL)
-            puts[i].status = cut_and_embed(g, d, &puts[i].error);
+        if (!there[i] && puts[i].status == STATUS_OK && d->vectors == NULL) prepare_put(g, d, &puts[i]);
         if (there[i] || puts[i].status) continue;
         wanted[n] = (struct document_put){.document = &d->document, .vectors = d->vectors, .n_embedded = d->n_embedded};
         places[n] = i;

@@ -97,8 +97,7 @@ static void open_buffers(struct engine *x) {
 
 static void free_buffers(struct engine *x) {
     struct engine_step *step = &x->step;
-    for (int i = 0; i < x->n_scopes; i++) filter_release(x->scopes[i]);
-    free(x->scopes);
+    key_set_free(&x->scopes);
     free(x->active);
     free(step->items);
     free(step->sequences);

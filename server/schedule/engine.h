@@ -35,9 +35,10 @@ struct engine_options {
     int max_step_tokens; /* prompt rows of one step */
     int max_picture;     /* rows of a picture in the tower, where the model reads pictures */
     int prefix_cache_mb; /* of keys and values kept for later prompts; 0: none; -1: half of what sequences may take */
-    int max_neighbors;   /* of one chunk */
-    int max_k;           /* passages of one prompt */
-    bool write_without;  /* neighbours that a search did not find because the collection is away */
+    bool prefixes_of_filter; /* clients of one filter take over each other's; else each key its own alone */
+    int max_neighbors;       /* of one chunk */
+    int max_k;               /* passages of one prompt */
+    bool write_without;      /* neighbours that a search did not find because the collection is away */
     struct passage_options passages;
     const struct sight *sight; /* with `pictures`: found pictures stand in prompts; NULL: the model reads none */
     struct picture_thread *pictures;

@@ -228,7 +228,8 @@ static void start_sequence(struct engine_sequence *s) {
     } else if (session_open(&s->session, x->pool, sequence_grid(s), &e)) {
         sequence_finish(s, FINISH_ERROR, &e);
     } else {
-        session_set_scope(s->session, engine_scope(x, s));
+        s->scope = engine_scope(x, s);
+        session_set_scope(s->session, s->scope);
         x->active[x->n_active] = s;
         x->n_active++;
         logit_edits_open(&s->edits, asked, x->info.vocab, &x->o.ends);

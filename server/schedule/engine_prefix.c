@@ -2,6 +2,8 @@
  * engine_private.h. */
 #include <string.h>
 
+#include "config/base/hash.h"
+
 #include "server/schedule/told_attention.h"
 
 /* Rows that may be taken over: those whose logits nobody needs, and that need not tell their attention. */
@@ -37,9 +39,7 @@ static bool same_pictures(const struct engine_sequence *a, const struct engine_s
 static bool begin_alike(const struct engine_sequence *a, const struct engine_sequence *b, int n) {
     const struct engine *x = a->engine;
     struct grid grid = session_grid(a->session);
-    if (!filter_is_same(principal_filter(&a->generation->asked.principal),
-                        principal_filter(&b->generation->asked.principal)))
-        return false;
+    if (a->scope != b->scope) return false;
     if (a->n_source != b->n_source || !same_ids(a->source, b->source, a->n_source)) return false;
     if (!same_ids(a->rows, b->rows, n) || !same_pictures(a, b, n)) return false;
     if (a->generation->answer.n_chunks == 0) return true;
@@ -65,19 +65,19 @@ static bool is_coming(const struct engine_sequence *s, int found) {
     return false;
 }
 
-/* Documents of other keys must not show in the rows that a prompt takes over: keys with one filter are a
- * scope of their own, counted from 1. */
+/* Scopes are counted from 1 in the order in which they come. Clients without keys are one scope, 0: nothing tells them
+ * apart. A key's hash stays when the file of keys is read again; with another filter it is another scope, since what
+ * was found by the first may stand in prompts. */
 uint32_t engine_scope(struct engine *x, const struct engine_sequence *s) {
-    struct filter *filter = principal_filter(&s->generation->asked.principal);
-    int i = 0;
-    if (filter == NULL) return 0;
-    while (i < x->n_scopes && !filter_is_same(x->scopes[i], filter)) i++;
-    if (i == x->n_scopes) {
-        x->scopes = xrealloc(x->scopes, ((size_t)i + 1) * sizeof(struct filter *));
-        x->scopes[i] = filter_hold(filter);
-        x->n_scopes++;
-    }
-    return (uint32_t)i + 1;
+    const struct key *key = s->generation->asked.principal.key;
+    struct buffer who = {0};
+    if (key == NULL || (x->o.prefixes_of_filter && key->filter == NULL)) return 0;
+    if (!x->o.prefixes_of_filter) buffer_append(&who, key->hash, sizeof key->hash);
+    buffer_append_string(&who, filter_text(key->filter));
+    uint64_t first = hash_bytes(who.data, who.size, 0), second = hash_bytes(who.data, who.size, 1);
+    buffer_free(&who);
+    if (key_set_add(&x->scopes, first, second)) *key_set_number(&x->scopes, first, second) = (int64_t)x->scopes.n;
+    return (uint32_t)*key_set_number(&x->scopes, first, second);
 }
 
 bool engine_begin_prompt(struct engine_sequence *s) {

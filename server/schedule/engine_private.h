@@ -11,6 +11,7 @@
  *   sequence.c      one answer as it grows: tokens, text, publication */
 #pragma once
 
+#include "config/base/key_set.h"
 #include "retro/text/tokenizer.h"
 #include "server/schedule/engine.h"
 #include "server/schedule/guided.h"
@@ -49,6 +50,7 @@ struct engine_sequence {
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
     bool begun;                               /* it has looked for rows to take over, and computes what is left */
     int n_cached;                             /* tokens of its prompt that needed no computing when it was read first */
+    uint32_t scope;                           /* engine_scope */
     int32_t *forced;                          /* owned, of a comparison that has begun: its rows, and the last token */
     struct key_group
         *passage_keys; /* [n_passages] owned: rows, or the source's, where passages stand; if they are told */
@@ -122,13 +124,12 @@ struct engine {
     struct picture_view view;        /* of these */
     struct workload waiting;         /* of all who wait */
     struct pace pace;
-    double paced;           /* when the work that pace has not seen began; 0: there was none to do */
-    struct filter **scopes; /* [n_scopes] held: filters of keys (engine_prefix.c) */
-    int n_scopes;
-    int32_t *chunk_ids; /* [chunk_length] */
-    float *row;         /* [padded vocabulary] one row of logits on the host */
-    float *shared_out;  /* [rows of a step, 2 max_k] session_shares on the host */
-    int32_t *top_ids;   /* [vocabulary] */
+    double paced;          /* when the work that pace has not seen began; 0: there was none to do */
+    struct key_set scopes; /* of prompts, numbered from 1 (engine_prefix.c) */
+    int32_t *chunk_ids;    /* [chunk_length] */
+    float *row;            /* [padded vocabulary] one row of logits on the host */
+    float *shared_out;     /* [rows of a step, 2 max_k] session_shares on the host */
+    int32_t *top_ids;      /* [vocabulary] */
     float *top_logprobs;
 };
 

@@ -1,13 +1,14 @@
 """retrieval.filter: which documents searches, answers and lists may find; and keys that see a part of them."""
 import io
 import json
+import signal
 import urllib.parse
 import zipfile
 
 import pytest
 
 from test_documents import call, index
-from test_keys import Keys, bearer
+from test_keys import Keys, bearer, log_holds
 
 NOTES = {
     "bread": ("Knead the dough for ten minutes, then let it rise in a warm place.", {"team": "bakers", "year": 2024, "date": "2024-05-31", "tags": ["dough", "oven"]}),
@@ -181,13 +182,102 @@ def test_a_key_puts_documents_of_its_own(tenants):
     assert other["effect"] == "added" and other["id"] != added["id"]
     wrong = tenants("bakers", "POST", "/v1/documents", text | {"metadata": {"team": "masons"}}, expect=403)["error"]
     assert wrong["code"] == "document_not_allowed"
-    taken = tenants("bakers", "PUT", "/v1/documents/secret", text, expect=403)["error"]
-    assert taken["message"] == wrong["message"]
-    assert "saffron" in tenants("root", "GET", "/v1/documents/secret")["text"]
     tenants("bakers", "DELETE", f"/v1/documents/{added['id']}")
-    tenants("root", "GET", f"/v1/documents/{added['id']}", expect=404)
+    tenants("bakers", "GET", f"/v1/documents/{added['id']}", expect=404)
     tenants("bakers", "DELETE", "/v1/documents/plaster", expect=404)
     tenants("root", "GET", "/v1/documents/plaster")
+
+
+def put(tenants, who, name, text, effect, **more):
+    assert tenants(who, "PUT", f"/v1/documents/{name}", {"text": text, **more}) == {"id": name, "object": "document", "effect": effect}
+
+
+def stored(tenants, name, team):
+    """The ids under which the operator sees what tenants call so."""
+    filter = urllib.parse.quote(json.dumps({"eq": {"id": name, "team": team}}))
+    return [d["id"] for d in tenants("root", "GET", f"/v1/documents?filter={filter}")["data"]]
+
+
+def test_ids_are_each_tenants_own(tenants):
+    """Another's id tells nothing: neither whether it is taken, nor what the document is."""
+    text, metadata = NOTES["secret"]
+    put(tenants, "bakers", "secret", text, "added", path="notes/secret.md", metadata={"year": 2019})
+    assert tenants("masons", "GET", "/v1/documents/secret")["metadata"] == metadata
+    put(tenants, "bakers", "secret", text, "unchanged", path="notes/secret.md", metadata={"year": 2019})
+    put(tenants, "bakers", "secret", "Rye bread needs sourdough.", "replaced")
+    assert tenants("masons", "GET", "/v1/documents/secret")["text"] == text
+    put(tenants, "masons", "secret", "Saffron it is.", "replaced", metadata={"year": 2019})
+    put(tenants, "masons", "new", "Rye bread needs sourdough.", "added")
+    put(tenants, "bakers", "new", "Rye bread needs sourdough.", "added")
+    assert {d["id"] for d in tenants("bakers", "GET", "/v1/documents")["data"]} == BAKERS | {"secret", "new"}
+    assert {d["id"] for d in tenants("masons", "GET", "/v1/documents")["data"]} == MASONS | {"new"}
+    tenants("bakers", "DELETE", "/v1/documents/secret")
+    tenants("bakers", "DELETE", "/v1/documents/secret", expect=404)
+    assert tenants("masons", "GET", "/v1/documents/secret")["text"] == "Saffron it is."
+
+
+def test_ids_of_tenants_as_operators_see_them(tenants):
+    put(tenants, "bakers", "rye", "Rye bread needs sourdough.", "added")
+    put(tenants, "masons", "rye", "Rye bread needs no mortar.", "added")
+    (name,), (other,) = stored(tenants, "rye", "bakers"), stored(tenants, "rye", "masons")
+    assert name != other and name.endswith("/rye") and name.startswith("@")
+    shown = tenants("root", "GET", "/v1/documents/" + urllib.parse.quote(name))
+    assert shown["path"] == "rye" and shown["id"] == name and "sourdough" in shown["text"]
+    for who, expect in (("bakers", 200), ("masons", 404)):
+        tenants(who, "GET", "/v1/documents/" + urllib.parse.quote(name), expect=expect)
+    tenants("root", "PUT", "/v1/documents/" + urllib.parse.quote(name), {"text": "Rye needs a starter.", "metadata": {"team": "bakers"}})
+    assert "starter" in tenants("bakers", "GET", "/v1/documents/rye")["text"]
+    tenants("root", "DELETE", "/v1/documents/" + urllib.parse.quote(name))
+    tenants("bakers", "GET", "/v1/documents/rye", expect=404)
+    tenants("root", "GET", "/v1/documents/rye", expect=404)
+
+
+def test_ids_in_filters_lists_and_searches_of_tenants(tenants):
+    for name in ("rye", "spelt", "einkorn"):
+        for who in ("masons", "bakers"):
+            put(tenants, who, name, f"{QUERY}: {name}.", "added", path=f"flour/{name}.md")
+    mine = [d["id"] for d in tenants("bakers", "GET", "/v1/documents")["data"]]
+    pages = []
+    while not pages or pages[-1]["has_more"]:
+        after = f"&after={pages[-1]['data'][-1]['id']}" if pages else ""
+        pages.append(tenants("bakers", "GET", "/v1/documents?limit=2" + after))
+    assert [d["id"] for page in pages for d in page["data"]] == mine and set(mine) == BAKERS | {"rye", "spelt", "einkorn"}
+    headers = bearer(tenants.keys.secrets["bakers"])
+    assert found(tenants.server, {"in": {"id": ["rye", "bread", "secret"]}}, headers=headers) == {"flour/rye", "bread"}
+    assert found(tenants.server, {"prefix": {"id": "e"}}, headers=headers) == {"flour/einkorn"}
+    listed = tenants("bakers", "GET", "/v1/documents?filter=" + urllib.parse.quote('{"not": {"prefix": {"id": "e"}}}'))
+    assert [d["id"] for d in listed["data"]] == [name for name in mine if name != "einkorn"]
+    ask = {"prompt": QUERY, "max_tokens": 2, "retrieval": {"mode": "prompt", "k": 16, "exclude": ["rye", "flour/spelt.md"]}}
+    read = {n["document"] for entry in tenants("bakers", "POST", "/v1/completions", ask)["retrieval"] for n in entry["neighbors"]}
+    assert read <= {"flour/einkorn.md", "notes/bread.md", "notes/cake.md"} and "flour/einkorn.md" in read
+
+
+def test_a_key_that_demands_ids(start, folder, tmp_path):
+    keys = Keys(tmp_path / "keys.jsonl")
+    keys.add("alice", filter={"prefix": {"id": "alice/"}})
+    keys.add("bob", filter={"prefix": {"id": "bob/"}})
+    server = start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}")
+
+    def put_as(who, name):
+        return server.request("PUT", "/v1/documents/" + urllib.parse.quote(name, safe=""), '{"text": "A note."}', bearer(keys.secrets[who])).status
+
+    assert put_as("alice", "alice/1") == 200 and put_as("alice", "bob/1") == 403 and put_as("alice", "1") == 403
+    assert put_as("alice", "@0123456789abcdef/alice/1") == 403
+    for who, expected in (("alice", ["alice/1"]), ("bob", [])):
+        reply = server.request("GET", "/v1/documents", headers=bearer(keys.secrets[who])).json()
+        assert [d["id"] for d in reply["data"]] == expected
+
+
+def test_tenants_are_told_nothing_of_others_changes(tenants):
+    ask = {"prompt": QUERY, "max_tokens": 1, "temperature": 0}
+    before = [tenants("bakers", *request) for request in (("GET", "/v1/documents"), ("GET", "/v1/models"), ("POST", "/v1/completions", ask), ("GET", "/props"))]
+    put(tenants, "masons", "new", "Rye bread needs sourdough.", "added")
+    tenants("masons", "POST", "/v1/completions", {"prompt": "Mortar and stone " * 60, "max_tokens": 1})
+    after = [tenants("bakers", *request) for request in (("GET", "/v1/documents"), ("GET", "/v1/models"), ("POST", "/v1/completions", ask), ("GET", "/props"))]
+    for reply in (before[2], after[2]):
+        del reply["id"], reply["created"], reply["usage"]["prompt_tokens_details"]
+    assert before == after
+    assert "generation" in tenants("root", "GET", "/v1/documents") and "_g1." in tenants("root", "POST", "/v1/completions", ask)["system_fingerprint"]
 
 
 PLANTED = {"team": ["bakers", "masons"]}
@@ -254,6 +344,28 @@ def test_rows_of_others_are_not_taken_over(tenants):
     assert cached(tenants("bakers", "POST", "/v1/completions", guess)) == 0
     assert cached(tenants("root", "POST", "/v1/completions", guess)) == 0
     assert cached(tenants("bakers", "POST", "/v1/completions", guess)) > 0
+
+
+def test_rows_of_other_keys_without_filters(start, tmp_path):
+    keys = Keys(tmp_path / "keys.jsonl")
+    for name in ("alice", "bob"):
+        keys.add(name)
+    guess = {"prompt": "the name of the patient is Mary and this line is long enough for blocks " * 20, "max_tokens": 1}
+
+    def ask(server, who):
+        reply = server.request("POST", "/v1/completions", json.dumps(guess), bearer(keys.secrets[who]))
+        assert reply.status == 200, reply.body
+        return cached(reply.json())
+
+    apart = start(f"server.keys_file={keys.path}", "retrieval.collection=")
+    assert ask(apart, "alice") == 0 and ask(apart, "bob") == 0 and ask(apart, "alice") > 0 and ask(apart, "bob") > 0
+    keys.lines.append("")
+    keys.write()
+    apart.process.send_signal(signal.SIGHUP)
+    log_holds(apart, "keys: 2", 2)
+    assert ask(apart, "bob") > 0
+    shared = start(f"server.keys_file={keys.path}", "retrieval.collection=", "server.prefix_sharing=filter")
+    assert ask(shared, "alice") == 0 and ask(shared, "bob") > 0
 
 
 def test_a_wrong_filter_of_a_key(start, folder, tmp_path):

@@ -272,7 +272,8 @@ static enum status put_waiting(struct collection_transfer *t, struct error *e) {
     const struct collection_document *documents[TRANSFER_DOCUMENTS];
     bool there[TRANSFER_DOCUMENTS];
     for (int i = 0; i < t->n_waiting; i++) documents[i] = &t->waiting[i].document;
-    enum status status = library_has_all(t->to.library, documents, t->n_waiting, there, e);
+    struct library_asked asked = {NULL, documents, t->n_waiting};
+    enum status status = library_has_all(t->to.library, &asked, there, e);
     if (status == STATUS_OK) status = put_missing(t, there, e);
     waiting_free(t);
     return status ? status : compact_when_full(t, COMPACT_CHUNKS, e);

@@ -1,0 +1,38 @@
+/* retrieval/filter/scope.c: ids within filters. See scope.h. */
+#include "retrieval/filter/scope.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/base/hash.h"
+
+/* "@", the digits of a hash and "/". */
+enum { SCOPE_DIGITS = 16, SCOPE_LENGTH = SCOPE_DIGITS + 2 };
+
+static void scope_print(const struct filter *f, char scope[SCOPE_LENGTH + 1]) {
+    const char *text = filter_text(f);
+    snprintf(scope, SCOPE_LENGTH + 1, "@%016" PRIx64 "/", hash_bytes(text, strlen(text), 0));
+}
+
+char *scope_id(const struct filter *f, const char *id) {
+    char scope[SCOPE_LENGTH + 1];
+    struct buffer whole = {0};
+    scope_print(f, scope);
+    buffer_printf(&whole, "%s%s", scope, id);
+    return whole.data;
+}
+
+const char *scope_own(const char *stored) {
+    bool scoped = stored[0] == '@' && strspn(stored + 1, "0123456789abcdef") == SCOPE_DIGITS &&
+                  stored[1 + SCOPE_DIGITS] == '/' && stored[SCOPE_LENGTH] != '\0';
+    return scoped ? stored + SCOPE_LENGTH : stored;
+}
+
+const char *scope_show(const struct filter *f, const char *stored) {
+    char scope[SCOPE_LENGTH + 1];
+    const char *own = scope_own(stored);
+    if (f == NULL || own == stored) return stored;
+    scope_print(f, scope);
+    return strncmp(stored, scope, SCOPE_LENGTH) == 0 ? own : stored;
+}
