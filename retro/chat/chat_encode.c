@@ -8,11 +8,10 @@
 #include "retro/chat/chat.h"
 #include "retro/text/unicode.h"
 
-/* Control tokens, by their first byte. */
+/* Which of the tokenizer's added tokens are control tokens. */
 struct control_set {
-    struct text_span *tokens; /* [n] borrowed from the tokenizer */
-    int n, capacity;
-    bool first[256];
+    const struct tokenizer *tokenizer;
+    bool *counts; /* [tokenizer_added_count] */
 };
 
 static bool is_blank(struct text_span s) {
@@ -26,42 +25,34 @@ static bool is_blank(struct text_span s) {
 
 static void control_open(struct control_set *set, const struct template *t, const struct tokenizer *tokenizer) {
     struct text_span literals = template_literals(t), token;
-    bool special;
-    for (int i = 0; tokenizer_added(tokenizer, i, &token, &special); i++) {
-        bool written = literals.size > 0 && memmem(literals.text, literals.size, token.text, token.size) != NULL;
-        if (token.size == 0 || (!special && (!written || is_blank(token)))) continue;
-        set->tokens = xgrow(set->tokens, set->n, &set->capacity, sizeof *set->tokens);
-        set->tokens[set->n] = token;
-        set->n++;
-        set->first[(uint8_t)token.text[0]] = true;
-    }
+    bool mark;
+    set->tokenizer = tokenizer;
+    set->counts = xcalloc((size_t)tokenizer_added_count(tokenizer) + 1, sizeof *set->counts);
+    for (int i = 0; tokenizer_added(tokenizer, i, &token, &mark); i++)
+        set->counts[i] = mark || (literals.size > 0 && token.size > 0 && !is_blank(token) &&
+                                  memmem(literals.text, literals.size, token.text, token.size) != NULL);
 }
 
-/* The longest control token at text[0, n), or 0. */
-static size_t control_at(const struct control_set *set, const char *text, size_t n) {
-    size_t longest = 0;
-    if (!set->first[(uint8_t)text[0]]) return 0;
-    for (int i = 0; i < set->n; i++) {
-        const struct text_span *t = &set->tokens[i];
-        if (t->size > longest && t->size <= n && memcmp(t->text, text, t->size) == 0) longest = t->size;
-    }
-    return longest;
+/* The bytes from `at`, at most `most`, that come from where the first comes from. */
+static size_t run_at(const struct template_output *text, size_t at, size_t most) {
+    size_t n = 1;
+    while (n < most && text->marks.data[at + n] == text->marks.data[at]) n++;
+    return n;
 }
 
-/* The bytes from `at` whose mark is that of the first. */
-static size_t run_at(const struct template_output *text, size_t at) {
-    size_t end = at + 1;
-    while (end < text->text.size && text->marks.data[end] == text->marks.data[at]) end++;
-    return end - at;
-}
-
-/* A control token at `at` that is not the template's own: its bytes, or 0. *own: the bytes of one that is. */
+/* A control token at `at` that is not the template's own: its bytes, or 0. *own: the bytes of one that is. No more of
+ * the text is looked at than the longest token has. */
 static size_t forged_at(const struct control_set *set, const struct template_output *text, size_t at, size_t *own) {
-    size_t run = run_at(text, at), within = control_at(set, text->text.data + at, run);
+    struct text_span rest = {text->text.data + at, text->text.size - at};
+    size_t longest = tokenizer_added_at(set->tokenizer, rest, set->counts), within = longest;
     bool foreign = text->marks.data[at];
-    *own = foreign ? 0 : within;
-    if (within > 0) return foreign ? within : 0;
-    return control_at(set, text->text.data + at, text->text.size - at);
+    *own = 0;
+    if (longest == 0) return 0;
+    size_t run = run_at(text, at, longest);
+    if (run < longest) within = tokenizer_added_at(set->tokenizer, (struct text_span){rest.text, run}, set->counts);
+    if (within == 0) return longest;
+    if (!foreign) *own = within;
+    return foreign ? within : 0;
 }
 
 /* Encodes text[0, size) as it stands in the middle of a text. SentencePiece's blank before a text's first word is kept
@@ -134,6 +125,6 @@ enum status chat_encode(const struct template *t, const struct tokenizer *tokeni
     if (text->text.size == 0) return STATUS_OK;
     control_open(&set, t, tokenizer);
     enum status status = encode_pieces(&set, tokenizer, text, ids, e);
-    free(set.tokens);
+    free(set.counts);
     return status;
 }

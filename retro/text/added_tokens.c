@@ -6,10 +6,45 @@
 
 #include "retro/text/tokenizer_private.h"
 
+/* Tags that are text to a model which has tokens for them. */
+static bool is_html_tag(struct text_span name) {
+    static const char *const names[] = {
+        "a",    "abbr",    "article", "aside", "b",        "blockquote", "body",   "br",    "button", "caption",
+        "cite", "code",    "col",     "dd",    "del",      "details",    "dfn",    "div",   "dl",     "dt",
+        "em",   "figure",  "footer",  "form",  "h1",       "h2",         "h3",     "h4",    "h5",     "h6",
+        "head", "header",  "hr",      "html",  "i",        "img",        "input",  "ins",   "kbd",    "label",
+        "li",   "link",    "main",    "mark",  "meta",     "nav",        "ol",     "p",     "pre",    "q",
+        "samp", "section", "select",  "small", "span",     "strike",     "strong", "style", "sub",    "summary",
+        "sup",  "table",   "tbody",   "td",    "textarea", "tfoot",      "th",     "thead", "title",  "tr",
+        "tt",   "u",       "ul",      "var",   "video"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (strlen(names[i]) == name.size && memcmp(names[i], name.text, name.size) == 0) return true;
+    return false;
+}
+
+static bool holds_blanks(struct text_span text) {
+    int32_t c;
+    for (size_t i = 0; i < text.size;) {
+        i += (size_t)utf8_read(text.text + i, text.size - i, &c);
+        if (unicode_is_space(c)) return true;
+    }
+    return false;
+}
+
+bool added_reads_as_mark(struct text_span content) {
+    static const char opening[] = "<[{", closing[] = ">]}";
+    const char *text = content.text, *bracket = content.size > 2 && text[0] ? strchr(opening, text[0]) : NULL;
+    if (bracket == NULL || text[content.size - 1] != closing[bracket - opening]) return false;
+    struct text_span name = {text + 1, content.size - 2};
+    if (name.text[0] == '/' && name.size > 1) name = (struct text_span){name.text + 1, name.size - 1};
+    return !holds_blanks(name) && !(text[0] == '<' && is_html_tag(name));
+}
+
 void added_set_append(struct added_set *s, struct text_span content, struct added_token flags) {
     s->tokens = xgrow(s->tokens, s->n, &s->capacity, sizeof *s->tokens);
     flags.content = xstrndup(content.text, content.size);
     flags.size = (uint32_t)content.size;
+    flags.mark = flags.mark || flags.special || added_reads_as_mark(content);
     s->tokens[s->n] = flags;
     s->n++;
     s->first[(uint8_t)content.text[0]] = true;
@@ -55,8 +90,9 @@ static int bound_find(const struct added_set *s, int low, int high, uint32_t dep
     return low;
 }
 
-/* The longest token that text[0, n) begins with, or NULL. */
-static const struct added_token *longest_find(const struct added_set *s, const char *text, size_t n) {
+/* The longest token that text[0, n) begins with, of those that count (NULL: all), or NULL. */
+static const struct added_token *longest_find(const struct added_set *s, const char *text, size_t n,
+                                              const bool *counts) {
     const struct added_token *best = NULL;
     int low = 0, high = s->n;
     for (uint32_t depth = 0; depth < n; depth++) {
@@ -64,9 +100,15 @@ static const struct added_token *longest_find(const struct added_set *s, const c
         low = bound_find(s, low, high, depth, byte);
         high = bound_find(s, low, high, depth, byte + 1);
         if (low == high) break;
-        if (s->tokens[low].size == depth + 1) best = &s->tokens[low];
+        if (s->tokens[low].size == depth + 1 && (counts == NULL || counts[low])) best = &s->tokens[low];
     }
     return best;
+}
+
+size_t added_set_at(const struct added_set *s, struct text_span text, const bool *counts) {
+    if (text.size == 0 || !s->first[(uint8_t)text.text[0]]) return 0;
+    const struct added_token *t = longest_find(s, text.text, text.size, counts);
+    return t ? t->size : 0;
 }
 
 /* The character that ends at text[end), end > 0; *length is its size. */
@@ -99,17 +141,17 @@ static void match_strip(const struct added_token *t, struct text_span text, size
     }
 }
 
-bool added_set_find(const struct added_set *s, struct text_span text, size_t *at, bool skip_special,
+bool added_set_find(const struct added_set *s, struct text_span text, size_t *at, bool skip_marks,
                     struct added_match *out) {
     size_t floor = *at;
     if (s->n == 0) return false;
     for (size_t i = *at; i < text.size; i++) {
         if (!s->first[(uint8_t)text.text[i]]) continue;
-        const struct added_token *t = longest_find(s, text.text + i, text.size - i);
+        const struct added_token *t = longest_find(s, text.text + i, text.size - i, NULL);
         if (t == NULL) continue;
         size_t end = i + t->size;
         /* A match that does not count is passed over whole: shorter tokens inside it are not looked for. */
-        if ((t->special && skip_special) || (t->single_word && inside_word(text, i, end))) {
+        if ((t->mark && skip_marks) || (t->single_word && inside_word(text, i, end))) {
             i = end - 1;
             continue;
         }

@@ -121,12 +121,20 @@ static const struct added_token *added_at(const struct tokenizer *t, int i) {
     return i < t->added_normalised.n ? &t->added_normalised.tokens[i] : NULL;
 }
 
-bool tokenizer_added(const struct tokenizer *t, int i, struct text_span *content, bool *special) {
+bool tokenizer_added(const struct tokenizer *t, int i, struct text_span *content, bool *mark) {
     const struct added_token *token = added_at(t, i);
     if (token == NULL) return false;
     *content = (struct text_span){token->content, token->size};
-    *special = token->special;
+    *mark = token->mark;
     return true;
+}
+
+int tokenizer_added_count(const struct tokenizer *t) { return t->added_raw.n + t->added_normalised.n; }
+
+size_t tokenizer_added_at(const struct tokenizer *t, struct text_span text, const bool *counts) {
+    size_t raw = added_set_at(&t->added_raw, text, counts);
+    size_t normalised = added_set_at(&t->added_normalised, text, counts + t->added_raw.n);
+    return raw > normalised ? raw : normalised;
 }
 
 int32_t tokenizer_added_id(const struct tokenizer *t, struct text_span content) {
@@ -199,7 +207,7 @@ enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text,
 struct encoding {
     const struct tokenizer *t;
     void *call;
-    bool skip_special, skip_added;
+    bool skip_marks, skip_added;
     struct tokens *out;
 };
 
@@ -211,7 +219,7 @@ static enum status cut_added(const struct encoding *c, const struct added_set *s
     struct added_match m;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !c->skip_added &&
-           added_set_find(set, (struct text_span){text->text, text->size}, &at, c->skip_special, &m)) {
+           added_set_find(set, (struct text_span){text->text, text->size}, &at, c->skip_marks, &m)) {
         if (m.start < done) m.start = done;
         struct mapped_text before = mapped_slice(text, done, m.start);
         if (before.size > 0) status = rest(c, &before, e);

@@ -17,10 +17,10 @@ void tokens_append(struct tokens *t, int32_t id, uint32_t start);
 void tokens_free(struct tokens *t);
 
 enum tokenizer_flags {
-    TOKENIZER_PLAIN = 0,         /* text is text: "<|endoftext|>" in it is ordinary characters */
-    TOKENIZER_PARSE_SPECIAL = 1, /* added and special tokens in the text become their ids */
+    TOKENIZER_PLAIN = 0,         /* text is text: marks in it, as <|endoftext|> or <tool_call>, are characters */
+    TOKENIZER_PARSE_SPECIAL = 1, /* added tokens in the text, marks too, become their ids */
     TOKENIZER_ADD_SPECIAL = 2,   /* what the post-processor adds: BOS, or [CLS] ... [SEP] */
-    TOKENIZER_NO_ADDED = 4       /* added tokens that are not special are ordinary characters too */
+    TOKENIZER_NO_ADDED = 4       /* added tokens that are no marks are ordinary characters too */
 };
 
 /* Opens a model folder: tokenizer.json, else vocab.txt, else tokenizer.model, else spiece.model; or one of these files
@@ -49,8 +49,12 @@ enum status tokenizer_encode(const struct tokenizer *t, const char *text, size_t
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int n, bool skip_special, struct buffer *out);
 /* Appends the bytes that one token adds to a text (half a character possible for byte-level BPE). */
 void tokenizer_piece(const struct tokenizer *t, int32_t id, struct buffer *out);
-/* Added token i, counted from 0: tokens that are cut out of a text before the model reads it; false beyond the last. */
-bool tokenizer_added(const struct tokenizer *t, int i, struct text_span *content, bool *special);
+/* Added token i, counted from 0: tokens that are cut out of a text before the model reads it; false beyond the last.
+ * *mark: it is special, or reads as a mark that steers the model (docs/chat-templates.md). */
+bool tokenizer_added(const struct tokenizer *t, int i, struct text_span *content, bool *mark);
+int tokenizer_added_count(const struct tokenizer *t);
+/* The longest of the added tokens i with counts[i] that the text begins with: its bytes, or 0. */
+size_t tokenizer_added_at(const struct tokenizer *t, struct text_span text, const bool *counts);
 /* The id of the added token with this content, or -1. */
 int32_t tokenizer_added_id(const struct tokenizer *t, struct text_span content);
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);

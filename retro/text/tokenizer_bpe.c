@@ -156,7 +156,7 @@ static int split_characters(struct bpe_call *c, const struct mapped_text *word) 
 
 static void encode_word(struct bpe_call *c, const struct mapped_text *word) {
     int32_t whole = c->bpe->ignore_merges ? piece_table_find(&c->bpe->words, c->t, word->text, word->size) : -1;
-    if (whole >= 0) {
+    if (whole >= 0 && !c->t->pieces[whole].mark) {
         tokens_append(c->out, whole, mapped_origin(word, 0));
         return;
     }

@@ -282,6 +282,7 @@ static enum status claim_id(struct tokenizer *t, struct text_span content, const
     if (status != STATUS_OK) return status;
     struct piece *p = &t->pieces[token->id];
     p->special = p->special || token->special;
+    p->mark = p->mark || token->mark;
     return STATUS_OK;
 }
 
@@ -298,6 +299,7 @@ static enum status read_added(const struct json *j, int64_t id, struct text_span
         return error_set(e, STATUS_INVALID, "id %lld: expected 0 to %d", (long long)id, TOKENIZER_MAX_ID - 1);
     *token = (struct added_token){.id = (int32_t)id};
     enum status status = json_get_bool(j, "special", false, &token->special, e);
+    token->mark = token->special || added_reads_as_mark(*content); /* of the content before it is normalised */
     if (status == STATUS_OK) status = json_get_bool(j, "lstrip", false, &token->lstrip, e);
     if (status == STATUS_OK) status = json_get_bool(j, "rstrip", false, &token->rstrip, e);
     if (status == STATUS_OK) status = json_get_bool(j, "single_word", false, &token->single_word, e);
@@ -350,6 +352,7 @@ static enum status open_decoder_token(struct tokenizer *t, struct text_span key,
         return STATUS_OK;
     }
     there->special = token.special;
+    there->mark = token.mark;
     there->lstrip = token.lstrip;
     there->rstrip = token.rstrip;
     there->single_word = token.single_word;

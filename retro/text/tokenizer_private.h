@@ -20,6 +20,7 @@ struct piece {
     char *bytes;
     uint32_t size;
     bool special;
+    bool mark; /* of an added token that is a mark: never made of plain text */
 };
 
 struct added_token {
@@ -27,6 +28,7 @@ struct added_token {
     uint32_t size;
     int32_t id;
     bool special, lstrip, rstrip, single_word;
+    bool mark; /* special, or it reads as a mark: set by added_set_append */
 };
 /* Sorted by content, so that the tokens beginning with a prefix are a range. */
 struct added_set {
@@ -111,8 +113,14 @@ struct added_match {
     size_t start, end;
     int32_t id;
 };
-bool added_set_find(const struct added_set *s, struct text_span text, size_t *at, bool skip_special,
+/* skip_marks: marks are passed over. */
+bool added_set_find(const struct added_set *s, struct text_span text, size_t *at, bool skip_marks,
                     struct added_match *out);
+/* The longest of the tokens i with counts[i] that the text begins with: its bytes, or 0. */
+size_t added_set_at(const struct added_set *s, struct text_span text, const bool *counts);
+/* Whether an added token of this content steers a model, as <tool_call>, <|user|> and [INST] do, where nothing but its
+ * looks tells: it stands in brackets, holds no blanks, and is no tag of HTML. */
+bool added_reads_as_mark(struct text_span content);
 
 enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text, struct mapped_buffer *store,
                             struct error *e);

@@ -103,7 +103,7 @@ static void node_reach(struct unigram_node *node, double score, size_t start, in
     *node = (struct unigram_node){score, (uint32_t)start, id};
 }
 
-/* Fills the call's nodes for a word. Special tokens are never made of text. */
+/* Fills the call's nodes for a word. Special tokens and marks are never made of text. */
 static void find_ways(struct unigram_call *c, const struct mapped_text *word) {
     const struct unigram *u = c->t->model;
     for (size_t i = 1; i <= word->size; i++) c->nodes[i].id = -1;
@@ -119,7 +119,7 @@ static void find_ways(struct unigram_call *c, const struct mapped_text *word) {
             if (node == 0) break;
             end++;
             int32_t id = u->trie.ids[node];
-            if (id < 0 || c->t->pieces[id].special) continue;
+            if (id < 0 || c->t->pieces[id].special || c->t->pieces[id].mark) continue;
             node_reach(&c->nodes[end], u->scores[id] + score, start, id);
             single = single || end == start + character;
         }
