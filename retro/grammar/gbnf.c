@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/lookup.h"
 #include "config/base/utf8.h"
 #include "retro/grammar/char_ranges.h"
 #include "retro/grammar/text_reader.h"
@@ -14,7 +15,8 @@ enum { MAX_DEPTH = 100, MAX_NAME = 100 };
 struct gbnf_reader {
     struct grammar_draft *d;
     struct text_reader in;
-    int depth; /* of parentheses */
+    struct lookup names; /* of the draft's rules */
+    int depth;           /* of parentheses */
     struct error *e;
 };
 
@@ -148,9 +150,13 @@ static int read_class(struct gbnf_reader *r) {
 
 /* The rule of a name, a new one where there is none. */
 static int find_rule(struct gbnf_reader *r, const char *name) {
-    for (int i = 0; i < r->d->n_rules; i++)
-        if (strcmp(r->d->rules[i].name, name) == 0) return i;
-    return draft_rule_open(r->d, name);
+    uint64_t hash = lookup_hash(name, strlen(name));
+    size_t at = 0;
+    for (int rule; (rule = lookup_next(&r->names, hash, &at)) >= 0;)
+        if (strcmp(r->d->rules[rule].name, name) == 0) return rule;
+    int rule = draft_rule_open(r->d, name);
+    lookup_add(&r->names, hash, rule);
+    return rule;
 }
 
 static int read_name(struct gbnf_reader *r) {
@@ -284,10 +290,11 @@ static void read_rule(struct gbnf_reader *r) {
 enum status gbnf_parse(struct grammar_draft *d, struct text_span text, struct error *e) {
     struct gbnf_reader r = {.d = d, .in = {.text = text}, .e = e};
     *e = (struct error){0};
-    int root = draft_rule_open(d, "root");
+    int root = find_rule(&r, "root");
     skip_blanks(&r, true);
     while (r.in.at < text.size && e->status == STATUS_OK && d->error.status == STATUS_OK) read_rule(&r);
     if (e->status == STATUS_OK && d->error.status == STATUS_OK && d->rules[root].expr < 0)
         error_set(e, STATUS_INVALID, "there is no rule named root");
+    lookup_free(&r.names);
     return e->status;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/lookup.h"
+
 enum {
     MAX_NODES = 2000000,
     SMALL_REPEAT = 32, /* nodes of a repetition that is written out instead of counted */
@@ -18,8 +20,9 @@ struct compiler {
     struct program *p;
     const struct grammar_draft *d;
     struct expr_facts facts;
-    int *rule_of; /* [n_exprs] the rule that was made of a repetition or an object, -1: none */
-    int *pending; /* [n_pending] expressions of rules from n_rules of the draft on */
+    struct lookup sets; /* of the program */
+    int *rule_of;       /* [n_exprs] the rule that was made of a repetition or an object, -1: none */
+    int *pending;       /* [n_pending] expressions of rules from n_rules of the draft on */
     int n_pending, pending_capacity;
     int holder; /* of the register: the counter that is being compiled, or REGISTER_... */
     struct error *e;
@@ -61,10 +64,14 @@ static int split_add(struct compiler *c, const int *targets, int n) {
 
 /* Sets and texts. */
 
-/* The number of an equal set; those used last are looked at first. */
-static int set_add(struct program *p, const struct symbol_set *set) {
-    for (int i = p->n_sets - 1; i >= 0; i--)
+/* The number of an equal set. */
+static int set_add(struct compiler *c, const struct symbol_set *set) {
+    struct program *p = c->p;
+    uint64_t hash = lookup_hash(set, sizeof *set);
+    size_t at = 0;
+    for (int i; (i = lookup_next(&c->sets, hash, &at)) >= 0;)
         if (memcmp(&p->sets[i], set, sizeof *set) == 0) return i;
+    lookup_add(&c->sets, hash, p->n_sets);
     p->sets = xgrow(p->sets, p->n_sets, &p->sets_capacity, sizeof *p->sets);
     p->sets[p->n_sets] = *set;
     p->n_sets++;
@@ -76,7 +83,7 @@ static int compile_text(struct compiler *c, const struct expr *x, int next) {
     for (int i = x->n - 1; i >= 0; i--) {
         struct symbol_set set = {{0}};
         symbol_set_add(&set, (unsigned char)text[i]);
-        next = node_add(c, NODE_SET, set_add(c->p, &set), next);
+        next = node_add(c, NODE_SET, set_add(c, &set), next);
     }
     return next;
 }
@@ -213,7 +220,7 @@ static int compile_expr(struct compiler *c, int expr, int next) {
     const struct expr *x = &c->d->exprs[expr];
     if (c->e->status) return 0;
     switch (x->kind) {
-        case EXPR_SET: return node_add(c, NODE_SET, set_add(c->p, &c->d->sets[x->first]), next);
+        case EXPR_SET: return node_add(c, NODE_SET, set_add(c, &c->d->sets[x->first]), next);
         case EXPR_TEXT: return compile_text(c, x, next);
         case EXPR_SEQUENCE: return compile_sequence(c, x, next);
         case EXPR_EITHER: return compile_either(c, x, next);
@@ -270,9 +277,11 @@ enum status program_compile(struct program *out, const struct grammar_draft *d, 
     if (check_draft(d, e)) return e->status;
     c.rule_of = xmalloc((size_t)d->n_exprs * sizeof *c.rule_of);
     for (int i = 0; i < d->n_exprs; i++) c.rule_of[i] = -1;
-    if (expr_facts_open(&c.facts, d, e) == STATUS_OK && check_root(&c) == STATUS_OK) compile_rules(&c);
+    expr_facts_open(&c.facts, d);
+    if (check_root(&c) == STATUS_OK) compile_rules(&c);
     if (e->status == STATUS_OK) program_finish(out, d, e);
     expr_facts_free(&c.facts);
+    lookup_free(&c.sets);
     free(c.rule_of);
     free(c.pending);
     return e->status;

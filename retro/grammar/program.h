@@ -82,10 +82,9 @@ void program_free(struct program *p);
 /* program_first.c: classes of symbols, the beginnings of rules, and whether a rule begins with itself. */
 enum status program_finish(struct program *p, const struct grammar_draft *d, struct error *e);
 
-/* expr_facts.c: of each expression and rule, whether it matches the empty text, and whether it matches any text. */
+/* expr_facts.c: of each expression, whether it matches the empty text, and whether it matches any text. */
 struct expr_facts {
     bool *nullable, *matches; /* [n_exprs] */
-    bool *rule_nullable, *rule_matches;
 };
-enum status expr_facts_open(struct expr_facts *f, const struct grammar_draft *d, struct error *e);
+void expr_facts_open(struct expr_facts *f, const struct grammar_draft *d);
 void expr_facts_free(struct expr_facts *f);

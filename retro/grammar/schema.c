@@ -5,7 +5,7 @@
 
 #include "retro/grammar/schema_private.h"
 
-enum { MAX_STEPS = 20000, MAX_NESTING = 200, MAX_ALTERNATIVES = 200 };
+enum { MAX_STEPS = 20000, MAX_NESTING = 200, MAX_ALTERNATIVES = 200, MAX_WORK = 4000000 };
 
 /* Messages. */
 
@@ -40,6 +40,16 @@ int schema_fail(struct schema_compiler *c, const struct json *schema, enum statu
     error_set(c->e, status, "%.300s: %s", place.data, words);
     buffer_free(&place);
     return EXPR_NOTHING;
+}
+
+bool schema_charge(struct schema_compiler *c, const struct json *schema, size_t n) {
+    if (c->e->status || c->d->error.status) return false;
+    c->work += (int64_t)n;
+    if (c->work <= MAX_WORK) return true;
+    schema_fail(c, schema, STATUS_TOO_LARGE,
+                "the schema's names, values and alternatives take more than %d comparisons: make its lists shorter",
+                MAX_WORK);
+    return false;
 }
 
 /* Lists. */
@@ -101,6 +111,7 @@ static const struct json *find_reference(struct schema_compiler *c, const struct
         schema_fail(c, schema, STATUS_UNSUPPORTED, "$ref: only references within the schema, as #/$defs/name");
         return NULL;
     }
+    if (!schema_charge(c, schema, json_text(ref).size / 16)) return NULL;
     for (word++; *word == '/' && at;) {
         word++;
         read_part(&word, &part);
@@ -112,7 +123,7 @@ static const struct json *find_reference(struct schema_compiler *c, const struct
 }
 
 void schema_list_add(struct schema_compiler *c, struct schema_list *list, const struct json *schema) {
-    if (c->e->status || list_has(list, schema)) return;
+    if (!schema_charge(c, schema, 1 + (size_t)list->n / 16) || list_has(list, schema)) return;
     if (json_kind(schema) == JSON_KIND_BOOL) {
         list->never = list->never || !json_bool(schema);
         return;
@@ -153,15 +164,27 @@ static const struct json *find_open(const struct schema_list *list, const struct
     return NULL;
 }
 
+static void fail_both(struct schema_compiler *c, const struct json *schema, int first, int second) {
+    schema_fail(c, schema, STATUS_UNSUPPORTED,
+                "oneOf: a value may match both %d and %d; write anyOf, or tell them apart by a required member with "
+                "const",
+                first, second);
+}
+
+/* Alternatives that list their values are compared all at once, others two by two. */
 static void check_disjoint(struct schema_compiler *c, const struct json *schema, const struct schema_list *lists,
                            int n) {
+    struct value_list *values = xcalloc((size_t)n, sizeof *values);
+    bool *listed = xcalloc((size_t)n, sizeof *listed);
+    int first, second;
+    for (int i = 0; i < n; i++) listed[i] = schema_values(c, &lists[i], &values[i]);
+    if (schema_values_meet(c, values, n, &first, &second)) fail_both(c, schema, first, second);
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < i; j++)
-            if (c->e->status == STATUS_OK && !schema_disjoint(c, &lists[j], &lists[i]))
-                schema_fail(c, schema, STATUS_UNSUPPORTED,
-                            "oneOf: a value may match both %d and %d; write anyOf, or tell them apart by a required "
-                            "member with const",
-                            j, i);
+        for (int j = 0; j < i && c->e->status == STATUS_OK; j++)
+            if (!(listed[i] && listed[j]) && !schema_disjoint(c, &lists[j], &lists[i])) fail_both(c, schema, j, i);
+    for (int i = 0; i < n; i++) free(values[i].items);
+    free(values);
+    free(listed);
 }
 
 static int compile_open(struct schema_compiler *c, const struct schema_list *list, const struct json *schema,
@@ -223,11 +246,28 @@ static bool same_list(const struct schema_list *a, const struct schema_list *b) 
     return true;
 }
 
+/* The same for lists of the same schemas in any order. */
+static uint64_t hash_list(const struct schema_list *list) {
+    uint64_t hash = 0;
+    for (int i = 0; i < list->n; i++) hash += lookup_hash(&list->items[i], sizeof list->items[i]);
+    return hash;
+}
+
+/* The place of an equal list among those that have a rule, or -1. */
+static int find_done(struct schema_compiler *c, const struct schema_list *list, uint64_t hash) {
+    size_t at = 0;
+    for (int i; (i = lookup_next(&c->done_by_list, hash, &at)) >= 0;)
+        if (schema_charge(c, list->items[0], (size_t)list->n / 16) && same_list(&c->done[i].list, list)) return i;
+    return -1;
+}
+
 int schema_list_compile(struct schema_compiler *c, const struct schema_list *list) {
     if (list->never || c->e->status) return EXPR_NOTHING;
     if (list->n == 0) return json_any(c->rules);
-    for (int i = 0; i < c->n_done; i++)
-        if (same_list(&c->done[i].list, list)) return expr_rule(c->d, c->done[i].rule);
+    uint64_t hash = hash_list(list);
+    int done = find_done(c, list, hash);
+    if (done >= 0) return expr_rule(c->d, c->done[done].rule);
+    if (!schema_charge(c, list->items[0], (size_t)list->n)) return EXPR_NOTHING;
     c->steps++;
     if (c->steps > MAX_STEPS || c->depth == MAX_NESTING)
         return schema_fail(c, list->items[0], STATUS_TOO_LARGE,
@@ -238,6 +278,7 @@ int schema_list_compile(struct schema_compiler *c, const struct schema_list *lis
     c->done = xgrow(c->done, c->n_done, &c->done_capacity, sizeof *c->done);
     c->done[c->n_done].rule = rule;
     schema_list_copy(&c->done[c->n_done].list, list);
+    lookup_add(&c->done_by_list, hash, c->n_done);
     c->n_done++;
     c->depth++;
     draft_rule_set(c->d, rule, compile_list(c, list));
@@ -260,5 +301,6 @@ enum status schema_compile(struct json_rules *rules, const struct json *schema, 
     *out = schema_value(&c, schema);
     for (int i = 0; i < c.n_done; i++) schema_list_free(&c.done[i].list);
     free(c.done);
+    lookup_free(&c.done_by_list);
     return e->status;
 }

@@ -51,19 +51,28 @@ int schema_array(struct schema_compiler *c, const struct schema_list *list) {
 
 struct name_list {
     struct text_span *items;
+    bool *required; /* [n] */
     int n, capacity;
+    struct lookup places; /* of the items */
 };
 
-static bool names_have(const struct name_list *names, struct text_span name) {
-    for (int i = 0; i < names->n; i++)
-        if (names->items[i].size == name.size && memcmp(names->items[i].text, name.text, name.size) == 0) return true;
-    return false;
+static bool same_name(struct text_span a, struct text_span b) {
+    return a.size == b.size && memcmp(a.text, b.text, a.size) == 0;
 }
 
-static void names_add(struct name_list *names, struct text_span name) {
-    if (names_have(names, name)) return;
+static void names_add(struct name_list *names, struct text_span name, bool required) {
+    uint64_t hash = lookup_hash(name.text, name.size);
+    size_t at = 0;
+    for (int i; (i = lookup_next(&names->places, hash, &at)) >= 0;)
+        if (same_name(names->items[i], name)) {
+            names->required[i] = names->required[i] || required;
+            return;
+        }
     names->items = xgrow(names->items, names->n, &names->capacity, sizeof *names->items);
+    names->required = xrealloc(names->required, (size_t)names->capacity * sizeof *names->required);
     names->items[names->n] = name;
+    names->required[names->n] = required;
+    lookup_add(&names->places, hash, names->n);
     names->n++;
 }
 
@@ -73,25 +82,26 @@ static void names_list(struct schema_compiler *c, const struct schema_list *list
         if (properties && json_kind(properties) != JSON_KIND_OBJECT)
             schema_fail(c, list->items[i], STATUS_INVALID, "properties is no object");
         for (struct json_entry it = {0}; json_kind(properties) == JSON_KIND_OBJECT && json_next(properties, &it);)
-            names_add(names, it.name);
+            if (schema_charge(c, list->items[i], 1)) names_add(names, it.name, false);
     }
     for (int i = 0; i < list->n; i++) {
         const struct json *required = json_member(list->items[i], "required");
-        for (size_t k = 0; k < json_count(required); k++) {
+        for (size_t k = 0; k < json_count(required) && schema_charge(c, list->items[i], 1); k++) {
             if (!json_is_text(json_item(required, k)))
                 schema_fail(c, list->items[i], STATUS_INVALID, "required is no list of strings");
             else
-                names_add(names, json_text(json_item(required, k)));
+                names_add(names, json_text(json_item(required, k)), true);
         }
     }
 }
 
-bool schema_requires(const struct schema_list *list, struct text_span name) {
+bool schema_requires(struct schema_compiler *c, const struct schema_list *list, struct text_span name) {
     for (int i = 0; i < list->n; i++) {
         const struct json *required = json_member(list->items[i], "required");
+        if (!schema_charge(c, list->items[i], json_count(required))) return false;
         for (size_t k = 0; k < json_count(required); k++) {
             struct text_span one = json_text(json_item(required, k));
-            if (one.text && one.size == name.size && memcmp(one.text, name.text, name.size) == 0) return true;
+            if (one.text && same_name(one, name)) return true;
         }
     }
     return false;
@@ -231,13 +241,14 @@ int schema_object(struct schema_compiler *c, const struct schema_list *list) {
     struct expr_object object = {.members = members, .ordered = c->o.strict};
     object.more = c->e->status ? EXPR_NOTHING : other_member(c, list, &names);
     for (int i = 0; i < names.n && c->e->status == STATUS_OK; i++) {
-        members[object.n] =
-            (struct expr_member){named_member(c, list, names.items[i]), schema_requires(list, names.items[i])};
+        members[object.n] = (struct expr_member){named_member(c, list, names.items[i]), names.required[i]};
         object.n++;
     }
     check_counts(c, list, &object);
     int expr = c->e->status ? EXPR_NOTHING : json_object_of(c->rules, &object);
     free(members);
     free(names.items);
+    free(names.required);
+    lookup_free(&names.places);
     return expr;
 }

@@ -7,6 +7,7 @@
  *   schema_nested.c  arrays and objects */
 #pragma once
 
+#include "config/base/lookup.h"
 #include "retro/grammar/schema.h"
 
 enum {
@@ -41,13 +42,19 @@ struct schema_compiler {
     struct schema_options o;
     struct schema_rule *done;
     int n_done, done_capacity;
+    struct lookup done_by_list;
     int depth, steps;
+    int64_t work; /* done by schema_charge */
     struct error *e;
 };
 
 /* Sets the error, which names the place of the schema in the root; EXPR_NOTHING. */
 int schema_fail(struct schema_compiler *c, const struct json *schema, enum status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Counts n steps of work that may not grow linearly with the schema. False once a limit is passed, or another error is
+ * set: whoever asks goes on no more. */
+bool schema_charge(struct schema_compiler *c, const struct json *schema, size_t n);
 
 void schema_list_add(struct schema_compiler *c, struct schema_list *list, const struct json *schema);
 void schema_list_copy(struct schema_list *to, const struct schema_list *from);
@@ -82,6 +89,8 @@ struct value_list {
     int n, capacity;
 };
 bool schema_values(struct schema_compiler *c, const struct schema_list *list, struct value_list *out);
+/* Whether a value is in two of the lists; their numbers. */
+bool schema_values_meet(struct schema_compiler *c, const struct value_list *lists, int n, int *first, int *second);
 int schema_compile_values(struct schema_compiler *c, const struct schema_list *list, const struct value_list *values);
 bool json_equal(const struct json *a, const struct json *b);
 int json_type_bit(const struct json *v);
@@ -106,4 +115,4 @@ int schema_object(struct schema_compiler *c, const struct schema_list *list);
 /* The schemas of a member of this name; whether it may be there at all. */
 bool schema_member(struct schema_compiler *c, const struct schema_list *list, struct text_span name,
                    struct schema_list *out);
-bool schema_requires(const struct schema_list *list, struct text_span name);
+bool schema_requires(struct schema_compiler *c, const struct schema_list *list, struct text_span name);

@@ -145,11 +145,10 @@ int schema_count(struct schema_compiler *c, const struct schema_list *list, cons
 static bool disjoint_below(struct schema_compiler *c, const struct schema_list *a, const struct schema_list *b,
                            int depth);
 
-static bool disjoint_values(const struct value_list *a, const struct value_list *b) {
-    for (int i = 0; i < a->n; i++)
-        for (int j = 0; j < b->n; j++)
-            if (json_equal(a->items[i], b->items[j])) return false;
-    return true;
+static bool disjoint_values(struct schema_compiler *c, const struct value_list *a, const struct value_list *b) {
+    const struct value_list both[] = {*a, *b};
+    int first, second;
+    return !schema_values_meet(c, both, 2, &first, &second);
 }
 
 static int types_among(const struct value_list *values) {
@@ -176,7 +175,7 @@ static bool disjoint_at(struct schema_compiler *c, const struct schema_list *a, 
     struct schema_list in_a = {0}, in_b = {0};
     bool may_a = schema_member(c, a, name, &in_a), may_b = schema_member(c, b, name, &in_b);
     bool disjoint = !may_a || !may_b;
-    if (!disjoint && schema_requires(a, name) && schema_requires(b, name))
+    if (!disjoint && schema_requires(c, a, name) && schema_requires(c, b, name))
         disjoint = disjoint_below(c, &in_a, &in_b, depth + 1);
     schema_list_free(&in_a);
     schema_list_free(&in_b);
@@ -189,7 +188,7 @@ static bool disjoint_objects(struct schema_compiler *c, const struct schema_list
         const struct schema_list *list = side ? b : a;
         for (int i = 0; i < list->n; i++) {
             const struct json *required = json_member(list->items[i], "required");
-            for (size_t k = 0; k < json_count(required); k++)
+            for (size_t k = 0; k < json_count(required) && schema_charge(c, list->items[i], 1); k++)
                 if (json_is_text(json_item(required, k)) &&
                     disjoint_at(c, a, b, json_text(json_item(required, k)), depth))
                     return true;
@@ -204,7 +203,7 @@ static bool disjoint_below(struct schema_compiler *c, const struct schema_list *
     int common = schema_types_of(c, a) & schema_types_of(c, b);
     if (common == 0 || c->e->status) return true;
     bool listed_a = schema_values(c, a, &in_a), listed_b = schema_values(c, b, &in_b);
-    bool disjoint = listed_a && listed_b && disjoint_values(&in_a, &in_b);
+    bool disjoint = listed_a && listed_b && disjoint_values(c, &in_a, &in_b);
     if (listed_a) common &= types_among(&in_a);
     if (listed_b) common &= types_among(&in_b);
     free(in_a.items);
