@@ -54,13 +54,28 @@ struct template_scope *scope_open(struct template_run *r, struct template_scope 
     return s;
 }
 
+enum { SCOPE_PLAIN = 16 }; /* entries that are looked through */
+
+static struct scope_entry *scope_find(const struct template_scope *s, const struct template_string *name) {
+    int plain = min_int(s->n, SCOPE_PLAIN);
+    for (int i = 0; i < plain; i++)
+        if (string_equal(s->entries[i].name, name)) return &s->entries[i];
+    if (s->n == plain) return NULL;
+    uint64_t hash = lookup_hash(name->text, name->size);
+    size_t at = 0;
+    for (int i; (i = lookup_next(&s->places, hash, &at)) >= 0;)
+        if (string_equal(s->entries[i].name, name)) return &s->entries[i];
+    return NULL;
+}
+
 void scope_set(struct template_run *r, const struct template_string *name, struct value v) {
     struct template_scope *s = r->scope;
-    for (int i = 0; i < s->n; i++) {
-        if (!string_equal(s->entries[i].name, name)) continue;
-        s->entries[i].value = v;
+    struct scope_entry *there = scope_find(s, name);
+    if (there) {
+        there->value = v;
         return;
     }
+    if (s->n >= SCOPE_PLAIN) memory_lookup_add(r->m, &s->places, lookup_hash(name->text, name->size), s->n);
     s->entries = memory_grow(r->m, s->entries, s->n, &s->capacity, sizeof *s->entries);
     s->entries[s->n] = (struct scope_entry){name, v};
     s->n++;
@@ -68,9 +83,9 @@ void scope_set(struct template_run *r, const struct template_string *name, struc
 
 struct value scope_get(struct template_run *r, const struct template_string *name) {
     for (const struct template_scope *s = r->scope; s; s = s->parent) {
+        const struct scope_entry *there = scope_find(s, name);
         run_step(r, 1);
-        for (int i = 0; i < s->n; i++)
-            if (string_equal(s->entries[i].name, name)) return s->entries[i].value;
+        if (there) return there->value;
     }
     const struct call_row *row = global_find(name);
     if (row) return value_callable(r, (struct template_callable){.kind = CALLABLE_GLOBAL, .row = row});
@@ -108,6 +123,7 @@ static void target_assign(struct template_run *r, const struct node *target, str
 static void open_round(struct template_run *r, struct template_scope **inner, struct template_scope *outer) {
     if (*inner == NULL || (*inner)->held) *inner = scope_open(r, outer);
     (*inner)->n = 0;
+    (*inner)->places = (struct lookup){0};
     r->scope = *inner;
 }
 

@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 
+#include "config/base/lookup.h"
 #include "retro/chat/template.h"
 
 /* Memory: template_memory.c. */
@@ -24,6 +25,8 @@ _Noreturn void memory_fail(struct template_memory *m, enum status status, const 
     __attribute__((format(printf, 3, 4)));
 /* An array with room for one more, as xgrow. */
 void *memory_grow(struct template_memory *m, void *items, int n, int *capacity, size_t size);
+/* As lookup_add. */
+void memory_lookup_add(struct template_memory *m, struct lookup *t, uint64_t hash, int number);
 
 /* Strings: template_string.c. Valid UTF-8. */
 
@@ -111,6 +114,8 @@ struct dict_entry {
 struct template_dict {
     struct dict_entry *entries;
     int n, capacity;
+    struct lookup places; /* of the first n_placed entries, where there are many */
+    int n_placed;
 };
 struct loop_state {
     const struct template_list *items;
@@ -348,7 +353,8 @@ struct template_scope {
     struct template_scope *parent;
     struct scope_entry *entries;
     int n, capacity;
-    bool held; /* by a macro, which reads it later */
+    struct lookup places; /* of the entries behind the first SCOPE_PLAIN */
+    bool held;            /* by a macro, which reads it later */
 };
 struct template_run {
     struct template_memory *m;

@@ -182,12 +182,33 @@ bool value_truth(struct template_run *r, struct value v) {
     }
 }
 
-/* Dicts. Keys are few: what a request or a template writes down. */
+/* Dicts. */
+
+enum { FEW_ENTRIES = 16 }; /* that are looked through */
+
+/* Equal values have equal hashes: 1, 1.0 and true too. */
+static uint64_t value_hash(struct value v) {
+    double real = value_is_number(v) ? value_real(v) + 0.0 : 0;
+    if (v.kind == VALUE_STRING) return lookup_hash(v.string->text, v.string->size);
+    return value_is_number(v) ? lookup_hash(&real, sizeof real) : (uint64_t)v.kind;
+}
+
+static struct value *placed_find(struct template_run *r, struct template_dict *d, struct value key) {
+    uint64_t hash = value_hash(key);
+    size_t at = 0;
+    for (; d->n_placed < d->n; d->n_placed++)
+        memory_lookup_add(r->m, &d->places, value_hash(d->entries[d->n_placed].key), d->n_placed);
+    for (int i; (i = lookup_next(&d->places, hash, &at)) >= 0;)
+        if (value_equal(r, d->entries[i].key, key)) return &d->entries[i].value;
+    return NULL;
+}
 
 struct value *dict_find(struct template_run *r, const struct template_dict *d, struct value key) {
     if (key.kind == VALUE_DICT || (key.kind == VALUE_LIST && key.list->type == LIST_PLAIN))
         run_fail(r, "unhashable type: '%s'", value_type(key));
-    run_step(r, 1 + d->n / 16);
+    run_step(r, 1);
+    /* What is noted of places changes nothing that a template can see. */
+    if (d->n > FEW_ENTRIES) return placed_find(r, (struct template_dict *)(uintptr_t)d, key);
     for (int i = 0; i < d->n; i++)
         if (value_equal(r, d->entries[i].key, key)) return &d->entries[i].value;
     return NULL;
