@@ -13,17 +13,28 @@ void settings_free(struct settings *s) {
         free(s->list[i].origin);
     }
     free(s->list);
+    lookup_free(&s->places);
     *s = (struct settings){0};
 }
 
+/* The place of a name in the list; -1: it is not there. */
+static int find_place(const struct settings *s, const char *name) {
+    uint64_t hash = lookup_hash(name, strlen(name));
+    size_t at = 0;
+    for (int i; (i = lookup_next(&s->places, hash, &at)) >= 0;)
+        if (strcmp(s->list[i].name, name) == 0) return i;
+    return -1;
+}
+
 static struct setting *settings_place(struct settings *s, const char *name) {
-    for (int i = 0; i < s->n; i++) {
-        if (strcmp(s->list[i].name, name) != 0) continue;
+    int i = find_place(s, name);
+    if (i >= 0) {
         free(s->list[i].text);
         free(s->list[i].origin);
         s->list[i] = (struct setting){.name = s->list[i].name};
         return &s->list[i];
     }
+    lookup_add(&s->places, lookup_hash(name, strlen(name)), s->n);
     s->list = xgrow(s->list, s->n, &s->capacity, sizeof *s->list);
     s->list[s->n] = (struct setting){.name = xstrdup(name)};
     s->n++;
@@ -157,9 +168,8 @@ static void put_json_at(struct settings *s, const char *outer, const struct json
 void settings_put_json(struct settings *s, const struct json *object) { put_json_at(s, NULL, object); }
 
 const struct setting *settings_find(const struct settings *s, const char *name) {
-    for (int i = 0; i < s->n; i++)
-        if (strcmp(s->list[i].name, name) == 0) return &s->list[i];
-    return NULL;
+    int i = find_place(s, name);
+    return i >= 0 ? &s->list[i] : NULL;
 }
 
 bool settings_int(const struct settings *s, const char *name, int64_t *out) {

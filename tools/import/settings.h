@@ -2,6 +2,7 @@
  * they were written (a Namespace of arguments, a YAML file, a JSON file). A dict within is "outer.inner". */
 #pragma once
 
+#include "config/base/lookup.h"
 #include "config/json/json_value.h"
 #include "tools/import/formats/pickle.h"
 
@@ -20,6 +21,7 @@ struct setting {
 struct settings {
     struct setting *list;
     int n, capacity;
+    struct lookup places; /* of the list, by name */
 };
 
 void settings_free(struct settings *s);
