@@ -409,6 +409,8 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
                    .max_neighbors = max_neighbors,
                    .min_every = c->retrieval.min_every,
                    .max_excluded = c->retrieval.max_excluded,
+                   .max_filter_bytes = c->retrieval.max_filter_bytes,
+                   .metadata = {c->retrieval.max_metadata_values, c->retrieval.max_metadata_bytes},
                    .max_prompts_option = "server.max_prompts",
                    .sampling = c->model.sampling_defaults ? &info->generation.sampling : NULL},
         .slots = c->server.max_sequences,

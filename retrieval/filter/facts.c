@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "config/json/json_value.h"
-
 /* In front of each fact: its name and its value follow. */
 struct fact_head {
     uint32_t name_size, value_size;
@@ -35,6 +33,21 @@ static void append_value(struct buffer *out, struct text_span name, bool listed,
         case JSON_KIND_TEXT: append_fact(out, name, FACT_TEXT, listed, json_text(v)); break;
         default: break;
     }
+}
+
+enum status metadata_fits(const struct json *object, size_t bytes, const struct metadata_limits *limits,
+                          struct error *e) {
+    size_t n = 0;
+    for (struct json_entry it = {0}; json_next(object, &it);) n += json_is_list(it.value) ? json_count(it.value) : 1;
+    if (n > (size_t)limits->values)
+        return error_set(e, STATUS_TOO_LARGE,
+                         "the metadata has %zu values, the limit is %d (option retrieval.max_metadata_values)", n,
+                         limits->values);
+    if (bytes > (size_t)limits->bytes)
+        return error_set(e, STATUS_TOO_LARGE,
+                         "the metadata has %zu bytes, the limit is %d (option retrieval.max_metadata_bytes)", bytes,
+                         limits->bytes);
+    return STATUS_OK;
 }
 
 enum status facts_append(struct buffer *out, const char *metadata, struct error *e) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "config/base/buffer.h"
+#include "config/json/json_value.h"
 
 enum fact_kind { FACT_BOOL, FACT_INT, FACT_REAL, FACT_TEXT };
 
@@ -17,6 +18,15 @@ struct fact {
     double real;
     struct text_span text; /* not NUL-terminated */
 };
+
+/* What a document's metadata may be at most: filters look at all of it. */
+struct metadata_limits {
+    int values; /* those of lists, each, and all others */
+    int bytes;  /* as JSON */
+};
+/* STATUS_TOO_LARGE, naming the option, where metadata of `bytes` bytes, an object, is beyond its limits. */
+enum status metadata_fits(const struct json *object, size_t bytes, const struct metadata_limits *limits,
+                          struct error *e);
 
 /* Appends the facts of `metadata`, a JSON object or "" (or NULL). STATUS_INVALID for anything else. */
 enum status facts_append(struct buffer *out, const char *metadata, struct error *e);

@@ -13,7 +13,7 @@ struct filter *filter_make(enum filter_kind kind) {
 }
 
 void filter_add_part(struct filter *f, struct filter *part) {
-    f->parts = xrealloc(f->parts, ((size_t)f->n_parts + 1) * sizeof(struct filter *));
+    f->parts = xgrow(f->parts, f->n_parts, &f->parts_capacity, sizeof(struct filter *));
     f->parts[f->n_parts] = part;
     f->n_parts++;
 }
@@ -33,6 +33,7 @@ void filter_release(struct filter *f) {
     free_value(&f->high.value);
     free(f->parts);
     free(f->values);
+    free(f->sorted);
     free(f->key);
     free(f->text);
     free(f);
@@ -46,10 +47,29 @@ static bool span_is(struct text_span a, struct text_span b) {
     return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
 }
 
-static bool fact_is(const struct fact *a, const struct fact *b) {
-    if (is_number(a) && is_number(b)) return fact_compare_numbers(a, b) == 0;
-    if (a->kind != b->kind) return false;
-    return a->kind == FACT_BOOL ? a->truth == b->truth : span_is(a->text, b->text);
+static int compare_spans(struct text_span a, struct text_span b) {
+    size_t n = a.size < b.size ? a.size : b.size;
+    int order = n > 0 ? memcmp(a.text, b.text, n) : 0;
+    return order ? order : (a.size > b.size) - (a.size < b.size);
+}
+
+/* An order of all values: booleans, numbers, texts. 0: they are equal. */
+static int compare_facts(const struct fact *a, const struct fact *b) {
+    if (is_number(a) && is_number(b)) return fact_compare_numbers(a, b);
+    int x = is_number(a) ? FACT_INT : (int)a->kind, y = is_number(b) ? FACT_INT : (int)b->kind;
+    if (x != y) return x < y ? -1 : 1;
+    return a->kind == FACT_BOOL ? (int)a->truth - (int)b->truth : compare_spans(a->text, b->text);
+}
+
+static int by_value(const void *a, const void *b) {
+    return compare_facts(*(const struct fact *const *)a, *(const struct fact *const *)b);
+}
+
+void filter_sort_values(struct filter *f) {
+    if (f->n_values < 2) return;
+    f->sorted = xcalloc((size_t)f->n_values, sizeof *f->sorted);
+    for (int i = 0; i < f->n_values; i++) f->sorted[i] = &f->values[i].fact;
+    qsort(f->sorted, (size_t)f->n_values, sizeof *f->sorted, by_value);
 }
 
 /* The order of a value and a bound; false where they cannot be compared. */
@@ -82,9 +102,8 @@ static bool begins_with(const struct fact *fact, struct text_span prefix) {
 static bool condition_holds(const struct filter *f, const struct fact *fact) {
     if (f->kind == FILTER_RANGE) return is_within(fact, f);
     if (f->kind == FILTER_PREFIX) return begins_with(fact, f->values[0].fact.text);
-    for (int i = 0; i < f->n_values; i++)
-        if (fact_is(fact, &f->values[i].fact)) return true;
-    return false;
+    if (f->sorted == NULL) return compare_facts(fact, &f->values[0].fact) == 0;
+    return bsearch(&fact, f->sorted, (size_t)f->n_values, sizeof *f->sorted, by_value) != NULL;
 }
 
 static bool text_holds(const struct filter *f, const char *text) {

@@ -68,7 +68,7 @@ static enum status read_value(struct filter_reader *x, const struct json *v, str
 static enum status add_value(struct filter_reader *x, const struct json *v, struct filter *f) {
     struct filter_value value = {0};
     if (read_value(x, v, &value)) return x->r->e->status;
-    f->values = xrealloc(f->values, ((size_t)f->n_values + 1) * sizeof *f->values);
+    f->values = xgrow(f->values, f->n_values, &f->values_capacity, sizeof *f->values);
     f->values[f->n_values] = value;
     f->n_values++;
     return STATUS_OK;
@@ -90,6 +90,7 @@ static enum status read_any(struct filter_reader *x, const struct json *v, struc
         status = add_value(x, json_item(v, i), f);
         step_back(x, &step);
     }
+    if (status == STATUS_OK) filter_sort_values(f);
     return status;
 }
 

@@ -146,6 +146,12 @@ static const struct option_row retrieval_rows[] = {
                "retrieval.k where that is more"),
     OPTION_INT(struct retrieval_settings, max_excluded, 64, 0, 65536,
                "documents that a request may leave out, by exclude and by compare each"),
+    OPTION_INT(struct retrieval_settings, max_metadata_values, 1000, 1, 1 << 20,
+               "values of a document's metadata, each item of a list being one; documents with more are refused"),
+    OPTION_INT(struct retrieval_settings, max_metadata_bytes, 65536, 2, 1 << 24,
+               "bytes of a document's metadata as JSON; documents with more are refused"),
+    OPTION_INT(struct retrieval_settings, max_filter_bytes, 262144, 2, 1 << 24,
+               "bytes of a request's filter as JSON; longer ones are refused"),
     OPTION_TEXT(struct retrieval_settings, filter, "",
                 "the documents that searches may find, a filter as JSON (docs/filters.md), beside those of the request "
                 "and of its key; empty: all"),

@@ -73,6 +73,9 @@ struct retrieval_settings {
     int max_k;               /* largest k a request may ask for */
     int max_neighbors;       /* of a chunk, for cross attention; 0: as many as it usually reads */
     int max_excluded;        /* documents that a request may leave out */
+    int max_metadata_values; /* of one document */
+    int max_metadata_bytes;  /* of one document, as JSON */
+    int max_filter_bytes;    /* of a request's filter, as JSON */
     char *filter;            /* of all searches, as JSON; empty: none */
     bool hybrid;             /* ranked by words beside vectors */
     bool pictures;           /* sought by an embedder of their own, where they have one */

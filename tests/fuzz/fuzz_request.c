@@ -19,6 +19,8 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_k = 4,
                                              .min_every = 4,
                                              .max_excluded = 3,
+                                             .max_filter_bytes = 4096,
+                                             .metadata = {100, 4096},
                                              .max_prompts_option = "server.max_prompts"};
 
 /* There is one model, "m". */

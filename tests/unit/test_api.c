@@ -23,6 +23,8 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_k = 4,
                                              .min_every = 4,
                                              .max_excluded = 3,
+                                             .max_filter_bytes = 4096,
+                                             .metadata = {100, 4096},
                                              .max_prompts_option = "server.max_prompts"};
 
 /* The model "small" has a smaller vocabulary; the others, and the one of the server's choice, are as `limits` says. */
@@ -37,6 +39,8 @@ static const struct request_limits *find_limits(void *context, const char *model
                                                 .max_k = 4,
                                                 .min_every = 4,
                                                 .max_excluded = 3,
+                                                .max_filter_bytes = 4096,
+                                                .metadata = {100, 4096},
                                                 .max_prompts_option = "server.max_prompts"};
     (void)context;
     if (model == NULL || strcmp(model, "m") == 0) return &limits;

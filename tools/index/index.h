@@ -156,9 +156,10 @@ void index_print_state(const struct index_arguments *a, const char *effect, cons
 /* "key=value" as one more member of an object without its end. */
 enum status metadata_add(struct buffer *metadata, const char *text, struct error *e);
 /* All metadata of a file that was read as `text`: `given`, an object or empty; FILE.meta.json; front matter. Empty
- * where there is none. STATUS_INVALID for a FILE.meta.json that is no object. */
+ * where there is none. STATUS_INVALID for a FILE.meta.json that is no object, STATUS_TOO_LARGE beyond the limits. */
 enum status metadata_of_file(struct buffer *out, const struct buffer *given, const struct found_file *file,
-                             struct text_span text, struct error *e);
+                             struct text_span text, const struct metadata_limits *limits, struct error *e);
+struct metadata_limits index_metadata_limits(const struct config *c);
 
 /* The share that the index of the generation in use finds of what exact search finds. */
 struct recall_report {

@@ -39,6 +39,7 @@ struct builder {
     int n_copies, n_added;
     int64_t n_embedded;     /* chunks whose vectors were computed */
     struct buffer metadata; /* of the document at hand */
+    struct metadata_limits limits;
     /* Chunks that wait: their text lies back to back. */
     struct buffer waiting;
     size_t ends[BATCH_CHUNKS];
@@ -208,7 +209,7 @@ static enum status add_document(struct file_adder *a, const char *part, const st
         progress_clear(&b->progress);
         color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", a->file->path, part, d->note);
     }
-    if (metadata_of_file(&b->metadata, &given, a->file, text, &why)) {
+    if (metadata_of_file(&b->metadata, &given, a->file, text, &b->limits, &why)) {
         report(b, &why);
     } else if (document_cut(&b->cutter, text, &why) ||
                (b->cutter.is_picture && document_embed(&b->cutter, text, NULL, &why))) {
@@ -531,6 +532,7 @@ static enum status build(struct builder *b, const struct config *config, struct 
     if (reader_prepare(b->options, b->walk.n, e)) return e->status;
     if (b->options->dry_run) return dry_run(&b->walk, b->options, e);
     if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
+    b->limits = index_metadata_limits(config);
     status = open_parts(b, config, e);
     if (status == STATUS_OK && b->library == NULL) status = check_index(b, e);
     if (status) return status;

@@ -136,7 +136,8 @@ static enum status put_part(struct adder *a, const char *part, const struct docu
                                            .source = a->file->source,
                                            .text = text,
                                            .marks = marks_of(&d->marks)};
-    enum status status = metadata_of_file(&metadata, &arguments->metadata, a->file, text, e);
+    struct metadata_limits limits = index_metadata_limits(&arguments->config);
+    enum status status = metadata_of_file(&metadata, &arguments->metadata, a->file, text, &limits, e);
     document.metadata = metadata.size > 0 ? metadata.data : NULL;
     if (status == STATUS_OK && a->only_there && !is_there(a, document.id, part))
         status = error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part,

@@ -16,6 +16,16 @@ struct gathering {
     int n;
 };
 
+/* Whether it is within its limits. */
+static enum status check_size(const struct buffer *metadata, const struct metadata_limits *limits, struct error *e) {
+    struct json *object;
+    struct text_span text = {metadata->data, metadata->size};
+    if (json_parse(&object, text, "metadata", e)) return e->status;
+    enum status status = metadata_fits(object, text.size, limits, e);
+    json_close(object);
+    return status;
+}
+
 /* Whether the name is new; its key is written then. */
 static bool begin_member(void *context, struct text_span name) {
     struct gathering *g = context;
@@ -55,8 +65,12 @@ static enum status gather_beside(struct gathering *g, const char *path, struct e
     return status;
 }
 
+struct metadata_limits index_metadata_limits(const struct config *c) {
+    return (struct metadata_limits){c->retrieval.max_metadata_values, c->retrieval.max_metadata_bytes};
+}
+
 enum status metadata_of_file(struct buffer *out, const struct buffer *given, const struct found_file *file,
-                             struct text_span text, struct error *e) {
+                             struct text_span text, const struct metadata_limits *limits, struct error *e) {
     struct gathering g = {0};
     buffer_clear(out);
     put_begin(&g.w, out);
@@ -67,5 +81,6 @@ enum status metadata_of_file(struct buffer *out, const struct buffer *given, con
     put_object_end(&g.w);
     key_set_free(&g.names);
     if (g.n == 0) buffer_clear(out);
+    if (status == STATUS_OK && g.n > 0 && check_size(out, limits, e)) status = error_prefix(e, "%s", file->path);
     return status;
 }

@@ -24,7 +24,7 @@ static bool is_value(const struct json *v) {
 static bool read_metadata(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct document_request *r = object;
     struct json_writer w;
-    (void)l;
+    struct error e;
     if (json_kind(v) != JSON_KIND_OBJECT)
         return failure_set(f, 400, "invalid_type", "metadata", "metadata must be an object");
     for (struct json_entry it = {0}; json_next(v, &it);)
@@ -33,7 +33,8 @@ static bool read_metadata(void *object, const struct json *v, const struct reque
                                "metadata holds numbers, strings, booleans and lists of these");
     put_begin(&w, &r->metadata);
     put_json(&w, v);
-    return true;
+    if (metadata_fits(v, r->metadata.size, &l->metadata, &e) == STATUS_OK) return true;
+    return failure_set(f, 400, "invalid_value", "metadata", "%s", e.text);
 }
 FIELD_PARSER(parse_metadata, read_metadata)
 
@@ -197,7 +198,7 @@ void document_requests_free(struct document_requests *r) {
 }
 
 static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
-    return filter_read(&((struct document_list_request *)object)->filter, r, value);
+    return field_read_filter(&((struct document_list_request *)object)->filter, r, value);
 }
 
 #define AT(member) JSON_AT(struct document_list_request, member)

@@ -51,6 +51,17 @@ bool fields_load(struct json **out, const char *text, size_t size, const struct 
 
 /* Fields of several requests. */
 
+enum status field_read_filter(struct filter **out, struct json_reader *r, const struct json *value) {
+    const struct request_limits *l = r->limits;
+    if (filter_read(out, r, value)) return r->e->status;
+    size_t bytes = strlen(filter_text(*out));
+    if (bytes <= (size_t)l->max_filter_bytes) return STATUS_OK;
+    failure_set(r->context, 400, "invalid_value", "filter",
+                "the filter has %zu bytes, the limit is %d (option retrieval.max_filter_bytes)", bytes,
+                l->max_filter_bytes);
+    return STATUS_INVALID;
+}
+
 bool ids_read(struct request_ids *out, const struct json *array, const char *field, const char *of,
               const struct request_limits *l, struct failure *f) {
     size_t n = json_count(array);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/json/json_table.h"
+#include "retrieval/filter/filter.h"
 #include "retro/model/generation_config.h"
 #include "server/api/failure.h"
 
@@ -11,15 +12,17 @@
 struct request_limits {
     int vocab; /* of the model: token ids are below */
     int context;
-    int max_prompts;   /* server.max_prompts, or the option of the name below */
-    int max_choices;   /* server.max_choices */
-    int max_stops;     /* server.max_stops */
-    int max_biases;    /* server.max_biases */
-    int max_logprobs;  /* server.max_logprobs */
-    int max_k;         /* retrieval.max_k */
-    int max_neighbors; /* retrieval.max_neighbors, where cross attention reads them */
-    int min_every;     /* retrieval.min_every */
-    int max_excluded;  /* retrieval.max_excluded */
+    int max_prompts;                 /* server.max_prompts, or the option of the name below */
+    int max_choices;                 /* server.max_choices */
+    int max_stops;                   /* server.max_stops */
+    int max_biases;                  /* server.max_biases */
+    int max_logprobs;                /* server.max_logprobs */
+    int max_k;                       /* retrieval.max_k */
+    int max_neighbors;               /* retrieval.max_neighbors, where cross attention reads them */
+    int min_every;                   /* retrieval.min_every */
+    int max_excluded;                /* retrieval.max_excluded */
+    int max_filter_bytes;            /* retrieval.max_filter_bytes */
+    struct metadata_limits metadata; /* retrieval.max_metadata_values, retrieval.max_metadata_bytes */
     const char *max_prompts_option;
     const struct host_rules *image_hosts;     /* of server.image_urls; NULL: no pictures are fetched */
     const struct sampling_defaults *sampling; /* of the model; NULL: none */
@@ -39,6 +42,9 @@ typedef bool field_reader(void *object, const struct json *v, const struct reque
     static enum status parse(struct json_reader *r, const struct json *value, void *object) { \
         return read(object, value, r->limits, r->context) ? STATUS_OK : STATUS_INVALID; \
     }
+
+/* A filter within the limits of its size. */
+enum status field_read_filter(struct filter **out, struct json_reader *r, const struct json *value);
 
 /* Token ids into *ids [n], owned, each below the model's vocabulary. `of` is what they are, in messages: "prompt 3";
  * `field` is where they are. */

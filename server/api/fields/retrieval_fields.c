@@ -129,7 +129,7 @@ static const struct json_field choice_fields[] = {
 const struct json_table choice_table = JSON_TABLE(choice_fields);
 
 static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
-    return filter_read(&((struct request_retrieval *)object)->filter, r, value);
+    return field_read_filter(&((struct request_retrieval *)object)->filter, r, value);
 }
 
 #define DOCUMENTS_SCHEMA "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}"

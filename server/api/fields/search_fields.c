@@ -38,7 +38,7 @@ static bool read_image(void *object, const struct json *v, const struct request_
 FIELD_PARSER(parse_image, read_image)
 
 static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
-    return filter_read(&((struct search_request *)object)->filter, r, value);
+    return field_read_filter(&((struct search_request *)object)->filter, r, value);
 }
 
 #define QUERY_SCHEMA "{\"type\":\"string\",\"minLength\":1}"
