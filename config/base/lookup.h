@@ -10,18 +10,18 @@ struct lookup_slot {
 };
 
 /* Zero-initialise, lookup_free when done. */
-struct lookup {
+struct lookup_table {
     struct lookup_slot *slots; /* [size] */
     size_t size, used;
 };
 
 uint64_t lookup_hash(const void *bytes, size_t size);
 /* The next number that was added with this hash, *at being 0 at first; -1: there are no more. */
-int lookup_next(const struct lookup *t, uint64_t hash, size_t *at);
-void lookup_add(struct lookup *t, uint64_t hash, int number);
-void lookup_free(struct lookup *t);
+int lookup_next(const struct lookup_table *t, uint64_t hash, size_t *at);
+void lookup_add(struct lookup_table *t, uint64_t hash, int number);
+void lookup_free(struct lookup_table *t);
 
 /* For slots that are not freed by lookup_free: how many, all zero, lookup_move must be given before one more number is
  * added; 0: there is room. */
-size_t lookup_wants(const struct lookup *t);
-void lookup_move(struct lookup *t, struct lookup_slot *slots, size_t size);
+size_t lookup_wants(const struct lookup_table *t);
+void lookup_move(struct lookup_table *t, struct lookup_slot *slots, size_t size);

@@ -19,7 +19,7 @@ struct fact {
     struct text_span text; /* not NUL-terminated */
 };
 
-/* What a document's metadata may be at most: filters look at all of it. */
+/* The most that a document's metadata may be: filters look at all of it. */
 struct metadata_limits {
     int values; /* those of lists, each, and all others */
     int bytes;  /* as JSON */

@@ -8,7 +8,7 @@
 #include "retro/chat/chat.h"
 #include "retro/text/unicode.h"
 
-/* Which of the tokenizer's added tokens are control tokens. */
+/* The tokenizer and those of its added tokens that are control tokens. */
 struct control_set {
     const struct tokenizer *tokenizer;
     bool *counts; /* [tokenizer_added_count] */

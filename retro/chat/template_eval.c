@@ -123,7 +123,7 @@ static void target_assign(struct template_run *r, const struct node *target, str
 static void open_round(struct template_run *r, struct template_scope **inner, struct template_scope *outer) {
     if (*inner == NULL || (*inner)->held) *inner = scope_open(r, outer);
     (*inner)->n = 0;
-    (*inner)->places = (struct lookup){0};
+    (*inner)->places = (struct lookup_table){0};
     r->scope = *inner;
 }
 

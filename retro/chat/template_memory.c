@@ -53,7 +53,7 @@ void *memory_grow(struct template_memory *m, void *items, int n, int *capacity, 
     return grown;
 }
 
-void memory_lookup_add(struct template_memory *m, struct lookup *t, uint64_t hash, int number) {
+void memory_lookup_add(struct template_memory *m, struct lookup_table *t, uint64_t hash, int number) {
     size_t size = lookup_wants(t);
     if (size > 0) lookup_move(t, memory_take(m, size * sizeof *t->slots), size);
     lookup_add(t, hash, number);

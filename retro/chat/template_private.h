@@ -26,7 +26,7 @@ _Noreturn void memory_fail(struct template_memory *m, enum status status, const 
 /* An array with room for one more, as xgrow. */
 void *memory_grow(struct template_memory *m, void *items, int n, int *capacity, size_t size);
 /* As lookup_add. */
-void memory_lookup_add(struct template_memory *m, struct lookup *t, uint64_t hash, int number);
+void memory_lookup_add(struct template_memory *m, struct lookup_table *t, uint64_t hash, int number);
 
 /* Strings: template_string.c. Valid UTF-8. */
 
@@ -114,7 +114,7 @@ struct dict_entry {
 struct template_dict {
     struct dict_entry *entries;
     int n, capacity;
-    struct lookup places; /* of the first n_placed entries, where there are many */
+    struct lookup_table places; /* of the first n_placed entries, where there are many */
     int n_placed;
 };
 struct loop_state {
@@ -353,8 +353,8 @@ struct template_scope {
     struct template_scope *parent;
     struct scope_entry *entries;
     int n, capacity;
-    struct lookup places; /* of the entries behind the first SCOPE_PLAIN */
-    bool held;            /* by a macro, which reads it later */
+    struct lookup_table places; /* of the entries behind the first SCOPE_PLAIN */
+    bool held;                  /* by a macro, which reads it later */
 };
 struct template_run {
     struct template_memory *m;

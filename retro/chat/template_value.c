@@ -207,7 +207,7 @@ struct value *dict_find(struct template_run *r, const struct template_dict *d, s
     if (key.kind == VALUE_DICT || (key.kind == VALUE_LIST && key.list->type == LIST_PLAIN))
         run_fail(r, "unhashable type: '%s'", value_type(key));
     run_step(r, 1);
-    /* What is noted of places changes nothing that a template can see. */
+    /* Noting places changes nothing that a template can see. */
     if (d->n > FEW_ENTRIES) return placed_find(r, (struct template_dict *)(uintptr_t)d, key);
     for (int i = 0; i < d->n; i++)
         if (value_equal(r, d->entries[i].key, key)) return &d->entries[i].value;

@@ -47,7 +47,7 @@ static void wholes_open(struct expr_wholes *w, const struct grammar_draft *d) {
 
 /* How many parts a fact of the expression waits for; -1: it is never true. */
 static int needs_to_match(const struct grammar_draft *d, const struct expr *x) {
-    int needed = 3; /* what opens, parts and closes an object */
+    int needed = 3; /* the parts that open, separate and close an object */
     switch (x->kind) {
         case EXPR_SET:
         case EXPR_TEXT: return 0;
@@ -61,7 +61,7 @@ static int needs_to_match(const struct grammar_draft *d, const struct expr *x) {
     }
 }
 
-/* What opens an object is never empty. */
+/* The part that opens an object is never empty. */
 static int needs_to_be_empty(const struct grammar_draft *d, const struct expr *x) {
     bool text = x->kind == EXPR_SET || x->kind == EXPR_TEXT || x->kind == EXPR_OBJECT;
     return text ? -1 : needs_to_match(d, x);
@@ -69,25 +69,26 @@ static int needs_to_be_empty(const struct grammar_draft *d, const struct expr *x
 
 static void find_facts(const struct grammar_draft *d, const struct expr_wholes *w, bool *facts,
                        int (*needs)(const struct grammar_draft *d, const struct expr *x)) {
-    size_t n = (size_t)d->n_exprs;
-    int *waits = xcalloc(n, sizeof *waits), *found = xcalloc(n, sizeof *found), n_found = 0;
+    int *waits = xcalloc((size_t)d->n_exprs, sizeof *waits);
+    struct expr_list found = {0};
     for (int x = 0; x < d->n_exprs; x++) {
         waits[x] = needs(d, &d->exprs[x]);
         facts[x] = waits[x] == 0;
-        if (facts[x]) found[n_found++] = x;
+        if (facts[x]) expr_list_add(&found, x);
     }
-    while (n_found > 0) {
-        int part = found[--n_found];
+    while (found.n > 0) {
+        found.n--;
+        int part = found.items[found.n];
         for (int i = w->first[part]; i < w->first[part + 1]; i++) {
             int whole = w->wholes[i];
             if (facts[whole] || waits[whole] < 0) continue;
             waits[whole]--;
             facts[whole] = waits[whole] == 0;
-            if (facts[whole]) found[n_found++] = whole;
+            if (facts[whole]) expr_list_add(&found, whole);
         }
     }
     free(waits);
-    free(found);
+    free(found.items);
 }
 
 void expr_facts_open(struct expr_facts *f, const struct grammar_draft *d) {

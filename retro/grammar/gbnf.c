@@ -15,8 +15,8 @@ enum { MAX_DEPTH = 100, MAX_NAME = 100 };
 struct gbnf_reader {
     struct grammar_draft *d;
     struct text_reader in;
-    struct lookup names; /* of the draft's rules */
-    int depth;           /* of parentheses */
+    struct lookup_table names; /* of the draft's rules */
+    int depth;                 /* of parentheses */
     struct error *e;
 };
 

@@ -20,9 +20,9 @@ struct compiler {
     struct program *p;
     const struct grammar_draft *d;
     struct expr_facts facts;
-    struct lookup sets; /* of the program */
-    int *rule_of;       /* [n_exprs] the rule that was made of a repetition or an object, -1: none */
-    int *pending;       /* [n_pending] expressions of rules from n_rules of the draft on */
+    struct lookup_table sets; /* of the program */
+    int *rule_of;             /* [n_exprs] the rule that was made of a repetition or an object, -1: none */
+    int *pending;             /* [n_pending] expressions of rules from n_rules of the draft on */
     int n_pending, pending_capacity;
     int holder; /* of the register: the counter that is being compiled, or REGISTER_... */
     struct error *e;

@@ -53,7 +53,7 @@ struct name_list {
     struct text_span *items;
     bool *required; /* [n] */
     int n, capacity;
-    struct lookup places; /* of the items */
+    struct lookup_table places; /* of the items */
 };
 
 static bool same_name(struct text_span a, struct text_span b) {

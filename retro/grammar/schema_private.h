@@ -42,7 +42,7 @@ struct schema_compiler {
     struct schema_options o;
     struct schema_rule *done;
     int n_done, done_capacity;
-    struct lookup done_by_list;
+    struct lookup_table done_by_list;
     int depth, steps;
     int64_t work; /* done by schema_charge */
     struct error *e;

@@ -103,8 +103,10 @@ static void keep_listed(struct schema_compiler *c, const struct json *schema, st
     int kept = 0;
     if (several == NULL || !schema_charge(c, schema, json_count(several) + (size_t)values->n)) return;
     const struct json **sorted = sort_values(several, &n);
-    for (int i = 0; i < values->n; i++)
-        if (among(c, sorted, n, values->items[i])) values->items[kept++] = values->items[i];
+    for (int i = 0; i < values->n; i++) {
+        values->items[kept] = values->items[i];
+        kept += among(c, sorted, n, values->items[i]);
+    }
     values->n = kept;
     free(sorted);
 }
@@ -112,8 +114,10 @@ static void keep_listed(struct schema_compiler *c, const struct json *schema, st
 static void keep_equal(const struct json *schema, struct value_list *values) {
     const struct json *one = json_member(schema, "const");
     int kept = 0;
-    for (int i = 0; i < values->n; i++)
-        if (one == NULL || json_equal(one, values->items[i])) values->items[kept++] = values->items[i];
+    for (int i = 0; i < values->n; i++) {
+        values->items[kept] = values->items[i];
+        kept += one == NULL || json_equal(one, values->items[i]);
+    }
     values->n = kept;
 }
 
@@ -163,7 +167,7 @@ bool schema_values_meet(struct schema_compiler *c, const struct value_list *list
     for (int i = 0; i < n; i++) size += (size_t)lists[i].n;
     all = xcalloc(size + 1, sizeof *all);
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < lists[i].n; j++) all[k++] = (struct listed_value){lists[i].items[j], i};
+        for (int j = 0; j < lists[i].n; j++, k++) all[k] = (struct listed_value){lists[i].items[j], i};
     if (size > 1) qsort(all, size, sizeof *all, by_listed_value);
     for (size_t i = 0; i < size && !meet; i++)
         for (size_t j = i + 1; j < size && !meet && compare_kinds(all[i].value, all[j].value) == 0; j++) {

@@ -21,7 +21,7 @@ struct setting {
 struct settings {
     struct setting *list;
     int n, capacity;
-    struct lookup places; /* of the list, by name */
+    struct lookup_table places; /* of the list, by name */
 };
 
 void settings_free(struct settings *s);
