@@ -114,6 +114,8 @@ static enum status open_changes(struct decoder_part *d, const struct config *c, 
                                         .tokenizer = open_cutter(d, info),
                                         .chunk_length = info->chunk_length,
                                         .capacity = c->server.max_connections,
+                                        .upload_seconds = c->retrieval.upload_seconds,
+                                        .readers = c->retrieval.upload_readers,
                                         .compact_after = c->retrieval.compact_after};
     enum status status = document_thread_open(&d->changes, &o, e);
     snapshot_release(view);

@@ -186,6 +186,12 @@ static void skip_guarded(void *context, const struct error *why) {
     skip_within((void *)(uintptr_t)((struct guarded_taker *)context)->container, why);
 }
 
+/* The time for all files is over: those that are left are not begun. */
+static enum status check_time(const struct extract_file *f, struct error *e) {
+    if (f->limits.until == 0 || time_now() < f->limits.until) return STATUS_OK;
+    return error_set(e, STATUS_TOO_LARGE, "%s: the time for all of the files is over", f->name);
+}
+
 static enum status take_member(void *context, const char *part, struct text_span bytes, struct error *e) {
     struct container c = *(struct container *)context;
     struct guarded_taker guarded = {.container = &c};
@@ -195,9 +201,11 @@ static enum status take_member(void *context, const char *part, struct text_span
     buffer_printf(&name, "%s%s", c.file->name, part);
     c.part = part;
     struct extract_file f = {.name = name.data, .bytes = bytes, .kind = document_kind(part), .limits = c.file->limits};
-    enum status status = extract_file_at(&f, c.depth + 1, &taker, &why);
+    enum status status = check_time(&f, &why);
+    bool late = status != STATUS_OK;
+    if (!late) status = extract_file_at(&f, c.depth + 1, &taker, &why);
     buffer_free(&name);
-    if (status && guarded.failed == STATUS_OK && is_own_fault(status)) {
+    if (status && !late && guarded.failed == STATUS_OK && is_own_fault(status)) {
         skip_within(&c, &why);
         return STATUS_OK;
     }
@@ -297,23 +305,29 @@ static enum status take_single(void *context, const char *part, const struct doc
     return STATUS_OK;
 }
 
-static enum status extract_single(const struct extract_source *source, size_t limit, struct document_text *out,
-                                  struct error *e) {
+static enum status extract_single(const struct extract_source *source, const struct extract_limits *limits,
+                                  struct document_text *out, struct error *e) {
     struct single_document single = {.name = source->path, .out = out};
     struct document_taker taker = {.context = &single, .take = take_single};
-    struct extract_limits limits = extract_limits_of(limit);
     document_text_clear(out);
-    return document_extract_all(source, &limits, &taker, e);
+    return document_extract_all(source, limits, &taker, e);
 }
 
 enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
                              struct error *e) {
-    return extract_single(&(struct extract_source){.path = path, .kind = kind}, limit, out, e);
+    struct extract_limits limits = extract_limits_of(limit);
+    return extract_single(&(struct extract_source){.path = path, .kind = kind}, &limits, out, e);
+}
+
+enum status document_extract_upload(const char *name, struct text_span bytes, const struct extract_limits *limits,
+                                    struct document_text *out, struct error *e) {
+    struct extract_source source = {.path = name, .bytes = bytes, .kind = document_kind(name)};
+    if (bytes.text == NULL) source.bytes.text = "";
+    return extract_single(&source, limits, out, e);
 }
 
 enum status document_extract_bytes(const char *name, struct text_span bytes, size_t limit, struct document_text *out,
                                    struct error *e) {
-    struct extract_source source = {.path = name, .bytes = bytes, .kind = document_kind(name)};
-    if (bytes.text == NULL) source.bytes.text = "";
-    return extract_single(&source, limit, out, e);
+    struct extract_limits limits = extract_limits_of(limit);
+    return document_extract_upload(name, bytes, &limits, out, e);
 }

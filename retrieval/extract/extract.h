@@ -88,5 +88,8 @@ enum status document_extract(const char *path, enum document_kind kind, size_t l
 /* The same of bytes that are no file's, as an upload's; the name tells their kind. */
 enum status document_extract_bytes(const char *name, struct text_span bytes, size_t limit, struct document_text *out,
                                    struct error *e);
+/* The same under limits of the caller's. */
+enum status document_extract_upload(const char *name, struct text_span bytes, const struct extract_limits *limits,
+                                    struct document_text *out, struct error *e);
 /* The marks of a text that is at hand: its lines, and the headings of those kinds of text that have any. */
 void document_mark(enum document_kind kind, struct text_span text, struct buffer *marks);

@@ -182,8 +182,11 @@ static struct document_answer *make_document_answer(const struct principal *who,
     answer_init(&d->base, &ops, JSON_TYPE);
     d->waker = waker;
     d->who = principal_hold(*who);
-    d->job = (struct document_job){
-        .filter = principal_filter(who), .cancelled = &d->cancelled, .done = document_done, .context = d};
+    d->job = (struct document_job){.client = who->client,
+                                   .filter = principal_filter(who),
+                                   .cancelled = &d->cancelled,
+                                   .done = document_done,
+                                   .context = d};
     atomic_init(&d->references, 1);
     pthread_mutex_init(&d->lock, NULL);
     return d;

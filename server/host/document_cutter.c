@@ -67,40 +67,61 @@ void document_make_room(struct document_cutter *c) {
     if (c->pictures) c->picture = xrealloc(c->picture, (size_t)c->pictures->dim * sizeof *c->picture);
 }
 
+/* Room for the vectors, and that of a picture. */
+static enum status begin_vectors(struct document_cutter *c, struct text_span text, struct error *e) {
+    c->n_embedded = 0;
+    document_make_room(c);
+    if (!c->is_picture) return STATUS_OK;
+    if (c->pictures) return embed_picture(c->pictures, text, c->picture, e);
+    c->n_embedded = 1; /* its vector is that of the first chunk */
+    return embed_picture(c->embedder, text, c->vectors, e);
+}
+
+static enum status embed_some(struct document_cutter *c, struct text_span text, struct error *e) {
+    struct text_span texts[EMBED_CHUNKS];
+    int first = c->n_embedded, n = min_int(EMBED_CHUNKS, c->n_chunks - first);
+    for (int i = 0; i < n; i++) {
+        const uint32_t *bounds = c->bounds + first + i;
+        texts[i] = (struct text_span){text.text + bounds[0], bounds[1] - bounds[0]};
+    }
+    struct embed_request request = {.texts = texts,
+                                    .n = n,
+                                    .role = EMBED_DOCUMENT,
+                                    .vectors = c->vectors + (size_t)first * (size_t)c->embedder->dim};
+    c->n_embedded += n;
+    return n > 0 ? embedder_embed(c->embedder, &request, e) : STATUS_OK;
+}
+
 enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
                            struct error *e) {
-    struct text_span texts[EMBED_CHUNKS];
-    size_t dim = (size_t)c->embedder->dim;
-    enum status status = STATUS_OK;
-    bool is_first = c->is_picture && c->pictures == NULL; /* its vector is that of the first chunk */
-    document_make_room(c);
-    if (c->is_picture)
-        status = c->pictures ? embed_picture(c->pictures, text, c->picture, e)
-                             : embed_picture(c->embedder, text, c->vectors, e);
-    for (int first = is_first; first < c->n_chunks && status == STATUS_OK; first += EMBED_CHUNKS) {
-        int n = min_int(EMBED_CHUNKS, c->n_chunks - first);
-        for (int i = 0; i < n; i++) {
-            const uint32_t *bounds = c->bounds + first + i;
-            texts[i] = (struct text_span){text.text + bounds[0], bounds[1] - bounds[0]};
-        }
-        struct embed_request request = {
-            .texts = texts, .n = n, .role = EMBED_DOCUMENT, .vectors = c->vectors + (size_t)first * dim};
-        status = embedder_embed(c->embedder, &request, e);
+    enum status status = begin_vectors(c, text, e);
+    while (status == STATUS_OK && c->n_embedded < c->n_chunks) {
+        status = embed_some(c, text, e);
         if (status == STATUS_OK && cancelled && atomic_load(cancelled))
             status = error_set(e, STATUS_CANCELLED, "interrupted");
     }
     return status;
 }
 
-enum status document_put(struct document_cutter *c, struct library *l, struct collection_document *d,
-                         const atomic_bool *cancelled, enum change_effect *effect, struct error *e) {
-    bool has;
+enum status document_put_begin(struct document_cutter *c, struct library *l, const struct collection_document *d,
+                               bool *is_there, enum change_effect *effect, struct error *e) {
     *effect = library_check_put(c->filter, d, e) ? CHANGE_REFUSED : CHANGE_NOTHING;
-    if (*effect == CHANGE_REFUSED || library_has(l, c->filter, d, &has, e)) return e->status;
-    if (has) return STATUS_OK;
+    if (*effect == CHANGE_REFUSED || library_has(l, c->filter, d, is_there, e)) return e->status;
+    if (*is_there) return STATUS_OK;
     enum status status = document_cut(c, d->text, e);
-    if (status == STATUS_OK) status = document_embed(c, d->text, cancelled, e);
-    if (status) return error_prefix(e, "%s", d->path);
+    if (status == STATUS_OK) status = begin_vectors(c, d->text, e);
+    return status ? error_prefix(e, "%s", d->path) : STATUS_OK;
+}
+
+enum status document_put_more(struct document_cutter *c, const struct collection_document *d, bool *more,
+                              struct error *e) {
+    if (embed_some(c, d->text, e)) return error_prefix(e, "%s", d->path);
+    *more = c->n_embedded < c->n_chunks;
+    return STATUS_OK;
+}
+
+enum status document_put_end(struct document_cutter *c, struct library *l, struct collection_document *d,
+                             enum change_effect *effect, struct error *e) {
     d->ids = c->tokens.ids;
     d->n = c->tokens.n;
     d->bounds = c->bounds;

@@ -17,6 +17,7 @@ struct document_cutter {
     struct tokens tokens;
     uint32_t *bounds; /* [n_chunks + 1] in bytes of the text */
     int n_chunks;
+    int n_embedded; /* chunks of it whose vectors are there */
     float *vectors; /* [n_chunks, dim] of the one that was embedded last */
     float *picture; /* [dim of pictures] of the same, where it is a picture and they have an embedder of their own */
 };
@@ -36,8 +37,13 @@ enum status document_embed(struct document_cutter *c, struct text_span text, con
                            struct error *e);
 /* Room for the vectors of the text that was cut. */
 void document_make_room(struct document_cutter *c);
-/* Cuts and embeds d, whose ids and bounds are filled in, and puts it into the collection; a document that is there
- * already, with the same content, is not embedded. */
-enum status document_put(struct document_cutter *c, struct library *l, struct collection_document *d,
-                         const atomic_bool *cancelled, enum change_effect *effect, struct error *e);
+/* Puts d, whose ids and bounds are filled in, into the collection; a document that is there already, with the same
+ * content, is not embedded. In parts, between which other work may be done: `begin` cuts, and says whether there is
+ * nothing to put; `more` embeds some chunks; `end` puts, when no more are left. */
+enum status document_put_begin(struct document_cutter *c, struct library *l, const struct collection_document *d,
+                               bool *is_there, enum change_effect *effect, struct error *e);
+enum status document_put_more(struct document_cutter *c, const struct collection_document *d, bool *more,
+                              struct error *e);
+enum status document_put_end(struct document_cutter *c, struct library *l, struct collection_document *d,
+                             enum change_effect *effect, struct error *e);
 void document_cutter_close(struct document_cutter *c);

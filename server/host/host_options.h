@@ -51,6 +51,8 @@ struct retrieval_settings {
     int away;                /* enum collection_away */
     int documents;           /* enum documents_access */
     int compact_after;       /* chunks that came or went; 0: never */
+    int upload_seconds;      /* that reading a file of a request may take */
+    int upload_readers;      /* such files that are read at once */
     char *template;          /* a passage in a prompt (server/host/passages.h) */
     int prompt_tokens;       /* of all passages before one prompt */
     int prompt_pictures;     /* of those, seen as pictures */

@@ -1,11 +1,13 @@
-/* server/schedule/document_thread.h: the threads that change the collection of a running server: one carries out what
- * requests ask, in the order in which they came, the other follows what other programs do, and compacts a collection in
- * a folder when enough of it has changed. */
+/* server/schedule/document_thread.h: the threads that change the collection of a running server. Some read the files
+ * that requests bring, each of them one at a time; one carries out changes, in the order in which each client asked for
+ * them and a part of one at a time, so that clients take turns (document_lines.h); one follows what other programs do,
+ * and compacts a collection in a folder when enough of it has changed. */
 #pragma once
 
 #include <stdatomic.h>
 
 #include "server/host/document_group.h"
+#include "server/schedule/document_lines.h"
 #include "server/schedule/document_upload.h"
 
 struct document_thread;
@@ -23,6 +25,9 @@ struct document_item {
 
 /* Documents to put or to delete, in order. The asker owns it and leaves it alone until done was called. */
 struct document_job {
+    struct document_turn turn; /* first: one is cast to the other; the threads', as `progress` is */
+    struct document_progress *progress;
+    uint64_t client; /* of whom the changes are (struct principal) */
     bool deletes;
     const struct filter *filter; /* documents that the asker may put or delete; NULL: all */
     struct document_item *items; /* [n_items] */
@@ -40,14 +45,17 @@ struct document_thread_options {
     const struct embedder *pictures;   /* the pictures' own, shared; NULL: they have none */
     const struct tokenizer *tokenizer; /* that the collection is cut with; NULL: documents cannot be put */
     int chunk_length;
-    int capacity;      /* jobs that may wait */
-    int compact_after; /* chunks that came or went; 0: the collection is not compacted */
+    int capacity;       /* jobs that may wait */
+    int upload_seconds; /* that reading a file may take, with all that are in it */
+    int readers;        /* files that are read at once, of each client one */
+    int compact_after;  /* chunks that came or went; 0: the collection is not compacted */
 };
 
 /* All is borrowed. */
 enum status document_thread_open(struct document_thread **out, const struct document_thread_options *o,
                                  struct error *e);
-/* Ends both threads. Jobs that still wait are answered with STATUS_CANCELLED, later ones are refused. */
+/* Ends the threads: a file that is read is given up. Jobs that still wait are answered with STATUS_CANCELLED, later
+ * ones are refused. */
 void document_thread_stop(struct document_thread *t);
 void document_thread_close(struct document_thread *t);
 /* STATUS_BUSY when `capacity` jobs wait or the thread was stopped, STATUS_UNSUPPORTED to put without a tokenizer; then

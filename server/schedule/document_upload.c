@@ -16,7 +16,6 @@ void document_id_within(const struct filter *filter, const char *name, char id[D
 struct upload_reading {
     struct document_upload *upload;
     size_t bytes; /* of text, so far */
-    double began;
 };
 
 static void free_parts(struct document_upload *u) {
@@ -41,9 +40,6 @@ static enum status check_limits(struct upload_reading *r, size_t size, struct er
     if (r->bytes > u->limit)
         return error_set(e, STATUS_TOO_LARGE, "%s: its documents have more text than the limit of %zu bytes", u->name,
                          u->limit);
-    if (time_now() - r->began > UPLOAD_SECONDS)
-        return error_set(e, STATUS_TOO_LARGE, "%s: reading its documents takes over %d seconds", u->name,
-                         UPLOAD_SECONDS);
     return STATUS_OK;
 }
 
@@ -81,24 +77,39 @@ static void skip_part(void *context, const struct error *why) {
     u->n_skipped++;
 }
 
-static enum status read_several(struct document_upload *u, struct error *e) {
-    struct upload_reading reading = {.upload = u, .began = time_now()};
+static enum status read_several(struct document_upload *u, const struct extract_limits *limits, struct error *e) {
+    struct upload_reading reading = {.upload = u};
     struct document_taker taker = {.context = &reading, .take = take_part, .skip = skip_part};
     struct extract_source source = {.path = u->name, .bytes = u->bytes, .kind = document_kind(u->name)};
-    struct extract_limits limits = extract_limits_of(u->limit);
     if (source.bytes.text == NULL) source.bytes.text = "";
-    enum status status = document_extract_all(&source, &limits, &taker, e);
+    enum status status = document_extract_all(&source, limits, &taker, e);
     if (status == STATUS_OK && u->n_parts == 0 && u->n_skipped == 0)
         status = error_set(e, STATUS_INVALID, "%s: no document in it", u->name);
     if (status) free_parts(u);
     return status;
 }
 
+/* The time counts from here: the file has its turn. */
+static struct extract_limits limits_of(const struct document_upload *u) {
+    struct extract_limits limits = extract_limits_of(u->limit);
+    if (limits.seconds > u->seconds) limits.seconds = u->seconds;
+    limits.until = time_now() + u->seconds;
+    limits.cancelled = u->cancelled;
+    limits.stopped = u->stopped;
+    return limits;
+}
+
 enum status upload_read(struct document_upload *u, struct error *e) {
+    struct extract_limits limits = limits_of(u);
     if (document_kind(u->name) == DOCUMENT_UNKNOWN)
         return error_set(e, STATUS_INVALID, "%s: not a known kind of document", u->name);
-    if (upload_holds_several(u)) return read_several(u, e);
-    return document_extract_bytes(u->name, u->bytes, u->limit, &u->read, e);
+    enum status status = upload_holds_several(u) ? read_several(u, &limits, e)
+                                                 : document_extract_upload(u->name, u->bytes, &limits, &u->read, e);
+    if (status == STATUS_OK || status == STATUS_CANCELLED || time_now() < limits.until) return status;
+    return error_set(e, STATUS_TOO_LARGE,
+                     "%s: reading it takes over %d seconds, which is the limit of an upload (option "
+                     "retrieval.upload_seconds); use retro-index add",
+                     u->name, u->seconds);
 }
 
 void upload_free(struct document_upload *u) {

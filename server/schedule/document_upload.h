@@ -23,6 +23,9 @@ struct document_upload {
     const char *id;              /* what ids of its documents begin with; NULL: they are made of their paths */
     const char *path;            /* what their paths begin with */
     const struct filter *filter; /* as of document_id_within */
+    /* Of the reading thread. */
+    int seconds;                            /* that reading all of it may take */
+    const atomic_bool *cancelled, *stopped; /* as of extract_limits */
     /* Of a file that is one document. */
     struct document_text read;
     /* Of one that may hold several. */
@@ -31,7 +34,7 @@ struct document_upload {
     struct buffer skipped; /* struct error[]: documents that are left out, the first of them */
     int n_skipped;
 };
-enum { UPLOAD_SKIPPED = 100, UPLOAD_SECONDS = 60 }; /* that are told; for all of its documents */
+enum { UPLOAD_SKIPPED = 100 }; /* that are told */
 
 /* The id of a document that is known by its name: clients that see other documents get other ids of the same name. */
 void document_id_within(const struct filter *filter, const char *name, char id[DOCUMENT_ID_SIZE]);
@@ -40,6 +43,6 @@ static inline bool upload_holds_several(const struct document_upload *u) {
     return document_kind_holds_several(document_kind(u->name));
 }
 /* Reads the text into `read`, or the documents into `parts`. STATUS_TOO_LARGE for more text, documents or time than the
- * limits; then there are none. */
+ * limits; then there are none. One time is for all files within the file, those that are skipped too. */
 enum status upload_read(struct document_upload *u, struct error *e);
 void upload_free(struct document_upload *u);
