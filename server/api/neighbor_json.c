@@ -7,6 +7,25 @@
 #include "retrieval/filter/scope.h"
 #include "retrieval/picture_document.h"
 
+/* Headings and titles come back with every neighbour: a foreign file may have one of any length, which an answer does
+ * not repeat in full. */
+enum { SHOWN_BYTES = 400 };
+
+/* The beginning of a long text, of whole characters, with an ellipsis that says so. */
+static void write_shown(struct json_writer *w, const char *text, size_t size) {
+    static const char ellipsis[] = "\xe2\x80\xa6";
+    char shown[SHOWN_BYTES + sizeof ellipsis];
+    if (size <= SHOWN_BYTES) {
+        put_string_n(w, text, size);
+        return;
+    }
+    size_t n = SHOWN_BYTES;
+    while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80) n--;
+    memcpy(shown, text, n);
+    memcpy(shown + n, ellipsis, sizeof ellipsis - 1);
+    put_string_n(w, shown, n + sizeof ellipsis - 1);
+}
+
 /* The place of a chunk is where it begins. */
 static void write_marks(struct json_writer *w, const struct hit *hit) {
     struct document_place place = {0};
@@ -20,7 +39,7 @@ static void write_marks(struct json_writer *w, const struct hit *hit) {
     else
         put_key_null(w, "line");
     put_key_array(w, "heading");
-    for (int i = 0; i < place.n_headings; i++) put_string_n(w, place.headings[i].text, place.headings[i].size);
+    for (int i = 0; i < place.n_headings; i++) write_shown(w, place.headings[i].text, place.headings[i].size);
     put_array_end(w);
 }
 
@@ -30,7 +49,8 @@ void neighbor_write_place(struct json_writer *w, const struct hit *hit) {
     for (size_t i = 0; hit->path == NULL && i < ARRAY_COUNT(keys); i++) put_key_null(w, keys[i]);
     if (hit->path == NULL) return;
     put_key_string(w, "document", hit->path);
-    put_key_string(w, "title", hit->title);
+    put_key(w, "title");
+    write_shown(w, hit->title, strlen(hit->title));
     put_key_int(w, "start", (int64_t)hit->start);
     put_key_int(w, "end", (int64_t)hit->end);
     write_marks(w, hit);
