@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "config/base/buffer.h"
 #include "retrieval/index/faiss_file.h"
@@ -179,6 +180,8 @@ enum status index_build_faiss(const char *path, const char *factory, const float
     enum status status = make(&index, &source, e);
     if (status) return status;
     if (faiss.write_index_fname(index, path)) status = faiss_failed(e, path);
+    /* As the collection's other files: vectors tell of texts. */
+    if (status == STATUS_OK && chmod(path, 0600) != 0) status = error_errno(e, "%s: its mode", path);
     faiss.Index_free(index);
     return status ? status : check_written(path, count, dim, e);
 }

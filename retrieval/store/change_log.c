@@ -298,7 +298,7 @@ static void write_mark(const struct change_log *l, const struct change_log_end *
 
 static enum status open_mark(struct change_log *l, struct error *e) {
     char *path = disk_path(l->folder, kept_name);
-    l->mark = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    l->mark = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     enum status status = l->mark >= 0 ? STATUS_OK : error_errno(e, "%s: open", path);
     free(path);
     return status;
@@ -351,7 +351,7 @@ static enum status open_end(struct change_log *l, struct generation_origin origi
     }
     l->end.torn = 0;
     if (check_end(l, e)) return e->status;
-    l->fd = open(l->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    l->fd = open(l->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->fd < 0) return error_errno(e, "%s: open", l->path);
     status = open_mark(l, e);
     bool is_new = l->end.size == 0;

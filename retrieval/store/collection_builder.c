@@ -70,7 +70,7 @@ enum status collection_lock(int *lock, const char *dir, struct error *e) {
     if (disk_make_folder(dir, e)) return e->status;
     char *path = disk_path(dir, "LOCK");
     enum status status = STATUS_OK;
-    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (*lock < 0)
         status = error_errno(e, "%s: create", path);
     else if (flock(*lock, LOCK_EX | LOCK_NB) != 0)

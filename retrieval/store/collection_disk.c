@@ -19,7 +19,7 @@ static void step(const char *name) {
 
 enum status disk_create(int *fd, const char *path, struct error *e) {
     step("create");
-    *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     return *fd < 0 ? error_errno(e, "%s: create", path) : STATUS_OK;
 }
 
@@ -138,7 +138,7 @@ enum status disk_sync_name(const char *path, struct error *e) {
 /* One folder, whose name is on the disk when it is there. */
 static enum status make_one_folder(const char *path, struct error *e) {
     step("mkdir");
-    if (mkdir(path, 0777) != 0) return errno == EEXIST ? STATUS_OK : error_errno(e, "%s: make folder", path);
+    if (mkdir(path, 0700) != 0) return errno == EEXIST ? STATUS_OK : error_errno(e, "%s: make folder", path);
     return disk_sync_name(path, e);
 }
 

@@ -143,3 +143,22 @@ def test_time_of_an_upload(start, folder):
         assert said["effect"] == "failed" and "over 1 seconds" in said["error"]["message"], said
         assert "retrieval.upload_seconds" in said["error"]["message"]
     assert upload(server, [("file", "a.txt", b"A text.")])["data"][0]["effect"] == "added"
+
+
+def test_answers_repeat_no_long_headings(served):
+    """A heading and a title of 63 kB come back cut, in whole characters, with a mark."""
+    long = "\u00e4" * 31000
+    body = {"documents": [{"id": str(i), "path": f"{i}.md", "title": long, "text": f"# {long}\n\nZebras number {i}.\n"} for i in range(2)]}
+    call(served, "POST", "/v1/documents", body)
+    hits = call(served, "POST", "/v1/retrieval/search", {"query": "Zebras number", "k": 16})["data"]
+    found = [hit for hit in hits if hit["document"].endswith(".md") and hit["title"].startswith("\u00e4")]
+    assert found and all(hit["title"] == "\u00e4" * 200 + "\u2026" for hit in found)
+    headings = [heading for hit in found for heading in hit["heading"]]
+    assert headings and set(headings) == {"\u00e4" * 200 + "\u2026"}
+
+
+def test_collections_are_private(config, served, folder):
+    call(served, "PUT", "/v1/documents/a", {"text": "A note."})
+    for collection in (config.parent / "collection", folder):
+        for path in collection.rglob("*"):
+            assert path.stat().st_mode & 0o077 == 0, path

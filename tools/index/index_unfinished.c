@@ -82,7 +82,7 @@ enum status unfinished_open(struct unfinished *u, const char *dir, uint64_t make
     buffer_printf(&path, "%s/unfinished.vectors", dir);
     u->path = path.data;
     u->dim = dim;
-    u->fd = open(u->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    u->fd = open(u->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (u->fd < 0) return error_errno(e, "%s: create", u->path);
     enum status status = file_map_open(&u->kept, u->path, e);
     if (status == STATUS_OK) status = continue_file(u, maker, read_records(u, maker), e);
