@@ -102,7 +102,8 @@ static const struct index_row {
      "chunks decides (docs/indexing.md)",
      OPTION_INDEX, BUILD},
     {"--base", "DIR",
-     "documents are known by their path below DIR, wherever DIR lies; else by the file's whole path (docs/indexing.md)",
+     "documents are known by their path below DIR, wherever DIR lies; else by the file's whole path\n"
+     "(docs/indexing.md)",
      OPTION_BASE, BUILD | PUTS},
     {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD | UPDATE},
     {"--replace", NULL, "with --base or --id: documents that came from other files are replaced, too", OPTION_REPLACE,
@@ -129,7 +130,7 @@ static const struct index_row {
      BUILD | PUTS},
     {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | PUTS},
     {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE, WATCH},
-    {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | PUTS},
+    {"--verbose", NULL, "names files of unknown kind, hidden files and copies of texts", OPTION_VERBOSE, BUILD | PUTS},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG, ALL_OPEN},
     {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
 };
