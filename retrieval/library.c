@@ -147,12 +147,20 @@ enum status library_find(struct library *l, const struct filter *filter, const c
 struct library_stroll {
     const struct library_walk *asked;
     const char *after; /* as it is stored; NULL: it has begun */
+    int64_t n;         /* documents that were looked at */
 };
+
+/* The clock is asked now and then. */
+static bool is_late(struct library_stroll *w) {
+    w->n++;
+    return w->asked->deadline > 0 && w->n % 16 == 0 && time_now() >= w->asked->deadline;
+}
 
 /* A document that is not allowed is as if it were not there. */
 static enum status take_allowed(void *context, const struct stored_document *d, struct error *e) {
     struct library_stroll *w = context;
     const struct library_walk *asked = w->asked;
+    if (is_late(w)) return error_set(e, STATUS_CANCELLED, "the documents were not listed in time");
     if (!document_is_allowed(asked->filter, d)) return STATUS_OK;
     if (w->after) {
         if (strcmp(d->id, w->after) == 0) w->after = NULL;

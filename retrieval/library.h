@@ -51,12 +51,14 @@ void library_found_release(struct library_found *f); /* of a zeroed one: nothing
 enum status library_find(struct library *l, const struct filter *filter, const char *id, struct library_found *out,
                          struct error *e);
 /* Documents that the filter allows, behind the one of the id `after` (NULL: all). text.text may be NULL: then only the
- * size of a text and its hash are at hand. STATUS_NOT_FOUND where a folder has no document `after`. */
+ * size of a text and its hash are at hand. STATUS_NOT_FOUND where a folder has no document `after`; STATUS_CANCELLED
+ * once a walk over a folder is late. */
 struct library_walk {
     const struct filter *filter;
     const char *after;
     int n_wanted;                /* documents after which the walk will be ended, about; 0: not known */
     const struct filter *narrow; /* documents that it refuses are left out; NULL: none */
+    double deadline;             /* of time_now, after which the walk is of no use; 0: none */
     view_taker *take;
     void *context;
 };

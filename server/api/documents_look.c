@@ -112,13 +112,17 @@ static enum status list_documents(struct document_look *l, struct error *e) {
                                 .after = l->list.after,
                                 .n_wanted = (int)l->list.limit + 1,
                                 .narrow = l->list.filter,
+                                .deadline = l->who.deadline,
                                 .take = list_document,
                                 .context = &listing};
     int64_t n_documents, n_chunks;
     if (library_count(l->model->library, principal_filter(&l->who), &n_documents, &n_chunks, e)) return e->status;
     begin_list(l, &listing.w, n_documents, n_chunks);
     enum status status = library_walk(l->model->library, &walk, e);
-    if (status && !listing.more) return status;
+    if (status && !listing.more)
+        return l->who.deadline > 0 && principal_is_late(&l->who, time_now())
+                   ? error_set(e, status, "the documents were not listed in time (option server.request_timeout)")
+                   : status;
     put_array_end(&listing.w);
     put_key_bool(&listing.w, "has_more", listing.more);
     put_object_end(&listing.w);
