@@ -87,6 +87,29 @@ def test_wrong_filters(served):
             assert error["param"] == prefix + param and words in error["message"], error
 
 
+def test_limits_of_filters_and_metadata(start, folder):
+    """What a document may say of itself, and what a request may ask, is bounded by options; errors name them."""
+    server = start(f"retrieval.collection={folder}", "retrieval.max_filter_bytes=200", "retrieval.max_metadata_values=20",
+                   "retrieval.max_metadata_bytes=300")
+    put_notes(server)
+    long = {"in": {"team": [f"team {n}" for n in range(30)]}}
+    text = urllib.parse.quote(json.dumps(long))
+    chat = {"messages": [{"role": "user", "content": "x"}], "retrieval": {"filter": long}}
+    for method, path, body in (("POST", "/v1/retrieval/search", {"query": "x", "filter": long}),
+                               ("POST", "/v1/completions", {"prompt": "x", "retrieval": {"filter": long}}),
+                               ("POST", "/v1/chat/completions", chat),
+                               ("GET", f"/v1/documents?filter={text}", None),
+                               ("GET", f"/v1/retrieval/search?q=x&filter={text}", None)):
+        words = call(server, method, path, body, expect=400)["error"]["message"]
+        assert "the limit is 200 (option retrieval.max_filter_bytes)" in words, (path, words)
+    assert found(server, {"eq": {"team": "bakers"}}) == {"bread", "cake"}
+    for metadata, option in (({"a": list(range(21))}, "max_metadata_values"), ({f"n{i}": 1 for i in range(21)}, "max_metadata_values"),
+                             ({"a": "x" * 300}, "max_metadata_bytes")):
+        error = call(server, "POST", "/v1/documents", {"text": "x", "metadata": metadata}, expect=400)["error"]
+        assert error["param"] == "metadata" and f"(option retrieval.{option})" in error["message"], error
+    call(server, "PUT", "/v1/documents/most", {"text": "x", "metadata": {"a": list(range(20))}})
+
+
 def sources(reply):
     return {n["document"] for entry in reply.json()["retrieval"] for n in entry["neighbors"]}
 

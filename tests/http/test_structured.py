@@ -136,6 +136,9 @@ def test_company_changes_nothing(server):
     ({"response_format": schema_format({"properties": {"a": {"not": {}}}})}, "response_format.json_schema.schema",
      "#/properties/a: the keyword not"),
     ({"structured_outputs": {"yaml": 1}}, "structured_outputs", "structured_outputs has"),
+    ({"guided_json": json.dumps({"required": [f"n{i}" for i in range(60000)]})}, "guided_json", "more than 1024 named"),
+    ({"guided_json": json.dumps({"allOf": [{"minLength": i} for i in range(20000)]})}, "guided_json",
+     "more than 4000000 comparisons"),
 ])
 def test_refused(server, fields, param, words):
     reply = server.post({"prompt": "a", **fields})

@@ -69,5 +69,14 @@ def test_metadata_of_files(docs, tmp_path):
     assert "bread.md" in found and "docs/tar.txt" not in found
     assert run("search", *bakers, "--filter", '{"eq": {"team": "all"}}', out, "archive").stdout == ""
 
+    few = ["--set", "retrieval.max_metadata_values=5"]
+    (docs / "bread.md.meta.json").write_text('{"a": [1, 2, 3, 4, 5, 6]}')
+    refused = run("add", *few, out, docs / "bread.md", code=2).stderr
+    assert "bread.md: the metadata has" in refused and "the limit is 5 (option retrieval.max_metadata_values)" in refused
+    small = ["--set", "retrieval.max_metadata_bytes=40"]
+    assert "(option retrieval.max_metadata_bytes)" in run("add", *small, "--meta", "long=" + "x" * 40, out, docs / "bread.md", code=2).stderr
+    assert "(option retrieval.max_metadata_bytes)" in run("build", *small, "--out", tmp_path / "small", *MODEL, docs, code=2).stderr
+    (docs / "bread.md.meta.json").unlink()
+
     (docs / "tar.txt.meta.json").write_text("[1]")
     assert "tar.txt.meta.json: an array, not an object" in run("add", out, docs, code=2).stderr

@@ -165,6 +165,43 @@ static void test_range(void **state) {
                  "retro.json:1: log.level is \"info\", allowed is error, warn, info, debug");
 }
 
+/* Every option that is a whole number takes the ends of its range, and refuses what is beyond by name, value and range.
+ */
+static void check_end(const char *section, const struct json_field *field, bool high) {
+    int64_t end = (int64_t)(high ? field->max : field->min), beyond = high ? end + 1 : end - 1;
+    struct buffer good = {0}, bad = {0}, message = {0};
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    buffer_printf(&good, "%s.%s=%lld", section, field->name, (long long)end);
+    buffer_printf(&bad, "%s.%s=%lld", section, field->name, (long long)beyond);
+    buffer_printf(&message, "%s.%s is %lld, allowed is %lld .. %lld", section, field->name, (long long)beyond,
+                  (long long)field->min, (long long)field->max);
+    if (config_set(&c, good.data, &e)) fail_msg("%s: %s", good.data, e.text);
+    assert_int_equal(config_set(&c, bad.data, &e), STATUS_INVALID);
+    if (strstr(e.text, message.data) == NULL) fail_msg("%s: %s", bad.data, e.text);
+    config_free(&c);
+    buffer_free(&good);
+    buffer_free(&bad);
+    buffer_free(&message);
+}
+
+static void test_every_range(void **state) {
+    int n = 0;
+    (void)state;
+    for (int part = 0; part < config_options.count; part++) {
+        const struct option_section *section = config_options.parts[part].section;
+        for (int i = 0; i < section->count; i++) {
+            const struct json_field *field = &section->rows[i].field;
+            if (field->type != JSON_INT) continue;
+            check_end(section->name, field, false);
+            check_end(section->name, field, true);
+            n++;
+        }
+    }
+    assert_true(n > 30);
+}
+
 static void test_type(void **state) {
     (void)state;
     expect_error("{\"server\": {\"port\": \"80\"}}", "retro.json:1: server.port is \"80\", expected an integer");
@@ -503,15 +540,12 @@ static void test_other_models(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_models), cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_table),        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_unknown),      cmocka_unit_test(test_range),
-        cmocka_unit_test(test_type),         cmocka_unit_test(test_not_json),
-        cmocka_unit_test(test_lines),        cmocka_unit_test(test_set),
-        cmocka_unit_test(test_check),        cmocka_unit_test(test_hints),
-        cmocka_unit_test(test_lists),        cmocka_unit_test(test_check_rendezvous),
-        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_read),
-        cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_other_models), cmocka_unit_test(test_defaults), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_file),         cmocka_unit_test(test_unknown),  cmocka_unit_test(test_range),
+        cmocka_unit_test(test_every_range),  cmocka_unit_test(test_type),     cmocka_unit_test(test_not_json),
+        cmocka_unit_test(test_lines),        cmocka_unit_test(test_set),      cmocka_unit_test(test_check),
+        cmocka_unit_test(test_hints),        cmocka_unit_test(test_lists),    cmocka_unit_test(test_check_rendezvous),
+        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_read),     cmocka_unit_test(test_documents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,64 @@ static void test_refused_filters(void **state) {
     }
 }
 
+/* A value among many is found as it is one by one: booleans, numbers of both kinds, texts. */
+static void test_values(void **state) {
+    static const char *const values[] = {"true", "false", "0",     "-0.0",   "1",     "1.5",   "9007199254740993",
+                                         "-7",   "\"\"",  "\"a\"", "\"ab\"", "\"b\"", "1e300", "9007199254740992.0"};
+    struct buffer all = {0}, facts = {0};
+    struct error e;
+    (void)state;
+    for (size_t skipped = 0; skipped < ARRAY_COUNT(values); skipped++) {
+        struct filter *several, *one;
+        buffer_clear(&all);
+        buffer_append_string(&all, "{\"in\":{\"a\":[\"other\"");
+        for (size_t i = 0; i < ARRAY_COUNT(values); i++)
+            if (i != skipped) buffer_printf(&all, ",%s", values[i]);
+        buffer_append_string(&all, "]}}");
+        assert_int_equal(filter_parse(&several, all.data, "test", &e), STATUS_OK);
+        for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
+            bool expected = false;
+            buffer_clear(&all);
+            buffer_printf(&all, "{\"a\":%s}", values[i]);
+            buffer_clear(&facts);
+            assert_int_equal(facts_append(&facts, all.data, &e), STATUS_OK);
+            struct filter_subject s = {.id = "i", .path = "p", .facts = {facts.data, facts.size}};
+            for (size_t k = 0; k < ARRAY_COUNT(values); k++) {
+                if (k == skipped) continue;
+                buffer_clear(&all);
+                buffer_printf(&all, "{\"eq\":{\"a\":%s}}", values[k]);
+                assert_int_equal(filter_parse(&one, all.data, "test", &e), STATUS_OK);
+                expected = expected || filter_allows(one, &s);
+                filter_release(one);
+            }
+            if (filter_allows(several, &s) != expected) fail_msg("%s without %s", values[i], values[skipped]);
+        }
+        filter_release(several);
+    }
+    buffer_free(&all);
+    buffer_free(&facts);
+}
+
+static enum status fits(const char *metadata, struct metadata_limits limits, struct error *e) {
+    struct json *object;
+    assert_int_equal(json_parse(&object, (struct text_span){metadata, strlen(metadata)}, "metadata", e), STATUS_OK);
+    enum status status = metadata_fits(object, strlen(metadata), &limits, e);
+    json_close(object);
+    return status;
+}
+
+static void test_metadata_limits(void **state) {
+    static const char metadata[] = "{\"a\":[1,2,3],\"b\":1}";
+    int size = sizeof metadata - 1;
+    struct error e;
+    (void)state;
+    assert_int_equal(fits(metadata, (struct metadata_limits){4, size}, &e), STATUS_OK);
+    assert_int_equal(fits(metadata, (struct metadata_limits){3, size}, &e), STATUS_TOO_LARGE);
+    assert_string_equal(e.text, "the metadata has 4 values, the limit is 3 (option retrieval.max_metadata_values)");
+    assert_int_equal(fits(metadata, (struct metadata_limits){4, size - 1}, &e), STATUS_TOO_LARGE);
+    assert_non_null(strstr(e.text, "(option retrieval.max_metadata_bytes)"));
+}
+
 static void test_limits(void **state) {
     struct buffer text = {0};
     struct filter *f;
@@ -517,6 +575,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_refused_filters),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_metadata_limits),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_dates),
         cmocka_unit_test(test_filling),

@@ -165,6 +165,42 @@ static void test_refused(void **state) {
     expect_refused("false", "no text matches");
 }
 
+static void put_list(struct buffer *out, int n, const char *format) {
+    for (int i = 0; i < n; i++) {
+        if (i > 0) buffer_append_string(out, ",");
+        buffer_printf(out, format, i, i);
+    }
+}
+
+/* Work that grows faster than the schema is refused before it takes long. */
+static void test_too_much_work(void **state) {
+    struct buffer text = {0};
+    (void)state;
+    buffer_append_string(&text, "{\"required\":[");
+    put_list(&text, 60000, "\"name%d\"");
+    buffer_append_string(&text, "]}");
+    buffer_append(&text, "", 1);
+    expect_refused(text.data, "more than 1024 named members");
+
+    buffer_clear(&text);
+    buffer_append_string(&text, "{\"allOf\":[");
+    put_list(&text, 60000, "{\"minLength\":%d}");
+    buffer_append_string(&text, "]}");
+    buffer_append(&text, "", 1);
+    expect_refused(text.data, "more than 4000000 comparisons");
+
+    /* Lists of one size are compared one by one. */
+    buffer_clear(&text);
+    buffer_append_string(&text, "{\"enum\":[");
+    put_list(&text, 3000, "[%d]");
+    buffer_append_string(&text, "],\"allOf\":[{\"enum\":[");
+    put_list(&text, 3000, "[%d]");
+    buffer_append_string(&text, "]}]}");
+    buffer_append(&text, "", 1);
+    expect_refused(text.data, "more than 4000000 comparisons");
+    buffer_free(&text);
+}
+
 static int open_all(void **state) {
     (void)state;
     tokenizer = open_test_tokenizer();
@@ -183,6 +219,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_suite),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_too_much_work),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -60,6 +60,55 @@ static void test_bpe(void **state) {
     tokenizer_close(t);
 }
 
+/* Marks of Qwen, DeepSeek and Mistral that no file calls special; and tokens that are text: a run of blanks, a word, a
+ * tag. */
+static const char *const marks[] = {
+    "<tool_call>",  "</tool_call>", "<think>",      "<|user|>", "<\xEF\xBD\x9CUser\xEF\xBD\x9C>",
+    "[TOOL_CALLS]", "<s>",          "{{assistant}}"};
+static const char *const words[] = {"    ", "\\n\\n", "word", "<table>", "</h1>", "<a b>", "<", "[]"};
+
+static struct tokenizer *open_marked(bool normalized) {
+    struct buffer json = {0};
+    const char *flag = normalized ? "true" : "false";
+    buffer_append_string(&json, "{\"pre_tokenizer\":" BYTES ",\"decoder\":{\"type\":\"ByteLevel\"},\"added_tokens\":[");
+    for (size_t i = 0; i < ARRAY_COUNT(marks) + ARRAY_COUNT(words); i++)
+        buffer_printf(&json, "%s{\"id\":%zu,\"content\":\"%s\",\"special\":false,\"normalized\":%s}", i ? "," : "",
+                      100 + i, i < ARRAY_COUNT(marks) ? marks[i] : words[i - ARRAY_COUNT(marks)], flag);
+    buffer_append_string(&json, "]," MODEL(VOCAB, "") "}");
+    buffer_append(&json, "", 1);
+    struct tokenizer *t = open_text(json.data);
+    buffer_free(&json);
+    return t;
+}
+
+static bool makes(const struct tokenizer *t, const char *content, int flags, int32_t id) {
+    struct tokens ids = {0};
+    struct error e;
+    bool made = false;
+    assert_int_equal(tokenizer_encode(t, content, strlen(content), flags, &ids, &e), STATUS_OK);
+    for (int i = 0; i < ids.n; i++) made = made || ids.ids[i] == id;
+    tokens_free(&ids);
+    return made;
+}
+
+static void test_marks(void **state) {
+    (void)state;
+    for (int normalized = 0; normalized < 2; normalized++) {
+        struct tokenizer *t = open_marked(normalized);
+        for (size_t i = 0; i < ARRAY_COUNT(marks); i++) {
+            int32_t id = 100 + (int32_t)i;
+            if (makes(t, marks[i], TOKENIZER_PLAIN, id)) fail_msg("%s is made of plain text", marks[i]);
+            if (!makes(t, marks[i], TOKENIZER_PARSE_SPECIAL, id)) fail_msg("%s of a prompt is no token", marks[i]);
+        }
+        for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
+            const char *text = words[i][0] == '\\' ? "\n\n" : words[i];
+            int32_t id = 100 + (int32_t)(ARRAY_COUNT(marks) + i);
+            if (!makes(t, text, TOKENIZER_PLAIN, id)) fail_msg("%s of a text is no token", words[i]);
+        }
+        tokenizer_close(t);
+    }
+}
+
 static void test_wordpiece(void **state) {
     (void)state;
     struct tokenizer *t = open_text(
@@ -188,8 +237,8 @@ static void test_bad_files(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bpe), cmocka_unit_test(test_text_bpe),
-                                       cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_streaming),
-                                       cmocka_unit_test(test_bad_files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bpe),       cmocka_unit_test(test_text_bpe),
+                                       cmocka_unit_test(test_marks),     cmocka_unit_test(test_wordpiece),
+                                       cmocka_unit_test(test_streaming), cmocka_unit_test(test_bad_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
