@@ -231,3 +231,29 @@ def test_wrong_files(config, authority, tmp_path):
     mixed = run(f"server.tls_certificate={authority.certificate}", f"server.tls_key={key}")
     assert mixed.returncode == 1 and re.search("server.tls_certificate, server.tls_key: .*key", mixed.stderr)
     assert run(f"server.keys_file={key}").returncode == 1
+
+
+@pytest.mark.parametrize("kind", ["ec", "rsa"])
+def test_ciphers(authority, start_tls, kind):
+    """TLS 1.2 with ephemeral keys and sealing ciphers alone; 1.3 has no others."""
+    authority.sign("first", kind)
+    server = start_tls()
+
+    def agree(ciphers, version=ssl.TLSVersion.TLSv1_2):
+        context = authority.context()
+        context.minimum_version = context.maximum_version = version
+        context.set_ciphers(f"{ciphers}:@SECLEVEL=0")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+            with context.wrap_socket(s, server_hostname="127.0.0.1") as wrapped:
+                return wrapped.cipher()[0]
+
+    signed = "ECDSA" if kind == "ec" else "RSA"
+    for cipher in ("AES256-GCM-SHA384", "CHACHA20-POLY1305", "AES128-GCM-SHA256"):
+        assert agree(f"ECDHE-{signed}-{cipher}") == f"ECDHE-{signed}-{cipher}"
+    refused = ["kRSA", f"ECDHE-{signed}-AES128-SHA", f"ECDHE-{signed}-AES256-SHA", f"ECDHE-{signed}-AES128-SHA256", "3DES"]
+    for cipher in [*refused, "DHE-RSA-AES128-SHA"]:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            agree(cipher)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        agree("ALL", ssl.TLSVersion.TLSv1_1)
+    assert agree("ALL", ssl.TLSVersion.TLSv1_3).startswith("TLS_")
