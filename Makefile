@@ -13,6 +13,7 @@
 #   make milvus-test  collections in a real Milvus, which it fetches (make test has a fake one)
 #   make page-test  the page at GET / in a real Chromium, which it installs
 #   make c-test   the C tests alone, for SANITIZE=
+#   make hostile-test  raw bytes, limits and clients that leave, against the server built with ASan and UBSan
 #   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
 #   make soak     300 000 requests whose clients leave: memory, descriptors, answers (SOAK="--seconds 60")
 #   make valgrind a reference model under valgrind, half a minute
@@ -270,8 +271,12 @@ $(BUILD)/tests/crash/worker: $(BUILD)/tests/crash/worker.c.o $(LIBRARY)
 $(BUILD)/tests/crash/shim.so: tests/crash/shim.c $(BUILD)/built-with
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -std=gnu11 $(WARNINGS) -O1 -g -fPIC -shared $< -o $@ -ldl
+# Counts instructions: tests/growth/test_growth.py compares them.
+GROWTH := $(BUILD)/tests/growth/growth
+$(GROWTH): $(patsubst %,$(BUILD)/%.o,$(wildcard tests/growth/*.c)) $(IMPORT) $(CONVERT) $(LIBRARY)
+	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
 # The program of parity on GPUs is linked here too, where no GPU is needed to see that it links.
-c-tests: $(C_TESTS) emulated $(CRASH) $(GPU_PARITY)
+c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(GPU_PARITY)
 # The longest first: tests/run.sh runs several at once.
 list-c-tests:
 	@echo $(EMULATED_TESTS) $(filter $(BUILD)/tests/tp/%,$(C_TESTS)) $(filter-out $(BUILD)/tests/tp/%,$(C_TESTS))
@@ -329,6 +334,13 @@ test: deps
 	@tests/run.sh $(BUILD)
 c-test:
 	@tests/run.sh $(BUILD) --c-only
+# What clients may do to the connection, against the build with sanitizers: a report of theirs ends the server, and the
+# test that saw it fails.
+hostile-test: HOSTILE := $(if $(SANITIZE),$(BUILD),$(BUILD)/sanitize-address-undefined)
+hostile-test: deps
+	@$(MAKE) --no-print-directory -s $(if $(SANITIZE),,SANITIZE=address,undefined) $(HOSTILE)/retro-server $(HOSTILE)/retro-index
+	@RETRO_BUILD=$(HOSTILE) RETRO_DEPS=$(DEPS) UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 timeout --kill-after=10 1200 \
+		$(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile -m hostile tests/http
 arm64-test:
 	@DEPS=$(DEPS) tests/arm64.sh
 
@@ -411,7 +423,7 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: deb deb-test container-test replicas-test hosts-test soak all c-tests list-c-tests emulated cuda-check cuda-checked gpu-ops gpu-programs gpu-bundle gpu-bundled gpu-check fuzz deps info \
+.PHONY: hostile-test deb deb-test container-test replicas-test hosts-test soak all c-tests list-c-tests emulated cuda-check cuda-checked gpu-ops gpu-programs gpu-bundle gpu-bundled gpu-check fuzz deps info \
 	test page-test clients-test milvus-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

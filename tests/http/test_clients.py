@@ -14,6 +14,8 @@ import pytest
 from conftest import BUILD
 from test_http import BODY, HEAD, read_response
 
+pytestmark = pytest.mark.hostile
+
 LIMIT = 60  # seconds: nothing here takes so long on any machine
 PIPE_SIZE = 1031  # F_SETPIPE_SZ
 

@@ -7,6 +7,8 @@ import pytest
 
 from conftest import CONTEXT, MODEL, NEIGHBORS, ROOT
 
+pytestmark = pytest.mark.hostile
+
 BODY = json.dumps({"prompt": "The", "max_tokens": 3, "temperature": 0}).encode()
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 

@@ -105,6 +105,7 @@ def test_leaving_long_prompts_of_many(start, retrieval):
     assert used[3] < 2 * SOON, used
 
 
+@pytest.mark.hostile
 def test_many_come_and_go(server):
     """Clients that leave at any moment: parked, in a step, between events."""
 
@@ -128,6 +129,7 @@ def test_many_come_and_go(server):
     assert server.complete("The", max_tokens=2, ignore_eos=True)["usage"]["completion_tokens"] == 2
 
 
+@pytest.mark.hostile
 def test_a_client_that_leaves_keeps_no_connection(start):
     """Sent and closed in one go, at any point of a request: the close must be seen behind what was sent."""
     server = start()

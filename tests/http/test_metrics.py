@@ -16,7 +16,7 @@ DASHBOARD = ROOT / "docs/grafana/retro-server.json"
 def busy(start, keys):
     """A server with keys that has answered, refused and looked up, and its metrics."""
     secret = keys.add("alice", tokens_per_day=400)
-    server = start(f"server.keys_file={keys.path}", 'model.name=a "model"\\ of\nours')
+    server = start(f"server.keys_file={keys.path}", "server.operations=open", 'model.name=a "model"\\ of\nours')
     assert ask(server, bearer(secret), "The fork() system call " * 20, max_tokens=5, ignore_eos=True).status == 200
     server.request("GET", "/nothing")
     deadline = time.monotonic() + 20

@@ -10,6 +10,8 @@ import pytest
 from test_keys import bearer, keys  # noqa: F401 (a fixture)
 from test_restart import Activated
 
+pytestmark = pytest.mark.hostile
+
 OWN = "http://127.0.0.1:{port}"
 DOCUMENT = json.dumps({"id": "planted", "text": "A text that a page planted."})
 

@@ -10,6 +10,8 @@ from test_http import read_response
 from test_keys import bearer, keys  # noqa: F401 (a fixture)
 from test_lifecycle import idle
 
+pytestmark = pytest.mark.hostile
+
 # Half a second's work for the tokenizer: it costs no more than linear time.
 HEAVY = json.dumps({"prompt": "".join(chr(0x4E00 + 7 * i % 20000) for i in range(500_000))}, ensure_ascii=False).encode()
 

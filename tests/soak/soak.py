@@ -77,7 +77,8 @@ class Server:
             self.secrets.append(re.search("retro-[0-9a-f]{64}", made.stderr)[0])
             lines.append(made.stdout)
         (folder / "keys").write_text("".join(lines))
-        settings = {"model.path": arguments.model, "server.port": 0, "server.keys_file": folder / "keys", "model.threads": 1,
+        settings = {"model.path": arguments.model, "server.port": 0, "server.keys_file": folder / "keys", "server.operations": "open",
+                    "model.threads": 1,
                     "server.max_connections": 64, "server.max_sequences": 8, "log.level": "warn", "server.max_queue": 32,
                     "server.connection_timeout": 3600, "server.head_timeout": 3600,
                     **dict(s.split("=", 1) for s in arguments.set)}
