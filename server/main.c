@@ -47,6 +47,16 @@ struct server {
 
 /* The model. */
 
+/* Who starts the server where everybody reaches it is to have said so. */
+static enum status check_keys(const struct server *s, struct error *e) {
+    const struct server_settings *c = &s->config.server;
+    if (!c->require_keys || s->place.local || c->keys_file[0]) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "other machines reach %s, and no keys are asked for: set server.keys_file to a file of keys "
+                     "(retro-server --new-key makes them), or server.require_keys to false to answer everybody",
+                     s->place.text);
+}
+
 /* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer is read meanwhile.
  */
 static enum status prepare_start(void *context, struct error *e) {
@@ -55,7 +65,7 @@ static enum status prepare_start(void *context, struct error *e) {
     if (http_reserve(c->server.max_connections, e) || service_socket(&s->socket, e)) return e->status;
     s->handed_over = s->socket >= 0;
     if (!s->handed_over && http_bind(c->server.host, c->server.port, &s->socket, e)) return e->status;
-    if (http_place_of(s->socket, &s->place, e)) return e->status;
+    if (http_place_of(s->socket, &s->place, e) || check_keys(s, e)) return e->status;
     return tokenizer_opening_start(&s->parts.decoders[0].opening, c->model.path, e);
 }
 

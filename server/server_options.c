@@ -76,6 +76,8 @@ static const struct option_row server_rows[] = {
     OPTION_PATH(
         struct server_settings, keys_file,
         "hashes of the keys that clients need, made by --new-key; empty: none is needed; SIGHUP reads it again"),
+    OPTION_BOOL(struct server_settings, require_keys, false,
+                "a start without server.keys_file is refused where other machines reach the server"),
     OPTION_CHOICE(
         struct server_settings, operations, OPERATIONS_AUTO, operations_choices,
         "who reads /health, /metrics, /version and /openapi.json: all, this machine, or keys that say so; auto: "

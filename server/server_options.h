@@ -48,6 +48,7 @@ struct server_settings {
     int request_timeout;             /* seconds for one request; 0: any */
     char *keys_file;                 /* empty: no keys are asked for */
     int drain_delay;                 /* seconds between the loss of readiness and the refusal of requests */
+    bool require_keys;               /* no start without keys where other machines reach the server */
     int operations;                  /* enum operations_access */
     char *tls_certificate, *tls_key; /* both or none */
     struct json_list allow;          /* of char *: networks whose clients are answered; none: all */

@@ -131,9 +131,11 @@ def test_it_answers_with_a_read_only_root(container, settings, network):
     assert "Read-only file system" in refused.stderr
     healthy = inside(container, *settings["Healthcheck"]["Test"][1:])
     assert network.run(*healthy).returncode != 0, "nothing runs yet"
+    closed = network.run(*inside(container, *settings["Entrypoint"]))
+    assert closed.returncode == 1 and "server.keys_file" in closed.stderr and "server.require_keys" in closed.stderr
     log = FOLDER / "server.log"
     with log.open("w") as out:
-        command = inside(container, *settings["Entrypoint"], *settings["Cmd"])
+        command = inside(container, *settings["Entrypoint"], "--set", "server.require_keys=false")
         process = subprocess.Popen(network.words(*command), stdout=out, stderr=out)
     try:
         deadline = time.monotonic() + 120

@@ -3,10 +3,12 @@ their requests to it."""
 import json
 import os
 import socket
+import subprocess
 import time
 
 import pytest
 
+from conftest import BUILD
 from test_keys import bearer, keys  # noqa: F401 (a fixture)
 from test_restart import Activated
 
@@ -173,3 +175,24 @@ def put(at, body):
         s.sendall(b"PUT /v1/documents/planted HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                   % (len(body), body.encode()))
         return int(s.makefile("rb").readline().split()[1])
+
+
+def test_a_start_without_keys_where_all_reach_it(config, tmp_path, keys):  # noqa: F811
+    """What the container's image asks for: keys, or the word that none are meant."""
+    def start_at(host, *sets):
+        words = [a for s in ("server.require_keys=true", f"server.host={host}", "retrieval.collection=", *sets) for a in ("--set", s)]
+        return [BUILD / "retro-server", "--config", config, *words]
+
+    refused = subprocess.run(start_at("0.0.0.0"), capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1 and "server.keys_file" in refused.stderr and "server.require_keys" in refused.stderr
+    keys.add("alice")
+    for host, sets in (("127.0.0.1", []), ("0.0.0.0", [f"server.keys_file={keys.path}"])):
+        log = tmp_path / "log"
+        with log.open("w") as out:
+            process = subprocess.Popen(start_at(host, *sets), stdout=out, stderr=out)
+        deadline = time.monotonic() + 60
+        while "listening on" not in log.read_text():
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.02)
+        process.terminate()
+        assert process.wait(30) == 0
