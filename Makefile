@@ -16,6 +16,7 @@
 #   make hostile-test  raw bytes, limits and clients that leave, against the server built with ASan and UBSan
 #   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
 #   make soak     300 000 requests whose clients leave: memory, descriptors, answers (SOAK="--seconds 60")
+#   make noninterference  what one tenant sees does not depend on another: STEPS (2000) steps of SEEDS (4) seeds
 #   make valgrind a reference model under valgrind, half a minute
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
 #   make cuda-check  compile the GPU kernels for every architecture, check that none spills registers (needs nvcc)
@@ -379,6 +380,11 @@ tokenizer-test: deps
 
 # Many requests whose clients leave: memory, descriptors and answers. SOAK= is more of tests/soak/soak.py's options.
 SOAK ?= --requests 300000
+noninterference: deps
+	@$(MAKE) --no-print-directory all
+	@RETRO_NONINTERFERENCE=$(or $(STEPS),2000):$(or $(SEEDS),4) RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) \
+		$(DEPS)/venv/bin/python -m pytest -q -s -p no:cacheprovider tests/http/test_noninterference.py
+
 soak: deps
 	@$(MAKE) --no-print-directory $(BUILD)/retro-server
 	@$(DEPS)/venv/bin/python tests/soak/soak.py --build $(BUILD) $(SOAK)
@@ -423,7 +429,8 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: hostile-test deb deb-test container-test replicas-test hosts-test soak all c-tests list-c-tests emulated cuda-check cuda-checked gpu-ops gpu-programs gpu-bundle gpu-bundled gpu-check fuzz deps info \
-	test page-test clients-test milvus-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
-	test-train clean
+.PHONY: all bench c-test c-tests clean clients-test container-test cuda-check cuda-checked deb deb-test demo deps \
+	deps-train emulated format fuzz gpu-bundle gpu-bundled gpu-check gpu-ops gpu-programs hostile-test hosts-test info \
+	install lint list-c-tests milvus-test noninterference page-test replicas-test soak test test-train train-smoke \
+	valgrind arm64-test
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)
