@@ -18,17 +18,25 @@ struct embed_piece {
     struct text_span texts[EMBED_PIECE];
     const struct embedder_picture *picture; /* NULL: none */
     float *places[EMBED_PIECE];             /* of their vectors */
+    int *counts[EMBED_PIECE];               /* of tokens; NULL: nobody counts them */
     int n;
 };
 
 static enum status embed_piece(const struct embedder *embedder, struct embed_piece *p, struct error *e) {
     size_t dim = (size_t)embedder->dim;
     float *embedded = xmalloc((size_t)p->n * dim * sizeof *embedded);
-    struct embed_request request = {
-        .texts = p->texts, .pictures = p->picture, .n = p->n, .role = EMBED_QUERY, .vectors = embedded};
+    int n_tokens[EMBED_PIECE] = {0};
+    struct embed_request request = {.texts = p->texts,
+                                    .pictures = p->picture,
+                                    .n = p->n,
+                                    .role = EMBED_QUERY,
+                                    .vectors = embedded,
+                                    .n_tokens = n_tokens};
     enum status status = p->n > 0 ? embedder_embed(embedder, &request, e) : STATUS_OK;
-    for (int i = 0; i < p->n && status == STATUS_OK; i++)
+    for (int i = 0; i < p->n && status == STATUS_OK; i++) {
         memcpy(p->places[i], embedded + (size_t)i * dim, dim * sizeof *embedded);
+        if (p->counts[i]) *p->counts[i] += n_tokens[i];
+    }
     free(embedded);
     p->n = 0;
     return status;
@@ -50,6 +58,7 @@ enum status query_vectors(const struct embedder *embedder, const struct retrieve
         } else if (query_capped(query, max_k) > 0 && !query_is_abandoned(query)) {
             texts.texts[texts.n] = query->text;
             texts.places[texts.n] = vector;
+            texts.counts[texts.n] = query->n_embedded;
             texts.n++;
         }
         if (texts.n == EMBED_PIECE) status = embed_piece(embedder, &texts, e);

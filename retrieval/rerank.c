@@ -50,13 +50,17 @@ enum status hits_rerank(struct hits *hits, const struct retriever_query *query, 
     struct text_span *texts = xmalloc((size_t)hits->n * sizeof *texts);
     float *relevances = xmalloc((size_t)hits->n * sizeof *relevances);
     for (int i = 0; i < hits->n; i++) texts[i] = hits->list[i].text;
-    struct embed_request request = {.query = query->text, .texts = texts, .n = hits->n, .vectors = relevances};
+    int *n_tokens = xcalloc((size_t)hits->n, sizeof *n_tokens);
+    struct embed_request request = {
+        .query = query->text, .texts = texts, .n = hits->n, .vectors = relevances, .n_tokens = n_tokens};
     enum status status = embedder_embed(reranker, &request, e);
+    for (int i = 0; i < hits->n && query->n_embedded; i++) *query->n_embedded += n_tokens[i];
     if (status == STATUS_OK) {
         for (int i = 0; i < hits->n; i++) hits->list[i].relevance = relevances[i];
         reorder_hits(hits, query_capped(query, max_k), (size_t)max_int(0, query->r));
     }
     free(texts);
+    free(n_tokens);
     free(relevances);
     return status;
 }

@@ -47,6 +47,7 @@ struct retriever_query {
     int n_excluded;
     struct snapshot *snapshot;    /* of this retriever, what is searched; borrowed. NULL: the newest */
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
+    int *n_embedded; /* tokens that embedder and reranker have read for it are added here; NULL: nobody counts */
 };
 
 /* The lists that a hit was in, as bits. */

@@ -401,6 +401,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .document_thread = d->changes,
         .filter = d->documents.filter,
         .documents = documents_access_of(c, local),
+        .upload_bytes = c->server.max_upload_text,
         .limits = {.vocab = info->vocab,
                    .max_prompts = c->server.max_prompts,
                    .max_choices = c->server.max_choices,

@@ -45,6 +45,8 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, max_requests, 256, 1, 1 << 20,
                "requests waiting for one of server.request_threads; more are refused with 503"),
     OPTION_INT(struct server_settings, max_body_bytes, 4 << 20, 1024, 1 << 30, "bytes of one request body"),
+    OPTION_INT(struct server_settings, max_upload_text, 64 << 20, 1024, 1 << 30,
+               "bytes of text that the files of one upload may have together, unpacked"),
     OPTION_INT(struct server_settings, max_connections, 256, 1, 65536,
                "open connections; idle ones are closed when others wait"),
     OPTION_INT(struct server_settings, max_client_connections, 0, 0, 65536,

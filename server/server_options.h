@@ -30,6 +30,7 @@ struct server_settings {
     int request_threads;       /* that read requests and write answers */
     int max_requests;          /* that wait for such a thread; more get 503 */
     int max_body_bytes;
+    int max_upload_text; /* bytes that the files of one request may unpack to */
     int max_connections;
     int max_prompts;                 /* prompts in one request */
     int max_inputs;                  /* texts in one request for embeddings or a ranking */

@@ -7,7 +7,7 @@
 #include "config/base/buffer.h"
 #include "retrieval/filter/filter.h"
 
-/* What a client of the filter calls `id`, as it is stored; not NULL. Owned by the caller. */
+/* The stored id of the document that clients of the filter, which is not NULL, call `id`. Owned by the caller. */
 char *scope_id(const struct filter *f, const char *id);
 /* A stored id as a client of the filter (NULL: none) is shown it: it points into `stored`. */
 const char *scope_show(const struct filter *f, const char *stored);

@@ -124,6 +124,12 @@ void key_charge(struct key *k, int64_t tokens) {
     pthread_mutex_unlock(&u->lock);
 }
 
+void key_note_stored(struct key *k, int64_t bytes) {
+    pthread_mutex_lock(&k->usage->lock);
+    k->usage->counts.stored = bytes;
+    pthread_mutex_unlock(&k->usage->lock);
+}
+
 struct key_counts key_counts(struct key *k) {
     pthread_mutex_lock(&k->usage->lock);
     struct key_counts counts = k->usage->counts;

@@ -16,6 +16,7 @@ struct key_limits {
     int concurrent;          /* requests in work at a time */
     int requests_per_minute; /* as many at once, when none came for a while; likewise of tokens */
     int64_t tokens_per_minute, tokens_per_day;
+    int64_t stored_bytes; /* texts and metadata of its documents (server/schedule/document_quota.h) */
 };
 
 struct key {
@@ -55,8 +56,12 @@ void key_leave(struct key *k);
  * nothing is let in until it is made up for. */
 void key_charge(struct key *k, int64_t tokens);
 
+/* Bytes of documents that are stored. */
+void key_note_stored(struct key *k, int64_t bytes);
+
 struct key_counts {
     int64_t requests, refused, tokens;
+    int64_t stored; /* bytes of documents, as the latest put left them, where they are limited */
     int concurrent;
 };
 struct key_counts key_counts(struct key *k);

@@ -72,6 +72,7 @@ static const struct json_field key_fields[] = {
     LIMIT(requests_per_minute, JSON_INT, 1e6),
     LIMIT(tokens_per_minute, JSON_INT64, 1e15),
     LIMIT(tokens_per_day, JSON_INT64, 1e15),
+    LIMIT(stored_bytes, JSON_INT64, 1e15),
 };
 static const struct json_table key_table = JSON_TABLE(key_fields);
 

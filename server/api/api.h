@@ -42,6 +42,7 @@ struct served_model {
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
+    int upload_bytes;                        /* of text that the files of a request may have */
     struct request_limits limits;
     int slots; /* prompts that are written at once */
     /* When a request does not say: */

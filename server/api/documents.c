@@ -10,7 +10,6 @@
 #include "server/api/multipart.h"
 
 static const char documents_path[] = "/v1/documents/";
-enum { UPLOAD_TEXT_BYTES = 64 << 20 };
 
 /* A document that is changed, beside its item of the job. */
 struct asked_document {
@@ -184,6 +183,7 @@ static struct document_answer *make_document_answer(const struct principal *who,
     d->who = principal_hold(*who);
     d->job = (struct document_job){.client = who->client,
                                    .filter = principal_filter(who),
+                                   .who = &d->who,
                                    .cancelled = &d->cancelled,
                                    .done = document_done,
                                    .context = d};
@@ -248,7 +248,7 @@ static void fill_item(struct document_answer *d, int i, const char *id) {
     if (request->is_file) {
         asked->upload = (struct document_upload){.name = request->path,
                                                  .bytes = {request->file.data, request->file.size},
-                                                 .limit = UPLOAD_TEXT_BYTES,
+                                                 .limit = (size_t)d->job.upload_bytes,
                                                  .max_parts = DOCUMENTS_OF_REQUEST,
                                                  .id = request->id,
                                                  .path = request->path,
@@ -298,6 +298,7 @@ static struct answer *put_documents(struct api *a, const struct api_request *r, 
         answer_close(&d->base);
         return NULL;
     }
+    d->job.upload_bytes = model->upload_bytes;
     make_items(d, d->requests.n);
     for (int i = 0; i < d->requests.n; i++) fill_item(d, i, id);
     return send_job(d, model, f);

@@ -75,6 +75,7 @@ void metrics_print_process(const struct api *a, struct buffer *out) {
 static int64_t count_requests(const struct key_counts *c) { return c->requests; }
 static int64_t count_refused(const struct key_counts *c) { return c->refused; }
 static int64_t count_tokens(const struct key_counts *c) { return c->tokens; }
+static int64_t count_stored(const struct key_counts *c) { return c->stored; }
 static int64_t count_concurrent(const struct key_counts *c) { return c->concurrent; }
 
 struct key_metric {
@@ -85,6 +86,8 @@ static const struct key_metric key_metrics[] = {
     {"retro_key_requests_total", "counter", "Requests that were let in, by the name of their key.", count_requests},
     {"retro_key_refused_requests_total", "counter", "Requests beyond a limit of their key.", count_refused},
     {"retro_key_tokens_total", "counter", "Tokens that were read and written for a key.", count_tokens},
+    {"retro_key_stored_bytes", "gauge", "Texts and metadata of a key's documents at its latest put, where limited.",
+     count_stored},
     {"retro_key_requests_running", "gauge", "Requests of a key that are in work.", count_concurrent},
 };
 

@@ -16,6 +16,7 @@ struct search_answer {
     struct embedder_picture picture;
     struct filter *filter; /* of the server, of the client and of the request */
     struct principal who;  /* held */
+    int n_embedded;        /* tokens of the query and of what was reranked */
     struct hits hits;
     struct lookup lookup;
     atomic_bool cancelled;
@@ -40,6 +41,7 @@ static void search_release(struct search_answer *s) {
 
 static void search_done(struct lookup *l) {
     struct search_answer *s = l->context;
+    principal_charge(&s->who, s->n_embedded, 0);
     pthread_mutex_lock(&s->lock);
     s->done = true;
     if (s->waker.wake) s->waker.wake(s->waker.context);
@@ -150,6 +152,7 @@ static struct search_answer *make_search(const struct served_model *model, const
     s->who = principal_hold(*who);
     s->query = (struct retriever_query){
         .filter = s->filter,
+        .n_embedded = &s->n_embedded,
         .choice = request->by_picture ? (struct retriever_choice){0} : reading_choice(model, &request->choice),
         .text = {request->query, request->query_size},
         .k = request->k                       ? (int)request->k

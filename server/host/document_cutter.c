@@ -79,6 +79,7 @@ static enum status begin_vectors(struct document_cutter *c, struct text_span tex
 
 static enum status embed_some(struct document_cutter *c, struct text_span text, struct error *e) {
     struct text_span texts[EMBED_CHUNKS];
+    int n_tokens[EMBED_CHUNKS] = {0};
     int first = c->n_embedded, n = min_int(EMBED_CHUNKS, c->n_chunks - first);
     for (int i = 0; i < n; i++) {
         const uint32_t *bounds = c->bounds + first + i;
@@ -87,9 +88,14 @@ static enum status embed_some(struct document_cutter *c, struct text_span text, 
     struct embed_request request = {.texts = texts,
                                     .n = n,
                                     .role = EMBED_DOCUMENT,
-                                    .vectors = c->vectors + (size_t)first * (size_t)c->embedder->dim};
+                                    .vectors = c->vectors + (size_t)first * (size_t)c->embedder->dim,
+                                    .n_tokens = n_tokens};
+    if (n == 0) return STATUS_OK;
+
+    enum status status = embedder_embed(c->embedder, &request, e);
+    for (int i = 0; i < n; i++) c->n_tokens_read += n_tokens[i];
     c->n_embedded += n;
-    return n > 0 ? embedder_embed(c->embedder, &request, e) : STATUS_OK;
+    return status;
 }
 
 enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,

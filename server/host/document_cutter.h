@@ -17,8 +17,9 @@ struct document_cutter {
     struct tokens tokens;
     uint32_t *bounds; /* [n_chunks + 1] in bytes of the text */
     int n_chunks;
-    int n_embedded; /* chunks of it whose vectors are there */
-    float *vectors; /* [n_chunks, dim] of the one that was embedded last */
+    int n_embedded;        /* chunks of it whose vectors are there */
+    int64_t n_tokens_read; /* by the embedder, of all documents so far */
+    float *vectors;        /* [n_chunks, dim] of the one that was embedded last */
     float *picture; /* [dim of pictures] of the same, where it is a picture and they have an embedder of their own */
 };
 

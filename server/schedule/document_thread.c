@@ -29,7 +29,9 @@ struct document_thread {
 /* How far a job is carried out. */
 struct document_progress {
     struct document_cutter cutter;
+    struct document_quota quota;
     int item, part; /* the next one, of a file that may hold several its part */
+    bool taken;     /* of that file: its parts have room */
     bool begun;     /* of that document: it is cut, and some of it is embedded */
 };
 
@@ -37,8 +39,21 @@ static struct document_job *job_of(struct document_turn *turn) { return (struct 
 
 /* The threads that read files. */
 
+/* The texts of all files of a request are bounded together. */
+static enum status count_upload(const struct document_job *j, const struct document_upload *u, int64_t *bytes,
+                                struct error *e) {
+    *bytes += (int64_t)u->read.text.size;
+    for (int i = 0; i < u->n_parts; i++) *bytes += (int64_t)u->parts[i].read.text.size;
+    if (*bytes <= j->upload_bytes) return STATUS_OK;
+    return error_set(e, STATUS_TOO_LARGE,
+                     "%s: the files of the request have %lld bytes of text up to here, and the limit is %lld (option "
+                     "server.max_upload_text)",
+                     u->name, (long long)*bytes, (long long)j->upload_bytes);
+}
+
 /* Every file of a job; the outcome waits with the item for its turn. */
 static void read_files(struct document_thread *t, struct document_job *j) {
+    int64_t bytes = 0;
     for (int i = 0; i < j->n_items; i++) {
         struct document_item *item = &j->items[i];
         if (item->upload == NULL) continue;
@@ -46,6 +61,7 @@ static void read_files(struct document_thread *t, struct document_job *j) {
         item->upload->cancelled = j->cancelled;
         item->upload->stopped = &t->stopped;
         item->status = upload_read(item->upload, &item->error);
+        if (item->status == STATUS_OK) item->status = count_upload(j, item->upload, &bytes, &item->error);
     }
 }
 
@@ -117,17 +133,35 @@ static bool put_part(struct document_thread *t, struct document_job *j, const ch
                                            .text = {p->read.text.data, p->read.text.size},
                                            .marks = marks_of(&p->read.marks)};
     if (put_some(t, j, &document, &(struct document_fate){&p->effect, &p->status, &p->error})) return true;
+    if (p->status) quota_forget(&j->progress->quota);
     document_text_free(&p->read);
     return false;
+}
+
+/* All parts have room, or none is put. */
+static enum status take_parts(struct document_job *j, const struct document_item *item, struct error *e) {
+    const struct document_upload *u = item->upload;
+    struct collection_document *parts = xcalloc((size_t)u->n_parts + 1, sizeof *parts);
+    for (int i = 0; i < u->n_parts; i++)
+        parts[i] = (struct collection_document){.id = u->parts[i].id,
+                                                .metadata = item->document.metadata,
+                                                .text = {u->parts[i].read.text.data, u->parts[i].read.text.size}};
+    enum status status = quota_take(&j->progress->quota, parts, u->n_parts, e);
+    free(parts);
+    return status;
 }
 
 /* The documents of a file that may hold several, one after the other. */
 static bool put_parts(struct document_thread *t, struct document_job *j, struct document_item *item) {
     struct document_progress *p = j->progress;
     struct document_upload *u = item->upload;
+    if (!p->taken) item->status = take_parts(j, item, &item->error);
+    p->taken = item->status == STATUS_OK;
+    if (!p->taken) return false;
     if (p->part < u->n_parts && !put_part(t, j, item->document.metadata, &u->parts[p->part])) p->part++;
     if (p->part < u->n_parts) return true;
     p->part = 0;
+    p->taken = false;
     return false;
 }
 
@@ -140,6 +174,8 @@ static bool put_item(struct document_thread *t, struct document_job *j, struct d
         item->document.marks = marks_of(&u->read.marks);
         if (item->document.title[0] == '\0' && u->read.title.data) item->document.title = u->read.title.data;
     }
+    if (!j->progress->begun) item->status = quota_take(&j->progress->quota, &item->document, 1, &item->error);
+    if (item->status) return false;
     return put_some(t, j, &item->document, &(struct document_fate){&item->effect, &item->status, &item->error});
 }
 
@@ -165,7 +201,7 @@ static enum status finish_item(void *context, const struct document_put *p, stru
 }
 
 static bool are_put_together(const struct document_thread *t, const struct document_job *j) {
-    if (library_remote(t->o.library) == NULL || j->deletes) return false;
+    if (library_remote(t->o.library) == NULL || j->deletes || quota_is_set(&j->progress->quota)) return false;
     for (int i = 0; i < j->n_items; i++)
         if (j->items[i].upload) return false;
     return j->n_items > 1;
@@ -209,7 +245,9 @@ static bool carry_on(struct document_thread *t, struct document_job *j) {
         put_together(t, j);
         return false;
     }
-    if (!carry_out(t, j, &j->items[p->item])) p->item++;
+    if (carry_out(t, j, &j->items[p->item])) return true;
+    if (j->items[p->item].status) quota_forget(&p->quota);
+    p->item++;
     return p->item < j->n_items;
 }
 
@@ -228,9 +266,13 @@ static void begin_job(const struct document_thread *t, struct document_job *j) {
     j->progress = xcalloc(1, sizeof *j->progress);
     j->progress->cutter = t->cutter;
     j->progress->cutter.filter = j->filter;
+    j->progress->quota = (struct document_quota){.library = t->o.library, .who = j->who};
 }
 
+/* The tokens that were embedded are charged before the answer is there. */
 static void end_job(struct document_thread *t, struct document_job *j) {
+    quota_note(&j->progress->quota);
+    if (j->who) principal_charge(j->who, j->progress->cutter.n_tokens_read, 0);
     document_cutter_close(&j->progress->cutter);
     free(j->progress);
     j->progress = NULL;

@@ -8,6 +8,7 @@
 
 #include "server/host/document_group.h"
 #include "server/schedule/document_lines.h"
+#include "server/schedule/document_quota.h"
 #include "server/schedule/document_upload.h"
 
 struct document_thread;
@@ -30,6 +31,8 @@ struct document_job {
     uint64_t client; /* of whom the changes are (struct principal) */
     bool deletes;
     const struct filter *filter; /* documents that the asker may put or delete; NULL: all */
+    const struct principal *who; /* pays for what is embedded; borrowed. NULL: nobody does */
+    int64_t upload_bytes;        /* of text that all its files may have together (option server.max_upload_text) */
     struct document_item *items; /* [n_items] */
     int n_items;
     void (*run)(struct document_job *j);  /* carried out in place of the items, unless the thread is stopped;

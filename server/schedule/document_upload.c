@@ -38,8 +38,9 @@ static enum status check_limits(struct upload_reading *r, size_t size, struct er
                          "retro-index add",
                          u->name, u->max_parts);
     if (r->bytes > u->limit)
-        return error_set(e, STATUS_TOO_LARGE, "%s: its documents have more text than the limit of %zu bytes", u->name,
-                         u->limit);
+        return error_set(e, STATUS_TOO_LARGE,
+                         "%s: its documents have more text than the limit of %zu bytes (option server.max_upload_text)",
+                         u->name, u->limit);
     return STATUS_OK;
 }
 

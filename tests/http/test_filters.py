@@ -5,6 +5,7 @@ import signal
 import urllib.parse
 import zipfile
 
+import prometheus
 import pytest
 
 from test_documents import call, index
@@ -327,9 +328,9 @@ def test_a_document_is_not_planted(tenants):
     assert names == {f"notes/{name}.md" for name in MASONS}
 
 
-def upload(tenants, who, name, file, **parts):
+def upload(tenants, who, name, file, times=1, **parts):
     """A form with a file."""
-    lines = [f'--b0undary\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + file]
+    lines = [f'--b0undary\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + file] * times
     lines += [f'--b0undary\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}'.encode() for key, value in parts.items()]
     headers = bearer(tenants.keys.secrets[who]) | {"Content-Type": "multipart/form-data; boundary=b0undary"}
     return tenants.server.request("POST", "/v1/documents", b"\r\n".join(lines) + b"\r\n--b0undary--\r\n", headers)
@@ -389,6 +390,92 @@ def test_rows_of_other_keys_without_filters(start, tmp_path):
     assert ask(apart, "bob") > 0
     shared = start(f"server.keys_file={keys.path}", "retrieval.collection=", "server.prefix_sharing=filter")
     assert ask(shared, "alice") == 0 and ask(shared, "bob") > 0
+
+
+# What a key uses.
+
+NOTE = "Knead the dough for ten minutes. " * 10
+
+
+def key_metric(server, name, who):
+    return prometheus.value(prometheus.read(server.request("GET", "/metrics").body.decode()), name, key=who)
+
+
+def test_puts_and_searches_are_charged(tenants):
+    def spent():
+        return key_metric(tenants.server, "retro_key_tokens_total", "bakers")
+
+    before = spent()
+    tenants("bakers", "POST", "/v1/documents", {"documents": [{"id": name, "text": NOTE + name} for name in ("a", "b")]})
+    put_both = spent()
+    assert 100 < put_both - before < 400
+    tenants("bakers", "PUT", "/v1/documents/a", {"text": NOTE + "a"})
+    assert spent() == put_both, "nothing was embedded"
+    tenants("bakers", "PUT", "/v1/documents/c", {"text": NOTE, "metadata": {"team": "masons"}}, expect=403)
+    assert spent() == put_both, "nothing was embedded"
+    assert upload(tenants, "bakers", "rows.jsonl", json.dumps({"text": NOTE}).encode()).status == 200
+    uploaded = spent()
+    assert uploaded - put_both > 50
+    tenants("bakers", "POST", "/v1/retrieval/search", {"query": QUERY})
+    searched = spent()
+    assert 5 < searched - uploaded < 20
+    tenants("bakers", "POST", "/v1/embeddings", {"input": QUERY})
+    assert spent() - searched == searched - uploaded
+    assert key_metric(tenants.server, "retro_key_tokens_total", "masons") == 0
+
+
+@pytest.mark.parametrize("method, path, body", [("PUT", "/v1/documents/a", {"text": NOTE * 3}), ("POST", "/v1/retrieval/search", {"query": QUERY * 3})])
+def test_a_key_without_tokens_left_waits(start, folder, tmp_path, method, path, body):
+    keys = Keys(tmp_path / "keys.jsonl")
+    keys.add("alice", filter={"eq": {"tenant": "alice"}}, tokens_per_day=10)
+    server = start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}")
+    headers = bearer(keys.secrets["alice"])
+    assert server.request(method, path, json.dumps(body), headers).status == 200
+    refused = server.request(method, path, json.dumps(body), headers)
+    assert refused.status == 429 and "tokens_per_day" in refused.error()["message"]
+
+
+def test_a_key_stores_so_many_bytes(start, folder, tmp_path):
+    keys = Keys(tmp_path / "keys.jsonl")
+    keys.add("alice", filter={"eq": {"tenant": "alice"}}, stored_bytes=1000)
+    keys.add("bob", filter={"eq": {"tenant": "bob"}})
+    sets = (f"retrieval.collection={folder}", f"server.keys_file={keys.path}", "server.max_upload_text=2000")
+    server = start(*sets)
+
+    def ask(method, path, body=None, expect=200, who="alice"):
+        reply = server.request(method, path, json.dumps(body) if body else None, bearer(keys.secrets[who]))
+        assert reply.status == expect, reply.body
+        return reply.json()
+
+    def held():
+        return {d["id"] for d in ask("GET", "/v1/documents")["data"]}
+
+    ask("PUT", "/v1/documents/a", {"text": NOTE})
+    ask("PUT", "/v1/documents/b", {"text": NOTE})
+    full = ask("PUT", "/v1/documents/c", {"text": NOTE}, expect=413)["error"]
+    size = len(NOTE) + len('{"tenant":"alice"}')
+    for words in ("alice may store 1000 bytes", '"stored_bytes"', f"{2 * size} are stored", f"takes {size} more"):
+        assert words in full["message"]
+    assert held() == {"a", "b"} and key_metric(server, "retro_key_stored_bytes", "alice") == 2 * size
+    assert ask("PUT", "/v1/documents/a", {"text": NOTE})["effect"] == "unchanged"
+    ask("PUT", "/v1/documents/a", {"text": NOTE * 3}, expect=413)
+    ask("PUT", "/v1/documents/c", {"text": NOTE * 3}, who="bob")
+    assert server.stop() == 0
+    server = start(*sets)
+    ask("PUT", "/v1/documents/c", {"text": NOTE}, expect=413)
+
+    asked = lambda who, *rest: ask(*rest, who=who)
+    asked.server, asked.keys = server, keys
+    rows = "".join(json.dumps({"text": f"{i} " + "x" * 150}) + "\n" for i in range(3)).encode()
+    assert "stored_bytes" in upload(asked, "alice", "rows.jsonl", rows).json()["data"][0]["error"]["message"]
+    assert held() == {"a", "b"}, "a file is put as a whole or not at all"
+    ask("DELETE", "/v1/documents/a")
+    assert len(upload(asked, "alice", "rows.jsonl", rows).json()["data"]) == 3
+    assert [d["effect"] for d in ask("POST", "/v1/documents", {"documents": [{"id": "c", "text": "short"}, {"id": "d", "text": NOTE}]})["data"]] == ["added", "failed"]
+    first, second = upload(asked, "bob", "note.md", (NOTE * 4).encode(), times=2).json()["data"]
+    assert first["effect"] == "added" and second["effect"] == "failed"
+    for words in (f"{8 * len(NOTE)} bytes", "the limit is 2000 (option server.max_upload_text)"):
+        assert words in second["error"]["message"]
 
 
 def test_a_wrong_filter_of_a_key(start, folder, tmp_path):
