@@ -47,7 +47,7 @@ struct server {
 
 /* The model. */
 
-/* Who starts the server where everybody reaches it is to have said so. */
+/* A server that everybody reaches, and that answers everybody, is to be meant so. */
 static enum status check_keys(const struct server *s, struct error *e) {
     const struct server_settings *c = &s->config.server;
     if (!c->require_keys || s->place.local || c->keys_file[0]) return STATUS_OK;

@@ -19,8 +19,9 @@ enum { FILE_BYTES = 1 << 20, CHAIN_MOST = 16 };
 
 /* With ephemeral keys (a certificate's key that is stolen later opens nothing that was recorded) and ciphers that seal
  * what they encrypt. */
-const char tls_priorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-CIPHER-ALL:+AES-256-GCM:"
-                              "+CHACHA20-POLY1305:+AES-128-GCM:-MAC-ALL:+AEAD:%SERVER_PRECEDENCE";
+const char tls_priorities[] =
+    "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA:-CIPHER-ALL:+AES-256-GCM:"
+    "+CHACHA20-POLY1305:+AES-128-GCM:-MAC-ALL:+AEAD:%SERVER_PRECEDENCE";
 
 struct tls {
     char *certificate_path, *key_path;

@@ -1,6 +1,6 @@
 /* server/http/work.c: requests that are read, and answers that are written, off the library's threads.
  *
- * What a body costs is for its client to choose. So the library's thread only takes it, suspends the connection and
+ * A client chooses how much work its body is. So the library's thread only takes it, suspends the connection and
  * hands the exchange to the request threads (request_threads.h). There the request becomes an answer, and the answer is
  * polled: again whenever it wakes, until it is complete or streams. Then the exchange is handed back and the connection
  * resumed. Operators' endpoints, the page and refusals never leave the library's thread (exchange_ask).
