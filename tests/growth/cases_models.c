@@ -137,7 +137,8 @@ static void make_opcodes(int n, struct buffer *out) {
 
 static void run_yaml(struct text_span text) {
     struct settings s = {0};
-    yaml_read(&s, text);
+    struct error e;
+    yaml_read(&s, text, "model_config.yaml", &e);
     settings_free(&s);
 }
 static void make_yaml(int n, struct buffer *out) {
