@@ -17,8 +17,8 @@
 
 enum { SIZES = 3 };
 
-static const struct growth_table *const tables[] = {&chat_growth,   &grammar_growth, &text_growth,
-                                                    &filter_growth, &file_growth,    &model_growth};
+static const struct growth_table *const tables[] = {&chat_growth, &grammar_growth, &text_growth,   &filter_growth,
+                                                    &file_growth, &model_growth,   &request_growth};
 
 /* The kernel's counter of this thread's instructions; -1: there is none. */
 static int counter = -1;
@@ -74,7 +74,7 @@ static void run_size(const struct growth_case *c, int n) {
 }
 
 static void run_case(const struct growth_case *c, int n) {
-    /* What is made once, by libraries too, is made here. */
+    /* Libraries make some things once: here. */
     struct buffer input = {0};
     c->make(1, &input);
     c->run((struct text_span){input.data ? input.data : "", input.size});

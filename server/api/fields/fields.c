@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/lookup.h"
 #include "config/base/utf8.h"
 #include "config/json/json_writer.h"
 
@@ -145,11 +146,16 @@ static void put_argument(struct json_writer *w, const struct json_table *t, cons
     json_close(value);
 }
 
-static bool check_argument(const struct query_argument *arguments, int i, struct failure *f) {
+/* Notes the name among those of the arguments before. */
+static bool check_argument(struct lookup_table *names, const struct query_argument *arguments, int i,
+                           struct failure *f) {
     const struct query_argument *a = &arguments[i];
-    for (int j = 0; j < i; j++)
+    uint64_t hash = lookup_hash(a->name, strlen(a->name));
+    size_t at = 0;
+    for (int j; (j = lookup_next(names, hash, &at)) >= 0;)
         if (strcmp(arguments[j].name, a->name) == 0)
             return failure_set(f, 400, "invalid_value", a->name, "%s is given more than once", a->name);
+    lookup_add(names, hash, i);
     if (utf8_is_valid(a->name, strlen(a->name)) && utf8_is_valid(a->value, strlen(a->value))) return true;
     return failure_set(f, 400, "invalid_value", a->name, "%s is not valid UTF-8", a->name);
 }
@@ -158,17 +164,19 @@ bool arguments_load(struct json **out, const struct json_table *t, const struct 
                     struct failure *f) {
     struct buffer text = {0};
     struct json_writer w;
+    struct lookup_table names = {0};
     struct error e;
     bool ok = true;
     *out = NULL;
     put_begin(&w, &text);
     put_object(&w);
     for (int i = 0; i < n && ok; i++) {
-        ok = check_argument(arguments, i, f);
+        ok = check_argument(&names, arguments, i, f);
         if (ok) put_argument(&w, t, &arguments[i]);
     }
     put_object_end(&w);
     if (ok && json_parse(out, (struct text_span){text.data, text.size}, "query", &e)) ok = failure_from_error(f, &e);
     buffer_free(&text);
+    lookup_free(&names);
     return ok;
 }

@@ -1,10 +1,11 @@
 /* server/api/fields/writing_fields.c: see writing_fields.h. */
 #include "server/api/fields/writing_fields.h"
 
-#include "retro/model/generation_config.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "config/base/lookup.h"
+#include "retro/model/generation_config.h"
 
 /* Longest stop string in bytes: text that may become one is held back. */
 enum { STOP_BYTES = 1024 };
@@ -77,11 +78,26 @@ static bool add_bias(struct request_writing *w, const struct json_entry *entry, 
     if (!(bias >= -BIAS_MOST && bias <= BIAS_MOST))
         return failure_set(f, 400, "invalid_value", name, "%s of token %d is %g, allowed is %g .. %g", name, id, bias,
                            -BIAS_MOST, BIAS_MOST);
-    for (int i = 0; i < w->n_biases; i++)
-        if (w->biases[i].id == id)
-            return failure_set(f, 400, "invalid_value", name, "%s names token %d twice", name, id);
-    w->biases[w->n_biases++] = (struct request_bias){id, (float)bias};
+    w->biases[w->n_biases] = (struct request_bias){id, (float)bias};
+    w->n_biases++;
     return true;
+}
+
+/* "1" and "01" are one token. */
+static bool check_biases(const struct request_writing *w, struct failure *f) {
+    static const char name[] = "logit_bias";
+    struct lookup_table ids = {0};
+    bool once = true;
+    for (int i = 0; i < w->n_biases && once; i++) {
+        int32_t id = w->biases[i].id;
+        uint64_t hash = lookup_hash(&id, sizeof id);
+        size_t at = 0;
+        for (int other; once && (other = lookup_next(&ids, hash, &at)) >= 0;) once = w->biases[other].id != id;
+        lookup_add(&ids, hash, i);
+        if (!once) failure_set(f, 400, "invalid_value", name, "%s names token %d twice", name, id);
+    }
+    lookup_free(&ids);
+    return once;
 }
 
 static bool read_biases(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
@@ -96,7 +112,7 @@ static bool read_biases(void *object, const struct json *v, const struct request
     w->biases = xcalloc(n + 1, sizeof *w->biases);
     for (struct json_entry it = {0}; json_next(v, &it);)
         if (!add_bias(w, &it, l, f)) return false;
-    return true;
+    return check_biases(w, f);
 }
 FIELD_PARSER(parse_biases, read_biases)
 
