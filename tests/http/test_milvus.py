@@ -17,6 +17,7 @@ from conftest import BUILD, DEPS, MODEL, ROOT, Server
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "milvus"))
 import proxy  # noqa: E402
 import servers  # noqa: E402
+from test_keys import Keys, bearer  # noqa: E402
 from test_tls import Authority  # noqa: E402
 
 TEXTS = {
@@ -237,6 +238,42 @@ def test_add_replace_delete(place, milvus):
     assert "no document has the id" in run("show", address, 'n"1', code=1)
     assert all(h["id"] != 'n"1' for h in lines("search", "--json", "-k", 50, address, "kettle"))
     assert lines("stats", "--json", address)[0]["chunks"] == 1
+
+
+def test_tenants(place, milvus, tmp_path):
+    """Ids are each tenant's own, and nobody puts a document into another's view."""
+    keys = Keys(tmp_path / "keys.jsonl")
+    for name in ("alice", "bob"):
+        keys.add(name, filter={"eq": {"tenant": name}}, stored_bytes=400)
+    keys.add("root")
+    server = Server(place / "retro.json", tmp_path, f"retrieval.collection={fresh(milvus, place, 'tenants')}", f"server.keys_file={keys.path}")
+
+    def ask(who, method, path, body=None, expect=200):
+        reply = server.request(method, path, json.dumps(body) if body else None, bearer(keys.secrets[who]))
+        assert reply.status == expect, reply.body
+        return reply.json()
+
+    text = {"text": "Knead the dough for ten minutes."}
+    for who in ("alice", "bob"):
+        assert ask(who, "PUT", "/v1/documents/report", text)["effect"] == "added"
+        assert ask(who, "PUT", "/v1/documents/report", text)["effect"] == "unchanged"
+    both = {"documents": [{"id": "report", "text": "Bake it."}, {"id": "other", **text}]}
+    assert [d["effect"] for d in ask("bob", "POST", "/v1/documents", both)["data"]] == ["replaced", "added"]
+    assert ask("alice", "GET", "/v1/documents/report")["text"] == text["text"]
+    ask("alice", "PUT", "/v1/documents/other", text | {"metadata": {"tenant": ["alice", "bob"]}}, expect=403)
+    ask("alice", "PUT", "/v1/documents/other", {"text": "x" * 400}, expect=413)
+    assert {d["id"] for d in ask("bob", "GET", "/v1/documents")["data"]} == {"report", "other"}
+    assert [d["id"] for d in ask("alice", "GET", "/v1/documents")["data"]] == ["report"]
+    pages = [ask("bob", "GET", "/v1/documents?limit=1")]
+    pages.append(ask("bob", "GET", f"/v1/documents?limit=1&after={pages[0]['data'][0]['id']}"))
+    assert {d["id"] for page in pages for d in page["data"]} == {"report", "other"} and not pages[1]["has_more"]
+    found = ask("bob", "POST", "/v1/retrieval/search", {"query": "dough", "filter": {"eq": {"id": "other"}}})["data"]
+    assert [hit["document"] for hit in found] == ["other"]
+    assert ask("bob", "DELETE", "/v1/documents/report")["effect"] == "deleted"
+    ask("bob", "GET", "/v1/documents/report", expect=404)
+    stored = {d["id"] for d in ask("root", "GET", "/v1/documents")["data"] if d["id"].startswith("@")}
+    assert len(stored) == 2 and {name.split("/")[1] for name in stored} == {"report", "other"}
+    assert server.stop() == 0, server.log.read_text()
 
 
 @pytest.mark.skipif(not servers.REAL, reason="to embed more than a thousand chunks takes long")
