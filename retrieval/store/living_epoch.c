@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/base/hash.h"
+#include "config/base/lookup.h"
 #include "retrieval/store/living_private.h"
 
 /* Documents of the log. */
@@ -48,14 +49,25 @@ void logged_bytes_release(struct logged_bytes *b) {
 
 /* Places. */
 
-static int64_t *find_place(const struct epoch *x, const char *id) {
+/* An id stands for its hash. Clients choose ids, so the seeds are secret: nobody can make one that meets another's. */
+struct id_hash {
+    uint64_t first, second;
+};
+
+static struct id_hash hash_id(const char *id) {
     size_t size = strlen(id);
-    return key_set_number(&x->places, hash_bytes(id, size, 0), hash_bytes(id, size, 1));
+    uint64_t first = lookup_hash(id, size);
+    return (struct id_hash){first, hash_bytes(id, size, first)};
+}
+
+static int64_t *find_place(const struct epoch *x, const char *id) {
+    struct id_hash hash = hash_id(id);
+    return key_set_number(&x->places, hash.first, hash.second);
 }
 
 static void set_place(struct epoch *x, const char *id, int64_t place) {
-    size_t size = strlen(id);
-    key_set_add(&x->places, hash_bytes(id, size, 0), hash_bytes(id, size, 1));
+    struct id_hash hash = hash_id(id);
+    key_set_add(&x->places, hash.first, hash.second);
     *find_place(x, id) = place + 1;
 }
 
