@@ -339,8 +339,9 @@ c-test:
 # test that saw it fails.
 hostile-test: HOSTILE := $(if $(SANITIZE),$(BUILD),$(BUILD)/sanitize-address-undefined)
 hostile-test: deps
-	@$(MAKE) --no-print-directory -s $(if $(SANITIZE),,SANITIZE=address,undefined) $(HOSTILE)/retro-server $(HOSTILE)/retro-index
-	@RETRO_BUILD=$(HOSTILE) RETRO_DEPS=$(DEPS) UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 timeout --kill-after=10 1200 \
+	@$(MAKE) --no-print-directory -s $(if $(SANITIZE),,SANITIZE=address,undefined) $(HOSTILE)/retro-server
+	@$(MAKE) --no-print-directory -s SANITIZE= build/retro-index
+	@RETRO_BUILD=$(HOSTILE) RETRO_TOOLS=build RETRO_DEPS=$(DEPS) UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 timeout --kill-after=10 1200 \
 		$(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile -m hostile tests/http
 arm64-test:
 	@DEPS=$(DEPS) tests/arm64.sh

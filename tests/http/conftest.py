@@ -1,6 +1,7 @@
 """The real server on a free port, the model that ships and a small collection made by retro-index.
 
-RETRO_BUILD names the folder of the programs (default build), RETRO_DEPS that of the dependencies."""
+RETRO_BUILD names the folder of the programs (default build), RETRO_DEPS that of the dependencies,
+RETRO_TOOLS that of the retro-index that makes the collection (default RETRO_BUILD): a build with sanitizers is slow."""
 import http.client
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
+TOOLS = ROOT / os.environ.get("RETRO_TOOLS", BUILD)
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
 MODEL = "retro-docs"
 END = "<|endoftext|>"  # the token that ends a text, and no part of it
@@ -168,7 +170,7 @@ def config(tmp_path_factory):
         )
     )
     documents = sorted(str(p) for p in (ROOT / "tests/texts").glob("*.md"))
-    command = [BUILD / "retro-index", "build", "--out", folder / "collection", "--config", path, *documents]
+    command = [TOOLS / "retro-index", "build", "--out", folder / "collection", "--config", path, *documents]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
     return path
