@@ -3,7 +3,8 @@
  * A client chooses how much work its body is. So the library's thread only takes it, suspends the connection and
  * hands the exchange to the request threads (request_threads.h). There the request becomes an answer, and the answer is
  * polled: again whenever it wakes, until it is complete or streams. Then the exchange is handed back and the connection
- * resumed. Operators' endpoints, the page and refusals never leave the library's thread (exchange_ask).
+ * resumed. Operators' endpoints, the page and refusals never leave the library's thread (exchange_ask), nor
+ * do the events of a stream, each of which is what one step of the engine wrote.
  *
  * Meanwhile the library does not touch the connection, so its bytes stay as they are: path, headers and arguments are
  * borrowed. A suspended connection is not closed either: exchange_end() comes after the exchange was handed back. */
