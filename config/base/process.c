@@ -10,11 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Why output failed is known of the last block alone, so a help text is one block. */
+enum { OUTPUT_BLOCK = 64 << 10 };
+
 void standard_streams_open(void) {
+    static char block[OUTPUT_BLOCK];
     int fd;
     do fd = open("/dev/null", O_RDONLY);
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0) close(fd);
+    if (!isatty(STDOUT_FILENO)) setvbuf(stdout, block, _IOFBF, sizeof block);
 }
 
 void openmp_wait_passively(char **argv) {

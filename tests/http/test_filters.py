@@ -141,7 +141,7 @@ def tenants(start, folder, tmp_path):
     keys.add("root")
     keys.add("bakers", filter={"eq": {"team": "bakers"}})
     keys.add("masons", filter={"eq": {"team": "masons"}})
-    server = start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}")
+    server = start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}", "server.operations=open")
     put_notes(server, bearer(keys.secrets["root"]))
 
     def ask(who, method, path, body=None, expect=200):
@@ -439,7 +439,8 @@ def test_a_key_stores_so_many_bytes(start, folder, tmp_path):
     keys = Keys(tmp_path / "keys.jsonl")
     keys.add("alice", filter={"eq": {"tenant": "alice"}}, stored_bytes=1000)
     keys.add("bob", filter={"eq": {"tenant": "bob"}})
-    sets = (f"retrieval.collection={folder}", f"server.keys_file={keys.path}", "server.max_upload_text=2000")
+    sets = (f"retrieval.collection={folder}", f"server.keys_file={keys.path}", "server.max_upload_text=2000",
+            "server.operations=open")
     server = start(*sets)
 
     def ask(method, path, body=None, expect=200, who="alice"):

@@ -64,7 +64,7 @@ def test_a_stream_has_every_choice(server):
             parts[choice["index"]] = parts.get(choice["index"], "") + choice["text"]
             ends[choice["index"]] = choice["finish_reason"] or ends.get(choice["index"])
     assert parts == {c["index"]: c["text"] for c in whole}
-    assert ends == {0: "length", 1: "length", 2: "length"}
+    assert ends == {c["index"]: c["finish_reason"] for c in whole}
 
 
 def test_more_answers_than_are_allowed_are_refused(start):
