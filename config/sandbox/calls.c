@@ -200,7 +200,7 @@ static int add_fcntl(scmp_filter_ctx filter) {
 /* Its own limits are read, and no one's are set. */
 static int add_prlimit(scmp_filter_ctx filter) {
     return seccomp_rule_add(filter, SCMP_ACT_ALLOW, seccomp_syscall_resolve_name("prlimit64"), 2,
-                            SCMP_CMP(0, SCMP_CMP_MASKED_EQ, UINT32_MAX, 0), SCMP_CMP(2, SCMP_CMP_EQ, 0));
+                            SCMP_CMP(0, SCMP_CMP_MASKED_EQ, UINT32_MAX, 0), SCMP_CMP(2, SCMP_CMP_EQ, 0, 0));
 }
 
 static int add_work(scmp_filter_ctx filter) {
