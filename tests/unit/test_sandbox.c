@@ -462,6 +462,21 @@ static void crash(const struct sandbox_call *call) {
     (void)call;
 }
 
+/* As a library does that gives up. */
+static void give_up(const struct sandbox_call *call) {
+    (void)call;
+    abort();
+}
+
+/* As fontconfig does where its cache is older than the fonts: each is refused, and none ends the process. */
+static void repair_cache(const struct sandbox_call *call) {
+    const char *folder = "/var/cache";
+    bool done = chmod(folder, 0755) == 0 || chown(folder, getuid(), getgid()) == 0 || mkdir("cache", 0755) == 0 ||
+                setxattr(folder, "user.a", "a", 1, 0) == 0 || link("a", "b") == 0 || unlink("b") == 0;
+    (void)call;
+    say(done);
+}
+
 static struct sandbox_job job_of(sandbox_work *work, int seconds) {
     return (struct sandbox_job){
         .name = "file", .input = {"bytes", 5}, .work = work, .limits = {.memory = MEMORY, .seconds = seconds}};
@@ -490,6 +505,19 @@ static void test_ends(void **state) {
     job = job_of(crash, SECONDS);
     assert_int_equal(run_job(&job, &out, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "ended by signal"));
+    job = job_of(give_up, SECONDS);
+    assert_int_equal(run_job(&job, &out, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "ended by signal"));
+    buffer_free(&out);
+}
+
+static void test_repairs(void **state) {
+    (void)state;
+    struct buffer out = {0};
+    struct error e;
+    struct sandbox_job job = job_of(repair_cache, SECONDS);
+    if (run_job(&job, &out, &e)) fail_msg("%s", e.text);
+    assert_string_equal(out.data, "refused");
     buffer_free(&out);
 }
 
@@ -585,6 +613,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_attacks_work), cmocka_unit_test(test_work),
                                        cmocka_unit_test(test_program),      cmocka_unit_test(test_missing),
                                        cmocka_unit_test(test_ends),         cmocka_unit_test(test_many),
-                                       cmocka_unit_test(test_pictures)};
+                                       cmocka_unit_test(test_repairs),      cmocka_unit_test(test_pictures)};
     return cmocka_run_group_tests(tests, set_up, folder_tear_down);
 }
