@@ -150,7 +150,7 @@ class Visit:
         self.requests = []
         self.page.on("request", lambda request: self.requests.append(request))
         self.server = server
-        self.page.set_default_timeout(20000)
+        self.page.set_default_timeout(120000)
 
     def hear(self, message):
         if message.type in ("error", "warning") and not (self.forgives and self.forgives in message.text):
@@ -163,7 +163,7 @@ class Visit:
 
     def until(self, expression):
         """Playwright's own way evaluates a string in the page, which the page's policy refuses."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not self.page.evaluate(expression):
             assert time.monotonic() < deadline, expression
             time.sleep(0.01)

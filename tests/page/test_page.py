@@ -200,7 +200,7 @@ def test_a_new_chat_knows_nothing_of_an_answer_that_it_cut_off(visit, chat_confi
 @pytest.mark.parametrize("how", ["Escape", "button"])
 def test_a_stream_is_stopped(visit, slow_server, how):
     one = visit(slow_server)
-    one.set(max_tokens=480)
+    one.set(max_tokens=480, temperature=0)
     one.page.fill("#prompt", "a")
     one.page.press("#prompt", "Enter")
     one.until("document.querySelector('.written')?.textContent.length > 10")
