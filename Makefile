@@ -108,9 +108,9 @@ PROGRAM_LDFLAGS := $(filter-out -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib,$(LDF
 
 # Every folder's sources make one library; a program is server/main.c or a folder of tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
-X86_SOURCES := kernels/cpu/variants_x86.c $(wildcard kernels/cpu/*_avx*.c kernels/cpu/*_amx.c)
+X86_SOURCES := $(wildcard kernels/cpu/x86/*.c)
 SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES)) $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
-	$(wildcard config/*/*.c kernels/*.c kernels/comm/*.c kernels/cpu/*.c retro/*/*.c retrieval/*.c retrieval/*/*.c \
+	$(wildcard config/*/*.c kernels/*.c kernels/*/*.c kernels/cpu/x86/*.c retro/*/*.c retro/*/*/*.c retrieval/*.c retrieval/*/*.c \
 	server/*.c server/*/*.c server/*/*/*.c)) $(wildcard retro/*/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
@@ -133,12 +133,12 @@ endif
 # Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
 # Fuzzing is for what parses: instrumented for it, one of these files takes clang minutes.
 VECTOR := $(if $(SANITIZE),-O1,-O3) $(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
-$(BUILD)/kernels/cpu/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c $(VECTOR)
-$(BUILD)/kernels/cpu/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
-$(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(VECTOR)
-$(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c $(VECTOR)
-$(BUILD)/kernels/cpu/%_amx.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 $(VECTOR)
-$(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
+$(BUILD)/kernels/cpu/x86/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c $(VECTOR)
+$(BUILD)/kernels/cpu/x86/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
+$(BUILD)/kernels/cpu/x86/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(VECTOR)
+$(BUILD)/kernels/cpu/x86/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c $(VECTOR)
+$(BUILD)/kernels/cpu/x86/%_amx.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 $(VECTOR)
+$(BUILD)/kernels/cpu/x86/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
 # The GPU part's headers include CUDA's.
 $(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss faiss_api): \
@@ -193,7 +193,7 @@ $(BUILD)/kernels/cuda/%.cu.o: kernels/cuda/%.cu
 
 # The emulated device: the same kernels, compiled by the host compiler against tests/cuda_host. Only tests have it.
 HOST := $(BUILD)/cuda_host
-EMULATED := $(patsubst %,$(HOST)/%.o,kernels/backend.c $(filter-out %/gemm_cublas.cu,$(wildcard kernels/cuda/*.cu)) \
+EMULATED := $(patsubst %,$(HOST)/%.o,kernels/device/backend.c $(filter-out %/gemm_cublas.cu,$(wildcard kernels/cuda/*.cu)) \
 	$(wildcard tests/cuda_host/*.cc))
 EMULATED_LIBRARY := $(HOST)/libretro-cuda-host.a
 $(HOST)/%.o: CUDA_DEFINES := -DHAVE_CUDA=0 -DHAVE_CUDA_HOST=1
@@ -209,7 +209,7 @@ $(HOST)/%.cc.o: %.cc
 $(HOST)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call quiet,CXX)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -MMD -MP -c $< -o $@
-$(EMULATED_LIBRARY): $(EMULATED) $(filter-out $(BUILD)/kernels/backend.c.o $(BUILD)/kernels/cuda/%,$(OBJECTS))
+$(EMULATED_LIBRARY): $(EMULATED) $(filter-out $(BUILD)/kernels/device/backend.c.o $(BUILD)/kernels/cuda/%,$(OBJECTS))
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcs $@ $^
 # ThreadSanitizer does not follow fibers.
@@ -231,7 +231,7 @@ CUDA_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
 cuda-check:
 	@$(MAKE) --no-print-directory $(JOBS) CUDA=1 BUILD=$(BUILD)/cuda cuda-checked
 	@tests/cuda/spills.sh $(BUILD)/cuda
-cuda-checked: $(CUDA_OBJECTS) $(patsubst %,$(BUILD)/%.c.o,kernels/backend retrieval/index/faiss_api retrieval/index/index_faiss) \
+cuda-checked: $(CUDA_OBJECTS) $(patsubst %,$(BUILD)/%.c.o,kernels/device/backend retrieval/index/faiss_api retrieval/index/index_faiss) \
 	$(if $(NCCL),$(BUILD)/kernels/comm/comm_nccl.c.o)
 # The programs that tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
 # none of them. Large libraries that one GPU needs nothing of are left out; the op tests need nothing but cmocka.
@@ -294,7 +294,7 @@ fuzz:
 # Programs that tests and documentation use. The option reference is generated, and a unit test compares it.
 $(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-docs/config.md: $(BUILD)/tests/reference/print_config_docs server/host/config.c $(wildcard config/options/*.c server/*_options.c server/host/*_options.c)
+docs/config.md: $(BUILD)/tests/reference/print_config_docs server/host/options/config.c $(wildcard config/options/*.c server/host/options/*_options.c)
 	$< > $@
 
 # The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.

@@ -1,6 +1,6 @@
 /* retrieval/embedder.h: texts in, vectors out. Retrieval knows no model: whoever sees both folders (server, tools)
- * fills this in with a model that gives rows (server/host/embedder_model.h); tests fill it in with a toy. Several
- * embedders can be open at once. */
+ * fills this in with a model that gives rows (server/host/documents/embedder_model.h); tests fill it in with a toy.
+ * Several embedders can be open at once. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -32,8 +32,8 @@ struct embed_request {
     int *n_tokens;  /* [n] that were read of each text, prompt and special tokens included; or NULL */
 };
 
-/* A reranker (server/host/reranker_model.h) has the same table: it reads texts beside a query, and a vector is one
- * number, the text's relevance, 0 .. 1. */
+/* A reranker (server/host/documents/reranker_model.h) has the same table: it reads texts beside a query, and a vector
+ * is one number, the text's relevance, 0 .. 1. */
 struct embedder {
     int dim;
     int max_tokens; /* of a text with its prompt; what comes after is not read */

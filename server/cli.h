@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "server/host/config.h"
+#include "server/host/options/config.h"
 
 enum cli_action { CLI_SERVE, CLI_EXIT }; /* CLI_EXIT: what was asked for has been printed */
 

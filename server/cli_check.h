@@ -2,7 +2,7 @@
  * standard error. */
 #pragma once
 
-#include "server/host/config.h"
+#include "server/host/options/config.h"
 
 /* Of options that config_check has taken; `file` is where they come from, NULL for none. The first step that fails ends
  * the check: e says why, and the steps that were not reached are named. */

@@ -1,7 +1,7 @@
 /* server/main.c: what exists, built and torn down in which order.
  *
  *   device, ranks, address, model -> tokenizer -> collection, embedder, retriever, retrieval thread
- *   -> engine -> other models (parts.h) -> api -> HTTP
+ *   -> engine -> other models (served_models.h) -> api -> HTTP
  *
  * Everything lives as long as the process. SIGTERM, SIGINT or SIGHUP (which reads files again where there are such)
  * ends it: no new connections, running requests are finished for up to server.drain_timeout seconds, then all is closed
@@ -22,14 +22,14 @@
 #include "config/base/log.h"
 #include "config/base/process.h"
 #include "config/sandbox/sandbox.h"
-#include "server/api/traffic.h"
+#include "server/api/core/traffic.h"
 #include "server/cli.h"
 #include "server/host/check.h"
 #include "server/host/other_models.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
 #include "server/http/tls.h"
-#include "server/parts.h"
+#include "server/served_models.h"
 #include "server/service.h"
 
 static const double last_lines_seconds = 1; /* that the end waits for whoever reads the log */
@@ -38,7 +38,7 @@ struct server {
     struct config config;
     int socket;       /* has the address until HTTP takes it over; -1: none */
     bool handed_over; /* by the service manager, for which it listens on */
-    struct parts parts;
+    struct served_models served;
     struct http_place place; /* of the socket */
     struct api api;
     struct tls *tls; /* NULL: plain HTTP */
@@ -66,14 +66,14 @@ static enum status prepare_start(void *context, struct error *e) {
     s->handed_over = s->socket >= 0;
     if (!s->handed_over && http_bind(c->server.host, c->server.port, &s->socket, e)) return e->status;
     if (http_place_of(s->socket, &s->place, e) || check_keys(s, e)) return e->status;
-    return tokenizer_opening_start(&s->parts.decoders[0].opening, c->model.path, e);
+    return tokenizer_opening_start(&s->served.decoders[0].opening, c->model.path, e);
 }
 
 static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,
                                  struct error *e) {
     const struct server *s = context;
     struct engine_options o;
-    if (parts_engine_options(&o, &s->config, info, e)) return e->status;
+    if (served_models_engine_options(&o, &s->config, info, e)) return e->status;
     *l = engine_limits(&o, info);
     return STATUS_OK;
 }
@@ -92,7 +92,7 @@ static enum status open_model(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct budget_use budget = {.limits = plan_sessions, .beside = plan_beside, .context = s};
     struct opened_model_use use = {.start = prepare_start, .context = s, .budget = &budget};
-    struct decoder_part *first = &s->parts.decoders[0];
+    struct decoder_part *first = &s->served.decoders[0];
     if (c->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
     if (opened_model_open(&first->opened, c, c->model.path, &use, e)) return e->status;
@@ -107,8 +107,9 @@ static enum status open_parts(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct error contradiction;
     if (check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
-    if (parts_open_pictures(&s->parts, c, e)) return e->status;
-    if (decoder_part_open(&s->parts.decoders[0], c, true, e) || parts_open_others(&s->parts, c, e)) return e->status;
+    if (served_models_open_pictures(&s->served, c, e)) return e->status;
+    if (decoder_part_open(&s->served.decoders[0], c, true, e) || served_models_open_others(&s->served, c, e))
+        return e->status;
     return STATUS_OK;
 }
 
@@ -143,7 +144,7 @@ static enum status open_api(struct server *s, struct error *e) {
     if (s->api.keys) log_info("keys: %d, from %s", keyring_count(s->api.keys), c->keys_file);
     if (open_networks(&s->api, &c->allow, e)) return e->status;
     if (host_rules_open(&s->api.hosts, c->hosts.items, c->hosts.count, e)) return e->status;
-    return parts_serve(&s->parts, &s->config, &s->api, e);
+    return served_models_serve(&s->served, &s->config, &s->api, e);
 }
 
 static void log_certificate(struct server *s) {
@@ -273,10 +274,10 @@ static enum status server_open(struct server *s, struct error *e) {
 }
 
 static void server_close(struct server *s) {
-    parts_stop(&s->parts);
+    served_models_stop(&s->served);
     http_close(s->http);
     tls_close(s->tls);
-    parts_close(&s->parts);
+    served_models_close(&s->served);
     traffic_close(s->api.traffic);
     keyring_close(s->api.keys);
     free(s->api.networks);
@@ -304,13 +305,13 @@ static void drain(struct server *s) {
     log_info("stopping: %d requests to finish", http_active(s->http));
     while (http_active(s->http) > 0 && time_now() < deadline)
         if (end_within(s, 20)) break;
-    parts_stop(&s->parts);
+    served_models_stop(&s->served);
     for (int i = 0; i < 50 && http_active(s->http) > 0; i++) signal_within(20);
     log_info("stopped");
 }
 
 static enum status serve(struct server *s, struct error *e) {
-    struct opened_model *first = &s->parts.decoders[0].opened;
+    struct opened_model *first = &s->served.decoders[0].opened;
     enum status status = open_model(s, e);
     if (status) return status;
     if (opened_model_follows(first)) {
@@ -321,9 +322,9 @@ static enum status serve(struct server *s, struct error *e) {
     status = server_open(s, e);
     if (status == STATUS_OK) {
         service_tell("READY=1");
-        while (!end_within(s, 1000) && !parts_failed(&s->parts) && status == STATUS_OK)
+        while (!end_within(s, 1000) && !served_models_failed(&s->served) && status == STATUS_OK)
             status = opened_model_check(first, e);
-        if (parts_failed(&s->parts)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
+        if (served_models_failed(&s->served)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
         service_tell("STOPPING=1");
         drain(s);
     }
@@ -358,7 +359,7 @@ int main(int argc, char **argv) {
         status = log_queue_open(&e);
         if (status == STATUS_OK) {
             log_sandbox();
-            parts_init(&s.parts, &s.config);
+            served_models_init(&s.served, &s.config);
             status = serve(&s, &e);
             server_close(&s);
         }

@@ -11,8 +11,8 @@
  *
  * Lost cores. A thread that loses its core in the middle of a piece costs the time until it gets it back, milliseconds
  * where a job takes a fraction of one. So a helper offers its core to other programs just before it enters, when it
- * holds no piece. The loss of a core in the middle of a piece is entered in the helper's account (worth.h), which
- * leaves the helper out of some jobs only when it costs more than it gains.
+ * holds no piece. The loss of a core in the middle of a piece is entered in the helper's account (helper_account.h),
+ * which leaves the helper out of some jobs only when it costs more than it gains.
  *
  * Between jobs helpers spin for some ten microseconds, the gap between two ops of a step, and then sleep. */
 #include "kernels/cpu/pool.h"
@@ -23,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/helper_account.h"
 #include "kernels/cpu/relax.h"
-#include "kernels/cpu/worth.h"
 
 /* PACE_JOBS: jobs of a kind, for each thread, after which a helper in doubt has the caller's own pace measured again.
  */

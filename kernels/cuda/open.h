@@ -1,4 +1,5 @@
-/* kernels/cuda/open.h: the CUDA backend's entry points for C: kernels/backend.c opens it, retro-bench measures it. */
+/* kernels/cuda/open.h: the CUDA backend's entry points for C: kernels/device/backend.c opens it, retro-bench measures
+ * it. */
 #pragma once
 
 #include "kernels/backend.h"

@@ -3,7 +3,7 @@
  * sanitize_control_tokens. */
 #pragma once
 
-#include "retro/chat/template.h"
+#include "retro/template/template.h"
 #include "retro/text/tokenizer.h"
 
 /* The templates of one model and the special tokens that they name. Constant after opening. */

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "retro/chat/chat_private.h"
-#include "retro/text/tokenizer_gguf.h"
+#include "retro/text/open/tokenizer_gguf.h"
 #include "retro/weights/gguf_folder.h"
 
 enum { MAX_TEMPLATES = 64 };

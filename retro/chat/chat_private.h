@@ -3,7 +3,7 @@
 
 #include "config/json/json_writer.h"
 #include "retro/chat/chat.h"
-#include "retro/chat/template_private.h"
+#include "retro/template/template_private.h"
 
 enum { CHAT_MAX_TOKENS = 64 };
 

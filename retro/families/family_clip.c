@@ -156,14 +156,14 @@ const struct family family_siglip_vision = {
 /* Both towers. */
 
 /* The spec, and keys that have no place in it. */
-struct joint_keys {
+struct dual_encoder_keys {
     struct model_spec spec;
     const struct json *text, *vision;
 };
 
 static const struct json_field joint_fields[] = {
-    {"text_config", JSON_RAW, JSON_AT(struct joint_keys, text)},
-    {"vision_config", JSON_RAW, JSON_AT(struct joint_keys, vision)},
+    {"text_config", JSON_RAW, JSON_AT(struct dual_encoder_keys, text)},
+    {"vision_config", JSON_RAW, JSON_AT(struct dual_encoder_keys, vision)},
     {"projection_dim", JSON_INT, AT_SPEC(joint), .min = 1, .max = LIMIT_WIDTH, .fallback = 512},
 };
 static const struct json_table joint_table = JSON_TABLE(joint_fields, .open = true);
@@ -182,7 +182,7 @@ static const struct json_field text_fields[] = {
 static const struct json_table text_table = JSON_TABLE(text_fields, .open = true);
 
 static enum status read_joint(const struct json *config, struct model_spec *s, struct error *e) {
-    struct joint_keys k = {.spec = *s};
+    struct dual_encoder_keys k = {.spec = *s};
     if (spec_read(config, &joint_table, &k, e)) return e->status;
     if (spec_read(k.text, &text_table, &k.spec, e)) return error_prefix(e, "text_config");
     if (clip_tower.read(k.vision, &k.spec, e)) return error_prefix(e, "vision_config");
@@ -202,7 +202,7 @@ static struct layer_spec describe_joint_layer(const struct model_spec *s, enum s
 /* The scale and the shift of similarities are training's. */
 static bool ignore_scale(const char *name) { return strstr(name, "logit_") == name || strstr(name, "position_ids"); }
 
-static const struct tensor_row joint_rows[] = {
+static const struct tensor_row dual_encoder_rows[] = {
     {.place = offsetof(struct model, embedding.word), .names = {"text_model.embeddings.token_embedding.weight"}},
     {.place = offsetof(struct model, embedding.position), .names = {"text_model.embeddings.position_embedding.weight"}},
     {.place = offsetof(struct model, stacks[STACK_ENCODER].final_norm), .names = {"text_model.final_layer_norm.*"}},
@@ -215,7 +215,7 @@ const struct family family_clip = {
     .read = read_joint,
     .layer = describe_joint_layer,
     .stacks[STACK_ENCODER] = {{"text_model.encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, joint_rows, ARRAY_COUNT(joint_rows)},
+    .outer = {{NULL}, dual_encoder_rows, ARRAY_COUNT(dual_encoder_rows)},
     .ignores = ignore_scale,
 };
 
@@ -237,7 +237,7 @@ static const struct json_field siglip_text_fields[] = {
 static const struct json_table siglip_text_table = JSON_TABLE(siglip_text_fields, .open = true);
 
 static enum status read_siglip_joint(const struct json *config, struct model_spec *s, struct error *e) {
-    struct joint_keys k = {.spec = *s};
+    struct dual_encoder_keys k = {.spec = *s};
     struct dims *text = &k.spec.stacks[STACK_ENCODER], *tower = &k.spec.stacks[STACK_TOWER];
     if (spec_read(config, &joint_table, &k, e)) return e->status;
     k.spec.joint = 0;
@@ -258,7 +258,7 @@ static enum status read_siglip_joint(const struct json *config, struct model_spe
                                                .activation = tower->activation,
                                                .bias = true,
                                                .residual = true};
-    k.spec.joint_bias = k.spec.joint_padded = true;
+    k.spec.dual_encoder_bias = k.spec.dual_encoder_padded = true;
     text->final_norm = true;
     *s = k.spec;
     return huggingface_derive_encoder(s, e);

@@ -44,7 +44,7 @@ static void renew_memo(struct grammar *g) {
 }
 
 static enum status fail_full(const struct grammar *g, struct error *e) {
-    if (g->masks.memo.ambiguous)
+    if (g->masks.automaton.ambiguous)
         return error_set(e, STATUS_TOO_LARGE,
                          "the grammar is too ambiguous: what was written can be read in more than %d ways",
                          MEMO_MAX_STACKS);
@@ -88,7 +88,7 @@ static int read_token(struct grammar *g, int config, int32_t token) {
     }
     while (n > 0 && config != CONFIG_DEAD) {
         n--;
-        config = memo_next(&g->masks.memo, config, g->program.class_of[path[n]]);
+        config = automaton_next(&g->masks.automaton, config, g->program.class_of[path[n]]);
     }
     return config;
 }
@@ -96,12 +96,12 @@ static int read_token(struct grammar *g, int config, int32_t token) {
 /* Reads again what was written, in a memo that has room. */
 static enum status matcher_renew(struct matcher *m, struct error *e) {
     struct grammar *g = m->grammar;
-    if (g->round == 0 || g->masks.memo.full) renew_memo(g);
+    if (g->round == 0 || g->masks.automaton.full) renew_memo(g);
     if (m->round == g->round) return STATUS_OK;
-    m->config = memo_start(&g->masks.memo);
+    m->config = automaton_start(&g->masks.automaton);
     for (int i = 0; i < m->n_written; i++) m->config = read_token(g, m->config, m->written[i]);
     m->round = g->round;
-    return g->masks.memo.full ? fail_full(g, e) : STATUS_OK;
+    return g->masks.automaton.full ? fail_full(g, e) : STATUS_OK;
 }
 
 /* The tokens that go on with the text; one attempt more where the memo was full of other things. */
@@ -127,7 +127,7 @@ static enum status make_mask(struct matcher *m, struct error *e) {
     const uint32_t *bits;
     bool any;
     if (find_mask(m, &bits, &any, e)) return e->status;
-    bool may_end = k->memo.configs[m->config].finishes;
+    bool may_end = k->automaton.configs[m->config].finishes;
     memcpy(m->mask, bits, (size_t)k->words * sizeof *bits);
     if (may_end) set_bits(m, m->ends, m->n_ends, true);
     if (m->may_think) set_bits(m, &m->begin.optional, 1, true);
@@ -161,19 +161,19 @@ enum status matcher_note(struct matcher *m, int32_t token, struct error *e) {
     m->written[m->n_written] = token;
     m->n_written++;
     m->config = read_token(m->grammar, m->config, token);
-    if (m->grammar->masks.memo.full) m->round = -1;
+    if (m->grammar->masks.automaton.full) m->round = -1;
     return matcher_renew(m, e);
 }
 
 /* Whole texts. */
 
 enum status grammar_try(struct grammar *g, const char *text, size_t size, enum grammar_match *out, struct error *e) {
-    if (g->round == 0 || g->masks.memo.full) renew_memo(g);
-    struct memo *memo = &g->masks.memo;
-    int config = memo_start(memo);
+    if (g->round == 0 || g->masks.automaton.full) renew_memo(g);
+    struct automaton *automaton = &g->masks.automaton;
+    int config = automaton_start(automaton);
     for (size_t i = 0; i < size && config != CONFIG_DEAD; i++)
-        config = memo_next(memo, config, g->program.class_of[(unsigned char)text[i]]);
-    if (memo->full) return fail_full(g, e);
-    *out = config == CONFIG_DEAD ? MATCH_NONE : memo->configs[config].finishes ? MATCH_WHOLE : MATCH_BEGINNING;
+        config = automaton_next(automaton, config, g->program.class_of[(unsigned char)text[i]]);
+    if (automaton->full) return fail_full(g, e);
+    *out = config == CONFIG_DEAD ? MATCH_NONE : automaton->configs[config].finishes ? MATCH_WHOLE : MATCH_BEGINNING;
     return STATUS_OK;
 }

@@ -2,7 +2,7 @@
  * beginning of a text of the grammar, and ends only where such a text does. */
 #pragma once
 
-#include "retro/grammar/memo.h"
+#include "retro/grammar/automaton.h"
 #include "retro/grammar/vocab.h"
 
 /* A compiled grammar, and what its matchers found out; shared by counting. Opening, holding and releasing are for any
@@ -76,7 +76,7 @@ struct mask_slot {
 
 struct masks {
     const struct vocab *vocab;
-    struct memo memo;
+    struct automaton automaton;
     struct mask_profile *profiles; /* [n_profiles] by state */
     int n_profiles;
     struct mask_slot slots[MASK_SLOTS];

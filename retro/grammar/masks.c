@@ -15,7 +15,7 @@ enum {
 
 void masks_open(struct masks *k, const struct program *p, const struct vocab *v) {
     *k = (struct masks){.vocab = v, .words = (v->n_ids + 31) / 32};
-    memo_open(&k->memo, p, v->depth, MEMO_BYTES);
+    automaton_open(&k->automaton, p, v->depth, MEMO_BYTES);
     for (int i = 0; i < MASK_SLOTS; i++) k->slots[i].config = -1;
 }
 
@@ -27,7 +27,7 @@ void masks_close(struct masks *k) {
     }
     for (int i = 0; i < MASK_SLOTS; i++) free(k->slots[i].bits);
     free(k->profiles);
-    memo_close(&k->memo);
+    automaton_close(&k->automaton);
     *k = (struct masks){0};
 }
 
@@ -39,19 +39,19 @@ static void set_bit(uint32_t *bits, int32_t id) { bits[id / 32] |= (uint32_t)1 <
  * are set in `bits`; where a stack may be over, the node is added to `exits`, unless that is NULL. */
 static void walk(struct masks *k, int node, int config, uint32_t *bits, struct expr_list *exits) {
     const struct vocab *v = k->vocab;
-    const uint16_t *class_of = k->memo.program->class_of;
+    const uint16_t *class_of = k->automaton.program->class_of;
     int path[UINT8_MAX + 2], end = v->nodes[node].end;
     path[v->nodes[node].depth] = config;
     for (int i = node + 1; i < end;) {
         const struct vocab_node *n = &v->nodes[i];
-        int next = memo_next(&k->memo, path[n->depth - 1], class_of[n->symbol]);
+        int next = automaton_next(&k->automaton, path[n->depth - 1], class_of[n->symbol]);
         if (next == CONFIG_DEAD) {
             i = n->end;
             continue;
         }
         path[n->depth] = next;
         for (int t = n->first_token; t < n[1].first_token; t++) set_bit(bits, v->tokens[t]);
-        if (exits && n->end > i + 1 && k->memo.configs[next].finishes) expr_list_add(exits, i);
+        if (exits && n->end > i + 1 && k->automaton.configs[next].finishes) expr_list_add(exits, i);
         i++;
     }
 }
@@ -69,7 +69,7 @@ static void keep_bits(struct masks *k, struct mask_profile *p, uint32_t *bits) {
     int n = count_bits(bits, k->words);
     if (n > FEW_IDS) {
         p->bits = bits;
-        k->memo.bytes += (size_t)k->words * sizeof *bits;
+        k->automaton.bytes += (size_t)k->words * sizeof *bits;
         return;
     }
     p->ids = xmalloc(((size_t)n + 1) * sizeof *p->ids);
@@ -86,7 +86,7 @@ static void make_profile(struct masks *k, int state) {
     struct expr_list exits = {0};
     struct mask_profile p = {.known = true};
     uint32_t *bits = xcalloc((size_t)k->words + 1, sizeof *bits);
-    walk(k, 0, memo_config_of_state(&k->memo, state), bits, &exits);
+    walk(k, 0, automaton_config_of_state(&k->automaton, state), bits, &exits);
     if (exits.n > MOST_EXITS) {
         p.many = true;
         free(bits);
@@ -95,7 +95,7 @@ static void make_profile(struct masks *k, int state) {
         keep_bits(k, &p, bits);
         p.exits = exits.items;
         p.n_exits = exits.n;
-        k->memo.bytes += (size_t)exits.n * sizeof(int);
+        k->automaton.bytes += (size_t)exits.n * sizeof(int);
     }
     k->profiles[state] = p;
 }
@@ -121,18 +121,18 @@ static void add_profile(const struct masks *k, const struct mask_profile *p, uin
 /* The tokens of one stack. */
 static void add_stack(struct masks *k, int frame, uint32_t *bits) {
     bool more = true;
-    while (more && !k->memo.full) {
-        struct memo_frame f = k->memo.frames[frame];
+    while (more && !k->automaton.full) {
+        struct automaton_frame f = k->automaton.frames[frame];
         const struct mask_profile *p = find_profile(k, f.state);
         if (p->many) {
-            walk(k, 0, memo_config_of_frame(&k->memo, frame), bits, NULL);
+            walk(k, 0, automaton_config_of_frame(&k->automaton, frame), bits, NULL);
             return;
         }
         add_profile(k, p, bits);
         if (f.below == FRAME_BOTTOM) return;
-        int below = memo_config_of_frame(&k->memo, f.below);
+        int below = automaton_config_of_frame(&k->automaton, f.below);
         for (int i = 0; i < p->n_exits; i++) walk(k, p->exits[i], below, bits, NULL);
-        more = k->memo.states[f.state].accepts;
+        more = k->automaton.states[f.state].accepts;
         frame = f.below;
     }
 }
@@ -147,16 +147,16 @@ static struct mask_slot *take_slot(struct masks *k) {
 }
 
 const uint32_t *masks_find(struct masks *k, int config, bool *any) {
-    int near = memo_near(&k->memo, config);
+    int near = automaton_near(&k->automaton, config);
     for (int i = 0; i < MASK_SLOTS; i++) {
         if (k->slots[i].config != near) continue;
         *any = k->slots[i].any;
         return k->slots[i].bits;
     }
     struct mask_slot *slot = take_slot(k);
-    for (int i = 0; i < k->memo.configs[near].n && !k->memo.full; i++)
-        add_stack(k, k->memo.stacks[k->memo.configs[near].first + i], slot->bits);
-    if (k->memo.full) return NULL;
+    for (int i = 0; i < k->automaton.configs[near].n && !k->automaton.full; i++)
+        add_stack(k, k->automaton.stacks[k->automaton.configs[near].first + i], slot->bits);
+    if (k->automaton.full) return NULL;
     slot->config = near;
     slot->any = false;
     for (int i = 0; i < k->words; i++) slot->any = slot->any || slot->bits[i];

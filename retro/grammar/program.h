@@ -1,5 +1,5 @@
 /* retro/grammar/program.h: a grammar as an automaton with a stack: for each rule a graph of nodes, whose edges are read
- * symbols, calls of rules, and steps that read nothing. Constant once compiled; memo.h runs it.
+ * symbols, calls of rules, and steps that read nothing. Constant once compiled; automaton.h runs it.
  *
  * A walk through a rule carries one number, its register: the count of a repetition, or the members of an object that
  * were seen. Repetitions within repetitions, and objects, are rules of their own, so that one register is enough. */

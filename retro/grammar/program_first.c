@@ -6,7 +6,7 @@
 
 #include "retro/grammar/program.h"
 
-/* Longer chains of rules that begin with each other would be a deep recursion of memo.c. */
+/* Longer chains of rules that begin with each other would be a deep recursion of automaton.c. */
 enum { MAX_CHAIN = 500 };
 
 /* Classes. */

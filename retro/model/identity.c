@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "config/base/hash.h"
+#include "retro/model/packed.h"
 #include "retro/weights/gguf_folder.h"
-#include "retro/weights/packed.h"
 
 enum { WHOLE = 64 << 10, PLACES = 8, PLACE = 8 << 10 };
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retro/model/packed.h"
 #include "retro/weights/gguf_folder.h"
-#include "retro/weights/packed.h"
 
 const struct family *const model_families[] = {&family_retro,
                                                &family_gpt,

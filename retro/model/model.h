@@ -5,7 +5,7 @@
 
 #include "kernels/comm/comm.h"
 #include "retro/model/generation_config.h"
-#include "retro/run/grid.h"
+#include "retro/model/grid.h"
 
 struct model;
 

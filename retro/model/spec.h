@@ -129,9 +129,9 @@ struct projector_spec {
 /* How a decoder's text names pictures (docs/spec/vision-model.md 5). */
 enum { MAX_TILES = 100, MAX_TILE_TAG = 8 };
 struct picture_spec {
-    bool arranged;                         /* tiles are read line by line, a row of newline behind each (arrange.h) */
-    int id;                                /* that stands for a picture in a text; may lie outside the vocabulary */
-    int n_tags, tag_length;                /* 0: tiles have no tags */
+    bool arranged;          /* tiles are read line by line, a row of newline behind each (tile_order.h) */
+    int id;                 /* that stands for a picture in a text; may lie outside the vocabulary */
+    int n_tags, tag_length; /* 0: tiles have no tags */
     int32_t tags[MAX_TILES][MAX_TILE_TAG]; /* ids before tile i; the last one's before the thumbnail */
 };
 
@@ -167,8 +167,9 @@ struct model_spec {
     struct tower_spec tower;
     struct projector_spec projector;
     struct picture_spec picture;
-    int joint;                     /* columns of the space that texts and pictures share; 0: there is none */
-    bool joint_bias, joint_padded; /* of the matrix that leads there; texts are filled up to max_positions before it */
+    int joint; /* columns of the space that texts and pictures share; 0: there is none */
+    bool dual_encoder_bias,
+        dual_encoder_padded; /* of the matrix that leads there; texts are filled up to max_positions before it */
 };
 
 /* The slots of one layer that change its computation. */

@@ -58,7 +58,7 @@ static bool has_bias(const struct model *m, const struct dims *d, const struct t
     if (row->bias_if_there) return !absent;
     if (shape->out == EXTENT_PROJECTOR_IN) return m->spec.projector.norm == NORM_LAYER;
     if (shape->in == EXTENT_PROJECTOR_IN || shape->out == EXTENT_PROJECTOR_OUT) return m->spec.projector.bias;
-    if (shape->out == EXTENT_JOINT) return m->spec.joint_bias;
+    if (shape->out == EXTENT_JOINT) return m->spec.dual_encoder_bias;
     if (shape->in == EXTENT_PATCH) return m->spec.tower.patch_bias;
     if (shape->kind == KIND_NORM) return d->norm == NORM_LAYER;
     if (shape->out == EXTENT_VOCAB) return m->spec.output_bias;

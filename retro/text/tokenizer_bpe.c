@@ -38,7 +38,7 @@ struct bpe_call {
 };
 
 static const struct merge *merge_find(const struct bpe *b, int32_t left, int32_t right) {
-    const struct merge *m = &b->merges[merge_slot(b, (uint64_t)left << 32 | (uint32_t)right)];
+    const struct merge *m = &b->merges[picture_rows_slot(b, (uint64_t)left << 32 | (uint32_t)right)];
     return m->pair == UINT64_MAX ? NULL : m;
 }
 

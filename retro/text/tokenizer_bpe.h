@@ -27,7 +27,7 @@ struct bpe {
 };
 
 /* The slot of a pair, or the free one where it belongs. */
-static inline size_t merge_slot(const struct bpe *b, uint64_t pair) {
+static inline size_t picture_rows_slot(const struct bpe *b, uint64_t pair) {
     size_t at = (pair * 0x9E3779B97F4A7C15u) >> 20 & b->mask;
     while (b->merges[at].pair != UINT64_MAX && b->merges[at].pair != pair) at = (at + 1) & b->mask;
     return at;

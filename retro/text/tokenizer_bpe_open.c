@@ -118,7 +118,7 @@ static enum status open_merge(struct bpe *b, const struct json *vocab, const str
                          : r < 0 ? "right part"
                                  : "result");
     uint64_t pair = (uint64_t)l << 32 | (uint32_t)r;
-    b->merges[merge_slot(b, pair)] = (struct merge){pair, rank, id}; /* of two equal merges the later counts */
+    b->merges[picture_rows_slot(b, pair)] = (struct merge){pair, rank, id}; /* of two equal merges the later counts */
     return STATUS_OK;
 }
 

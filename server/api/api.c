@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/api/core/traffic.h"
 #include "server/api/routes.h"
-#include "server/api/traffic.h"
 
 /* Finding a row. */
 

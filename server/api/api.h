@@ -7,19 +7,19 @@
 #include "server/access/keyring.h"
 #include "server/access/pages.h"
 #include "server/access/principal.h"
-#include "server/api/failure.h"
+#include "server/api/core/failure.h"
+#include "server/api/core/request_log.h"
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
-#include "server/api/grammars.h"
-#include "server/api/record.h"
-#include "server/host/config.h"
-#include "server/host/host_options.h"
-#include "server/host/retrieval_mode.h"
-#include "server/schedule/document_thread.h"
-#include "server/schedule/embedding_thread.h"
+#include "server/documents/document_thread.h"
+#include "server/host/options/config.h"
+#include "server/host/options/host_options.h"
+#include "server/host/options/retrieval_mode.h"
+#include "server/pictures/picture_thread.h"
+#include "server/reading/embedding_thread.h"
 #include "server/schedule/engine.h"
-#include "server/schedule/picture_thread.h"
 
+struct grammars;
 struct json_writer;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while the server runs. */
@@ -28,11 +28,11 @@ struct served_model {
     const char *fingerprint; /* of the model and of how it computes: the same one, the same answers */
     const struct model_info *info;
     const struct tokenizer *tokenizer;
-    int eod;                               /* begins an empty text and pads others, -1: none */
-    struct end_ids ends;                   /* what ends a text */
-    const struct chat *chat;               /* its chat templates, NULL: it has none */
-    const struct sight *sight;             /* NULL: it reads no pictures */
-    struct picture_thread *picture_thread; /* for it, and for its collection's embedder */
+    int eod;                                   /* begins an empty text and pads others, -1: none */
+    struct end_ids ends;                       /* what ends a text */
+    const struct chat *chat;                   /* its chat templates, NULL: it has none */
+    const struct picture_input *picture_input; /* NULL: it reads no pictures */
+    struct picture_thread *picture_thread;     /* for it, and for its collection's embedder */
     struct engine *engine;
     struct grammars *grammars;
     struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */

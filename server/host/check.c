@@ -1,9 +1,9 @@
 /* server/host/check.c: a configuration against the files it names. See check.h. */
 #include "server/host/check.h"
 
-#include "retro/run/session.h"
-#include "server/host/documents.h"
-#include "server/host/embedder_model.h"
+#include "retro/run/session/session.h"
+#include "server/host/documents/documents.h"
+#include "server/host/documents/embedder_model.h"
 #include "server/host/other_models.h"
 
 /* Passages in a prompt. */

@@ -2,7 +2,7 @@
 #include "server/host/other_models.h"
 
 #include "server/host/check.h"
-#include "server/host/embedder_model.h"
+#include "server/host/documents/embedder_model.h"
 
 /* Called with a decoder that is open for checking. */
 typedef enum status decoder_visit(const struct config *c, const char *folder, const struct model *m, void *context,

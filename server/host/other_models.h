@@ -2,8 +2,8 @@
  * take. */
 #pragma once
 
-#include "server/host/budget.h"
-#include "server/host/config.h"
+#include "server/host/models/budget.h"
+#include "server/host/options/config.h"
 
 /* Each folder, as --check-config reads the first model's. The error names the entry. */
 enum status other_models_check(const struct config *c, struct backend *b, struct error *e);

@@ -8,7 +8,7 @@
 #include "server/http/connection.h"
 #include "server/http/http.h"
 #include "server/http/watcher.h"
-#include "server/schedule/request_threads.h"
+#include "server/threads/request_threads.h"
 
 enum {
     HEADER_BYTES = 16 << 10, /* limit of request line and headers: more gets 431 */

@@ -7,7 +7,7 @@
  * NUL, LF. */
 #pragma once
 
-#include "server/api/failure.h"
+#include "server/api/core/failure.h"
 
 struct head_field {
     const char *name, *value;

@@ -2,7 +2,7 @@
  * it; a body that is too large or too slow is answered in its midst. */
 #pragma once
 
-#include "server/api/failure.h"
+#include "server/api/core/failure.h"
 
 /* Appends status line, headers and body; the connection ends behind it. `id` of the request; NULL: it has none. */
 void refusal_write(const struct failure *f, const char *id, struct buffer *out);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "server/http/exchange.h"
-#include "server/schedule/request_threads.h"
+#include "server/threads/request_threads.h"
 
 enum { SHOWN_BYTES = 4 << 10 }; /* of a body, in the log */
 

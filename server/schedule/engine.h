@@ -4,11 +4,11 @@
 #pragma once
 
 #include "retro/text/tokenizer.h"
-#include "server/host/passages.h"
-#include "server/host/sight.h"
+#include "server/host/prompt/passages.h"
+#include "server/host/prompt/picture_input.h"
+#include "server/reading/retrieval_thread.h"
 #include "server/schedule/generation.h"
-#include "server/schedule/histogram.h"
-#include "server/schedule/retrieval_thread.h"
+#include "server/threads/histogram.h"
 
 struct engine;
 struct picture_thread;
@@ -40,7 +40,8 @@ struct engine_options {
     int max_k;               /* passages of one prompt */
     bool write_without;      /* neighbours that a search did not find because the collection is away */
     struct passage_options passages;
-    const struct sight *sight; /* with `pictures`: found pictures stand in prompts; NULL: the model reads none */
+    const struct picture_input
+        *picture_input; /* with `pictures`: found pictures stand in prompts; NULL: the model reads none */
     struct picture_thread *pictures;
     int micro_batch_rows;                 /* session_limits */
     const struct engine_prefix *prefixes; /* [n_prefixes] */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "retrieval/picture_document.h"
+#include "server/pictures/found_pictures.h"
 #include "server/schedule/engine_private.h"
-#include "server/schedule/found_pictures.h"
 
 static struct found_pictures *latest_of(const struct engine_sequence *s) {
     return &s->generation->answer.seen[s->n_searched];
@@ -53,8 +53,8 @@ static bool ask_thread(struct engine_sequence *s, const struct text_span *urls, 
     struct found_pictures *found = latest_of(s);
     struct waker waker = {pictures_done, s};
     struct error e;
-    s->reading =
-        picture_job_open(&(struct picture_reader){.sight = x->o.sight}, n, s->generation->asked.principal, waker);
+    s->reading = picture_job_open(&(struct picture_reader){.picture_input = x->o.picture_input}, n,
+                                  s->generation->asked.principal, waker);
     s->reading->skips = true;
     for (int i = 0; i < n; i++) s->reading->files[i].url = urls[i];
     if (picture_thread_ask(x->o.pictures, s->reading, &e) == STATUS_OK) return true;
@@ -68,7 +68,7 @@ bool engine_read_found(struct engine_sequence *s) {
     struct found_pictures *found = latest_of(s);
     picture_job_release(s->reading);
     s->reading = NULL;
-    if (x->o.sight == NULL || s->generation->asked.n_source > 0) return false;
+    if (x->o.picture_input == NULL || s->generation->asked.n_source > 0) return false;
 
     struct text_span *urls = xcalloc((size_t)hits->n + 1, sizeof *urls);
     list_pictures(hits, found, urls);

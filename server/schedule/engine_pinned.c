@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/base/log.h"
-#include "retro/run/prefix_file.h"
+#include "retro/run/cache/prefix_file.h"
 #include "server/schedule/engine_private.h"
 
 /* Reading a file. */

@@ -1,4 +1,4 @@
-/* server/schedule/engine_prefix.c: rows that a prompt takes over from earlier ones (retro/run/session.h). See
+/* server/schedule/engine_prefix.c: rows that a prompt takes over from earlier ones (retro/run/session/session.h). See
  * engine_private.h. */
 #include <string.h>
 

@@ -13,14 +13,14 @@
 
 #include "config/base/key_set.h"
 #include "retro/text/tokenizer.h"
+#include "server/pictures/picture_thread.h"
 #include "server/schedule/engine.h"
 #include "server/schedule/guided.h"
 #include "server/schedule/logit_edits.h"
 #include "server/schedule/pace.h"
-#include "server/schedule/picture_thread.h"
-#include "server/schedule/queue.h"
-#include "server/schedule/shares.h"
-#include "server/schedule/turns.h"
+#include "server/threads/client_shares.h"
+#include "server/threads/queue.h"
+#include "server/threads/turns.h"
 
 /* Logits rows of prompts that are scored in one step, beside one row per sequence: bounds memory, not prompts. */
 enum { ENGINE_SCORED_ROWS = 64 };

@@ -12,20 +12,15 @@
 
 #include "retrieval/retriever.h"
 #include "retro/grammar/grammar.h"
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 #include "retro/text/tokenizer.h"
 #include "server/access/principal.h"
-#include "server/schedule/found_pictures.h"
-#include "server/schedule/picture_set.h"
+#include "server/pictures/found_pictures.h"
+#include "server/pictures/picture_set.h"
 #include "server/schedule/stops.h"
+#include "server/threads/waker.h"
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_KINDS };
-
-/* Called, with the answer's lock held, whenever there is something new to read: it must only pass the word on. */
-struct waker {
-    void (*wake)(void *context);
-    void *context;
-};
 
 /* Neighbours that the model reads by chunked cross attention: searched for every chunk, given by the asker for all
  * chunks, or none. */

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/open.h"
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 #include "tests/cuda/cuda_ops.h"
 #include "tools/convert/convert.h"
 

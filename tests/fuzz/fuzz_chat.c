@@ -5,7 +5,7 @@
 
 #include "config/base/utf8.h"
 #include "retro/chat/chat.h"
-#include "server/api/chat_reply.h"
+#include "retro/chat/chat_reply.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/host/config.h"
+#include "server/host/options/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "config/base/log.h"
-#include "server/api/traffic.h"
+#include "server/api/core/traffic.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
-#include "server/parts.h"
+#include "server/served_models.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -28,7 +28,7 @@ enum {
 };
 
 static struct config config;
-static struct parts parts;
+static struct served_models parts;
 static struct api api;
 static struct http *http;
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -40,7 +40,7 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
                                  struct error *e) {
     struct engine_options o;
     (void)context;
-    if (parts_engine_options(&o, &config, info, e)) return e->status;
+    if (served_models_engine_options(&o, &config, info, e)) return e->status;
     *l = engine_limits(&o, info);
     return STATUS_OK;
 }
@@ -56,12 +56,12 @@ static enum status open_model(struct error *e) {
 }
 
 static enum status open_parts(struct error *e) {
-    parts_init(&parts, &config);
-    if (open_model(e) || parts_open_pictures(&parts, &config, e)) return e->status;
-    if (decoder_part_open(&parts.decoders[0], &config, true, e) || parts_open_others(&parts, &config, e))
+    served_models_init(&parts, &config);
+    if (open_model(e) || served_models_open_pictures(&parts, &config, e)) return e->status;
+    if (decoder_part_open(&parts.decoders[0], &config, true, e) || served_models_open_others(&parts, &config, e))
         return e->status;
     api = (struct api){.page = true, .operations = OPERATIONS_OPEN, .local = true, .traffic = traffic_open()};
-    return parts_serve(&parts, &config, &api, e);
+    return served_models_serve(&parts, &config, &api, e);
 }
 
 /* A name of Linux' own, which no other process has. */

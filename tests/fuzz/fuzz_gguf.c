@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "retro/model/model.h"
-#include "retro/text/tokenizer_gguf.h"
+#include "retro/text/open/tokenizer_gguf.h"
 #include "retro/weights/gguf_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

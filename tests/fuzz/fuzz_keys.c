@@ -5,7 +5,7 @@
 
 #include "server/access/address.h"
 #include "server/access/keyring.h"
-#include "server/api/record.h"
+#include "server/api/core/request_log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
-#include "server/api/multipart.h"
+#include "server/api/core/multipart.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "config/base/hash.h"
-#include "retro/run/prefix_file.h"
+#include "retro/run/cache/prefix_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "retro/run/session.h"
-#include "retro/weights/packed.h"
+#include "retro/model/packed.h"
+#include "retro/run/session/session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "server/schedule/engine.h"
-#include "server/schedule/queue.h"
+#include "server/threads/queue.h"
 #include "tests/folder.h"
 
 enum { PICTURES = 12, SIDE = 28, CONTEXT = 400, LONG = 200 };

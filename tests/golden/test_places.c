@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/run/merge.h"
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
+#include "retro/run/tower/picture_rows.h"
 #include "tests/folder.h"
 
 enum { HIDDEN = 32, VOCAB = 64, WORDS = 140, PICTURES = 2, MORE = 20, DRAWN = 3 };
@@ -58,7 +58,7 @@ static void make_text(struct merged_text *out, const struct model *m, int seed, 
         pictures[i] = (struct merged_picture){.rows = rows[i], .tiles = 1, .tile_rows = n, .grid = grids[i]};
         pictures[i].name.picture[0] = from;
     }
-    if (merge_text(out, m, &(struct picture_text){ids, words, pictures, PICTURES}, &e)) fail_msg("%s", e.text);
+    if (picture_rows_text(out, m, &(struct picture_text){ids, words, pictures, PICTURES}, &e)) fail_msg("%s", e.text);
     assert_int_equal(out->n, words - WORDS + ROWS);
 }
 
@@ -129,12 +129,12 @@ static void test_positions(void **state) {
                                                        {2, 3, 2}, {2, 3, 3}, {2, 3, 4}, {5, 5, 5},   {6, 6, 6},
                                                        {7, 7, 7}, {7, 8, 7}, {7, 9, 7}, {10, 10, 10}};
     int32_t got[ARRAY_COUNT(ids)][PLACE_SECTIONS] = {{0}};
-    merge_place(got[0], ids, (int)ARRAY_COUNT(ids), grids);
+    picture_rows_place(got[0], ids, (int)ARRAY_COUNT(ids), grids);
     assert_memory_equal(got, expected, sizeof expected);
 
     /* A text that ends within a picture. */
     memset(got, 0x55, sizeof got);
-    merge_place(got[0], ids, 5, grids);
+    picture_rows_place(got[0], ids, 5, grids);
     assert_memory_equal(got, expected, 5 * sizeof *expected);
     assert_int_equal(got[5][0], 0x55555555);
 }
@@ -148,7 +148,7 @@ static void test_grids_are_checked(void **state) {
     const struct merged_picture picture = {.rows = rows, .tiles = 1, .tile_rows = 6, .grid = {2, 2}};
     open_fixture(&f, 0);
     const int32_t id = model_picture_id(f.model);
-    assert_int_equal(merge_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1}, &e), STATUS_INVALID);
+    assert_int_equal(picture_rows_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1}, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "6 rows, and of 2 times 2"));
     close_fixture(&f);
 }
@@ -252,7 +252,7 @@ static void test_rewound(void **state) {
     session_rewind(s, 0, (struct grid){0});
     int32_t ids[ROWS], positions[ROWS * PLACE_SECTIONS];
     for (int i = 0; i < ROWS; i++) ids[i] = i % 50;
-    merge_place(positions, ids, ROWS, NULL);
+    picture_rows_place(positions, ids, ROWS, NULL);
     t = (struct merged_text){.ids = ids, .positions = positions, .sections = PLACE_SECTIONS, .n = ROWS};
     read_on(&f, s, &t, MOST, &words);
     session_rewind(s, ROWS - 1, (struct grid){0});

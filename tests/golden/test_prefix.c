@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 #include "tests/folder.h"
 
 enum {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 
 enum { ROWS = 2 * ATTENTION_BLOCK + 40, CHANGED = ATTENTION_BLOCK + 50, SLICE = 64 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/json/json_writer.h"
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 #include "retro/weights/weights.h"
 #include "tests/folder.h"
 

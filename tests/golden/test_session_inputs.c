@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 #include "retro/weights/weights.h"
 #include "tests/folder.h"
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/run/merge.h"
-#include "retro/run/session.h"
-#include "retro/run/tower.h"
+#include "retro/run/session/session.h"
+#include "retro/run/tower/picture_rows.h"
+#include "retro/run/tower/tower.h"
 #include "tests/folder.h"
 
 struct fixture {
@@ -203,7 +203,7 @@ static void read_text(struct fixture *f, struct session_pool *pool, unsigned see
     struct merged_picture merged = {
         .rows = rows, .tiles = 1, .tile_rows = 4, .name = {.picture = {7, 7, 7, (int32_t)seed}}};
     struct picture_text asked = {ids, WORDS, &merged, 1};
-    if (merge_text(&out->text, f->model, &asked, &e)) fail_msg("%s", e.text);
+    if (picture_rows_text(&out->text, f->model, &asked, &e)) fail_msg("%s", e.text);
     assert_int_equal(out->text.n, ROWS);
 
     if (session_open(&s, pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
@@ -264,10 +264,10 @@ static void test_places_are_counted(void **state) {
     const int32_t ids[] = {1, -200, 2};
     open_fixture(&f, "tests/golden/vision/llava_a");
     struct picture_text text = {ids, 3, &picture, 0};
-    assert_int_equal(merge_text(&t, f.model, &text, &e), STATUS_INVALID);
+    assert_int_equal(picture_rows_text(&t, f.model, &text, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "1 places for pictures, and 0 pictures"));
     text.n_pictures = 1;
-    assert_int_equal(merge_text(&t, f.model, &text, &e), STATUS_OK);
+    assert_int_equal(picture_rows_text(&t, f.model, &text, &e), STATUS_OK);
     assert_int_equal(t.n, 6);
     assert_int_equal(t.positions[5], 2); /* a picture counts once */
     assert_true(t.ids[1] < 0 && t.ids[2] < 0 && t.ids[1] != t.ids[2]);

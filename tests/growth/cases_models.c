@@ -1,6 +1,6 @@
 /* tests/growth/cases_models.c: files of models: GGUF, config.json, checkpoints' pickles and YAML. */
 #include "retro/model/model_private.h"
-#include "retro/text/tokenizer_gguf.h"
+#include "retro/text/open/tokenizer_gguf.h"
 #include "tests/growth/growth.h"
 #include "tests/unit/gguf_build.h"
 #include "tools/import/formats/pickle.h"

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # A tree that keeps every rule; each test breaks one.
 GOOD = {
     "config/base/base.h": '/* config/base/base.h: base. */\n#pragma once\n\n#include <stdio.h>\n',
-    "config/json/json.h": '/* config/json/json.h: the door to jansson. */\n#pragma once\n\n#include <jansson.h>\n',
+    "config/json/json.h": '/* config/json/json.h: the door to jansson. */\n#pragma once\n\n#include <jansson.h>\n\n#include "config/base/base.h"\n',
     "kernels/op.c": '/* kernels/op.c: an op. */\n#include "config/base/base.h"\n\nint op(int a) { return a; }\n',
     "retro/model/model.c": '/* retro/model/model.c: a model. */\n#include "config/base/base.h"\n\nint f(void) { return 1; }\n',
     "server/api/api.h": '/* server/api/api.h: the interface. */\n#pragma once\n',
@@ -39,6 +39,8 @@ BAD = [
     ("retro/x.c", '/* retro/x.c: x. */\n\n#include "server/api/api.h"\n', "retro/x.c:3: retro/ may not include"),
     ("retrieval/x.c", '/* retrieval/x.c: x. */\n#include "kernels/op.h"\n',
      "retrieval/x.c:2: retrieval/ may not include"),
+    ("config/base/x.h", '/* config/base/x.h: x. */\n#include "config/json/json.h"\n',
+     "config/base/x.h:2: the folders config/base, config/json include each other"),
     ("server/x.c", '/* server/x.c: x. */\n#include "tools/bench/bench.h"\n', "server/x.c:2: server/ may not include"),
     ("server/host/x.c", '/* server/host/x.c: x. */\n#include "server/api/api.h"\n',
      "server/host/x.c:2: server/host may not include server/api/api.h"),

@@ -396,7 +396,7 @@ def make_blocks(path, rng):
 
 def make_pre(out, program, peers):
     """A vocabulary whose merges know no words, and its tokens for every tokenizer.ggml.pre that we read."""
-    source = (HERE.parents[1] / "retro/text/tokenizer_gguf_pre.c").read_text()
+    source = (HERE.parents[1] / "retro/text/open/tokenizer_gguf_pre.c").read_text()
     names = [line.split('"')[1] for line in source.splitlines() if line.startswith('    {"')]
     with open(out / "pre.txt", "w") as lines, tempfile.TemporaryDirectory() as scratch:
         for name in names:

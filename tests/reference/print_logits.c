@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 
 static _Noreturn void fail(const struct error *e) {
     fprintf(stderr, "%s\n", e->text);

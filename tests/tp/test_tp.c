@@ -14,7 +14,7 @@
 
 #include "config/base/hash.h"
 #include "retro/weights/weights.h"
-#include "server/host/opened_model.h"
+#include "server/host/models/opened_model.h"
 
 enum { MAX_RANKS = 4 };
 

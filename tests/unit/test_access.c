@@ -9,8 +9,8 @@
 
 #include "server/access/hosts.h"
 #include "server/access/keyring.h"
-#include "server/api/record.h"
-#include "server/schedule/shares.h"
+#include "server/api/core/request_log.h"
+#include "server/threads/client_shares.h"
 
 #define HASH "\"sha256\": \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\""
 #define HASH2 "\"sha256\": \"ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\""

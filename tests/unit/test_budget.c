@@ -2,7 +2,7 @@
  * are then asked of the backend, on every rank, and an error that names the option when there are fewer. */
 #include <string.h>
 
-#include "server/host/budget.h"
+#include "server/host/models/budget.h"
 #include "tests/folder.h"
 #include "tools/convert/convert.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "server/api/chat_reply.h"
+#include "retro/chat/chat_reply.h"
 
 struct reply_case {
     enum call_format format;

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "config/base/buffer.h"
+#include "retro/model/grid.h"
 #include "retro/model/model.h"
-#include "retro/run/grid.h"
-#include "server/host/config.h"
+#include "server/host/options/config.h"
 #include "tests/folder.h"
 
 static enum status parse(struct config *c, const char *text, struct error *e) {

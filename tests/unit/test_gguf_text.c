@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "config/json/json_value.h"
-#include "retro/text/tokenizer_gguf.h"
+#include "retro/text/open/tokenizer_gguf.h"
 #include "tests/unit/gguf_build.h"
 
 enum { LINE_SIZE = 4000, TEXT_SIZE = 400, MOST_IDS = 400 };

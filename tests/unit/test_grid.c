@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "config/base/base.h"
-#include "retro/run/grid.h"
+#include "retro/model/grid.h"
 
 enum { ROWS = 300 };
 static const int chunk_lengths[] = {1, 2, 3, 8, 64};

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "server/host/passage_list.h"
-#include "server/host/passages.h"
+#include "server/host/prompt/passage_list.h"
+#include "server/host/prompt/passages.h"
 
 static const char text[] =
     "# A heading\n\nThe first sentence. Is it (the second?) Yes! A fourth\nhas two lines. The last one";

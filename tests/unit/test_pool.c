@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
+#include "kernels/cpu/helper_account.h"
 #include "kernels/cpu/pool.h"
-#include "kernels/cpu/worth.h"
 
 enum { MOST_THREADS = 5, MOST_PIECES = 1000 };
 

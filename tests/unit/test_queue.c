@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/schedule/queue.h"
+#include "server/threads/queue.h"
 
 static void test_order_and_bound(void **state) {
     (void)state;

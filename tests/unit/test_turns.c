@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/schedule/turns.h"
+#include "server/threads/turns.h"
 
 enum { MOST = 32 };
 

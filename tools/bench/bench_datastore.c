@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/host/embedder_model.h"
+#include "server/host/documents/embedder_model.h"
 
 enum { DEFAULT_CHUNKS = 100000, DOCUMENT_CHUNKS = 10 };
 

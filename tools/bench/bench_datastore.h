@@ -5,7 +5,7 @@
 #include "retrieval/retriever_local.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
-#include "server/host/config.h"
+#include "server/host/options/config.h"
 #include "tools/bench/bench.h"
 
 struct datastore {

@@ -2,7 +2,7 @@
  * from characters to vectors. */
 #include <stdlib.h>
 
-#include "retro/run/encoder.h"
+#include "retro/run/embed/encoder.h"
 #include "tools/bench/bench.h"
 
 enum { TEXTS = 64, MAX_TEXTS = 4096, BATCHES = 4, WORDS = 62, MAX_ROWS = 256 };

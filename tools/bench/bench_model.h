@@ -1,7 +1,7 @@
 /* tools/bench/bench_model.h: a language model, mostly one with random weights, and timed work for it. */
 #pragma once
 
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 #include "tools/bench/bench.h"
 
 struct bench_model {

@@ -2,7 +2,7 @@
  * that also writes, the time from a picture to the first token. Pictures are pixels already. */
 #include <stdlib.h>
 
-#include "retro/run/merge.h"
+#include "retro/run/tower/picture_rows.h"
 #include "tools/bench/bench_model.h"
 
 enum { SIDE = 336, PROMPT = 32, STEP_ROWS = 512 };
@@ -97,7 +97,8 @@ static enum status see_and_write(struct tower_work *w, struct session_pool *pool
     ids[0] = model_picture_id(m);
     for (int i = 1; i <= w->prompt; i++) ids[i] = i;
     enum status status = session_view(pool, w->pictures, 1, w->rows, e);
-    if (status == STATUS_OK) status = merge_text(&text, m, &(struct picture_text){ids, w->prompt + 1, &picture, 1}, e);
+    if (status == STATUS_OK)
+        status = picture_rows_text(&text, m, &(struct picture_text){ids, w->prompt + 1, &picture, 1}, e);
     if (status == STATUS_OK) {
         status = write_first(w, pool, &text, e);
         merged_text_free(&text);

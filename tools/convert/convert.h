@@ -96,7 +96,7 @@ enum status tensor_file_close(struct tensor_file *f, struct error *e);
 /* convert_tensors.c: writes model.safetensors as planned, filling in what the table shows. */
 enum status conversion_write(struct conversion *p, const char *folder, struct error *e);
 
-/* convert_packed.c: writes model.packed (retro/weights/packed.h). */
+/* convert_packed.c: writes model.packed (retro/model/packed.h). */
 enum status packed_write(const struct conversion *p, const char *folder, struct error *e);
 
 /* convert_gguf_write.c: writes model.gguf of the folder `from`. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/base/buffer.h"
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 #include "retro/text/tokenizer.h"
 #include "tools/convert/convert.h"
 

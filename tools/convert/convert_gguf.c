@@ -1,5 +1,5 @@
 /* tools/convert/convert_gguf.c: what a GGUF file says about its model, as the files of a folder. See convert.h. */
-#include "retro/text/tokenizer_gguf.h"
+#include "retro/text/open/tokenizer_gguf.h"
 #include "retro/weights/gguf_folder.h"
 #include "tools/convert/convert.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "config/json/json_value.h"
-#include "retro/text/tokenizer_gguf.h"
+#include "retro/text/open/tokenizer_gguf.h"
 #include "tools/convert/convert_gguf.h"
 
 enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5 };

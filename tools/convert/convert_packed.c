@@ -1,9 +1,9 @@
-/* tools/convert/convert_packed.c: writes a loaded model's weights as they lie in memory (retro/weights/packed.h). */
+/* tools/convert/convert_packed.c: writes a loaded model's weights as they lie in memory (retro/model/packed.h). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/base/buffer.h"
-#include "retro/weights/packed.h"
+#include "retro/model/packed.h"
 #include "tools/convert/convert.h"
 
 /* All tensors of the file: where each comes from, and how it is written. */

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "config/base/buffer.h"
+#include "retro/model/packed.h"
 #include "retro/weights/gguf_blocks.h"
-#include "retro/weights/packed.h"
 #include "tools/convert/convert.h"
 
 /* Calls back while the model is opened: the names it uses, in the order of loading. */

@@ -5,7 +5,7 @@
 
 #include "config/base/line.h"
 #include "config/json/json_value.h"
-#include "server/host/opened_model.h"
+#include "server/host/models/opened_model.h"
 #include "tools/usage.h"
 
 int eval_parity(const struct usage *self, int argc, char **argv);

@@ -7,7 +7,7 @@
 
 #include "config/json/json_value.h"
 #include "config/json/json_writer.h"
-#include "server/host/embedder_model.h"
+#include "server/host/documents/embedder_model.h"
 #include "tools/eval/eval.h"
 
 enum { BATCH_TEXTS = 32, LINE_LIMIT = 16 << 20 };

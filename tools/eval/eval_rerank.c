@@ -6,7 +6,7 @@
 
 #include "config/json/json_table.h"
 #include "config/json/json_writer.h"
-#include "server/host/reranker_model.h"
+#include "server/host/documents/reranker_model.h"
 #include "tools/eval/eval.h"
 
 /* A line of the file. */

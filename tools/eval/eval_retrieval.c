@@ -8,9 +8,9 @@
 #include "config/json/json_table.h"
 #include "config/json/json_writer.h"
 #include "retrieval/retriever_local.h"
-#include "server/host/documents.h"
-#include "server/host/embedder_model.h"
-#include "server/host/reranker_model.h"
+#include "server/host/documents/documents.h"
+#include "server/host/documents/embedder_model.h"
+#include "server/host/documents/reranker_model.h"
 #include "tools/eval/eval.h"
 
 /* Documents that are looked at of each answer; the ways of a search, of enum retriever_way and behind them that of the

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "config/json/json_writer.h"
-#include "retro/run/session.h"
+#include "retro/run/session/session.h"
 #include "server/host/check.h"
-#include "server/host/documents.h"
-#include "server/host/passages.h"
+#include "server/host/documents/documents.h"
+#include "server/host/prompt/passages.h"
 #include "tools/eval/eval.h"
 
 struct subject {

@@ -13,9 +13,9 @@
  * any dimensions. */
 #pragma once
 
-#include "retro/run/merge.h"
-#include "retro/run/session.h"
-#include "retro/run/tower.h"
+#include "retro/run/session/session.h"
+#include "retro/run/tower/picture_rows.h"
+#include "retro/run/tower/tower.h"
 #include "retro/weights/weights.h"
 
 /* The pictures of a case; pointers are the file's, but for the list. */

@@ -110,7 +110,7 @@ static int count_prompt_rows(const struct parity_case *c, const struct model *m)
     int n = c->text_length;
     for (int i = 0, tile = 0; i < c->pictures.n; i++) {
         int tiles = count_tiles(&c->pictures, i);
-        n += merge_count(m, tiles, tile_rows(&c->pictures, m, tile)) - 1;
+        n += picture_rows_count(m, tiles, tile_rows(&c->pictures, m, tile)) - 1;
         tile += tiles;
     }
     return c->pictures.expanded ? c->text_length : n;
@@ -171,7 +171,7 @@ static enum status merge_sequence(struct parity_case *c, const struct model *m, 
     for (int i = 0; i < n; i++) places += ids[i] == model_picture_id(m);
     if (*used + places > p->n) return refuse(c->name, "a picture for each place in the texts", e);
     struct picture_text text = {ids, n, pictures + *used, places};
-    if (merge_text(&c->merged[sequence], m, &text, e)) return e->status;
+    if (picture_rows_text(&c->merged[sequence], m, &text, e)) return e->status;
     *used += places;
     return STATUS_OK;
 }

@@ -10,7 +10,7 @@
 #include "retrieval/index/index_recall.h"
 #include "retrieval/library.h"
 #include "retro/text/tokenizer.h"
-#include "server/host/config.h"
+#include "server/host/options/config.h"
 #include "tools/index/index_estimate.h"
 
 /* Exit codes: all fine, failed, some files were skipped, ended by a signal. */

@@ -1,7 +1,7 @@
 /* tools/index/index_adder.h: files into a collection that changes: what add, update and watch share. */
 #pragma once
 
-#include "server/host/document_group.h"
+#include "server/host/documents/document_group.h"
 #include "tools/index/index_names.h"
 #include "tools/index/index_reader.h"
 

@@ -7,8 +7,8 @@
 
 #include "config/base/hash.h"
 #include "config/json/json_writer.h"
-#include "server/host/documents.h"
-#include "server/host/embedder_model.h"
+#include "server/host/documents/documents.h"
+#include "server/host/documents/embedder_model.h"
 #include "tools/index/index_adder.h"
 #include "tools/index/index_color.h"
 

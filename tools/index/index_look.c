@@ -6,9 +6,9 @@
 
 #include "config/json/json_writer.h"
 #include "retrieval/retriever_local.h"
-#include "server/host/documents.h"
-#include "server/host/embedder_model.h"
-#include "server/host/reranker_model.h"
+#include "server/host/documents/documents.h"
+#include "server/host/documents/embedder_model.h"
+#include "server/host/documents/reranker_model.h"
 #include "tools/index/index.h"
 #include "tools/index/index_color.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/host/embedder_model.h"
+#include "server/host/documents/embedder_model.h"
 #include "tools/index/index.h"
 
 /* Chunks that are queries where no file has any, and lines that are read of a file. */

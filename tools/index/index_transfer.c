@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "config/json/json_writer.h"
-#include "server/host/documents.h"
+#include "server/host/documents/documents.h"
 #include "tools/index/index_adder.h"
 
 /* Changes of a folder after which it is compacted, so that its log does not fill the memory. */

@@ -6,7 +6,7 @@
 
 #include "config/base/utf8.h"
 #include "config/json/json_writer.h"
-#include "server/api/multipart.h"
+#include "server/api/core/multipart.h"
 
 /* Values of metadata: what filters can compare. */
 static bool is_plain(const struct json *v) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/picture_part.h"
+#include "server/api/core/picture_part.h"
 
 static const struct json_choice formats[] = {{"float", EMBEDDING_FLOAT}, {"base64", EMBEDDING_BASE64}, {NULL, 0}};
 static const struct json_choice input_types[] = {{"query", INPUT_QUERY},

@@ -5,7 +5,7 @@
 #include "config/json/json_table.h"
 #include "retrieval/filter/filter.h"
 #include "retro/model/generation_config.h"
-#include "server/api/failure.h"
+#include "server/api/core/failure.h"
 
 /* What a request may ask at most, each an int from the option named beside it or from the model; and what it gets where
  * it does not say. */

@@ -3,7 +3,7 @@
 
 #include "retrieval/filter/filter.h"
 #include "server/api/fields/fields.h"
-#include "server/host/retrieval_mode.h"
+#include "server/host/options/retrieval_mode.h"
 
 /* Documents by the names that answers give them. */
 struct document_names {

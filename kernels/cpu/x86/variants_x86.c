@@ -1,0 +1,113 @@
+/* kernels/cpu/x86/variants_x86.c: the tables of x86's instruction sets, and which of them this processor has. Builds
+ * for other machines, and with CPU=generic, leave this file and the kernels it names out. */
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kernels/cpu/variants.h"
+
+/* F16C came before AVX2 in every processor; clang 14 does not know its name here. */
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+/* Bit 4 of EAX, leaf 7, subleaf 1, which compilers older than the instruction cannot name. */
+static bool has_avxvnni(void) {
+    unsigned a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+static bool has_avx512vnni(void) { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+static bool has_avx512bf16(void) { return has_avx512vnni() && __builtin_cpu_supports("avx512bf16"); }
+
+/* Bits 22 and 24 of EDX, leaf 7. Linux gives a process the registers of tiles when it asks for them (Linux 5.16,
+ * arch/x86/xstate.html): their 8 KiB are part of what every switch of its threads then keeps. */
+static bool has_amx(void) {
+    enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux */
+    unsigned a, b, c, d;
+    bool has = has_avx512bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1);
+    return has && syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0;
+}
+
+const struct cpu_kernels cpu_kernels_avx2 = {
+    .name = "avx2",
+    .supported = has_avx2,
+    .linear = linear_avx2,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx2,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx2,
+    KERNELS_OF(avx2),
+};
+
+const struct cpu_kernels cpu_kernels_avxvnni = {
+    .name = "avxvnni",
+    .supported = has_avxvnni,
+    .linear = linear_avx2,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avxvnni,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avxvnni,
+    KERNELS_OF(avx2),
+};
+
+const struct cpu_kernels cpu_kernels_avx512 = {
+    .name = "avx512",
+    .supported = has_avx512,
+    .linear = linear_avx512,
+    .panel_rows = 14,
+    .panel = panel_avx512,
+    .panels = panels_avx512,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx512,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx512,
+    KERNELS_OF(avx512),
+};
+
+const struct cpu_kernels cpu_kernels_avx512vnni = {
+    .name = "avx512vnni",
+    .supported = has_avx512vnni,
+    .linear = linear_avx512,
+    .panel_rows = 14,
+    .panel = panel_avx512,
+    .panels = panels_avx512,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx512vnni,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx512vnni,
+    KERNELS_OF(avx512),
+};
+
+const struct cpu_kernels cpu_kernels_avx512bf16 = {
+    .name = "avx512bf16",
+    .supported = has_avx512bf16,
+    .round = round_avx512bf16,
+    .linear = linear_avx512bf16,
+    .panel_rows = 14,
+    .panel = panel_avx512,
+    .panels = panels_avx512,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx512vnni,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx512vnni,
+    KERNELS_OF(avx512),
+};
+
+const struct cpu_kernels cpu_kernels_amx = {
+    .name = "amx",
+    .supported = has_amx,
+    .round = round_avx512bf16,
+    .linear = linear_amx,
+    .panel_rows = 14,
+    .panel = panel_avx512,
+    .panels = panels_avx512,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx512vnni,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx512vnni,
+    KERNELS_OF(avx512),
+};

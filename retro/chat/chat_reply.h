@@ -1,0 +1,51 @@
+/* retro/chat/chat_reply.h: what a model writes in a chat, taken apart as it comes: what it thinks, what it says, which
+ * tools it calls. */
+#pragma once
+
+#include "config/base/buffer.h"
+
+/* How a model writes that it calls a tool. */
+enum call_format {
+    CALLS_NONE,    /* not at all, or in a way that stays text */
+    CALLS_HERMES,  /* <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Hermes, Qwen */
+    CALLS_MISTRAL, /* [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...] or [TOOL_CALLS]name[ARGS]{...} */
+    CALLS_LLAMA    /* {"name": ..., "parameters": {...}} as the whole answer, also behind <|python_tag|> */
+};
+
+struct tool_call {
+    char *name;
+    struct buffer arguments; /* JSON */
+};
+
+enum reply_part { REPLY_BEGINS, REPLY_THINKS, REPLY_SAYS };
+
+/* Bytes of the content, in one piece of the answer's text. */
+struct reply_piece {
+    size_t written; /* where they begin in the answer's text */
+    size_t said;    /* where they begin in the content */
+    size_t size;
+};
+
+/* Zero-initialised but for format, reasons and part; free when done. */
+struct chat_reply {
+    enum call_format format;
+    bool reasons; /* the model's template knows <think> */
+    enum reply_part part;
+    size_t read; /* bytes of the answer's text that have been taken apart */
+    struct buffer reasoning, content;
+    size_t content_start;       /* byte of the answer's text that content begins with */
+    struct reply_piece *pieces; /* [n_pieces] of the content, in order */
+    int n_pieces, pieces_capacity;
+    struct tool_call *calls; /* [n_calls] */
+    int n_calls, calls_capacity;
+    bool trims; /* white space before the next text goes */
+};
+
+/* From the texts that the template writes (template_literals). */
+enum call_format call_format_of(struct text_span literals);
+bool template_reasons(struct text_span literals);
+/* Takes in all that is there of the answer, text[0, size); what could still become a mark waits until `last`. */
+void chat_reply_read(struct chat_reply *r, const char *text, size_t size, bool last);
+/* The bytes of the content that come from the first `written` bytes of the answer's text. */
+size_t chat_reply_place(const struct chat_reply *r, size_t written);
+void chat_reply_free(struct chat_reply *r);

@@ -1,0 +1,89 @@
+/* server/api/core/failure.c: errors as HTTP sees them. See failure.h. */
+#include "server/api/core/failure.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "config/json/json_writer.h"
+
+bool failure_set(struct failure *f, int http, const char *code, const char *param, const char *format, ...) {
+    va_list args;
+    *f = (struct failure){.http = http, .code = code, .param = xstrdup(param ? param : "")};
+    va_start(args, format);
+    CHECK(vasprintf(&f->message, format, args) >= 0); /* as xmalloc */
+    va_end(args);
+    return false;
+}
+
+bool failure_from_error(struct failure *f, const struct error *e) {
+    int http = 500, retry_after = 0;
+    const char *code = "internal_error";
+    switch (e->status) {
+        case STATUS_INVALID: http = 400, code = "invalid_value"; break;
+        case STATUS_NOT_FOUND: http = 404, code = "not_found"; break;
+        case STATUS_TOO_LARGE: http = 413, code = "too_large"; break;
+        case STATUS_BUSY: http = 503, code = "server_busy", retry_after = 1; break;
+        case STATUS_CANCELLED: http = 503, code = "cancelled", retry_after = 1; break;
+        case STATUS_UNSUPPORTED: http = 501, code = "not_implemented"; break;
+        case STATUS_NO_MEMORY: http = 503, code = "out_of_memory", retry_after = 1; break;
+        case STATUS_DEVICE: http = 503, code = "device_failed", retry_after = 1; break;
+        case STATUS_OK:
+        case STATUS_CORRUPT:
+        case STATUS_IO:
+        case STATUS_INTERNAL: break;
+    }
+    failure_set(f, http, code, NULL, "%s", e->text);
+    f->retry_after = retry_after;
+    return false;
+}
+
+void failure_free(struct failure *f) {
+    free(f->param);
+    free(f->message);
+    *f = (struct failure){0};
+}
+
+/* OpenAI's words. */
+static const char *type_of(int http) {
+    switch (http) {
+        case 401: return "authentication_error";
+        case 403: return "permission_error";
+        case 429: return "rate_limit_error";
+        default: return http < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+void failure_write(const struct failure *f, struct buffer *out) {
+    struct json_writer w;
+    put_begin(&w, out);
+    put_object(&w);
+    put_key_object(&w, "error");
+    put_key_string(&w, "message", f->message);
+    put_key_string(&w, "type", type_of(f->http));
+    put_key_string(&w, "param", f->param[0] ? f->param : NULL);
+    put_key_string(&w, "code", f->code);
+    put_object_end(&w);
+    put_object_end(&w);
+}
+
+static void set_status(const struct failure *f, struct answer *a) {
+    a->http = f->http;
+    if (f->http == 401) answer_add_header(a, "WWW-Authenticate", "Bearer");
+    if (f->retry_after > 0) answer_add_header(a, "Retry-After", "%d", f->retry_after);
+}
+
+void failure_answer(struct failure *f, struct answer *a, struct buffer *body) {
+    set_status(f, a);
+    failure_write(f, body);
+    failure_free(f);
+}
+
+struct answer *answer_failure(struct failure *f) {
+    struct buffer body = {0};
+    failure_write(f, &body);
+    struct answer *a = answer_text(f->http, JSON_TYPE, &body);
+    set_status(f, a);
+    failure_free(f);
+    return a;
+}

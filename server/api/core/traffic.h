@@ -1,0 +1,13 @@
+/* server/api/core/traffic.h: how often each path was asked for, and how it was answered: counters of /metrics. */
+#pragma once
+
+#include "config/base/buffer.h"
+
+struct traffic;
+
+struct traffic *traffic_open(void);
+void traffic_close(struct traffic *t);
+/* Any thread. `path` is constant and one of few. */
+void traffic_note(struct traffic *t, const char *path, int status, double seconds);
+/* As Prometheus reads it. */
+void traffic_print(struct traffic *t, struct buffer *out);

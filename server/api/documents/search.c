@@ -1,0 +1,220 @@
+/* server/api/documents/search.c: /v1/retrieval/search: one query, answered by the retrieval thread. A picture is read
+ * by the picture thread before. */
+#include <stdlib.h>
+
+#include "server/api/api.h"
+#include "server/api/text/neighbor_json.h"
+#include "server/api/text/retrieval_choice_json.h"
+
+/* The retrieval thread may still be searching when the client leaves: both sides hold a reference. */
+struct search_answer {
+    struct answer base;
+    struct search_request request;
+    struct retriever_query query;
+    const struct served_model *model;
+    struct picture_job *reading; /* a reference: the picture, until it is sought by; NULL: none is */
+    struct embedder_picture picture;
+    struct filter *filter; /* of the server, of the client and of the request */
+    struct principal who;  /* held */
+    int n_embedded;        /* tokens of the query and of what was reranked */
+    struct hits hits;
+    struct lookup lookup;
+    atomic_bool cancelled;
+    atomic_int references;
+    pthread_mutex_t lock; /* guards done, waker, and that reading ends */
+    bool done;
+    struct waker waker;
+};
+
+static void search_release(struct search_answer *s) {
+    if (atomic_fetch_sub(&s->references, 1) != 1) return;
+    if (s->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
+    snapshot_release(s->lookup.snapshot);
+    picture_job_release(s->reading);
+    free(s->picture.pixels);
+    filter_release(s->filter);
+    principal_release(&s->who);
+    search_request_free(&s->request);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+static void search_done(struct lookup *l) {
+    struct search_answer *s = l->context;
+    principal_charge(&s->who, s->n_embedded, 0);
+    pthread_mutex_lock(&s->lock);
+    s->done = true;
+    if (s->waker.wake) s->waker.wake(s->waker.context);
+    pthread_mutex_unlock(&s->lock);
+    search_release(s);
+}
+
+static void write_results(const struct search_answer *s, struct buffer *out) {
+    struct json_writer w;
+    put_begin(&w, out);
+    put_object(&w);
+    put_key_string(&w, "object", "list");
+    put_key_array(&w, "data");
+    for (int i = 0; i < s->hits.n; i++) {
+        put_object(&w);
+        neighbor_write(&w, &s->hits.list[i], principal_filter(&s->who));
+        /* A chunk's number counts those of other documents. */
+        if (principal_filter(&s->who) == NULL) put_key_int(&w, "chunk", s->hits.list[i].chunk);
+        put_object_end(&w);
+    }
+    put_array_end(&w);
+    put_object_end(&w);
+}
+
+static bool ask_retrieval(struct search_answer *s, struct failure *f) {
+    struct error e;
+    atomic_fetch_add(&s->references, 1);
+    if (retrieval_thread_ask(s->model->retrieval, &s->lookup, &e) == STATUS_OK) return true;
+    search_release(s); /* the retrieval thread's reference */
+    return failure_from_error(f, &e);
+}
+
+static bool seek_picture(struct search_answer *s, struct failure *f) {
+    struct picture_job *job = s->reading;
+    if (job->error.status) return failure_from_error(f, &job->error);
+    s->picture = job->files[0].pixels;
+    s->query.picture = &s->picture;
+    job->files[0].pixels = (struct embedder_picture){0};
+    pthread_mutex_lock(&s->lock);
+    s->reading = NULL;
+    pthread_mutex_unlock(&s->lock);
+    picture_job_release(job);
+    return ask_retrieval(s, f);
+}
+
+static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
+    struct search_answer *s = (struct search_answer *)a;
+    struct failure f;
+    if (s->reading && picture_job_is_over(s->reading) && !seek_picture(s, &f)) {
+        failure_answer(&f, a, out);
+        return ANSWER_COMPLETE;
+    }
+    pthread_mutex_lock(&s->lock);
+    bool done = s->done;
+    pthread_mutex_unlock(&s->lock);
+    if (!done) return ANSWER_WAITING;
+    if (s->lookup.status == STATUS_OK) {
+        write_results(s, out);
+        return ANSWER_COMPLETE;
+    }
+    failure_from_error(&f, &s->lookup.error);
+    failure_answer(&f, a, out);
+    return ANSWER_COMPLETE;
+}
+
+static void search_cancel(struct answer *a) {
+    struct search_answer *s = (struct search_answer *)a;
+    atomic_store(&s->cancelled, true);
+    pthread_mutex_lock(&s->lock);
+    if (s->reading) picture_job_hurry(s->reading);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void search_close(struct answer *a) {
+    struct search_answer *s = (struct search_answer *)a;
+    search_cancel(a);
+    if (s->reading) picture_job_cancel(s->reading);
+    pthread_mutex_lock(&s->lock);
+    s->waker.wake = NULL;
+    pthread_mutex_unlock(&s->lock);
+    search_release(s);
+}
+
+static bool parse_search(struct search_request *request, const struct served_model *model, const struct api_request *r,
+                         struct failure *f) {
+    bool ok = r->size > 0 ? search_request_parse(request, r->body, r->size, &model->limits, f)
+                          : search_request_parse_query(request, r->arguments, r->n_arguments, &model->limits, f);
+    return ok && reading_check_choice(model, &request->choice, "rerank", f);
+}
+
+static struct filter *join_filters(const struct served_model *model, const struct principal *who,
+                                   const struct search_request *request) {
+    struct filter *outer = filter_join(model->filter, principal_filter(who));
+    struct filter *all = filter_join(outer, request->filter);
+    filter_release(outer);
+    return all;
+}
+
+/* Takes the request. */
+static struct search_answer *make_search(const struct served_model *model, const struct search_request *request,
+                                         const struct principal *who, struct waker waker) {
+    static const struct answer_ops ops = {search_poll, search_cancel, search_close};
+    struct search_answer *s = xcalloc(1, sizeof *s);
+    answer_init(&s->base, &ops, JSON_TYPE);
+    s->model = model;
+    s->request = *request;
+    s->filter = join_filters(model, who, request);
+    s->who = principal_hold(*who);
+    s->query = (struct retriever_query){
+        .filter = s->filter,
+        .n_embedded = &s->n_embedded,
+        .choice = request->by_picture ? (struct retriever_choice){0} : reading_choice(model, &request->choice),
+        .text = {request->query, request->query_size},
+        .k = request->k                       ? (int)request->k
+             : retrieval_attends(model->mode) ? model->k
+                                              : model->k_passages,
+        .min_similarity = request->min_similarity < -1 ? model->min_similarity : (float)request->min_similarity};
+    s->lookup = (struct lookup){
+        .queries = &s->query, .hits = &s->hits, .n = 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
+    s->waker = waker;
+    atomic_init(&s->references, 1);
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
+
+/* The picture of the request is on its way to the retrieval thread. */
+static bool read_picture(struct search_answer *s, const struct principal *who, struct failure *f) {
+    struct picture_reader reader = {.embedder = s->model->seer};
+    struct search_request *r = &s->request;
+    struct error e;
+    s->reading = picture_job_open(&reader, 1, *who, s->waker);
+    s->reading->files[0].bytes =
+        (struct buffer){.data = r->query, .size = r->query_size, .capacity = r->query_size + 1};
+    r->query = NULL;
+    s->query.text = (struct text_span){0};
+    if (picture_thread_ask(s->model->picture_thread, s->reading, &e) == STATUS_OK) return true;
+    failure_from_error(f, &e);
+    f->retry_after = 1;
+    return false;
+}
+
+/* Takes the request, which was parsed when `ok`. */
+static struct answer *send_search(const struct served_model *model, struct search_request *request, bool ok,
+                                  const struct principal *who, struct waker waker, struct failure *f) {
+    if (!ok) {
+        search_request_free(request);
+        return NULL;
+    }
+    struct search_answer *s = make_search(model, request, who, waker);
+    if (request->by_picture ? read_picture(s, who, f) : ask_retrieval(s, f)) return &s->base;
+    answer_close(&s->base);
+    return NULL;
+}
+
+static const struct served_model *model_with_collection(const struct api *a, struct failure *f) {
+    const struct served_model *model = api_model(a, NULL, f);
+    if (model->retrieval) return model;
+    failure_set(f, 400, "no_collection", NULL, "this server has no collection to search (option retrieval.collection)");
+    return NULL;
+}
+
+struct answer *search_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = model_with_collection(a, f);
+    struct search_request request;
+    if (model == NULL) return NULL;
+    bool ok = parse_search(&request, model, r, f);
+    return send_search(model, &request, ok, &r->principal, waker, f);
+}
+
+struct answer *search_picture_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = model_with_collection(a, f);
+    struct search_request request;
+    if (model == NULL) return NULL;
+    bool ok = search_request_parse_picture(&request, r->body, r->size, &model->limits, f);
+    return send_search(model, &request, ok, &r->principal, waker, f);
+}

@@ -1,0 +1,102 @@
+/* server/api/operations/info.c: GET /version and GET /props: what this server is, and what a request gets that says
+ * nothing. */
+#include "config/json/json_writer.h"
+#include "server/api/api.h"
+
+struct answer *version_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    struct buffer body = {0};
+    struct json_writer w;
+    (void)a, (void)r, (void)waker, (void)f;
+    put_begin(&w, &body);
+    put_object(&w);
+    put_key_string(&w, "version", RETRO_VERSION);
+    put_object_end(&w);
+    return answer_text(200, JSON_TYPE, &body);
+}
+
+static void write_setting(struct json_writer *w, const struct json_field *field, const struct request_writing *from) {
+    const void *value = (const char *)from + field->offset;
+    put_key(w, field->name);
+    if (field->type == JSON_DOUBLE)
+        put_double(w, *(const double *)value);
+    else if (field->type == JSON_INT64)
+        put_int(w, *(const int64_t *)value);
+    else
+        put_bool(w, *(const bool *)value);
+}
+
+/* The numbers and switches of a request that says nothing. */
+static void write_settings(struct json_writer *w, const struct served_model *model) {
+    struct request_writing silent;
+    request_writing_init(&silent);
+    json_table_fallbacks(&writing_table, &silent);
+    request_writing_defaults(&silent, NULL, &model->limits);
+
+    put_key_object(w, "default_generation_settings");
+    put_key_int(w, "n_ctx", model->limits.context);
+    put_key_object(w, "params");
+    put_key_int(w, "max_tokens", DEFAULT_MAX_TOKENS);
+    for (int i = 0; i < writing_table.count; i++) {
+        const struct json_field *field = &writing_table.fields[i];
+        if (field->type == JSON_DOUBLE || field->type == JSON_INT64 || field->type == JSON_BOOL)
+            write_setting(w, field, &silent);
+    }
+    put_object_end(w);
+    put_object_end(w);
+    request_writing_free(&silent);
+}
+
+/* What is read where a request does not say; null: there is nothing to search. */
+static void write_retrieval(struct json_writer *w, const struct served_model *model) {
+    if (model->retriever == NULL) {
+        put_key_null(w, "retrieval");
+        return;
+    }
+    put_key_object(w, "retrieval");
+    put_key_bool(w, "enabled", model->retrieve);
+    put_key_string(w, "mode", retrieval_mode_name(model->mode));
+    put_key_int(w, "k", retrieval_attends(model->mode) ? model->k : model->k_passages);
+    put_key_int(w, "max_k", retrieval_attends(model->mode) ? model->limits.max_neighbors : model->limits.max_k);
+    put_key_float(w, "min_similarity", model->min_similarity);
+    put_object_end(w);
+}
+
+/* What is kept of prompts for later ones that begin alike; null: nothing is. */
+static void write_prefix_cache(struct json_writer *w, const struct served_model *model, const struct principal *who) {
+    struct engine_metrics metrics;
+    engine_metrics_read(model->engine, &metrics);
+    const struct session_blocks *blocks = &metrics.blocks;
+    if (blocks->kept_most == 0) {
+        put_key_null(w, "prefix_cache");
+        return;
+    }
+    put_key_object(w, "prefix_cache");
+    put_key_int(w, "block_tokens", ATTENTION_BLOCK);
+    put_key_int(w, "block_bytes", (int64_t)blocks->bytes);
+    if (who->key == NULL || who->key->operations) put_key_int(w, "blocks", blocks->kept); /* of all clients' prompts */
+    put_key_int(w, "max_blocks", blocks->kept_most);
+    put_object_end(w);
+}
+
+struct answer *props_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = api_model(a, api_argument(r, "model"), f);
+    struct buffer body = {0};
+    struct json_writer w;
+    (void)waker;
+    if (model == NULL) return NULL;
+    put_begin(&w, &body);
+    put_object(&w);
+    write_settings(&w, model);
+    write_retrieval(&w, model);
+    write_prefix_cache(&w, model, &r->principal);
+    put_key_int(&w, "total_slots", model->slots);
+    put_key_string(&w, "model_alias", model->id);
+    put_key_object(&w, "modalities");
+    put_key_bool(&w, "vision", false);
+    put_key_bool(&w, "audio", false);
+    put_object_end(&w);
+    put_chat_template(&w, model->chat);
+    put_key_string(&w, "build_info", "retro-server " RETRO_VERSION);
+    put_object_end(&w);
+    return answer_text(200, JSON_TYPE, &body);
+}

@@ -1,0 +1,149 @@
+/* server/api/text/neighbor_json.c: neighbours as JSON. See neighbor_json.h. */
+#include "server/api/text/neighbor_json.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "retrieval/filter/scope.h"
+#include "retrieval/picture_document.h"
+
+/* Headings and titles come back with every neighbour: a foreign file may have one of any length, which an answer does
+ * not repeat in full. */
+enum { SHOWN_BYTES = 400 };
+
+/* The beginning of a long text, of whole characters, with an ellipsis that says so. */
+static void write_shown(struct json_writer *w, const char *text, size_t size) {
+    static const char ellipsis[] = "\xe2\x80\xa6";
+    char shown[SHOWN_BYTES + sizeof ellipsis];
+    if (size <= SHOWN_BYTES) {
+        put_string_n(w, text, size);
+        return;
+    }
+    size_t n = SHOWN_BYTES;
+    while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80) n--;
+    memcpy(shown, text, n);
+    memcpy(shown + n, ellipsis, sizeof ellipsis - 1);
+    put_string_n(w, shown, n + sizeof ellipsis - 1);
+}
+
+/* The place of a chunk is where it begins. */
+static void write_marks(struct json_writer *w, const struct hit *hit) {
+    struct document_place place = {0};
+    if (hit->source.text) place = place_find(hit->marks, hit->source, hit->start);
+    if (place.page > 0)
+        put_key_int(w, "page", place.page);
+    else
+        put_key_null(w, "page");
+    if (place.line > 0)
+        put_key_int(w, "line", place.line);
+    else
+        put_key_null(w, "line");
+    put_key_array(w, "heading");
+    for (int i = 0; i < place.n_headings; i++) write_shown(w, place.headings[i].text, place.headings[i].size);
+    put_array_end(w);
+}
+
+/* A text that came with the request has no path. */
+void neighbor_write_place(struct json_writer *w, const struct hit *hit) {
+    static const char *const keys[] = {"document", "title", "start", "end", "page", "line", "heading"};
+    for (size_t i = 0; hit->path == NULL && i < ARRAY_COUNT(keys); i++) put_key_null(w, keys[i]);
+    if (hit->path == NULL) return;
+    put_key_string(w, "document", hit->path);
+    put_key(w, "title");
+    write_shown(w, hit->title, strlen(hit->title));
+    put_key_int(w, "start", (int64_t)hit->start);
+    put_key_int(w, "end", (int64_t)hit->end);
+    write_marks(w, hit);
+}
+
+/* As a part of a URL: RFC 3986, 2.3. */
+static void append_escaped(struct buffer *url, const char *id) {
+    static const char kept[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    for (const char *at = id; *at; at++) {
+        if (strchr(kept, *at))
+            buffer_append(url, at, 1);
+        else
+            buffer_printf(url, "%%%02X", (unsigned char)*at);
+    }
+}
+
+/* Where the picture of a chunk is to be had, if the document is one. */
+static void write_picture(struct json_writer *w, const struct hit *hit, const struct filter *viewer) {
+    struct picture_document picture;
+    struct buffer url = {0};
+    if (hit->source.text == NULL || !picture_document_read(&picture, hit->source)) return;
+    buffer_append_string(&url, "/v1/pictures/");
+    append_escaped(&url, scope_show(viewer, hit->document));
+    put_key_string_n(w, "picture", url.data, url.size);
+    buffer_free(&url);
+}
+
+void neighbor_write(struct json_writer *w, const struct hit *hit, const struct filter *viewer) {
+    neighbor_write_place(w, hit);
+    if (hit->path)
+        put_key_float(w, "distance", fmaxf(0, 1 - hit->similarity));
+    else
+        put_key_null(w, "distance");
+    if (hit->path && hit->relevance >= 0) put_key_float(w, "relevance", hit->relevance);
+    hit_put_lists(w, hit);
+    put_key_string_n(w, "text", hit->text.text, hit->text.size);
+    write_picture(w, hit, viewer);
+}
+
+void neighbor_write_given(struct json_writer *w, struct text_span text) {
+    neighbor_write(w, &(struct hit){.text = text}, NULL);
+}
+
+bool found_is_told(const struct generation *g) {
+    const struct generation_neighbors *neighbors = &g->asked.neighbors;
+    return neighbors->search || neighbors->given_k > 0 || generation_reads_passages(&g->asked);
+}
+
+/* Whether the model sees the picture of a passage, and if not, why. */
+static void write_sight(struct json_writer *w, const struct found_pictures *seen, const char *document) {
+    const struct found_picture *picture = found_pictures_find(seen, document);
+    if (picture == NULL) return;
+    put_key_bool(w, "picture_read", picture->problem == NULL);
+    if (picture->problem) put_key_string(w, "picture_problem", picture->problem);
+}
+
+/* Passage i of search j, which stands in the prompt. */
+static void write_passage(struct json_writer *w, const struct generation *g, int j, int i) {
+    const struct hit *hit = &g->answer.found[j].list[i];
+    put_object(w);
+    put_key_int(w, "number", i + 1);
+    neighbor_write(w, hit, principal_filter(&g->asked.principal));
+    write_sight(w, &g->answer.seen[j], hit->document);
+    put_object_end(w);
+}
+
+static void write_hit(struct json_writer *w, const struct generation *g, const struct hit *hit) {
+    put_object(w);
+    neighbor_write(w, hit, principal_filter(&g->asked.principal));
+    put_object_end(w);
+}
+
+void found_write(struct json_writer *w, const struct found_listing *l, int j) {
+    const struct generation *g = l->generation;
+    const struct generation_answer *answer = &g->answer;
+    bool in_prompt = j < answer->n_searches;
+    if (!found_is_told(g)) return;
+    put_object(w);
+    put_key_int(w, "index", l->index);
+    put_key_int(w, "chunk", in_prompt ? j : j - answer->n_searches);
+    put_key_int(w, "position", generation_found_row(g, j));
+    put_key_array(w, "neighbors");
+    for (int i = 0; j < answer->found_room && i < answer->found[j].n; i++) {
+        if (in_prompt)
+            write_passage(w, g, j, i);
+        else
+            write_hit(w, g, &answer->found[j].list[i]);
+    }
+    for (int i = 0; !in_prompt && i < g->asked.neighbors.given_k; i++) {
+        put_object(w);
+        neighbor_write_given(w, l->asked->neighbors[i]);
+        put_object_end(w);
+    }
+    put_array_end(w);
+    put_object_end(w);
+}

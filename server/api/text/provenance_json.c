@@ -1,0 +1,185 @@
+/* server/api/text/provenance_json.c: see provenance_json.h. */
+#include "server/api/text/provenance_json.h"
+
+#include <string.h>
+
+void origin_write(struct json_writer *w, const struct served_model *model, const struct generation *g) {
+    struct buffer text = {0};
+    buffer_append_string(&text, model->fingerprint);
+    const struct snapshot *snapshot = g->answer.snapshot;
+    /* Milvus has no state with a name. That of a folder counts the changes of all, of which a tenant is told nothing.
+     */
+    if (snapshot && snapshot->generation > 0 && principal_filter(&g->asked.principal) == NULL)
+        buffer_printf(&text, "_g%d.%lld", snapshot->generation, (long long)snapshot->n_changes);
+    put_key_string_n(w, "system_fingerprint", text.data, text.size);
+    if (atomic_load(&g->answer.away)) put_key_bool(w, "retrieval_away", true);
+    if (g->asked.sampling.temperature > 0) put_key_int(w, "seed", (int64_t)g->asked.sampling.seed);
+    buffer_free(&text);
+}
+
+int tokens_shown(const struct generation *g, const struct progress *p, int from) {
+    int n = p->n_ids, shown = from;
+    if (p->finish == FINISH_LENGTH || p->complete) return n;
+    bool by_token = p->finish == FINISH_STOP && p->stop_string < 0;
+    if (by_token) return max_int(g->asked.end.include_stop ? n : n - 1, shown);
+    while (shown < n && (shown > 0 ? g->answer.text_ends[shown - 1] : 0) < p->visible) shown++;
+    return shown;
+}
+
+/* Places of tokens in the text, in characters, from token to token. */
+struct token_places {
+    const struct told_answer *answer;
+    size_t counted; /* bytes of the text */
+    int64_t characters;
+};
+
+static struct token_places places_begin(const struct told_answer *a) {
+    return (struct token_places){.answer = a, .characters = a->before};
+}
+
+/* Characters shown before the byte of all that was written; bytes come in rising order. */
+static int64_t places_at(struct token_places *p, size_t written) {
+    const struct told_answer *a = p->answer;
+    size_t at = a->said ? chat_reply_place(a->said, written) : written;
+    if (at > a->text.size) at = a->text.size; /* cut by a stop string */
+    for (; p->counted < at; p->counted++) p->characters += (a->text.text[p->counted] & 0xC0) != 0x80;
+    return p->characters;
+}
+
+/* The token and its place, into an open object. */
+static void token_write(struct json_writer *w, struct token_places *p, int i) {
+    const struct generation *g = p->answer->generation;
+    struct buffer piece = {0};
+    tokenizer_piece(p->answer->model->tokenizer, g->answer.ids[i], &piece);
+    put_key_string_n(w, "token", piece.data, piece.size);
+    put_key_int(w, "answer_start", places_at(p, i > 0 ? g->answer.text_ends[i - 1] : 0));
+    put_key_int(w, "answer_end", places_at(p, g->answer.text_ends[i]));
+    buffer_free(&piece);
+}
+
+/* Attention. */
+
+/* Rows of shares that one entry of what was found got, the tokens that they wrote, and how many neighbours there are.
+ */
+struct told_entry {
+    int chunk, n;
+    const float *shares;       /* [rows] the first row */
+    int rows, columns;         /* rows; floats from one to the next */
+    int first_token, n_tokens; /* tokens of the answer that the last of these rows wrote */
+};
+
+/* The mean over the entry's rows. */
+static void write_shares_mean(struct json_writer *w, const struct told_entry *entry) {
+    put_key_array(w, "shares");
+    for (int i = 0; i < entry->n; i++) {
+        double sum = 0;
+        for (int row = 0; row < entry->rows; row++) sum += (double)entry->shares[row * entry->columns + i];
+        put_float(w, (float)(sum / entry->rows));
+    }
+    put_array_end(w);
+}
+
+static void write_told_tokens(struct json_writer *w, const struct told_answer *a, const struct told_entry *entry) {
+    struct token_places places = places_begin(a);
+    const float *shares = entry->shares + (entry->rows - entry->n_tokens) * entry->columns;
+    put_key_array(w, "tokens");
+    for (int i = 0; i < entry->n_tokens; i++) {
+        put_object(w);
+        token_write(w, &places, entry->first_token + i);
+        put_key_array(w, "shares");
+        for (int j = 0; j < entry->n; j++) put_float(w, shares[i * entry->columns + j]);
+        put_array_end(w);
+        put_object_end(w);
+    }
+    put_array_end(w);
+}
+
+static void write_told_entry(struct json_writer *w, const struct told_answer *a, const struct told_entry *entry) {
+    if (entry->n == 0 || entry->rows <= 0) return;
+    put_object(w);
+    put_key_int(w, "index", a->index);
+    put_key_int(w, "chunk", entry->chunk);
+    write_shares_mean(w, entry);
+    if (a->asked->attention == ATTENTION_OF_TOKENS) write_told_tokens(w, a, entry);
+    put_object_end(w);
+}
+
+/* Passages are read by every token of the answer. */
+static struct told_entry passages_entry(const struct told_answer *a, int n_tokens) {
+    const struct generation_answer *answer = &a->generation->answer;
+    return (struct told_entry){.n = answer->found[0].n,
+                               .shares = answer->passage_shares,
+                               .rows = n_tokens,
+                               .columns = answer->share_columns,
+                               .n_tokens = n_tokens};
+}
+
+/* A chunk's neighbours are read by the row that closes it, up to the row before the one that closes the next. Row r
+ * writes the token of row r + 1; `last` is the row that wrote the last token that is told. */
+static struct told_entry chunk_entry(const struct told_answer *a, int j, int last) {
+    const struct generation *g = a->generation;
+    const struct generation_answer *answer = &g->answer;
+    int first = generation_found_row(g, j), end = last + 1, given = g->asked.neighbors.given_k;
+    if (j + 1 < a->progress->n_found) end = min_int(end, generation_found_row(g, j + 1));
+    int token = max_int(0, first + 1 - a->progress->n_read), tokens = end + 1 - a->progress->n_read - token;
+    return (struct told_entry){.chunk = j - answer->n_searches,
+                               .n = given > 0 ? given : answer->found[j].n,
+                               .shares = answer->neighbor_shares + (ptrdiff_t)first * answer->share_columns,
+                               .rows = end - first,
+                               .columns = answer->share_columns,
+                               .first_token = token,
+                               .n_tokens = max_int(0, tokens)};
+}
+
+void attention_write(struct json_writer *w, const struct told_answer *a) {
+    const struct generation *g = a->generation;
+    int shown = tokens_shown(g, a->progress, 0);
+    for (int j = 0; j < a->progress->n_found; j++) {
+        bool in_prompt = j < g->answer.n_searches;
+        struct told_entry entry =
+            in_prompt ? passages_entry(a, shown) : chunk_entry(a, j, a->progress->n_read + shown - 2);
+        write_told_entry(w, a, &entry);
+    }
+}
+
+/* Comparisons. */
+
+bool comparison_is_over(const struct generation *g, bool *failed, struct error *e) {
+    struct buffer unread = {0};
+    *failed = false;
+    if (g->asked.comparison == NULL) return true;
+    struct progress p = generation_read(g->asked.comparison, SIZE_MAX, &unread, e);
+    *failed = p.finish == FINISH_ERROR;
+    return p.finish != FINISH_NONE;
+}
+
+static void write_without(struct json_writer *w, const struct request_retrieval *asked) {
+    if (asked->compared == COMPARED_WITH_OFF) {
+        put_key_string(w, "without", "off");
+        return;
+    }
+    put_key_array(w, "without");
+    for (int i = 0; i < asked->without.n; i++) put_string_n(w, asked->without.all[i].text, asked->without.all[i].size);
+    put_array_end(w);
+}
+
+void comparison_write(struct json_writer *w, const struct told_answer *a) {
+    const struct generation *g = a->generation;
+    const float *logprobs = g->answer.logprobs + g->asked.n_prompt;
+    const float *without = g->asked.comparison->answer.logprobs + g->asked.n_prompt;
+    struct token_places places = places_begin(a);
+    int n = tokens_shown(g, a->progress, 0);
+    put_object(w);
+    put_key_int(w, "index", a->index);
+    write_without(w, a->asked);
+    put_key_array(w, "tokens");
+    for (int i = 0; i < n; i++) {
+        put_object(w);
+        token_write(w, &places, i);
+        put_key_float(w, "logprob", logprobs[i]);
+        put_key_float(w, "logprob_without", without[i]);
+        put_object_end(w);
+    }
+    put_array_end(w);
+    put_object_end(w);
+}

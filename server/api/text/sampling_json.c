@@ -1,0 +1,139 @@
+/* server/api/text/sampling_json.c: see sampling_json.h. */
+#include "server/api/text/sampling_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "server/api/text/grammars.h"
+#include "server/api/text/retrieval_choice_json.h"
+
+uint64_t random_number(void) {
+    uint64_t v = 0;
+    CHECK(getrandom(&v, sizeof v, 0) == sizeof v); /* a read this small never comes short */
+    return v;
+}
+
+static const struct request_limits *choose_model(void *context, const char *name, struct failure *f) {
+    const struct served_model *model = api_model(context, name, f);
+    return model ? &model->limits : NULL;
+}
+
+struct request_models writing_models(struct api *a) {
+    return (struct request_models){choose_model, a, &a->largest};
+}
+
+/* Random seeds are integers that every reader of JSON takes as they are, with those behind them. */
+enum { SEED_BITS = 52 };
+
+void writing_choose_seed(struct request_writing *w) {
+    if (!w->has_seed) w->seed = (int64_t)(random_number() >> (64 - SEED_BITS));
+}
+
+/* Grammars. */
+
+/* The first piece of an answer that is a text of its own loses a blank (detokenizer), which no mask knows. */
+static bool grammar_ask(const struct served_model *model, const struct request_writing *w,
+                        struct generation_request *asked, struct failure *f) {
+    asked->grammar_begin = (struct matcher_begin){.after = -1, .optional = -1};
+    if (w->guide.kind == GUIDE_NONE) return true;
+    if (model->info->reads_source)
+        return failure_set(f, 400, "unsupported_parameter", w->guide.field,
+                           "%s: the answers of models with an encoder, as %s, cannot be held to a grammar",
+                           w->guide.field, model->id);
+    asked->grammar = grammars_get(model->grammars, &w->guide, f);
+    return asked->grammar != NULL;
+}
+
+/* Sampling. */
+
+static void sampling_ask(const struct request_writing *w, int number, struct sample_params *p) {
+    *p = (struct sample_params){.temperature = (float)w->temperature,
+                                .top_p = (float)w->top_p,
+                                .min_p = (float)w->min_p,
+                                .top_k = w->top_k > 0 ? (int)w->top_k : 0,
+                                .seed = (uint64_t)w->seed + (uint64_t)number};
+}
+
+static void changes_ask(const struct request_writing *w, struct generation_changes *to) {
+    *to = (struct generation_changes){.presence = (float)w->presence_penalty,
+                                      .frequency = (float)w->frequency_penalty,
+                                      .repetition = (float)w->repetition_penalty,
+                                      .no_repeat = (int)w->no_repeat_ngram_size,
+                                      .n_biases = w->n_biases};
+    if (w->n_biases == 0) return;
+    to->biases = xcalloc((size_t)w->n_biases, sizeof *to->biases);
+    for (int i = 0; i < w->n_biases; i++) to->biases[i] = (struct generation_bias){w->biases[i].id, w->biases[i].bias};
+}
+
+static void end_ask(const struct request_writing *w, struct generation_end *to) {
+    size_t bytes = (size_t)w->stop_ids.n * sizeof *to->stop_ids;
+    *to = (struct generation_end){.ignore_eos = w->ignore_eos,
+                                  .include_stop = w->include_stop,
+                                  .min_tokens = (int)w->min_tokens,
+                                  .n_stop_ids = w->stop_ids.n};
+    stops_copy(&to->stops, &w->stops);
+    if (bytes > 0) to->stop_ids = memcpy(xmalloc(bytes), w->stop_ids.ids, bytes);
+}
+
+bool writing_ask(const struct served_model *model, const struct request_writing *w, int number,
+                 struct generation_request *asked, struct failure *f) {
+    sampling_ask(w, number, &asked->sampling);
+    changes_ask(w, &asked->changes);
+    end_ask(w, &asked->end);
+    asked->wake_per_token = w->stream;
+    return reading_ask(model, &w->retrieval, asked, f) && grammar_ask(model, w, asked, f);
+}
+
+static int32_t *copy_ids(const int32_t *ids, int n) {
+    size_t bytes = (size_t)n * sizeof *ids;
+    return bytes > 0 ? memcpy(xmalloc(bytes), ids, bytes) : NULL;
+}
+
+bool writing_compare(const struct served_model *model, const struct request_writing *w, struct generation *g,
+                     struct failure *f) {
+    const struct request_retrieval *r = &w->retrieval;
+    const struct generation_request *asked = &g->asked;
+    if (r->compared == COMPARED_WITH_NOTHING) return true;
+    if (asked->max_tokens == 0)
+        return failure_set(f, 400, "invalid_value", "retrieval.compare",
+                           "retrieval.compare scores what is written, and max_tokens is 0");
+    struct generation *without = g->asked.comparison = generation_open();
+    struct generation_request *to = &without->asked;
+    without->answer.waker = g->answer.waker;
+    to->principal = principal_hold(asked->principal);
+    to->prompt = copy_ids(asked->prompt, asked->n_prompt);
+    to->n_prompt = asked->n_prompt;
+    to->source = copy_ids(asked->source, asked->n_source);
+    to->n_source = asked->n_source;
+    to->pictures = picture_set_hold(asked->pictures);
+    to->max_tokens = asked->max_tokens;
+    to->n_top = 0;
+    g->asked.n_top = max_int(0, asked->n_top);
+    return r->compared == COMPARED_WITH_OFF || reading_ask_without(model, r, to, f);
+}
+
+/* From the request to the engine, and to the answer. */
+
+int32_t *writing_copy_ids(const struct tokens *ids) {
+    size_t bytes = (size_t)ids->n * sizeof *ids->ids;
+    int32_t *copy = xmalloc(bytes);
+    if (bytes > 0) memcpy(copy, ids->ids, bytes);
+    return copy;
+}
+
+bool writing_submit(const struct served_model *model, struct generation **generations, int n, struct failure *f) {
+    struct error e;
+    enum status status = engine_submit(model->engine, generations, n, &e);
+    if (status == STATUS_OK) return true;
+    failure_from_error(f, &e);
+    if (status == STATUS_BUSY) f->retry_after = engine_retry_after(model->engine);
+    return false;
+}
+
+void writing_answer_begin(struct answer *a, bool stream) {
+    if (!stream) return;
+    a->stream = true;
+    answer_set_header(a, "Content-Type", "text/event-stream");
+    answer_add_header(a, "X-Accel-Buffering", "no"); /* nginx would keep events back */
+}

@@ -1,0 +1,143 @@
+/* server/host/documents/document_cutter.c: see document_cutter.h. */
+#include "server/host/documents/document_cutter.h"
+
+#include <stdlib.h>
+
+#include "retrieval/picture_document.h"
+
+/* Chunks that are embedded at a stretch. */
+enum { EMBED_CHUNKS = 64 };
+
+/* A token can begin inside a character: its start moves behind it, so that the range of a chunk holds whole characters,
+ * each in the chunk where it begins. */
+static void align_starts(struct tokens *tokens, struct text_span text) {
+    for (int i = 0; i < tokens->n; i++)
+        for (int j = 0;
+             j < 3 && tokens->starts[i] < text.size && ((uint8_t)text.text[tokens->starts[i]] & 0xc0) == 0x80; j++)
+            tokens->starts[i]++;
+}
+
+/* The tokens of a part of the text, with places in the text. */
+static enum status cut_part(struct document_cutter *c, struct text_span text, struct text_span part, struct error *e) {
+    struct tokens *tokens = &c->tokens;
+    size_t before = (size_t)(part.text - text.text);
+    tokens->n = 0;
+    if (tokenizer_encode(c->tokenizer, part.text, part.size, TOKENIZER_PLAIN, tokens, e)) return e->status;
+    if (tokens->n == 0) return error_set(e, STATUS_INVALID, "no tokens in it");
+    for (int i = 0; i < tokens->n; i++) tokens->starts[i] += (uint32_t)before;
+    align_starts(tokens, text);
+    return STATUS_OK;
+}
+
+enum status document_cut(struct document_cutter *c, struct text_span text, struct error *e) {
+    struct tokens *tokens = &c->tokens;
+    struct picture_document picture;
+    c->is_picture = picture_document_read(&picture, text);
+    if (c->is_picture && !c->pictures && !c->embedder->sees)
+        return error_set(e, STATUS_UNSUPPORTED, "it is a picture, and the embedder %s reads texts alone",
+                         c->embedder->name);
+    if (cut_part(c, text, c->is_picture ? picture.caption : text, e)) return e->status;
+
+    c->n_chunks = collection_count_chunks(tokens->n, c->chunk_length);
+    c->bounds = xrealloc(c->bounds, ((size_t)c->n_chunks + 1) * sizeof *c->bounds);
+    for (int i = 0; i < c->n_chunks; i++) c->bounds[i] = tokens->starts[i * c->chunk_length];
+    c->bounds[c->n_chunks] = (uint32_t)text.size;
+    return STATUS_OK;
+}
+
+/* The picture's vector. */
+static enum status embed_picture(const struct embedder *embedder, struct text_span text, float *vector,
+                                 struct error *e) {
+    struct picture_document picture;
+    struct buffer file = {0};
+    CHECK(picture_document_read(&picture, text));
+    enum status status = picture_document_file(&picture, &file, e);
+    struct embedder_picture pixels = {0};
+    struct embed_request request = {.pictures = &pixels, .n = 1, .role = EMBED_DOCUMENT, .vectors = vector};
+    if (status == STATUS_OK)
+        status = embedder_read_picture(embedder, (struct text_span){file.data, file.size}, &pixels, e);
+    if (status == STATUS_OK) status = embedder_embed(embedder, &request, e);
+    free(pixels.pixels);
+    buffer_free(&file);
+    return status;
+}
+
+void document_make_room(struct document_cutter *c) {
+    c->vectors = xrealloc(c->vectors, (size_t)c->n_chunks * (size_t)c->embedder->dim * sizeof *c->vectors);
+    if (c->pictures) c->picture = xrealloc(c->picture, (size_t)c->pictures->dim * sizeof *c->picture);
+}
+
+/* Room for the vectors, and that of a picture. */
+static enum status begin_vectors(struct document_cutter *c, struct text_span text, struct error *e) {
+    c->n_embedded = 0;
+    document_make_room(c);
+    if (!c->is_picture) return STATUS_OK;
+    if (c->pictures) return embed_picture(c->pictures, text, c->picture, e);
+    c->n_embedded = 1; /* its vector is that of the first chunk */
+    return embed_picture(c->embedder, text, c->vectors, e);
+}
+
+static enum status embed_some(struct document_cutter *c, struct text_span text, struct error *e) {
+    struct text_span texts[EMBED_CHUNKS];
+    int n_tokens[EMBED_CHUNKS] = {0};
+    int first = c->n_embedded, n = min_int(EMBED_CHUNKS, c->n_chunks - first);
+    for (int i = 0; i < n; i++) {
+        const uint32_t *bounds = c->bounds + first + i;
+        texts[i] = (struct text_span){text.text + bounds[0], bounds[1] - bounds[0]};
+    }
+    struct embed_request request = {.texts = texts,
+                                    .n = n,
+                                    .role = EMBED_DOCUMENT,
+                                    .vectors = c->vectors + (size_t)first * (size_t)c->embedder->dim,
+                                    .n_tokens = n_tokens};
+    if (n == 0) return STATUS_OK;
+
+    enum status status = embedder_embed(c->embedder, &request, e);
+    for (int i = 0; i < n; i++) c->n_tokens_read += n_tokens[i];
+    c->n_embedded += n;
+    return status;
+}
+
+enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
+                           struct error *e) {
+    enum status status = begin_vectors(c, text, e);
+    while (status == STATUS_OK && c->n_embedded < c->n_chunks) {
+        status = embed_some(c, text, e);
+        if (status == STATUS_OK && cancelled && atomic_load(cancelled))
+            status = error_set(e, STATUS_CANCELLED, "interrupted");
+    }
+    return status;
+}
+
+enum status document_put_begin(struct document_cutter *c, struct library *l, const struct collection_document *d,
+                               bool *is_there, enum change_effect *effect, struct error *e) {
+    *effect = library_check_put(c->filter, d, e) ? CHANGE_REFUSED : CHANGE_NOTHING;
+    if (*effect == CHANGE_REFUSED || library_has(l, c->filter, d, is_there, e)) return e->status;
+    if (*is_there) return STATUS_OK;
+    enum status status = document_cut(c, d->text, e);
+    if (status == STATUS_OK) status = begin_vectors(c, d->text, e);
+    return status ? error_prefix(e, "%s", d->path) : STATUS_OK;
+}
+
+enum status document_put_more(struct document_cutter *c, const struct collection_document *d, bool *more,
+                              struct error *e) {
+    if (embed_some(c, d->text, e)) return error_prefix(e, "%s", d->path);
+    *more = c->n_embedded < c->n_chunks;
+    return STATUS_OK;
+}
+
+enum status document_put_end(struct document_cutter *c, struct library *l, struct collection_document *d,
+                             enum change_effect *effect, struct error *e) {
+    d->ids = c->tokens.ids;
+    d->n = c->tokens.n;
+    d->bounds = c->bounds;
+    d->picture = cutter_picture(c);
+    return library_put(l, c->filter, d, c->vectors, effect, e);
+}
+
+void document_cutter_close(struct document_cutter *c) {
+    tokens_free(&c->tokens);
+    free(c->bounds);
+    free(c->vectors);
+    free(c->picture);
+}

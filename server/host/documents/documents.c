@@ -1,0 +1,228 @@
+/* server/host/documents/documents.c: opens what a model retrieves from. See documents.h. */
+#include "server/host/documents/documents.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/host/documents/embedder_model.h"
+#include "server/host/documents/reranker_model.h"
+#include "server/host/options/retrieval_mode.h"
+
+/* The settings without a token: whoever fills it in wipes it. */
+static struct milvus_settings milvus_settings_from(const struct config *c) {
+    const struct retrieval_settings *r = &c->retrieval;
+    return (struct milvus_settings){.authority = r->milvus_authority,
+                                    .seconds = r->milvus_seconds,
+                                    .attempts = r->milvus_attempts,
+                                    .consistency = (enum milvus_consistency)r->milvus_consistency};
+}
+
+static void forget_token(char *token) {
+    if (token) explicit_bzero(token, strlen(token));
+    free(token);
+}
+
+enum status documents_library_open(struct library **out, const struct config *c, const char *name, struct error *e) {
+    struct milvus_settings settings = milvus_settings_from(c);
+    char *token = NULL;
+    if (library_is_remote(name) && milvus_token_read(&token, c->retrieval.milvus_token_file, e)) return e->status;
+    settings.token = token;
+    enum status status = library_open(out, name, &settings, e);
+    forget_token(token);
+    return status;
+}
+
+enum status documents_library_make(const struct config *c, const char *name, const struct collection_options *o,
+                                   int32_t max_token, struct error *e) {
+    struct milvus_settings settings = milvus_settings_from(c);
+    char *token = NULL;
+    if (milvus_token_read(&token, c->retrieval.milvus_token_file, e)) return e->status;
+    settings.token = token;
+    enum status status = remote_create(name, &settings, o, max_token, e);
+    forget_token(token);
+    return status;
+}
+
+bool documents_wanted(const struct config *c) { return c->retrieval.collection[0] != '\0'; }
+
+const char *documents_embedder(const struct config *c, const char *of_collection) {
+    return c->retrieval.embedder[0] ? c->retrieval.embedder : of_collection;
+}
+
+static const char *folder_of_pictures(const struct config *c, const struct collection_info *info) {
+    return c->retrieval.picture_embedder[0] ? c->retrieval.picture_embedder : info->pictures.embedder;
+}
+
+/* Whether the configuration names an embedder for pictures alone where the collection has none. */
+static enum status check_pictures(const struct config *c, const struct collection_info *info, struct error *e) {
+    const struct embedder any = {0};
+    if (info->pictures.embedder || c->retrieval.picture_embedder[0] == '\0') return STATUS_OK;
+    return collection_match_picture_embedder(info, &any, e);
+}
+
+enum status documents_open_pictures(struct embedder *out, const struct config *c, const struct collection_info *info,
+                                    struct error *e) {
+    *out = (struct embedder){0};
+    if (check_pictures(c, info, e)) return e->status;
+    if (info->pictures.embedder == NULL) return STATUS_OK;
+    if (picture_embedder_open(out, folder_of_pictures(c, info), c, e)) return error_prefix(e, "pictures' embedder");
+    return collection_match_picture_embedder(info, out, e);
+}
+
+/* Whether the model can read the tokens of the collection. */
+static enum status match_tokens(const struct collection_info *info, const struct model_info *model,
+                                const struct tokenizer *tokenizer, const char *folder, struct error *e) {
+    if (collection_match_tokens(info, tokenizer_hash(tokenizer), model->chunk_length, e))
+        return error_prefix(e, "%s", folder);
+    if (info->max_token >= model->padded_vocab)
+        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", folder, info->max_token,
+                         model->padded_vocab);
+    return STATUS_OK;
+}
+
+/* *attends: it can. A failure only where the mode asks for it: as text every collection can be read. */
+static enum status match_mode(const struct config *c, const struct collection_info *info,
+                              const struct model_info *model, const struct tokenizer *tokenizer, bool *attends,
+                              struct error *e) {
+    bool can = model->chunk_length > 0;
+    enum retrieval_mode mode = retrieval_mode_of((enum retrieval_mode)c->retrieval.mode, can);
+    *attends = can && match_tokens(info, model, tokenizer, c->retrieval.collection, e) == STATUS_OK;
+    return can && !*attends && retrieval_attends(mode) ? e->status : STATUS_OK;
+}
+
+/* The embedder that the collection was made with, for a model that can read the collection. */
+static enum status open_reader(struct documents *d, const struct config *c, const struct snapshot *view,
+                               const struct model_info *model, const struct tokenizer *tokenizer, struct error *e) {
+    struct collection_info info = *library_info(d->library, view);
+    info.max_token = library_max_token(d->library, view);
+    if (embedder_model_open(&d->embedder, documents_embedder(c, info.embedder), c, e))
+        return error_prefix(e, "embedder");
+    if (collection_match_embedder(&info, &d->embedder, e) || documents_open_pictures(&d->pictures, c, &info, e))
+        return error_prefix(e, "%s", c->retrieval.collection);
+    return match_mode(c, &info, model, tokenizer, &d->attends, e);
+}
+
+static enum status documents_open_reranker(struct documents *d, const struct config *c, struct error *e) {
+    if (c->retrieval.reranker[0] == '\0') return STATUS_OK;
+    if (reranker_model_open(&d->reranker, c->retrieval.reranker, c, e)) return e->status;
+    retriever_set_reranker(d->retriever, &d->reranker);
+    return STATUS_OK;
+}
+
+enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
+                           const struct tokenizer *tokenizer, int max_k, struct error *e) {
+    *d = (struct documents){0};
+    if (documents_library_open(&d->library, c, c->retrieval.collection, e)) return e->status;
+    struct living *folder = library_living(d->library);
+    if (folder && living_move(folder, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
+    struct snapshot *view = library_hold(d->library);
+    enum status status = open_reader(d, c, view, model, tokenizer, e);
+    snapshot_release(view);
+    if (status) return status;
+    if (filter_parse(&d->filter, c->retrieval.filter, "retrieval.filter", e)) return e->status;
+    struct library_embedders embedders = {&d->embedder, embedder_if_open(&d->pictures)};
+    if (library_retriever(d->library, embedders, max_k, &d->retriever, e)) return e->status;
+    return documents_open_reranker(d, c, e);
+}
+
+void documents_close(struct documents *d) {
+    retriever_close(d->retriever);
+    embedder_model_close(&d->embedder);
+    embedder_model_close(&d->pictures);
+    reranker_model_close(&d->reranker);
+    library_close(d->library);
+    filter_release(d->filter);
+    *d = (struct documents){0};
+}
+
+/* The collection's own facts, before it is opened to be used; one in Milvus takes no memory here. */
+static enum status read_outline(struct collection_outline *out, const struct config *c, struct error *e) {
+    const char *name = c->retrieval.collection;
+    struct library *library;
+    if (!library_is_remote(name)) return collection_outline_read(out, name, e);
+    if (documents_library_open(&library, c, name, e)) return e->status;
+    *out = (struct collection_outline){.info = *remote_info(library_remote(library))};
+    struct collection_info *info = &out->info;
+    info->embedder = xstrdup(info->embedder);
+    info->tokenizer = xstrdup(info->tokenizer);
+    info->query_prompt = xstrdup(info->query_prompt);
+    info->document_prompt = xstrdup(info->document_prompt);
+    info->index_factory = xstrdup(info->index_factory);
+    library_close(library);
+    return STATUS_OK;
+}
+
+enum status documents_check(const struct config *c, const struct model_info *model, const struct tokenizer *tokenizer,
+                            struct error *e) {
+    struct collection_outline outline;
+    if (read_outline(&outline, c, e)) return e->status;
+    bool attends;
+    enum status status = match_mode(c, &outline.info, model, tokenizer, &attends, e);
+    if (status == STATUS_OK) status = check_pictures(c, &outline.info, e);
+    collection_outline_free(&outline);
+    return status;
+}
+
+static enum status measure_reranker(const struct config *c, struct backend *b, struct budget_parts *parts,
+                                    struct error *e) {
+    struct encoder_bytes reranker;
+    if (c->retrieval.reranker[0] == '\0') return STATUS_OK;
+    if (reranker_model_measure(&reranker, c->retrieval.reranker, c, b, e)) return e->status;
+    budget_add(parts, (struct budget_part){.name = "reranker", .bytes = encoder_bytes_own(&reranker)},
+               "leave retrieval.reranker out, or take a smaller one");
+    return STATUS_OK;
+}
+
+static enum status measure_pictures(const struct config *c, const struct collection_info *info, struct backend *b,
+                                    struct budget_parts *parts, struct error *e) {
+    struct encoder_bytes pictures;
+    if (info->pictures.embedder == NULL) return STATUS_OK;
+    if (picture_embedder_measure(&pictures, folder_of_pictures(c, info), c, b, e))
+        return error_prefix(e, "pictures' embedder");
+    budget_add(parts, (struct budget_part){.name = "pictures' embedder", .bytes = encoder_bytes_own(&pictures)},
+               "set retrieval.embedder_dtype to bf16, or take a smaller embedder for pictures");
+    return STATUS_OK;
+}
+
+static enum status measure_collection(const struct config *c, const struct collection_outline *collection,
+                                      struct backend *b, struct budget_parts *parts, struct error *e) {
+    struct encoder_bytes embedder;
+    const char *folder = documents_embedder(c, collection->info.embedder);
+    if (embedder_model_measure(&embedder, folder, c, b, e)) return error_prefix(e, "embedder");
+    budget_add(parts, (struct budget_part){.name = "embedder", .bytes = encoder_bytes_own(&embedder)},
+               "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
+    if (measure_pictures(c, &collection->info, b, parts, e) || measure_reranker(c, b, parts, e)) return e->status;
+    if (library_is_remote(c->retrieval.collection)) {
+        budget_add_program(parts, (const char *const[]){c->model.path, folder}, 2);
+        return STATUS_OK;
+    }
+    budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
+               "build the collection with an index that compresses (retro-index build --index ivfpq)");
+    if (collection->changes > 0)
+        budget_add(parts,
+                   (struct budget_part){.name = "changed documents", .bytes = collection->changes, .on_host = true},
+                   "retro-index compact writes them into the index");
+    /* Twelve bytes for each word of a chunk while they are sorted, and eight behind that. */
+    if (c->retrieval.hybrid)
+        budget_add(parts,
+                   (struct budget_part){.name = "words of documents", .bytes = 4 * collection->text, .on_host = true},
+                   "set retrieval.hybrid to false");
+    budget_add(parts,
+               (struct budget_part){.name = "documents", .bytes = collection->mapped, .on_host = true, .mapped = true},
+               "they are read as needed");
+    const char *of_pictures = collection->info.pictures.embedder ? folder_of_pictures(c, &collection->info) : NULL;
+    budget_add_program(parts, (const char *const[]){c->model.path, folder, of_pictures}, of_pictures ? 3 : 2);
+    return STATUS_OK;
+}
+
+enum status documents_measure(const struct config *c, struct backend *b, struct budget_parts *parts, struct error *e) {
+    struct collection_outline collection;
+    if (!documents_wanted(c)) {
+        budget_add_program(parts, (const char *const[]){c->model.path}, 1);
+        return STATUS_OK;
+    }
+    if (read_outline(&collection, c, e)) return e->status;
+    enum status status = measure_collection(c, &collection, b, parts, e);
+    collection_outline_free(&collection);
+    return status;
+}

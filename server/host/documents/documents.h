@@ -1,0 +1,65 @@
+/* server/host/documents/documents.h: what a model retrieves from: a collection, on a disk or in Milvus, the embedder it
+ * was made with, and a retriever over both. The server and retro-eval share it, so that what is measured is what is
+ * served.
+ *
+ * By chunked cross attention a model reads the collection's tokens, which must be its own tokenizer's, in chunks of its
+ * length. In its prompt it reads text, of which every collection has its documents'. */
+#pragma once
+
+#include "retrieval/library.h"
+#include "retro/model/model.h"
+#include "retro/text/tokenizer.h"
+#include "server/host/models/budget.h"
+#include "server/host/options/config.h"
+
+struct documents {
+    struct library *library;
+    struct embedder embedder;
+    struct embedder pictures; /* the pictures' own embedder; zeroed: they have none */
+    struct embedder reranker; /* zeroed without retrieval.reranker */
+    struct retriever *retriever;
+    struct filter *filter; /* of all searches; NULL: none */
+    bool attends;          /* the model can read the collection's tokens by chunked cross attention */
+};
+
+/* How hits are chosen where a request does not say. */
+static inline struct retriever_choice retrieval_choice(const struct retrieval_settings *r) {
+    return (struct retriever_choice){.way = r->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST,
+                                     .per_document = r->per_document,
+                                     .distinct = (float)r->distinct,
+                                     .rerank = r->reranker[0] ? r->rerank_candidates : 0,
+                                     .no_pictures = !r->pictures};
+}
+
+/* The collection of that name, by the configuration's options of Milvus where it lies there. */
+enum status documents_library_open(struct library **out, const struct config *c, const char *name, struct error *e);
+/* Makes one in Milvus: remote_create. */
+enum status documents_library_make(const struct config *c, const char *name, const struct collection_options *o,
+                                   int32_t max_token, struct error *e);
+/* Whether the configuration names a collection. */
+bool documents_wanted(const struct config *c);
+/* The embedder that reads the pictures of queries and documents, if it sees. */
+static inline const struct embedder *documents_seer(const struct documents *d) {
+    return d->pictures.self ? &d->pictures : &d->embedder;
+}
+/* Opens the pictures' own embedder where the collection has one: the configuration's, else the collection's. Else *out
+ * is zeroed. STATUS_INVALID where it is another one than pictures were embedded with, and where there is none and the
+ * configuration names one. */
+enum status documents_open_pictures(struct embedder *out, const struct config *c, const struct collection_info *info,
+                                    struct error *e);
+/* The embedder's folder: the configuration's, else the collection's own. */
+const char *documents_embedder(const struct config *c, const char *of_collection);
+
+/* Opens all three, for at most max_k neighbours of a chunk, and refuses what the model cannot read: made with another
+ * embedder; where it is to attend (retrieval.mode), with another tokenizer, of another chunk length, or with tokens
+ * that it does not have. */
+enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
+                           const struct tokenizer *tokenizer, int max_k, struct error *e);
+void documents_close(struct documents *d); /* of zeroed documents: nothing */
+
+/* Refuses what documents_open would refuse, as far as the MANIFEST and the folders tell. Loads nothing. */
+enum status documents_check(const struct config *c, const struct model_info *model, const struct tokenizer *tokenizer,
+                            struct error *e);
+/* Adds what a program takes beside the model: itself and, where they are wanted, the documents. b is the device of the
+ * embedder. */
+enum status documents_measure(const struct config *c, struct backend *b, struct budget_parts *parts, struct error *e);

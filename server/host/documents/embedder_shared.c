@@ -1,0 +1,47 @@
+/* server/host/documents/embedder_shared.c: see embedder_shared.h. */
+#include "server/host/documents/embedder_shared.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct shared_embedder {
+    struct embedder inner;
+    pthread_mutex_t lock;
+};
+
+static _Thread_local double seconds_spent;
+
+static enum status embed_shared(void *self, const struct embed_request *r, struct error *e) {
+    struct shared_embedder *s = self;
+    double start = time_now();
+    pthread_mutex_lock(&s->lock);
+    enum status status = embedder_embed(&s->inner, r, e);
+    pthread_mutex_unlock(&s->lock);
+    seconds_spent += time_now() - start;
+    return status;
+}
+
+/* Reading a picture needs nothing that embedding changes. */
+static enum status read_shared(const void *self, struct text_span file, struct embedder_picture *out, struct error *e) {
+    const struct shared_embedder *s = self;
+    return embedder_read_picture(&s->inner, file, out, e);
+}
+
+void embedder_share(struct embedder *embedder) {
+    struct shared_embedder *s = xcalloc(1, sizeof *s);
+    s->inner = *embedder;
+    pthread_mutex_init(&s->lock, NULL);
+    embedder->self = s;
+    embedder->embed = embed_shared;
+    embedder->read_picture = read_shared;
+}
+
+void embedder_unshare(struct embedder *embedder) {
+    struct shared_embedder *s = embedder->self;
+    if (embedder->embed != embed_shared) return;
+    *embedder = s->inner;
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+double embedder_shared_seconds(void) { return seconds_spent; }
