@@ -1,5 +1,5 @@
-/* retro/text/tokenizer_json_added.c: the added tokens and the post-processor of tokenizer.json, which every model shares.
- * A part that is not understood is an error, because ignoring it would change ids. */
+/* retro/text/tokenizer_json_added.c: the added tokens and the post-processor of tokenizer.json, which every model
+ * shares. A part that is not understood is an error, because ignoring it would change ids. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,19 +14,19 @@ static int count_given(const struct engine_sequence *s, int n) {
 
 bool engine_wants_view(const struct engine_sequence *s) { return s->pictures && !s->viewed; }
 
-static void begin_view(struct engine_sequence *s) {
+static void begin_pictures(struct engine_sequence *s) {
     struct engine *x = s->engine;
     const struct picture_set *pictures = s->pictures;
     size_t values = (size_t)pictures->n_rows * (size_t)x->info.hidden;
     if (s->given == NULL) s->given = xmalloc((values + 1) * sizeof *s->given);
     x->viewing = s;
-    picture_view_begin(&x->view, pictures, x->pool, count_given(s, session_length(s->session)), s->given);
+    picture_pass_begin(&x->view, pictures, x->pool, count_given(s, session_length(s->session)), s->given);
 }
 
 void engine_end_view(struct engine_sequence *s) {
     struct engine *x = s->engine;
     if (x->viewing != s) return;
-    picture_view_end(&x->view);
+    picture_pass_end(&x->view);
     x->viewing = NULL;
 }
 
@@ -34,16 +34,16 @@ void engine_end_view(struct engine_sequence *s) {
 static bool choose_viewing(struct engine *x) {
     for (int i = 0; i < x->n_active && x->viewing == NULL; i++) {
         struct engine_sequence *s = x->active[i];
-        if (s->state == SEQUENCE_RUNNING && engine_wants_view(s) && engine_begin_prompt(s)) begin_view(s);
+        if (s->state == SEQUENCE_RUNNING && engine_wants_view(s) && engine_begin_prompt(s)) begin_pictures(s);
     }
     return x->viewing != NULL;
 }
 
-static void advance_view(struct engine *x) {
+static void advance_pictures(struct engine *x) {
     struct engine_sequence *s = x->viewing;
     struct error e;
     bool done = false;
-    if (picture_view_advance(&x->view, &done, &e)) {
+    if (picture_pass_advance(&x->view, &done, &e)) {
         sequence_finish(s, FINISH_ERROR, &e);
     } else if (done) {
         s->viewed = true;
@@ -57,7 +57,7 @@ bool engine_view_pictures(struct engine *x) {
     if (x->step.n > 0) most = fmin(most, x->step_seconds);
     if (!choose_viewing(x)) return false;
     do {
-        advance_view(x);
+        advance_pictures(x);
         now = time_now();
     } while (now - start < most && choose_viewing(x));
     x->paced += now - start;

@@ -51,7 +51,7 @@ static enum status measure_parts(struct session_pool *p, struct error *e) {
         return e->status;
     if (reads == EDGE_SOURCE && sources_measure(&p->sources, &p->cross, m, l, e)) return e->status;
 
-    if (l->max_viewed > 0 && tower_measure(&viewed, m, l->max_viewed, e)) return e->status;
+    if (l->max_picture_rows > 0 && tower_measure(&viewed, m, l->max_picture_rows, e)) return e->status;
     p->bytes.kept = p->cache.bytes / (size_t)p->cache.n_blocks * (size_t)l->kept_blocks;
     p->bytes.cache = p->cache.bytes - p->bytes.kept;
     p->bytes.cross = cross_cache_bytes(&p->cross) + p->neighbors.bytes + p->sources.bytes;
@@ -112,7 +112,7 @@ static enum status open_parts(struct session_pool *p, struct error *e) {
     if (p->cross.model && cross_cache_open(&p->cross, e)) return e->status;
     if (p->neighbors.model && neighbors_open(&p->neighbors, &p->cache, e)) return e->status;
     if (p->sources.model && sources_open(&p->sources, e)) return e->status;
-    if (l->max_viewed > 0 && tower_open(&p->tower, p->model, l->max_viewed, e)) return e->status;
+    if (l->max_picture_rows > 0 && tower_open(&p->tower, p->model, l->max_picture_rows, e)) return e->status;
     struct plan_sizes sizes = {.rows = l->max_step_rows,
                                .items = l->max_sessions,
                                .blocks = p->cache.n_blocks,
@@ -125,7 +125,7 @@ static enum status open_parts(struct session_pool *p, struct error *e) {
     return STATUS_OK;
 }
 
-void session_share_free(struct session_pool *p) {
+void session_pool_free_rank(struct session_pool *p) {
     struct backend *b = p->model->backend;
     neighbors_close(&p->neighbors);
     sources_close(&p->sources);
@@ -157,8 +157,8 @@ static void make_sessions(struct session_pool *p) {
     }
 }
 
-enum status session_share_open(struct session_pool **out, struct model *m, const struct session_limits *l,
-                               struct error *e) {
+enum status session_pool_open_rank(struct session_pool **out, struct model *m, const struct session_limits *l,
+                                   struct error *e) {
     struct session_pool *p = xcalloc(1, sizeof *p);
     p->model = m;
     p->limits = *l;
@@ -167,7 +167,7 @@ enum status session_share_open(struct session_pool **out, struct model *m, const
                              : error_set(e, STATUS_UNSUPPORTED, "a %s model does not write text", m->info.family);
     status = comm_agree(m->comm->world, status, e);
     if (status) {
-        session_share_free(p);
+        session_pool_free_rank(p);
         return status;
     }
     make_sessions(p);
@@ -186,7 +186,7 @@ enum status session_pool_open(struct session_pool **out, struct model *m, const 
     buffer_append(&message, &(enum message){MESSAGE_OPEN}, sizeof(enum message));
     buffer_append(&message, l, sizeof *l);
     enum status status = comm_broadcast(m->comm->world, &message, e);
-    if (status == STATUS_OK) status = session_share_open(out, m, l, e);
+    if (status == STATUS_OK) status = session_pool_open_rank(out, m, l, e);
     buffer_free(&message);
     return status;
 }
@@ -197,7 +197,7 @@ void session_pool_close(struct session_pool *p) {
     buffer_append(&p->message, &(enum message){MESSAGE_CLOSE}, sizeof(enum message));
     comm_broadcast(p->model->comm->world, &p->message,
                    &(struct error){0}); /* a failed rank has nothing left to close */
-    session_share_free(p);
+    session_pool_free_rank(p);
 }
 
 size_t session_pool_bytes(const struct session_pool *p) { return session_bytes_all(&p->bytes); }
