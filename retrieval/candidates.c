@@ -62,8 +62,11 @@ static enum status rank_by_vector(struct candidates *c, const struct ranking *r,
 static enum status rank_by_words(struct candidates *c, const struct ranking *r, struct error *e) {
     int dim = view_info(r->view)->dim;
     float *vector = xmalloc((size_t)dim * sizeof *vector);
-    enum status status = view_search_words(r->view, r->query->filter, r->query->text, r->width, c->ids, e);
+    struct word_query words = {
+        .text = r->query->text, .filter = r->query->filter, .k = r->width, .cancelled = r->query->cancelled};
+    enum status status = view_search_words(r->view, &words, c->ids, e);
     take_found(c, status ? 0 : r->width, HIT_BY_WORDS);
+    if (status == STATUS_CANCELLED) status = STATUS_OK; /* whoever gave up may find anything */
     for (int i = 0; i < c->n && status == STATUS_OK; i++) {
         status = view_vector(r->view, c->ids[i], vector, e);
         if (status == STATUS_OK) c->similarities[i] = multiply(r->vectors.passages, vector, dim);

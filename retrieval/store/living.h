@@ -64,11 +64,18 @@ enum status view_search(const struct snapshot *s, struct filter *filter, struct 
  * collection has no embedder for pictures alone, none is found. */
 enum status view_search_pictures(const struct snapshot *s, struct filter *filter, struct index_query query,
                                  int64_t *ids, float *similarities, struct error *e);
+/* A text whose words are sought. */
+struct word_query {
+    struct text_span text;
+    struct filter *filter; /* NULL: all documents */
+    int k;
+    const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
+};
 /* The k chunks of the view that fit the words of a text best (BM25), best first, equal ones in order of their numbers;
  * -1 where fewer share a word with it. Statistics are those of the documents that the filter allows. The first call
- * for a generation reads all of its text. STATUS_NO_MEMORY. */
-enum status view_search_words(const struct snapshot *s, struct filter *filter, struct text_span text, int k,
-                              int64_t *ids, struct error *e);
+ * for a generation reads all of its text; others that come meanwhile wait for it (STATUS_CANCELLED where they are
+ * cancelled), and nothing else does. STATUS_NO_MEMORY. */
+enum status view_search_words(const struct snapshot *s, const struct word_query *query, int64_t *ids, struct error *e);
 /* The vector [dim] of a chunk, as the index keeps it. STATUS_UNSUPPORTED of an inverted file on a GPU. */
 enum status view_vector(const struct snapshot *s, int64_t id, float *vector, struct error *e);
 /* The vector [pictures.dim] of the picture that a chunk begins; *has: there is one, else it is not written. */

@@ -13,6 +13,7 @@ enum status logged_bytes_read(struct logged_bytes **out, char *bytes, size_t siz
                               struct error *e) {
     struct logged_bytes *b = xcalloc(1, sizeof *b);
     atomic_init(&b->holders, 1);
+    words_once_open(&b->words);
     b->bytes = bytes;
     b->size = size;
     enum status status = document_image_read(&b->image, (struct text_span){bytes, size}, info, e);
@@ -43,7 +44,7 @@ void logged_bytes_release(struct logged_bytes *b) {
     if (b == NULL || atomic_fetch_sub(&b->holders, 1) > 1) return;
     free(b->bytes);
     buffer_free(&b->facts);
-    words_free(b->words);
+    words_once_close(&b->words);
     free(b);
 }
 
@@ -108,6 +109,7 @@ struct epoch *epoch_open(struct collection *c) {
     atomic_init(&x->holders, 1);
     x->collection = c;
     selections_open(&x->selections);
+    words_once_open(&x->words);
     x->gone = xcalloc((size_t)info->n_documents, sizeof *x->gone);
     x->n_logged_chunks = 0;
     x->n_there = info->n_documents;
@@ -129,7 +131,7 @@ void epoch_release(struct epoch *x) {
     for (int i = 0; i < LOG_PAGES; i++) free(x->pages[i]);
     key_set_free(&x->places);
     selections_close(&x->selections);
-    words_free(x->words);
+    words_once_close(&x->words);
     collection_close(x->collection);
     free(x->gone);
     free(x);

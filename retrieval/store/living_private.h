@@ -8,7 +8,7 @@
 #include "retrieval/store/collection_private.h"
 #include "retrieval/store/document_image.h"
 #include "retrieval/store/living.h"
-#include "retrieval/words/words.h"
+#include "retrieval/words/words_once.h"
 
 /* One document of the log, shared by the epochs that hold it. */
 struct logged_bytes {
@@ -16,8 +16,8 @@ struct logged_bytes {
     char *bytes;
     size_t size;
     struct document_image image;
-    struct buffer facts; /* of its metadata */
-    struct words *words; /* of its chunks (living_words.c); NULL: nobody asked for them */
+    struct buffer facts;     /* of its metadata */
+    struct words_once words; /* of its chunks (living_words.c) */
 };
 
 /* When a document went: 0 while it is there, else the sequence of the change that took it away. A document that was
@@ -45,7 +45,7 @@ struct epoch {
     struct logged_document *pages[LOG_PAGES];
     atomic_llong n_gone_chunks; /* of the generation: what a search may have to pass over */
     struct selections selections;
-    struct words *words; /* of the generation's chunks (living_words.c); NULL: nobody asked for them */
+    struct words_once words; /* of the generation's chunks (living_words.c) */
 
     /* For whoever changes it, under the lock of struct living. */
     struct key_set places; /* id to place + 1, 0: it went */

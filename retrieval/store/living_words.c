@@ -13,8 +13,6 @@ enum { QUERY_WORDS = 256, COMMON_SHARE = 8, RARE_ENOUGH = 2 };
 /* BM25's usual constants. */
 static const double saturation = 1.2, length_share = 0.75;
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-
 static struct text_span generation_text(const void *context, int64_t chunk) {
     return collection_chunk(context, chunk).text;
 }
@@ -22,15 +20,6 @@ static struct text_span generation_text(const void *context, int64_t chunk) {
 static struct text_span logged_text(const void *context, int64_t chunk) {
     const struct collection_document *d = context;
     return (struct text_span){d->text.text + d->bounds[chunk], d->bounds[chunk + 1] - d->bounds[chunk]};
-}
-
-/* Words of [n] chunks, made where *words is NULL. */
-static enum status make_words(struct words **words, words_source *source, const void *context, int64_t n,
-                              struct error *e) {
-    pthread_mutex_lock(&making);
-    enum status status = *words ? STATUS_OK : words_make(words, source, context, n, e);
-    pthread_mutex_unlock(&making);
-    return status;
 }
 
 /* A word of a query: in how many chunks it is, and what having it is worth. */
@@ -45,6 +34,7 @@ struct word_search {
     const struct filter *filter;
     const struct selection *among;
     const struct words *generation;
+    const struct words **logged; /* [n_logged of the view] */
     struct query_word words[QUERY_WORDS];
     int n_words;
     int64_t n_chunks, total; /* in the scope: chunks, and their words */
@@ -92,8 +82,8 @@ static void count_logged(struct word_search *s) {
         const struct logged_document *d = logged_in_scope(s, number);
         if (d == NULL) continue;
         s->n_chunks += d->bytes->image.n_chunks;
-        s->total += words_total(d->bytes->words);
-        for (int i = 0; i < s->n_words; i++) s->words[i].n_chunks += words_find(d->bytes->words, s->words[i].word).n;
+        s->total += words_total(s->logged[number]);
+        for (int i = 0; i < s->n_words; i++) s->words[i].n_chunks += words_find(s->logged[number], s->words[i].word).n;
     }
 }
 
@@ -149,45 +139,48 @@ static void score_view(struct word_search *s, int64_t *ids, int k) {
     for (int number = 0; number < s->view->n_logged; number++) {
         const struct logged_document *d = logged_in_scope(s, number);
         if (d == NULL) continue;
-        score_words(s, d->bytes->words, d->first_chunk);
+        score_words(s, s->logged[number], d->first_chunk);
         keep_best(s, d->first_chunk, d->bytes->image.n_chunks, ids, k);
     }
 }
 
-static enum status open_words(struct word_search *s, struct error *e) {
+static enum status open_words(struct word_search *s, const atomic_bool *cancelled, struct error *e) {
     struct epoch *x = s->view->epoch;
     int64_t n_chunks = collection_info(x->collection)->n_chunks;
-    enum status status = make_words(&x->words, generation_text, x->collection, n_chunks, e);
-    s->generation = x->words;
+    struct words_request all = {generation_text, x->collection, n_chunks, cancelled};
+    enum status status = words_once_get(&x->words, &all, &s->generation, e);
+    s->logged = xcalloc((size_t)s->view->n_logged + 1, sizeof(struct words *));
     for (int number = 0; number < s->view->n_logged && status == STATUS_OK; number++) {
         struct logged_bytes *b = epoch_logged(x, number)->bytes;
-        status = make_words(&b->words, logged_text, &b->image.document, b->image.n_chunks, e);
+        struct words_request one = {logged_text, &b->image.document, b->image.n_chunks, cancelled};
+        status = words_once_get(&b->words, &one, &s->logged[number], e);
     }
     if (status) return status;
     s->scores = calloc((size_t)view_chunk_limit(&s->view->base) + 1, sizeof *s->scores);
     return s->scores ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "scores of %lld chunks", (long long)n_chunks);
 }
 
-enum status view_search_words(const struct snapshot *snapshot, struct filter *filter, struct text_span text, int k,
-                              int64_t *ids, struct error *e) {
+enum status view_search_words(const struct snapshot *snapshot, const struct word_query *query, int64_t *ids,
+                              struct error *e) {
     const struct living_view *v = view_read(snapshot);
     struct epoch *x = v->epoch;
     struct word_search *s = xcalloc(1, sizeof *s);
     uint64_t words[QUERY_WORDS];
-    for (int i = 0; i < k; i++) ids[i] = -1;
+    for (int i = 0; i < query->k; i++) ids[i] = -1;
     s->view = v;
-    s->filter = filter;
-    s->among = filter ? selections_find(&x->selections, x->collection, filter) : NULL;
-    s->n_words = words_split(text, words, QUERY_WORDS);
+    s->filter = query->filter;
+    s->among = query->filter ? selections_find(&x->selections, x->collection, query->filter) : NULL;
+    s->n_words = words_split(query->text, words, QUERY_WORDS);
     for (int i = 0; i < s->n_words; i++) s->words[i].word = words[i];
-    enum status status = open_words(s, e);
+    enum status status = open_words(s, query->cancelled, e);
     if (status == STATUS_OK) {
         count_generation(s);
         count_logged(s);
         weigh_words(s);
-        score_view(s, ids, k);
+        score_view(s, ids, query->k);
     }
     free(s->scores);
+    free(s->logged);
     selection_release((struct selection *)(uintptr_t)s->among);
     free(s);
     return status;

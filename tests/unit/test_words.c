@@ -1,9 +1,10 @@
 /* tests/unit/test_words.c: words of texts, and ranking by them against counting every word of every chunk. */
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 
 #include "retrieval/candidates.h"
-#include "retrieval/words/words.h"
+#include "retrieval/words/words_once.h"
 #include "tests/folder.h"
 
 static int split(const char *text, uint64_t words[64]) {
@@ -65,6 +66,70 @@ static void test_postings(void **state) {
     assert_int_equal(words_make(&w, sample_text, NULL, 0, &e), STATUS_OK);
     assert_int_equal(words_find(w, words[0]).n, 0);
     words_free(w);
+}
+
+/* Words that take as long as the test wants: their maker waits within the text of the first chunk. */
+struct slow_text {
+    atomic_bool begun, released;
+    atomic_int n_made;
+};
+
+static struct text_span read_slow_text(const void *context, int64_t chunk) {
+    struct slow_text *slow = (struct slow_text *)(uintptr_t)context;
+    if (chunk == 0) atomic_fetch_add(&slow->n_made, 1);
+    atomic_store(&slow->begun, true);
+    while (!atomic_load(&slow->released)) sched_yield();
+    return sample_text(NULL, chunk);
+}
+
+/* One who asks for words in a thread of its own. */
+struct word_asker {
+    struct words_once *once;
+    struct words_request request;
+    const struct words *words;
+    struct error error;
+    enum status status;
+    pthread_t thread;
+};
+
+static void *ask_for_words(void *argument) {
+    struct word_asker *asker = argument;
+    asker->status = words_once_get(asker->once, &asker->request, &asker->words, &asker->error);
+    return NULL;
+}
+
+/* Words are made once for all who ask, and nobody else waits meanwhile. */
+static void test_once(void **state) {
+    struct slow_text slow = {0};
+    struct words_once first, second;
+    const struct words *other;
+    atomic_bool cancelled = false;
+    struct error e;
+    struct word_asker askers[3] = {{.once = &first, .request = {read_slow_text, &slow, 4, NULL}}};
+    (void)state;
+    words_once_open(&first);
+    words_once_open(&second);
+    askers[1] = askers[2] = askers[0];
+    askers[2].request.cancelled = &cancelled;
+    assert_int_equal(pthread_create(&askers[0].thread, NULL, ask_for_words, &askers[0]), 0);
+    while (!atomic_load(&slow.begun)) sched_yield();
+    for (int i = 1; i < 3; i++) assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_for_words, &askers[i]), 0);
+    struct words_request fast = {sample_text, NULL, 4, NULL};
+    assert_int_equal(words_once_get(&second, &fast, &other, &e), STATUS_OK);
+    atomic_store(&cancelled, true);
+    pthread_join(askers[2].thread, NULL);
+    assert_int_equal(askers[2].status, STATUS_CANCELLED);
+    assert_null(askers[2].words);
+    atomic_store(&slow.released, true);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(askers[i].thread, NULL);
+        assert_int_equal(askers[i].status, STATUS_OK);
+    }
+    assert_ptr_equal(askers[0].words, askers[1].words);
+    assert_int_equal(atomic_load(&slow.n_made), 1);
+    assert_int_equal(words_total(other), words_total(askers[0].words));
+    words_once_close(&first);
+    words_once_close(&second);
 }
 
 /* A collection of made-up texts. */
@@ -183,7 +248,8 @@ static void check_rank(const struct world *w, int half) {
         assert_int_equal(filter_parse(&filter, half ? "{\"eq\":{\"half\":1}}" : "{\"eq\":{\"half\":0}}", "test", &e),
                          STATUS_OK);
     struct snapshot *view = living_hold(w->living);
-    assert_int_equal(view_search_words(view, filter, (struct text_span){text, strlen(text)}, K, ids, &e), STATUS_OK);
+    struct word_query words = {.text = {text, strlen(text)}, .filter = filter, .k = K};
+    assert_int_equal(view_search_words(view, &words, ids, &e), STATUS_OK);
     double last = 1e9, best[K] = {0};
     for (int i = 0; i < 2 * DOCUMENTS; i++) {
         double score = w->made[i / 2].there && (half == 2 || i / 2 % 2 == half)
@@ -320,6 +386,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_postings),
+        cmocka_unit_test(test_once),
         cmocka_unit_test_setup_teardown(test_ranks, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_fusion, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_leaving_out, folder_set_up, folder_tear_down),
