@@ -45,7 +45,7 @@ static float multiply(const float *a, const float *b, int dim) {
 
 /* A search for candidates: its query, and how wide it is. */
 struct ranking {
-    struct snapshot *view;
+    struct snapshot *snapshot;
     const struct retriever_query *query;
     struct candidate_vectors vectors;
     int width;
@@ -54,21 +54,21 @@ struct ranking {
 
 static enum status rank_by_vector(struct candidates *c, const struct ranking *r, struct error *e) {
     struct index_query one = {.vectors = r->vectors.passages, .n = 1, .k = r->width};
-    enum status status = view_search(r->view, r->query->filter, one, c->ids, c->similarities, e);
+    enum status status = store_search(r->snapshot, r->query->filter, one, c->ids, c->similarities, e);
     take_found(c, status ? 0 : r->width, HIT_BY_PASSAGES);
     return status;
 }
 
 static enum status rank_by_words(struct candidates *c, const struct ranking *r, struct error *e) {
-    int dim = view_info(r->view)->dim;
+    int dim = snapshot_info(r->snapshot)->dim;
     float *vector = xmalloc((size_t)dim * sizeof *vector);
     struct word_query words = {
         .text = r->query->text, .filter = r->query->filter, .k = r->width, .cancelled = r->query->cancelled};
-    enum status status = view_search_words(r->view, &words, c->ids, e);
+    enum status status = store_search_words(r->snapshot, &words, c->ids, e);
     take_found(c, status ? 0 : r->width, HIT_BY_WORDS);
     if (status == STATUS_CANCELLED) status = STATUS_OK; /* whoever gave up may find anything */
     for (int i = 0; i < c->n && status == STATUS_OK; i++) {
-        status = view_vector(r->view, c->ids[i], vector, e);
+        status = snapshot_vector(r->snapshot, c->ids[i], vector, e);
         if (status == STATUS_OK) c->similarities[i] = multiply(r->vectors.passages, vector, dim);
     }
     free(vector);
@@ -77,7 +77,7 @@ static enum status rank_by_words(struct candidates *c, const struct ranking *r, 
 
 static enum status rank_by_picture(struct candidates *c, const struct ranking *r, struct error *e) {
     struct index_query one = {.vectors = r->vectors.pictures, .n = 1, .k = r->width};
-    enum status status = view_search_pictures(r->view, r->query->filter, one, c->ids, c->similarities, e);
+    enum status status = store_search_pictures(r->snapshot, r->query->filter, one, c->ids, c->similarities, e);
     take_found(c, status ? 0 : r->width, HIT_BY_PICTURES);
     return status;
 }
@@ -227,17 +227,17 @@ bool chunk_is_copy(const struct chunk *a, const struct chunk *b) {
 /* The candidates that stayed so far, and room for one more. */
 struct chosen {
     const struct retriever_query *query;
-    struct snapshot *view;
+    struct snapshot *snapshot;
     int64_t *documents; /* [n] */
     float *vectors;     /* [n, row] where near-duplicates are left out */
     bool *seen;         /* [n] the vector is the picture's own */
     int n, row;
 };
 
-static struct chosen chosen_make(struct snapshot *view, const struct retriever_query *query, int k) {
-    const struct collection_info *info = view_info(view);
+static struct chosen chosen_make(struct snapshot *snapshot, const struct retriever_query *query, int k) {
+    const struct collection_info *info = snapshot_info(snapshot);
     size_t n = (size_t)k;
-    struct chosen c = {.query = query, .view = view, .row = max_int(info->dim, info->pictures.dim)};
+    struct chosen c = {.query = query, .snapshot = snapshot, .row = max_int(info->dim, info->pictures.dim)};
     c.documents = xmalloc(n * sizeof *c.documents);
     c.seen = xcalloc(n, sizeof *c.seen);
     if (query->choice.distinct > 0) c.vectors = xmalloc(n * (size_t)c.row * sizeof *c.vectors);
@@ -253,14 +253,14 @@ static void chosen_free(struct chosen *c) {
 /* Reads the chunk's vector behind those that stayed; *copy: it is too near to one of them. Pictures that have vectors
  * of their own are compared by these, and with each other alone. */
 static enum status is_copy(struct chosen *c, int64_t id, bool *copy, struct error *e) {
-    const struct collection_info *info = view_info(c->view);
+    const struct collection_info *info = snapshot_info(c->snapshot);
     size_t row = (size_t)c->row;
     bool seen = false;
     *copy = false;
     if (c->query->choice.distinct <= 0) return STATUS_OK;
     float *own = c->vectors + (size_t)c->n * row;
-    if (info->pictures.embedder && view_picture_vector(c->view, id, own, &seen, e)) return e->status;
-    if (!seen && view_vector(c->view, id, own, e)) return e->status;
+    if (info->pictures.embedder && snapshot_picture_vector(c->snapshot, id, own, &seen, e)) return e->status;
+    if (!seen && snapshot_vector(c->snapshot, id, own, e)) return e->status;
     c->seen[c->n] = seen;
     int dim = seen ? info->pictures.dim : info->dim;
     for (int i = 0; i < c->n && !*copy; i++)
@@ -276,11 +276,11 @@ static bool is_too_many(const struct chosen *c, int64_t document) {
 
 /* Whether the vectors that the pictures of two equal texts have are equal too, or neither has one. */
 static enum status compare_pictures(const struct chosen *c, int64_t a, int64_t b, bool *same, struct error *e) {
-    size_t dim = (size_t)view_info(c->view)->pictures.dim;
+    size_t dim = (size_t)snapshot_info(c->snapshot)->pictures.dim;
     float *vectors = xcalloc(2 * dim + 1, sizeof *vectors);
     bool has_a = false, has_b = false;
-    enum status status = view_picture_vector(c->view, a, vectors, &has_a, e);
-    if (status == STATUS_OK) status = view_picture_vector(c->view, b, vectors + dim, &has_b, e);
+    enum status status = snapshot_picture_vector(c->snapshot, a, vectors, &has_a, e);
+    if (status == STATUS_OK) status = snapshot_picture_vector(c->snapshot, b, vectors + dim, &has_b, e);
     *same = has_a == has_b && memcmp(vectors, vectors + dim, dim * sizeof *vectors) == 0;
     free(vectors);
     return status;
@@ -292,10 +292,10 @@ static enum status find_shown(const struct chosen *c, const struct candidates *f
     enum status status = STATUS_OK;
     *shown = false;
     for (int i = 0; i < c->n && !*shown && status == STATUS_OK; i++) {
-        struct chunk other = view_chunk(c->view, found->ids[i]);
+        struct chunk other = snapshot_chunk(c->snapshot, found->ids[i]);
         if (!chunk_is_copy(&other, chunk)) continue;
         *shown = true;
-        if (view_info(c->view)->pictures.embedder) status = compare_pictures(c, other.id, chunk->id, shown, e);
+        if (snapshot_info(c->snapshot)->pictures.embedder) status = compare_pictures(c, other.id, chunk->id, shown, e);
     }
     return status;
 }
@@ -305,7 +305,7 @@ static enum status choose(struct candidates *found, struct chosen *c, int k, str
     int n = found->n;
     c->n = 0;
     for (int i = 0; i < n && c->n < k; i++) {
-        struct chunk chunk = view_chunk(c->view, found->ids[i]);
+        struct chunk chunk = snapshot_chunk(c->snapshot, found->ids[i]);
         bool copy;
         if (found->similarities[i] < c->query->min_similarity) continue;
         if (is_excluded(c->query, &chunk) || is_too_many(c, chunk.document)) continue;
@@ -323,12 +323,12 @@ static enum status choose(struct candidates *found, struct chosen *c, int k, str
     return STATUS_OK;
 }
 
-enum status candidates_find(struct candidates *out, struct snapshot *view, const struct retriever_query *query, int k,
-                            struct candidate_vectors vectors, struct error *e) {
-    const int64_t n_chunks = view_chunk_limit(view);
+enum status candidates_find(struct candidates *out, struct snapshot *snapshot, const struct retriever_query *query,
+                            int k, struct candidate_vectors vectors, struct error *e) {
+    const int64_t n_chunks = store_chunk_limit(snapshot);
     const int most = n_chunks < MOST_CANDIDATES ? (int)n_chunks : MOST_CANDIDATES;
-    struct ranking ranking = {.view = view, .query = query, .vectors = vectors};
-    struct chosen chosen = chosen_make(view, query, k);
+    struct ranking ranking = {.snapshot = snapshot, .query = query, .vectors = vectors};
+    struct chosen chosen = chosen_make(snapshot, query, k);
     enum status status = STATUS_OK;
     bool more = true;
     *out = (struct candidates){0};

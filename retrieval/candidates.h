@@ -3,7 +3,7 @@
 #pragma once
 
 #include "retrieval/retriever.h"
-#include "retrieval/store/living.h"
+#include "retrieval/store/store.h"
 
 /* Whether the query asks for any of that, but for pictures. */
 static inline bool candidates_are_needed(const struct retriever_query *q) {
@@ -29,6 +29,6 @@ struct candidate_vectors {
 };
 
 /* The best k. Free *out, on failure too. */
-enum status candidates_find(struct candidates *out, struct snapshot *view, const struct retriever_query *query, int k,
-                            struct candidate_vectors vectors, struct error *e);
+enum status candidates_find(struct candidates *out, struct snapshot *snapshot, const struct retriever_query *query,
+                            int k, struct candidate_vectors vectors, struct error *e);
 void candidates_free(struct candidates *c);

@@ -13,15 +13,15 @@ struct retriever_local {
     const struct embedder *embedder;
     const struct embedder *pictures; /* their own; NULL: they have none */
     int max_k;
-    struct living *documents;
+    struct store *documents;
 };
 
 static struct snapshot *local_hold(struct retriever *base) {
-    return living_hold(((struct retriever_local *)base)->documents);
+    return store_hold(((struct retriever_local *)base)->documents);
 }
 
-void hit_show(struct hit *hit, const struct snapshot *view, int64_t id, float similarity) {
-    struct chunk chunk = view_chunk(view, id);
+void hit_show(struct hit *hit, const struct snapshot *snapshot, int64_t id, float similarity) {
+    struct chunk chunk = snapshot_chunk(snapshot, id);
     *hit = (struct hit){.document = chunk.document_id,
                         .path = chunk.path,
                         .title = chunk.title,
@@ -47,7 +47,7 @@ struct local_found {
 };
 
 /* Hits above the floor. */
-static void local_fill(struct snapshot *view, const struct retriever_query *query, struct local_found found,
+static void local_fill(struct snapshot *snapshot, const struct retriever_query *query, struct local_found found,
                        struct hits *hits) {
     size_t r = (size_t)max_int(0, query->r);
     int most = 0;
@@ -59,12 +59,12 @@ static void local_fill(struct snapshot *view, const struct retriever_query *quer
     for (int i = 0; i < most; i++) {
         if (found.similarities[i] < query->min_similarity) continue;
         struct hit *hit = &hits->list[hits->n];
-        hit_show(hit, view, found.ids[i], found.similarities[i]);
+        hit_show(hit, snapshot, found.ids[i], found.similarities[i]);
         hit->by = found.by ? found.by[i] : found.by_all;
-        if (r > 0) view_neighbor_tokens(view, found.ids[i], (int)r, hits->ids + (size_t)hits->n * r);
+        if (r > 0) snapshot_neighbor_tokens(snapshot, found.ids[i], (int)r, hits->ids + (size_t)hits->n * r);
         hits->n++;
     }
-    hits->pinned = snapshot_hold(view);
+    hits->pinned = snapshot_hold(snapshot);
     if (hits->n == 0) hits_free(hits);
 }
 
@@ -123,26 +123,26 @@ static int local_width(const struct retriever_local *t, const struct retriever_q
 
 /* Query i, whose hits are chosen among more candidates. */
 static enum status local_search_candidates(const struct retriever_local *t, const struct local_batch *b, int i,
-                                           struct snapshot *view, struct hits *hits, struct error *e) {
+                                           struct snapshot *snapshot, struct hits *hits, struct error *e) {
     const struct retriever_query *query = &b->queries[i];
     struct candidate_vectors vectors = {0};
     struct candidates found;
     if (seeks_passages(t, query)) vectors.passages = b->passages + (size_t)i * (size_t)t->embedder->dim;
     if (seeks_pictures(t, query)) vectors.pictures = b->pictures + (size_t)i * (size_t)t->pictures->dim;
-    enum status status = candidates_find(&found, view, query, local_width(t, query), vectors, e);
+    enum status status = candidates_find(&found, snapshot, query, local_width(t, query), vectors, e);
     struct local_found list = {.ids = found.ids, .similarities = found.similarities, .n = found.n};
     if (t->pictures) list.by = found.by;
-    if (status == STATUS_OK) local_fill(view, query, list, hits);
+    if (status == STATUS_OK) local_fill(snapshot, query, list, hits);
     candidates_free(&found);
     return status;
 }
 
 /* Whether two of the n chunks are one piece of two documents with the same text. */
-static bool local_repeats(const struct snapshot *view, const int64_t *ids, int n) {
+static bool local_repeats(const struct snapshot *snapshot, const int64_t *ids, int n) {
     struct chunk *chunks = xcalloc((size_t)n + 1, sizeof *chunks);
     bool found = false;
     for (int i = 0; i < n && ids[i] >= 0 && !found; i++) {
-        chunks[i] = view_chunk(view, ids[i]);
+        chunks[i] = snapshot_chunk(snapshot, ids[i]);
         for (int j = 0; j < i && !found; j++) found = chunk_is_copy(&chunks[i], &chunks[j]);
     }
     free(chunks);
@@ -153,21 +153,21 @@ static bool local_repeats(const struct snapshot *view, const int64_t *ids, int n
 static enum status local_search_alike(const struct retriever_local *t, const struct local_batch *b, int first,
                                       struct index_query query, struct hits *hits, struct error *e) {
     const struct retriever_query *queries = b->queries + first;
-    struct snapshot *view = queries->snapshot;
+    struct snapshot *snapshot = queries->snapshot;
     size_t k = (size_t)query.k, n = (size_t)query.n;
     int64_t *ids = xmalloc(n * k * sizeof *ids);
     float *similarities = xmalloc(n * k * sizeof *similarities);
-    CHECK(view_info(view)->dim == t->embedder->dim);
-    enum status status = view_search(view, queries->filter, query, ids, similarities, e);
+    CHECK(snapshot_info(snapshot)->dim == t->embedder->dim);
+    enum status status = store_search(snapshot, queries->filter, query, ids, similarities, e);
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         struct local_found found = {.ids = ids + i * k,
                                     .similarities = similarities + i * k,
                                     .by_all = t->pictures ? HIT_BY_PASSAGES : 0,
                                     .n = query.k};
-        if (local_repeats(view, found.ids, found.n))
-            status = local_search_candidates(t, b, first + (int)i, view, &hits[i], e);
+        if (local_repeats(snapshot, found.ids, found.n))
+            status = local_search_candidates(t, b, first + (int)i, snapshot, &hits[i], e);
         else
-            local_fill(view, &queries[i], found, &hits[i]);
+            local_fill(snapshot, &queries[i], found, &hits[i]);
     }
     free(ids);
     free(similarities);
@@ -189,12 +189,12 @@ static int local_alike(const struct retriever_local *t, const struct retriever_q
 static enum status local_search_some(const struct retriever_local *t, const struct local_batch *b, int first, int n,
                                      struct hits *hits, struct error *e) {
     const struct retriever_query *queries = b->queries + first;
-    struct snapshot *view = queries->snapshot;
+    struct snapshot *snapshot = queries->snapshot;
     struct index_query query = {
         .vectors = b->passages + (size_t)first * (size_t)t->embedder->dim, .n = n, .k = local_width(t, queries)};
     enum status status = STATUS_OK;
-    if (query.k > 0 && local_needs_candidates(t, queries) && view->n_chunks > 0)
-        status = local_search_candidates(t, b, first, view, hits, e);
+    if (query.k > 0 && local_needs_candidates(t, queries) && snapshot->n_chunks > 0)
+        status = local_search_candidates(t, b, first, snapshot, hits, e);
     else if (query.k > 0 && seeks_passages(t, queries))
         status = local_search_alike(t, b, first, query, hits, e);
     for (int i = 0; i < n && status == STATUS_OK; i++)
@@ -228,15 +228,15 @@ static enum status local_search(struct retriever *base, const struct retriever_q
 
 static void local_close(struct retriever *base) { free(base); }
 
-enum status retriever_local_open(struct retriever **out, struct living *documents, const struct embedder *embedder,
+enum status retriever_local_open(struct retriever **out, struct store *documents, const struct embedder *embedder,
                                  const struct embedder *pictures, int max_k, struct error *e) {
     static const struct retriever_ops ops = {
         .name = "local", .hold = local_hold, .search = local_search, .close = local_close};
     if (max_k < 1) return error_set(e, STATUS_INVALID, "retriever: at most %d hits of a query; 1 or more", max_k);
-    struct snapshot *view = living_hold(documents);
-    enum status status = collection_match_embedder(view_info(view), embedder, e);
-    if (status == STATUS_OK) status = collection_match_picture_embedder(view_info(view), pictures, e);
-    snapshot_release(view);
+    struct snapshot *snapshot = store_hold(documents);
+    enum status status = collection_match_embedder(snapshot_info(snapshot), embedder, e);
+    if (status == STATUS_OK) status = collection_match_picture_embedder(snapshot_info(snapshot), pictures, e);
+    snapshot_release(snapshot);
     if (status) return status;
     struct retriever_local *t = xmalloc(sizeof *t);
     *t = (struct retriever_local){

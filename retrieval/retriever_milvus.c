@@ -10,11 +10,11 @@ struct retriever_milvus {
     struct retriever base;
     const struct embedder *embedder;
     int max_k;
-    struct remote *documents;
+    struct milvus_collection *documents;
 };
 
-static struct snapshot *milvus_hold(struct retriever *base) {
-    return remote_hold(((struct retriever_milvus *)base)->documents);
+static struct snapshot *hold_counts(struct retriever *base) {
+    return milvus_hold(((struct retriever_milvus *)base)->documents);
 }
 
 static int milvus_width(const struct retriever_milvus *t, const struct retriever_query *query) {
@@ -43,9 +43,9 @@ static enum status milvus_search(struct retriever *base, const struct retriever_
     enum status status = query_vectors(t->embedder, queries, n, t->max_k, vectors, e);
     for (int i = 0, alike; i < n && status == STATUS_OK; i += alike) {
         alike = count_alike(t, queries, i, n);
-        struct remote_search search = {
+        struct milvus_search search = {
             .query = queries + i, .vectors = vectors + (size_t)i * dim, .n = alike, .k = milvus_width(t, &queries[i])};
-        if (search.k > 0) status = remote_find_nearest(t->documents, &search, hits + i, e);
+        if (search.k > 0) status = milvus_find_nearest(t->documents, &search, hits + i, e);
         for (int j = i; j < i + alike && status == STATUS_OK; j++)
             status = hits_rerank(&hits[j], &queries[j], t->base.reranker, t->max_k, e);
     }
@@ -55,12 +55,12 @@ static enum status milvus_search(struct retriever *base, const struct retriever_
 
 static void milvus_release(struct retriever *base) { free(base); }
 
-enum status retriever_milvus_open(struct retriever **out, struct remote *documents, const struct embedder *embedder,
-                                  int max_k, struct error *e) {
+enum status retriever_milvus_open(struct retriever **out, struct milvus_collection *documents,
+                                  const struct embedder *embedder, int max_k, struct error *e) {
     static const struct retriever_ops ops = {
-        .name = "milvus", .hold = milvus_hold, .search = milvus_search, .close = milvus_release};
+        .name = "milvus", .hold = hold_counts, .search = milvus_search, .close = milvus_release};
     if (max_k < 1) return error_set(e, STATUS_INVALID, "retriever: at most %d hits of a query; 1 or more", max_k);
-    if (collection_match_embedder(remote_info(documents), embedder, e)) return e->status;
+    if (collection_match_embedder(milvus_info(documents), embedder, e)) return e->status;
     struct retriever_milvus *t = xmalloc(sizeof *t);
     *t = (struct retriever_milvus){.base = {.ops = &ops}, .embedder = embedder, .max_k = max_k, .documents = documents};
     *out = &t->base;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "config/base/hash.h"
-#include "retrieval/store/collection_private.h"
+#include "retrieval/generation/generation_private.h"
 
 enum { LOG_FORMAT = 3 };
 static const char log_name[] = "changes.log", cut_name[] = "changes.cut", kept_name[] = "changes.kept";
@@ -247,7 +247,9 @@ uint64_t change_log_measure_changes(const char *folder) {
     return size > sizeof(struct log_head) ? size - sizeof(struct log_head) : 0;
 }
 
-bool collection_is_changed(const struct collection *c) { return change_log_measure_changes(collection_folder(c)) > 0; }
+bool disk_generation_is_changed(const struct disk_generation *c) {
+    return change_log_measure_changes(disk_generation_folder(c)) > 0;
+}
 
 /* Writing. */
 

@@ -14,7 +14,7 @@
  * was cut off. */
 #pragma once
 
-#include "retrieval/store/collection.h"
+#include "retrieval/generation/generation.h"
 
 enum change_kind {
     CHANGE_PUT = 1,   /* a document_image: it replaces the document of that id */

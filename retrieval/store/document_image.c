@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
-#include "retrieval/store/collection_private.h"
+#include "retrieval/generation/generation_private.h"
 
 struct image_head {
     uint32_t n_tokens;
@@ -82,7 +82,7 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
     if (d->text.size > UINT32_MAX)
         return error_set(e, STATUS_TOO_LARGE, "document %.100s: %zu bytes of text, at most %u", d->id, d->text.size,
                          UINT32_MAX);
-    int n_chunks = collection_count_chunks(d->n, info->chunk_length);
+    int n_chunks = document_count_chunks(d->n, info->chunk_length);
     const char *fault =
         find_fault(&(struct document_image){.document = *d, .vectors = vectors, .n_chunks = n_chunks}, info);
     if (fault) return error_set(e, STATUS_INVALID, "document %.100s: %s", d->id, fault);
@@ -129,7 +129,7 @@ enum status document_image_read(struct document_image *out, struct text_span byt
     memcpy(&head, bytes.text, sizeof head);
     if (head.n_tokens < 1 || head.n_tokens > INT32_MAX) return corrupt(e, "its number of tokens is not possible");
     if (head.id_size < 1 || head.id_size > COLLECTION_MAX_ID) return corrupt(e, "its id is empty or too long");
-    int n_chunks = collection_count_chunks((int)head.n_tokens, info->chunk_length);
+    int n_chunks = document_count_chunks((int)head.n_tokens, info->chunk_length);
     struct image_layout l = lay_out(&head, (uint64_t)n_chunks, info->dim, 0);
     bool has_picture = info->pictures.embedder && l.end != bytes.size;
     if (has_picture) l = lay_out(&head, (uint64_t)n_chunks, info->dim, info->pictures.dim);

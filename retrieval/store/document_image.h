@@ -7,7 +7,7 @@
  * tells. */
 #pragma once
 
-#include "retrieval/store/collection.h"
+#include "retrieval/generation/generation.h"
 
 struct document_image {
     struct collection_document document; /* points into the bytes */

@@ -188,23 +188,22 @@ static void make(struct made *m, int number) {
 
 struct world {
     struct made made[DOCUMENTS];
-    struct living *living;
+    struct store *store;
 };
 
 static void open_world(struct world *w, int n) {
     struct collection_options o = {
         .chunk_length = 1, .eod = 9, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = INDEX_EXACT};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct error e;
-    if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
+    if (builder_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < DOCUMENTS; i++) make(&w->made[i], i);
     for (int i = 0; i < n; i++) {
         w->made[i].there = true;
-        if (collection_add_document(b, &w->made[i].document, &e) ||
-            collection_add_vectors(b, w->made[i].vectors, 2, &e))
+        if (builder_add_document(b, &w->made[i].document, &e) || builder_add_vectors(b, w->made[i].vectors, 2, &e))
             fail_msg("%s", e.text);
     }
-    if (collection_commit(b, &e) || living_open(&w->living, test_folder, &e)) fail_msg("%s", e.text);
+    if (builder_commit(b, &e) || store_open(&w->store, test_folder, &e)) fail_msg("%s", e.text);
 }
 
 /* BM25 of one chunk, from its counts; half: of which documents, 2: of all. Words that are in more than an eighth of the
@@ -247,9 +246,9 @@ static void check_rank(const struct world *w, int half) {
     if (half < 2)
         assert_int_equal(filter_parse(&filter, half ? "{\"eq\":{\"half\":1}}" : "{\"eq\":{\"half\":0}}", "test", &e),
                          STATUS_OK);
-    struct snapshot *view = living_hold(w->living);
+    struct snapshot *snapshot = store_hold(w->store);
     struct word_query words = {.text = {text, strlen(text)}, .filter = filter, .k = K};
-    assert_int_equal(view_search_words(view, &words, ids, &e), STATUS_OK);
+    assert_int_equal(store_search_words(snapshot, &words, ids, &e), STATUS_OK);
     double last = 1e9, best[K] = {0};
     for (int i = 0; i < 2 * DOCUMENTS; i++) {
         double score = w->made[i / 2].there && (half == 2 || i / 2 % 2 == half)
@@ -263,14 +262,14 @@ static void check_rank(const struct world *w, int half) {
     for (int i = 0; i < K; i++) {
         assert_true((ids[i] >= 0) == (best[i] > 0));
         if (ids[i] < 0) continue;
-        struct chunk c = view_chunk(view, ids[i]);
+        struct chunk c = snapshot_chunk(snapshot, ids[i]);
         const struct made *m = &w->made[atoi(c.document_id + 1)];
         assert_true(m->there);
         double score = score_of(w, m, c.start > 0, query, n, half);
         assert_true(fabs(score - best[i]) < 1e-4 && score <= last + 1e-4);
         last = score;
     }
-    snapshot_release(view);
+    snapshot_release(snapshot);
     filter_release(filter);
 }
 
@@ -285,23 +284,23 @@ static void test_ranks(void **state) {
         int number = (int)draw(DOCUMENTS);
         struct made *m = &w->made[number];
         if (m->there)
-            assert_int_equal(living_delete(w->living, m->id, &e), STATUS_OK);
+            assert_int_equal(store_delete(w->store, m->id, &e), STATUS_OK);
         else
-            assert_int_equal(living_put(w->living, &m->document, m->vectors, &effect, &e), STATUS_OK);
+            assert_int_equal(store_put(w->store, &m->document, m->vectors, &effect, &e), STATUS_OK);
         m->there = !m->there;
-        if (i % 40 == 39) assert_int_equal(living_compact(w->living, NULL, &e), STATUS_OK);
+        if (i % 40 == 39) assert_int_equal(store_compact(w->store, NULL, &e), STATUS_OK);
     }
-    living_close(w->living);
+    store_close(w->store);
     free(w);
 }
 
 /* Candidates. */
 
-static struct candidates find(struct snapshot *view, struct retriever_query query, const float *vector, int k) {
+static struct candidates find(struct snapshot *snapshot, struct retriever_query query, const float *vector, int k) {
     struct candidates c;
     struct error e;
     struct candidate_vectors vectors = {.passages = vector};
-    if (candidates_find(&c, view, &query, k, vectors, &e)) fail_msg("%s", e.text);
+    if (candidates_find(&c, snapshot, &query, k, vectors, &e)) fail_msg("%s", e.text);
     return c;
 }
 
@@ -319,13 +318,13 @@ static void test_fusion(void **state) {
     struct retriever_query query = {.text = {"w01 w02 w17", 11}, .min_similarity = -1};
     (void)state;
     open_world(w, DOCUMENTS);
-    struct snapshot *view = living_hold(w->living);
+    struct snapshot *snapshot = store_hold(w->store);
     const float *vector = w->made[5].vectors;
-    struct candidates nearest = find(view, query, vector, 100);
+    struct candidates nearest = find(snapshot, query, vector, 100);
     query.choice.way = RETRIEVE_WORDS;
-    struct candidates words = find(view, query, vector, 100);
+    struct candidates words = find(snapshot, query, vector, 100);
     query.choice.way = RETRIEVE_BOTH;
-    struct candidates both = find(view, query, vector, 20), again = find(view, query, vector, 5);
+    struct candidates both = find(snapshot, query, vector, 20), again = find(snapshot, query, vector, 5);
     assert_int_equal(both.n, 20);
     double last = 1;
     for (int i = 0; i < both.n; i++) {
@@ -339,15 +338,15 @@ static void test_fusion(void **state) {
         assert_true(fabsf(similarity - both.similarities[i]) < 1e-5F);
     }
     query.min_similarity = 0.5F;
-    struct candidates near = find(view, query, vector, 20);
+    struct candidates near = find(snapshot, query, vector, 20);
     for (int i = 0; i < near.n; i++) assert_true(near.similarities[i] >= 0.5F);
     candidates_free(&near);
     candidates_free(&again);
     candidates_free(&both);
     candidates_free(&words);
     candidates_free(&nearest);
-    snapshot_release(view);
-    living_close(w->living);
+    snapshot_release(snapshot);
+    store_close(w->store);
     free(w);
 }
 
@@ -356,15 +355,15 @@ static void test_leaving_out(void **state) {
     struct retriever_query query = {.text = {"w01", 3}, .min_similarity = -1, .choice = {.per_document = 1}};
     (void)state;
     open_world(w, DOCUMENTS);
-    struct snapshot *view = living_hold(w->living);
+    struct snapshot *snapshot = store_hold(w->store);
     const float *vector = w->made[5].vectors;
-    struct candidates one = find(view, query, vector, DOCUMENTS);
+    struct candidates one = find(snapshot, query, vector, DOCUMENTS);
     assert_int_equal(one.n, DOCUMENTS);
     for (int i = 0; i < one.n; i++)
         for (int j = 0; j < i; j++) assert_true(one.ids[i] / 2 != one.ids[j] / 2);
 
     query.choice = (struct retriever_choice){.distinct = 0.9F};
-    struct candidates apart = find(view, query, vector, 2 * DOCUMENTS);
+    struct candidates apart = find(snapshot, query, vector, 2 * DOCUMENTS);
     assert_in_range(apart.n, 2, 2 * DOCUMENTS - 1);
     for (int i = 0; i < apart.n; i++) {
         for (int j = 0; j < i; j++) {
@@ -377,8 +376,8 @@ static void test_leaving_out(void **state) {
     }
     candidates_free(&apart);
     candidates_free(&one);
-    snapshot_release(view);
-    living_close(w->living);
+    snapshot_release(snapshot);
+    store_close(w->store);
     free(w);
 }
 

@@ -13,7 +13,7 @@ struct datastore {
     struct embedder inner, embedder; /* the second calls the first and looks at the clock */
     double embed_start, embed_end;   /* of the latest call */
     struct tokenizer *tokenizer;     /* what turns the chunks that the model writes into text */
-    struct living *collection;
+    struct store *collection;
     struct retriever *retriever;
 };
 

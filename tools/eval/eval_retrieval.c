@@ -46,7 +46,7 @@ struct ways_score {
 
 struct retrieval_eval {
     struct retriever *retriever;
-    struct snapshot *view;
+    struct snapshot *snapshot;
     struct embedder reranker;
     struct retriever_choice configured; /* rerank 0: there is no reranker */
     struct ways_score *kinds;           /* [n_kinds], the first of all questions */
@@ -117,7 +117,7 @@ static enum status ask(struct retrieval_eval *x, const struct known_question *q,
                                     .choice = choice_of(x, way),
                                     .excluded = excluded,
                                     .n_excluded = (int)q->excluded.count,
-                                    .snapshot = x->view};
+                                    .snapshot = x->snapshot};
     enum status status = retriever_search(x->retriever, &query, 1, &hits, e);
     if (status == STATUS_OK) {
         *score = score_hits(q, &hits);
@@ -195,13 +195,14 @@ static enum status open_reranker(struct retrieval_eval *x, const struct config *
 
 static enum status run_questions(struct retrieval_eval *x, const struct config *c, int n, char **files,
                                  struct error *e) {
-    struct living *l = NULL;
+    struct store *l = NULL;
     struct embedder embedder = {0}, pictures = {0};
     if (!documents_wanted(c)) return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
-    if (living_open(&l, c->retrieval.collection, e)) return e->status;
-    x->view = living_hold(l);
-    enum status status = embedder_model_open(&embedder, documents_embedder(c, view_info(x->view)->embedder), c, e);
-    if (status == STATUS_OK) status = documents_open_pictures(&pictures, c, view_info(x->view), e);
+    if (store_open(&l, c->retrieval.collection, e)) return e->status;
+    x->snapshot = store_hold(l);
+    enum status status =
+        embedder_model_open(&embedder, documents_embedder(c, snapshot_info(x->snapshot)->embedder), c, e);
+    if (status == STATUS_OK) status = documents_open_pictures(&pictures, c, snapshot_info(x->snapshot), e);
     if (status == STATUS_OK)
         status = retriever_local_open(&x->retriever, l, &embedder, embedder_if_open(&pictures), RANKS, e);
     if (status == STATUS_OK) status = open_reranker(x, c, e);
@@ -209,11 +210,11 @@ static enum status run_questions(struct retrieval_eval *x, const struct config *
     if (status == STATUS_OK && x->n_kinds == 0) status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
     if (status == STATUS_OK) print_scores(x);
     retriever_close(x->retriever);
-    snapshot_release(x->view);
+    snapshot_release(x->snapshot);
     embedder_model_close(&embedder);
     embedder_model_close(&pictures);
     reranker_model_close(&x->reranker);
-    living_close(l);
+    store_close(l);
     return status;
 }
 

@@ -91,7 +91,7 @@ enum status window_score_plain(struct ppl *p, struct subject *s, const struct wi
 static void draw_hits(struct ppl *p, struct hits *hits) {
     *hits = (struct hits){.n = p->model.k_passages};
     hits->list = xcalloc((size_t)hits->n, sizeof *hits->list);
-    for (int i = 0; i < hits->n; i++) hit_show(&hits->list[i], p->model.view, ppl_draw_chunk(p), 0);
+    for (int i = 0; i < hits->n; i++) hit_show(&hits->list[i], p->model.snapshot, ppl_draw_chunk(p), 0);
 }
 
 struct text_tokens {

@@ -19,8 +19,8 @@ enum { TRANSFER_DOCUMENTS = 100, TRANSFER_CHUNKS = 2000 };
 /* One end of a copy. */
 struct transfer_end {
     const char *name;
-    struct library *library;
-    struct snapshot *view; /* of a folder: what is copied */
+    struct collection *collection;
+    struct snapshot *snapshot; /* of a folder: what is copied */
 };
 
 /* A document of one end, with its vectors. */
@@ -31,7 +31,7 @@ struct transfer_document {
     int n_chunks;
     int32_t *ids;
     uint32_t *bounds;
-    struct remote_document *held;
+    struct milvus_document *held;
 };
 
 struct collection_transfer {
@@ -49,7 +49,7 @@ struct collection_transfer {
 /* Reading. */
 
 static void document_free(struct transfer_document *d) {
-    remote_document_release(d->held);
+    milvus_document_release(d->held);
     free(d->vectors);
     free(d->picture);
     free(d->ids);
@@ -62,7 +62,7 @@ static enum status read_folder_vectors(const struct transfer_end *end, int64_t f
                                        int dim, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < d->n_chunks && status == STATUS_OK; i++)
-        status = view_vector(end->view, first + i, d->vectors + (size_t)i * (size_t)dim, e);
+        status = snapshot_vector(end->snapshot, first + i, d->vectors + (size_t)i * (size_t)dim, e);
     return status;
 }
 
@@ -73,7 +73,7 @@ static void read_folder_chunks(const struct transfer_end *end, const struct stor
     d->ids = xmalloc((size_t)d->n_chunks * (size_t)length * sizeof *d->ids);
     d->bounds = xmalloc(((size_t)d->n_chunks + 1) * sizeof *d->bounds);
     for (int i = 0; i < d->n_chunks; i++) {
-        struct chunk chunk = view_chunk(end->view, s->first_chunk + i);
+        struct chunk chunk = snapshot_chunk(end->snapshot, s->first_chunk + i);
         memcpy(d->ids + n, chunk.tokens, (size_t)chunk.n_tokens * sizeof *d->ids);
         n += chunk.n_tokens;
         d->bounds[i] = (uint32_t)chunk.start;
@@ -96,14 +96,14 @@ static enum status read_folder_picture(const struct transfer_end *end, const str
     bool has;
     if (dim == 0) return STATUS_OK;
     d->picture = xmalloc((size_t)dim * sizeof *d->picture);
-    if (view_picture_vector(end->view, s->first_chunk, d->picture, &has, e)) return e->status;
+    if (snapshot_picture_vector(end->snapshot, s->first_chunk, d->picture, &has, e)) return e->status;
     d->document.picture = has ? d->picture : NULL;
     return STATUS_OK;
 }
 
 static enum status read_from_folder(struct transfer_end *end, const struct stored_document *s,
                                     struct transfer_document *d, struct error *e) {
-    const struct collection_info *info = view_info(end->view);
+    const struct collection_info *info = snapshot_info(end->snapshot);
     d->n_chunks = (int)s->n_chunks;
     read_folder_chunks(end, s, d, info->chunk_length);
     d->vectors = xmalloc((size_t)d->n_chunks * (size_t)info->dim * sizeof *d->vectors);
@@ -113,38 +113,38 @@ static enum status read_from_folder(struct transfer_end *end, const struct store
 
 static enum status read_from_milvus(struct transfer_end *end, const char *id, struct transfer_document *d,
                                     struct error *e) {
-    struct remote *remote = library_remote(end->library);
-    if (remote_find(remote, NULL, id, &d->held, e)) return e->status;
+    struct milvus_collection *remote = collection_milvus(end->collection);
+    if (milvus_find(remote, NULL, id, &d->held, e)) return e->status;
     d->n_chunks = d->held->n_chunks;
     d->document = d->held->document;
     if (d->document.metadata[0] == '\0') d->document.metadata = NULL;
-    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)remote_info(remote)->dim * sizeof *d->vectors);
-    return remote_vectors(remote, d->held, d->vectors, e);
+    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)milvus_info(remote)->dim * sizeof *d->vectors);
+    return milvus_vectors(remote, d->held, d->vectors, e);
 }
 
 static enum status read_document(struct transfer_end *end, const struct stored_document *s, struct transfer_document *d,
                                  struct error *e) {
     *d = (struct transfer_document){0};
-    enum status status = end->view ? read_from_folder(end, s, d, e) : read_from_milvus(end, s->id, d, e);
+    enum status status = end->snapshot ? read_from_folder(end, s, d, e) : read_from_milvus(end, s->id, d, e);
     if (status) document_free(d);
     return status;
 }
 
-/* The document of that id at the other end. A folder's is read in its newest view. */
+/* The document of that id at the other end. A folder's is read in its newest snapshot. */
 static enum status find_document(struct transfer_end *end, const char *id, struct transfer_document *d,
                                  struct error *e) {
-    struct library_found found;
+    struct collection_found found;
     *d = (struct transfer_document){0};
-    if (library_remote(end->library)) {
+    if (collection_milvus(end->collection)) {
         enum status remote = read_from_milvus(end, id, d, e);
         if (remote) document_free(d);
         return remote;
     }
-    if (library_find(end->library, NULL, id, &found, e)) return e->status;
+    if (collection_find(end->collection, NULL, id, &found, e)) return e->status;
     struct transfer_end now = *end;
-    now.view = found.view;
+    now.snapshot = found.snapshot;
     enum status status = read_document(&now, &found.document, d, e);
-    library_found_release(&found);
+    collection_found_release(&found);
     return status;
 }
 
@@ -152,12 +152,12 @@ static enum status find_document(struct transfer_end *end, const char *id, struc
 
 static enum status open_from(struct collection_transfer *t, struct error *e) {
     struct transfer_end *from = &t->from;
-    if (documents_library_open(&from->library, &t->arguments->config, from->name, e)) return e->status;
-    if (library_living(from->library)) from->view = library_hold(from->library);
-    struct snapshot *view = library_hold(from->library);
-    t->info = *library_info(from->library, view);
-    t->info.max_token = library_max_token(from->library, view);
-    snapshot_release(view);
+    if (documents_collection_open(&from->collection, &t->arguments->config, from->name, e)) return e->status;
+    if (collection_store(from->collection)) from->snapshot = collection_hold(from->collection);
+    struct snapshot *snapshot = collection_hold(from->collection);
+    t->info = *collection_info(from->collection, snapshot);
+    t->info.max_token = collection_max_token(from->collection, snapshot);
+    snapshot_release(snapshot);
     return STATUS_OK;
 }
 
@@ -183,18 +183,18 @@ static enum status match_ends(const struct collection_transfer *t, const struct 
 static enum status make_folder(void *context, const struct stored_document *s, struct error *e) {
     struct collection_transfer *t = context;
     struct collection_options o = collection_options_of(&t->info);
-    struct collection_builder *builder = NULL;
+    struct generation_builder *builder = NULL;
     struct transfer_document d;
     if (read_document(&t->from, s, &d, e)) return e->status;
-    enum status status = collection_create(&builder, t->to.name, &o, e);
-    if (status == STATUS_OK) status = collection_add_document(builder, &d.document, e);
-    if (status == STATUS_OK) status = collection_add_vectors(builder, d.vectors, d.n_chunks, e);
+    enum status status = builder_create(&builder, t->to.name, &o, e);
+    if (status == STATUS_OK) status = builder_add_document(builder, &d.document, e);
+    if (status == STATUS_OK) status = builder_add_vectors(builder, d.vectors, d.n_chunks, e);
     document_free(&d);
     if (status) {
-        collection_abandon(builder);
+        builder_abandon(builder);
         return status;
     }
-    status = collection_commit(builder, e);
+    status = builder_commit(builder, e);
     if (status) return status;
     t->made = true;
     return error_set(e, STATUS_CANCELLED, "one document is enough");
@@ -202,17 +202,17 @@ static enum status make_folder(void *context, const struct stored_document *s, s
 
 static enum status make_to(struct collection_transfer *t, struct error *e) {
     struct collection_options o = collection_options_of(&t->info);
-    struct library_walk walk = {.take = make_folder, .context = t};
-    if (library_is_remote(t->to.name))
-        return documents_library_make(&t->arguments->config, t->to.name, &o, t->info.max_token, e);
-    enum status status = library_walk(t->from.library, &walk, e);
+    struct collection_walk walk = {.take = make_folder, .context = t};
+    if (collection_is_remote(t->to.name))
+        return documents_collection_make(&t->arguments->config, t->to.name, &o, t->info.max_token, e);
+    enum status status = collection_walk(t->from.collection, &walk, e);
     if (t->made) return STATUS_OK;
     return status ? status : error_set(e, STATUS_INVALID, "%s is empty", t->from.name);
 }
 
 static bool is_new_folder(const char *name) {
     struct buffer current = {0};
-    if (library_is_remote(name)) return false;
+    if (collection_is_remote(name)) return false;
     buffer_printf(&current, "%s/CURRENT", name);
     bool there = access(current.data, F_OK) == 0;
     buffer_free(&current);
@@ -222,24 +222,24 @@ static bool is_new_folder(const char *name) {
 static enum status open_to(struct collection_transfer *t, struct error *e) {
     const struct config *c = &t->arguments->config;
     if (is_new_folder(t->to.name) && make_to(t, e)) return e->status;
-    enum status status = documents_library_open(&t->to.library, c, t->to.name, e);
-    if (status == STATUS_NOT_FOUND && library_is_remote(t->to.name)) {
+    enum status status = documents_collection_open(&t->to.collection, c, t->to.name, e);
+    if (status == STATUS_NOT_FOUND && collection_is_remote(t->to.name)) {
         if (make_to(t, e)) return e->status;
-        status = documents_library_open(&t->to.library, c, t->to.name, e);
+        status = documents_collection_open(&t->to.collection, c, t->to.name, e);
     }
     if (status) return status;
-    struct snapshot *view = library_hold(t->to.library);
-    status = match_ends(t, library_info(t->to.library, view), e);
-    snapshot_release(view);
+    struct snapshot *snapshot = collection_hold(t->to.collection);
+    status = match_ends(t, collection_info(t->to.collection, snapshot), e);
+    snapshot_release(snapshot);
     return status;
 }
 
 /* Copying. */
 
 static enum status compact_when_full(struct collection_transfer *t, int64_t most, struct error *e) {
-    struct living *folder = library_living(t->to.library);
-    if (folder == NULL || living_count_changes(folder).n_chunks <= most) return STATUS_OK;
-    return living_compact(folder, &index_interrupted, e);
+    struct store *folder = collection_store(t->to.collection);
+    if (folder == NULL || store_count_changes(folder).n_chunks <= most) return STATUS_OK;
+    return store_compact(folder, &index_interrupted, e);
 }
 
 /* Puts documents that are not there. */
@@ -251,7 +251,7 @@ static enum status put_missing(struct collection_transfer *t, const bool *there,
         puts[n] = (struct document_put){.document = &t->waiting[i].document, .vectors = t->waiting[i].vectors};
         n++;
     }
-    library_put_all(t->to.library, NULL, puts, n);
+    collection_put_all(t->to.collection, NULL, puts, n);
     for (int i = 0; i < n; i++) {
         if (puts[i].status) {
             *e = puts[i].error;
@@ -272,14 +272,14 @@ static enum status put_waiting(struct collection_transfer *t, struct error *e) {
     const struct collection_document *documents[TRANSFER_DOCUMENTS];
     bool there[TRANSFER_DOCUMENTS];
     for (int i = 0; i < t->n_waiting; i++) documents[i] = &t->waiting[i].document;
-    struct library_asked asked = {NULL, documents, t->n_waiting};
-    enum status status = library_has_all(t->to.library, &asked, there, e);
+    struct collection_asked asked = {NULL, documents, t->n_waiting};
+    enum status status = collection_has_all(t->to.collection, &asked, there, e);
     if (status == STATUS_OK) status = put_missing(t, there, e);
     waiting_free(t);
     return status ? status : compact_when_full(t, COMPACT_CHUNKS, e);
 }
 
-/* The view, or the answer that the document was read from, is held while it waits. */
+/* The snapshot, or the answer that the document was read from, is held while it waits. */
 static enum status copy_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
     struct transfer_document *d = &t->waiting[t->n_waiting];
     if (read_document(&t->from, s, d, e)) return e->status;
@@ -331,10 +331,11 @@ static enum status take_document(void *context, const struct stored_document *s,
     return t->compares ? compare_document(t, s, e) : copy_document(t, s, e);
 }
 
-/* Of a folder the view that is held. */
+/* Of a folder the snapshot that is held. */
 static enum status walk_from(struct collection_transfer *t, struct error *e) {
-    struct library_walk walk = {.take = take_document, .context = t};
-    return t->from.view ? view_walk(t->from.view, take_document, t, e) : library_walk(t->from.library, &walk, e);
+    struct collection_walk walk = {.take = take_document, .context = t};
+    return t->from.snapshot ? store_walk(t->from.snapshot, take_document, t, e)
+                            : collection_walk(t->from.collection, &walk, e);
 }
 
 static enum status transfer_all(struct collection_transfer *t, struct error *e) {
@@ -365,7 +366,7 @@ static void put_transfer(const struct collection_transfer *t, int64_t n_copied, 
 
 static enum status print_transfer(struct collection_transfer *t, struct error *e) {
     int64_t n_documents, n_chunks, n_copied = t->n_copied + t->made, n_there = t->n_there - t->made;
-    if (library_count(t->to.library, NULL, &n_documents, &n_chunks, e)) return e->status;
+    if (collection_count(t->to.collection, NULL, &n_documents, &n_chunks, e)) return e->status;
     if (t->arguments->json)
         put_transfer(t, n_copied, n_there, n_documents);
     else
@@ -377,8 +378,8 @@ static enum status print_transfer(struct collection_transfer *t, struct error *e
 }
 
 static void end_close(struct transfer_end *end) {
-    snapshot_release(end->view);
-    library_close(end->library);
+    snapshot_release(end->snapshot);
+    collection_close(end->collection);
 }
 
 int run_copy(struct index_arguments *a, struct error *e) {

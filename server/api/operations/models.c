@@ -78,11 +78,11 @@ bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer 
 
 static void write_retro(struct json_writer *w, const struct served_model *model, struct filter *filter) {
     const struct model_info *info = model->info;
-    struct snapshot *snapshot = model->library ? library_hold(model->library) : NULL;
-    bool is_folder = model->library && library_living(model->library);
+    struct snapshot *snapshot = model->collection ? collection_hold(model->collection) : NULL;
+    bool is_folder = model->collection && collection_store(model->collection);
     int64_t n_documents, n_chunks = 0;
     if (is_folder)
-        view_count(snapshot, filter, &n_documents, &n_chunks);
+        store_count(snapshot, filter, &n_documents, &n_chunks);
     else if (snapshot && filter == NULL) /* Milvus is not asked here: others would wait for it. */
         n_chunks = snapshot->n_chunks;
     put_key_object(w, "retro");

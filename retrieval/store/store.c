@@ -1,0 +1,370 @@
+/* retrieval/store/store.c: opening a collection that changes, and its snapshots. See store.h. */
+#include "retrieval/store/store.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieval/store/store_private.h"
+
+/* Changes on their way from a log into an epoch. */
+struct replay {
+    struct epoch *epoch;
+    uint64_t sequence;
+};
+
+/* Snapshots. */
+
+static void close_snapshot(struct snapshot *s) {
+    struct store_snapshot *v = store_snapshot_of(s);
+    epoch_release(v->epoch);
+    free(v);
+}
+
+struct store_snapshot *store_snapshot_of(struct snapshot *s) {
+    return (struct store_snapshot *)s;
+}
+const struct store_snapshot *store_snapshot_read(const struct snapshot *s) { return (const struct store_snapshot *)s; }
+
+struct store_snapshot *store_snapshot_make(struct epoch *x, uint64_t sequence) {
+    struct store_snapshot *v = xcalloc(1, sizeof *v);
+    CHECK(sequence <= UINT32_MAX);
+    atomic_init(&v->base.holders, 1);
+    v->base.generation = disk_generation_info(x->generation)->generation;
+    v->base.n_changes = (int64_t)sequence;
+    v->base.version = ((int64_t)v->base.generation << 32) | (int64_t)sequence;
+    v->base.n_documents = x->n_there;
+    v->base.n_chunks = x->n_chunks_there;
+    v->base.close = close_snapshot;
+    v->epoch = epoch_hold(x);
+    v->sequence = sequence;
+    v->n_logged = x->n_logged;
+    v->max_token = x->max_token;
+    return v;
+}
+
+void store_renew(struct store *l) {
+    struct store_snapshot *old = l->newest;
+    l->newest = store_snapshot_make(l->epoch, l->end.sequence);
+    if (old) snapshot_release(&old->base);
+}
+
+struct snapshot *store_hold(struct store *l) {
+    pthread_mutex_lock(&l->lock);
+    store_refresh(l);
+    struct snapshot *s = snapshot_hold(&l->newest->base);
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+const struct collection_info *snapshot_info(const struct snapshot *s) {
+    return disk_generation_info(store_snapshot_read(s)->epoch->generation);
+}
+int32_t snapshot_max_token(const struct snapshot *s) { return store_snapshot_read(s)->max_token; }
+
+struct chunk snapshot_chunk(const struct snapshot *s, int64_t id) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct collection_info *info = disk_generation_info(v->epoch->generation);
+    if (id < info->n_chunks) return disk_generation_chunk(v->epoch->generation, id);
+    int number = store_snapshot_logged(v, id);
+    const struct logged_document *logged = epoch_logged(v->epoch, number);
+    const struct collection_document *d = &logged->bytes->image.document;
+    int i = (int)(id - logged->first_chunk), first = i * info->chunk_length;
+    return (struct chunk){.id = id,
+                          .document = info->n_documents + number,
+                          .document_id = d->id,
+                          .path = d->path,
+                          .title = d->title,
+                          .metadata = d->metadata,
+                          .tokens = (const uint32_t *)d->ids + first,
+                          .n_tokens = min_int(info->chunk_length, d->n - first),
+                          .start = d->bounds[i],
+                          .end = d->bounds[i + 1],
+                          .text = {d->text.text + d->bounds[i], d->bounds[i + 1] - d->bounds[i]},
+                          .source = d->text,
+                          .marks = d->marks};
+}
+
+int64_t store_chunk_limit(const struct snapshot *s) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    int64_t of_generation = snapshot_info(s)->n_chunks;
+    if (v->n_logged == 0) return of_generation;
+    const struct logged_document *last = epoch_logged(v->epoch, v->n_logged - 1);
+    return last->first_chunk + last->bytes->image.n_chunks;
+}
+
+bool store_has_chunk(const struct snapshot *s, int64_t id) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct epoch *x = v->epoch;
+    if (id < snapshot_info(s)->n_chunks)
+        return store_snapshot_has(v, 0, &x->gone[disk_generation_document_of(x->generation, id)]);
+    const struct logged_document *d = epoch_logged(x, store_snapshot_logged(v, id));
+    return store_snapshot_has(v, d->added, &d->gone);
+}
+
+void snapshot_neighbor_tokens(const struct snapshot *s, int64_t id, int r, int32_t *ids) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct collection_info *info = disk_generation_info(v->epoch->generation);
+    if (id < info->n_chunks) {
+        disk_generation_neighbor_tokens(v->epoch->generation, id, r, ids);
+        return;
+    }
+    const struct logged_document *logged = epoch_logged(v->epoch, store_snapshot_logged(v, id));
+    const struct collection_document *d = &logged->bytes->image.document;
+    int first = (int)(id - logged->first_chunk) * info->chunk_length;
+    int n = min_int(r, d->n - first);
+    memcpy(ids, d->ids + first, (size_t)n * sizeof *ids);
+    for (int i = n; i < r; i++) ids[i] = info->eod;
+}
+
+/* The last document of the log that begins at or before a chunk of the log. */
+int store_snapshot_logged(const struct store_snapshot *v, int64_t chunk) {
+    int low = 0, high = v->n_logged - 1;
+    CHECK(high >= 0);
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+        if (epoch_logged(v->epoch, middle)->first_chunk <= chunk)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    const struct logged_document *d = epoch_logged(v->epoch, low);
+    CHECK(chunk >= d->first_chunk && chunk < d->first_chunk + d->bytes->image.n_chunks);
+    return low;
+}
+
+enum status store_walk(const struct snapshot *s, document_taker *take, void *context, struct error *e) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    int64_t n_documents = disk_generation_info(v->epoch->generation)->n_documents;
+    enum status status = STATUS_OK;
+    for (int64_t i = 0; i < n_documents && status == STATUS_OK; i++) {
+        struct stored_document d = epoch_document(v->epoch, i);
+        if (store_snapshot_has(v, 0, &v->epoch->gone[i])) status = take(context, &d, e);
+    }
+    for (int i = 0; i < v->n_logged && status == STATUS_OK; i++) {
+        const struct logged_document *logged = epoch_logged(v->epoch, i);
+        struct stored_document d = epoch_document(v->epoch, n_documents + i);
+        if (store_snapshot_has(v, logged->added, &logged->gone)) status = take(context, &d, e);
+    }
+    return status;
+}
+
+enum status store_find_allowed(struct store *l, const struct filter *filter, const char *id, struct snapshot **snapshot,
+                               struct stored_document *out, struct error *e) {
+    pthread_mutex_lock(&l->lock);
+    store_refresh(l);
+    int64_t place = epoch_find_allowed(l->epoch, filter, id);
+    *snapshot = place >= 0 ? snapshot_hold(&l->newest->base) : NULL;
+    if (place >= 0) *out = epoch_document(l->epoch, place);
+    pthread_mutex_unlock(&l->lock);
+    return place >= 0 ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
+}
+
+bool store_shows(struct store *l, const struct filter *filter, const char *id) {
+    pthread_mutex_lock(&l->lock);
+    store_refresh(l);
+    bool shows = epoch_find_allowed(l->epoch, filter, id) >= 0;
+    pthread_mutex_unlock(&l->lock);
+    return shows;
+}
+
+struct store_counts {
+    const struct filter *filter;
+    int64_t n_documents, n_chunks;
+};
+
+static enum status count_document(void *context, const struct stored_document *d, struct error *e) {
+    struct store_counts *counts = context;
+    (void)e;
+    if (!document_is_allowed(counts->filter, d)) return STATUS_OK;
+    counts->n_documents++;
+    counts->n_chunks += d->n_chunks;
+    return STATUS_OK;
+}
+
+void store_count(const struct snapshot *s, struct filter *filter, int64_t *n_documents, int64_t *n_chunks) {
+    struct store_counts counts = {.filter = filter};
+    *n_documents = s->n_documents;
+    *n_chunks = s->n_chunks;
+    if (filter == NULL) return;
+    CHECK(store_walk(s, count_document, &counts, NULL) == STATUS_OK);
+    *n_documents = counts.n_documents;
+    *n_chunks = counts.n_chunks;
+}
+
+/* Opening. */
+
+static enum status change_epoch(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
+    struct replay *r = context;
+    r->sequence++;
+    return epoch_change(r->epoch, r->sequence, kind, bytes, size, e);
+}
+
+enum status epoch_load(struct epoch **out, struct disk_generation *c, struct change_log_end *end, struct error *e) {
+    struct replay replay = {.epoch = epoch_open(c)};
+    *end = (struct change_log_end){0};
+    enum status status =
+        change_log_read(disk_generation_folder(c), disk_generation_origin(c), change_epoch, &replay, end, e);
+    if (status) {
+        epoch_release(replay.epoch);
+        return status;
+    }
+    *out = replay.epoch;
+    return STATUS_OK;
+}
+
+void store_turn(struct store *l, struct epoch *x, const struct change_log_end *end) {
+    x->older = l->epoch;
+    l->epoch = x;
+    l->end = *end;
+    l->astray = false;
+    store_renew(l);
+}
+
+void store_tidy(struct store *l) {
+    pthread_mutex_lock(&l->lock);
+    struct epoch *detached = epoch_detach_older(l->epoch);
+    pthread_mutex_unlock(&l->lock);
+    epoch_release(detached);
+}
+
+/* Another program may have taken changes off the log again that it could not put on the disk, and written others. */
+static bool went_astray(const struct change_log_end *before, const struct change_log_end *now, enum status status) {
+    return status == STATUS_CORRUPT || (now->damaged && !before->damaged);
+}
+
+void store_refresh(struct store *l) {
+    struct error e;
+    const struct disk_generation *c = l->epoch->generation;
+    if (l->log || !change_log_is_news(disk_generation_folder(c), &l->end)) return;
+    if (l->end.sequence > 0 && change_log_measure(disk_generation_folder(c)) == 0) {
+        l->astray = true; /* of a generation that is gone, or taken back as a whole */
+        return;
+    }
+    struct replay replay = {.epoch = l->epoch, .sequence = l->end.sequence};
+    struct change_log_end before = l->end;
+    enum status status =
+        change_log_read(disk_generation_folder(c), disk_generation_origin(c), change_epoch, &replay, &l->end, &e);
+    if (status) log_warn("changes of another program are not read: %s", e.text);
+    if (went_astray(&before, &l->end, status)) l->astray = true;
+    if (l->end.sequence != before.sequence) store_renew(l);
+}
+
+/* A generation with its changes. */
+static enum status load_generation(const struct store *l, struct epoch **out, struct change_log_end *end,
+                                   struct error *e) {
+    struct disk_generation *c;
+    if (disk_generation_open(&c, l->dir, e)) return e->status;
+    if (l->device && disk_generation_move(c, l->device, e)) {
+        disk_generation_close(c);
+        return e->status;
+    }
+    return epoch_load(out, c, end, e);
+}
+
+/* Another program may remove the generation, with its log, before the log is read. Then CURRENT names another one. */
+static bool was_removed(const struct store *l, const struct epoch *x) {
+    struct generation_origin now;
+    struct error e;
+    return current_read(l->dir, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
+           now.generation != disk_generation_info(x->generation)->generation;
+}
+
+static enum status load_newest(const struct store *l, struct epoch **out, struct change_log_end *end, struct error *e) {
+    enum status status = load_generation(l, out, end, e);
+    while (status == STATUS_OK && was_removed(l, *out)) {
+        epoch_release(*out);
+        status = load_generation(l, out, end, e);
+    }
+    if (status == STATUS_OK && end->damaged)
+        log_warn("%s: the log of changes is damaged behind change %" PRIu64 ": %" PRIu64
+                 " bytes are not read; retro-index verify --repair cuts them off",
+                 disk_generation_folder((*out)->generation), end->sequence, end->torn);
+    return status;
+}
+
+enum status store_open(struct store **out, const char *dir, struct error *e) {
+    struct store *l = xcalloc(1, sizeof *l);
+    struct epoch *x;
+    struct change_log_end end;
+    l->dir = xstrdup(dir);
+    l->lock_file = -1;
+    l->pending_end = &l->pending;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    enum status status = load_newest(l, &x, &end, e);
+    if (status) {
+        store_close(l);
+        return status;
+    }
+    store_turn(l, x, &end);
+    *out = l;
+    return STATUS_OK;
+}
+
+void store_close(struct store *l) {
+    if (l == NULL) return;
+    CHECK(l->n_changing == 0);
+    if (l->newest) snapshot_release(&l->newest->base);
+    epoch_release(l->epoch);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l->dir);
+    free(l->device);
+    free(l);
+}
+
+/* Whether the epoch is of this generation. Numbers alone do not tell: after a repair one may come a second time. */
+static bool is_of(const struct epoch *x, struct generation_origin origin) {
+    return origin_equal(disk_generation_origin(x->generation), origin);
+}
+
+/* Takes x over where it is what CURRENT names now, and the newest epoch is not or went astray. */
+static bool take_followed(struct store *l, struct epoch *x, const struct change_log_end *end) {
+    struct generation_origin now;
+    struct error e;
+    if (l->log || current_read(l->dir, &now.generation, &now.manifest_checksum, &e) || !is_of(x, now)) return false;
+    if (is_of(l->epoch, now) && !l->astray) return false;
+    store_turn(l, x, end);
+    return true;
+}
+
+enum status store_follow(struct store *l, struct error *e) {
+    struct generation_origin origin;
+    struct epoch *x;
+    struct change_log_end end;
+    store_tidy(l);
+    if (current_read(l->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
+    pthread_mutex_lock(&l->lock);
+    bool newest = is_of(l->epoch, origin) && !l->astray;
+    pthread_mutex_unlock(&l->lock);
+    if (newest) return STATUS_OK;
+
+    if (load_newest(l, &x, &end, e)) return e->status;
+    pthread_mutex_lock(&l->lock);
+    /* Changes of this program that began meanwhile have turned to it themselves. */
+    bool taken = take_followed(l, x, &end);
+    pthread_mutex_unlock(&l->lock);
+    if (!taken) epoch_release(x);
+    store_tidy(l);
+    return STATUS_OK;
+}
+
+enum status store_move(struct store *l, const char *device, struct error *e) {
+    free(l->device);
+    l->device = xstrdup(device);
+    return disk_generation_move(l->epoch->generation, device, e);
+}
+
+struct store_changes store_count_changes(struct store *l) {
+    pthread_mutex_lock(&l->lock);
+    const struct epoch *x = l->epoch;
+    struct store_changes changes = {.n_documents = x->n_logged,
+                                    .n_chunks = x->n_logged_chunks,
+                                    .n_deleted = x->n_gone,
+                                    .n_deleted_chunks = atomic_load(&x->n_gone_chunks),
+                                    .log_bytes = l->end.size,
+                                    .damaged = l->end.damaged};
+    pthread_mutex_unlock(&l->lock);
+    return changes;
+}
