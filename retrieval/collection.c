@@ -1,86 +1,27 @@
-/* retrieval/collection.c: see collection.h. */
+/* retrieval/collection.c: what collections of all kinds do alike: the ids of tenants, and who may change what. See
+ * collection.h. */
 #include "retrieval/collection.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "retrieval/filter/scope.h"
-#include "retrieval/milvus/client/address.h"
-#include "retrieval/retriever_local.h"
-#include "retrieval/retriever_milvus.h"
 
-/* One of them is there. */
-struct collection {
-    struct store *store;
-    struct milvus_collection *remote;
-};
-
-bool collection_is_remote(const char *name) { return milvus_address_is(name); }
-
-enum status collection_open(struct collection **out, const char *name, const struct milvus_settings *s,
-                            struct error *e) {
-    struct collection *l = xcalloc(1, sizeof *l);
-    enum status status =
-        collection_is_remote(name) ? milvus_collection_open(&l->remote, name, s, e) : store_open(&l->store, name, e);
-    if (status)
-        free(l);
-    else
-        *out = l;
-    return status;
+static enum status refuse_folder_work(struct error *e) {
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "the collection is in no folder: it has no log of changes and nothing to compact");
 }
 
-void collection_close(struct collection *l) {
-    if (l == NULL) return;
-    store_close(l->store);
-    milvus_collection_close(l->remote);
-    free(l);
+enum status collection_count_changes(struct collection *c, struct collection_changes *out, struct error *e) {
+    if (c->ops->changes == NULL) return refuse_folder_work(e);
+    *out = c->ops->changes(c);
+    return STATUS_OK;
 }
 
-struct store *collection_store(struct collection *l) {
-    return l->store;
-}
-struct milvus_collection *collection_milvus(struct collection *l) {
-    return l->remote;
-}
-
-enum status collection_retriever(struct collection *l, struct collection_embedders embedders, int max_k,
-                                 struct retriever **out, struct error *e) {
-    if (l->store) return retriever_local_open(out, l->store, embedders.texts, embedders.pictures, max_k, e);
-    if (collection_match_picture_embedder(milvus_info(l->remote), embedders.pictures, e)) return e->status;
-    return retriever_milvus_open(out, l->remote, embedders.texts, max_k, e);
-}
-
-struct snapshot *collection_hold(struct collection *l) {
-    return l->remote ? milvus_hold(l->remote) : store_hold(l->store);
-}
-
-const struct collection_info *collection_info(struct collection *l, const struct snapshot *snapshot) {
-    return l->remote ? milvus_info(l->remote) : snapshot_info(snapshot);
-}
-
-int32_t collection_max_token(struct collection *l, const struct snapshot *snapshot) {
-    return l->remote ? milvus_info(l->remote)->max_token : snapshot_max_token(snapshot);
-}
-
-enum status collection_follow(struct collection *l, struct error *e) {
-    return l->remote ? milvus_follow(l->remote, e) : store_follow(l->store, e);
-}
-
-void collection_found_release(struct collection_found *f) {
-    snapshot_release(f->snapshot);
-    milvus_document_release(f->held);
-    *f = (struct collection_found){0};
+enum status collection_compact(struct collection *c, const atomic_bool *cancelled, struct error *e) {
+    return c->ops->compact ? c->ops->compact(c, cancelled, e) : refuse_folder_work(e);
 }
 
 /* Ids. */
-
-/* Of each id whether the filter shows a document that is stored under it. */
-static enum status ask_shown(struct collection *l, const struct filter *filter, const char *const *ids, int n,
-                             bool *shows, struct error *e) {
-    if (l->remote) return milvus_shows_all(l->remote, filter, ids, n, shows, e);
-    for (int i = 0; i < n; i++) shows[i] = store_shows(l->store, filter, ids[i]);
-    return STATUS_OK;
-}
 
 /* Documents with the ids that they are stored under. */
 struct resolved {
@@ -95,7 +36,7 @@ static void resolved_free(struct resolved *r) {
     free(r->documents);
 }
 
-static enum status choose_ids(struct collection *l, const struct filter *filter, struct resolved *r, struct error *e) {
+static enum status choose_ids(struct collection *c, const struct filter *filter, struct resolved *r, struct error *e) {
     size_t n = (size_t)r->n;
     const char **plain = xcalloc(n, sizeof(char *));
     bool *shows_own = xcalloc(n, sizeof *shows_own), *shows_plain = xcalloc(n, sizeof *shows_plain);
@@ -103,8 +44,8 @@ static enum status choose_ids(struct collection *l, const struct filter *filter,
         plain[i] = r->documents[i].id;
         r->own[i] = scope_id(filter, plain[i]);
     }
-    enum status status = ask_shown(l, filter, (const char *const *)r->own, r->n, shows_own, e);
-    if (status == STATUS_OK) status = ask_shown(l, filter, plain, r->n, shows_plain, e);
+    enum status status = c->ops->shows_all(c, filter, (const char *const *)r->own, r->n, shows_own, e);
+    if (status == STATUS_OK) status = c->ops->shows_all(c, filter, plain, r->n, shows_plain, e);
     for (int i = 0; i < r->n && status == STATUS_OK; i++)
         if (shows_own[i] || !shows_plain[i]) r->documents[i].id = r->own[i];
     free(plain);
@@ -114,37 +55,29 @@ static enum status choose_ids(struct collection *l, const struct filter *filter,
 }
 
 /* Of asked->documents. Free *out, on failure too. */
-static enum status resolve(struct collection *l, const struct collection_asked *asked, struct resolved *out,
+static enum status resolve(struct collection *c, const struct collection_asked *asked, struct resolved *out,
                            struct error *e) {
     size_t n = (size_t)asked->n;
     *out = (struct resolved){
         .documents = xcalloc(n + 1, sizeof *out->documents), .own = xcalloc(n + 1, sizeof(char *)), .n = asked->n};
     for (size_t i = 0; i < n; i++) out->documents[i] = *asked->documents[i];
-    return asked->filter && n > 0 ? choose_ids(l, asked->filter, out, e) : STATUS_OK;
+    return asked->filter && n > 0 ? choose_ids(c, asked->filter, out, e) : STATUS_OK;
 }
 
 /* Looking. */
 
-static enum status find_stored(struct collection *l, const struct filter *filter, const char *id,
-                               struct collection_found *out, struct error *e) {
-    if (l->store) return store_find_allowed(l->store, filter, id, &out->snapshot, &out->document, e);
-    enum status status = milvus_find(l->remote, filter, id, &out->held, e);
-    if (status == STATUS_OK) out->document = milvus_document_stored(out->held);
-    return status;
-}
-
-enum status collection_find(struct collection *l, const struct filter *filter, const char *id,
+enum status collection_find(struct collection *c, const struct filter *filter, const char *id,
                             struct collection_found *out, struct error *e) {
     char *own = filter ? scope_id(filter, id) : NULL;
     *out = (struct collection_found){0};
-    enum status status = own ? find_stored(l, filter, own, out, e) : STATUS_NOT_FOUND;
-    if (status == STATUS_NOT_FOUND) status = find_stored(l, filter, id, out, e);
+    enum status status = own ? c->ops->find(c, filter, own, out, e) : STATUS_NOT_FOUND;
+    if (status == STATUS_NOT_FOUND) status = c->ops->find(c, filter, id, out, e);
     if (status == STATUS_OK) out->document.id = scope_show(filter, out->document.id);
     free(own);
     return status;
 }
 
-/* A walk, which in a folder begins behind a document. */
+/* A walk, which behind a document begins late where its order tells nothing. */
 struct collection_stroll {
     const struct collection_walk *asked;
     const char *after; /* as it is stored; NULL: it has begun */
@@ -173,46 +106,27 @@ static enum status take_allowed(void *context, const struct stored_document *d, 
     return asked->take(asked->context, &shown, e);
 }
 
-static enum status walk_folder(struct store *l, struct collection_stroll *w, struct error *e) {
-    struct snapshot *snapshot = store_hold(l);
-    enum status status = store_walk(snapshot, take_allowed, w, e);
-    snapshot_release(snapshot);
-    if (status || w->after == NULL) return status;
+/* `after` is the id that the document is stored under. */
+static enum status walk_behind(struct collection *c, const struct collection_walk *asked, const char *after,
+                               struct error *e) {
+    struct collection_stroll stroll = {.asked = asked, .after = c->ops->ordered ? NULL : after};
+    struct collection_walk walk = *asked;
+    walk.after = after;
+    walk.take = take_allowed;
+    walk.context = &stroll;
+    enum status status = c->ops->walk(c, &walk, e);
+    if (status || stroll.after == NULL) return status;
     return error_set(e, STATUS_NOT_FOUND, "no document has the id that the list is to begin behind");
 }
 
-static enum status walk_remote(struct milvus_collection *r, struct collection_stroll *w, struct error *e) {
-    struct milvus_walk walk = {.filter = w->asked->filter,
-                               .narrow = w->asked->narrow,
-                               .after = w->after,
-                               .n_wanted = w->asked->n_wanted,
-                               .take = take_allowed,
-                               .context = w};
-    w->after = NULL;
-    return milvus_walk(r, &walk, e);
-}
-
-enum status collection_walk(struct collection *l, const struct collection_walk *w, struct error *e) {
-    struct collection_stroll stroll = {.asked = w, .after = w->after};
-    char *own = w->filter && w->after ? scope_id(w->filter, w->after) : NULL;
-    bool shows_own = false, shows_plain = false;
-    enum status status = STATUS_OK;
-    if (own) status = ask_shown(l, w->filter, (const char *const[]){own}, 1, &shows_own, e);
-    if (own && status == STATUS_OK) status = ask_shown(l, w->filter, &w->after, 1, &shows_plain, e);
-    if (own && (shows_own || !shows_plain)) stroll.after = own;
-    if (status == STATUS_OK)
-        status = l->remote ? walk_remote(l->remote, &stroll, e) : walk_folder(l->store, &stroll, e);
-    free(own);
+enum status collection_walk(struct collection *c, const struct collection_walk *w, struct error *e) {
+    struct collection_document first = {.id = w->after};
+    struct collection_asked asked = {w->filter, (const struct collection_document *const[]){&first}, w->after != NULL};
+    struct resolved r;
+    enum status status = resolve(c, &asked, &r, e);
+    if (status == STATUS_OK) status = walk_behind(c, w, w->after ? r.documents[0].id : NULL, e);
+    resolved_free(&r);
     return status;
-}
-
-enum status collection_count(struct collection *l, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
-                             struct error *e) {
-    if (l->remote) return milvus_count(l->remote, filter, n_documents, n_chunks, e);
-    struct snapshot *snapshot = store_hold(l->store);
-    store_count(snapshot, filter, n_documents, n_chunks);
-    snapshot_release(snapshot);
-    return STATUS_OK;
 }
 
 /* Changing. */
@@ -227,31 +141,30 @@ enum status collection_check_put(const struct filter *filter, const struct colle
     return status;
 }
 
-enum status collection_has(struct collection *l, const struct filter *filter, const struct collection_document *d,
+enum status collection_has(struct collection *c, const struct filter *filter, const struct collection_document *d,
                            bool *has, struct error *e) {
-    return collection_has_all(l, &(struct collection_asked){filter, &d, 1}, has, e);
+    return collection_has_all(c, &(struct collection_asked){filter, &d, 1}, has, e);
 }
 
-enum status collection_put(struct collection *l, const struct filter *filter, const struct collection_document *d,
+enum status collection_put(struct collection *c, const struct filter *filter, const struct collection_document *d,
                            const float *vectors, enum change_effect *effect, struct error *e) {
     struct document_put put = {.document = d, .vectors = vectors};
-    collection_put_all(l, filter, &put, 1);
+    collection_put_all(c, filter, &put, 1);
     *effect = put.effect;
     if (put.status) *e = put.error;
     return put.status;
 }
 
 /* Those that would not be put are not there: their owner could have put none such. */
-enum status collection_has_all(struct collection *l, const struct collection_asked *asked, bool *has, struct error *e) {
+enum status collection_has_all(struct collection *c, const struct collection_asked *asked, bool *has, struct error *e) {
     struct resolved r;
     int n = asked->n;
     const struct collection_document **documents = xcalloc((size_t)n + 1, sizeof(struct collection_document *));
-    enum status status = resolve(l, asked, &r, e);
+    enum status status = resolve(c, asked, &r, e);
     for (int i = 0; i < n; i++) documents[i] = &r.documents[i];
-    if (status == STATUS_OK && l->remote) status = milvus_has_all(l->remote, documents, n, has, e);
+    if (status == STATUS_OK) status = c->ops->has_all(c, documents, n, has, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         struct error refused;
-        if (l->store) has[i] = store_has(l->store, documents[i]);
         has[i] = has[i] && collection_check_put(asked->filter, documents[i], &refused) == STATUS_OK;
     }
     resolved_free(&r);
@@ -259,42 +172,28 @@ enum status collection_has_all(struct collection *l, const struct collection_ask
     return status;
 }
 
-static void put_stored(struct collection *l, const struct filter *filter, struct document_put *puts, int n) {
-    if (l->remote) {
-        milvus_put_all(l->remote, filter, puts, n);
-        return;
-    }
-    for (int i = 0; i < n; i++)
-        puts[i].status =
-            store_put_allowed(l->store, filter, puts[i].document, puts[i].vectors, &puts[i].effect, &puts[i].error);
-}
-
-void collection_put_all(struct collection *l, const struct filter *filter, struct document_put *puts, int n) {
+void collection_put_all(struct collection *c, const struct filter *filter, struct document_put *puts, int n) {
     const struct collection_document **documents = xcalloc((size_t)n + 1, sizeof(struct collection_document *));
     struct resolved r;
     struct error e;
     for (int i = 0; i < n; i++) documents[i] = puts[i].document;
-    enum status status = resolve(l, &(struct collection_asked){filter, documents, n}, &r, &e);
+    enum status status = resolve(c, &(struct collection_asked){filter, documents, n}, &r, &e);
     for (int i = 0; i < n; i++) {
         puts[i].document = &r.documents[i];
         puts[i].effect = CHANGE_NOTHING;
         puts[i].status = status;
         if (status) puts[i].error = e;
     }
-    if (status == STATUS_OK) put_stored(l, filter, puts, n);
+    if (status == STATUS_OK) c->ops->put_all(c, filter, puts, n);
     for (int i = 0; i < n; i++) puts[i].document = documents[i];
     resolved_free(&r);
     free(documents);
 }
 
-static enum status delete_stored(struct collection *l, const struct filter *filter, const char *id, struct error *e) {
-    return l->remote ? milvus_delete(l->remote, filter, id, e) : store_delete_allowed(l->store, filter, id, e);
-}
-
-enum status collection_delete(struct collection *l, const struct filter *filter, const char *id, struct error *e) {
+enum status collection_delete(struct collection *c, const struct filter *filter, const char *id, struct error *e) {
     char *own = filter ? scope_id(filter, id) : NULL;
-    enum status status = own ? delete_stored(l, filter, own, e) : STATUS_NOT_FOUND;
-    if (status == STATUS_NOT_FOUND) status = delete_stored(l, filter, id, e);
+    enum status status = own ? c->ops->remove(c, filter, own, e) : STATUS_NOT_FOUND;
+    if (status == STATUS_NOT_FOUND) status = c->ops->remove(c, filter, id, e);
     free(own);
     return status;
 }

@@ -1,8 +1,8 @@
-/* retrieval/collection_match.c: whether a collection was built with what a program has opened for it. */
+/* retrieval/collection_match.c: what a collection was made with, for another one, and beside what is open now. */
 #include <inttypes.h>
 #include <string.h>
 
-#include "retrieval/generation/generation.h"
+#include "retrieval/collection.h"
 
 static enum status match_prompt(const char *option, const char *built, const char *now, struct error *e) {
     if (strcmp(built, now) == 0) return STATUS_OK;
@@ -70,4 +70,17 @@ enum status collection_match_tokens(const struct collection_info *info, uint64_t
                          "--chunk-length %d",
                          info->chunk_length, chunk_length, chunk_length);
     return STATUS_OK;
+}
+
+struct collection_options collection_options_of(const struct collection_info *info) {
+    return (struct collection_options){.chunk_length = info->chunk_length,
+                                       .eod = info->eod,
+                                       .dim = info->dim,
+                                       .embedder_hash = info->embedder_hash,
+                                       .tokenizer_hash = info->tokenizer_hash,
+                                       .query_prompt = info->query_prompt,
+                                       .document_prompt = info->document_prompt,
+                                       .embedder = info->embedder,
+                                       .tokenizer = info->tokenizer,
+                                       .pictures = info->pictures};
 }

@@ -104,7 +104,7 @@ static const struct tokenizer *open_cutter(struct decoder_part *d, const struct 
 
 static enum status open_changes(struct decoder_part *d, const struct config *c, struct error *e) {
     struct snapshot *snapshot = collection_hold(d->documents.collection);
-    const struct collection_info *info = collection_info(d->documents.collection, snapshot);
+    const struct collection_info *info = snapshot->info;
     log_info("collection %s: %lld documents, %lld chunks, generation %d with %lld changes, embedder %s, searched on %s",
              c->retrieval.collection, (long long)snapshot->n_documents, (long long)snapshot->n_chunks,
              snapshot->generation, (long long)snapshot->n_changes, d->documents.embedder.name, c->retrieval.device);

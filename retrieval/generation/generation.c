@@ -11,8 +11,8 @@
 
 #include "config/base/hash.h"
 #include "retrieval/filter/facts.h"
+#include "retrieval/generation/change_log.h"
 #include "retrieval/generation/generation_private.h"
-#include "retrieval/store/change_log.h"
 
 struct document {
     const char *id, *path, *title, *metadata, *source; /* in the map */
@@ -371,6 +371,7 @@ struct chunk disk_generation_chunk(const struct disk_generation *c, int64_t id) 
     CHECK(id >= 0 && id < c->manifest.info.n_chunks);
     const struct chunk_record *record = &c->chunks[id];
     const struct document *d = &c->documents[record->document];
+    const struct chunk_record *last = &c->chunks[d->first_chunk + d->n_chunks - 1];
     const char *text = (const char *)c->maps[GENERATION_FILE_TEXT].data;
     return (struct chunk){.id = id,
                           .document = record->document,
@@ -380,6 +381,7 @@ struct chunk disk_generation_chunk(const struct disk_generation *c, int64_t id) 
                           .metadata = d->metadata,
                           .tokens = c->tokens + record->token,
                           .n_tokens = (int)record->n_tokens,
+                          .n_following = (int)(last->token + last->n_tokens - record->token),
                           .start = record->start,
                           .end = record->end,
                           .text = {text + d->text + record->start, record->end - record->start},
@@ -425,16 +427,6 @@ struct stored_document disk_generation_document_at(const struct disk_generation 
                                     .n_chunks = (int64_t)d->n_chunks};
 }
 
-void disk_generation_neighbor_tokens(const struct disk_generation *c, int64_t id, int r, int32_t *ids) {
-    CHECK(id >= 0 && id < c->manifest.info.n_chunks && r >= 0);
-    const struct document *d = &c->documents[c->chunks[id].document];
-    const struct chunk_record *last = &c->chunks[d->first_chunk + d->n_chunks - 1];
-    uint64_t first = c->chunks[id].token, have = last->token + last->n_tokens - first;
-    int n = have < (uint64_t)r ? (int)have : r;
-    for (int i = 0; i < n; i++) ids[i] = (int32_t)c->tokens[first + (uint64_t)i];
-    for (int i = n; i < r; i++) ids[i] = c->manifest.info.eod;
-}
-
 /* Axis vectors in both directions as queries: every id an answer brings must be one of ours, and once. */
 static enum status probe_index(const struct index *index, const char *what, struct error *e) {
     enum { PROBES = 16, NEIGHBORS = 64 };
@@ -469,17 +461,4 @@ enum status disk_generation_verify(const char *dir, struct error *e) {
     if (status == STATUS_OK && c->pictures) status = probe_index(c->pictures, "picture", e);
     disk_generation_close(c);
     return status;
-}
-
-struct collection_options collection_options_of(const struct collection_info *info) {
-    return (struct collection_options){.chunk_length = info->chunk_length,
-                                       .eod = info->eod,
-                                       .dim = info->dim,
-                                       .embedder_hash = info->embedder_hash,
-                                       .tokenizer_hash = info->tokenizer_hash,
-                                       .query_prompt = info->query_prompt,
-                                       .document_prompt = info->document_prompt,
-                                       .embedder = info->embedder,
-                                       .tokenizer = info->tokenizer,
-                                       .pictures = info->pictures};
 }

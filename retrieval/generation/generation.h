@@ -23,53 +23,10 @@
 
 #include <stdatomic.h>
 
-#include "config/base/buffer.h"
-#include "retrieval/embedder.h"
+#include "retrieval/collection.h"
 #include "retrieval/index/index.h"
-#include "retrieval/marks.h"
 
 struct disk_generation;
-
-/* Where pictures have an embedder of their own: a second space of vectors, in which each picture has one, at its first
- * chunk. The chunks of its caption have vectors of the collection's embedder, as all chunks do. */
-struct picture_space {
-    const char *embedder; /* folder, as given when built; NULL: there is none */
-    uint64_t embedder_hash;
-    const char *query_prompt, *document_prompt; /* the embedder's */
-    int dim;
-    int64_t n;                 /* pictures */
-    const char *index_factory; /* of their vectors; "" where n is 0 */
-};
-
-struct collection_info {
-    int64_t n_documents, n_chunks, n_tokens;
-    int chunk_length;
-    int generation;
-    int32_t eod;
-    int32_t max_token; /* largest id in it, eod included: a model's vocabulary must be larger */
-    int dim;
-    uint64_t embedder_hash, tokenizer_hash;
-    const char *embedder;                       /* folder, as given when built */
-    const char *query_prompt, *document_prompt; /* the embedder's, which are part of every vector */
-    const char *tokenizer;                      /* the same */
-    const char *index_factory;
-    struct picture_space pictures;
-};
-
-/* One chunk. Pointers live as long as the collection. */
-struct chunk {
-    int64_t id;
-    int64_t document;         /* its number, in order */
-    const char *document_id;  /* stable across generations */
-    const char *path, *title; /* of the document; title may be "" */
-    const char *metadata;     /* of the document: a JSON object, or "" */
-    const uint32_t *tokens;
-    int n_tokens;            /* 1 .. chunk_length */
-    uint64_t start, end;     /* bytes of the document's text */
-    struct text_span text;   /* these bytes */
-    struct text_span source; /* all of the document's text */
-    struct mark_span marks;  /* of the document */
-};
 
 /* A generation, as the files that belong to it name it. */
 struct generation_origin {
@@ -109,54 +66,16 @@ int64_t disk_generation_picture_chunk(const struct disk_generation *c,
 int64_t disk_generation_picture_of(const struct disk_generation *c, int64_t chunk); /* its number; -1: it begins none */
 /* Where its index searches: index_move. Before the collection is shared with other threads. */
 enum status disk_generation_move(struct disk_generation *c, const char *device, struct error *e);
-/* Whether the collection was built with this embedder and its prompts; and with this tokenizer and chunk length, which
- * only models need that read its tokens. STATUS_INVALID says what differs. */
-enum status collection_match_embedder(const struct collection_info *info, const struct embedder *embedder,
-                                      struct error *e);
-/* The same of the pictures' own embedder; NULL: nobody has one. */
-enum status collection_match_picture_embedder(const struct collection_info *info, const struct embedder *embedder,
-                                              struct error *e);
-enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash, int chunk_length,
-                                    struct error *e);
-
 struct chunk disk_generation_chunk(const struct disk_generation *c, int64_t id);  /* id in [0, n_chunks) */
 int64_t disk_generation_document_of(const struct disk_generation *c, int64_t id); /* the number of its document */
-/* A document as a whole. Pointers live as long as the collection. */
-struct stored_document {
-    const char *id, *path, *title, *metadata;
-    const char *source; /* as that of struct collection_document; "": none */
-    struct text_span text;
-    const char *text_hash; /* of a text whose size alone is at hand (retrieval/collection.h); else NULL */
-    struct mark_span marks;
-    struct text_span facts; /* of its metadata (retrieval/filter/facts.h) */
-    int64_t first_chunk, n_chunks;
-};
 struct stored_document disk_generation_document_at(const struct disk_generation *c,
                                                    int64_t number); /* in [0, n_documents) */
-/* The neighbour as the model reads it: the chunk and what follows it in the same document, cut or padded with eod to
- * ids [r] (docs/spec/retro-data.md 9; continuation never leaves the document, unlike Megatron's). */
-void disk_generation_neighbor_tokens(const struct disk_generation *c, int64_t id, int r, int32_t *ids);
-
 /* Verification for `retro-index verify`: everything disk_generation_open checks, and every id and range inside. */
 enum status disk_generation_verify(const char *dir, struct error *e);
 
 /* Writing: a builder collects documents into temporary files of a new generation and publishes it. Nothing under dir
  * that a reader sees changes before builder_commit returns; builder_abandon removes what was written. */
 struct generation_builder;
-
-struct collection_options {
-    int chunk_length;
-    int32_t eod;
-    int dim;
-    uint64_t embedder_hash, tokenizer_hash;
-    const char *query_prompt, *document_prompt; /* the embedder's; NULL: "" */
-    const char *embedder, *tokenizer; /* where they lie, for programs that are given nothing but the collection */
-    const char *index_factory;        /* NULL: by size */
-    struct picture_space pictures;    /* n and index are not read: the index is chosen by size */
-    bool locked;                      /* the caller holds store_lock */
-};
-/* To make another collection by the same embedder and tokenizer; it points into info. Its index is chosen by size. */
-struct collection_options collection_options_of(const struct collection_info *info);
 
 /* The right to change the collection in dir, which one program has at a time: STATUS_BUSY while another one has it. The
  * folder is made where it is missing. */
@@ -167,27 +86,6 @@ void store_unlock(int lock); /* -1: nothing */
 
 enum status builder_create(struct generation_builder **out, const char *dir, const struct collection_options *o,
                            struct error *e);
-/* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter. */
-struct collection_document {
-    const char *id;           /* the caller's own; NULL: document_id_of_path */
-    const char *path, *title; /* path: the name that is shown, and that filters compare */
-    const char *metadata;     /* a JSON object; NULL: none */
-    const char *source; /* the file that it came from, a path without links, which clients are not shown; or NULL */
-    struct text_span text;
-    struct mark_span marks; /* of its pages, lines and headings */
-    const int32_t *ids;     /* [n] */
-    const uint32_t *bounds; /* [chunks + 1] where chunks begin in the text, in bytes; the last: where it ends */
-    int n;
-    const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it has none */
-};
-enum { DOCUMENT_ID_SIZE = 33 };
-/* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever and whenever. */
-void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]);
-/* Of a text: digits of the same kind, which no two texts share. */
-void text_hash(struct text_span text, char hash[DOCUMENT_ID_SIZE]);
-static inline int document_count_chunks(int n_tokens, int chunk_length) {
-    return n_tokens / chunk_length + (n_tokens % chunk_length > 0);
-}
 /* STATUS_INVALID for an id that an earlier document has. */
 enum status builder_add_document(struct generation_builder *b, const struct collection_document *d, struct error *e);
 /* vectors [n, dim] of the next n chunks, in order. */
@@ -201,10 +99,3 @@ enum status builder_open_prepared(struct disk_generation **out, const struct gen
 enum status builder_publish(struct generation_builder *b, struct error *e); /* frees b, on failure too */
 enum status builder_commit(struct generation_builder *b, struct error *e);  /* frees b, on failure too */
 void builder_abandon(struct generation_builder *b);
-
-/* Makes the collection in `to` hold what the one in `from` holds at one moment of the call, its changes included, in a
- * new generation: a snapshot, or the way back from one. Readers and writers of `from` go on. The content that
- * `to` had stays on the disk until the next build or compaction there; `to` may be missing. Everything is on the disk,
- * and has been compared, before a reader sees it. STATUS_CORRUPT where `from` is damaged, STATUS_CANCELLED, STATUS_BUSY
- * for another writer of `to`: then `to` is as it was. */
-enum status store_copy(const char *from, const char *to, const atomic_bool *cancelled, struct error *e);

@@ -228,15 +228,6 @@ enum status builder_create(struct generation_builder **out, const char *dir, con
     return STATUS_OK;
 }
 
-void text_hash(struct text_span text, char hash[DOCUMENT_ID_SIZE]) {
-    snprintf(hash, DOCUMENT_ID_SIZE, "%016" PRIx64 "%016" PRIx64, hash_bytes(text.text, text.size, 0),
-             hash_bytes(text.text, text.size, 1));
-}
-
-void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]) {
-    text_hash((struct text_span){path, strlen(path)}, id);
-}
-
 static enum status check_document(const struct generation_builder *b, const struct collection_document *d,
                                   struct error *e) {
     if (d->n < 1) return error_set(e, STATUS_INVALID, "%s: no text", d->path);

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/generation/document_image.h"
 #include "retrieval/milvus/labels.h"
 #include "retrieval/milvus/milvus_private.h"
-#include "retrieval/store/document_image.h"
 
 /* Rows of one request, and bytes of it at about which it is sent. Documents that are asked for at once. */
 enum { PUT_ROWS = 1000, PUT_BYTES = 4 << 20, PUT_DOCUMENTS = MILVUS_PAGE / 2 };
@@ -163,11 +163,11 @@ static enum status shows_some(struct milvus_collection *r, const struct filter *
     return status;
 }
 
-enum status milvus_shows_all(struct milvus_collection *r, const struct filter *filter, const char *const *ids, int n,
+enum status milvus_shows_all(struct collection *c, const struct filter *filter, const char *const *ids, int n,
                              bool *shows, struct error *e) {
     enum status status = STATUS_OK;
     for (int first = 0; first < n && status == STATUS_OK; first += PUT_DOCUMENTS)
-        status = shows_some(r, filter, ids + first, min_int(PUT_DOCUMENTS, n - first), shows + first, e);
+        status = shows_some(milvus_of(c), filter, ids + first, min_int(PUT_DOCUMENTS, n - first), shows + first, e);
     return status;
 }
 
@@ -187,11 +187,11 @@ static enum status has_some(struct milvus_collection *r, const struct collection
     return status;
 }
 
-enum status milvus_has_all(struct milvus_collection *r, const struct collection_document *const *documents, int n,
-                           bool *has, struct error *e) {
+enum status milvus_has_all(struct collection *c, const struct collection_document *const *documents, int n, bool *has,
+                           struct error *e) {
     enum status status = STATUS_OK;
     for (int first = 0; first < n && status == STATUS_OK; first += PUT_DOCUMENTS)
-        status = has_some(r, documents + first, min_int(PUT_DOCUMENTS, n - first), has + first, e);
+        status = has_some(milvus_of(c), documents + first, min_int(PUT_DOCUMENTS, n - first), has + first, e);
     return status;
 }
 
@@ -225,7 +225,8 @@ static enum status delete_from(struct milvus_collection *r, const char *id, int 
 }
 
 /* Rows that a broken-off change has left of a document, without its first, go too where all may be changed. */
-enum status milvus_delete(struct milvus_collection *r, const struct filter *filter, const char *id, struct error *e) {
+enum status milvus_delete(struct collection *c, const struct filter *filter, const char *id, struct error *e) {
+    struct milvus_collection *r = milvus_of(c);
     struct change_subject *subject = xcalloc(1, sizeof *subject);
     bool allowed = true;
     subject_set(subject, id, 1);
@@ -394,7 +395,7 @@ static int count_different(const struct document_put *puts, int n) {
     return min_int(n, PUT_DOCUMENTS);
 }
 
-void milvus_put_all(struct milvus_collection *r, const struct filter *filter, struct document_put *puts, int n) {
+void milvus_put_all(struct collection *c, const struct filter *filter, struct document_put *puts, int n) {
     struct error e;
     enum status status = STATUS_OK;
     for (int i = 0; i < n; i++) {
@@ -403,7 +404,7 @@ void milvus_put_all(struct milvus_collection *r, const struct filter *filter, st
     }
     for (int first = 0; first < n;) {
         int n_run = count_different(puts + first, n - first);
-        if (status == STATUS_OK) status = put_some(r, filter, puts + first, n_run, &e);
+        if (status == STATUS_OK) status = put_some(milvus_of(c), filter, puts + first, n_run, &e);
         finish_puts(puts + first, n_run, status, &e);
         first += n_run;
     }

@@ -211,14 +211,19 @@ static enum status load(struct milvus_collection *r, struct error *e) {
 
 /* Opening. */
 
-static void snapshot_free(struct snapshot *s) { free(s); }
+static void free_counts(struct snapshot *s) { free(s); }
 
+/* The newest counts. Nothing is read from it: what is found has snapshots of its own. */
 static void renew(struct milvus_collection *r, int64_t n_documents, int64_t n_chunks) {
+    static const struct snapshot_ops ops = {.close = free_counts};
     struct snapshot *s = xcalloc(1, sizeof *s), *old;
-    atomic_init(&s->holders, 1);
+    s->ops = &ops;
+    s->info = &r->info;
     s->n_documents = n_documents;
     s->n_chunks = n_chunks;
-    s->close = snapshot_free;
+    s->chunk_limit = MILVUS_MOST_HITS;
+    s->max_token = r->info.max_token;
+    atomic_init(&s->holders, 1);
     pthread_mutex_lock(&r->lock);
     old = r->newest;
     s->version = old ? old->version + 1 : 1;
@@ -227,52 +232,34 @@ static void renew(struct milvus_collection *r, int64_t n_documents, int64_t n_ch
     snapshot_release(old);
 }
 
-struct snapshot *milvus_hold(struct milvus_collection *r) {
+struct snapshot *milvus_hold(struct collection *c) {
+    struct milvus_collection *r = milvus_of(c);
     pthread_mutex_lock(&r->lock);
     struct snapshot *s = snapshot_hold(r->newest);
     pthread_mutex_unlock(&r->lock);
     return s;
 }
 
-enum status milvus_follow(struct milvus_collection *r, struct error *e) {
+static enum status follow(struct collection *c, struct error *e) {
     int64_t n_documents, n_chunks;
-    if (milvus_count(r, NULL, &n_documents, &n_chunks, e)) return e->status;
-    struct snapshot *newest = milvus_hold(r);
+    if (milvus_count(c, NULL, &n_documents, &n_chunks, e)) return e->status;
+    struct snapshot *newest = milvus_hold(c);
     bool same = newest->n_documents == n_documents && newest->n_chunks == n_chunks;
     snapshot_release(newest);
-    if (!same) renew(r, n_documents, n_chunks);
+    if (!same) renew(milvus_of(c), n_documents, n_chunks);
     return STATUS_OK;
 }
 
-static enum status begin(struct milvus_collection **out, const char *address, const struct milvus_settings *s,
-                         struct error *e) {
-    struct milvus_collection *r = xcalloc(1, sizeof *r);
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_mutex_init(&r->cache.lock, NULL);
-    atomic_init(&r->written, 0);
-    *out = r;
-    if (milvus_address_parse(&r->address, address, e)) return e->status;
-    return milvus_open(&r->milvus, r->address.server, s, e);
+static enum status refuse_words(struct collection *c, struct snapshot *s, const struct word_query *q, int64_t *ids,
+                                struct error *e) {
+    (void)c, (void)s, (void)q, (void)ids;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "a collection in Milvus is not ranked by words: hybrid search needs a collection on a disk "
+                     "(set retrieval.hybrid, or hybrid in the request, to false)");
 }
 
-enum status milvus_collection_open(struct milvus_collection **out, const char *address, const struct milvus_settings *s,
-                                   struct error *e) {
-    struct milvus_collection *r;
-    enum status status = begin(&r, address, s, e);
-    if (status == STATUS_OK) status = describe(r, e);
-    if (status == STATUS_OK) status = load(r, e);
-    if (status == STATUS_OK) renew(r, 0, 0);
-    if (status == STATUS_OK) status = milvus_follow(r, e);
-    if (status) {
-        milvus_collection_close(r);
-        return status;
-    }
-    *out = r;
-    return STATUS_OK;
-}
-
-void milvus_collection_close(struct milvus_collection *r) {
-    if (r == NULL) return;
+static void close_collection(struct collection *c) {
+    struct milvus_collection *r = milvus_of(c);
     for (int i = 0; i < r->cache.n; i++) milvus_document_release(r->cache.list[i]);
     free(r->cache.list);
     free((char *)(uintptr_t)r->info.embedder);
@@ -287,9 +274,47 @@ void milvus_collection_close(struct milvus_collection *r) {
     free(r);
 }
 
-const struct collection_info *milvus_info(const struct milvus_collection *r) { return &r->info; }
-struct milvus *milvus_server(struct milvus_collection *r) {
-    return r->milvus;
+static const struct collection_ops milvus_ops = {.remote = true,
+                                                 .ordered = true,
+                                                 .close = close_collection,
+                                                 .hold = milvus_hold,
+                                                 .follow = follow,
+                                                 .search = milvus_search,
+                                                 .search_words = refuse_words,
+                                                 .find = milvus_find,
+                                                 .walk = milvus_walk,
+                                                 .count = milvus_count,
+                                                 .shows_all = milvus_shows_all,
+                                                 .has_all = milvus_has_all,
+                                                 .put_all = milvus_put_all,
+                                                 .remove = milvus_delete};
+
+static enum status begin(struct milvus_collection **out, const char *address, const struct milvus_settings *s,
+                         struct error *e) {
+    struct milvus_collection *r = xcalloc(1, sizeof *r);
+    r->base.ops = &milvus_ops;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_mutex_init(&r->cache.lock, NULL);
+    atomic_init(&r->written, 0);
+    *out = r;
+    if (milvus_address_parse(&r->address, address, e)) return e->status;
+    return milvus_open(&r->milvus, r->address.server, s, e);
+}
+
+enum status milvus_collection_open(struct collection **out, const char *address, const struct milvus_settings *s,
+                                   struct error *e) {
+    struct milvus_collection *r;
+    enum status status = begin(&r, address, s, e);
+    if (status == STATUS_OK) status = describe(r, e);
+    if (status == STATUS_OK) status = load(r, e);
+    if (status == STATUS_OK) renew(r, 0, 0);
+    if (status == STATUS_OK) status = follow(&r->base, e);
+    if (status) {
+        collection_close(&r->base);
+        return status;
+    }
+    *out = &r->base;
+    return STATUS_OK;
 }
 
 /* Making. */
@@ -372,6 +397,6 @@ enum status milvus_collection_create(const char *address, const struct milvus_se
     if (status == STATUS_OK) status = create_index(r, index, e);
     if (status == STATUS_OK) status = load(r, e);
     buffer_free(&description);
-    milvus_collection_close(r);
+    collection_close(&r->base);
     return status;
 }

@@ -6,10 +6,126 @@
 #include "retrieval/milvus/labels.h"
 #include "retrieval/milvus/milvus_private.h"
 
-enum status milvus_find(struct milvus_collection *r, const struct filter *filter, const char *id,
-                        struct milvus_document **out, struct error *e) {
+/* Pins. */
+
+static void pin_close(struct snapshot *s) {
+    struct milvus_pin *pin = (struct milvus_pin *)s;
+    for (int i = 0; i < pin->n_documents; i++) milvus_document_release(pin->documents[i]);
+    free(pin->documents);
+    free(pin->chunks);
+    free(pin->vectors);
+    free(pin);
+}
+
+static struct chunk pin_chunk(const struct snapshot *s, int64_t id) {
+    const struct milvus_pin *pin = (const struct milvus_pin *)s;
+    CHECK(id >= 0 && id < pin->n_chunks);
+    const struct pinned_chunk *place = &pin->chunks[id];
+    return document_chunk(&pin->documents[place->document]->document, place->chunk, s->info->chunk_length,
+                          place->document);
+}
+
+/* Chunks of a document whose vectors are wanted. */
+struct vector_range {
+    const struct milvus_document *document;
+    int first, n;
+    float *vectors; /* [n, dim] */
+    int n_taken;
+};
+
+/* Vectors of rows into their places. */
+static enum status take_vectors(struct vector_range *range, const struct answer_rows *rows, int dim, struct error *e) {
+    const struct text_span *contents;
+    const int64_t *numbers;
+    size_t row = (size_t)dim * sizeof(float);
+    if (answer_texts(rows, COLUMN_CONTENT, &contents, e) || answer_numbers(rows, COLUMN_CHUNK, &numbers, e))
+        return e->status;
+    const struct answer_column *column = NULL;
+    for (int i = 0; i < rows->n_columns; i++)
+        if (rows->columns[i].vectors.size > 0) column = &rows->columns[i];
+    if (rows->n > 0 && (column == NULL || column->dim != dim))
+        return error_set(e, STATUS_CORRUPT, "Milvus answers with other vectors than it was given");
+    for (int i = 0; i < rows->n; i++) {
+        int64_t at = numbers[i] - range->first;
+        if (at < 0 || at >= range->n || contents[i].size != 32 ||
+            memcmp(contents[i].text, range->document->content, 32) != 0)
+            continue;
+        memcpy((char *)range->vectors + (size_t)at * row, column->vectors.text + (size_t)i * row, row);
+        range->n_taken++;
+    }
+    return STATUS_OK;
+}
+
+static enum status ask_vectors(struct milvus_collection *r, struct vector_range *range, enum milvus_sight sight,
+                               struct error *e) {
+    static const char *const columns[] = {COLUMN_CONTENT, COLUMN_CHUNK, COLUMN_VECTOR};
+    enum status status = STATUS_OK;
+    range->n_taken = 0;
+    for (int at = 0; at < range->n && status == STATUS_OK; at += MILVUS_PAGE) {
+        struct buffer expression = {0}, reply = {0};
+        struct answer_rows rows;
+        milvus_express_keys(&expression, range->document->document.id, range->first + at,
+                            min_int(MILVUS_PAGE, range->n - at));
+        struct milvus_query q = {
+            .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = sight};
+        status = milvus_query(r, &q, &reply, &rows, e);
+        if (status == STATUS_OK) status = take_vectors(range, &rows, r->info.dim, e);
+        answer_rows_free(&rows);
+        buffer_free(&expression);
+        buffer_free(&reply);
+    }
+    return status;
+}
+
+/* STATUS_NOT_FOUND where the document has gone or changed meanwhile. */
+static enum status pin_vectors(const struct snapshot *s, int64_t first, int n, float *vectors, struct error *e) {
+    const struct milvus_pin *pin = (const struct milvus_pin *)s;
+    size_t dim = (size_t)s->info->dim;
+    CHECK(first >= 0 && n <= pin->n_chunks - first);
+    if (pin->vectors) {
+        memcpy(vectors, pin->vectors + (size_t)first * dim, (size_t)n * dim * sizeof *vectors);
+        return STATUS_OK;
+    }
+    const struct pinned_chunk *place = &pin->chunks[first];
+    struct vector_range range = {pin->documents[place->document], place->chunk, n, vectors, 0};
+    enum status status = ask_vectors(pin->collection, &range, MILVUS_ARRIVED, e);
+    if (status == STATUS_OK && range.n_taken < n) status = ask_vectors(pin->collection, &range, MILVUS_ALL, e);
+    if (status || range.n_taken == n) return status;
+    return error_set(e, STATUS_NOT_FOUND, "document %.200s has gone or changed meanwhile", range.document->document.id);
+}
+
+struct milvus_pin *milvus_pin_make(struct milvus_collection *r, int n_documents) {
+    static const struct snapshot_ops ops = {.close = pin_close, .chunk = pin_chunk, .vectors = pin_vectors};
+    struct milvus_pin *pin = xcalloc(1, sizeof *pin);
+    pin->base.ops = &ops;
+    pin->base.info = &r->info;
+    atomic_init(&pin->base.holders, 1);
+    pin->collection = r;
+    pin->documents = xcalloc((size_t)n_documents + 1, sizeof(struct milvus_document *));
+    pin->n_documents = n_documents;
+    return pin;
+}
+
+int64_t milvus_pin_add(struct milvus_pin *pin, int document, int chunk) {
+    pin->chunks = xgrow(pin->chunks, pin->n_chunks, &pin->capacity, sizeof *pin->chunks);
+    pin->chunks[pin->n_chunks] = (struct pinned_chunk){document, chunk};
+    pin->n_chunks++;
+    return pin->n_chunks - 1;
+}
+
+/* Finding. */
+
+static void show_document(struct milvus_collection *r, struct milvus_document *d, struct collection_found *out) {
+    struct milvus_pin *pin = milvus_pin_make(r, 1);
+    pin->documents[0] = d;
+    for (int i = 0; i < d->n_chunks; i++) milvus_pin_add(pin, 0, i);
+    *out = (struct collection_found){milvus_document_stored(d), &pin->base};
+}
+
+enum status milvus_find(struct collection *c, const struct filter *filter, const char *id, struct collection_found *out,
+                        struct error *e) {
+    struct milvus_collection *r = milvus_of(c);
     struct milvus_head head;
-    *out = NULL;
     if (milvus_find_head(r, id, &head, e)) return e->status;
     struct milvus_wanted wanted = {.id = {id, strlen(id)}, .n_chunks = head.n_chunks};
     memcpy(wanted.content, head.content, sizeof wanted.content);
@@ -18,7 +134,7 @@ enum status milvus_find(struct milvus_collection *r, const struct filter *filter
     if (wanted.found) {
         struct stored_document stored = milvus_document_stored(wanted.found);
         if (document_is_allowed(filter, &stored)) {
-            *out = wanted.found;
+            show_document(r, wanted.found, out);
             return STATUS_OK;
         }
     }
@@ -26,64 +142,12 @@ enum status milvus_find(struct milvus_collection *r, const struct filter *filter
     return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
 }
 
-/* Vectors of rows into their places. */
-static enum status take_vectors(const struct milvus_collection *r, const struct milvus_document *d,
-                                const struct answer_rows *rows, float *vectors, int *n_taken, struct error *e) {
-    const struct text_span *contents;
-    const int64_t *numbers;
-    size_t row = (size_t)r->info.dim * sizeof(float);
-    if (answer_texts(rows, COLUMN_CONTENT, &contents, e) || answer_numbers(rows, COLUMN_CHUNK, &numbers, e))
-        return e->status;
-    const struct answer_column *column = NULL;
-    for (int i = 0; i < rows->n_columns; i++)
-        if (rows->columns[i].vectors.size > 0) column = &rows->columns[i];
-    if (rows->n > 0 && (column == NULL || column->dim != r->info.dim))
-        return error_set(e, STATUS_CORRUPT, "Milvus answers with other vectors than it was given");
-    for (int i = 0; i < rows->n; i++) {
-        if (numbers[i] < 0 || numbers[i] >= d->n_chunks || contents[i].size != 32 ||
-            memcmp(contents[i].text, d->content, 32) != 0)
-            continue;
-        memcpy((char *)vectors + (size_t)numbers[i] * row, column->vectors.text + (size_t)i * row, row);
-        (*n_taken)++;
-    }
-    return STATUS_OK;
-}
-
-static enum status ask_vectors(struct milvus_collection *r, const struct milvus_document *d, enum milvus_sight sight,
-                               float *vectors, int *n_taken, struct error *e) {
-    static const char *const columns[] = {COLUMN_CONTENT, COLUMN_CHUNK, COLUMN_VECTOR};
-    enum status status = STATUS_OK;
-    *n_taken = 0;
-    for (int first = 0; first < d->n_chunks && status == STATUS_OK; first += MILVUS_PAGE) {
-        struct buffer expression = {0}, reply = {0};
-        struct answer_rows rows;
-        milvus_express_keys(&expression, d->document.id, first, min_int(MILVUS_PAGE, d->n_chunks - first));
-        struct milvus_query q = {
-            .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = sight};
-        status = milvus_query(r, &q, &reply, &rows, e);
-        if (status == STATUS_OK) status = take_vectors(r, d, &rows, vectors, n_taken, e);
-        answer_rows_free(&rows);
-        buffer_free(&expression);
-        buffer_free(&reply);
-    }
-    return status;
-}
-
-enum status milvus_vectors(struct milvus_collection *r, const struct milvus_document *d, float *vectors,
-                           struct error *e) {
-    int n_taken;
-    enum status status = ask_vectors(r, d, MILVUS_ARRIVED, vectors, &n_taken, e);
-    if (status == STATUS_OK && n_taken < d->n_chunks) status = ask_vectors(r, d, MILVUS_ALL, vectors, &n_taken, e);
-    if (status || n_taken == d->n_chunks) return status;
-    return error_set(e, STATUS_NOT_FOUND, "document %.200s has gone or changed meanwhile", d->document.id);
-}
-
 /* Walking: heads, a page after another, in the order of their keys. */
 
 enum { WALK_PAGE = 1000 };
 
 struct head_walk {
-    const struct milvus_walk *asked;
+    const struct collection_walk *asked;
     char last[MILVUS_KEY_SIZE]; /* the key of the latest */
     int page;                   /* rows that are asked for at once */
 };
@@ -104,8 +168,9 @@ static enum status take_head(struct head_walk *w, const struct answer_rows *rows
                                          .text_hash = head.text_hash,
                                          .text = {NULL, (size_t)head.bytes},
                                          .facts = {facts.data, facts.size},
+                                         .first_chunk = -1,
                                          .n_chunks = head.n_chunks};
-        const struct milvus_walk *asked = w->asked;
+        const struct collection_walk *asked = w->asked;
         if (document_is_allowed(asked->filter, &stored)) status = asked->take(asked->context, &stored, e);
     }
     milvus_head_free(&head);
@@ -162,14 +227,14 @@ static enum status take_page(struct milvus_collection *r, struct head_walk *w, b
 }
 
 /* Pages begin as large as is wanted, and become larger where filters leave little of them. */
-enum status milvus_walk(struct milvus_collection *r, const struct milvus_walk *asked, struct error *e) {
+enum status milvus_walk(struct collection *c, const struct collection_walk *asked, struct error *e) {
     struct head_walk w = {.asked = asked, .page = WALK_PAGE};
     enum status status = STATUS_OK;
     bool more = true;
     if (asked->after && asked->after[0]) milvus_key(asked->after, 0, w.last);
     if (asked->n_wanted > 0) w.page = min_int(asked->n_wanted, WALK_PAGE);
     while (more && status == STATUS_OK) {
-        status = take_page(r, &w, &more, e);
+        status = take_page(milvus_of(c), &w, &more, e);
         w.page = min_int(2 * w.page, WALK_PAGE);
     }
     return status;
@@ -205,15 +270,15 @@ static enum status count_document(void *context, const struct stored_document *d
     return STATUS_OK;
 }
 
-enum status milvus_count(struct milvus_collection *r, const struct filter *filter, int64_t *n_documents,
-                         int64_t *n_chunks, struct error *e) {
+enum status milvus_count(struct collection *c, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
+                         struct error *e) {
     struct walk_counts counts = {0};
     enum status status;
     if (filter == NULL) {
-        status = count_rows(r, COLUMN_CHUNK " >= 0", n_chunks, e);
-        return status ? status : count_rows(r, COLUMN_CHUNK " == 0", n_documents, e);
+        status = count_rows(milvus_of(c), COLUMN_CHUNK " >= 0", n_chunks, e);
+        return status ? status : count_rows(milvus_of(c), COLUMN_CHUNK " == 0", n_documents, e);
     }
-    status = milvus_walk(r, &(struct milvus_walk){.filter = filter, .take = count_document, .context = &counts}, e);
+    status = milvus_walk(c, &(struct collection_walk){.filter = filter, .take = count_document, .context = &counts}, e);
     *n_documents = counts.n_documents;
     *n_chunks = counts.n_chunks;
     return status;

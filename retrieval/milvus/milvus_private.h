@@ -38,6 +38,19 @@ struct milvus_column {
 };
 extern const struct milvus_column milvus_columns[MILVUS_COLUMNS];
 
+/* A document as it was when it was read, counted. */
+struct milvus_document {
+    atomic_int holders;
+    char content[33]; /* of all below: a hash */
+    struct collection_document document;
+    struct buffer facts;
+    int n_chunks;
+    size_t bytes; /* of memory */
+};
+struct milvus_document *milvus_document_hold(struct milvus_document *d);
+void milvus_document_release(struct milvus_document *d); /* NULL: nothing */
+struct stored_document milvus_document_stored(const struct milvus_document *d);
+
 /* Documents that were read, the latest at the end. */
 struct milvus_cache {
     pthread_mutex_t lock;
@@ -47,6 +60,7 @@ struct milvus_cache {
 };
 
 struct milvus_collection {
+    struct collection base;
     struct milvus *milvus;
     struct milvus_address address;
     struct collection_info info;
@@ -125,8 +139,6 @@ struct milvus_wanted {
 /* Finds all of them, in the cache or in Milvus. They are known to have been there a moment ago: a search or a head says
  * so. */
 enum status milvus_fetch(struct milvus_collection *r, struct milvus_wanted *wanted, int n, struct error *e);
-struct milvus_document *milvus_document_hold(struct milvus_document *d);
-
 /* The row of a document's first chunk, which tells of all. */
 struct milvus_head {
     struct text_span id;
@@ -140,3 +152,38 @@ void milvus_head_free(struct milvus_head *h);
 enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *rows, int i, struct error *e);
 /* The document's head; out->n_chunks 0: there is none. out->id is not set. */
 enum status milvus_find_head(struct milvus_collection *r, const char *id, struct milvus_head *out, struct error *e);
+
+/* Documents that were found, as a snapshot that chunks are read from. */
+struct milvus_pin {
+    struct snapshot base;
+    struct milvus_collection *collection; /* asked for vectors; borrowed */
+    struct milvus_document **documents;   /* [n_documents] held; NULL: one that has gone */
+    struct pinned_chunk {
+        int document, chunk;
+    } * chunks;     /* [n_chunks] by id */
+    float *vectors; /* [n_chunks, dim]; NULL: they are asked for when they are wanted */
+    int n_documents, n_chunks, capacity;
+};
+struct milvus_pin *milvus_pin_make(struct milvus_collection *r, int n_documents);
+/* Appends chunk `chunk` of a document; returns its id. */
+int64_t milvus_pin_add(struct milvus_pin *pin, int document, int chunk);
+
+/* The operations of the table of all collections (retrieval/collection.h). */
+struct snapshot *milvus_hold(struct collection *c);
+enum status milvus_search(struct collection *c, struct snapshot *s, const struct nearest_query *q,
+                          struct nearest_found *out, struct error *e);
+enum status milvus_find(struct collection *c, const struct filter *filter, const char *id, struct collection_found *out,
+                        struct error *e);
+enum status milvus_walk(struct collection *c, const struct collection_walk *w, struct error *e);
+enum status milvus_count(struct collection *c, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
+                         struct error *e);
+/* They ask for what is there as it is, whatever readers may see. */
+enum status milvus_shows_all(struct collection *c, const struct filter *filter, const char *const *ids, int n,
+                             bool *shows, struct error *e);
+enum status milvus_has_all(struct collection *c, const struct collection_document *const *documents, int n, bool *has,
+                           struct error *e);
+/* In order, by few calls. Where Milvus fails, those have failed that were not acknowledged, and maybe some that were:
+ * to put them again leaves the same. */
+void milvus_put_all(struct collection *c, const struct filter *filter, struct document_put *puts, int n);
+enum status milvus_delete(struct collection *c, const struct filter *filter, const char *id, struct error *e);
+static inline struct milvus_collection *milvus_of(struct collection *c) { return (struct milvus_collection *)c; }

@@ -16,108 +16,11 @@ struct replay {
 /* Snapshots. */
 
 static void close_snapshot(struct snapshot *s) {
-    struct store_snapshot *v = store_snapshot_of(s);
-    epoch_release(v->epoch);
-    free(v);
+    epoch_release(store_snapshot_read(s)->epoch);
+    free(s);
 }
 
-struct store_snapshot *store_snapshot_of(struct snapshot *s) {
-    return (struct store_snapshot *)s;
-}
-const struct store_snapshot *store_snapshot_read(const struct snapshot *s) { return (const struct store_snapshot *)s; }
-
-struct store_snapshot *store_snapshot_make(struct epoch *x, uint64_t sequence) {
-    struct store_snapshot *v = xcalloc(1, sizeof *v);
-    CHECK(sequence <= UINT32_MAX);
-    atomic_init(&v->base.holders, 1);
-    v->base.generation = disk_generation_info(x->generation)->generation;
-    v->base.n_changes = (int64_t)sequence;
-    v->base.version = ((int64_t)v->base.generation << 32) | (int64_t)sequence;
-    v->base.n_documents = x->n_there;
-    v->base.n_chunks = x->n_chunks_there;
-    v->base.close = close_snapshot;
-    v->epoch = epoch_hold(x);
-    v->sequence = sequence;
-    v->n_logged = x->n_logged;
-    v->max_token = x->max_token;
-    return v;
-}
-
-void store_renew(struct store *l) {
-    struct store_snapshot *old = l->newest;
-    l->newest = store_snapshot_make(l->epoch, l->end.sequence);
-    if (old) snapshot_release(&old->base);
-}
-
-struct snapshot *store_hold(struct store *l) {
-    pthread_mutex_lock(&l->lock);
-    store_refresh(l);
-    struct snapshot *s = snapshot_hold(&l->newest->base);
-    pthread_mutex_unlock(&l->lock);
-    return s;
-}
-
-const struct collection_info *snapshot_info(const struct snapshot *s) {
-    return disk_generation_info(store_snapshot_read(s)->epoch->generation);
-}
-int32_t snapshot_max_token(const struct snapshot *s) { return store_snapshot_read(s)->max_token; }
-
-struct chunk snapshot_chunk(const struct snapshot *s, int64_t id) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    const struct collection_info *info = disk_generation_info(v->epoch->generation);
-    if (id < info->n_chunks) return disk_generation_chunk(v->epoch->generation, id);
-    int number = store_snapshot_logged(v, id);
-    const struct logged_document *logged = epoch_logged(v->epoch, number);
-    const struct collection_document *d = &logged->bytes->image.document;
-    int i = (int)(id - logged->first_chunk), first = i * info->chunk_length;
-    return (struct chunk){.id = id,
-                          .document = info->n_documents + number,
-                          .document_id = d->id,
-                          .path = d->path,
-                          .title = d->title,
-                          .metadata = d->metadata,
-                          .tokens = (const uint32_t *)d->ids + first,
-                          .n_tokens = min_int(info->chunk_length, d->n - first),
-                          .start = d->bounds[i],
-                          .end = d->bounds[i + 1],
-                          .text = {d->text.text + d->bounds[i], d->bounds[i + 1] - d->bounds[i]},
-                          .source = d->text,
-                          .marks = d->marks};
-}
-
-int64_t store_chunk_limit(const struct snapshot *s) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    int64_t of_generation = snapshot_info(s)->n_chunks;
-    if (v->n_logged == 0) return of_generation;
-    const struct logged_document *last = epoch_logged(v->epoch, v->n_logged - 1);
-    return last->first_chunk + last->bytes->image.n_chunks;
-}
-
-bool store_has_chunk(const struct snapshot *s, int64_t id) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    const struct epoch *x = v->epoch;
-    if (id < snapshot_info(s)->n_chunks)
-        return store_snapshot_has(v, 0, &x->gone[disk_generation_document_of(x->generation, id)]);
-    const struct logged_document *d = epoch_logged(x, store_snapshot_logged(v, id));
-    return store_snapshot_has(v, d->added, &d->gone);
-}
-
-void snapshot_neighbor_tokens(const struct snapshot *s, int64_t id, int r, int32_t *ids) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    const struct collection_info *info = disk_generation_info(v->epoch->generation);
-    if (id < info->n_chunks) {
-        disk_generation_neighbor_tokens(v->epoch->generation, id, r, ids);
-        return;
-    }
-    const struct logged_document *logged = epoch_logged(v->epoch, store_snapshot_logged(v, id));
-    const struct collection_document *d = &logged->bytes->image.document;
-    int first = (int)(id - logged->first_chunk) * info->chunk_length;
-    int n = min_int(r, d->n - first);
-    memcpy(ids, d->ids + first, (size_t)n * sizeof *ids);
-    for (int i = n; i < r; i++) ids[i] = info->eod;
-}
-
-/* The last document of the log that begins at or before a chunk of the log. */
+/* The number of the document of the log that has a chunk of the log: the last that begins at or before it. */
 int store_snapshot_logged(const struct store_snapshot *v, int64_t chunk) {
     int low = 0, high = v->n_logged - 1;
     CHECK(high >= 0);
@@ -131,6 +34,100 @@ int store_snapshot_logged(const struct store_snapshot *v, int64_t chunk) {
     const struct logged_document *d = epoch_logged(v->epoch, low);
     CHECK(chunk >= d->first_chunk && chunk < d->first_chunk + d->bytes->image.n_chunks);
     return low;
+}
+
+static struct chunk read_chunk(const struct snapshot *s, int64_t id) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    if (id < s->info->n_chunks) return disk_generation_chunk(v->epoch->generation, id);
+    int number = store_snapshot_logged(v, id);
+    const struct logged_document *logged = epoch_logged(v->epoch, number);
+    struct chunk chunk = document_chunk(&logged->bytes->image.document, (int)(id - logged->first_chunk),
+                                        s->info->chunk_length, s->info->n_documents + number);
+    chunk.id = id;
+    return chunk;
+}
+
+static enum status read_vectors(const struct snapshot *s, int64_t first, int n, float *vectors, struct error *e) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct index *index = disk_generation_index(v->epoch->generation);
+    if (first < s->info->n_chunks) return index_vectors(index, first, n, vectors, e);
+    const struct logged_document *d = epoch_logged(v->epoch, store_snapshot_logged(v, first));
+    size_t dim = (size_t)s->info->dim;
+    memcpy(vectors, d->bytes->image.vectors + (size_t)(first - d->first_chunk) * dim,
+           (size_t)n * dim * sizeof *vectors);
+    return STATUS_OK;
+}
+
+static enum status read_picture_vector(const struct snapshot *s, int64_t id, float *vector, bool *has,
+                                       struct error *e) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct disk_generation *c = v->epoch->generation;
+    if (id < s->info->n_chunks) {
+        int64_t number = disk_generation_picture_of(c, id);
+        *has = number >= 0;
+        return *has ? index_vectors(disk_generation_pictures(c), number, 1, vector, e) : STATUS_OK;
+    }
+    const struct logged_document *d = epoch_logged(v->epoch, store_snapshot_logged(v, id));
+    const float *picture = id == d->first_chunk ? d->bytes->image.document.picture : NULL;
+    *has = picture != NULL;
+    if (*has) memcpy(vector, picture, (size_t)s->info->pictures.dim * sizeof *vector);
+    return STATUS_OK;
+}
+
+static const struct snapshot_ops snapshot_ops = {close_snapshot, read_chunk, read_vectors, read_picture_vector};
+
+const struct store_snapshot *store_snapshot_read(const struct snapshot *s) {
+    CHECK(s->ops == &snapshot_ops);
+    return (const struct store_snapshot *)s;
+}
+
+static int64_t count_chunk_numbers(const struct epoch *x) {
+    int64_t of_generation = disk_generation_info(x->generation)->n_chunks;
+    if (x->n_logged == 0) return of_generation;
+    const struct logged_document *last = epoch_logged(x, x->n_logged - 1);
+    return last->first_chunk + last->bytes->image.n_chunks;
+}
+
+static struct store_snapshot *make_snapshot(struct epoch *x, uint64_t sequence) {
+    struct store_snapshot *v = xcalloc(1, sizeof *v);
+    CHECK(sequence <= UINT32_MAX);
+    v->base.ops = &snapshot_ops;
+    v->base.info = disk_generation_info(x->generation);
+    v->base.generation = v->base.info->generation;
+    v->base.n_changes = (int64_t)sequence;
+    v->base.version = ((int64_t)v->base.generation << 32) | (int64_t)sequence;
+    v->base.n_documents = x->n_there;
+    v->base.n_chunks = x->n_chunks_there;
+    v->base.chunk_limit = count_chunk_numbers(x);
+    v->base.max_token = x->max_token;
+    atomic_init(&v->base.holders, 1);
+    v->epoch = epoch_hold(x);
+    v->sequence = sequence;
+    v->n_logged = x->n_logged;
+    return v;
+}
+
+void store_renew(struct store *l) {
+    struct store_snapshot *old = l->newest;
+    l->newest = make_snapshot(l->epoch, l->end.sequence);
+    if (old) snapshot_release(&old->base);
+}
+
+struct snapshot *store_hold(struct store *l) {
+    pthread_mutex_lock(&l->lock);
+    store_refresh(l);
+    struct snapshot *s = snapshot_hold(&l->newest->base);
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+bool store_has_chunk(const struct snapshot *s, int64_t id) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct epoch *x = v->epoch;
+    if (id < s->info->n_chunks)
+        return store_snapshot_has(v, 0, &x->gone[disk_generation_document_of(x->generation, id)]);
+    const struct logged_document *d = epoch_logged(x, store_snapshot_logged(v, id));
+    return store_snapshot_has(v, d->added, &d->gone);
 }
 
 enum status store_walk(const struct snapshot *s, document_taker *take, void *context, struct error *e) {
@@ -287,6 +284,7 @@ enum status store_open(struct store **out, const char *dir, struct error *e) {
     struct store *l = xcalloc(1, sizeof *l);
     struct epoch *x;
     struct change_log_end end;
+    l->base.ops = &store_ops;
     l->dir = xstrdup(dir);
     l->lock_file = -1;
     l->pending_end = &l->pending;
@@ -356,15 +354,15 @@ enum status store_move(struct store *l, const char *device, struct error *e) {
     return disk_generation_move(l->epoch->generation, device, e);
 }
 
-struct store_changes store_count_changes(struct store *l) {
+struct collection_changes store_count_changes(struct store *l) {
     pthread_mutex_lock(&l->lock);
     const struct epoch *x = l->epoch;
-    struct store_changes changes = {.n_documents = x->n_logged,
-                                    .n_chunks = x->n_logged_chunks,
-                                    .n_deleted = x->n_gone,
-                                    .n_deleted_chunks = atomic_load(&x->n_gone_chunks),
-                                    .log_bytes = l->end.size,
-                                    .damaged = l->end.damaged};
+    struct collection_changes changes = {.n_documents = x->n_logged,
+                                         .n_chunks = x->n_logged_chunks,
+                                         .n_deleted = x->n_gone,
+                                         .n_deleted_chunks = atomic_load(&x->n_gone_chunks),
+                                         .log_bytes = l->end.size,
+                                         .damaged = l->end.damaged};
     pthread_mutex_unlock(&l->lock);
     return changes;
 }

@@ -1,7 +1,7 @@
-/* retrieval/store/store.h: a collection that changes while it is searched: a generation (collection.h), and in memory
- * what its log of changes (change_log.h) says since.
+/* retrieval/store/store.h: a collection in a folder, which changes while it is searched: a generation
+ * (retrieval/generation/generation.h), and in memory what its log of changes (change_log.h) says since.
  *
- * A snapshot is a snapshot of it at one sequence number. Documents added later are not in it; a document that was
+ * A snapshot is the store at one sequence number. Documents added later are not in it; a document that was
  * replaced later is in it as it was. A document that was deleted is in no snapshot any more, from the moment at which
  * its deletion is acknowledged; what was found before stays readable as long as its snapshot is held.
  *
@@ -13,10 +13,7 @@
  * time share one fsync. */
 #pragma once
 
-#include "retrieval/filter/filter.h"
 #include "retrieval/generation/generation.h"
-#include "retrieval/snapshot.h"
-#include "retrieval/store/selection.h"
 
 struct store;
 
@@ -25,6 +22,8 @@ struct store;
 enum status store_open(struct store **out, const char *dir, struct error *e);
 /* Snapshots and hits that are held outlive it. NULL: nothing. */
 void store_close(struct store *l);
+/* It, by the table of all collections, whose close closes it. */
+struct collection *store_collection(struct store *l);
 /* Where the index of the generation searches, now and after compactions: index_move. Before it is shared. */
 enum status store_move(struct store *l, const char *device, struct error *e);
 
@@ -51,9 +50,6 @@ enum status store_repair(const char *dir, struct store_repaired *r, struct error
 
 /* The newest, held for the caller. Its version is generation << 32 | sequence. */
 struct snapshot *store_hold(struct store *l);
-/* Of its generation, as the MANIFEST has it: counts are those of the generation. Lives as long as the snapshot. */
-const struct collection_info *snapshot_info(const struct snapshot *s);
-
 /* As index_search, over the chunks of the snapshot whose documents the filter allows (NULL: all). Where few are left,
  * or too few are found among the nearest of all, those are compared one by one: exact, as far as the index keeps
  * vectors. STATUS_UNSUPPORTED where that is needed of an inverted file on a GPU, which gives no vectors back. Chunk
@@ -64,40 +60,19 @@ enum status store_search(const struct snapshot *s, struct filter *filter, struct
  * the collection has no embedder for pictures alone, none is found. */
 enum status store_search_pictures(const struct snapshot *s, struct filter *filter, struct index_query query,
                                   int64_t *ids, float *similarities, struct error *e);
-/* A text whose words are sought. */
-struct word_query {
-    struct text_span text;
-    struct filter *filter; /* NULL: all documents */
-    int k;
-    const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
-};
 /* The k chunks of the snapshot that fit the words of a text best (BM25), best first, equal ones in order of their
  * numbers; -1 where fewer share a word with it. Statistics are those of the documents that the filter allows. The first
  * call for a generation reads all of its text; others that come meanwhile wait for it (STATUS_CANCELLED where they are
  * cancelled), and nothing else does. STATUS_NO_MEMORY. */
 enum status store_search_words(const struct snapshot *s, const struct word_query *query, int64_t *ids, struct error *e);
-/* The vector [dim] of a chunk, as the index keeps it. STATUS_UNSUPPORTED of an inverted file on a GPU. */
-enum status snapshot_vector(const struct snapshot *s, int64_t id, float *vector, struct error *e);
-/* The vector [pictures.dim] of the picture that a chunk begins; *has: there is one, else it is not written. */
-enum status snapshot_picture_vector(const struct snapshot *s, int64_t id, float *vector, bool *has, struct error *e);
 /* Pictures of the snapshot that have vectors of their own, and vectors of their own embedder. */
 int64_t store_count_pictures(const struct snapshot *s);
 /* Documents and chunks of the snapshot that the filter allows. */
 void store_count(const struct snapshot *s, struct filter *filter, int64_t *n_documents, int64_t *n_chunks);
-/* id of a chunk that this snapshot has found, or any below n_chunks of the generation; pointers live as long as the
- * snapshot.
- */
-struct chunk snapshot_chunk(const struct snapshot *s, int64_t id);
-/* All its chunks have numbers below this; some below it may be of documents that went or came later. */
-int64_t store_chunk_limit(const struct snapshot *s);
-bool store_has_chunk(const struct snapshot *s, int64_t id); /* id in [0, store_chunk_limit) */
-/* As disk_generation_neighbor_tokens. */
-void snapshot_neighbor_tokens(const struct snapshot *s, int64_t id, int r, int32_t *ids);
-int32_t snapshot_max_token(const struct snapshot *s); /* largest id in it, end of document included */
-
+/* Whether a chunk with a number in [0, chunk_limit) is in it: some are of documents that went or came later. */
+bool store_has_chunk(const struct snapshot *s, int64_t id);
 /* Calls take for each document of the snapshot: those of the generation, then those of the log. Ends with what take
  * returns where that is not STATUS_OK. */
-typedef enum status document_taker(void *context, const struct stored_document *d, struct error *e);
 enum status store_walk(const struct snapshot *s, document_taker *take, void *context, struct error *e);
 /* The document of that id as it is now, where the filter allows it, and the newest snapshot, held for the caller, which
  * *out lives as long as. STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. */
@@ -115,16 +90,6 @@ static inline enum status store_find(struct store *l, const char *id, struct sna
 
 /* Whether the document of that id is there and has this content: putting it would change nothing. */
 bool store_has(struct store *l, const struct collection_document *d);
-enum change_effect { CHANGE_NOTHING, CHANGE_ADDED, CHANGE_REPLACED, CHANGE_DELETED, CHANGE_REFUSED };
-/* One of several documents that are put together: what to put, and how it went. */
-struct document_put {
-    const struct collection_document *document;
-    const float *vectors; /* [chunks, dim] */
-    int n_embedded;       /* chunks whose vectors were computed for this: the caller's own, which puts do not read */
-    enum change_effect effect;
-    enum status status;
-    struct error error;
-};
 /* Adds the document, or replaces the one of its id; the same content again changes nothing. vectors are
  * [chunks, dim]. d->id is not NULL. On return it is on the disk and in every later snapshot. STATUS_INVALID and
  * CHANGE_REFUSED where the filter (NULL: none) does not allow the document, or the one that it would replace. */
@@ -140,17 +105,17 @@ static inline enum status store_delete(struct store *l, const char *id, struct e
     return store_delete_allowed(l, NULL, id, e);
 }
 
-/* How much has changed since the generation was written. */
-struct store_changes {
-    int64_t n_documents, n_chunks;       /* of the log, those that are not there any more included */
-    int64_t n_deleted, n_deleted_chunks; /* of the generation */
-    uint64_t log_bytes;
-    bool damaged; /* the log has changes that cannot be read */
-};
-struct store_changes store_count_changes(struct store *l);
+struct collection_changes store_count_changes(struct store *l);
 
 /* Writes a new generation without what is deleted, with what the log holds, and turns to it; the old one is removed
  * from the disk. Searches and changes go on meanwhile; changes wait for a moment at the end. *cancelled is looked at
  * between documents: STATUS_CANCELLED, and all is as before. STATUS_INVALID where no document would be left. One caller
  * at a time: STATUS_BUSY. */
 enum status store_compact(struct store *l, const atomic_bool *cancelled, struct error *e);
+
+/* Makes the collection in `to` hold what the one in `from` holds at one moment of the call, its changes included, in a
+ * new generation: a snapshot, or the way back from one. Readers and writers of `from` go on. The content that
+ * `to` had stays on the disk until the next build or compaction there; `to` may be missing. Everything is on the disk,
+ * and has been compared, before a reader sees it. STATUS_CORRUPT where `from` is damaged, STATUS_CANCELLED, STATUS_BUSY
+ * for another writer of `to`: then `to` is as it was. */
+enum status store_copy(const char *from, const char *to, const atomic_bool *cancelled, struct error *e);

@@ -259,7 +259,7 @@ enum status store_put_allowed(struct store *l, const struct filter *filter, cons
     struct pending_change *p = xcalloc(1, sizeof *p);
     struct snapshot *snapshot = store_hold(l);
     p->kind = CHANGE_PUT;
-    enum status status = logged_bytes_make(&p->bytes, d, vectors, snapshot_info(snapshot), e);
+    enum status status = logged_bytes_make(&p->bytes, d, vectors, snapshot->info, e);
     snapshot_release(snapshot);
     if (status) {
         free_pending(p);

@@ -45,7 +45,7 @@ static enum status copy_vectors(struct compaction *c, const struct stored_docume
 
 static enum status copy_document(void *context, const struct stored_document *d, struct error *e) {
     struct compaction *c = context;
-    const struct collection_info *info = snapshot_info(c->snapshot);
+    const struct collection_info *info = c->snapshot->info;
     if (check_cancelled(c, e)) return e->status;
     if (d->n_chunks > INT32_MAX / info->chunk_length)
         return error_set(e, STATUS_TOO_LARGE, "%s: %" PRId64 " chunks", d->path, d->n_chunks);
@@ -76,7 +76,7 @@ static enum status copy_document(void *context, const struct stored_document *d,
 }
 
 static enum status write_generation(struct compaction *c, struct error *e) {
-    const struct collection_info *info = snapshot_info(c->snapshot);
+    const struct collection_info *info = c->snapshot->info;
     struct collection_options o = collection_options_of(info);
     /* Chosen by size, it is chosen again. */
     o.index_factory = index_asked(info->index_factory, info->n_chunks, info->dim);
@@ -193,7 +193,7 @@ static void resume_changes(struct store *l) {
 static enum status compact(struct compaction *c, struct error *e) {
     struct store *l = c->store;
     struct error why;
-    int old = snapshot_info(c->snapshot)->generation;
+    int old = c->snapshot->info->generation;
     enum status status = write_generation(c, e);
     if (status) return status;
     status = pause_changes(l, e);

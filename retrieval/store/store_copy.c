@@ -6,8 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "retrieval/generation/change_log.h"
 #include "retrieval/generation/generation_private.h"
-#include "retrieval/store/change_log.h"
+#include "retrieval/store/store.h"
 
 enum { COPY_ATTEMPTS = 5, COPY_PIECE = 1 << 20 };
 

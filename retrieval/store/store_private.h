@@ -4,9 +4,10 @@
 #include <pthread.h>
 
 #include "config/base/key_set.h"
+#include "retrieval/generation/change_log.h"
+#include "retrieval/generation/document_image.h"
 #include "retrieval/generation/generation_private.h"
-#include "retrieval/store/change_log.h"
-#include "retrieval/store/document_image.h"
+#include "retrieval/store/selection.h"
 #include "retrieval/store/store.h"
 #include "retrieval/words/words_once.h"
 
@@ -17,7 +18,7 @@ struct logged_bytes {
     size_t size;
     struct document_image image;
     struct buffer facts;     /* of its metadata */
-    struct words_once words; /* of its chunks (living_words.c) */
+    struct words_once words; /* of its chunks (store_words.c) */
 };
 
 /* When a document went: 0 while it is there, else the sequence of the change that took it away. A document that was
@@ -45,7 +46,7 @@ struct epoch {
     struct logged_document *pages[LOG_PAGES];
     atomic_llong n_gone_chunks; /* of the generation: what a search may have to pass over */
     struct selections selections;
-    struct words_once words; /* of the generation's chunks (living_words.c) */
+    struct words_once words; /* of the generation's chunks (store_words.c) */
 
     /* For whoever changes it, under the lock of struct store. */
     struct key_set places; /* id to place + 1, 0: it went */
@@ -62,7 +63,6 @@ struct store_snapshot {
     struct epoch *epoch;
     uint64_t sequence;
     int n_logged; /* documents of the log that it may look at */
-    int32_t max_token;
 };
 
 /* A change that is written and waits for its fsync. */
@@ -76,6 +76,7 @@ struct pending_change {
 };
 
 struct store {
+    struct collection base;
     char *dir, *device;
 
     pthread_mutex_t lock; /* all below, and the writers' part of the epoch */
@@ -98,6 +99,8 @@ struct store {
     bool failed; /* a change could not be written: nothing more is changed by those that are under way */
     bool uncut;  /* and what was written of it could not be taken back: nothing more is changed at all */
 };
+
+extern const struct collection_ops store_ops;
 
 /* A generation without changes; takes over the caller's hold of c. */
 struct epoch *epoch_open(struct disk_generation *c);
@@ -133,9 +136,6 @@ enum status logged_bytes_read(struct logged_bytes **out, char *bytes, size_t siz
 enum status logged_bytes_make(struct logged_bytes **out, const struct collection_document *d, const float *vectors,
                               const struct collection_info *info, struct error *e);
 
-/* A snapshot of the epoch as it is, held once. */
-struct store_snapshot *store_snapshot_make(struct epoch *x, uint64_t sequence);
-struct store_snapshot *store_snapshot_of(struct snapshot *s);
 const struct store_snapshot *store_snapshot_read(const struct snapshot *s);
 /* Whether a document that came at `added` and went at `gone` is in the snapshot. */
 static inline bool store_snapshot_has(const struct store_snapshot *v, uint64_t added, const gone_at *gone) {

@@ -238,22 +238,6 @@ enum status store_search_pictures(const struct snapshot *s, struct filter *filte
     return search_view(&scope, filter, query, ids, similarities, e);
 }
 
-enum status snapshot_picture_vector(const struct snapshot *s, int64_t id, float *vector, bool *has, struct error *e) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    const struct disk_generation *c = v->epoch->generation;
-    *has = false;
-    if (id < disk_generation_info(c)->n_chunks) {
-        int64_t number = disk_generation_picture_of(c, id);
-        *has = number >= 0;
-        return *has ? index_vectors(disk_generation_pictures(c), number, 1, vector, e) : STATUS_OK;
-    }
-    const struct logged_document *d = epoch_logged(v->epoch, store_snapshot_logged(v, id));
-    const float *picture = id == d->first_chunk ? d->bytes->image.document.picture : NULL;
-    *has = picture != NULL;
-    if (*has) memcpy(vector, picture, (size_t)disk_generation_info(c)->pictures.dim * sizeof *vector);
-    return STATUS_OK;
-}
-
 int64_t store_count_pictures(const struct snapshot *s) {
     const struct store_snapshot *v = store_snapshot_read(s);
     struct search_scope scope = {.snapshot = v, .pictures = true};

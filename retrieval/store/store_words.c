@@ -156,7 +156,7 @@ static enum status open_words(struct word_search *s, const atomic_bool *cancelle
         status = words_once_get(&b->words, &one, &s->logged[number], e);
     }
     if (status) return status;
-    s->scores = calloc((size_t)store_chunk_limit(&s->snapshot->base) + 1, sizeof *s->scores);
+    s->scores = calloc((size_t)s->snapshot->base.chunk_limit + 1, sizeof *s->scores);
     return s->scores ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "scores of %lld chunks", (long long)n_chunks);
 }
 
@@ -184,14 +184,4 @@ enum status store_search_words(const struct snapshot *snapshot, const struct wor
     selection_release((struct selection *)(uintptr_t)s->among);
     free(s);
     return status;
-}
-
-enum status snapshot_vector(const struct snapshot *s, int64_t id, float *vector, struct error *e) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    const struct collection_info *info = disk_generation_info(v->epoch->generation);
-    if (id < info->n_chunks) return index_vectors(disk_generation_index(v->epoch->generation), id, 1, vector, e);
-    const struct logged_document *d = epoch_logged(v->epoch, store_snapshot_logged(v, id));
-    size_t dim = (size_t)info->dim;
-    memcpy(vector, d->bytes->image.vectors + (size_t)(id - d->first_chunk) * dim, dim * sizeof *vector);
-    return STATUS_OK;
 }

@@ -201,7 +201,7 @@ static enum status finish_item(void *context, const struct document_put *p, stru
 }
 
 static bool are_put_together(const struct document_thread *t, const struct document_job *j) {
-    if (collection_milvus(t->o.collection) == NULL || j->deletes || quota_is_set(&j->progress->quota)) return false;
+    if (!collection_is_remote(t->o.collection) || j->deletes || quota_is_set(&j->progress->quota)) return false;
     for (int i = 0; i < j->n_items; i++)
         if (j->items[i].upload) return false;
     return j->n_items > 1;
@@ -299,9 +299,9 @@ static void follow(struct document_thread *t) {
 }
 
 static bool is_due(struct document_thread *t) {
-    struct store *folder = collection_store(t->o.collection);
-    if (folder == NULL) return false;
-    struct store_changes changes = store_count_changes(folder);
+    struct collection_changes changes;
+    struct error e;
+    if (collection_count_changes(t->o.collection, &changes, &e)) return false;
     return t->o.compact_after > 0 && changes.n_chunks + changes.n_deleted_chunks >= t->o.compact_after;
 }
 
@@ -309,7 +309,7 @@ static bool is_due(struct document_thread *t) {
 static bool compact(struct document_thread *t) {
     struct error e;
     double start = time_now();
-    enum status status = store_compact(collection_store(t->o.collection), &t->stopped, &e);
+    enum status status = collection_compact(t->o.collection, &t->stopped, &e);
     if (status == STATUS_CANCELLED) return true;
     if (status) {
         log_warn("the collection is not compacted: %s", e.text);
@@ -325,7 +325,7 @@ static bool compact(struct document_thread *t) {
 /* Waits; returns false when the thread shall end. */
 static bool wait_a_little(struct document_thread *t) {
     struct timespec until;
-    int pause = collection_milvus(t->o.collection) ? COUNT_MILLISECONDS : FOLLOW_MILLISECONDS;
+    int pause = collection_is_remote(t->o.collection) ? COUNT_MILLISECONDS : FOLLOW_MILLISECONDS;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += pause / 1000;
     until.tv_nsec += pause % 1000 * 1000000L;

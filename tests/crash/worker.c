@@ -73,9 +73,7 @@ static struct store *open_living(const char *dir) {
     return NULL;
 }
 
-static bool sees_pictures(const struct snapshot *snapshot) {
-    return snapshot_info(snapshot)->pictures.embedder != NULL;
-}
+static bool sees_pictures(const struct snapshot *snapshot) { return snapshot->info->pictures.embedder != NULL; }
 
 /* Version 0: it is deleted. */
 static enum status change(struct store *l, int id, int version, struct error *e) {

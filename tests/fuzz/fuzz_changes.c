@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "retrieval/generation/change_log.h"
+#include "retrieval/generation/document_image.h"
 #include "retrieval/generation/generation_private.h"
-#include "retrieval/store/change_log.h"
-#include "retrieval/store/document_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

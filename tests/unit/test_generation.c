@@ -8,6 +8,7 @@
 
 #include "config/base/hash.h"
 #include "retrieval/generation/generation_private.h"
+#include "retrieval/store/store.h"
 #include "tests/folder.h"
 
 enum { DIM = 4, CHUNK = 4, EOD = 99 };
@@ -173,8 +174,11 @@ static void test_round_trip(void **state) {
 static void test_neighbor_tokens(void **state) {
     (void)state;
     int32_t ids[9];
+    struct error e;
+    struct store *store;
     build_ok(&options, 1);
-    struct disk_generation *c = open_ok();
+    assert_int_equal(store_open(&store, dir, &e), STATUS_OK);
+    struct snapshot *snapshot = store_hold(store);
     static const struct {
         int id;
         int32_t ids[8];
@@ -186,11 +190,12 @@ static void test_neighbor_tokens(void **state) {
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         for (int r = 0; r <= 8; r++) {
             ids[r] = -7;
-            disk_generation_neighbor_tokens(c, cases[i].id, r, ids);
+            snapshot_neighbor_tokens(snapshot, cases[i].id, r, ids);
             assert_memory_equal(ids, cases[i].ids, (size_t)r * sizeof *ids);
             assert_int_equal(ids[r], -7);
         }
-    disk_generation_close(c);
+    snapshot_release(snapshot);
+    store_close(store);
 }
 
 static void test_match(void **state) {
@@ -479,12 +484,12 @@ static void test_forged_contents(void **state) {
             forge((enum generation_file)f, &b, &m);
             if (disk_generation_open(&c, dir, &e) == STATUS_OK) {
                 opened++;
-                int32_t ids[16];
                 size_t strings = 0;
                 for (int64_t id = 0; id < disk_generation_info(c)->n_chunks; id++) {
-                    disk_generation_neighbor_tokens(c, id, 16, ids);
-                    for (int j = 0; j < 16; j++) assert_in_range(ids[j], 0, disk_generation_info(c)->max_token);
-                    strings += strlen(disk_generation_chunk(c, id).path) + strlen(disk_generation_chunk(c, id).title);
+                    struct chunk chunk = disk_generation_chunk(c, id);
+                    for (int j = 0; j < chunk.n_following; j++)
+                        assert_in_range(chunk.tokens[j], 0, disk_generation_info(c)->max_token);
+                    strings += strlen(chunk.path) + strlen(chunk.title);
                 }
                 assert_true(strings > 0);
                 disk_generation_close(c);

@@ -4,7 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "retrieval/retriever_local.h"
+#include "retrieval/retriever.h"
+#include "retrieval/store/store.h"
 #include "tests/folder.h"
 
 enum { DIM = 26, CHUNK = 2, EOD = 50, R = 4, MAX_K = 3 };
@@ -86,7 +87,8 @@ static int setup(void **state) {
     add(b, "second", second, 1, 30);
     if (builder_commit(b, &e) || store_open(&collection, dir, &e)) return 1;
     toy = (struct toy){0};
-    return retriever_local_open(&retriever, collection, &embedder, NULL, MAX_K, &e) != STATUS_OK;
+    return retriever_open(&retriever, store_collection(collection), (struct retriever_embedders){.texts = &embedder},
+                          MAX_K, &e) != STATUS_OK;
 }
 
 static int teardown(void **state) {
@@ -213,15 +215,23 @@ static void test_errors(void **state) {
     hits_free(&result);
     struct embedder other = embedder;
     other.hash = 7;
-    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+        STATUS_INVALID);
     other = embedder;
     other.dim = 4;
-    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+        STATUS_INVALID);
     other = embedder;
     other.prompts[EMBED_QUERY] = "query: ";
-    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+        STATUS_INVALID);
     assert_non_null(strstr(e.text, "retrieval.query_prompt"));
-    assert_int_equal(retriever_local_open(&t, collection, &embedder, NULL, 0, &e), STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &embedder}, 0, &e),
+        STATUS_INVALID);
 }
 
 /* A generation more: `mark` is the first token of its first document, and it has one chunk more. */
@@ -380,7 +390,7 @@ struct request {
 };
 
 static bool read_all(struct snapshot *s) {
-    int generation = snapshot_info(s)->generation;
+    int generation = s->info->generation;
     uint32_t mark = snapshot_chunk(s, 0).tokens[0];
     bool right = true;
     for (int64_t id = 0; id < s->n_chunks; id++) {
@@ -419,7 +429,7 @@ static void test_generations_beside_requests(void **state) {
         build_newer(paths, 1 + g % 3, 100 * g);
         assert_int_equal(store_follow(collection, &e), STATUS_OK);
         struct snapshot *newest = store_hold(collection);
-        assert_int_equal(snapshot_info(newest)->generation, g);
+        assert_int_equal(newest->info->generation, g);
         snapshot_release(newest);
     }
     atomic_store(&stop, true);

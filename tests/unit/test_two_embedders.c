@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "retrieval/retriever_local.h"
+#include "retrieval/retriever.h"
+#include "retrieval/store/store.h"
 #include "tests/folder.h"
 
 enum { DIM = 26, COLORS = 3, EOD = 50, MAX_K = 8 };
@@ -140,7 +141,8 @@ static int setup(void **state) {
     if (builder_commit(b, &e) || store_open(&collection, test_folder, &e)) return 1;
     put("blue", "ab", blue);
     reader = eyes = (struct toy){0};
-    return retriever_local_open(&retriever, collection, &letters, &colors, MAX_K, &e) != STATUS_OK;
+    return retriever_open(&retriever, store_collection(collection), (struct retriever_embedders){&letters, &colors},
+                          MAX_K, &e) != STATUS_OK;
 }
 
 static int teardown(void **state) {
@@ -383,10 +385,16 @@ static void test_other_embedders(void **state) {
     struct error e;
     struct embedder other = colors;
     other.hash = 7;
-    assert_int_equal(retriever_local_open(&t, collection, &letters, NULL, MAX_K, &e), STATUS_INVALID);
-    assert_int_equal(retriever_local_open(&t, collection, &letters, &other, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &letters}, MAX_K, &e),
+        STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, store_collection(collection), (struct retriever_embedders){&letters, &other}, MAX_K, &e),
+        STATUS_INVALID);
     assert_non_null(strstr(e.text, "pictures"));
-    assert_int_equal(retriever_local_open(&t, collection, &colors, &letters, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, store_collection(collection), (struct retriever_embedders){&colors, &letters}, MAX_K, &e),
+        STATUS_INVALID);
 }
 
 #define IN_COLLECTION(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -3,7 +3,8 @@
 #include <sched.h>
 #include <string.h>
 
-#include "retrieval/candidates.h"
+#include "retrieval/ranking.h"
+#include "retrieval/store/store.h"
 #include "retrieval/words/words_once.h"
 #include "tests/folder.h"
 
@@ -296,18 +297,20 @@ static void test_ranks(void **state) {
 
 /* Candidates. */
 
-static struct candidates find(struct snapshot *snapshot, struct retriever_query query, const float *vector, int k) {
-    struct candidates c;
+static struct hits find(struct world *w, struct snapshot *snapshot, struct retriever_query query, const float *vector,
+                        int k) {
+    struct hits hits = {0};
     struct error e;
-    struct candidate_vectors vectors = {.passages = vector};
-    if (candidates_find(&c, snapshot, &query, k, vectors, &e)) fail_msg("%s", e.text);
-    return c;
+    query.snapshot = snapshot;
+    struct ranked_query ranked = {.query = &query, .passages = vector, .k = k, .hits = &hits};
+    if (ranking_find(store_collection(w->store), &ranked, 1, &e)) fail_msg("%s", e.text);
+    return hits;
 }
 
 /* The place of a chunk in a list of the best 100. */
-static int rank_in(const struct candidates *c, int64_t id) {
-    for (int i = 0; i < c->n; i++)
-        if (c->ids[i] == id) return i + 1;
+static int rank_in(const struct hits *hits, int64_t id) {
+    for (int i = 0; i < hits->n; i++)
+        if (hits->list[i].chunk == id) return i + 1;
     return 0;
 }
 
@@ -320,31 +323,32 @@ static void test_fusion(void **state) {
     open_world(w, DOCUMENTS);
     struct snapshot *snapshot = store_hold(w->store);
     const float *vector = w->made[5].vectors;
-    struct candidates nearest = find(snapshot, query, vector, 100);
+    struct hits nearest = find(w, snapshot, query, vector, 100);
     query.choice.way = RETRIEVE_WORDS;
-    struct candidates words = find(snapshot, query, vector, 100);
+    struct hits words = find(w, snapshot, query, vector, 100);
     query.choice.way = RETRIEVE_BOTH;
-    struct candidates both = find(snapshot, query, vector, 20), again = find(snapshot, query, vector, 5);
+    struct hits both = find(w, snapshot, query, vector, 20), again = find(w, snapshot, query, vector, 5);
     assert_int_equal(both.n, 20);
     double last = 1;
     for (int i = 0; i < both.n; i++) {
-        double fused = worth(rank_in(&nearest, both.ids[i]), 1) + worth(rank_in(&words, both.ids[i]), 0.5);
+        double fused =
+            worth(rank_in(&nearest, both.list[i].chunk), 1) + worth(rank_in(&words, both.list[i].chunk), 0.5);
         assert_true(fused > 0 && fused <= last);
         last = fused;
-        if (i < again.n) assert_int_equal(again.ids[i], both.ids[i]);
+        if (i < again.n) assert_int_equal(again.list[i].chunk, both.list[i].chunk);
         float similarity = 0;
         for (int j = 0; j < DIM; j++)
-            similarity += vector[j] * w->made[both.ids[i] / 2].vectors[both.ids[i] % 2 * DIM + j];
-        assert_true(fabsf(similarity - both.similarities[i]) < 1e-5F);
+            similarity += vector[j] * w->made[both.list[i].chunk / 2].vectors[both.list[i].chunk % 2 * DIM + j];
+        assert_true(fabsf(similarity - both.list[i].similarity) < 1e-5F);
     }
     query.min_similarity = 0.5F;
-    struct candidates near = find(snapshot, query, vector, 20);
-    for (int i = 0; i < near.n; i++) assert_true(near.similarities[i] >= 0.5F);
-    candidates_free(&near);
-    candidates_free(&again);
-    candidates_free(&both);
-    candidates_free(&words);
-    candidates_free(&nearest);
+    struct hits near = find(w, snapshot, query, vector, 20);
+    for (int i = 0; i < near.n; i++) assert_true(near.list[i].similarity >= 0.5F);
+    hits_free(&near);
+    hits_free(&again);
+    hits_free(&both);
+    hits_free(&words);
+    hits_free(&nearest);
     snapshot_release(snapshot);
     store_close(w->store);
     free(w);
@@ -357,25 +361,25 @@ static void test_leaving_out(void **state) {
     open_world(w, DOCUMENTS);
     struct snapshot *snapshot = store_hold(w->store);
     const float *vector = w->made[5].vectors;
-    struct candidates one = find(snapshot, query, vector, DOCUMENTS);
+    struct hits one = find(w, snapshot, query, vector, DOCUMENTS);
     assert_int_equal(one.n, DOCUMENTS);
     for (int i = 0; i < one.n; i++)
-        for (int j = 0; j < i; j++) assert_true(one.ids[i] / 2 != one.ids[j] / 2);
+        for (int j = 0; j < i; j++) assert_true(one.list[i].chunk / 2 != one.list[j].chunk / 2);
 
     query.choice = (struct retriever_choice){.distinct = 0.9F};
-    struct candidates apart = find(snapshot, query, vector, 2 * DOCUMENTS);
+    struct hits apart = find(w, snapshot, query, vector, 2 * DOCUMENTS);
     assert_in_range(apart.n, 2, 2 * DOCUMENTS - 1);
     for (int i = 0; i < apart.n; i++) {
         for (int j = 0; j < i; j++) {
-            const float *a = w->made[apart.ids[i] / 2].vectors + apart.ids[i] % 2 * DIM;
-            const float *b = w->made[apart.ids[j] / 2].vectors + apart.ids[j] % 2 * DIM;
+            const float *a = w->made[apart.list[i].chunk / 2].vectors + apart.list[i].chunk % 2 * DIM;
+            const float *b = w->made[apart.list[j].chunk / 2].vectors + apart.list[j].chunk % 2 * DIM;
             float similarity = 0;
             for (int d = 0; d < DIM; d++) similarity += a[d] * b[d];
             assert_true(similarity < 0.9001F);
         }
     }
-    candidates_free(&apart);
-    candidates_free(&one);
+    hits_free(&apart);
+    hits_free(&one);
     snapshot_release(snapshot);
     store_close(w->store);
     free(w);

@@ -117,10 +117,10 @@ static enum status open_random(struct datastore *d, const struct bench_options *
 /* The embedder and tokenizer of a collection that is given. */
 static enum status open_makers(struct datastore *d, const struct bench_options *o, const struct snapshot *snapshot,
                                const struct model_info *model, struct error *e) {
-    const struct collection_info *info = snapshot_info(snapshot);
-    if (snapshot_max_token(snapshot) >= model->padded_vocab)
+    const struct collection_info *info = snapshot->info;
+    if (snapshot->max_token >= model->padded_vocab)
         return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", o->collection,
-                         snapshot_max_token(snapshot), model->padded_vocab);
+                         snapshot->max_token, model->padded_vocab);
     if (open_embedder(d, o->embedder ? o->embedder : info->embedder, o->threads, e) ||
         tokenizer_open(&d->tokenizer, info->tokenizer, e))
         return e->status;
@@ -142,7 +142,8 @@ enum status datastore_open(struct datastore *d, const struct bench_options *o, c
     if (o->collection && o->chunks)
         return error_set(e, STATUS_INVALID, "--chunks is for random chunks, and --collection brings its own");
     if (o->collection ? open_given(d, o, info, e) : open_random(d, o, info, e)) return e->status;
-    return retriever_local_open(&d->retriever, d->collection, &d->embedder, NULL, info->num_neighbors, e);
+    struct retriever_embedders embedders = {.texts = &d->embedder};
+    return retriever_open(&d->retriever, store_collection(d->collection), embedders, info->num_neighbors, e);
 }
 
 void datastore_close(struct datastore *d) {

@@ -2,7 +2,8 @@
  * chunks and vectors that lasts as long as the run, behind the server's own embedder and retriever. */
 #pragma once
 
-#include "retrieval/retriever_local.h"
+#include "retrieval/retriever.h"
+#include "retrieval/store/store.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/options/config.h"

@@ -45,7 +45,7 @@ enum status subject_open_retrieval(struct subject *s, const struct config *c, in
     if (!documents_wanted(c)) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
     if (documents_open(&s->documents, c, s->info, s->tokenizer, max_int(max_k, s->k_passages), e)) return e->status;
-    if (collection_store(s->documents.collection) == NULL)
+    if (collection_is_remote(s->documents.collection))
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s lies in Milvus; retro-eval reads a collection in a folder, which retro-index copy makes",
                          s->collection_folder);
@@ -94,7 +94,7 @@ void subject_print(const struct subject *s) {
         printf("none: the model runs without retrieval\n");
         return;
     }
-    const struct collection_info *info = snapshot_info(s->snapshot);
+    const struct collection_info *info = s->snapshot->info;
     printf("%s: %lld documents, %lld chunks of %d tokens, index %s, generation %d\n", s->collection_folder,
            (long long)s->snapshot->n_documents, (long long)s->snapshot->n_chunks, info->chunk_length,
            info->index_factory, info->generation);
@@ -109,7 +109,7 @@ void subject_put(const struct subject *s, struct json_writer *w) {
         put_key_null(w, "datastore");
         return;
     }
-    const struct collection_info *info = snapshot_info(s->snapshot);
+    const struct collection_info *info = s->snapshot->info;
     put_key_string(w, "mode", retrieval_mode_name(s->mode));
     if (retrieval_prompts(s->mode)) {
         put_key_int(w, "passages", s->k_passages);

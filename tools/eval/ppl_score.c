@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/store/store.h"
 #include "tools/eval/ppl.h"
 
 int64_t ppl_draw_chunk(struct ppl *p) {
-    uint64_t limit = (uint64_t)store_chunk_limit(p->model.snapshot);
+    uint64_t limit = (uint64_t)p->model.snapshot->chunk_limit;
     int64_t chunk;
     do {
         p->random = p->random * 6364136223846793005u + 1442695040888963407u;

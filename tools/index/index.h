@@ -5,10 +5,10 @@
 
 #include "config/base/key_set.h"
 #include "config/base/line.h"
-#include "retrieval/collection.h"
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/index/index_recall.h"
+#include "retrieval/store/store.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/options/config.h"
 #include "tools/index/index_estimate.h"

@@ -361,7 +361,7 @@ static enum status open_pictures(struct builder *b, const struct config *config,
 static enum status open_collection(struct builder *b, const struct config *config, const struct collection_options *o,
                                    struct error *e) {
     const char *out = b->options->out;
-    if (!collection_is_remote(out))
+    if (!collection_name_is_remote(out))
         return builder_create(&b->generation, out, o, e) ? e->status : open_unfinished(b, config, e);
     if (documents_collection_make(config, out, o, tokenizer_vocab_size(b->tokenizer) - 1, e)) return e->status;
     enum status status = documents_collection_open(&b->collection, config, out, e);

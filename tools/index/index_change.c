@@ -192,7 +192,7 @@ enum status adder_open(struct adder *a, struct error *e) {
     if (arguments->metadata.size > 0) buffer_append(&arguments->metadata, "}", 1);
     if (documents_collection_open(&a->collection, &arguments->config, arguments->rest[0], e)) return e->status;
     struct snapshot *snapshot = collection_hold(a->collection);
-    const struct collection_info *info = collection_info(a->collection, snapshot);
+    const struct collection_info *info = snapshot->info;
     enum status status = makers_open(&arguments->config, info, &a->embedder, &a->tokenizer, e);
     if (status == STATUS_OK) status = documents_open_pictures(&a->pictures, &arguments->config, info, e);
     a->cutter.pictures = embedder_if_open(&a->pictures);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "config/json/json_writer.h"
-#include "retrieval/retriever_local.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 #include "server/host/documents/reranker_model.h"
@@ -26,7 +25,7 @@ enum status makers_open(const struct config *c, const struct collection_info *in
 }
 
 enum status index_expect_folder(const struct index_arguments *a, int i, const char *command, struct error *e) {
-    if (!collection_is_remote(a->rest[i])) return STATUS_OK;
+    if (!collection_name_is_remote(a->rest[i])) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "%s works on a collection in a folder, and %.200s lies in Milvus; retro-index copy brings it into "
                      "a folder",
@@ -34,14 +33,14 @@ enum status index_expect_folder(const struct index_arguments *a, int i, const ch
 }
 
 /* Opens the collection that the command line names first, and its newest snapshot. */
-static enum status open_view(const struct index_arguments *a, struct collection **l, struct snapshot **snapshot,
-                             struct error *e) {
+static enum status open_first(const struct index_arguments *a, struct collection **l, struct snapshot **snapshot,
+                              struct error *e) {
     enum status status = documents_collection_open(l, &a->config, a->rest[0], e);
     *snapshot = status ? NULL : collection_hold(*l);
     return status;
 }
 
-static void close_view(struct collection *l, struct snapshot *snapshot) {
+static void close_first(struct collection *l, struct snapshot *snapshot) {
     snapshot_release(snapshot);
     collection_close(l);
 }
@@ -157,7 +156,7 @@ static enum status print_hits(const struct index_arguments *a, struct retriever 
     return STATUS_OK;
 }
 
-static enum status search(const struct index_arguments *a, struct collection *l, struct collection_embedders embedders,
+static enum status search(const struct index_arguments *a, struct collection *l, struct retriever_embedders embedders,
                           struct error *e) {
     const struct retrieval_settings *settings = &a->config.retrieval;
     struct retriever *retriever = NULL;
@@ -166,7 +165,7 @@ static enum status search(const struct index_arguments *a, struct collection *l,
     struct embedder_picture picture = {0};
     const struct embedder *seer = embedders.pictures ? embedders.pictures : embedders.texts;
     enum status status = make_query(a, seer, &query, &picture, e);
-    if (status == STATUS_OK) status = collection_retriever(l, embedders, a->k, &retriever, e);
+    if (status == STATUS_OK) status = retriever_open(&retriever, l, embedders, a->k, e);
     if (status == STATUS_OK && settings->reranker[0] && !query.picture) {
         query.choice.rerank = settings->rerank_candidates;
         status = reranker_model_open(&reranker, settings->reranker, &a->config, e);
@@ -186,15 +185,15 @@ int run_search(struct index_arguments *a, struct error *e) {
     struct embedder embedder = {0}, pictures = {0};
     struct tokenizer *tokenizer = NULL;
     enum status status = index_expect(a, 2, "search DIR \"text\"", e);
-    if (status == STATUS_OK) status = open_view(a, &l, &snapshot, e);
-    if (status == STATUS_OK) status = makers_open(&a->config, collection_info(l, snapshot), &embedder, &tokenizer, e);
-    if (status == STATUS_OK) status = documents_open_pictures(&pictures, &a->config, collection_info(l, snapshot), e);
-    struct collection_embedders embedders = {&embedder, embedder_if_open(&pictures)};
+    if (status == STATUS_OK) status = open_first(a, &l, &snapshot, e);
+    if (status == STATUS_OK) status = makers_open(&a->config, snapshot->info, &embedder, &tokenizer, e);
+    if (status == STATUS_OK) status = documents_open_pictures(&pictures, &a->config, snapshot->info, e);
+    struct retriever_embedders embedders = {&embedder, embedder_if_open(&pictures)};
     if (status == STATUS_OK) status = search(a, l, embedders, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
     embedder_model_close(&pictures);
-    close_view(l, snapshot);
+    close_first(l, snapshot);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
@@ -218,7 +217,7 @@ static void put_pictures(struct json_writer *w, const struct snapshot *snapshot,
 }
 
 static void print_stats(const struct snapshot *snapshot, const struct collection_info *info,
-                        const struct store_changes *changes) {
+                        const struct collection_changes *changes) {
     if (changes) printf("generation    %d\n", info->generation);
     printf("documents     %" PRId64 "\nchunks        %" PRId64 "\n", snapshot->n_documents, snapshot->n_chunks);
     if (changes)
@@ -254,7 +253,7 @@ static void put_recall(struct json_writer *w, const struct recall_report *r) {
 
 /* recall NULL: it was not asked for. */
 static void put_stats(const struct snapshot *snapshot, const struct collection_info *info,
-                      const struct store_changes *changes, const struct recall_report *recall) {
+                      const struct collection_changes *changes, const struct recall_report *recall) {
     struct buffer text = {0};
     struct json_writer w;
     put_begin(&w, &text);
@@ -286,7 +285,7 @@ int run_stats(struct index_arguments *a, struct error *e) {
     struct collection *l;
     struct snapshot *snapshot;
     struct recall_report recall;
-    struct store_changes changes;
+    struct collection_changes changes;
     if (index_expect(a, 1, "stats DIR", e)) return EXIT_FAILED;
     if (a->neighbors.queries && !a->recall) {
         error_set(e, STATUS_INVALID, "--queries are for --recall");
@@ -295,15 +294,14 @@ int run_stats(struct index_arguments *a, struct error *e) {
     if (a->recall && index_expect_folder(a, 0, "stats --recall", e)) return EXIT_FAILED;
     if (a->recall && index_measure_recall(a, &recall, e))
         return e->status == STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
-    if (open_view(a, &l, &snapshot, e)) return EXIT_FAILED;
-    bool is_folder = collection_store(l) != NULL;
-    if (is_folder) changes = store_count_changes(collection_store(l));
+    if (open_first(a, &l, &snapshot, e)) return EXIT_FAILED;
+    bool is_folder = collection_count_changes(l, &changes, e) == STATUS_OK;
     if (a->json)
-        put_stats(snapshot, collection_info(l, snapshot), is_folder ? &changes : NULL, a->recall ? &recall : NULL);
+        put_stats(snapshot, snapshot->info, is_folder ? &changes : NULL, a->recall ? &recall : NULL);
     else
-        print_stats(snapshot, collection_info(l, snapshot), is_folder ? &changes : NULL);
+        print_stats(snapshot, snapshot->info, is_folder ? &changes : NULL);
     if (a->recall && !a->json) print_recall(&recall);
-    close_view(l, snapshot);
+    close_first(l, snapshot);
     return EXIT_FINE;
 }
 
@@ -417,7 +415,8 @@ static enum status repair(const struct index_arguments *a, struct error *e) {
 
 /* Opening warns of a damaged log and goes on; here it is a failure. */
 static enum status verify_log(const struct index_arguments *a, struct collection *l, struct error *e) {
-    struct store_changes changes = store_count_changes(collection_store(l));
+    struct collection_changes changes;
+    if (collection_count_changes(l, &changes, e)) return e->status;
     if (!changes.damaged) return STATUS_OK;
     return error_set(e, STATUS_CORRUPT, "%s: the log of changes is damaged; --repair cuts it where that begins",
                      a->rest[0]);
@@ -463,25 +462,25 @@ static int verify_remote(struct index_arguments *a, struct error *e) {
     struct collection *l;
     struct snapshot *snapshot;
     if (a->repair && index_expect_folder(a, 0, "verify --repair", e)) return EXIT_FAILED;
-    if (open_view(a, &l, &snapshot, e)) return EXIT_FAILED;
+    if (open_first(a, &l, &snapshot, e)) return EXIT_FAILED;
     struct collection_walk walk = {.take = verify_document, .context = l};
     enum status status = collection_walk(l, &walk, e);
-    if (status == STATUS_OK) status = verify_makers(a, collection_info(l, snapshot), e);
+    if (status == STATUS_OK) status = verify_makers(a, snapshot->info, e);
     if (status == STATUS_OK) print_verified(a, snapshot);
-    close_view(l, snapshot);
+    close_first(l, snapshot);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
 int run_verify(struct index_arguments *a, struct error *e) {
     struct collection *l;
     struct snapshot *snapshot;
-    if (a->n_rest == 1 && collection_is_remote(a->rest[0])) return verify_remote(a, e);
+    if (a->n_rest == 1 && collection_name_is_remote(a->rest[0])) return verify_remote(a, e);
     if (index_expect(a, 1, "verify DIR", e) || (a->repair && repair(a, e)) || disk_generation_verify(a->rest[0], e) ||
-        open_view(a, &l, &snapshot, e))
+        open_first(a, &l, &snapshot, e))
         return EXIT_FAILED;
     enum status status = verify_log(a, l, e);
-    if (status == STATUS_OK) status = verify_makers(a, collection_info(l, snapshot), e);
+    if (status == STATUS_OK) status = verify_makers(a, snapshot->info, e);
     if (status == STATUS_OK) print_verified(a, snapshot);
-    close_view(l, snapshot);
+    close_first(l, snapshot);
     return status ? EXIT_FAILED : EXIT_FINE;
 }

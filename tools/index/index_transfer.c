@@ -20,7 +20,7 @@ enum { TRANSFER_DOCUMENTS = 100, TRANSFER_CHUNKS = 2000 };
 struct transfer_end {
     const char *name;
     struct collection *collection;
-    struct snapshot *snapshot; /* of a folder: what is copied */
+    struct snapshot *snapshot; /* what is copied; of Milvus what is there when it is read */
 };
 
 /* A document of one end, with its vectors. */
@@ -31,7 +31,7 @@ struct transfer_document {
     int n_chunks;
     int32_t *ids;
     uint32_t *bounds;
-    struct milvus_document *held;
+    struct snapshot *snapshot; /* held: has its strings */
 };
 
 struct collection_transfer {
@@ -49,7 +49,7 @@ struct collection_transfer {
 /* Reading. */
 
 static void document_free(struct transfer_document *d) {
-    milvus_document_release(d->held);
+    snapshot_release(d->snapshot);
     free(d->vectors);
     free(d->picture);
     free(d->ids);
@@ -57,23 +57,13 @@ static void document_free(struct transfer_document *d) {
     *d = (struct transfer_document){0};
 }
 
-/* As they were embedded: an index that compresses has them beside its codes. */
-static enum status read_folder_vectors(const struct transfer_end *end, int64_t first, struct transfer_document *d,
-                                       int dim, struct error *e) {
-    enum status status = STATUS_OK;
-    for (int i = 0; i < d->n_chunks && status == STATUS_OK; i++)
-        status = snapshot_vector(end->snapshot, first + i, d->vectors + (size_t)i * (size_t)dim, e);
-    return status;
-}
-
-/* Tokens and chunks of a stored document of a folder. */
-static void read_folder_chunks(const struct transfer_end *end, const struct stored_document *s,
-                               struct transfer_document *d, int length) {
+/* Its tokens and chunks. */
+static void read_chunks(const struct stored_document *s, struct transfer_document *d) {
     int n = 0;
-    d->ids = xmalloc((size_t)d->n_chunks * (size_t)length * sizeof *d->ids);
+    d->ids = xmalloc((size_t)d->n_chunks * (size_t)d->snapshot->info->chunk_length * sizeof *d->ids);
     d->bounds = xmalloc(((size_t)d->n_chunks + 1) * sizeof *d->bounds);
     for (int i = 0; i < d->n_chunks; i++) {
-        struct chunk chunk = snapshot_chunk(end->snapshot, s->first_chunk + i);
+        struct chunk chunk = snapshot_chunk(d->snapshot, s->first_chunk + i);
         memcpy(d->ids + n, chunk.tokens, (size_t)chunk.n_tokens * sizeof *d->ids);
         n += chunk.n_tokens;
         d->bounds[i] = (uint32_t)chunk.start;
@@ -91,61 +81,44 @@ static void read_folder_chunks(const struct transfer_end *end, const struct stor
                                                .n = n};
 }
 
-static enum status read_folder_picture(const struct transfer_end *end, const struct stored_document *s,
-                                       struct transfer_document *d, int dim, struct error *e) {
+static enum status read_picture(const struct stored_document *s, struct transfer_document *d, struct error *e) {
+    int dim = d->snapshot->info->pictures.dim;
     bool has;
     if (dim == 0) return STATUS_OK;
     d->picture = xmalloc((size_t)dim * sizeof *d->picture);
-    if (snapshot_picture_vector(end->snapshot, s->first_chunk, d->picture, &has, e)) return e->status;
+    if (snapshot_picture_vector(d->snapshot, s->first_chunk, d->picture, &has, e)) return e->status;
     d->document.picture = has ? d->picture : NULL;
     return STATUS_OK;
 }
 
-static enum status read_from_folder(struct transfer_end *end, const struct stored_document *s,
-                                    struct transfer_document *d, struct error *e) {
-    const struct collection_info *info = snapshot_info(end->snapshot);
-    d->n_chunks = (int)s->n_chunks;
-    read_folder_chunks(end, s, d, info->chunk_length);
-    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)info->dim * sizeof *d->vectors);
-    if (read_folder_picture(end, s, d, info->pictures.dim, e)) return e->status;
-    return read_folder_vectors(end, s->first_chunk, d, info->dim, e);
-}
-
-static enum status read_from_milvus(struct transfer_end *end, const char *id, struct transfer_document *d,
-                                    struct error *e) {
-    struct milvus_collection *remote = collection_milvus(end->collection);
-    if (milvus_find(remote, NULL, id, &d->held, e)) return e->status;
-    d->n_chunks = d->held->n_chunks;
-    d->document = d->held->document;
-    if (d->document.metadata[0] == '\0') d->document.metadata = NULL;
-    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)milvus_info(remote)->dim * sizeof *d->vectors);
-    return milvus_vectors(remote, d->held, d->vectors, e);
-}
-
-static enum status read_document(struct transfer_end *end, const struct stored_document *s, struct transfer_document *d,
-                                 struct error *e) {
-    *d = (struct transfer_document){0};
-    enum status status = end->snapshot ? read_from_folder(end, s, d, e) : read_from_milvus(end, s->id, d, e);
+/* A document of a snapshot. Its vectors are as they were embedded: an index that compresses has them beside its codes.
+ */
+static enum status read_stored(struct snapshot *snapshot, const struct stored_document *s, struct transfer_document *d,
+                               struct error *e) {
+    *d = (struct transfer_document){.n_chunks = (int)s->n_chunks, .snapshot = snapshot_hold(snapshot)};
+    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)snapshot->info->dim * sizeof *d->vectors);
+    read_chunks(s, d);
+    enum status status = read_picture(s, d, e);
+    if (status == STATUS_OK) status = snapshot_vectors(snapshot, s->first_chunk, d->n_chunks, d->vectors, e);
     if (status) document_free(d);
     return status;
 }
 
-/* The document of that id at the other end. A folder's is read in its newest snapshot. */
+/* The document of that id, as it is now. */
 static enum status find_document(struct transfer_end *end, const char *id, struct transfer_document *d,
                                  struct error *e) {
     struct collection_found found;
     *d = (struct transfer_document){0};
-    if (collection_milvus(end->collection)) {
-        enum status remote = read_from_milvus(end, id, d, e);
-        if (remote) document_free(d);
-        return remote;
-    }
     if (collection_find(end->collection, NULL, id, &found, e)) return e->status;
-    struct transfer_end now = *end;
-    now.snapshot = found.snapshot;
-    enum status status = read_document(&now, &found.document, d, e);
+    enum status status = read_stored(found.snapshot, &found.document, d, e);
     collection_found_release(&found);
     return status;
+}
+
+/* A document that a walk shows: in Milvus the chunks are not at hand then. */
+static enum status read_document(struct transfer_end *end, const struct stored_document *s, struct transfer_document *d,
+                                 struct error *e) {
+    return s->first_chunk < 0 ? find_document(end, s->id, d, e) : read_stored(end->snapshot, s, d, e);
 }
 
 /* Opening. */
@@ -153,11 +126,9 @@ static enum status find_document(struct transfer_end *end, const char *id, struc
 static enum status open_from(struct collection_transfer *t, struct error *e) {
     struct transfer_end *from = &t->from;
     if (documents_collection_open(&from->collection, &t->arguments->config, from->name, e)) return e->status;
-    if (collection_store(from->collection)) from->snapshot = collection_hold(from->collection);
-    struct snapshot *snapshot = collection_hold(from->collection);
-    t->info = *collection_info(from->collection, snapshot);
-    t->info.max_token = collection_max_token(from->collection, snapshot);
-    snapshot_release(snapshot);
+    from->snapshot = collection_hold(from->collection);
+    t->info = *from->snapshot->info;
+    t->info.max_token = from->snapshot->max_token;
     return STATUS_OK;
 }
 
@@ -202,8 +173,8 @@ static enum status make_folder(void *context, const struct stored_document *s, s
 
 static enum status make_to(struct collection_transfer *t, struct error *e) {
     struct collection_options o = collection_options_of(&t->info);
-    struct collection_walk walk = {.take = make_folder, .context = t};
-    if (collection_is_remote(t->to.name))
+    struct collection_walk walk = {.snapshot = t->from.snapshot, .take = make_folder, .context = t};
+    if (collection_name_is_remote(t->to.name))
         return documents_collection_make(&t->arguments->config, t->to.name, &o, t->info.max_token, e);
     enum status status = collection_walk(t->from.collection, &walk, e);
     if (t->made) return STATUS_OK;
@@ -212,7 +183,7 @@ static enum status make_to(struct collection_transfer *t, struct error *e) {
 
 static bool is_new_folder(const char *name) {
     struct buffer current = {0};
-    if (collection_is_remote(name)) return false;
+    if (collection_name_is_remote(name)) return false;
     buffer_printf(&current, "%s/CURRENT", name);
     bool there = access(current.data, F_OK) == 0;
     buffer_free(&current);
@@ -223,13 +194,13 @@ static enum status open_to(struct collection_transfer *t, struct error *e) {
     const struct config *c = &t->arguments->config;
     if (is_new_folder(t->to.name) && make_to(t, e)) return e->status;
     enum status status = documents_collection_open(&t->to.collection, c, t->to.name, e);
-    if (status == STATUS_NOT_FOUND && collection_is_remote(t->to.name)) {
+    if (status == STATUS_NOT_FOUND && collection_name_is_remote(t->to.name)) {
         if (make_to(t, e)) return e->status;
         status = documents_collection_open(&t->to.collection, c, t->to.name, e);
     }
     if (status) return status;
     struct snapshot *snapshot = collection_hold(t->to.collection);
-    status = match_ends(t, collection_info(t->to.collection, snapshot), e);
+    status = match_ends(t, snapshot->info, e);
     snapshot_release(snapshot);
     return status;
 }
@@ -237,9 +208,9 @@ static enum status open_to(struct collection_transfer *t, struct error *e) {
 /* Copying. */
 
 static enum status compact_when_full(struct collection_transfer *t, int64_t most, struct error *e) {
-    struct store *folder = collection_store(t->to.collection);
-    if (folder == NULL || store_count_changes(folder).n_chunks <= most) return STATUS_OK;
-    return store_compact(folder, &index_interrupted, e);
+    struct collection_changes changes;
+    if (collection_count_changes(t->to.collection, &changes, e) || changes.n_chunks <= most) return STATUS_OK;
+    return collection_compact(t->to.collection, &index_interrupted, e);
 }
 
 /* Puts documents that are not there. */
@@ -331,11 +302,9 @@ static enum status take_document(void *context, const struct stored_document *s,
     return t->compares ? compare_document(t, s, e) : copy_document(t, s, e);
 }
 
-/* Of a folder the snapshot that is held. */
 static enum status walk_from(struct collection_transfer *t, struct error *e) {
-    struct collection_walk walk = {.take = take_document, .context = t};
-    return t->from.snapshot ? store_walk(t->from.snapshot, take_document, t, e)
-                            : collection_walk(t->from.collection, &walk, e);
+    struct collection_walk walk = {.snapshot = t->from.snapshot, .take = take_document, .context = t};
+    return collection_walk(t->from.collection, &walk, e);
 }
 
 static enum status transfer_all(struct collection_transfer *t, struct error *e) {

@@ -11,7 +11,6 @@
 
 #include "config/base/process.h"
 #include "config/json/json_writer.h"
-#include "retrieval/retriever_local.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"

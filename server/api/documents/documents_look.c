@@ -235,7 +235,7 @@ static struct answer *ask_thread(const struct document_look *l, struct waker wak
 
 /* Takes the look over. */
 static struct answer *answer_look(struct document_look *l, struct waker waker, struct failure *f) {
-    if (collection_store(l->model->collection) == NULL) return ask_thread(l, waker, f);
+    if (collection_is_remote(l->model->collection)) return ask_thread(l, waker, f);
     look(l);
     struct answer *answer = l->failed ? NULL : answer_text(200, JSON_TYPE, &l->body);
     if (l->failed)

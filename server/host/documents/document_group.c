@@ -65,7 +65,7 @@ static void take_cut(struct grouped_document *g, const struct document_cutter *c
 }
 
 static enum status flush_when_full(struct document_group *g, struct error *e) {
-    bool full = collection_milvus(g->collection) == NULL || g->n >= GROUP_DOCUMENTS || g->bytes >= GROUP_BYTES;
+    bool full = !collection_is_remote(g->collection) || g->n >= GROUP_DOCUMENTS || g->bytes >= GROUP_BYTES;
     return full ? group_flush(g, e) : STATUS_OK;
 }
 

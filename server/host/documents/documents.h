@@ -6,7 +6,8 @@
  * length. In its prompt it reads text, of which every collection has its documents'. */
 #pragma once
 
-#include "retrieval/collection.h"
+#include "retrieval/open/collection_open.h"
+#include "retrieval/retriever.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/models/budget.h"

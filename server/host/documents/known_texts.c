@@ -42,8 +42,7 @@ void known_texts_free(struct known_texts *k) {
 
 static enum status list_text(void *context, const struct stored_document *d, struct error *e) {
     struct known_texts *k = context;
-    struct known_text text = {
-        .id = xstrdup(d->id), .first_chunk = k->snapshot ? d->first_chunk : -1, .n_chunks = d->n_chunks};
+    struct known_text text = {.id = xstrdup(d->id), .first_chunk = d->first_chunk, .n_chunks = d->n_chunks};
     char hash[DOCUMENT_ID_SIZE];
     (void)e;
     if (d->text_hash == NULL) text_hash(d->text, hash);
@@ -52,12 +51,11 @@ static enum status list_text(void *context, const struct stored_document *d, str
 }
 
 static enum status list_texts(struct known_texts *k, struct collection *l, struct error *e) {
-    struct collection_walk walk = {.take = list_text, .context = k};
     known_texts_free(k);
     k->listed = true;
-    if (collection_store(l) == NULL) return collection_walk(l, &walk, e);
     k->snapshot = collection_hold(l);
-    return store_walk(k->snapshot, list_text, k, e);
+    struct collection_walk walk = {.snapshot = k->snapshot, .take = list_text, .context = k};
+    return collection_walk(l, &walk, e);
 }
 
 /* Finding. */
@@ -71,36 +69,26 @@ static const struct known_text *find_text(const struct known_texts *k, struct te
 }
 
 /* Of the document of a snapshot that begins with that chunk. */
-static enum status read_from_view(const struct snapshot *snapshot, int64_t first, struct document_cutter *c,
-                                  struct error *e) {
-    size_t dim = (size_t)c->embedder->dim;
+static enum status read_from_snapshot(const struct snapshot *snapshot, int64_t first, struct document_cutter *c,
+                                      struct error *e) {
     bool seen = false;
     document_make_room(c);
-    for (int i = 0; i < c->n_chunks; i++)
-        if (snapshot_vector(snapshot, first + i, c->vectors + (size_t)i * dim, e)) return e->status;
+    if (snapshot_vectors(snapshot, first, c->n_chunks, c->vectors, e)) return e->status;
     if (!c->is_picture || c->pictures == NULL) return STATUS_OK;
     if (snapshot_picture_vector(snapshot, first, c->picture, &seen, e)) return e->status;
     return seen ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "the picture has no vector");
 }
 
-static enum status read_from_milvus(struct collection *l, const struct milvus_document *from, struct document_cutter *c,
-                                    struct error *e) {
-    document_make_room(c);
-    return milvus_vectors(collection_milvus(l), from, c->vectors, e);
-}
-
 /* From the collection as it is now. */
-static enum status read_from_library(struct collection *l, const char *id, struct document_cutter *c,
-                                     struct text_span text, struct error *e) {
+static enum status read_newest(struct collection *l, const char *id, struct document_cutter *c, struct text_span text,
+                               struct error *e) {
     struct collection_found from;
     if (collection_find(l, NULL, id, &from, e)) return e->status;
     enum status status = STATUS_OK;
     if (!text_is_same(from.document.text, text) || from.document.n_chunks != c->n_chunks)
         status = error_set(e, STATUS_NOT_FOUND, "the document has another text now");
-    else if (from.snapshot)
-        status = read_from_view(from.snapshot, from.document.first_chunk, c, e);
     else
-        status = read_from_milvus(l, from.held, c, e);
+        status = read_from_snapshot(from.snapshot, from.document.first_chunk, c, e);
     collection_found_release(&from);
     return status;
 }
@@ -109,11 +97,11 @@ static enum status read_vectors(const struct known_texts *k, struct collection *
                                 struct text_span text, struct error *e) {
     const struct known_text *known = find_text(k, text);
     if (known == NULL) return error_set(e, STATUS_NOT_FOUND, "no document has the text");
-    if (known->first_chunk < 0) return read_from_library(l, known->id, c, text, e);
+    if (known->first_chunk < 0) return read_newest(l, known->id, c, text, e);
     struct chunk first = snapshot_chunk(k->snapshot, known->first_chunk);
     if (!text_is_same(first.source, text) || known->n_chunks != c->n_chunks)
         return error_set(e, STATUS_NOT_FOUND, "the document has another text");
-    return read_from_view(k->snapshot, known->first_chunk, c, e);
+    return read_from_snapshot(k->snapshot, known->first_chunk, c, e);
 }
 
 /* An index that gives no vectors back, and a document that goes meanwhile, leave *found false. */

@@ -11,7 +11,7 @@
 /* A document that has a text. */
 struct known_text {
     char *id;
-    int64_t first_chunk; /* in the snapshot; -1: it came later */
+    int64_t first_chunk; /* in the snapshot; -1: it came later, or has no number there */
     int64_t n_chunks;
 };
 
@@ -21,7 +21,7 @@ struct known_texts {
     struct known_text *list; /* [n] */
     int n, capacity;
     bool listed;               /* all of the collection's are in it */
-    struct snapshot *snapshot; /* of a folder, as it was then: what goes meanwhile still has its vectors */
+    struct snapshot *snapshot; /* as it was then: what goes from a folder meanwhile has its vectors */
 };
 
 static inline bool text_is_same(struct text_span a, struct text_span b) {

@@ -1,5 +1,5 @@
-/* retrieval/store/document_image.c: see document_image.h. */
-#include "retrieval/store/document_image.h"
+/* retrieval/generation/document_image.c: see document_image.h. */
+#include "retrieval/generation/document_image.h"
 
 #include <math.h>
 #include <string.h>

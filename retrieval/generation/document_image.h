@@ -1,5 +1,5 @@
-/* retrieval/store/document_image.h: one document with its vectors as a string of bytes: what a log of changes keeps,
- * and what a collection that changes has in memory of each document that came since its generation.
+/* retrieval/generation/document_image.h: one document with its vectors as a string of bytes: what a log of changes
+ * keeps, and what a collection that changes has in memory of each document that came since its generation.
  *
  * Little endian: a head of 32 bytes; ids u32 [n]; bounds u32 [chunks + 1]; vectors f32 [chunks, dim]; marks of 12 bytes
  * each; id, path, title, metadata and source, a NUL behind each; the text. A picture of a collection whose pictures

@@ -1,4 +1,4 @@
-/* retrieval/store/change_log.h: the changes of a collection since its generation was written:
+/* retrieval/generation/change_log.h: the changes of a collection since its generation was written:
  * DIR/gen-000012/changes.log, append-only (docs/index-format.md). A change is kept once change_log_sync has returned.
  *
  *   head     "RETROLOG", u32 format, u32 generation, u64 checksum of the MANIFEST, u64 checksum of the 24 bytes before

@@ -1,5 +1,5 @@
-/* retrieval/store/change_log.c: see change_log.h. */
-#include "retrieval/store/change_log.h"
+/* retrieval/generation/change_log.c: see change_log.h. */
+#include "retrieval/generation/change_log.h"
 
 #include <errno.h>
 #include <fcntl.h>
