@@ -61,8 +61,8 @@ static bool seeks_pictures(const struct retriever *t, const struct retriever_que
 }
 
 /* The queries' vectors by one of the embedders, [n, dim], zeros where a query is not for its list. */
-static enum status embed(const struct retriever *t, bool pictures, const struct retriever_query *queries, int n,
-                         float **out, struct error *e) {
+static enum status embed_queries(const struct retriever *t, bool pictures, const struct retriever_query *queries, int n,
+                                 float **out, struct error *e) {
     const struct embedder *embedder = pictures ? t->embedders.pictures : t->embedders.texts;
     struct retriever_query *asked = xcalloc((size_t)n + 1, sizeof *asked);
     *out = xcalloc((size_t)n * (size_t)embedder->dim + 1, sizeof **out);
@@ -88,12 +88,12 @@ struct retriever_batch {
 static enum status embed_all(const struct retriever *t, struct retriever_batch *b, struct error *e) {
     bool seen = false;
     for (int i = 0; i < b->n; i++) seen = seen || seeks_pictures(t, &b->queries[i]);
-    if (embed(t, false, b->queries, b->n, &b->passages, e)) return e->status;
-    return seen ? embed(t, true, b->queries, b->n, &b->pictures, e) : STATUS_OK;
+    if (embed_queries(t, false, b->queries, b->n, &b->passages, e)) return e->status;
+    return seen ? embed_queries(t, true, b->queries, b->n, &b->pictures, e) : STATUS_OK;
 }
 
-static enum status search(const struct retriever *t, const struct retriever_batch *b, struct hits *hits,
-                          struct error *e) {
+static enum status search_embedded(const struct retriever *t, const struct retriever_batch *b, struct hits *hits,
+                                   struct error *e) {
     struct ranked_query *ranked = xcalloc((size_t)b->n + 1, sizeof *ranked);
     for (int i = 0; i < b->n; i++) {
         const struct retriever_query *query = &b->queries[i];
@@ -120,7 +120,7 @@ enum status retriever_search(struct retriever *t, const struct retriever_query *
         if (queries[i].snapshot == NULL) b.queries[i].snapshot = newest;
     }
     enum status status = embed_all(t, &b, e);
-    if (status == STATUS_OK) status = search(t, &b, hits, e);
+    if (status == STATUS_OK) status = search_embedded(t, &b, hits, e);
     for (int i = 0; i < n && status; i++) hits_free(&hits[i]);
     free(b.queries);
     free(b.passages);

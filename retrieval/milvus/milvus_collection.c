@@ -240,7 +240,7 @@ struct snapshot *milvus_hold(struct collection *c) {
     return s;
 }
 
-static enum status follow(struct collection *c, struct error *e) {
+static enum status follow_counts(struct collection *c, struct error *e) {
     int64_t n_documents, n_chunks;
     if (milvus_count(c, NULL, &n_documents, &n_chunks, e)) return e->status;
     struct snapshot *newest = milvus_hold(c);
@@ -278,7 +278,7 @@ static const struct collection_ops milvus_ops = {.remote = true,
                                                  .ordered = true,
                                                  .close = close_collection,
                                                  .hold = milvus_hold,
-                                                 .follow = follow,
+                                                 .follow = follow_counts,
                                                  .search = milvus_search,
                                                  .search_words = refuse_words,
                                                  .find = milvus_find,
@@ -308,7 +308,7 @@ enum status milvus_collection_open(struct collection **out, const char *address,
     if (status == STATUS_OK) status = describe(r, e);
     if (status == STATUS_OK) status = load(r, e);
     if (status == STATUS_OK) renew(r, 0, 0);
-    if (status == STATUS_OK) status = follow(&r->base, e);
+    if (status == STATUS_OK) status = follow_counts(&r->base, e);
     if (status) {
         collection_close(&r->base);
         return status;

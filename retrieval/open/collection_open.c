@@ -8,11 +8,7 @@ bool collection_name_is_remote(const char *name) { return milvus_address_is(name
 
 enum status collection_open(struct collection **out, const char *name, const struct milvus_settings *s,
                             struct error *e) {
-    struct store *store;
-    if (collection_name_is_remote(name)) return milvus_collection_open(out, name, s, e);
-    if (store_open(&store, name, e)) return e->status;
-    *out = store_collection(store);
-    return STATUS_OK;
+    return collection_name_is_remote(name) ? milvus_collection_open(out, name, s, e) : store_open(out, name, e);
 }
 
 enum status collection_outline_read(struct collection_outline *out, const char *name, const struct milvus_settings *s,

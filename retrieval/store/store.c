@@ -113,7 +113,8 @@ void store_renew(struct store *l) {
     if (old) snapshot_release(&old->base);
 }
 
-struct snapshot *store_hold(struct store *l) {
+static struct snapshot *hold_newest(struct collection *c) {
+    struct store *l = store_of(c);
     pthread_mutex_lock(&l->lock);
     store_refresh(l);
     struct snapshot *s = snapshot_hold(&l->newest->base);
@@ -146,23 +147,33 @@ enum status store_walk(const struct snapshot *s, document_taker *take, void *con
     return status;
 }
 
-enum status store_find_allowed(struct store *l, const struct filter *filter, const char *id, struct snapshot **snapshot,
-                               struct stored_document *out, struct error *e) {
+static enum status walk_documents(struct collection *c, const struct collection_walk *w, struct error *e) {
+    struct snapshot *snapshot = w->snapshot ? snapshot_hold(w->snapshot) : hold_newest(c);
+    enum status status = store_walk(snapshot, w->take, w->context, e);
+    snapshot_release(snapshot);
+    return status;
+}
+
+static enum status find_document(struct collection *c, const struct filter *filter, const char *id,
+                                 struct collection_found *out, struct error *e) {
+    struct store *l = store_of(c);
     pthread_mutex_lock(&l->lock);
     store_refresh(l);
     int64_t place = epoch_find_allowed(l->epoch, filter, id);
-    *snapshot = place >= 0 ? snapshot_hold(&l->newest->base) : NULL;
-    if (place >= 0) *out = epoch_document(l->epoch, place);
+    if (place >= 0) *out = (struct collection_found){epoch_document(l->epoch, place), snapshot_hold(&l->newest->base)};
     pthread_mutex_unlock(&l->lock);
     return place >= 0 ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
 }
 
-bool store_shows(struct store *l, const struct filter *filter, const char *id) {
+static enum status shows_all(struct collection *c, const struct filter *filter, const char *const *ids, int n,
+                             bool *shows, struct error *e) {
+    struct store *l = store_of(c);
+    (void)e;
     pthread_mutex_lock(&l->lock);
     store_refresh(l);
-    bool shows = epoch_find_allowed(l->epoch, filter, id) >= 0;
+    for (int i = 0; i < n; i++) shows[i] = epoch_find_allowed(l->epoch, filter, ids[i]) >= 0;
     pthread_mutex_unlock(&l->lock);
-    return shows;
+    return STATUS_OK;
 }
 
 struct store_counts {
@@ -179,14 +190,19 @@ static enum status count_document(void *context, const struct stored_document *d
     return STATUS_OK;
 }
 
-void store_count(const struct snapshot *s, struct filter *filter, int64_t *n_documents, int64_t *n_chunks) {
-    struct store_counts counts = {.filter = filter};
-    *n_documents = s->n_documents;
-    *n_chunks = s->n_chunks;
-    if (filter == NULL) return;
-    CHECK(store_walk(s, count_document, &counts, NULL) == STATUS_OK);
+static enum status count_allowed(struct collection *c, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
+                                 struct error *e) {
+    struct snapshot *s = hold_newest(c);
+    struct store_counts counts = {filter, s->n_documents, s->n_chunks};
+    enum status status = STATUS_OK;
+    if (filter) {
+        counts.n_documents = counts.n_chunks = 0;
+        status = store_walk(s, count_document, &counts, e);
+    }
     *n_documents = counts.n_documents;
     *n_chunks = counts.n_chunks;
+    snapshot_release(s);
+    return status;
 }
 
 /* Opening. */
@@ -280,37 +296,7 @@ static enum status load_newest(const struct store *l, struct epoch **out, struct
     return status;
 }
 
-enum status store_open(struct store **out, const char *dir, struct error *e) {
-    struct store *l = xcalloc(1, sizeof *l);
-    struct epoch *x;
-    struct change_log_end end;
-    l->base.ops = &store_ops;
-    l->dir = xstrdup(dir);
-    l->lock_file = -1;
-    l->pending_end = &l->pending;
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
-    enum status status = load_newest(l, &x, &end, e);
-    if (status) {
-        store_close(l);
-        return status;
-    }
-    store_turn(l, x, &end);
-    *out = l;
-    return STATUS_OK;
-}
-
-void store_close(struct store *l) {
-    if (l == NULL) return;
-    CHECK(l->n_changing == 0);
-    if (l->newest) snapshot_release(&l->newest->base);
-    epoch_release(l->epoch);
-    pthread_cond_destroy(&l->changed);
-    pthread_mutex_destroy(&l->lock);
-    free(l->dir);
-    free(l->device);
-    free(l);
-}
+/* Following. */
 
 /* Whether the epoch is of this generation. Numbers alone do not tell: after a repair one may come a second time. */
 static bool is_of(const struct epoch *x, struct generation_origin origin) {
@@ -348,13 +334,17 @@ enum status store_follow(struct store *l, struct error *e) {
     return STATUS_OK;
 }
 
-enum status store_move(struct store *l, const char *device, struct error *e) {
+/* The table. */
+
+static enum status move_index(struct collection *c, const char *device, struct error *e) {
+    struct store *l = store_of(c);
     free(l->device);
     l->device = xstrdup(device);
     return disk_generation_move(l->epoch->generation, device, e);
 }
 
-struct collection_changes store_count_changes(struct store *l) {
+static struct collection_changes count_changes(struct collection *c) {
+    struct store *l = store_of(c);
     pthread_mutex_lock(&l->lock);
     const struct epoch *x = l->epoch;
     struct collection_changes changes = {.n_documents = x->n_logged,
@@ -365,4 +355,70 @@ struct collection_changes store_count_changes(struct store *l) {
                                          .damaged = l->end.damaged};
     pthread_mutex_unlock(&l->lock);
     return changes;
+}
+
+static enum status search_vectors(struct collection *c, struct snapshot *s, const struct nearest_query *q,
+                                  struct nearest_found *out, struct error *e) {
+    size_t n = (size_t)q->n * (size_t)q->k;
+    (void)c;
+    out->ids = xmalloc(n * sizeof *out->ids);
+    out->similarities = xmalloc(n * sizeof *out->similarities);
+    enum status status = store_search(s, q, out->ids, out->similarities, e);
+    if (status == STATUS_OK) out->snapshot = snapshot_hold(s);
+    return status;
+}
+
+static enum status search_words(struct collection *c, struct snapshot *s, const struct word_query *q, int64_t *ids,
+                                struct error *e) {
+    (void)c;
+    return store_search_words(s, q, ids, e);
+}
+
+static void close_store(struct collection *c) {
+    struct store *l = store_of(c);
+    CHECK(l->n_changing == 0);
+    if (l->newest) snapshot_release(&l->newest->base);
+    epoch_release(l->epoch);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l->dir);
+    free(l->device);
+    free(l);
+}
+
+static enum status follow_folder(struct collection *c, struct error *e) { return store_follow(store_of(c), e); }
+
+enum status store_open(struct collection **out, const char *dir, struct error *e) {
+    static const struct collection_ops ops = {.close = close_store,
+                                              .hold = hold_newest,
+                                              .follow = follow_folder,
+                                              .search = search_vectors,
+                                              .search_words = search_words,
+                                              .find = find_document,
+                                              .walk = walk_documents,
+                                              .count = count_allowed,
+                                              .shows_all = shows_all,
+                                              .has_all = store_has_all,
+                                              .put_all = store_put_all,
+                                              .remove = store_remove,
+                                              .move = move_index,
+                                              .changes = count_changes,
+                                              .compact = store_compact};
+    struct store *l = xcalloc(1, sizeof *l);
+    struct epoch *x;
+    struct change_log_end end;
+    l->base.ops = &ops;
+    l->dir = xstrdup(dir);
+    l->lock_file = -1;
+    l->pending_end = &l->pending;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    enum status status = load_newest(l, &x, &end, e);
+    if (status) {
+        close_store(&l->base);
+        return status;
+    }
+    store_turn(l, x, &end);
+    *out = &l->base;
+    return STATUS_OK;
 }

@@ -15,21 +15,17 @@
 
 #include "retrieval/generation/generation.h"
 
-struct store;
-
 /* Opens the generation that CURRENT names, and its log. A log that is damaged is read up to the damage, with a warning.
- */
-enum status store_open(struct store **out, const char *dir, struct error *e);
-/* Snapshots and hits that are held outlive it. NULL: nothing. */
-void store_close(struct store *l);
-/* It, by the table of all collections, whose close closes it. */
-struct collection *store_collection(struct store *l);
-/* Where the index of the generation searches, now and after compactions: index_move. Before it is shared. */
-enum status store_move(struct store *l, const char *device, struct error *e);
-
-/* Turns to the generation that CURRENT names now, where that is another one. Takes as long as opening; snapshots are as
- * before meanwhile. */
-enum status store_follow(struct store *l, struct error *e);
+ *
+ * By the table of all collections (retrieval/collection.h), where a folder does more: a snapshot's version is
+ * generation << 32 | sequence. Following turns to the generation that CURRENT names now, where that is another one, and
+ * takes as long as opening; snapshots are as before meanwhile. Changes are on the disk when they are acknowledged.
+ * STATUS_BUSY while another program changes the collection for longer than ten seconds, STATUS_IO where it may not be
+ * written, STATUS_CORRUPT where its log is damaged. A compaction writes a new generation without what is deleted, with
+ * what the log holds, and turns to it; the old one is removed from the disk. Searches and changes go on meanwhile;
+ * changes wait for a moment at the end. It looks at *cancelled between documents: STATUS_CANCELLED, and all is as
+ * before. STATUS_INVALID where no document would be left. One caller at a time: STATUS_BUSY. */
+enum status store_open(struct collection **out, const char *dir, struct error *e);
 
 /* The effect of store_repair. */
 struct store_repaired {
@@ -48,18 +44,13 @@ enum status store_repair(const char *dir, struct store_repaired *r, struct error
 
 /* Snapshots. */
 
-/* The newest, held for the caller. Its version is generation << 32 | sequence. */
-struct snapshot *store_hold(struct store *l);
-/* As index_search, over the chunks of the snapshot whose documents the filter allows (NULL: all). Where few are left,
- * or too few are found among the nearest of all, those are compared one by one: exact, as far as the index keeps
- * vectors. STATUS_UNSUPPORTED where that is needed of an inverted file on a GPU, which gives no vectors back. Chunk
- * numbers count the generation's first, then those of the log; an answer does not depend on the other queries. */
-enum status store_search(const struct snapshot *s, struct filter *filter, struct index_query query, int64_t *ids,
-                         float *similarities, struct error *e);
-/* The same over the pictures of the snapshot that have vectors of their own; ids are those of their first chunks. Where
- * the collection has no embedder for pictures alone, none is found. */
-enum status store_search_pictures(const struct snapshot *s, struct filter *filter, struct index_query query,
-                                  int64_t *ids, float *similarities, struct error *e);
+/* As index_search, over the chunks of the snapshot whose documents the filter allows: ids and similarities [n, k], -1
+ * and -2 behind the last. Where few are left, or too few are found among the nearest of all, those are compared one by
+ * one: exact, as far as the index keeps vectors. STATUS_UNSUPPORTED where that is needed of an inverted file on a GPU,
+ * which gives no vectors back. Chunk numbers count the generation's first, then those of the log; an answer does not
+ * depend on the other queries. Where the collection has no embedder for pictures alone, none of these is found. */
+enum status store_search(const struct snapshot *s, const struct nearest_query *q, int64_t *ids, float *similarities,
+                         struct error *e);
 /* The k chunks of the snapshot that fit the words of a text best (BM25), best first, equal ones in order of their
  * numbers; -1 where fewer share a word with it. Statistics are those of the documents that the filter allows. The first
  * call for a generation reads all of its text; others that come meanwhile wait for it (STATUS_CANCELLED where they are
@@ -67,51 +58,11 @@ enum status store_search_pictures(const struct snapshot *s, struct filter *filte
 enum status store_search_words(const struct snapshot *s, const struct word_query *query, int64_t *ids, struct error *e);
 /* Pictures of the snapshot that have vectors of their own, and vectors of their own embedder. */
 int64_t store_count_pictures(const struct snapshot *s);
-/* Documents and chunks of the snapshot that the filter allows. */
-void store_count(const struct snapshot *s, struct filter *filter, int64_t *n_documents, int64_t *n_chunks);
 /* Whether a chunk with a number in [0, chunk_limit) is in it: some are of documents that went or came later. */
 bool store_has_chunk(const struct snapshot *s, int64_t id);
 /* Calls take for each document of the snapshot: those of the generation, then those of the log. Ends with what take
  * returns where that is not STATUS_OK. */
 enum status store_walk(const struct snapshot *s, document_taker *take, void *context, struct error *e);
-/* The document of that id as it is now, where the filter allows it, and the newest snapshot, held for the caller, which
- * *out lives as long as. STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. */
-enum status store_find_allowed(struct store *l, const struct filter *filter, const char *id, struct snapshot **snapshot,
-                               struct stored_document *out, struct error *e);
-/* Whether there is such a document. */
-bool store_shows(struct store *l, const struct filter *filter, const char *id);
-static inline enum status store_find(struct store *l, const char *id, struct snapshot **snapshot,
-                                     struct stored_document *out, struct error *e) {
-    return store_find_allowed(l, NULL, id, snapshot, out, e);
-}
-
-/* Changes. STATUS_BUSY while another program changes the collection for longer than ten seconds, STATUS_IO where it may
- * not be written, STATUS_CORRUPT where its log is damaged. */
-
-/* Whether the document of that id is there and has this content: putting it would change nothing. */
-bool store_has(struct store *l, const struct collection_document *d);
-/* Adds the document, or replaces the one of its id; the same content again changes nothing. vectors are
- * [chunks, dim]. d->id is not NULL. On return it is on the disk and in every later snapshot. STATUS_INVALID and
- * CHANGE_REFUSED where the filter (NULL: none) does not allow the document, or the one that it would replace. */
-enum status store_put_allowed(struct store *l, const struct filter *filter, const struct collection_document *d,
-                              const float *vectors, enum change_effect *effect, struct error *e);
-static inline enum status store_put(struct store *l, const struct collection_document *d, const float *vectors,
-                                    enum change_effect *effect, struct error *e) {
-    return store_put_allowed(l, NULL, d, vectors, effect, e);
-}
-/* STATUS_NOT_FOUND, in the same words, where no document has that id and where the filter does not allow it. */
-enum status store_delete_allowed(struct store *l, const struct filter *filter, const char *id, struct error *e);
-static inline enum status store_delete(struct store *l, const char *id, struct error *e) {
-    return store_delete_allowed(l, NULL, id, e);
-}
-
-struct collection_changes store_count_changes(struct store *l);
-
-/* Writes a new generation without what is deleted, with what the log holds, and turns to it; the old one is removed
- * from the disk. Searches and changes go on meanwhile; changes wait for a moment at the end. *cancelled is looked at
- * between documents: STATUS_CANCELLED, and all is as before. STATUS_INVALID where no document would be left. One caller
- * at a time: STATUS_BUSY. */
-enum status store_compact(struct store *l, const atomic_bool *cancelled, struct error *e);
 
 /* Makes the collection in `to` hold what the one in `from` holds at one moment of the call, its changes included, in a
  * new generation: a snapshot, or the way back from one. Readers and writers of `from` go on. The content that

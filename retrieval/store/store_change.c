@@ -215,13 +215,18 @@ static bool is_content_of(const struct epoch *x, int64_t place, const struct col
            is_same(now.source, d->source) && marks_equal(now.marks, d->marks);
 }
 
-bool store_has(struct store *l, const struct collection_document *d) {
+enum status store_has_all(struct collection *c, const struct collection_document *const *documents, int n, bool *has,
+                          struct error *e) {
+    struct store *l = store_of(c);
+    (void)e;
     pthread_mutex_lock(&l->lock);
     store_refresh(l);
-    int64_t place = epoch_find(l->epoch, d->id);
-    bool has = place >= 0 && is_content_of(l->epoch, place, d);
+    for (int i = 0; i < n; i++) {
+        int64_t place = epoch_find(l->epoch, documents[i]->id);
+        has[i] = place >= 0 && is_content_of(l->epoch, place, documents[i]);
+    }
     pthread_mutex_unlock(&l->lock);
-    return has;
+    return STATUS_OK;
 }
 
 /* Whether the filter allows the document, and the one that it would replace. */
@@ -254,12 +259,12 @@ static enum status put_locked(struct store *l, struct pending_change *p, const s
     return write_change(l, p, (struct text_span){p->bytes->bytes, p->bytes->size}, e);
 }
 
-enum status store_put_allowed(struct store *l, const struct filter *filter, const struct collection_document *d,
-                              const float *vectors, enum change_effect *effect, struct error *e) {
+static enum status put_document(struct store *l, const struct filter *filter, struct document_put *put,
+                                struct error *e) {
     struct pending_change *p = xcalloc(1, sizeof *p);
-    struct snapshot *snapshot = store_hold(l);
+    struct snapshot *snapshot = collection_hold(&l->base);
     p->kind = CHANGE_PUT;
-    enum status status = logged_bytes_make(&p->bytes, d, vectors, snapshot->info, e);
+    enum status status = logged_bytes_make(&p->bytes, put->document, put->vectors, snapshot->info, e);
     snapshot_release(snapshot);
     if (status) {
         free_pending(p);
@@ -269,13 +274,17 @@ enum status store_put_allowed(struct store *l, const struct filter *filter, cons
     pthread_mutex_lock(&l->lock);
     status = store_begin_change(l, e);
     if (status == STATUS_OK) {
-        status = put_locked(l, p, filter, effect, e);
+        status = put_locked(l, p, filter, &put->effect, e);
         store_end_change(l);
     } else {
         free_pending(p);
     }
     pthread_mutex_unlock(&l->lock);
     return status;
+}
+
+void store_put_all(struct collection *c, const struct filter *filter, struct document_put *puts, int n) {
+    for (int i = 0; i < n; i++) puts[i].status = put_document(store_of(c), filter, &puts[i], &puts[i].error);
 }
 
 /* Deleting. */
@@ -291,7 +300,8 @@ static enum status delete_locked(struct store *l, const struct filter *filter, c
     return write_change(l, p, (struct text_span){id, strlen(id) + 1}, e);
 }
 
-enum status store_delete_allowed(struct store *l, const struct filter *filter, const char *id, struct error *e) {
+enum status store_remove(struct collection *c, const struct filter *filter, const char *id, struct error *e) {
+    struct store *l = store_of(c);
     pthread_mutex_lock(&l->lock);
     enum status status = store_begin_change(l, e);
     if (status == STATUS_OK) {

@@ -221,9 +221,10 @@ static void end_compaction(struct store *l) {
     pthread_mutex_unlock(&l->lock);
 }
 
-enum status store_compact(struct store *l, const atomic_bool *cancelled, struct error *e) {
+enum status store_compact(struct collection *collection, const atomic_bool *cancelled, struct error *e) {
+    struct store *l = store_of(collection);
     if (begin_compaction(l, e)) return e->status;
-    struct compaction c = {.store = l, .cancelled = cancelled, .snapshot = store_hold(l)};
+    struct compaction c = {.store = l, .cancelled = cancelled, .snapshot = collection_hold(collection)};
     enum status status = compact(&c, e);
     builder_abandon(c.builder);
     disk_generation_close(c.next);

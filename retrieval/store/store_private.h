@@ -100,7 +100,13 @@ struct store {
     bool uncut;  /* and what was written of it could not be taken back: nothing more is changed at all */
 };
 
-extern const struct collection_ops store_ops;
+static inline struct store *store_of(struct collection *c) { return (struct store *)c; }
+/* Operations of the table of all collections. */
+enum status store_has_all(struct collection *c, const struct collection_document *const *documents, int n, bool *has,
+                          struct error *e);
+void store_put_all(struct collection *c, const struct filter *filter, struct document_put *puts, int n);
+enum status store_remove(struct collection *c, const struct filter *filter, const char *id, struct error *e);
+enum status store_compact(struct collection *c, const atomic_bool *cancelled, struct error *e);
 
 /* A generation without changes; takes over the caller's hold of c. */
 struct epoch *epoch_open(struct disk_generation *c);
@@ -144,6 +150,8 @@ static inline bool store_snapshot_has(const struct store_snapshot *v, uint64_t a
 }
 /* The number of the document of the log that has a chunk of the log. */
 int store_snapshot_logged(const struct store_snapshot *v, int64_t chunk);
+/* Turns to the generation that CURRENT names now, where that is another one. */
+enum status store_follow(struct store *l, struct error *e);
 /* Frees the epochs that no snapshot holds any more. Without the lock: a large index takes a while. */
 void store_tidy(struct store *l);
 /* All of these under the lock. */

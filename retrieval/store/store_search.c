@@ -211,31 +211,19 @@ static void search_log(const struct search_scope *scope, const struct filter *fi
     }
 }
 
-static enum status search_view(struct search_scope *scope, struct filter *filter, struct index_query query,
-                               int64_t *ids, float *similarities, struct error *e) {
-    const struct epoch *x = scope->snapshot->epoch;
-    if (query.n < 0 || query.k < 1)
-        return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", query.n, query.k);
-    struct selection *among =
-        filter ? selections_find(&scope->snapshot->epoch->selections, x->generation, filter) : NULL;
-    scope->among = among;
-    scope->index = scope->pictures ? disk_generation_pictures(x->generation) : disk_generation_index(x->generation);
-    enum status status = search_generation(scope, query, ids, similarities, e);
-    if (status == STATUS_OK) search_log(scope, filter, query, ids, similarities);
+enum status store_search(const struct snapshot *s, const struct nearest_query *q, int64_t *ids, float *similarities,
+                         struct error *e) {
+    struct search_scope scope = {.snapshot = store_snapshot_read(s), .pictures = q->pictures};
+    struct index_query query = {.vectors = q->vectors, .n = q->n, .k = q->k};
+    struct epoch *x = scope.snapshot->epoch;
+    if (q->n < 0 || q->k < 1) return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", q->n, q->k);
+    struct selection *among = q->filter ? selections_find(&x->selections, x->generation, q->filter) : NULL;
+    scope.among = among;
+    scope.index = q->pictures ? disk_generation_pictures(x->generation) : disk_generation_index(x->generation);
+    enum status status = search_generation(&scope, query, ids, similarities, e);
+    if (status == STATUS_OK) search_log(&scope, q->filter, query, ids, similarities);
     selection_release(among);
     return status;
-}
-
-enum status store_search(const struct snapshot *s, struct filter *filter, struct index_query query, int64_t *ids,
-                         float *similarities, struct error *e) {
-    struct search_scope scope = {.snapshot = store_snapshot_read(s)};
-    return search_view(&scope, filter, query, ids, similarities, e);
-}
-
-enum status store_search_pictures(const struct snapshot *s, struct filter *filter, struct index_query query,
-                                  int64_t *ids, float *similarities, struct error *e) {
-    struct search_scope scope = {.snapshot = store_snapshot_read(s), .pictures = true};
-    return search_view(&scope, filter, query, ids, similarities, e);
 }
 
 int64_t store_count_pictures(const struct snapshot *s) {

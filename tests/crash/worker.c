@@ -65,8 +65,8 @@ static int build(char **words, bool sees) {
 
 /* Changing. */
 
-static struct store *open_living(const char *dir) {
-    struct store *l;
+static struct collection *open_living(const char *dir) {
+    struct collection *l;
     struct error e;
     if (store_open(&l, dir, &e) == STATUS_OK) return l;
     complain("open", &e);
@@ -76,18 +76,18 @@ static struct store *open_living(const char *dir) {
 static bool sees_pictures(const struct snapshot *snapshot) { return snapshot->info->pictures.embedder != NULL; }
 
 /* Version 0: it is deleted. */
-static enum status change(struct store *l, int id, int version, struct error *e) {
+static enum status change(struct collection *l, int id, int version, struct error *e) {
     struct made_document d;
     enum change_effect effect;
-    struct snapshot *snapshot = store_hold(l);
+    struct snapshot *snapshot = collection_hold(l);
     make(&d, sees_pictures(snapshot), id, version);
     snapshot_release(snapshot);
-    if (version > 0) return store_put(l, &d.document, d.vectors, &effect, e);
-    enum status status = store_delete(l, d.id, e);
+    if (version > 0) return collection_put(l, NULL, &d.document, d.vectors, &effect, e);
+    enum status status = collection_delete(l, NULL, d.id, e);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-static enum status try_change(struct store *l, int id, int version) {
+static enum status try_change(struct collection *l, int id, int version) {
     struct error e;
     SAY("try %d %d\n", id, version);
     enum status status = change(l, id, version, &e);
@@ -101,22 +101,22 @@ static enum status try_change(struct store *l, int id, int version) {
 /* A change that failed is tried again; where that fails, too, after a new beginning, as that of another program. */
 static int change_all(const char *dir) {
     static const int steps[][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1}, {1, 3}, {4, 0}, {5, 1}, {5, 1}, {0, 2}};
-    struct store *l = open_living(dir);
+    struct collection *l = open_living(dir);
     for (size_t i = 0; i < ARRAY_COUNT(steps) && l; i++) {
         if (try_change(l, steps[i][0], steps[i][1]) == STATUS_OK) continue;
         if (try_change(l, steps[i][0], steps[i][1]) == STATUS_OK) continue;
         SAY("opened anew\n");
-        store_close(l);
+        collection_close(l);
         l = open_living(dir);
         if (l) try_change(l, steps[i][0], steps[i][1]);
     }
-    store_close(l);
+    collection_close(l);
     return l == NULL;
 }
 
 struct changer {
     pthread_t thread;
-    struct store *store;
+    struct collection *store;
     int id;
 };
 
@@ -132,25 +132,25 @@ static int change_together(const char *dir) {
     enum { CHANGERS = 3 };
     struct changer changers[CHANGERS];
     struct error e;
-    struct store *l = open_living(dir);
+    struct collection *l = open_living(dir);
     if (l == NULL) return 1;
     for (int i = 0; i < CHANGERS; i++) {
         changers[i] = (struct changer){.store = l, .id = 6 + i};
         CHECK(pthread_create(&changers[i].thread, NULL, change_one, &changers[i]) == 0);
     }
-    if (store_compact(l, NULL, &e)) complain("compact", &e);
+    if (collection_compact(l, NULL, &e)) complain("compact", &e);
     for (int i = 0; i < CHANGERS; i++) pthread_join(changers[i].thread, NULL);
-    store_close(l);
+    collection_close(l);
     return 0;
 }
 
 static int compact(const char *dir) {
     struct error e;
-    struct store *l = open_living(dir);
+    struct collection *l = open_living(dir);
     if (l == NULL) return 1;
     SAY("try compact\n");
-    enum status status = store_compact(l, NULL, &e);
-    store_close(l);
+    enum status status = collection_compact(l, NULL, &e);
+    collection_close(l);
     if (status) return complain("compact", &e);
     SAY("done compact\n");
     return 0;
@@ -198,8 +198,8 @@ static enum status check_picture(const struct snapshot *snapshot, const struct s
     if (snapshot_picture_vector(snapshot, d->first_chunk, vector, &has, e)) return e->status;
     if (has != (expected != NULL) || (has && memcmp(vector, expected, sizeof vector) != 0))
         return error_set(e, STATUS_CORRUPT, "document %s: the vector of its picture", d->id);
-    struct index_query query = {.vectors = vector, .n = 1, .k = 1};
-    if (has && store_search_pictures(snapshot, NULL, query, &found, &similarity, e)) return e->status;
+    struct nearest_query query = {.vectors = vector, .n = 1, .k = 1, .pictures = true};
+    if (has && store_search(snapshot, &query, &found, &similarity, e)) return e->status;
     return !has || (found == d->first_chunk && similarity > 0.999F)
                ? STATUS_OK
                : error_set(e, STATUS_CORRUPT, "document %s: its picture is not found", d->id);
@@ -215,16 +215,15 @@ static enum status search_document(void *context, const struct stored_document *
     CHECK(sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
     make(&made, sees_pictures(snapshot), id, version);
     if (check_picture(snapshot, d, made.document.picture, e)) return e->status;
-    if (store_search(snapshot, NULL, (struct index_query){.vectors = made.vectors, .n = 1, .k = 1}, &found, &similarity,
-                     e))
-        return e->status;
+    struct nearest_query query = {.vectors = made.vectors, .n = 1, .k = 1};
+    if (store_search(snapshot, &query, &found, &similarity, e)) return e->status;
     return found >= 0 && similarity > 0.999F ? STATUS_OK
                                              : error_set(e, STATUS_CORRUPT, "document %s is not found", d->id);
 }
 
-static int look(struct store *l) {
+static int look(struct collection *l) {
     struct error e;
-    struct snapshot *snapshot = store_hold(l);
+    struct snapshot *snapshot = collection_hold(l);
     enum status status = store_walk(snapshot, say_document, NULL, &e);
     if (status == STATUS_OK) status = store_walk(snapshot, search_document, snapshot, &e);
     snapshot_release(snapshot);
@@ -234,18 +233,19 @@ static int look(struct store *l) {
 /* Changes and compacts it: it goes on. */
 static int go_on(const char *dir) {
     struct error e;
-    struct store *l = open_living(dir);
+    struct collection *l = open_living(dir);
     if (l == NULL) return 1;
     int bad = look(l);
     SAY("goes on\n");
-    if (!bad && (change(l, 9, 1, &e) || store_compact(l, NULL, &e) || change(l, 10, 1, &e))) bad = complain("on", &e);
-    store_close(l);
+    if (!bad && (change(l, 9, 1, &e) || collection_compact(l, NULL, &e) || change(l, 10, 1, &e)))
+        bad = complain("on", &e);
+    collection_close(l);
     if (bad) return 1;
     if (disk_generation_verify(dir, &e)) return complain("verify", &e);
     l = open_living(dir);
     if (l == NULL) return 1;
     bad = look(l);
-    store_close(l);
+    collection_close(l);
     return bad;
 }
 
@@ -264,14 +264,15 @@ static int check_all(int n, char **dirs) {
 static int verify(const char *dir) {
     struct error e;
     if (disk_generation_verify(dir, &e)) return complain("verify", &e);
-    struct store *l = open_living(dir);
+    struct collection *l = open_living(dir);
     if (l == NULL) return 1;
     int bad = 0;
-    if (store_count_changes(l).damaged)
+    struct collection_changes changes;
+    if (collection_count_changes(l, &changes, &e) || changes.damaged)
         SAY("failed log\n");
     else
         bad = look(l);
-    store_close(l);
+    collection_close(l);
     return bad;
 }
 

@@ -175,10 +175,10 @@ static void test_neighbor_tokens(void **state) {
     (void)state;
     int32_t ids[9];
     struct error e;
-    struct store *store;
+    struct collection *store;
     build_ok(&options, 1);
     assert_int_equal(store_open(&store, dir, &e), STATUS_OK);
-    struct snapshot *snapshot = store_hold(store);
+    struct snapshot *snapshot = collection_hold(store);
     static const struct {
         int id;
         int32_t ids[8];
@@ -195,7 +195,7 @@ static void test_neighbor_tokens(void **state) {
             assert_int_equal(ids[r], -7);
         }
     snapshot_release(snapshot);
-    store_close(store);
+    collection_close(store);
 }
 
 static void test_match(void **state) {

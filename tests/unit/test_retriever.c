@@ -36,7 +36,7 @@ static struct toy toy;
 static struct embedder embedder = {
     .dim = DIM, .hash = 5, .name = "toy", .prompts = {"", "", ""}, .embed = toy_embed, .self = &toy};
 static char dir[FOLDER_SIZE];
-static struct store *collection;
+static struct collection *collection;
 static struct retriever *retriever;
 
 static struct text_span span(const char *s) { return (struct text_span){s, strlen(s)}; }
@@ -87,14 +87,14 @@ static int setup(void **state) {
     add(b, "second", second, 1, 30);
     if (builder_commit(b, &e) || store_open(&collection, dir, &e)) return 1;
     toy = (struct toy){0};
-    return retriever_open(&retriever, store_collection(collection), (struct retriever_embedders){.texts = &embedder},
-                          MAX_K, &e) != STATUS_OK;
+    return retriever_open(&retriever, collection, (struct retriever_embedders){.texts = &embedder}, MAX_K, &e) !=
+           STATUS_OK;
 }
 
 static int teardown(void **state) {
     (void)state;
     retriever_close(retriever);
-    store_close(collection);
+    collection_close(collection);
     folder_remove(dir);
     return 0;
 }
@@ -215,23 +215,19 @@ static void test_errors(void **state) {
     hits_free(&result);
     struct embedder other = embedder;
     other.hash = 7;
-    assert_int_equal(
-        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &other}, MAX_K, &e),
-        STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+                     STATUS_INVALID);
     other = embedder;
     other.dim = 4;
-    assert_int_equal(
-        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &other}, MAX_K, &e),
-        STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+                     STATUS_INVALID);
     other = embedder;
     other.prompts[EMBED_QUERY] = "query: ";
-    assert_int_equal(
-        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &other}, MAX_K, &e),
-        STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+                     STATUS_INVALID);
     assert_non_null(strstr(e.text, "retrieval.query_prompt"));
-    assert_int_equal(
-        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &embedder}, 0, &e),
-        STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &embedder}, 0, &e),
+                     STATUS_INVALID);
 }
 
 /* A generation more: `mark` is the first token of its first document, and it has one chunk more. */
@@ -260,7 +256,7 @@ static void test_hits_pin(void **state) {
     struct retriever_query query = ask("b", 1, -1);
     assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
     retriever_close(retriever);
-    store_close(collection);
+    collection_close(collection);
     folder_remove(dir);
     retriever = NULL;
     collection = NULL;
@@ -347,7 +343,7 @@ static void test_snapshots_in_one_batch(void **state) {
     struct error e = {0};
     struct snapshot *old = retriever_hold(retriever);
     build_newer(paths, 1, 60);
-    assert_int_equal(store_follow(collection, &e), STATUS_OK);
+    assert_int_equal(collection_follow(collection, &e), STATUS_OK);
     assert_int_equal(old->n_chunks, 4);
     struct hits hits[3];
     struct retriever_query queries[] = {ask("a", 3, -1), ask("a", 3, -1), ask("a", 1, -1)};
@@ -427,8 +423,8 @@ static void test_generations_beside_requests(void **state) {
         static const char *const paths[] = {"x", "y", "z"};
         struct error e = {0};
         build_newer(paths, 1 + g % 3, 100 * g);
-        assert_int_equal(store_follow(collection, &e), STATUS_OK);
-        struct snapshot *newest = store_hold(collection);
+        assert_int_equal(collection_follow(collection, &e), STATUS_OK);
+        struct snapshot *newest = collection_hold(collection);
         assert_int_equal(newest->info->generation, g);
         snapshot_release(newest);
     }

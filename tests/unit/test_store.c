@@ -43,8 +43,8 @@ static void build(const char *factory, int n_documents) {
     if (builder_commit(b, &e)) fail_msg("%s", e.text);
 }
 
-static struct store *open_living(void) {
-    struct store *l;
+static struct collection *open_living(void) {
+    struct collection *l;
     struct error e;
     if (store_open(&l, test_folder, &e)) fail_msg("%s", e.text);
     return l;
@@ -55,14 +55,14 @@ struct model {
     int versions[IDS];
 };
 
-static enum status put(struct store *l, int id, int version, enum change_effect *effect) {
+static enum status put(struct collection *l, int id, int version, enum change_effect *effect) {
     struct made_document d;
     struct error e;
     make(&d, id, version);
-    return store_put(l, &d.document, d.vectors, effect, &e);
+    return collection_put(l, NULL, &d.document, d.vectors, effect, &e);
 }
 
-static void put_ok(struct store *l, struct model *m, int id, int version) {
+static void put_ok(struct collection *l, struct model *m, int id, int version) {
     enum change_effect effect, expected = m->versions[id] == 0         ? CHANGE_ADDED
                                           : m->versions[id] == version ? CHANGE_NOTHING
                                                                        : CHANGE_REPLACED;
@@ -71,11 +71,11 @@ static void put_ok(struct store *l, struct model *m, int id, int version) {
     m->versions[id] = version;
 }
 
-static void delete_ok(struct store *l, struct model *m, int id) {
+static void delete_ok(struct collection *l, struct model *m, int id) {
     struct error e;
     char name[16];
     snprintf(name, sizeof name, "id %d", id);
-    assert_int_equal(store_delete(l, name, &e), m->versions[id] ? STATUS_OK : STATUS_NOT_FOUND);
+    assert_int_equal(collection_delete(l, NULL, name, &e), m->versions[id] ? STATUS_OK : STATUS_NOT_FOUND);
     m->versions[id] = 0;
 }
 
@@ -185,8 +185,8 @@ static void check_pictures(const struct snapshot *snapshot, const struct model *
     struct made_document d;
     make_seen_document(&d, (int)(snapshot->version % IDS), 2);
     memcpy(queries, d.picture, sizeof d.picture);
-    struct index_query query = {.vectors = queries, .n = 2, .k = K};
-    assert_int_equal(store_search_pictures(snapshot, NULL, query, ids, similarities, &e), STATUS_OK);
+    struct nearest_query query = {.vectors = queries, .n = 2, .k = K, .pictures = true};
+    assert_int_equal(store_search(snapshot, &query, ids, similarities, &e), STATUS_OK);
     for (int i = 0; i < 2 * K; i++) {
         float expected = next_best_picture(m, queries + i / K * PICTURE_DIM, i % K);
         bool has;
@@ -215,8 +215,8 @@ static void check_view(const struct snapshot *snapshot, const struct model *m) {
     make_document(&d, (int)(snapshot->version % IDS), 3);
     memcpy(queries, d.vectors, DIM * sizeof *queries);
     for (int i = 0; i < DIM; i++) queries[DIM + i] = i == 3 ? 1 : 0;
-    struct index_query query = {.vectors = queries, .n = 2, .k = K};
-    assert_int_equal(store_search(snapshot, NULL, query, ids, similarities, &e), STATUS_OK);
+    struct nearest_query query = {.vectors = queries, .n = 2, .k = K};
+    assert_int_equal(store_search(snapshot, &query, ids, similarities, &e), STATUS_OK);
     for (int i = 0; i < 2 * K; i++) {
         float expected = next_best(m, queries + i / K * DIM, i % K);
         assert_true(fabsf(similarities[i] - expected) < 1e-5F);
@@ -225,8 +225,8 @@ static void check_view(const struct snapshot *snapshot, const struct model *m) {
     if (sees) check_pictures(snapshot, m);
 }
 
-static void check_living(struct store *l, const struct model *m) {
-    struct snapshot *snapshot = store_hold(l);
+static void check_living(struct collection *l, const struct model *m) {
+    struct snapshot *snapshot = collection_hold(l);
     int n = 0;
     for (int id = 0; id < IDS; id++) n += m->versions[id] > 0;
     assert_int_equal(snapshot->n_documents, n);
@@ -249,7 +249,7 @@ static void change_at_random(const char *factory, uint32_t seed) {
     struct error e;
     build(factory, 5);
     for (int i = 0; i < 5; i++) m.versions[i] = 1;
-    struct store *l = open_living();
+    struct collection *l = open_living();
     for (uint32_t step = 0; step < 150; step++) {
         uint32_t r = mix(seed, step);
         int id = (int)(r / 64 % IDS);
@@ -257,15 +257,15 @@ static void change_at_random(const char *factory, uint32_t seed) {
             case 0: /* snapshots that are held live on, and learn of no change after this */
                 snapshot_release(held);
                 held = NULL;
-                store_close(l);
+                collection_close(l);
                 l = open_living();
                 break;
             case 1:
-                if (count_documents(&m) > 0) assert_int_equal(store_compact(l, NULL, &e), STATUS_OK);
+                if (count_documents(&m) > 0) assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);
                 break;
             case 2:
                 snapshot_release(held);
-                held = store_hold(l);
+                held = collection_hold(l);
                 when_held = m;
                 break;
             case 3:
@@ -281,22 +281,22 @@ static void change_at_random(const char *factory, uint32_t seed) {
         if (held) check_view(held, &when_held);
     }
     snapshot_release(held);
-    store_close(l);
+    collection_close(l);
 }
 
 static void check_same_pictures(const char *one, const char *other) {
-    struct store *ends[2];
+    struct collection *ends[2];
     struct error e;
     int64_t found[2][K];
     float similarities[2][K], query[PICTURE_DIM] = {1};
     const char *const dirs[] = {one, other};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(store_open(&ends[i], dirs[i], &e), STATUS_OK);
-        struct snapshot *snapshot = store_hold(ends[i]);
-        struct index_query asked = {.vectors = query, .n = 1, .k = K};
-        assert_int_equal(store_search_pictures(snapshot, NULL, asked, found[i], similarities[i], &e), STATUS_OK);
+        struct snapshot *snapshot = collection_hold(ends[i]);
+        struct nearest_query asked = {.vectors = query, .n = 1, .k = K, .pictures = true};
+        assert_int_equal(store_search(snapshot, &asked, found[i], similarities[i], &e), STATUS_OK);
         snapshot_release(snapshot);
-        store_close(ends[i]);
+        collection_close(ends[i]);
     }
     assert_memory_equal(found[0], found[1], sizeof found[0]);
     assert_memory_equal(similarities[0], similarities[1], sizeof similarities[0]);
@@ -339,12 +339,12 @@ static void test_views_stay(void **state) {
     (void)state;
     struct model m = {.versions = {1, 1, 1}}, first = m, second;
     build(INDEX_EXACT, 3);
-    struct store *l = open_living();
-    struct snapshot *before = store_hold(l);
+    struct collection *l = open_living();
+    struct snapshot *before = collection_hold(l);
     put_ok(l, &m, 0, 2);
     put_ok(l, &m, 5, 1);
     second = m;
-    struct snapshot *between = store_hold(l);
+    struct snapshot *between = collection_hold(l);
     put_ok(l, &m, 0, 3);
     put_ok(l, &m, 5, 2);
     put_ok(l, &m, 6, 1);
@@ -359,7 +359,7 @@ static void test_views_stay(void **state) {
     put_ok(l, &m, 0, 1);
     check_view(before, &first);
     check_living(l, &m);
-    store_close(l);
+    collection_close(l);
     check_view(before, &first);
     snapshot_release(before);
     snapshot_release(between);
@@ -371,26 +371,26 @@ static void test_refused_changes(void **state) {
     enum change_effect effect;
     struct made_document d;
     build(INDEX_EXACT, 1);
-    struct store *l = open_living();
+    struct collection *l = open_living();
     make_document(&d, 3, 1);
     struct collection_document no_text = d.document, no_id = d.document, bad = d.document;
     no_text.n = 0;
-    assert_int_equal(store_put(l, &no_text, d.vectors, &effect, &e), STATUS_INVALID);
+    assert_int_equal(collection_put(l, NULL, &no_text, d.vectors, &effect, &e), STATUS_INVALID);
     no_id.id = "";
-    assert_int_equal(store_put(l, &no_id, d.vectors, &effect, &e), STATUS_INVALID);
+    assert_int_equal(collection_put(l, NULL, &no_id, d.vectors, &effect, &e), STATUS_INVALID);
     bad.text.text = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
-    assert_int_equal(store_put(l, &bad, d.vectors, &effect, &e), STATUS_INVALID);
+    assert_int_equal(collection_put(l, NULL, &bad, d.vectors, &effect, &e), STATUS_INVALID);
     d.vectors[0] += 1;
-    assert_int_equal(store_put(l, &d.document, d.vectors, &effect, &e), STATUS_INVALID);
-    assert_int_equal(store_delete(l, "id 7", &e), STATUS_NOT_FOUND);
-    assert_int_equal(store_delete(l, "id 0", &e), STATUS_OK);
-    assert_int_equal(store_compact(l, NULL, &e), STATUS_INVALID);
+    assert_int_equal(collection_put(l, NULL, &d.document, d.vectors, &effect, &e), STATUS_INVALID);
+    assert_int_equal(collection_delete(l, NULL, "id 7", &e), STATUS_NOT_FOUND);
+    assert_int_equal(collection_delete(l, NULL, "id 0", &e), STATUS_OK);
+    assert_int_equal(collection_compact(l, NULL, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "every document is deleted"));
     atomic_bool cancelled = true;
     assert_int_equal(put(l, 2, 1, &effect), STATUS_OK);
-    assert_int_equal(store_compact(l, &cancelled, &e), STATUS_CANCELLED);
+    assert_int_equal(collection_compact(l, &cancelled, &e), STATUS_CANCELLED);
     check_living(l, &(struct model){.versions = {0, 0, 1}});
-    store_close(l);
+    collection_close(l);
 }
 
 /* Programs that end anywhere. */
@@ -404,18 +404,18 @@ static void end_process(const char *step) {
 enum { SCRIPT = 8 };
 
 /* Step `i` of a fixed row of changes. */
-static enum status run_change(struct store *l, struct model *m, int i) {
+static enum status run_change(struct collection *l, struct model *m, int i) {
     struct error e;
     enum change_effect effect;
     switch (i) {
         case 0: m->versions[4] = 1; return put(l, 4, 1, &effect);
         case 1: m->versions[0] = 2; return put(l, 0, 2, &effect);
-        case 2: m->versions[1] = 0; return store_delete(l, "id 1", &e);
-        case 3: return store_compact(l, NULL, &e);
+        case 2: m->versions[1] = 0; return collection_delete(l, NULL, "id 1", &e);
+        case 3: return collection_compact(l, NULL, &e);
         case 4: m->versions[1] = 3; return put(l, 1, 3, &effect);
-        case 5: m->versions[4] = 0; return store_delete(l, "id 4", &e);
+        case 5: m->versions[4] = 0; return collection_delete(l, NULL, "id 4", &e);
         case 6: m->versions[5] = 1; return put(l, 5, 1, &effect);
-        default: return store_compact(l, NULL, &e);
+        default: return collection_compact(l, NULL, &e);
     }
 }
 
@@ -423,7 +423,7 @@ static enum status run_change(struct store *l, struct model *m, int i) {
 static void run_script(int acknowledged, int steps) {
     struct model m = {.versions = {1, 1, 1}};
     struct error e;
-    struct store *l;
+    struct collection *l;
     steps_left = steps;
     disk_step_hook = end_process;
     if (store_open(&l, test_folder, &e)) _exit(1);
@@ -467,8 +467,8 @@ static void test_ending_anywhere(void **state) {
         folder_make(test_folder);
         build(INDEX_EXACT, 3);
         int n = run_child(steps, &ended);
-        struct store *l = open_living();
-        struct snapshot *snapshot = store_hold(l);
+        struct collection *l = open_living();
+        struct snapshot *snapshot = collection_hold(l);
         struct seen seen = {0};
         struct error e;
         assert_int_equal(store_walk(snapshot, see, &seen, &e), STATUS_OK);
@@ -479,10 +479,10 @@ static void test_ending_anywhere(void **state) {
         kept_early += !is_now;
         /* And it goes on. */
         put_ok(l, &seen.model, 7, 1);
-        assert_int_equal(store_compact(l, NULL, &e), STATUS_OK);
+        assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);
         check_living(l, &seen.model);
         snapshot_release(snapshot);
-        store_close(l);
+        collection_close(l);
     }
     print_message("ended before each of %d steps; %d unacknowledged changes were there\n", steps - 1, kept_early);
     assert_true(steps > 50);
@@ -503,16 +503,18 @@ static void write_log(const char *bytes, size_t size) {
 /* How many of the changes a damaged log still gives; each state is one that there was. -1: it does not open. *noticed:
  * that changes are missing which had been acknowledged. */
 static int count_changes(const struct model *states, int n, bool *noticed) {
-    struct store *l;
+    struct collection *l;
     struct error e;
     if (store_open(&l, test_folder, &e)) return -1;
-    struct snapshot *snapshot = store_hold(l);
+    struct snapshot *snapshot = collection_hold(l);
     int sequence = (int)snapshot->n_changes;
     assert_in_range(sequence, 0, n);
     check_view(snapshot, &states[sequence]);
     snapshot_release(snapshot);
-    *noticed = store_count_changes(l).damaged;
-    store_close(l);
+    struct collection_changes changes;
+    assert_int_equal(collection_count_changes(l, &changes, &e), STATUS_OK);
+    *noticed = changes.damaged;
+    collection_close(l);
     return sequence;
 }
 
@@ -526,7 +528,7 @@ static void test_damaged_log(void **state) {
     bool noticed;
     char path[FOLDER_PATH_SIZE];
     build(INDEX_EXACT, 3);
-    struct store *l = open_living();
+    struct collection *l = open_living();
     for (int i = 0; i < CHANGES; i++) {
         states[i + 1] = states[i];
         if (i == 2)
@@ -534,7 +536,7 @@ static void test_damaged_log(void **state) {
         else
             put_ok(l, &states[i + 1], 3 + i, 1);
     }
-    store_close(l);
+    collection_close(l);
     folder_path(path, test_folder, "gen-000001/changes.kept");
     assert_int_equal(file_read(path, 100, &mark, &e), STATUS_OK);
     read_log(&log, path);
@@ -566,7 +568,7 @@ static void test_damaged_log(void **state) {
         struct model m = states[n];
         put_ok(l, &m, 9, 2);
         check_living(l, &m);
-        store_close(l);
+        collection_close(l);
     }
 
     /* Damage before an acknowledged change is not cut off by itself. */
@@ -574,9 +576,9 @@ static void test_damaged_log(void **state) {
     write_log(log.data, log.size);
     l = open_living();
     assert_int_equal(put(l, 9, 1, &effect), STATUS_CORRUPT);
-    assert_int_equal(store_delete(l, "id 0", &e), STATUS_CORRUPT);
+    assert_int_equal(collection_delete(l, NULL, "id 0", &e), STATUS_CORRUPT);
     assert_non_null(strstr(e.text, "verify --repair"));
-    store_close(l);
+    collection_close(l);
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, log.size);
@@ -591,7 +593,7 @@ static void test_damaged_log(void **state) {
     struct model m = states[0];
     put_ok(l, &m, 9, 1);
     check_living(l, &m);
-    store_close(l);
+    collection_close(l);
     buffer_free(&log);
     buffer_free(&mark);
 }
@@ -602,22 +604,22 @@ static void test_two_programs(void **state) {
     struct model m = {.versions = {1, 1, 1}};
     struct error e;
     build(INDEX_EXACT, 3);
-    struct store *a = open_living(), *b = open_living();
+    struct collection *a = open_living(), *b = open_living();
     put_ok(a, &m, 3, 1);
     check_living(b, &m);
     delete_ok(b, &m, 0);
     check_living(a, &m);
     put_ok(a, &m, 3, 2);
-    assert_int_equal(store_compact(a, NULL, &e), STATUS_OK);
-    assert_int_equal(store_follow(b, &e), STATUS_OK);
+    assert_int_equal(collection_compact(a, NULL, &e), STATUS_OK);
+    assert_int_equal(collection_follow(b, &e), STATUS_OK);
     check_living(b, &m);
     delete_ok(a, &m, 3);
     check_living(b, &m);
-    assert_int_equal(store_compact(a, NULL, &e), STATUS_OK);
+    assert_int_equal(collection_compact(a, NULL, &e), STATUS_OK);
     put_ok(b, &m, 4, 1); /* which turns to the newest generation first */
     check_living(a, &m);
-    store_close(a);
-    store_close(b);
+    collection_close(a);
+    collection_close(b);
 }
 
 /* A program that could not put its changes on the disk takes them off the log again. A reader that has them already
@@ -629,7 +631,7 @@ static void test_changes_that_are_taken_back(void **state) {
     struct error e;
     char path[FOLDER_PATH_SIZE];
     build(INDEX_EXACT, 3);
-    struct store *l = open_living(), *reader = open_living();
+    struct collection *l = open_living(), *reader = open_living();
     put_ok(l, &m, 3, 1);
     kept = m;
     read_log(&before, path);
@@ -638,7 +640,7 @@ static void test_changes_that_are_taken_back(void **state) {
     check_living(reader, &m);
 
     /* The changes of 4 and 5 go, a longer one comes in their place. */
-    store_close(l);
+    collection_close(l);
     write_log(before.data, before.size);
     folder_write(test_folder, "gen-000001/changes.kept", "", 0);
     m = kept;
@@ -646,20 +648,20 @@ static void test_changes_that_are_taken_back(void **state) {
     for (int version = 1; version <= 6; version++) put_ok(l, &m, 6, version);
     read_log(&log, path);
     assert_true(log.size > before.size);
-    snapshot_release(store_hold(reader));
-    assert_int_equal(store_follow(reader, &e), STATUS_OK);
+    snapshot_release(collection_hold(reader));
+    assert_int_equal(collection_follow(reader, &e), STATUS_OK);
     check_living(reader, &m);
 
     /* And shorter than what was read. */
-    store_close(l);
+    collection_close(l);
     write_log(before.data, before.size);
     folder_write(test_folder, "gen-000001/changes.kept", "", 0);
-    snapshot_release(store_hold(reader));
-    assert_int_equal(store_follow(reader, &e), STATUS_OK);
+    snapshot_release(collection_hold(reader));
+    assert_int_equal(collection_follow(reader, &e), STATUS_OK);
     check_living(reader, &kept);
     put_ok(reader, &kept, 7, 1);
     check_living(reader, &kept);
-    store_close(reader);
+    collection_close(reader);
     buffer_free(&log);
     buffer_free(&before);
 }
@@ -679,9 +681,9 @@ static void test_new_log_that_is_removed(void **state) {
     struct buffer log = {0};
     char path[FOLDER_PATH_SIZE];
     build(INDEX_EXACT, 3);
-    struct store *l = open_living();
+    struct collection *l = open_living();
     put_ok(l, &m, 3, 1);
-    store_close(l);
+    collection_close(l);
     read_log(&log, path);
     remove_log();
     m.versions[3] = 0;
@@ -692,10 +694,10 @@ static void test_new_log_that_is_removed(void **state) {
     check_living(l, &m); /* it sees the head */
     remove_log();
     put_ok(l, &m, 4, 1);
-    store_close(l);
+    collection_close(l);
     l = open_living();
     check_living(l, &m);
-    store_close(l);
+    collection_close(l);
     buffer_free(&log);
 }
 
@@ -706,18 +708,18 @@ static void test_change_in_place_of_another(void **state) {
     struct buffer log = {0}, with = {0};
     char path[FOLDER_PATH_SIZE];
     build(INDEX_EXACT, 3);
-    struct store *l = open_living();
+    struct collection *l = open_living();
     put_ok(l, &m, 3, 1);
     read_log(&log, path);
     other = m;
     delete_ok(l, &other, 0);
-    store_close(l);
+    collection_close(l);
     read_log(&with, path);
     write_log(log.data, log.size);
     folder_write(test_folder, "gen-000001/changes.kept", "", 0);
     l = open_living();
     delete_ok(l, &m, 1);
-    store_close(l);
+    collection_close(l);
     buffer_clear(&log);
     read_log(&log, path);
     assert_int_equal(log.size, with.size);
@@ -729,10 +731,10 @@ static void test_change_in_place_of_another(void **state) {
     write_log(log.data, log.size);
     put_ok(l, &m, 6, 1);
     check_living(l, &m);
-    store_close(l);
+    collection_close(l);
     l = open_living();
     check_living(l, &m);
-    store_close(l);
+    collection_close(l);
     buffer_free(&log);
     buffer_free(&with);
 }
@@ -743,7 +745,7 @@ static void *copy_again(void *argument) {
     for (int i = 0; i < 12; i++) {
         char to[FOLDER_PATH_SIZE];
         struct error e;
-        struct store *l;
+        struct collection *l;
         struct seen seen = {0};
         folder_path(to, test_folder, "copy");
         if (store_copy(test_folder, to, NULL, &e) || store_open(&l, to, &e)) {
@@ -751,13 +753,13 @@ static void *copy_again(void *argument) {
             *wrong = true;
             return NULL;
         }
-        struct snapshot *snapshot = store_hold(l);
+        struct snapshot *snapshot = collection_hold(l);
         *wrong = *wrong || store_walk(snapshot, see, &seen, &e) != STATUS_OK;
         /* Documents 0 and 1 are changed in turns: they are never more than one version apart. */
         int apart = seen.model.versions[0] - seen.model.versions[1];
         *wrong = *wrong || seen.model.versions[2] != 1 || apart < 0 || apart > 1;
         snapshot_release(snapshot);
-        store_close(l);
+        collection_close(l);
     }
     return NULL;
 }
@@ -769,17 +771,17 @@ static void test_copies_beside_changes(void **state) {
     bool wrong = false;
     struct error e;
     build(INDEX_EXACT, 3);
-    struct store *l = open_living();
+    struct collection *l = open_living();
     assert_int_equal(pthread_create(&copier, NULL, copy_again, &wrong), 0);
     for (int version = 2; version < 40; version++) {
         put_ok(l, &m, 0, version);
         put_ok(l, &m, 1, version);
-        if (version % 3 == 0) assert_int_equal(store_compact(l, NULL, &e), STATUS_OK);
+        if (version % 3 == 0) assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);
     }
     pthread_join(copier, NULL);
     assert_false(wrong);
     check_living(l, &m);
-    store_close(l);
+    collection_close(l);
 }
 
 /* Threads. */
@@ -788,7 +790,7 @@ enum { WRITERS = 4, ROUNDS = 30 };
 
 struct writer_thread {
     pthread_t thread;
-    struct store *store;
+    struct collection *store;
     int first; /* changes ids first, first + 1 and first + 2 */
     int versions[3];
     bool wrong;
@@ -805,18 +807,17 @@ static void *change_again(void *argument) {
         snprintf(id, sizeof id, "id %d", w->first + which);
         if (r / 64 % 3 == 0) {
             enum status expected = w->versions[which] ? STATUS_OK : STATUS_NOT_FOUND;
-            w->wrong = w->wrong || store_delete(w->store, id, &e) != expected;
+            w->wrong = w->wrong || collection_delete(w->store, NULL, id, &e) != expected;
             w->versions[which] = 0;
         } else {
             w->wrong = w->wrong || put(w->store, w->first + which, version, &effect);
             w->versions[which] = version;
         }
         /* An acknowledged change is in the next snapshot. */
-        struct stored_document d;
-        struct snapshot *snapshot = NULL;
-        bool found = store_find(w->store, id, &snapshot, &d, &e) == STATUS_OK;
+        struct collection_found d;
+        bool found = collection_find(w->store, NULL, id, &d, &e) == STATUS_OK;
         w->wrong = w->wrong || found != (w->versions[which] > 0);
-        snapshot_release(snapshot);
+        collection_found_release(&d);
     }
     return NULL;
 }
@@ -827,15 +828,15 @@ static void test_threads(void **state) {
     struct model m = {0};
     struct error e;
     build(INDEX_EXACT, 1);
-    struct store *l = open_living();
+    struct collection *l = open_living();
     for (int i = 0; i < WRITERS; i++) {
         writers[i] = (struct writer_thread){.store = l, .first = 3 * i, .versions = {i == 0}};
         assert_int_equal(pthread_create(&writers[i].thread, NULL, change_again, &writers[i]), 0);
     }
     for (int i = 0; i < 10; i++) {
-        enum status status = store_compact(l, NULL, &e);
+        enum status status = collection_compact(l, NULL, &e);
         if (status && status != STATUS_INVALID) fail_msg("%s", e.text);
-        struct snapshot *snapshot = store_hold(l);
+        struct snapshot *snapshot = collection_hold(l);
         struct seen seen = {0};
         assert_int_equal(store_walk(snapshot, see, &seen, &e), STATUS_OK);
         snapshot_release(snapshot);
@@ -846,10 +847,10 @@ static void test_threads(void **state) {
         memcpy(m.versions + 3 * i, writers[i].versions, sizeof writers[i].versions);
     }
     check_living(l, &m);
-    store_close(l);
+    collection_close(l);
     l = open_living();
     check_living(l, &m);
-    store_close(l);
+    collection_close(l);
 }
 
 /* The vectors of an index that compresses stay what they were. */
@@ -860,11 +861,11 @@ static void test_compressed_index(void **state) {
     if (!HAVE_FAISS) return;
     build("SQ8", 10);
     for (int i = 0; i < 10; i++) m.versions[i] = 1;
-    struct store *l = open_living();
+    struct collection *l = open_living();
     put_ok(l, &m, 2, 2);
     delete_ok(l, &m, 3);
-    for (int i = 0; i < 3; i++) assert_int_equal(store_compact(l, NULL, &e), STATUS_OK);
-    store_close(l);
+    for (int i = 0; i < 3; i++) assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);
+    collection_close(l);
     struct disk_generation *c;
     assert_int_equal(disk_generation_open(&c, test_folder, &e), STATUS_OK);
     assert_string_equal(disk_generation_info(c)->index_factory, "SQ8");

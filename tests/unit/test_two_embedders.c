@@ -64,7 +64,7 @@ static const struct embedder colors = {.dim = COLORS,
                                        .prompts = {"", "", ""},
                                        .embed = embed_colors,
                                        .self = &eyes};
-static struct store *collection;
+static struct collection *collection;
 static struct retriever *retriever;
 
 /* A document whose chunks are single tokens. */
@@ -111,7 +111,7 @@ static void put(const char *name, const char *caption, const float *picture) {
     struct error e;
     enum change_effect effect;
     make(&m, name, &caption, 1, picture);
-    if (store_put(collection, &m.document, m.vectors, &effect, &e)) fail_msg("%s", e.text);
+    if (collection_put(collection, NULL, &m.document, m.vectors, &effect, &e)) fail_msg("%s", e.text);
 }
 
 static const float red[COLORS] = {1, 0, 0}, green[COLORS] = {0, 1, 0}, blue[COLORS] = {0, 0, 1};
@@ -141,13 +141,13 @@ static int setup(void **state) {
     if (builder_commit(b, &e) || store_open(&collection, test_folder, &e)) return 1;
     put("blue", "ab", blue);
     reader = eyes = (struct toy){0};
-    return retriever_open(&retriever, store_collection(collection), (struct retriever_embedders){&letters, &colors},
-                          MAX_K, &e) != STATUS_OK;
+    return retriever_open(&retriever, collection, (struct retriever_embedders){&letters, &colors}, MAX_K, &e) !=
+           STATUS_OK;
 }
 
 static int teardown(void **state) {
     retriever_close(retriever);
-    store_close(collection);
+    collection_close(collection);
     return folder_tear_down(state);
 }
 
@@ -280,18 +280,18 @@ static void test_left_out(void **state) {
     EXPECT(&query, {6, HIT_BY_PICTURES, sqrtf(1 / 3.0F)});
     filter_release(filter);
 
-    assert_int_equal(store_delete(collection, "red", &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "red", &e), STATUS_OK);
     put("blue", "z", green);
     query = ask("rb", 0.4F);
     EXPECT(&query, {1, HIT_BY_PASSAGES, half}, {2, HIT_BY_PASSAGES, 0.5F});
     query = ask("g", 0.5F);
     EXPECT(&query, {5, HIT_BY_PICTURES, 1}, {7, HIT_BY_PICTURES, 1});
-    assert_int_equal(store_compact(collection, NULL, &e), STATUS_OK);
+    assert_int_equal(collection_compact(collection, NULL, &e), STATUS_OK);
     EXPECT(&query, {4, HIT_BY_PICTURES, 1}, {5, HIT_BY_PICTURES, 1});
-    assert_int_equal(store_delete(collection, "green", &e), STATUS_OK);
-    assert_int_equal(store_delete(collection, "blue", &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "green", &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "blue", &e), STATUS_OK);
     expect(&query, NULL, 0);
-    assert_int_equal(store_compact(collection, NULL, &e), STATUS_OK); /* to a generation without pictures */
+    assert_int_equal(collection_compact(collection, NULL, &e), STATUS_OK); /* to a generation without pictures */
     expect(&query, NULL, 0);
     put("green", "x", green);
     EXPECT(&query, {4, HIT_BY_PICTURES, 1});
@@ -336,7 +336,7 @@ static void test_many_pictures(void **state) {
         snprintf(name, sizeof name, "%c %d", i % 20 == 1 ? 'x' : 'y', i);
         build(b, name, caption, 1, is_picture ? shade : NULL);
     }
-    if (builder_commit(b, &e) || store_follow(collection, &e)) fail_msg("%s", e.text);
+    if (builder_commit(b, &e) || collection_follow(collection, &e)) fail_msg("%s", e.text);
 
     struct filter *filter;
     assert_int_equal(filter_parse(&filter, "{\"prefix\": {\"path\": \"y\"}}", "filter", &e), STATUS_OK);
@@ -385,16 +385,13 @@ static void test_other_embedders(void **state) {
     struct error e;
     struct embedder other = colors;
     other.hash = 7;
-    assert_int_equal(
-        retriever_open(&t, store_collection(collection), (struct retriever_embedders){.texts = &letters}, MAX_K, &e),
-        STATUS_INVALID);
-    assert_int_equal(
-        retriever_open(&t, store_collection(collection), (struct retriever_embedders){&letters, &other}, MAX_K, &e),
-        STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &letters}, MAX_K, &e),
+                     STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){&letters, &other}, MAX_K, &e),
+                     STATUS_INVALID);
     assert_non_null(strstr(e.text, "pictures"));
-    assert_int_equal(
-        retriever_open(&t, store_collection(collection), (struct retriever_embedders){&colors, &letters}, MAX_K, &e),
-        STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){&colors, &letters}, MAX_K, &e),
+                     STATUS_INVALID);
 }
 
 #define IN_COLLECTION(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

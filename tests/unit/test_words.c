@@ -189,7 +189,7 @@ static void make(struct made *m, int number) {
 
 struct world {
     struct made made[DOCUMENTS];
-    struct store *store;
+    struct collection *store;
 };
 
 static void open_world(struct world *w, int n) {
@@ -247,7 +247,7 @@ static void check_rank(const struct world *w, int half) {
     if (half < 2)
         assert_int_equal(filter_parse(&filter, half ? "{\"eq\":{\"half\":1}}" : "{\"eq\":{\"half\":0}}", "test", &e),
                          STATUS_OK);
-    struct snapshot *snapshot = store_hold(w->store);
+    struct snapshot *snapshot = collection_hold(w->store);
     struct word_query words = {.text = {text, strlen(text)}, .filter = filter, .k = K};
     assert_int_equal(store_search_words(snapshot, &words, ids, &e), STATUS_OK);
     double last = 1e9, best[K] = {0};
@@ -285,13 +285,13 @@ static void test_ranks(void **state) {
         int number = (int)draw(DOCUMENTS);
         struct made *m = &w->made[number];
         if (m->there)
-            assert_int_equal(store_delete(w->store, m->id, &e), STATUS_OK);
+            assert_int_equal(collection_delete(w->store, NULL, m->id, &e), STATUS_OK);
         else
-            assert_int_equal(store_put(w->store, &m->document, m->vectors, &effect, &e), STATUS_OK);
+            assert_int_equal(collection_put(w->store, NULL, &m->document, m->vectors, &effect, &e), STATUS_OK);
         m->there = !m->there;
-        if (i % 40 == 39) assert_int_equal(store_compact(w->store, NULL, &e), STATUS_OK);
+        if (i % 40 == 39) assert_int_equal(collection_compact(w->store, NULL, &e), STATUS_OK);
     }
-    store_close(w->store);
+    collection_close(w->store);
     free(w);
 }
 
@@ -303,7 +303,7 @@ static struct hits find(struct world *w, struct snapshot *snapshot, struct retri
     struct error e;
     query.snapshot = snapshot;
     struct ranked_query ranked = {.query = &query, .passages = vector, .k = k, .hits = &hits};
-    if (ranking_find(store_collection(w->store), &ranked, 1, &e)) fail_msg("%s", e.text);
+    if (ranking_find(w->store, &ranked, 1, &e)) fail_msg("%s", e.text);
     return hits;
 }
 
@@ -321,7 +321,7 @@ static void test_fusion(void **state) {
     struct retriever_query query = {.text = {"w01 w02 w17", 11}, .min_similarity = -1};
     (void)state;
     open_world(w, DOCUMENTS);
-    struct snapshot *snapshot = store_hold(w->store);
+    struct snapshot *snapshot = collection_hold(w->store);
     const float *vector = w->made[5].vectors;
     struct hits nearest = find(w, snapshot, query, vector, 100);
     query.choice.way = RETRIEVE_WORDS;
@@ -350,7 +350,7 @@ static void test_fusion(void **state) {
     hits_free(&words);
     hits_free(&nearest);
     snapshot_release(snapshot);
-    store_close(w->store);
+    collection_close(w->store);
     free(w);
 }
 
@@ -359,7 +359,7 @@ static void test_leaving_out(void **state) {
     struct retriever_query query = {.text = {"w01", 3}, .min_similarity = -1, .choice = {.per_document = 1}};
     (void)state;
     open_world(w, DOCUMENTS);
-    struct snapshot *snapshot = store_hold(w->store);
+    struct snapshot *snapshot = collection_hold(w->store);
     const float *vector = w->made[5].vectors;
     struct hits one = find(w, snapshot, query, vector, DOCUMENTS);
     assert_int_equal(one.n, DOCUMENTS);
@@ -381,7 +381,7 @@ static void test_leaving_out(void **state) {
     hits_free(&apart);
     hits_free(&one);
     snapshot_release(snapshot);
-    store_close(w->store);
+    collection_close(w->store);
     free(w);
 }
 

@@ -130,7 +130,7 @@ static enum status open_makers(struct datastore *d, const struct bench_options *
 static enum status open_given(struct datastore *d, const struct bench_options *o, const struct model_info *model,
                               struct error *e) {
     if (store_open(&d->collection, o->collection, e)) return e->status;
-    struct snapshot *snapshot = store_hold(d->collection);
+    struct snapshot *snapshot = collection_hold(d->collection);
     enum status status = open_makers(d, o, snapshot, model, e);
     snapshot_release(snapshot);
     return status;
@@ -143,12 +143,12 @@ enum status datastore_open(struct datastore *d, const struct bench_options *o, c
         return error_set(e, STATUS_INVALID, "--chunks is for random chunks, and --collection brings its own");
     if (o->collection ? open_given(d, o, info, e) : open_random(d, o, info, e)) return e->status;
     struct retriever_embedders embedders = {.texts = &d->embedder};
-    return retriever_open(&d->retriever, store_collection(d->collection), embedders, info->num_neighbors, e);
+    return retriever_open(&d->retriever, d->collection, embedders, info->num_neighbors, e);
 }
 
 void datastore_close(struct datastore *d) {
     retriever_close(d->retriever);
-    store_close(d->collection);
+    collection_close(d->collection);
     tokenizer_close(d->tokenizer);
     embedder_model_close(&d->inner);
     config_free(&d->config);

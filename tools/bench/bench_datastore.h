@@ -14,7 +14,7 @@ struct datastore {
     struct embedder inner, embedder; /* the second calls the first and looks at the clock */
     double embed_start, embed_end;   /* of the latest call */
     struct tokenizer *tokenizer;     /* what turns the chunks that the model writes into text */
-    struct store *collection;
+    struct collection *collection;
     struct retriever *retriever;
 };
 

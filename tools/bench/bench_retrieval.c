@@ -267,7 +267,7 @@ static enum status open_all(struct bench *t, int sequences, struct error *e) {
 
 static void print_what(const struct bench *t, int sequences) {
     const struct model_info *info = model_info(t->model.model);
-    struct snapshot *snapshot = store_hold(t->store.collection);
+    struct snapshot *snapshot = collection_hold(t->store.collection);
     const struct collection_info *collection = snapshot->info;
     bench_print_title(t->o, "%s %s, %d layers of %d, %d of them read %d neighbours of %d tokens; %d x %d decoded; %s",
                       t->o->model_name, t->o->dtype_name, info->n_layers, info->hidden, info->n_retro_layers,

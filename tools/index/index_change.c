@@ -309,17 +309,17 @@ int run_delete(struct index_arguments *a, struct error *e) {
 }
 
 int run_compact(struct index_arguments *a, struct error *e) {
-    struct store *l;
+    struct collection *l;
     if (index_expect(a, 1, "compact DIR", e) || index_expect_folder(a, 0, "compact", e) ||
         store_open(&l, a->rest[0], e))
         return EXIT_FAILED;
     index_catch_interrupts();
-    enum status status = store_compact(l, &index_interrupted, e);
+    enum status status = collection_compact(l, &index_interrupted, e);
     if (status == STATUS_OK) {
-        struct snapshot *snapshot = store_hold(l);
+        struct snapshot *snapshot = collection_hold(l);
         index_print_state(a, "compacted", a->rest[0], snapshot);
         snapshot_release(snapshot);
     }
-    store_close(l);
+    collection_close(l);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
 }

@@ -29,12 +29,12 @@ void index_print_state(const struct index_arguments *a, const char *effect, cons
 
 /* Opened as a reader does: what is printed was read from the copy. */
 static enum status report_copy(const struct index_arguments *a, const char *effect, struct error *e) {
-    struct store *l;
+    struct collection *l;
     if (disk_generation_verify(a->rest[1], e) || store_open(&l, a->rest[1], e)) return e->status;
-    struct snapshot *snapshot = store_hold(l);
+    struct snapshot *snapshot = collection_hold(l);
     index_print_state(a, effect, a->rest[1], snapshot);
     snapshot_release(snapshot);
-    store_close(l);
+    collection_close(l);
     return STATUS_OK;
 }
 
