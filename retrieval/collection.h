@@ -101,6 +101,8 @@ struct collection_ops {
                           struct nearest_found *out, struct error *e);
     enum status (*search_words)(struct collection *c, struct snapshot *s, const struct word_query *q, int64_t *ids,
                                 struct error *e);
+    /* Whether the words of the snapshot are made, or soon will be; NULL: they need not be. */
+    bool (*has_words)(struct collection *c, const struct snapshot *s);
     /* STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. */
     enum status (*find)(struct collection *c, const struct filter *filter, const char *id, struct collection_found *out,
                         struct error *e);

@@ -134,6 +134,16 @@ enum status retriever_search(struct retriever *t, const struct retriever_query *
 struct snapshot *retriever_hold(struct retriever *t) {
     return collection_hold(t->collection);
 }
+
+bool retriever_has_words(const struct retriever *t, const struct snapshot *s) {
+    return t->collection->ops->has_words == NULL || t->collection->ops->has_words(t->collection, s);
+}
+
+enum status retriever_make_words(struct retriever *t, struct snapshot *s, struct error *e) {
+    int64_t none;
+    return t->collection->ops->search_words(t->collection, s, &(struct word_query){.text = {"", 0}, .k = 1}, &none, e);
+}
+
 void retriever_set_reranker(struct retriever *t, const struct embedder *reranker) { t->reranker = reranker; }
 void retriever_close(struct retriever *t) { free(t); }
 

@@ -97,6 +97,10 @@ enum status retriever_open(struct retriever **out, struct collection *c, struct 
 void retriever_close(struct retriever *t);
 /* The newest snapshot, held for the caller. Any thread. */
 struct snapshot *retriever_hold(struct retriever *t);
+/* The words that a ranking by words needs of a snapshot, which are made when they are first needed: whether that takes
+ * no time any more, and to make them now. Any thread, beside searches. STATUS_NO_MEMORY. */
+bool retriever_has_words(const struct retriever *t, const struct snapshot *s);
+enum status retriever_make_words(struct retriever *t, struct snapshot *s, struct error *e);
 /* From now on queries can be reranked (retriever_choice.rerank). The reranker is borrowed. */
 void retriever_set_reranker(struct retriever *t, const struct embedder *reranker);
 /* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a failure there are none.

@@ -374,6 +374,14 @@ static enum status search_words(struct collection *c, struct snapshot *s, const 
     return store_search_words(s, q, ids, e);
 }
 
+/* Words of so few chunks are made in some milliseconds. */
+enum { QUICK_CHUNKS = 500 };
+
+static bool has_words(struct collection *c, const struct snapshot *s) {
+    (void)c;
+    return s->info->n_chunks <= QUICK_CHUNKS || words_once_has(&store_snapshot_read(s)->epoch->words);
+}
+
 static void close_store(struct collection *c) {
     struct store *l = store_of(c);
     CHECK(l->n_changing == 0);
@@ -394,6 +402,7 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
                                               .follow = follow_folder,
                                               .search = search_vectors,
                                               .search_words = search_words,
+                                              .has_words = has_words,
                                               .find = find_document,
                                               .walk = walk_documents,
                                               .count = count_allowed,

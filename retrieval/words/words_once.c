@@ -18,6 +18,13 @@ void words_once_close(struct words_once *o) {
     pthread_mutex_destroy(&o->lock);
 }
 
+bool words_once_has(struct words_once *o) {
+    pthread_mutex_lock(&o->lock);
+    bool has = o->words != NULL;
+    pthread_mutex_unlock(&o->lock);
+    return has;
+}
+
 static bool is_cancelled(const struct words_request *r) { return r->cancelled && atomic_load(r->cancelled); }
 
 /* Under the lock, which is open while it waits. */

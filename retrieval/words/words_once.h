@@ -16,6 +16,8 @@ struct words_once {
 void words_once_open(struct words_once *o);
 void words_once_close(struct words_once *o);
 
+bool words_once_has(struct words_once *o); /* they are made */
+
 struct words_request {
     words_source *source;
     const void *context;

@@ -2,10 +2,12 @@
  * letter's. */
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "retrieval/retriever.h"
 #include "retrieval/store/store.h"
+#include "server/reading/retrieval_thread.h"
 #include "tests/folder.h"
 
 enum { DIM = 26, CHUNK = 2, EOD = 50, R = 4, MAX_K = 3 };
@@ -488,6 +490,63 @@ static void test_reranked(void **state) {
     assert_int_equal(retriever_search(retriever, queries + 1, 1, results, &e), STATUS_DEVICE);
 }
 
+/* A collection whose words take as long as the test wants. */
+static const struct collection_ops *quick_ops;
+static atomic_bool words_begun, words_released, words_made;
+
+static bool has_slow_words(struct collection *c, const struct snapshot *s) {
+    (void)c, (void)s;
+    return atomic_load(&words_made);
+}
+
+static enum status search_slow_words(struct collection *c, struct snapshot *s, const struct word_query *q, int64_t *ids,
+                                     struct error *e) {
+    atomic_store(&words_begun, true);
+    while (!atomic_load(&words_released)) sched_yield();
+    atomic_store(&words_made, true);
+    return quick_ops->search_words(c, s, q, ids, e);
+}
+
+static void note_done(struct lookup *l) { atomic_store((atomic_bool *)l->context, true); }
+
+/* Searches by vectors are answered while a search by words waits for these. */
+static void test_words_are_made_beside(void **state) {
+    enum { LOOKUPS = 3 };
+    struct error e;
+    struct retrieval_thread *thread;
+    struct retriever_query queries[LOOKUPS] = {ask("a", 1, -1), ask("b", 1, -1), ask("a", 1, -1)};
+    struct hits hits[LOOKUPS] = {0};
+    struct lookup lookups[LOOKUPS] = {0};
+    atomic_bool done[LOOKUPS] = {false, false, false};
+    struct collection_ops slow = *collection->ops;
+    (void)state;
+    quick_ops = collection->ops;
+    slow.has_words = has_slow_words;
+    slow.search_words = search_slow_words;
+    collection->ops = &slow;
+    queries[0].choice.way = queries[2].choice.way = RETRIEVE_BOTH;
+    assert_int_equal(retrieval_thread_open(&thread, retriever, 8, 1, &e), STATUS_OK);
+    for (int i = 0; i < LOOKUPS; i++)
+        lookups[i] =
+            (struct lookup){.queries = &queries[i], .hits = &hits[i], .n = 1, .done = note_done, .context = &done[i]};
+    assert_int_equal(retrieval_thread_ask(thread, &lookups[0], &e), STATUS_OK);
+    while (!atomic_load(&words_begun)) sched_yield();
+    assert_int_equal(retrieval_thread_ask(thread, &lookups[1], &e), STATUS_OK);
+    while (!atomic_load(&done[1])) sched_yield();
+    assert_int_equal(retrieval_thread_ask(thread, &lookups[2], &e), STATUS_OK);
+    assert_false(atomic_load(&done[0]));
+    atomic_store(&words_released, true);
+    for (int i = 0; i < LOOKUPS; i++) {
+        while (!atomic_load(&done[i])) sched_yield();
+        assert_int_equal(lookups[i].status, STATUS_OK);
+        assert_int_equal(hits[i].n, 1);
+        hits_free(&hits[i]);
+        snapshot_release(lookups[i].snapshot);
+    }
+    retrieval_thread_close(thread);
+    collection->ops = quick_ops;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_reranked, setup, teardown),
@@ -501,6 +560,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_callers_ids, setup, teardown),
         cmocka_unit_test_setup_teardown(test_snapshots_in_one_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_vector_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_words_are_made_beside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_generations_beside_requests, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
