@@ -1,17 +1,11 @@
-/* retrieval/retriever.h: query -> hits, wherever the documents are. The engine, the API and the tools ask through this
- * table; retriever_local.h answers from a collection on this machine's disk.
+/* retrieval/retriever.h: query -> hits, wherever the documents are: a collection and the embedders that it was made
+ * with.
  *
  * A hit shows nothing that can be closed under it: `hits` hold the snapshot that all their pointers lead into. */
 #pragma once
 
-#include <stdatomic.h>
-
-#include "config/base/buffer.h"
 #include "config/json/json_writer.h"
-#include "retrieval/embedder.h"
-#include "retrieval/filter/filter.h"
-#include "retrieval/marks.h"
-#include "retrieval/snapshot.h"
+#include "retrieval/collection.h"
 
 enum retriever_way {
     RETRIEVE_NEAREST, /* by the embedder's vectors */
@@ -57,7 +51,7 @@ enum hit_list { HIT_BY_PASSAGES = 1, HIT_BY_WORDS = 2, HIT_BY_PICTURES = 4 };
 struct hit {
     const char *document;     /* its id: the same in every snapshot that has it */
     const char *path, *title; /* title may be "" */
-    int64_t chunk;            /* its number in this snapshot */
+    int64_t chunk;            /* its number in this snapshot; in Milvus: in its document */
     uint64_t start, end;      /* bytes of the document's text */
     struct text_span text;    /* these bytes: UTF-8, any tokenizer's */
     struct text_span source;  /* all of the document's text, which `text` is part of; NULL: it is not at hand */
@@ -85,32 +79,33 @@ struct hits {
 };
 void hits_free(struct hits *h); /* of zeroed ones: nothing */
 
-struct retriever {
-    const struct retriever_ops *ops;
-    const struct embedder *reranker; /* borrowed; NULL: there is none */
-};
+/* A chunk as a hit, which borrows from the chunk's snapshot. */
+void hit_show(struct hit *hit, const struct chunk *chunk, float similarity);
 
-struct retriever_ops {
-    const char *name;
-    /* The newest snapshot, held for the caller. Any thread. */
-    struct snapshot *(*hold)(struct retriever *t);
-    /* hits [n] are zeroed; on failure they may be filled in part. One caller at a time. */
-    enum status (*search)(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
-                          struct error *e);
-    void (*close)(struct retriever *t);
-};
+struct retriever;
 
-static inline struct snapshot *retriever_hold(struct retriever *t) { return t->ops->hold(t); }
+/* The embedders that a collection was made with. */
+struct retriever_embedders {
+    const struct embedder *texts;    /* and pictures, where these have no other */
+    const struct embedder *pictures; /* their own; NULL: they have none */
+};
+/* A query gets max_k hits at most. Collection and embedders are borrowed. STATUS_INVALID where the collection was made
+ * with others. */
+enum status retriever_open(struct retriever **out, struct collection *c, struct retriever_embedders embedders,
+                           int max_k, struct error *e);
+/* Snapshots and hits that are held outlive it. NULL: nothing. */
+void retriever_close(struct retriever *t);
+/* The newest snapshot, held for the caller. Any thread. */
+struct snapshot *retriever_hold(struct retriever *t);
+/* The words that a ranking by words needs of a snapshot, which are made when they are first needed: whether that takes
+ * no time any more, and to make them now. Any thread, beside searches. STATUS_NO_MEMORY. */
+bool retriever_has_words(const struct retriever *t, const struct snapshot *s);
+enum status retriever_make_words(struct retriever *t, struct snapshot *s, struct error *e);
 /* From now on queries can be reranked (retriever_choice.rerank). The reranker is borrowed. */
-static inline void retriever_set_reranker(struct retriever *t, const struct embedder *reranker) {
-    t->reranker = reranker;
-}
+void retriever_set_reranker(struct retriever *t, const struct embedder *reranker);
 /* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a failure there are none.
  * A query's hits do not depend on the other queries. A query that nobody waits for any more may find anything;
- * STATUS_CANCELLED when these are all. One caller at a time. */
+ * STATUS_CANCELLED when these are all. One caller at a time. STATUS_UNSUPPORTED for a ranking by words in Milvus, whose
+ * hits are what is there when they are sought, whatever snapshot a query names: it keeps no older state. */
 enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
                              struct error *e);
-/* Snapshots and hits that are held outlive it. */
-static inline void retriever_close(struct retriever *t) {
-    if (t) t->ops->close(t);
-}

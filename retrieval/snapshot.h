@@ -1,19 +1,59 @@
-/* retrieval/snapshot.h: one state of what is searched. It never changes, and it stays readable for as long as somebody
+/* retrieval/snapshot.h: one state of a collection. It never changes, and it stays readable for as long as somebody
  * holds it, whatever newer state is opened meanwhile. A request holds one from its first chunk to its last; hits hold
- * the one that they were found in. Any thread may hold and release. */
+ * the one that they were found in. Any thread may hold, release and read. */
 #pragma once
 
 #include <stdatomic.h>
+#include <string.h>
 
-#include "config/base/base.h"
+#include "retrieval/document.h"
+
+/* Where pictures have an embedder of their own: a second space of vectors, in which each picture has one, at its first
+ * chunk. The chunks of its caption have vectors of the collection's embedder, as all chunks do. */
+struct picture_space {
+    const char *embedder; /* folder, as given when built; NULL: there is none */
+    uint64_t embedder_hash;
+    const char *query_prompt, *document_prompt; /* the embedder's */
+    int dim;
+    int64_t n;                 /* pictures */
+    const char *index_factory; /* of their vectors; "" where n is 0 */
+};
+
+/* The facts that a collection was made with. */
+struct collection_info {
+    int64_t n_documents, n_chunks, n_tokens;
+    int chunk_length;
+    int generation;
+    int32_t eod;
+    int32_t max_token; /* largest id in it, eod included: a model's vocabulary must be larger */
+    int dim;
+    uint64_t embedder_hash, tokenizer_hash;
+    const char *embedder;                       /* folder, as given when built */
+    const char *query_prompt, *document_prompt; /* the embedder's, which are part of every vector */
+    const char *tokenizer;                      /* the same */
+    const char *index_factory;
+    struct picture_space pictures;
+};
 
 struct snapshot {
-    int64_t version; /* of the same source: a later state has a larger one */
-    int generation;  /* that it stands on, and how many changes it has since, for people */
+    const struct snapshot_ops *ops;
+    const struct collection_info *info; /* of its generation, whose counts it has; lives as long as the snapshot */
+    int64_t version;                    /* of the same source: a later state has a larger one */
+    int generation;                     /* that it stands on, and how many changes it has since, for people */
     int64_t n_changes;
     int64_t n_documents, n_chunks;
+    int64_t chunk_limit; /* one search finds at most so many chunks; a folder's have numbers below it */
+    int32_t max_token;   /* largest token id in it, end of document included */
+    atomic_int holders;  /* 1 when made: its maker's */
+};
+
+/* Chunks are known by numbers, which mean nothing in another snapshot. */
+struct snapshot_ops {
     void (*close)(struct snapshot *s); /* by whoever releases it last */
-    atomic_int holders;                /* 1 when made: its maker's */
+    struct chunk (*chunk)(const struct snapshot *s, int64_t id);
+    /* Of chunks [first, first + n), all of one document: [n, dim]. */
+    enum status (*vectors)(const struct snapshot *s, int64_t first, int n, float *vectors, struct error *e);
+    enum status (*picture_vector)(const struct snapshot *s, int64_t id, float *vector, bool *has, struct error *e);
 };
 
 /* The caller holds it already, or whoever does cannot release it meanwhile. NULL is nothing. */
@@ -23,5 +63,31 @@ static inline struct snapshot *snapshot_hold(struct snapshot *s) {
 }
 
 static inline void snapshot_release(struct snapshot *s) {
-    if (s && atomic_fetch_sub(&s->holders, 1) == 1) s->close(s);
+    if (s && atomic_fetch_sub(&s->holders, 1) == 1) s->ops->close(s);
+}
+
+/* A chunk that was found in the snapshot, or that a document in it has. */
+static inline struct chunk snapshot_chunk(const struct snapshot *s, int64_t id) { return s->ops->chunk(s, id); }
+
+/* The vectors [n, dim] of chunks [first, first + n) of one document, as the index keeps them. STATUS_UNSUPPORTED of an
+ * inverted file on a GPU. STATUS_NOT_FOUND where Milvus has them no more. */
+static inline enum status snapshot_vectors(const struct snapshot *s, int64_t first, int n, float *vectors,
+                                           struct error *e) {
+    return s->ops->vectors(s, first, n, vectors, e);
+}
+
+/* The vector [pictures.dim] of the picture that a chunk begins; *has: there is one, else it is not written. */
+static inline enum status snapshot_picture_vector(const struct snapshot *s, int64_t id, float *vector, bool *has,
+                                                  struct error *e) {
+    *has = false;
+    return s->info->pictures.embedder ? s->ops->picture_vector(s, id, vector, has, e) : STATUS_OK;
+}
+
+/* The neighbour as a model reads it: the chunk and what follows it in the same document, cut or padded with eod to
+ * ids [r] (docs/spec/retro-data.md 9; continuation never leaves the document, unlike Megatron's). */
+static inline void snapshot_neighbor_tokens(const struct snapshot *s, int64_t id, int r, int32_t *ids) {
+    struct chunk chunk = snapshot_chunk(s, id);
+    int n = min_int(r, chunk.n_following);
+    memcpy(ids, chunk.tokens, (size_t)n * sizeof *ids);
+    for (int i = n; i < r; i++) ids[i] = s->info->eod;
 }

@@ -7,7 +7,7 @@
 
 #include "config/base/line.h"
 #include "config/sandbox/sandbox.h"
-#include "retrieval/library.h"
+#include "retrieval/open/collection_open.h"
 #include "retro/weights/gguf_folder.h"
 #include "server/access/keyring.h"
 #include "server/host/check.h"
@@ -47,7 +47,7 @@ static enum status check_model_folder(const struct config *c, struct error *e) {
 }
 
 static enum status check_collection_folder(const struct config *c, struct error *e) {
-    if (library_is_remote(c->retrieval.collection)) return STATUS_OK;
+    if (collection_name_is_remote(c->retrieval.collection)) return STATUS_OK;
     return folder_check("retrieval.collection", c->retrieval.collection, "CURRENT",
                         "; this is no collection, which retro-index makes", e);
 }

@@ -103,13 +103,13 @@ static const struct tokenizer *open_cutter(struct decoder_part *d, const struct 
 }
 
 static enum status open_changes(struct decoder_part *d, const struct config *c, struct error *e) {
-    struct snapshot *view = library_hold(d->documents.library);
-    const struct collection_info *info = library_info(d->documents.library, view);
+    struct snapshot *snapshot = collection_hold(d->documents.collection);
+    const struct collection_info *info = snapshot->info;
     log_info("collection %s: %lld documents, %lld chunks, generation %d with %lld changes, embedder %s, searched on %s",
-             c->retrieval.collection, (long long)view->n_documents, (long long)view->n_chunks, view->generation,
-             (long long)view->n_changes, d->documents.embedder.name, c->retrieval.device);
+             c->retrieval.collection, (long long)snapshot->n_documents, (long long)snapshot->n_chunks,
+             snapshot->generation, (long long)snapshot->n_changes, d->documents.embedder.name, c->retrieval.device);
     if (d->documents.pictures.self) log_info("pictures of the collection: embedder %s", d->documents.pictures.name);
-    struct document_thread_options o = {.library = d->documents.library,
+    struct document_thread_options o = {.collection = d->documents.collection,
                                         .embedder = &d->documents.embedder,
                                         .pictures = embedder_if_open(&d->documents.pictures),
                                         .tokenizer = open_cutter(d, info),
@@ -119,7 +119,7 @@ static enum status open_changes(struct decoder_part *d, const struct config *c, 
                                         .readers = c->retrieval.upload_readers,
                                         .compact_after = c->retrieval.compact_after};
     enum status status = document_thread_open(&d->changes, &o, e);
-    snapshot_release(view);
+    snapshot_release(snapshot);
     return status;
 }
 
@@ -362,7 +362,7 @@ enum status served_models_open_others(struct served_models *p, const struct conf
     return check_names(p, e);
 }
 
-/* The API's view. */
+/* The API's snapshot. */
 
 /* On a loopback address, or with keys, a client is somebody whom the operator lets in. */
 static enum documents_access documents_access_of(const struct config *c, bool local) {
@@ -398,7 +398,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .retrieval = d->retrieval,
         .retriever = d->documents.retriever,
         .seer = d->retrieval ? documents_seer(&d->documents) : NULL,
-        .library = d->documents.library,
+        .collection = d->documents.collection,
         .document_thread = d->changes,
         .filter = d->documents.filter,
         .documents = documents_access_of(c, local),

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "retrieval/store/living.h"
+#include "retrieval/store/store.h"
 
 enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11, PICTURE_DIM = 5 };
 
@@ -38,7 +38,7 @@ static inline void make_vector(float *v, int dim, uint32_t seed, int first) {
 }
 
 static inline void make_document(struct made_document *d, int id, int version) {
-    int n = 1 + (int)(mix((uint32_t)id, (uint32_t)version) % LONGEST), n_chunks = collection_count_chunks(n, CHUNK);
+    int n = 1 + (int)(mix((uint32_t)id, (uint32_t)version) % LONGEST), n_chunks = document_count_chunks(n, CHUNK);
     *d = (struct made_document){0};
     snprintf(d->id, sizeof d->id, "id %d", id);
     snprintf(d->path, sizeof d->path, "folder/%d.txt", id);

@@ -11,14 +11,14 @@ void selection_release(struct selection *s) {
     free(s);
 }
 
-static struct selection *selection_make(const struct collection *c, struct filter *f) {
-    int64_t n = collection_info(c)->n_documents;
+static struct selection *selection_make(const struct disk_generation *c, struct filter *f) {
+    int64_t n = disk_generation_info(c)->n_documents;
     struct selection *s = xcalloc(1, sizeof *s);
     atomic_init(&s->holders, 1);
     s->filter = filter_hold(f);
     s->documents = xcalloc((size_t)n / 8 + 1, 1);
     for (int64_t i = 0; i < n; i++) {
-        struct stored_document d = collection_document_at(c, i);
+        struct stored_document d = disk_generation_document_at(c, i);
         if (!document_is_allowed(f, &d)) continue;
         s->documents[i / 8] |= (uint8_t)(1 << (i % 8));
         s->n_documents++;
@@ -54,7 +54,7 @@ static void put_first(struct selections *s, int at, struct selection *found) {
     s->latest[0] = found;
 }
 
-struct selection *selections_find(struct selections *s, const struct collection *c, struct filter *f) {
+struct selection *selections_find(struct selections *s, const struct disk_generation *c, struct filter *f) {
     pthread_mutex_lock(&s->lock);
     int at = find_latest(s, f);
     struct selection *found = at < SELECTIONS ? s->latest[at] : selection_make(c, f);

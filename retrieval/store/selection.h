@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "retrieval/filter/filter.h"
-#include "retrieval/store/collection.h"
+#include "retrieval/generation/generation.h"
 
 struct selection {
     atomic_int holders;
@@ -28,9 +28,4 @@ struct selections {
 void selections_open(struct selections *s);
 void selections_close(struct selections *s);
 /* The selection of f, held for the caller. Any thread. */
-struct selection *selections_find(struct selections *s, const struct collection *c, struct filter *f);
-
-/* Whether the filter allows the document. NULL allows all. */
-static inline bool document_is_allowed(const struct filter *f, const struct stored_document *d) {
-    return f == NULL || filter_allows(f, &(struct filter_subject){.id = d->id, .path = d->path, .facts = d->facts});
-}
+struct selection *selections_find(struct selections *s, const struct disk_generation *c, struct filter *f);

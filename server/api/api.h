@@ -1,5 +1,5 @@
 /* server/api/api.h: what requests mean. A request comes in as method, path and body, an answer goes out; the HTTP
- * library is not seen here, the engine only through generations. */
+ * collection is not seen here, the engine only through generations. */
 #pragma once
 
 #include "retro/chat/chat.h"
@@ -38,7 +38,7 @@ struct served_model {
     struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */
     struct retriever *retriever;             /* likewise */
     const struct embedder *seer;             /* likewise: reads the pictures that are sought by, if it sees */
-    struct library *library;                 /* likewise */
+    struct collection *collection;           /* likewise */
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */

@@ -22,23 +22,23 @@ static enum status add_stored(void *context, const struct stored_document *d, st
 }
 
 static enum status count_stored(struct document_quota *q, struct error *e) {
-    struct library_walk walk = {.filter = principal_filter(q->who), .take = add_stored, .context = &q->stored};
+    struct collection_walk walk = {.filter = principal_filter(q->who), .take = add_stored, .context = &q->stored};
     if (q->counted) return STATUS_OK;
     q->stored = 0;
-    if (library_walk(q->library, &walk, e)) return e->status;
+    if (collection_walk(q->collection, &walk, e)) return e->status;
     q->counted = true;
     return STATUS_OK;
 }
 
 /* Bytes of the document that this one replaces; 0: none. */
 static enum status count_replaced(const struct document_quota *q, const char *id, int64_t *bytes, struct error *e) {
-    struct library_found found;
+    struct collection_found found;
     *bytes = 0;
-    enum status status = library_find(q->library, principal_filter(q->who), id, &found, e);
+    enum status status = collection_find(q->collection, principal_filter(q->who), id, &found, e);
     if (status == STATUS_NOT_FOUND) return STATUS_OK;
     if (status) return status;
     *bytes = bytes_of(found.document.text, found.document.metadata);
-    library_found_release(&found);
+    collection_found_release(&found);
     return STATUS_OK;
 }
 

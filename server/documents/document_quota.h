@@ -3,12 +3,12 @@
  * and another program's changes are no matter. */
 #pragma once
 
-#include "retrieval/library.h"
+#include "retrieval/collection.h"
 #include "server/access/principal.h"
 
 /* Of one job. Zeroed but for the first two, which are borrowed. */
 struct document_quota {
-    struct library *library;
+    struct collection *collection;
     const struct principal *who; /* NULL: nobody, whose documents nobody counts */
     int64_t stored;              /* bytes, with what this job has put */
     bool counted;

@@ -88,7 +88,7 @@ static void *run_reading(void *argument) {
 
 static enum status delete_document(struct document_thread *t, const struct document_job *j,
                                    struct document_item *item) {
-    enum status status = library_delete(t->o.library, j->filter, item->document.id, &item->error);
+    enum status status = collection_delete(t->o.collection, j->filter, item->document.id, &item->error);
     item->effect = status ? CHANGE_NOTHING : CHANGE_DELETED;
     return status;
 }
@@ -115,11 +115,11 @@ static bool put_some(struct document_thread *t, struct document_job *j, struct c
     bool is_there = false, more = false;
     enum status status = check_goes_on(t, j, e);
     if (status == STATUS_OK && !p->begun)
-        status = document_put_begin(&p->cutter, t->o.library, d, &is_there, fate->effect, e);
+        status = document_put_begin(&p->cutter, t->o.collection, d, &is_there, fate->effect, e);
     p->begun = true;
     if (status == STATUS_OK && !is_there) status = document_put_more(&p->cutter, d, &more, e);
     if (status == STATUS_OK && more) return true;
-    if (status == STATUS_OK && !is_there) status = document_put_end(&p->cutter, t->o.library, d, fate->effect, e);
+    if (status == STATUS_OK && !is_there) status = document_put_end(&p->cutter, t->o.collection, d, fate->effect, e);
     *fate->status = status;
     p->begun = false;
     return false;
@@ -201,7 +201,7 @@ static enum status finish_item(void *context, const struct document_put *p, stru
 }
 
 static bool are_put_together(const struct document_thread *t, const struct document_job *j) {
-    if (library_remote(t->o.library) == NULL || j->deletes || quota_is_set(&j->progress->quota)) return false;
+    if (!collection_is_remote(t->o.collection) || j->deletes || quota_is_set(&j->progress->quota)) return false;
     for (int i = 0; i < j->n_items; i++)
         if (j->items[i].upload) return false;
     return j->n_items > 1;
@@ -210,7 +210,7 @@ static bool are_put_together(const struct document_thread *t, const struct docum
 static void put_together(struct document_thread *t, struct document_job *j) {
     struct document_item *next = j->items;
     struct document_group group = {.cutter = &j->progress->cutter,
-                                   .library = t->o.library,
+                                   .collection = t->o.collection,
                                    .cancelled = j->cancelled,
                                    .take = finish_item,
                                    .context = &next};
@@ -266,7 +266,7 @@ static void begin_job(const struct document_thread *t, struct document_job *j) {
     j->progress = xcalloc(1, sizeof *j->progress);
     j->progress->cutter = t->cutter;
     j->progress->cutter.filter = j->filter;
-    j->progress->quota = (struct document_quota){.library = t->o.library, .who = j->who};
+    j->progress->quota = (struct document_quota){.collection = t->o.collection, .who = j->who};
 }
 
 /* The tokens that were embedded are charged before the answer is there. */
@@ -295,13 +295,13 @@ static void *run_changes(void *argument) {
 
 static void follow(struct document_thread *t) {
     struct error e;
-    if (library_follow(t->o.library, &e)) log_warn("the collection stays as it was: %s", e.text);
+    if (collection_follow(t->o.collection, &e)) log_warn("the collection stays as it was: %s", e.text);
 }
 
 static bool is_due(struct document_thread *t) {
-    struct living *folder = library_living(t->o.library);
-    if (folder == NULL) return false;
-    struct living_changes changes = living_count_changes(folder);
+    struct collection_changes changes;
+    struct error e;
+    if (collection_count_changes(t->o.collection, &changes, &e)) return false;
     return t->o.compact_after > 0 && changes.n_chunks + changes.n_deleted_chunks >= t->o.compact_after;
 }
 
@@ -309,23 +309,23 @@ static bool is_due(struct document_thread *t) {
 static bool compact(struct document_thread *t) {
     struct error e;
     double start = time_now();
-    enum status status = living_compact(library_living(t->o.library), &t->stopped, &e);
+    enum status status = collection_compact(t->o.collection, &t->stopped, &e);
     if (status == STATUS_CANCELLED) return true;
     if (status) {
         log_warn("the collection is not compacted: %s", e.text);
         return false;
     }
-    struct snapshot *view = library_hold(t->o.library);
+    struct snapshot *snapshot = collection_hold(t->o.collection);
     log_info("collection: compacted to generation %d in %.1f s, %" PRId64 " documents, %" PRId64 " chunks",
-             view->generation, time_now() - start, view->n_documents, view->n_chunks);
-    snapshot_release(view);
+             snapshot->generation, time_now() - start, snapshot->n_documents, snapshot->n_chunks);
+    snapshot_release(snapshot);
     return true;
 }
 
 /* Waits; returns false when the thread shall end. */
 static bool wait_a_little(struct document_thread *t) {
     struct timespec until;
-    int pause = library_remote(t->o.library) ? COUNT_MILLISECONDS : FOLLOW_MILLISECONDS;
+    int pause = collection_is_remote(t->o.collection) ? COUNT_MILLISECONDS : FOLLOW_MILLISECONDS;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += pause / 1000;
     until.tv_nsec += pause % 1000 * 1000000L;

@@ -43,7 +43,7 @@ struct document_job {
 };
 
 struct document_thread_options {
-    struct library *library;
+    struct collection *collection;
     const struct embedder *embedder;   /* shared (server/host/documents/embedder_shared.h) */
     const struct embedder *pictures;   /* the pictures' own, shared; NULL: they have none */
     const struct tokenizer *tokenizer; /* that the collection is cut with; NULL: documents cannot be put */

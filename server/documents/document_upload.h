@@ -3,7 +3,7 @@
 #pragma once
 
 #include "retrieval/extract/extract.h"
-#include "retrieval/store/living.h"
+#include "retrieval/store/store.h"
 
 /* A document of a file that may hold several. */
 struct upload_part {

@@ -6,7 +6,7 @@
 
 #include "retrieval/index/index.h"
 #include "server/host/documents/embedder_shared.h"
-#include "server/threads/queue.h"
+#include "server/reading/word_preparer.h"
 
 /* Queries of one batch; one lookup may be larger and then goes alone. */
 enum { BATCH_QUERIES = 256 };
@@ -23,6 +23,9 @@ struct retrieval_thread {
     struct retrieval_metrics metrics;
     struct lookup **batch; /* [capacity] */
     struct lookup *next;   /* taken from the queue, did not fit the last batch */
+    struct word_preparer preparer;
+    struct lookup **parked; /* [n_parked], at most capacity: taken from the queue, wait for words */
+    int n_parked;
 };
 
 static void finish(struct lookup *l, enum status status, const struct error *e) {
@@ -36,10 +39,37 @@ static void finish_cancelled(struct lookup *l) {
     finish(l, error_set(&e, STATUS_CANCELLED, "the retrieval was cancelled"), &e);
 }
 
+static bool is_cancelled(const struct lookup *l) { return l->cancelled && atomic_load(l->cancelled); }
+
+/* Whether it is to wait for words, while others are answered. */
+static bool is_delayed(struct retrieval_thread *t, struct lookup *l) {
+    if (l->snapshot == NULL) l->snapshot = retriever_hold(t->retriever);
+    return !is_cancelled(l) && word_preparer_delays(&t->preparer, l->queries, l->n, l->snapshot);
+}
+
+/* The first that waits no more; NULL: there is none. */
+static struct lookup *take_parked(struct retrieval_thread *t) {
+    for (int i = 0; i < t->n_parked; i++) {
+        struct lookup *l = t->parked[i];
+        if (is_delayed(t, l)) continue;
+        t->n_parked--;
+        memmove(t->parked + i, t->parked + i + 1, (size_t)(t->n_parked - i) * sizeof(struct lookup *));
+        return l;
+    }
+    return NULL;
+}
+
 static struct lookup *take(struct retrieval_thread *t) {
     struct lookup *l = t->next;
     t->next = NULL;
-    return l ? l : queue_take(&t->queue);
+    if (l == NULL) l = take_parked(t);
+    if (l == NULL) l = queue_take(&t->queue);
+    while (l && t->n_parked < t->queue.capacity && is_delayed(t, l)) {
+        t->parked[t->n_parked] = l;
+        t->n_parked++;
+        l = queue_take(&t->queue);
+    }
+    return l;
 }
 
 /* Fills t->batch with waiting lookups; returns how many, and their queries in *n_queries. */
@@ -48,7 +78,7 @@ static int collect(struct retrieval_thread *t, int *n_queries) {
     struct lookup *l;
     *n_queries = 0;
     while (n < t->queue.capacity && (l = take(t)) != NULL) {
-        if (l->cancelled && atomic_load(l->cancelled)) {
+        if (is_cancelled(l)) {
             finish_cancelled(l);
             continue;
         }
@@ -80,7 +110,6 @@ static void search(struct retrieval_thread *t, int n, int n_queries) {
     int filled = 0;
     for (int i = 0; i < n; i++) {
         struct lookup *l = t->batch[i];
-        if (l->snapshot == NULL) l->snapshot = retriever_hold(t->retriever);
         for (int j = 0; j < l->n; j++) {
             queries[filled] = l->queries[j];
             queries[filled].snapshot = l->snapshot;
@@ -121,7 +150,10 @@ static void *run(void *argument) {
         else
             bell_wait(&t->bell);
     }
-    for (struct lookup *l; (l = take(t)) != NULL;) finish_cancelled(l);
+    for (int i = 0; i < t->n_parked; i++) finish_cancelled(t->parked[i]);
+    t->n_parked = 0;
+    if (t->next) finish_cancelled(t->next);
+    for (struct lookup *l = queue_take(&t->queue); l; l = queue_take(&t->queue)) finish_cancelled(l);
     return NULL;
 }
 
@@ -134,13 +166,16 @@ enum status retrieval_thread_open(struct retrieval_thread **out, struct retrieve
     queue_open(&t->queue, capacity, &t->bell);
     pthread_mutex_init(&t->lock, NULL);
     t->batch = xcalloc((size_t)capacity, sizeof(struct lookup *));
-    t->running = pthread_create(&t->thread, NULL, run, t) == 0;
-    if (!t->running) {
+    t->parked = xcalloc((size_t)capacity, sizeof(struct lookup *));
+    enum status status = word_preparer_open(&t->preparer, retriever, &t->bell, e);
+    t->running = status == STATUS_OK && pthread_create(&t->thread, NULL, run, t) == 0;
+    if (status == STATUS_OK && !t->running)
+        status = error_set(e, STATUS_NO_MEMORY, "the retrieval thread could not be started");
+    if (status)
         retrieval_thread_close(t);
-        return error_set(e, STATUS_NO_MEMORY, "the retrieval thread could not be started");
-    }
-    *out = t;
-    return STATUS_OK;
+    else
+        *out = t;
+    return status;
 }
 
 void retrieval_thread_stop(struct retrieval_thread *t) {
@@ -156,10 +191,12 @@ void retrieval_thread_stop(struct retrieval_thread *t) {
 void retrieval_thread_close(struct retrieval_thread *t) {
     if (t == NULL) return;
     retrieval_thread_stop(t);
+    word_preparer_close(&t->preparer);
     queue_close(&t->queue);
     bell_close(&t->bell);
     pthread_mutex_destroy(&t->lock);
     free(t->batch);
+    free(t->parked);
     free(t);
 }
 

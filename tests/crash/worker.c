@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieval/store/collection_private.h"
+#include "retrieval/generation/generation_private.h"
 #include "tests/documents.h"
 
 /* One line, at once: the shim asks how many were printed. */
@@ -29,14 +29,14 @@ static void make(struct made_document *d, bool sees, int id, int version) {
     (sees ? make_seen_document : make_document)(d, id, version);
 }
 
-static enum status add_documents(struct collection_builder *b, bool sees, int n, int version, struct error *e) {
+static enum status add_documents(struct generation_builder *b, bool sees, int n, int version, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         struct made_document d;
         make(&d, sees, i, version);
-        status = collection_add_document(b, &d.document, e);
+        status = builder_add_document(b, &d.document, e);
         if (status == STATUS_OK)
-            status = collection_add_vectors(b, d.vectors, collection_count_chunks(d.document.n, CHUNK), e);
+            status = builder_add_vectors(b, d.vectors, document_count_chunks(d.document.n, CHUNK), e);
     }
     return status;
 }
@@ -48,16 +48,16 @@ static int build(char **words, bool sees) {
                                    .embedder = "toy",
                                    .tokenizer = "toy",
                                    .index_factory = words[3]};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct error e;
     SAY("try build\n");
     if (sees) o.pictures = made_pictures();
-    if (collection_create(&b, words[0], &o, &e)) return complain("build", &e);
+    if (builder_create(&b, words[0], &o, &e)) return complain("build", &e);
     enum status status = add_documents(b, sees, atoi(words[1]), atoi(words[2]), &e);
     if (status)
-        collection_abandon(b);
+        builder_abandon(b);
     else
-        status = collection_commit(b, &e);
+        status = builder_commit(b, &e);
     if (status) return complain("build", &e);
     SAY("done build\n");
     return 0;
@@ -65,29 +65,29 @@ static int build(char **words, bool sees) {
 
 /* Changing. */
 
-static struct living *open_living(const char *dir) {
-    struct living *l;
+static struct collection *open_living(const char *dir) {
+    struct collection *l;
     struct error e;
-    if (living_open(&l, dir, &e) == STATUS_OK) return l;
+    if (store_open(&l, dir, &e) == STATUS_OK) return l;
     complain("open", &e);
     return NULL;
 }
 
-static bool sees_pictures(const struct snapshot *view) { return view_info(view)->pictures.embedder != NULL; }
+static bool sees_pictures(const struct snapshot *snapshot) { return snapshot->info->pictures.embedder != NULL; }
 
 /* Version 0: it is deleted. */
-static enum status change(struct living *l, int id, int version, struct error *e) {
+static enum status change(struct collection *l, int id, int version, struct error *e) {
     struct made_document d;
     enum change_effect effect;
-    struct snapshot *view = living_hold(l);
-    make(&d, sees_pictures(view), id, version);
-    snapshot_release(view);
-    if (version > 0) return living_put(l, &d.document, d.vectors, &effect, e);
-    enum status status = living_delete(l, d.id, e);
+    struct snapshot *snapshot = collection_hold(l);
+    make(&d, sees_pictures(snapshot), id, version);
+    snapshot_release(snapshot);
+    if (version > 0) return collection_put(l, NULL, &d.document, d.vectors, &effect, e);
+    enum status status = collection_delete(l, NULL, d.id, e);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
-static enum status try_change(struct living *l, int id, int version) {
+static enum status try_change(struct collection *l, int id, int version) {
     struct error e;
     SAY("try %d %d\n", id, version);
     enum status status = change(l, id, version, &e);
@@ -101,30 +101,30 @@ static enum status try_change(struct living *l, int id, int version) {
 /* A change that failed is tried again; where that fails, too, after a new beginning, as that of another program. */
 static int change_all(const char *dir) {
     static const int steps[][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1}, {1, 3}, {4, 0}, {5, 1}, {5, 1}, {0, 2}};
-    struct living *l = open_living(dir);
+    struct collection *l = open_living(dir);
     for (size_t i = 0; i < ARRAY_COUNT(steps) && l; i++) {
         if (try_change(l, steps[i][0], steps[i][1]) == STATUS_OK) continue;
         if (try_change(l, steps[i][0], steps[i][1]) == STATUS_OK) continue;
         SAY("opened anew\n");
-        living_close(l);
+        collection_close(l);
         l = open_living(dir);
         if (l) try_change(l, steps[i][0], steps[i][1]);
     }
-    living_close(l);
+    collection_close(l);
     return l == NULL;
 }
 
 struct changer {
     pthread_t thread;
-    struct living *living;
+    struct collection *store;
     int id;
 };
 
 static void *change_one(void *argument) {
     struct changer *c = argument;
-    for (int version = 1; version <= 3; version++) try_change(c->living, c->id, version);
-    try_change(c->living, c->id, 0);
-    try_change(c->living, c->id, 4);
+    for (int version = 1; version <= 3; version++) try_change(c->store, c->id, version);
+    try_change(c->store, c->id, 0);
+    try_change(c->store, c->id, 4);
     return NULL;
 }
 
@@ -132,25 +132,25 @@ static int change_together(const char *dir) {
     enum { CHANGERS = 3 };
     struct changer changers[CHANGERS];
     struct error e;
-    struct living *l = open_living(dir);
+    struct collection *l = open_living(dir);
     if (l == NULL) return 1;
     for (int i = 0; i < CHANGERS; i++) {
-        changers[i] = (struct changer){.living = l, .id = 6 + i};
+        changers[i] = (struct changer){.store = l, .id = 6 + i};
         CHECK(pthread_create(&changers[i].thread, NULL, change_one, &changers[i]) == 0);
     }
-    if (living_compact(l, NULL, &e)) complain("compact", &e);
+    if (collection_compact(l, NULL, &e)) complain("compact", &e);
     for (int i = 0; i < CHANGERS; i++) pthread_join(changers[i].thread, NULL);
-    living_close(l);
+    collection_close(l);
     return 0;
 }
 
 static int compact(const char *dir) {
     struct error e;
-    struct living *l = open_living(dir);
+    struct collection *l = open_living(dir);
     if (l == NULL) return 1;
     SAY("try compact\n");
-    enum status status = living_compact(l, NULL, &e);
-    living_close(l);
+    enum status status = collection_compact(l, NULL, &e);
+    collection_close(l);
     if (status) return complain("compact", &e);
     SAY("done compact\n");
     return 0;
@@ -159,16 +159,16 @@ static int compact(const char *dir) {
 static int copy(const char *from, const char *to) {
     struct error e;
     SAY("try copy\n");
-    if (collection_copy(from, to, NULL, &e)) return complain("copy", &e);
+    if (store_copy(from, to, NULL, &e)) return complain("copy", &e);
     SAY("done copy\n");
     return 0;
 }
 
 static int repair(const char *dir) {
-    struct living_repaired r;
+    struct store_repaired r;
     struct error e;
     SAY("try repair\n");
-    if (living_repair(dir, &r, &e)) return complain("repair", &e);
+    if (store_repair(dir, &r, &e)) return complain("repair", &e);
     SAY("done repair\n");
     return 0;
 }
@@ -190,16 +190,16 @@ static enum status say_document(void *context, const struct stored_document *d, 
 }
 
 /* A picture has the vector that follows from its number, and is found by it; other documents have none. */
-static enum status check_picture(const struct snapshot *view, const struct stored_document *d, const float *expected,
-                                 struct error *e) {
+static enum status check_picture(const struct snapshot *snapshot, const struct stored_document *d,
+                                 const float *expected, struct error *e) {
     float vector[PICTURE_DIM], similarity;
     int64_t found;
     bool has;
-    if (view_picture_vector(view, d->first_chunk, vector, &has, e)) return e->status;
+    if (snapshot_picture_vector(snapshot, d->first_chunk, vector, &has, e)) return e->status;
     if (has != (expected != NULL) || (has && memcmp(vector, expected, sizeof vector) != 0))
         return error_set(e, STATUS_CORRUPT, "document %s: the vector of its picture", d->id);
-    struct index_query query = {.vectors = vector, .n = 1, .k = 1};
-    if (has && view_search_pictures(view, NULL, query, &found, &similarity, e)) return e->status;
+    struct nearest_query query = {.vectors = vector, .n = 1, .k = 1, .pictures = true};
+    if (has && store_search(snapshot, &query, &found, &similarity, e)) return e->status;
     return !has || (found == d->first_chunk && similarity > 0.999F)
                ? STATUS_OK
                : error_set(e, STATUS_CORRUPT, "document %s: its picture is not found", d->id);
@@ -207,44 +207,45 @@ static enum status check_picture(const struct snapshot *view, const struct store
 
 /* The nearest chunk of each document's vector is as near as itself. */
 static enum status search_document(void *context, const struct stored_document *d, struct error *e) {
-    const struct snapshot *view = context;
+    const struct snapshot *snapshot = context;
     struct made_document made;
     int id, version;
     int64_t found;
     float similarity;
     CHECK(sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
-    make(&made, sees_pictures(view), id, version);
-    if (check_picture(view, d, made.document.picture, e)) return e->status;
-    if (view_search(view, NULL, (struct index_query){.vectors = made.vectors, .n = 1, .k = 1}, &found, &similarity, e))
-        return e->status;
+    make(&made, sees_pictures(snapshot), id, version);
+    if (check_picture(snapshot, d, made.document.picture, e)) return e->status;
+    struct nearest_query query = {.vectors = made.vectors, .n = 1, .k = 1};
+    if (store_search(snapshot, &query, &found, &similarity, e)) return e->status;
     return found >= 0 && similarity > 0.999F ? STATUS_OK
                                              : error_set(e, STATUS_CORRUPT, "document %s is not found", d->id);
 }
 
-static int look(struct living *l) {
+static int look(struct collection *l) {
     struct error e;
-    struct snapshot *view = living_hold(l);
-    enum status status = view_walk(view, say_document, NULL, &e);
-    if (status == STATUS_OK) status = view_walk(view, search_document, view, &e);
-    snapshot_release(view);
+    struct snapshot *snapshot = collection_hold(l);
+    enum status status = store_walk(snapshot, say_document, NULL, &e);
+    if (status == STATUS_OK) status = store_walk(snapshot, search_document, snapshot, &e);
+    snapshot_release(snapshot);
     return status ? complain("look", &e) : 0;
 }
 
 /* Changes and compacts it: it goes on. */
 static int go_on(const char *dir) {
     struct error e;
-    struct living *l = open_living(dir);
+    struct collection *l = open_living(dir);
     if (l == NULL) return 1;
     int bad = look(l);
     SAY("goes on\n");
-    if (!bad && (change(l, 9, 1, &e) || living_compact(l, NULL, &e) || change(l, 10, 1, &e))) bad = complain("on", &e);
-    living_close(l);
+    if (!bad && (change(l, 9, 1, &e) || collection_compact(l, NULL, &e) || change(l, 10, 1, &e)))
+        bad = complain("on", &e);
+    collection_close(l);
     if (bad) return 1;
-    if (collection_verify(dir, &e)) return complain("verify", &e);
+    if (disk_generation_verify(dir, &e)) return complain("verify", &e);
     l = open_living(dir);
     if (l == NULL) return 1;
     bad = look(l);
-    living_close(l);
+    collection_close(l);
     return bad;
 }
 
@@ -262,15 +263,16 @@ static int check_all(int n, char **dirs) {
 /* As retro-index verify does. */
 static int verify(const char *dir) {
     struct error e;
-    if (collection_verify(dir, &e)) return complain("verify", &e);
-    struct living *l = open_living(dir);
+    if (disk_generation_verify(dir, &e)) return complain("verify", &e);
+    struct collection *l = open_living(dir);
     if (l == NULL) return 1;
     int bad = 0;
-    if (living_count_changes(l).damaged)
+    struct collection_changes changes;
+    if (collection_count_changes(l, &changes, &e) || changes.damaged)
         SAY("failed log\n");
     else
         bad = look(l);
-    living_close(l);
+    collection_close(l);
     return bad;
 }
 

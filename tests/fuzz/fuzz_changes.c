@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "retrieval/store/change_log.h"
-#include "retrieval/store/collection_private.h"
-#include "retrieval/store/document_image.h"
+#include "retrieval/generation/change_log.h"
+#include "retrieval/generation/document_image.h"
+#include "retrieval/generation/generation_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,7 +30,7 @@ static void check_image_of(const struct collection_info *info, const char *bytes
         return;
     }
     const struct collection_document *d = &image.document;
-    CHECK(image.n_chunks == collection_count_chunks(d->n, info->chunk_length) && measure_strings(d) < size);
+    CHECK(image.n_chunks == document_count_chunks(d->n, info->chunk_length) && measure_strings(d) < size);
     CHECK(marks_fault(d->marks, d->text.size) == NULL);
     for (size_t at = 0; at <= d->text.size; at++) {
         struct document_place place = place_find(d->marks, d->text, at);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "config/base/hash.h"
-#include "retrieval/store/collection_private.h"
+#include "retrieval/generation/generation_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_milvus.c: any bytes as an answer of Milvus: the first says of which call. */
 #include <string.h>
 
-#include "retrieval/milvus/answers.h"
+#include "retrieval/milvus/client/answers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

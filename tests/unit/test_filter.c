@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "retrieval/store/living.h"
+#include "retrieval/store/store.h"
 #include "tests/folder.h"
 
 static struct filter *parse(const char *text) {
@@ -404,9 +404,9 @@ struct world {
 static void build(struct world *w, const char *factory, int n) {
     struct collection_options o = {
         .chunk_length = CHUNK, .eod = 9, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = factory};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct error e;
-    if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
+    if (builder_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < DOCUMENTS; i++) {
         struct made made;
         w->facts[i] = draw_facts();
@@ -415,10 +415,10 @@ static void build(struct world *w, const char *factory, int n) {
         if (i >= n) continue;
         make(&made, i, &w->facts[i]);
         w->there[i] = true;
-        if (collection_add_document(b, &made.document, &e) || collection_add_vectors(b, w->vectors[i], 2, &e))
+        if (builder_add_document(b, &made.document, &e) || builder_add_vectors(b, w->vectors[i], 2, &e))
             fail_msg("%s", e.text);
     }
-    if (collection_commit(b, &e)) fail_msg("%s", e.text);
+    if (builder_commit(b, &e)) fail_msg("%s", e.text);
 }
 
 /* The similarity that is the `rank`-th best of all chunks that are allowed. */
@@ -435,55 +435,55 @@ static void find_best(const struct world *w, const float *query, float best[K]) 
     }
 }
 
-static void check_search(const struct world *w, const struct snapshot *view, struct filter *f, const char *text) {
+static void check_search(const struct world *w, struct collection *l, struct filter *f, const char *text) {
     float query[2 * DIM], similarities[2 * K], best[K];
     int64_t ids[2 * K], n_documents, n_chunks, expected = 0;
     struct error e;
     draw_unit(query);
     draw_unit(query + DIM);
-    if (view_search(view, f, (struct index_query){.vectors = query, .n = 2, .k = K}, ids, similarities, &e))
-        fail_msg("%s: %s", text, e.text);
+    struct snapshot *snapshot = collection_hold(l);
+    struct nearest_query asked = {.vectors = query, .n = 2, .k = K, .filter = f};
+    if (store_search(snapshot, &asked, ids, similarities, &e)) fail_msg("%s: %s", text, e.text);
     for (int i = 0; i < 2 * K; i++) {
         if (i % K == 0) find_best(w, query + i / K * DIM, best);
         if (!(fabsf(similarities[i] - best[i % K]) < 1e-5F)) fail_msg("%s: %g, %g", text, similarities[i], best[i % K]);
         if (ids[i] < 0) continue;
-        int number = atoi(view_chunk(view, ids[i]).document_id);
+        int number = atoi(snapshot_chunk(snapshot, ids[i]).document_id);
         assert_true(w->there[number] && w->allowed[number]);
     }
     for (int i = 0; i < DOCUMENTS; i++) expected += w->there[i] && w->allowed[i];
-    view_count(view, f, &n_documents, &n_chunks);
+    snapshot_release(snapshot);
+    assert_int_equal(collection_count(l, f, &n_documents, &n_chunks, &e), STATUS_OK);
     assert_int_equal(n_documents, expected);
     assert_int_equal(n_chunks, 2 * expected);
 }
 
 static void check_random_filters(const char *factory, int n_filters) {
     struct world *w = calloc(1, sizeof *w);
-    struct living *l;
+    struct collection *l;
     struct error e;
     enum change_effect effect;
     build(w, factory, DOCUMENTS - 200);
-    assert_int_equal(living_open(&l, test_folder, &e), STATUS_OK);
+    assert_int_equal(store_open(&l, test_folder, &e), STATUS_OK);
     for (int i = 0; i < n_filters; i++) {
         struct buffer text = {0};
         struct made made;
         draw_filter(&text, w->facts, w->allowed, DOCUMENTS, 3);
         struct filter *f = parse(text.data);
-        struct snapshot *view = living_hold(l);
-        check_search(w, view, f, text.data);
-        check_search(w, view, f, text.data); /* it is remembered now */
-        snapshot_release(view);
+        check_search(w, l, f, text.data);
+        check_search(w, l, f, text.data); /* it is remembered now */
         filter_release(f);
         buffer_free(&text);
 
         int gone = (int)draw(DOCUMENTS), came = DOCUMENTS - 200 + i % 200;
         snprintf(made.id, sizeof made.id, "%d", gone);
-        if (w->there[gone]) assert_int_equal(living_delete(l, made.id, &e), STATUS_OK);
+        if (w->there[gone]) assert_int_equal(collection_delete(l, NULL, made.id, &e), STATUS_OK);
         w->there[gone] = false;
         make(&made, came, &w->facts[came]);
-        assert_int_equal(living_put(l, &made.document, w->vectors[came], &effect, &e), STATUS_OK);
+        assert_int_equal(collection_put(l, NULL, &made.document, w->vectors[came], &effect, &e), STATUS_OK);
         w->there[came] = true;
     }
-    living_close(l);
+    collection_close(l);
     free(w);
 }
 
@@ -503,39 +503,47 @@ static void test_random_filters_lists(void **state) {
     if (HAVE_FAISS) check_random_filters("IVF16,Flat", 60);
 }
 
+/* Under the id as it is, not under the client's own. */
+static enum status put_stored(struct collection *c, const struct filter *f, const struct made *made,
+                              const float *vectors, enum change_effect *effect) {
+    struct document_put put = {.document = &made->document, .vectors = vectors};
+    c->ops->put_all(c, f, &put, 1);
+    *effect = put.effect;
+    return put.status;
+}
+
 /* Documents of another client are not there. */
 static void test_changes_within_a_filter(void **state) {
     struct world *w = calloc(1, sizeof *w);
-    struct living *l;
+    struct collection *l;
     struct error e, none;
     enum change_effect effect;
     struct made made;
-    struct snapshot *view;
-    struct stored_document found;
+    struct collection_found found;
     (void)state;
     build(w, INDEX_EXACT, 5);
     struct facts_model blue = {1, -1, 2001, 3}, red = {2, -1, 2002, 4};
     struct filter *only_blue = parse("{\"eq\":{\"color\":\"c1\"}}");
-    assert_int_equal(living_open(&l, test_folder, &e), STATUS_OK);
+    assert_int_equal(store_open(&l, test_folder, &e), STATUS_OK);
     make(&made, 100, &red);
-    assert_int_equal(living_put_allowed(l, only_blue, &made.document, w->vectors[0], &effect, &e), STATUS_INVALID);
+    assert_int_equal(put_stored(l, only_blue, &made, w->vectors[0], &effect), STATUS_INVALID);
     assert_int_equal(effect, CHANGE_REFUSED);
-    assert_int_equal(living_put(l, &made.document, w->vectors[0], &effect, &e), STATUS_OK);
+    assert_int_equal(collection_put(l, NULL, &made.document, w->vectors[0], &effect, &e), STATUS_OK);
 
     make(&made, 100, &blue); /* the id is another's */
-    assert_int_equal(living_put_allowed(l, only_blue, &made.document, w->vectors[0], &effect, &e), STATUS_INVALID);
+    assert_int_equal(put_stored(l, only_blue, &made, w->vectors[0], &effect), STATUS_INVALID);
     assert_int_equal(effect, CHANGE_REFUSED);
-    assert_int_equal(living_find_allowed(l, only_blue, "100", &view, &found, &e), STATUS_NOT_FOUND);
-    assert_int_equal(living_delete_allowed(l, only_blue, "100", &e), STATUS_NOT_FOUND);
-    assert_int_equal(living_find_allowed(l, only_blue, "none", &view, &found, &none), STATUS_NOT_FOUND);
+    assert_int_equal(l->ops->find(l, only_blue, "100", &found, &e), STATUS_NOT_FOUND);
+    assert_int_equal(l->ops->remove(l, only_blue, "100", &e), STATUS_NOT_FOUND);
+    assert_int_equal(l->ops->find(l, only_blue, "none", &found, &none), STATUS_NOT_FOUND);
     assert_memory_equal(e.text, none.text, strlen("no document has the id "));
 
     make(&made, 101, &blue);
-    assert_int_equal(living_put_allowed(l, only_blue, &made.document, w->vectors[0], &effect, &e), STATUS_OK);
-    assert_int_equal(living_find_allowed(l, only_blue, "101", &view, &found, &e), STATUS_OK);
-    snapshot_release(view);
-    assert_int_equal(living_delete_allowed(l, only_blue, "101", &e), STATUS_OK);
-    living_close(l);
+    assert_int_equal(put_stored(l, only_blue, &made, w->vectors[0], &effect), STATUS_OK);
+    assert_int_equal(l->ops->find(l, only_blue, "101", &found, &e), STATUS_OK);
+    collection_found_release(&found);
+    assert_int_equal(l->ops->remove(l, only_blue, "101", &e), STATUS_OK);
+    collection_close(l);
     filter_release(only_blue);
     free(w);
 }

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "config/base/base64.h"
-#include "retrieval/milvus/address.h"
-#include "retrieval/milvus/answers.h"
+#include "retrieval/milvus/client/address.h"
+#include "retrieval/milvus/client/answers.h"
 #include "retrieval/milvus/labels.h"
 #include "tests/folder.h"
 

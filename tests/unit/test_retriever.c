@@ -2,9 +2,12 @@
  * letter's. */
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
-#include "retrieval/retriever_local.h"
+#include "retrieval/retriever.h"
+#include "retrieval/store/store.h"
+#include "server/reading/retrieval_thread.h"
 #include "tests/folder.h"
 
 enum { DIM = 26, CHUNK = 2, EOD = 50, R = 4, MAX_K = 3 };
@@ -35,7 +38,7 @@ static struct toy toy;
 static struct embedder embedder = {
     .dim = DIM, .hash = 5, .name = "toy", .prompts = {"", "", ""}, .embed = toy_embed, .self = &toy};
 static char dir[FOLDER_SIZE];
-static struct living *collection;
+static struct collection *collection;
 static struct retriever *retriever;
 
 static struct text_span span(const char *s) { return (struct text_span){s, strlen(s)}; }
@@ -44,26 +47,26 @@ static struct retriever_query ask(const char *text, int k, float floor) {
     return (struct retriever_query){.text = span(text), .k = k, .r = R, .min_similarity = floor};
 }
 
-static void add(struct collection_builder *b, const char *path, const char *const *chunks, int n, int first_id) {
+static void add(struct generation_builder *b, const char *path, const char *const *chunks, int n, int first_id) {
     struct error e = {0};
     int32_t ids[16];
     uint32_t bounds[17];
     for (int i = 0; i < CHUNK * n; i++) ids[i] = first_id + i;
     for (int i = 0; i <= n; i++) bounds[i] = (uint32_t)(CHUNK * i);
-    assert_int_equal(collection_add_document(b,
-                                             &(struct collection_document){.path = path,
-                                                                           .title = "",
-                                                                           .text = {"0123456789", (size_t)(CHUNK * n)},
-                                                                           .ids = ids,
-                                                                           .bounds = bounds,
-                                                                           .n = CHUNK * n},
-                                             &e),
+    assert_int_equal(builder_add_document(b,
+                                          &(struct collection_document){.path = path,
+                                                                        .title = "",
+                                                                        .text = {"0123456789", (size_t)(CHUNK * n)},
+                                                                        .ids = ids,
+                                                                        .bounds = bounds,
+                                                                        .n = CHUNK * n},
+                                          &e),
                      STATUS_OK);
     for (int i = 0; i < n; i++) {
         float vector[DIM];
         struct text_span text = span(chunks[i]);
         toy_embed(&toy, &(struct embed_request){.texts = &text, .n = 1, .vectors = vector}, &e);
-        assert_int_equal(collection_add_vectors(b, vector, 1, &e), STATUS_OK);
+        assert_int_equal(builder_add_vectors(b, vector, 1, &e), STATUS_OK);
     }
 }
 
@@ -78,21 +81,22 @@ static int setup(void **state) {
                                    .tokenizer_hash = 6,
                                    .embedder = "toy",
                                    .tokenizer = "toy"};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct error e = {0};
     folder_make(dir);
-    if (collection_create(&b, dir, &o, &e)) return 1;
+    if (builder_create(&b, dir, &o, &e)) return 1;
     add(b, "first", first, 3, 10);
     add(b, "second", second, 1, 30);
-    if (collection_commit(b, &e) || living_open(&collection, dir, &e)) return 1;
+    if (builder_commit(b, &e) || store_open(&collection, dir, &e)) return 1;
     toy = (struct toy){0};
-    return retriever_local_open(&retriever, collection, &embedder, NULL, MAX_K, &e) != STATUS_OK;
+    return retriever_open(&retriever, collection, (struct retriever_embedders){.texts = &embedder}, MAX_K, &e) !=
+           STATUS_OK;
 }
 
 static int teardown(void **state) {
     (void)state;
     retriever_close(retriever);
-    living_close(collection);
+    collection_close(collection);
     folder_remove(dir);
     return 0;
 }
@@ -213,15 +217,19 @@ static void test_errors(void **state) {
     hits_free(&result);
     struct embedder other = embedder;
     other.hash = 7;
-    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+                     STATUS_INVALID);
     other = embedder;
     other.dim = 4;
-    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+                     STATUS_INVALID);
     other = embedder;
     other.prompts[EMBED_QUERY] = "query: ";
-    assert_int_equal(retriever_local_open(&t, collection, &other, NULL, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+                     STATUS_INVALID);
     assert_non_null(strstr(e.text, "retrieval.query_prompt"));
-    assert_int_equal(retriever_local_open(&t, collection, &embedder, NULL, 0, &e), STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &embedder}, 0, &e),
+                     STATUS_INVALID);
 }
 
 /* A generation more: `mark` is the first token of its first document, and it has one chunk more. */
@@ -235,11 +243,11 @@ static void build_newer(const char *const *paths, int n, int mark) {
                                    .embedder = "toy",
                                    .tokenizer = "toy",
                                    .index_factory = INDEX_EXACT};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct error e = {0};
-    if (collection_create(&b, dir, &o, &e)) fail_msg("%s", e.text);
+    if (builder_create(&b, dir, &o, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n; i++) add(b, paths[i], first, 2, mark + 4 * i);
-    if (collection_commit(b, &e)) fail_msg("%s", e.text);
+    if (builder_commit(b, &e)) fail_msg("%s", e.text);
 }
 
 /* Hits stay readable after everything that they came from was closed and removed. */
@@ -250,7 +258,7 @@ static void test_hits_pin(void **state) {
     struct retriever_query query = ask("b", 1, -1);
     assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
     retriever_close(retriever);
-    living_close(collection);
+    collection_close(collection);
     folder_remove(dir);
     retriever = NULL;
     collection = NULL;
@@ -284,38 +292,38 @@ static void test_stable_ids(void **state) {
     assert_int_equal(strlen(id), DOCUMENT_ID_SIZE - 1);
     hits_free(&hits);
 
-    struct collection *newer;
+    struct disk_generation *newer;
     build_newer(paths, 3, 60);
-    assert_int_equal(collection_open(&newer, dir, &e), STATUS_OK);
+    assert_int_equal(disk_generation_open(&newer, dir, &e), STATUS_OK);
     for (int i = 0; i < 3; i++) {
-        struct chunk chunk = collection_chunk(newer, 2 * i);
+        struct chunk chunk = disk_generation_chunk(newer, 2 * i);
         document_id_of_path(paths[i], id);
         assert_string_equal(chunk.document_id, id);
         assert_true((strcmp(chunk.document_id, of_first) == 0) == (i == 2));
     }
-    collection_close(newer);
+    disk_generation_close(newer);
 }
 
-static enum status add_named(struct collection_builder *b, const char *path, const char *id, struct error *e) {
+static enum status add_named(struct generation_builder *b, const char *path, const char *id, struct error *e) {
     static const int32_t ids[] = {1};
     static const uint32_t bounds[] = {0, 1};
     float vector[DIM] = {1};
     struct collection_document d = {
         .id = id, .path = path, .title = "", .text = {"x", 1}, .ids = ids, .bounds = bounds, .n = 1};
-    if (collection_add_document(b, &d, e)) return e->status;
-    return collection_add_vectors(b, vector, 1, e);
+    if (builder_add_document(b, &d, e)) return e->status;
+    return builder_add_vectors(b, vector, 1, e);
 }
 
 static void test_callers_ids(void **state) {
     (void)state;
     struct error e = {0};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct collection_options o = {
         .chunk_length = 1, .eod = EOD, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = INDEX_EXACT};
     char too_long[600];
     memset(too_long, 'x', sizeof too_long - 1);
     too_long[sizeof too_long - 1] = '\0';
-    assert_int_equal(collection_create(&b, dir, &o, &e), STATUS_OK);
+    assert_int_equal(builder_create(&b, dir, &o, &e), STATUS_OK);
     assert_int_equal(add_named(b, "one", "ticket 7", &e), STATUS_OK);
     assert_int_equal(add_named(b, "two", "ticket 7", &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "ticket 7"));
@@ -323,11 +331,11 @@ static void test_callers_ids(void **state) {
     assert_int_equal(add_named(b, "two", NULL, &e), STATUS_INVALID);
     assert_int_equal(add_named(b, "three", "", &e), STATUS_INVALID);
     assert_int_equal(add_named(b, "three", too_long, &e), STATUS_INVALID);
-    struct collection *c = NULL;
-    if (collection_commit(b, &e) || collection_open(&c, dir, &e)) fail_msg("%s", e.text);
-    assert_string_equal(collection_chunk(c, 0).document_id, "ticket 7");
-    assert_int_equal(collection_info(c)->n_documents, 2);
-    collection_close(c);
+    struct disk_generation *c = NULL;
+    if (builder_commit(b, &e) || disk_generation_open(&c, dir, &e)) fail_msg("%s", e.text);
+    assert_string_equal(disk_generation_chunk(c, 0).document_id, "ticket 7");
+    assert_int_equal(disk_generation_info(c)->n_documents, 2);
+    disk_generation_close(c);
 }
 
 /* A query finds what its snapshot has, beside queries of other snapshots and of the newest. */
@@ -337,7 +345,7 @@ static void test_snapshots_in_one_batch(void **state) {
     struct error e = {0};
     struct snapshot *old = retriever_hold(retriever);
     build_newer(paths, 1, 60);
-    assert_int_equal(living_follow(collection, &e), STATUS_OK);
+    assert_int_equal(collection_follow(collection, &e), STATUS_OK);
     assert_int_equal(old->n_chunks, 4);
     struct hits hits[3];
     struct retriever_query queries[] = {ask("a", 3, -1), ask("a", 3, -1), ask("a", 1, -1)};
@@ -380,13 +388,13 @@ struct request {
 };
 
 static bool read_all(struct snapshot *s) {
-    int generation = view_info(s)->generation;
-    uint32_t mark = view_chunk(s, 0).tokens[0];
+    int generation = s->info->generation;
+    uint32_t mark = snapshot_chunk(s, 0).tokens[0];
     bool right = true;
     for (int64_t id = 0; id < s->n_chunks; id++) {
-        struct chunk chunk = view_chunk(s, id);
+        struct chunk chunk = snapshot_chunk(s, id);
         int32_t ids[R];
-        view_neighbor_tokens(s, id, R, ids);
+        snapshot_neighbor_tokens(s, id, R, ids);
         /* The generation's number is in its first token, once it is one of ours. */
         right = right && chunk.text.size == 2 && strlen(chunk.document_id) == DOCUMENT_ID_SIZE - 1 &&
                 (generation == 1 || chunk.tokens[0] == mark + 2 * (uint32_t)id) && ids[0] == (int32_t)chunk.tokens[0];
@@ -417,9 +425,9 @@ static void test_generations_beside_requests(void **state) {
         static const char *const paths[] = {"x", "y", "z"};
         struct error e = {0};
         build_newer(paths, 1 + g % 3, 100 * g);
-        assert_int_equal(living_follow(collection, &e), STATUS_OK);
-        struct snapshot *newest = living_hold(collection);
-        assert_int_equal(view_info(newest)->generation, g);
+        assert_int_equal(collection_follow(collection, &e), STATUS_OK);
+        struct snapshot *newest = collection_hold(collection);
+        assert_int_equal(newest->info->generation, g);
         snapshot_release(newest);
     }
     atomic_store(&stop, true);
@@ -482,6 +490,63 @@ static void test_reranked(void **state) {
     assert_int_equal(retriever_search(retriever, queries + 1, 1, results, &e), STATUS_DEVICE);
 }
 
+/* A collection whose words take as long as the test wants. */
+static const struct collection_ops *quick_ops;
+static atomic_bool words_begun, words_released, words_made;
+
+static bool has_slow_words(struct collection *c, const struct snapshot *s) {
+    (void)c, (void)s;
+    return atomic_load(&words_made);
+}
+
+static enum status search_slow_words(struct collection *c, struct snapshot *s, const struct word_query *q, int64_t *ids,
+                                     struct error *e) {
+    atomic_store(&words_begun, true);
+    while (!atomic_load(&words_released)) sched_yield();
+    atomic_store(&words_made, true);
+    return quick_ops->search_words(c, s, q, ids, e);
+}
+
+static void note_done(struct lookup *l) { atomic_store((atomic_bool *)l->context, true); }
+
+/* Searches by vectors are answered while a search by words waits for these. */
+static void test_words_are_made_beside(void **state) {
+    enum { LOOKUPS = 3 };
+    struct error e;
+    struct retrieval_thread *thread;
+    struct retriever_query queries[LOOKUPS] = {ask("a", 1, -1), ask("b", 1, -1), ask("a", 1, -1)};
+    struct hits hits[LOOKUPS] = {0};
+    struct lookup lookups[LOOKUPS] = {0};
+    atomic_bool done[LOOKUPS] = {false, false, false};
+    struct collection_ops slow = *collection->ops;
+    (void)state;
+    quick_ops = collection->ops;
+    slow.has_words = has_slow_words;
+    slow.search_words = search_slow_words;
+    collection->ops = &slow;
+    queries[0].choice.way = queries[2].choice.way = RETRIEVE_BOTH;
+    assert_int_equal(retrieval_thread_open(&thread, retriever, 8, 1, &e), STATUS_OK);
+    for (int i = 0; i < LOOKUPS; i++)
+        lookups[i] =
+            (struct lookup){.queries = &queries[i], .hits = &hits[i], .n = 1, .done = note_done, .context = &done[i]};
+    assert_int_equal(retrieval_thread_ask(thread, &lookups[0], &e), STATUS_OK);
+    while (!atomic_load(&words_begun)) sched_yield();
+    assert_int_equal(retrieval_thread_ask(thread, &lookups[1], &e), STATUS_OK);
+    while (!atomic_load(&done[1])) sched_yield();
+    assert_int_equal(retrieval_thread_ask(thread, &lookups[2], &e), STATUS_OK);
+    assert_false(atomic_load(&done[0]));
+    atomic_store(&words_released, true);
+    for (int i = 0; i < LOOKUPS; i++) {
+        while (!atomic_load(&done[i])) sched_yield();
+        assert_int_equal(lookups[i].status, STATUS_OK);
+        assert_int_equal(hits[i].n, 1);
+        hits_free(&hits[i]);
+        snapshot_release(lookups[i].snapshot);
+    }
+    retrieval_thread_close(thread);
+    collection->ops = quick_ops;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_reranked, setup, teardown),
@@ -495,6 +560,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_callers_ids, setup, teardown),
         cmocka_unit_test_setup_teardown(test_snapshots_in_one_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_vector_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_words_are_made_beside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_generations_beside_requests, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

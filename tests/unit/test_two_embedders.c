@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "retrieval/retriever_local.h"
+#include "retrieval/retriever.h"
+#include "retrieval/store/store.h"
 #include "tests/folder.h"
 
 enum { DIM = 26, COLORS = 3, EOD = 50, MAX_K = 8 };
@@ -63,7 +64,7 @@ static const struct embedder colors = {.dim = COLORS,
                                        .prompts = {"", "", ""},
                                        .embed = embed_colors,
                                        .self = &eyes};
-static struct living *collection;
+static struct collection *collection;
 static struct retriever *retriever;
 
 /* A document whose chunks are single tokens. */
@@ -97,13 +98,12 @@ static void make(struct made *m, const char *name, const char *const *chunks, in
                                                .picture = picture ? m->picture : NULL};
 }
 
-static void build(struct collection_builder *b, const char *name, const char *const *chunks, int n,
+static void build(struct generation_builder *b, const char *name, const char *const *chunks, int n,
                   const float *picture) {
     struct made m;
     struct error e;
     make(&m, name, chunks, n, picture);
-    if (collection_add_document(b, &m.document, &e) || collection_add_vectors(b, m.vectors, n, &e))
-        fail_msg("%s", e.text);
+    if (builder_add_document(b, &m.document, &e) || builder_add_vectors(b, m.vectors, n, &e)) fail_msg("%s", e.text);
 }
 
 static void put(const char *name, const char *caption, const float *picture) {
@@ -111,7 +111,7 @@ static void put(const char *name, const char *caption, const float *picture) {
     struct error e;
     enum change_effect effect;
     make(&m, name, &caption, 1, picture);
-    if (living_put(collection, &m.document, m.vectors, &effect, &e)) fail_msg("%s", e.text);
+    if (collection_put(collection, NULL, &m.document, m.vectors, &effect, &e)) fail_msg("%s", e.text);
 }
 
 static const float red[COLORS] = {1, 0, 0}, green[COLORS] = {0, 1, 0}, blue[COLORS] = {0, 0, 1};
@@ -131,22 +131,23 @@ static const struct collection_options options = {
 static int setup(void **state) {
     static const char *const text[] = {"a", "b", "ab"}, *const more[] = {"c"}, *const rose[] = {"r"},
                              *const lawn[] = {"x"};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct error e;
-    if (folder_set_up(state) || collection_create(&b, test_folder, &options, &e)) return 1;
+    if (folder_set_up(state) || builder_create(&b, test_folder, &options, &e)) return 1;
     build(b, "text", text, 3, NULL);
     build(b, "red", rose, 1, red);
     build(b, "more", more, 1, NULL);
     build(b, "green", lawn, 1, green);
-    if (collection_commit(b, &e) || living_open(&collection, test_folder, &e)) return 1;
+    if (builder_commit(b, &e) || store_open(&collection, test_folder, &e)) return 1;
     put("blue", "ab", blue);
     reader = eyes = (struct toy){0};
-    return retriever_local_open(&retriever, collection, &letters, &colors, MAX_K, &e) != STATUS_OK;
+    return retriever_open(&retriever, collection, (struct retriever_embedders){&letters, &colors}, MAX_K, &e) !=
+           STATUS_OK;
 }
 
 static int teardown(void **state) {
     retriever_close(retriever);
-    living_close(collection);
+    collection_close(collection);
     return folder_tear_down(state);
 }
 
@@ -279,18 +280,18 @@ static void test_left_out(void **state) {
     EXPECT(&query, {6, HIT_BY_PICTURES, sqrtf(1 / 3.0F)});
     filter_release(filter);
 
-    assert_int_equal(living_delete(collection, "red", &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "red", &e), STATUS_OK);
     put("blue", "z", green);
     query = ask("rb", 0.4F);
     EXPECT(&query, {1, HIT_BY_PASSAGES, half}, {2, HIT_BY_PASSAGES, 0.5F});
     query = ask("g", 0.5F);
     EXPECT(&query, {5, HIT_BY_PICTURES, 1}, {7, HIT_BY_PICTURES, 1});
-    assert_int_equal(living_compact(collection, NULL, &e), STATUS_OK);
+    assert_int_equal(collection_compact(collection, NULL, &e), STATUS_OK);
     EXPECT(&query, {4, HIT_BY_PICTURES, 1}, {5, HIT_BY_PICTURES, 1});
-    assert_int_equal(living_delete(collection, "green", &e), STATUS_OK);
-    assert_int_equal(living_delete(collection, "blue", &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "green", &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "blue", &e), STATUS_OK);
     expect(&query, NULL, 0);
-    assert_int_equal(living_compact(collection, NULL, &e), STATUS_OK); /* to a generation without pictures */
+    assert_int_equal(collection_compact(collection, NULL, &e), STATUS_OK); /* to a generation without pictures */
     expect(&query, NULL, 0);
     put("green", "x", green);
     EXPECT(&query, {4, HIT_BY_PICTURES, 1});
@@ -324,18 +325,18 @@ static void test_many_pictures(void **state) {
     (void)state;
     enum { PICTURES = 5000 };
     static const char *const caption[] = {"z"};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct error e;
     char name[16];
     float shade[COLORS];
-    if (collection_create(&b, test_folder, &options, &e)) fail_msg("%s", e.text);
+    if (builder_create(&b, test_folder, &options, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < 2 * PICTURES; i++) {
         bool is_picture = i % 2 == 1;
         make_shade(shade, i);
         snprintf(name, sizeof name, "%c %d", i % 20 == 1 ? 'x' : 'y', i);
         build(b, name, caption, 1, is_picture ? shade : NULL);
     }
-    if (collection_commit(b, &e) || living_follow(collection, &e)) fail_msg("%s", e.text);
+    if (builder_commit(b, &e) || collection_follow(collection, &e)) fail_msg("%s", e.text);
 
     struct filter *filter;
     assert_int_equal(filter_parse(&filter, "{\"prefix\": {\"path\": \"y\"}}", "filter", &e), STATUS_OK);
@@ -384,10 +385,13 @@ static void test_other_embedders(void **state) {
     struct error e;
     struct embedder other = colors;
     other.hash = 7;
-    assert_int_equal(retriever_local_open(&t, collection, &letters, NULL, MAX_K, &e), STATUS_INVALID);
-    assert_int_equal(retriever_local_open(&t, collection, &letters, &other, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &letters}, MAX_K, &e),
+                     STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){&letters, &other}, MAX_K, &e),
+                     STATUS_INVALID);
     assert_non_null(strstr(e.text, "pictures"));
-    assert_int_equal(retriever_local_open(&t, collection, &colors, &letters, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){&colors, &letters}, MAX_K, &e),
+                     STATUS_INVALID);
 }
 
 #define IN_COLLECTION(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

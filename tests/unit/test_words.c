@@ -1,9 +1,11 @@
 /* tests/unit/test_words.c: words of texts, and ranking by them against counting every word of every chunk. */
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 
-#include "retrieval/candidates.h"
-#include "retrieval/words/words.h"
+#include "retrieval/ranking.h"
+#include "retrieval/store/store.h"
+#include "retrieval/words/words_once.h"
 #include "tests/folder.h"
 
 static int split(const char *text, uint64_t words[64]) {
@@ -67,6 +69,70 @@ static void test_postings(void **state) {
     words_free(w);
 }
 
+/* Words that take as long as the test wants: their maker waits within the text of the first chunk. */
+struct slow_text {
+    atomic_bool begun, released;
+    atomic_int n_made;
+};
+
+static struct text_span read_slow_text(const void *context, int64_t chunk) {
+    struct slow_text *slow = (struct slow_text *)(uintptr_t)context;
+    if (chunk == 0) atomic_fetch_add(&slow->n_made, 1);
+    atomic_store(&slow->begun, true);
+    while (!atomic_load(&slow->released)) sched_yield();
+    return sample_text(NULL, chunk);
+}
+
+/* One who asks for words in a thread of its own. */
+struct word_asker {
+    struct words_once *once;
+    struct words_request request;
+    const struct words *words;
+    struct error error;
+    enum status status;
+    pthread_t thread;
+};
+
+static void *ask_for_words(void *argument) {
+    struct word_asker *asker = argument;
+    asker->status = words_once_get(asker->once, &asker->request, &asker->words, &asker->error);
+    return NULL;
+}
+
+/* Words are made once for all who ask, and nobody else waits meanwhile. */
+static void test_once(void **state) {
+    struct slow_text slow = {0};
+    struct words_once first, second;
+    const struct words *other;
+    atomic_bool cancelled = false;
+    struct error e;
+    struct word_asker askers[3] = {{.once = &first, .request = {read_slow_text, &slow, 4, NULL}}};
+    (void)state;
+    words_once_open(&first);
+    words_once_open(&second);
+    askers[1] = askers[2] = askers[0];
+    askers[2].request.cancelled = &cancelled;
+    assert_int_equal(pthread_create(&askers[0].thread, NULL, ask_for_words, &askers[0]), 0);
+    while (!atomic_load(&slow.begun)) sched_yield();
+    for (int i = 1; i < 3; i++) assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_for_words, &askers[i]), 0);
+    struct words_request fast = {sample_text, NULL, 4, NULL};
+    assert_int_equal(words_once_get(&second, &fast, &other, &e), STATUS_OK);
+    atomic_store(&cancelled, true);
+    pthread_join(askers[2].thread, NULL);
+    assert_int_equal(askers[2].status, STATUS_CANCELLED);
+    assert_null(askers[2].words);
+    atomic_store(&slow.released, true);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(askers[i].thread, NULL);
+        assert_int_equal(askers[i].status, STATUS_OK);
+    }
+    assert_ptr_equal(askers[0].words, askers[1].words);
+    assert_int_equal(atomic_load(&slow.n_made), 1);
+    assert_int_equal(words_total(other), words_total(askers[0].words));
+    words_once_close(&first);
+    words_once_close(&second);
+}
+
 /* A collection of made-up texts. */
 enum { DIM = 4, DOCUMENTS = 120, VOCABULARY = 30, LENGTH = 24, K = 8 };
 
@@ -123,23 +189,22 @@ static void make(struct made *m, int number) {
 
 struct world {
     struct made made[DOCUMENTS];
-    struct living *living;
+    struct collection *store;
 };
 
 static void open_world(struct world *w, int n) {
     struct collection_options o = {
         .chunk_length = 1, .eod = 9, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = INDEX_EXACT};
-    struct collection_builder *b;
+    struct generation_builder *b;
     struct error e;
-    if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
+    if (builder_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < DOCUMENTS; i++) make(&w->made[i], i);
     for (int i = 0; i < n; i++) {
         w->made[i].there = true;
-        if (collection_add_document(b, &w->made[i].document, &e) ||
-            collection_add_vectors(b, w->made[i].vectors, 2, &e))
+        if (builder_add_document(b, &w->made[i].document, &e) || builder_add_vectors(b, w->made[i].vectors, 2, &e))
             fail_msg("%s", e.text);
     }
-    if (collection_commit(b, &e) || living_open(&w->living, test_folder, &e)) fail_msg("%s", e.text);
+    if (builder_commit(b, &e) || store_open(&w->store, test_folder, &e)) fail_msg("%s", e.text);
 }
 
 /* BM25 of one chunk, from its counts; half: of which documents, 2: of all. Words that are in more than an eighth of the
@@ -182,8 +247,9 @@ static void check_rank(const struct world *w, int half) {
     if (half < 2)
         assert_int_equal(filter_parse(&filter, half ? "{\"eq\":{\"half\":1}}" : "{\"eq\":{\"half\":0}}", "test", &e),
                          STATUS_OK);
-    struct snapshot *view = living_hold(w->living);
-    assert_int_equal(view_search_words(view, filter, (struct text_span){text, strlen(text)}, K, ids, &e), STATUS_OK);
+    struct snapshot *snapshot = collection_hold(w->store);
+    struct word_query words = {.text = {text, strlen(text)}, .filter = filter, .k = K};
+    assert_int_equal(store_search_words(snapshot, &words, ids, &e), STATUS_OK);
     double last = 1e9, best[K] = {0};
     for (int i = 0; i < 2 * DOCUMENTS; i++) {
         double score = w->made[i / 2].there && (half == 2 || i / 2 % 2 == half)
@@ -197,14 +263,14 @@ static void check_rank(const struct world *w, int half) {
     for (int i = 0; i < K; i++) {
         assert_true((ids[i] >= 0) == (best[i] > 0));
         if (ids[i] < 0) continue;
-        struct chunk c = view_chunk(view, ids[i]);
+        struct chunk c = snapshot_chunk(snapshot, ids[i]);
         const struct made *m = &w->made[atoi(c.document_id + 1)];
         assert_true(m->there);
         double score = score_of(w, m, c.start > 0, query, n, half);
         assert_true(fabs(score - best[i]) < 1e-4 && score <= last + 1e-4);
         last = score;
     }
-    snapshot_release(view);
+    snapshot_release(snapshot);
     filter_release(filter);
 }
 
@@ -219,30 +285,32 @@ static void test_ranks(void **state) {
         int number = (int)draw(DOCUMENTS);
         struct made *m = &w->made[number];
         if (m->there)
-            assert_int_equal(living_delete(w->living, m->id, &e), STATUS_OK);
+            assert_int_equal(collection_delete(w->store, NULL, m->id, &e), STATUS_OK);
         else
-            assert_int_equal(living_put(w->living, &m->document, m->vectors, &effect, &e), STATUS_OK);
+            assert_int_equal(collection_put(w->store, NULL, &m->document, m->vectors, &effect, &e), STATUS_OK);
         m->there = !m->there;
-        if (i % 40 == 39) assert_int_equal(living_compact(w->living, NULL, &e), STATUS_OK);
+        if (i % 40 == 39) assert_int_equal(collection_compact(w->store, NULL, &e), STATUS_OK);
     }
-    living_close(w->living);
+    collection_close(w->store);
     free(w);
 }
 
 /* Candidates. */
 
-static struct candidates find(struct snapshot *view, struct retriever_query query, const float *vector, int k) {
-    struct candidates c;
+static struct hits find(struct world *w, struct snapshot *snapshot, struct retriever_query query, const float *vector,
+                        int k) {
+    struct hits hits = {0};
     struct error e;
-    struct candidate_vectors vectors = {.passages = vector};
-    if (candidates_find(&c, view, &query, k, vectors, &e)) fail_msg("%s", e.text);
-    return c;
+    query.snapshot = snapshot;
+    struct ranked_query ranked = {.query = &query, .passages = vector, .k = k, .hits = &hits};
+    if (ranking_find(w->store, &ranked, 1, &e)) fail_msg("%s", e.text);
+    return hits;
 }
 
 /* The place of a chunk in a list of the best 100. */
-static int rank_in(const struct candidates *c, int64_t id) {
-    for (int i = 0; i < c->n; i++)
-        if (c->ids[i] == id) return i + 1;
+static int rank_in(const struct hits *hits, int64_t id) {
+    for (int i = 0; i < hits->n; i++)
+        if (hits->list[i].chunk == id) return i + 1;
     return 0;
 }
 
@@ -253,35 +321,36 @@ static void test_fusion(void **state) {
     struct retriever_query query = {.text = {"w01 w02 w17", 11}, .min_similarity = -1};
     (void)state;
     open_world(w, DOCUMENTS);
-    struct snapshot *view = living_hold(w->living);
+    struct snapshot *snapshot = collection_hold(w->store);
     const float *vector = w->made[5].vectors;
-    struct candidates nearest = find(view, query, vector, 100);
+    struct hits nearest = find(w, snapshot, query, vector, 100);
     query.choice.way = RETRIEVE_WORDS;
-    struct candidates words = find(view, query, vector, 100);
+    struct hits words = find(w, snapshot, query, vector, 100);
     query.choice.way = RETRIEVE_BOTH;
-    struct candidates both = find(view, query, vector, 20), again = find(view, query, vector, 5);
+    struct hits both = find(w, snapshot, query, vector, 20), again = find(w, snapshot, query, vector, 5);
     assert_int_equal(both.n, 20);
     double last = 1;
     for (int i = 0; i < both.n; i++) {
-        double fused = worth(rank_in(&nearest, both.ids[i]), 1) + worth(rank_in(&words, both.ids[i]), 0.5);
+        double fused =
+            worth(rank_in(&nearest, both.list[i].chunk), 1) + worth(rank_in(&words, both.list[i].chunk), 0.5);
         assert_true(fused > 0 && fused <= last);
         last = fused;
-        if (i < again.n) assert_int_equal(again.ids[i], both.ids[i]);
+        if (i < again.n) assert_int_equal(again.list[i].chunk, both.list[i].chunk);
         float similarity = 0;
         for (int j = 0; j < DIM; j++)
-            similarity += vector[j] * w->made[both.ids[i] / 2].vectors[both.ids[i] % 2 * DIM + j];
-        assert_true(fabsf(similarity - both.similarities[i]) < 1e-5F);
+            similarity += vector[j] * w->made[both.list[i].chunk / 2].vectors[both.list[i].chunk % 2 * DIM + j];
+        assert_true(fabsf(similarity - both.list[i].similarity) < 1e-5F);
     }
     query.min_similarity = 0.5F;
-    struct candidates near = find(view, query, vector, 20);
-    for (int i = 0; i < near.n; i++) assert_true(near.similarities[i] >= 0.5F);
-    candidates_free(&near);
-    candidates_free(&again);
-    candidates_free(&both);
-    candidates_free(&words);
-    candidates_free(&nearest);
-    snapshot_release(view);
-    living_close(w->living);
+    struct hits near = find(w, snapshot, query, vector, 20);
+    for (int i = 0; i < near.n; i++) assert_true(near.list[i].similarity >= 0.5F);
+    hits_free(&near);
+    hits_free(&again);
+    hits_free(&both);
+    hits_free(&words);
+    hits_free(&nearest);
+    snapshot_release(snapshot);
+    collection_close(w->store);
     free(w);
 }
 
@@ -290,29 +359,29 @@ static void test_leaving_out(void **state) {
     struct retriever_query query = {.text = {"w01", 3}, .min_similarity = -1, .choice = {.per_document = 1}};
     (void)state;
     open_world(w, DOCUMENTS);
-    struct snapshot *view = living_hold(w->living);
+    struct snapshot *snapshot = collection_hold(w->store);
     const float *vector = w->made[5].vectors;
-    struct candidates one = find(view, query, vector, DOCUMENTS);
+    struct hits one = find(w, snapshot, query, vector, DOCUMENTS);
     assert_int_equal(one.n, DOCUMENTS);
     for (int i = 0; i < one.n; i++)
-        for (int j = 0; j < i; j++) assert_true(one.ids[i] / 2 != one.ids[j] / 2);
+        for (int j = 0; j < i; j++) assert_true(one.list[i].chunk / 2 != one.list[j].chunk / 2);
 
     query.choice = (struct retriever_choice){.distinct = 0.9F};
-    struct candidates apart = find(view, query, vector, 2 * DOCUMENTS);
+    struct hits apart = find(w, snapshot, query, vector, 2 * DOCUMENTS);
     assert_in_range(apart.n, 2, 2 * DOCUMENTS - 1);
     for (int i = 0; i < apart.n; i++) {
         for (int j = 0; j < i; j++) {
-            const float *a = w->made[apart.ids[i] / 2].vectors + apart.ids[i] % 2 * DIM;
-            const float *b = w->made[apart.ids[j] / 2].vectors + apart.ids[j] % 2 * DIM;
+            const float *a = w->made[apart.list[i].chunk / 2].vectors + apart.list[i].chunk % 2 * DIM;
+            const float *b = w->made[apart.list[j].chunk / 2].vectors + apart.list[j].chunk % 2 * DIM;
             float similarity = 0;
             for (int d = 0; d < DIM; d++) similarity += a[d] * b[d];
             assert_true(similarity < 0.9001F);
         }
     }
-    candidates_free(&apart);
-    candidates_free(&one);
-    snapshot_release(view);
-    living_close(w->living);
+    hits_free(&apart);
+    hits_free(&one);
+    snapshot_release(snapshot);
+    collection_close(w->store);
     free(w);
 }
 
@@ -320,6 +389,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_postings),
+        cmocka_unit_test(test_once),
         cmocka_unit_test_setup_teardown(test_ranks, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_fusion, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_leaving_out, folder_set_up, folder_tear_down),

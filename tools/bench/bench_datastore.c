@@ -29,7 +29,7 @@ static enum status open_embedder(struct datastore *d, const char *folder, int th
 
 /* Made up as it is written. */
 struct random_collection {
-    struct collection_builder *builder;
+    struct generation_builder *builder;
     const struct model_info *info;
     int dim;
     uint64_t state;
@@ -63,8 +63,8 @@ static enum status add_document(struct random_collection *r, int chunks, struct 
     snprintf(path, sizeof path, "random/%d", r->n_documents++);
     struct collection_document document = {
         .path = path, .title = "", .text = {r->text, r->bounds[chunks]}, .ids = r->ids, .bounds = r->bounds, .n = n};
-    if (collection_add_document(r->builder, &document, e)) return e->status;
-    return collection_add_vectors(r->builder, r->vectors, chunks, e);
+    if (builder_add_document(r->builder, &document, e)) return e->status;
+    return builder_add_vectors(r->builder, r->vectors, chunks, e);
 }
 
 static enum status write_random(struct datastore *d, const char *folder, const struct bench_options *o,
@@ -79,7 +79,7 @@ static enum status write_random(struct datastore *d, const char *folder, const s
                                          .tokenizer_hash = tokenizer_hash(d->tokenizer),
                                          .embedder = d->embedder.name,
                                          .tokenizer = d->embedder.name};
-    if (collection_create(&r.builder, folder, &options, e)) return e->status;
+    if (builder_create(&r.builder, folder, &options, e)) return e->status;
     r.text = xcalloc(rows, 4);
     r.ids = xcalloc(rows, sizeof *r.ids);
     r.bounds = xcalloc((size_t)DOCUMENT_CHUNKS + 1, sizeof *r.bounds);
@@ -90,9 +90,9 @@ static enum status write_random(struct datastore *d, const char *folder, const s
         status = add_document(&r, n, e);
     }
     if (status == STATUS_OK)
-        status = collection_commit(r.builder, e);
+        status = builder_commit(r.builder, e);
     else
-        collection_abandon(r.builder);
+        builder_abandon(r.builder);
     free(r.text);
     free(r.ids);
     free(r.bounds);
@@ -109,18 +109,18 @@ static enum status open_random(struct datastore *d, const struct bench_options *
         bench_folder_make(folder, e))
         return e->status;
     enum status status = write_random(d, folder, o, info, e);
-    if (status == STATUS_OK) status = living_open(&d->collection, folder, e);
+    if (status == STATUS_OK) status = store_open(&d->collection, folder, e);
     bench_folder_remove(folder);
     return status;
 }
 
 /* The embedder and tokenizer of a collection that is given. */
-static enum status open_makers(struct datastore *d, const struct bench_options *o, const struct snapshot *view,
+static enum status open_makers(struct datastore *d, const struct bench_options *o, const struct snapshot *snapshot,
                                const struct model_info *model, struct error *e) {
-    const struct collection_info *info = view_info(view);
-    if (view_max_token(view) >= model->padded_vocab)
+    const struct collection_info *info = snapshot->info;
+    if (snapshot->max_token >= model->padded_vocab)
         return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", o->collection,
-                         view_max_token(view), model->padded_vocab);
+                         snapshot->max_token, model->padded_vocab);
     if (open_embedder(d, o->embedder ? o->embedder : info->embedder, o->threads, e) ||
         tokenizer_open(&d->tokenizer, info->tokenizer, e))
         return e->status;
@@ -129,10 +129,10 @@ static enum status open_makers(struct datastore *d, const struct bench_options *
 
 static enum status open_given(struct datastore *d, const struct bench_options *o, const struct model_info *model,
                               struct error *e) {
-    if (living_open(&d->collection, o->collection, e)) return e->status;
-    struct snapshot *view = living_hold(d->collection);
-    enum status status = open_makers(d, o, view, model, e);
-    snapshot_release(view);
+    if (store_open(&d->collection, o->collection, e)) return e->status;
+    struct snapshot *snapshot = collection_hold(d->collection);
+    enum status status = open_makers(d, o, snapshot, model, e);
+    snapshot_release(snapshot);
     return status;
 }
 
@@ -142,12 +142,13 @@ enum status datastore_open(struct datastore *d, const struct bench_options *o, c
     if (o->collection && o->chunks)
         return error_set(e, STATUS_INVALID, "--chunks is for random chunks, and --collection brings its own");
     if (o->collection ? open_given(d, o, info, e) : open_random(d, o, info, e)) return e->status;
-    return retriever_local_open(&d->retriever, d->collection, &d->embedder, NULL, info->num_neighbors, e);
+    struct retriever_embedders embedders = {.texts = &d->embedder};
+    return retriever_open(&d->retriever, d->collection, embedders, info->num_neighbors, e);
 }
 
 void datastore_close(struct datastore *d) {
     retriever_close(d->retriever);
-    living_close(d->collection);
+    collection_close(d->collection);
     tokenizer_close(d->tokenizer);
     embedder_model_close(&d->inner);
     config_free(&d->config);

@@ -2,7 +2,8 @@
  * chunks and vectors that lasts as long as the run, behind the server's own embedder and retriever. */
 #pragma once
 
-#include "retrieval/retriever_local.h"
+#include "retrieval/retriever.h"
+#include "retrieval/store/store.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/options/config.h"
@@ -13,7 +14,7 @@ struct datastore {
     struct embedder inner, embedder; /* the second calls the first and looks at the clock */
     double embed_start, embed_end;   /* of the latest call */
     struct tokenizer *tokenizer;     /* what turns the chunks that the model writes into text */
-    struct living *collection;
+    struct collection *collection;
     struct retriever *retriever;
 };
 

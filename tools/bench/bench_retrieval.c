@@ -267,19 +267,19 @@ static enum status open_all(struct bench *t, int sequences, struct error *e) {
 
 static void print_what(const struct bench *t, int sequences) {
     const struct model_info *info = model_info(t->model.model);
-    struct snapshot *view = living_hold(t->store.collection);
-    const struct collection_info *collection = view_info(view);
+    struct snapshot *snapshot = collection_hold(t->store.collection);
+    const struct collection_info *collection = snapshot->info;
     bench_print_title(t->o, "%s %s, %d layers of %d, %d of them read %d neighbours of %d tokens; %d x %d decoded; %s",
                       t->o->model_name, t->o->dtype_name, info->n_layers, info->hidden, info->n_retro_layers,
                       info->num_neighbors, info->retrieved_length, sequences, t->steps,
                       backend_describe(t->model.backend));
     bench_print_title(t->o, "%s: %lld chunks, vectors of %d, index %s; embedder %s",
-                      t->o->collection ? t->o->collection : "random collection", (long long)view->n_chunks,
+                      t->o->collection ? t->o->collection : "random collection", (long long)snapshot->n_chunks,
                       collection->dim, collection->index_factory, t->store.embedder.name);
     if (t->o->json)
         bench_print(t->o, "chunks", t->o->collection ? "chunks, of the collection given" : "chunks, random",
-                    (double)view->n_chunks);
-    snapshot_release(view);
+                    (double)snapshot->n_chunks);
+    snapshot_release(snapshot);
 }
 
 enum status bench_retrieval(const struct bench_options *options, struct error *e) {

@@ -7,7 +7,6 @@
 
 #include "config/json/json_table.h"
 #include "config/json/json_writer.h"
-#include "retrieval/retriever_local.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 #include "server/host/documents/reranker_model.h"
@@ -46,7 +45,7 @@ struct ways_score {
 
 struct retrieval_eval {
     struct retriever *retriever;
-    struct snapshot *view;
+    struct snapshot *snapshot;
     struct embedder reranker;
     struct retriever_choice configured; /* rerank 0: there is no reranker */
     struct ways_score *kinds;           /* [n_kinds], the first of all questions */
@@ -117,7 +116,7 @@ static enum status ask(struct retrieval_eval *x, const struct known_question *q,
                                     .choice = choice_of(x, way),
                                     .excluded = excluded,
                                     .n_excluded = (int)q->excluded.count,
-                                    .snapshot = x->view};
+                                    .snapshot = x->snapshot};
     enum status status = retriever_search(x->retriever, &query, 1, &hits, e);
     if (status == STATUS_OK) {
         *score = score_hits(q, &hits);
@@ -195,25 +194,26 @@ static enum status open_reranker(struct retrieval_eval *x, const struct config *
 
 static enum status run_questions(struct retrieval_eval *x, const struct config *c, int n, char **files,
                                  struct error *e) {
-    struct living *l = NULL;
+    struct collection *collection = NULL;
     struct embedder embedder = {0}, pictures = {0};
     if (!documents_wanted(c)) return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
-    if (living_open(&l, c->retrieval.collection, e)) return e->status;
-    x->view = living_hold(l);
-    enum status status = embedder_model_open(&embedder, documents_embedder(c, view_info(x->view)->embedder), c, e);
-    if (status == STATUS_OK) status = documents_open_pictures(&pictures, c, view_info(x->view), e);
+    if (documents_collection_open(&collection, c, c->retrieval.collection, e)) return e->status;
+    x->snapshot = collection_hold(collection);
+    enum status status = embedder_model_open(&embedder, documents_embedder(c, x->snapshot->info->embedder), c, e);
+    if (status == STATUS_OK) status = documents_open_pictures(&pictures, c, x->snapshot->info, e);
     if (status == STATUS_OK)
-        status = retriever_local_open(&x->retriever, l, &embedder, embedder_if_open(&pictures), RANKS, e);
+        status = retriever_open(&x->retriever, collection,
+                                (struct retriever_embedders){&embedder, embedder_if_open(&pictures)}, RANKS, e);
     if (status == STATUS_OK) status = open_reranker(x, c, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) status = json_parse_lines(files[i], take_question, x, e);
     if (status == STATUS_OK && x->n_kinds == 0) status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
     if (status == STATUS_OK) print_scores(x);
     retriever_close(x->retriever);
-    snapshot_release(x->view);
+    snapshot_release(x->snapshot);
     embedder_model_close(&embedder);
     embedder_model_close(&pictures);
     reranker_model_close(&x->reranker);
-    living_close(l);
+    collection_close(collection);
     return status;
 }
 

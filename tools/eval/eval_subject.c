@@ -45,11 +45,11 @@ enum status subject_open_retrieval(struct subject *s, const struct config *c, in
     if (!documents_wanted(c)) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
     if (documents_open(&s->documents, c, s->info, s->tokenizer, max_int(max_k, s->k_passages), e)) return e->status;
-    if (library_living(s->documents.library) == NULL)
+    if (collection_is_remote(s->documents.collection))
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s lies in Milvus; retro-eval reads a collection in a folder, which retro-index copy makes",
                          s->collection_folder);
-    s->view = library_hold(s->documents.library);
+    s->snapshot = collection_hold(s->documents.collection);
     return STATUS_OK;
 }
 
@@ -69,7 +69,7 @@ enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e
 
 void subject_close(struct subject *s) {
     session_pool_close(s->pool);
-    snapshot_release(s->view);
+    snapshot_release(s->snapshot);
     documents_close(&s->documents);
     tokenizer_close(s->tokenizer);
     opened_model_close(&s->model);
@@ -80,7 +80,7 @@ void subject_close(struct subject *s) {
 void subject_print(const struct subject *s) {
     printf("model      %s: %s, %.1f M parameters, %s", s->folder, s->info->family, 1e-6 * (double)s->info->n_parameters,
            dtype_name(s->info->dtype));
-    bool prompts = s->view && retrieval_prompts(s->mode);
+    bool prompts = s->snapshot && retrieval_prompts(s->mode);
     if (s->info->chunk_length) printf(", k %d (trained with %d)", s->k, s->info->num_neighbors);
     if (prompts) {
         printf("\nin prompt  %d passages, at most %d tokens, ", s->k_passages, s->passages.max_tokens);
@@ -90,26 +90,26 @@ void subject_print(const struct subject *s) {
             printf("sought once");
     }
     printf("\ndatastore  ");
-    if (s->view == NULL) {
+    if (s->snapshot == NULL) {
         printf("none: the model runs without retrieval\n");
         return;
     }
-    const struct collection_info *info = view_info(s->view);
+    const struct collection_info *info = s->snapshot->info;
     printf("%s: %lld documents, %lld chunks of %d tokens, index %s, generation %d\n", s->collection_folder,
-           (long long)s->view->n_documents, (long long)s->view->n_chunks, info->chunk_length, info->index_factory,
-           info->generation);
+           (long long)s->snapshot->n_documents, (long long)s->snapshot->n_chunks, info->chunk_length,
+           info->index_factory, info->generation);
 }
 
 void subject_put(const struct subject *s, struct json_writer *w) {
     put_key_string(w, "model", s->folder);
     put_key_int(w, "parameters", s->info->n_parameters);
     put_key_string(w, "dtype", dtype_name(s->info->dtype));
-    put_key_int(w, "k", s->view ? s->k : 0);
-    if (s->view == NULL) {
+    put_key_int(w, "k", s->snapshot ? s->k : 0);
+    if (s->snapshot == NULL) {
         put_key_null(w, "datastore");
         return;
     }
-    const struct collection_info *info = view_info(s->view);
+    const struct collection_info *info = s->snapshot->info;
     put_key_string(w, "mode", retrieval_mode_name(s->mode));
     if (retrieval_prompts(s->mode)) {
         put_key_int(w, "passages", s->k_passages);
@@ -118,8 +118,8 @@ void subject_put(const struct subject *s, struct json_writer *w) {
     }
     put_key_object(w, "datastore");
     put_key_string(w, "path", s->collection_folder);
-    put_key_int(w, "documents", s->view->n_documents);
-    put_key_int(w, "chunks", s->view->n_chunks);
+    put_key_int(w, "documents", s->snapshot->n_documents);
+    put_key_int(w, "chunks", s->snapshot->n_chunks);
     put_key_string(w, "index", info->index_factory);
     put_key_int(w, "generation", info->generation);
     put_object_end(w);

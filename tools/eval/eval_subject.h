@@ -14,7 +14,7 @@ struct subject {
     struct opened_model model;
     const char *folder; /* borrowed from the configuration, as the next */
     const char *collection_folder;
-    struct snapshot *view; /* of the documents; NULL: there are none */
+    struct snapshot *snapshot; /* of the documents; NULL: there are none */
     const struct model_info *info;
     struct tokenizer *tokenizer;
     struct documents documents; /* only where the model retrieves */

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieval/retriever_local.h"
 #include "tools/eval/ppl.h"
 
 /* The tokens that a search's passages are read for. */
@@ -91,7 +90,10 @@ enum status window_score_plain(struct ppl *p, struct subject *s, const struct wi
 static void draw_hits(struct ppl *p, struct hits *hits) {
     *hits = (struct hits){.n = p->model.k_passages};
     hits->list = xcalloc((size_t)hits->n, sizeof *hits->list);
-    for (int i = 0; i < hits->n; i++) hit_show(&hits->list[i], p->model.view, ppl_draw_chunk(p), 0);
+    for (int i = 0; i < hits->n; i++) {
+        struct chunk chunk = snapshot_chunk(p->model.snapshot, ppl_draw_chunk(p));
+        hit_show(&hits->list[i], &chunk, 0);
+    }
 }
 
 struct text_tokens {

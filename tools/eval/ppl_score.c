@@ -5,15 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/store/store.h"
 #include "tools/eval/ppl.h"
 
 int64_t ppl_draw_chunk(struct ppl *p) {
-    uint64_t limit = (uint64_t)view_chunk_limit(p->model.view);
+    uint64_t limit = (uint64_t)p->model.snapshot->chunk_limit;
     int64_t chunk;
     do {
         p->random = p->random * 6364136223846793005u + 1442695040888963407u;
         chunk = (int64_t)((p->random >> 16) % limit);
-    } while (!view_has_chunk(p->model.view, chunk));
+    } while (!store_has_chunk(p->model.snapshot, chunk));
     return chunk;
 }
 
@@ -23,7 +24,7 @@ void ppl_draw_neighbors(struct ppl *p, struct found_neighbors *random) {
         random->read[j].k = p->model.k;
         for (int i = 0; i < p->model.k; i++) {
             int32_t *ids = random->ids + ((size_t)j * (size_t)random->k + (size_t)i) * (size_t)r;
-            view_neighbor_tokens(p->model.view, ppl_draw_chunk(p), r, ids);
+            snapshot_neighbor_tokens(p->model.snapshot, ppl_draw_chunk(p), r, ids);
         }
     }
 }

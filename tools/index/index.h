@@ -8,7 +8,7 @@
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/index/index_recall.h"
-#include "retrieval/library.h"
+#include "retrieval/store/store.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/options/config.h"
 #include "tools/index/index_estimate.h"
@@ -120,7 +120,7 @@ struct neighbors_options {
  * the collection; i64 ids [n, k], best first, -1 where fewer were found; f32 similarities [n, k]. Little endian. The
  * queries are the chunks of the collection, by the vectors in its index, or the lines of a file, each {"document",
  * "text"}, which embedder (else not used) embeds. */
-enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,
+enum status index_neighbors(const struct neighbors_options *o, const struct disk_generation *c,
                             const struct embedder *embedder, struct error *e);
 
 /* A command line. */
@@ -152,7 +152,7 @@ enum status makers_open(const struct config *c, const struct collection_info *in
                         struct tokenizer **tokenizer, struct error *e);
 /* A line, or with --json an object: what was done to the collection in dir, and what it holds now. */
 void index_print_state(const struct index_arguments *a, const char *effect, const char *dir,
-                       const struct snapshot *view);
+                       const struct snapshot *snapshot);
 /* "key=value" as one more member of an object without its end. */
 enum status metadata_add(struct buffer *metadata, const char *text, struct error *e);
 /* All metadata of a file that was read as `text`: `given`, an object or empty; FILE.meta.json; front matter. Empty

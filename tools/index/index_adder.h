@@ -7,7 +7,7 @@
 
 struct adder {
     struct index_arguments *arguments;
-    struct library *library;
+    struct collection *collection;
     struct embedder embedder, pictures; /* the latter zeroed: pictures have none of their own */
     struct tokenizer *tokenizer;
     struct document_cutter cutter;

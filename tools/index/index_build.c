@@ -29,8 +29,8 @@ struct builder {
     struct tokenizer *tokenizer;
     struct embedder embedder;
     struct embedder pictures;              /* their own; zeroed: there is none */
-    struct collection_builder *collection; /* NULL: */
-    struct library *library;               /* of a collection in Milvus */
+    struct generation_builder *generation; /* NULL: */
+    struct collection *collection;         /* of a collection in Milvus */
     struct unfinished unfinished;          /* of a folder */
     struct document_cutter cutter;
     struct document_group group; /* for Milvus */
@@ -61,7 +61,7 @@ static enum status check_interrupted(struct error *e) {
 /* Of the next n chunks; of their text so many bytes were embedded, and so many kept by an interrupted build. */
 static enum status add_vectors(struct builder *b, const float *vectors, int n, size_t embedded, size_t kept,
                                struct error *e) {
-    enum status status = collection_add_vectors(b->collection, vectors, n, e);
+    enum status status = builder_add_vectors(b->generation, vectors, n, e);
     progress_embedded(&b->progress, n, embedded, kept);
     return status ? status : check_interrupted(e);
 }
@@ -150,9 +150,9 @@ static enum status add_chunks(struct builder *b, const struct placed_document *n
                                            .bounds = cut->bounds,
                                            .n = cut->tokens.n,
                                            .picture = cutter_picture(cut)};
-    if (b->library) return put_remote(b, &document, e);
+    if (b->collection) return put_remote(b, &document, e);
     enum status status = cut->is_picture ? embed_waiting(b, e) : STATUS_OK;
-    if (status == STATUS_OK) status = collection_add_document(b->collection, &document, e);
+    if (status == STATUS_OK) status = builder_add_document(b->generation, &document, e);
     if (status == STATUS_OK && cut->is_picture)
         return add_vectors(b, cut->vectors, cut->n_chunks, d->text.size - cut->bounds[0], 0, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
@@ -220,7 +220,7 @@ static enum status add_document(struct file_adder *a, const char *part, const st
         a->guess -= guess;
         progress_read(&b->progress, guess, d->text.size - b->cutter.bounds[0]);
         status = add_chunks(b, &names, d, &why);
-        b->n_added += status == STATUS_OK && b->library == NULL;
+        b->n_added += status == STATUS_OK && b->collection == NULL;
         if (status) *e = why;
     }
     buffer_free(&stored);
@@ -361,12 +361,12 @@ static enum status open_pictures(struct builder *b, const struct config *config,
 static enum status open_collection(struct builder *b, const struct config *config, const struct collection_options *o,
                                    struct error *e) {
     const char *out = b->options->out;
-    if (!library_is_remote(out))
-        return collection_create(&b->collection, out, o, e) ? e->status : open_unfinished(b, config, e);
-    if (documents_library_make(config, out, o, tokenizer_vocab_size(b->tokenizer) - 1, e)) return e->status;
-    enum status status = documents_library_open(&b->library, config, out, e);
+    if (!collection_name_is_remote(out))
+        return builder_create(&b->generation, out, o, e) ? e->status : open_unfinished(b, config, e);
+    if (documents_collection_make(config, out, o, tokenizer_vocab_size(b->tokenizer) - 1, e)) return e->status;
+    enum status status = documents_collection_open(&b->collection, config, out, e);
     b->group = (struct document_group){.cutter = &b->cutter,
-                                       .library = b->library,
+                                       .collection = b->collection,
                                        .texts = &b->known,
                                        .cancelled = &index_interrupted,
                                        .take = take_put,
@@ -458,7 +458,7 @@ static enum status check_index(struct builder *b, struct error *e) {
 /* Puts what waits for Milvus, also when it was interrupted: it has been embedded. */
 static enum status put_waiting(struct builder *b, enum status status, struct error *e) {
     struct error why;
-    if (b->library == NULL || (status && status != STATUS_CANCELLED)) return status;
+    if (b->collection == NULL || (status && status != STATUS_CANCELLED)) return status;
     enum status put = group_flush(&b->group, &why);
     if (status || put == STATUS_OK) return status;
     *e = why;
@@ -475,14 +475,14 @@ static enum status add_files(struct builder *b, struct error *e) {
 }
 
 static enum status commit(struct builder *b, struct error *e) {
-    struct collection_builder *collection = b->collection;
-    if (b->library && b->n_added > 0) return STATUS_OK;
+    struct generation_builder *generation = b->generation;
+    if (b->collection && b->n_added > 0) return STATUS_OK;
     if (b->n_added == 0)
         return error_set(e, STATUS_INVALID, "none of the %d files could be added; nothing was built", b->walk.n);
     progress_show(&b->progress, true);
     fprintf(stderr, "building the index of %" PRId64 " vectors\n", b->progress.chunks);
-    b->collection = NULL;
-    enum status status = collection_commit(collection, e);
+    b->generation = NULL;
+    enum status status = builder_commit(generation, e);
     if (status == STATUS_OK) unfinished_remove(&b->unfinished);
     return status;
 }
@@ -534,10 +534,10 @@ static enum status build(struct builder *b, const struct config *config, struct 
     if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
     b->limits = index_metadata_limits(config);
     status = open_parts(b, config, e);
-    if (status == STATUS_OK && b->library == NULL) status = check_index(b, e);
+    if (status == STATUS_OK && b->collection == NULL) status = check_index(b, e);
     if (status) return status;
     survey_texts(&b->walk, b->options);
-    if (b->library == NULL) status = check_index_memory(b, e);
+    if (b->collection == NULL) status = check_index_memory(b, e);
     if (status) return status;
     progress_start(&b->progress, &b->walk);
     b->reader = reader_open(b->options, b->walk.files, b->walk.n);
@@ -558,9 +558,9 @@ int index_build(const struct build_options *o, const struct config *config, stru
                                           : EXIT_FINE;
     if (status == STATUS_OK && !o->dry_run) print_summary(b);
     reader_close(b->reader);
-    collection_abandon(b->collection);
+    builder_abandon(b->generation);
     group_free(&b->group);
-    library_close(b->library);
+    collection_close(b->collection);
     embedder_model_close(&b->embedder);
     embedder_model_close(&b->pictures);
     tokenizer_close(b->tokenizer);

@@ -112,12 +112,12 @@ static enum status take_put(void *context, const struct document_put *p, struct 
 
 /* A new part of a file that the collection has is a change of that file. */
 static bool is_there(const struct adder *a, const char *id, const char *part) {
-    struct library_found found;
+    struct collection_found found;
     struct error e;
     struct name_key file = key_of(a->file->source);
     if (part[0] && key_set_number(&a->known.sources, file.a, file.b)) return true;
-    bool there = library_find(a->library, NULL, id, &found, &e) == STATUS_OK;
-    library_found_release(&found);
+    bool there = collection_find(a->collection, NULL, id, &found, &e) == STATUS_OK;
+    collection_found_release(&found);
     return there;
 }
 
@@ -190,9 +190,9 @@ enum status adder_put_file(struct adder *a, int number, bool *read, struct error
 enum status adder_open(struct adder *a, struct error *e) {
     struct index_arguments *arguments = a->arguments;
     if (arguments->metadata.size > 0) buffer_append(&arguments->metadata, "}", 1);
-    if (documents_library_open(&a->library, &arguments->config, arguments->rest[0], e)) return e->status;
-    struct snapshot *view = library_hold(a->library);
-    const struct collection_info *info = library_info(a->library, view);
+    if (documents_collection_open(&a->collection, &arguments->config, arguments->rest[0], e)) return e->status;
+    struct snapshot *snapshot = collection_hold(a->collection);
+    const struct collection_info *info = snapshot->info;
     enum status status = makers_open(&arguments->config, info, &a->embedder, &a->tokenizer, e);
     if (status == STATUS_OK) status = documents_open_pictures(&a->pictures, &arguments->config, info, e);
     a->cutter.pictures = embedder_if_open(&a->pictures);
@@ -200,19 +200,19 @@ enum status adder_open(struct adder *a, struct error *e) {
     a->cutter.embedder = &a->embedder;
     a->cutter.chunk_length = info->chunk_length;
     a->group = (struct document_group){.cutter = &a->cutter,
-                                       .library = a->library,
+                                       .collection = a->collection,
                                        .texts = &a->texts,
                                        .cancelled = &index_interrupted,
                                        .take = take_put,
                                        .context = a};
-    snapshot_release(view);
+    snapshot_release(snapshot);
     return status;
 }
 
 void adder_close(struct adder *a) {
     reader_close(a->reader);
     group_free(&a->group);
-    library_close(a->library);
+    collection_close(a->collection);
     known_files_free(&a->known);
     known_texts_free(&a->texts);
     document_cutter_close(&a->cutter);
@@ -226,7 +226,7 @@ enum status adder_plan(struct adder *a, struct error *e) {
     const struct index_arguments *arguments = a->arguments;
     struct put_plan plan = {.walk = &a->walk, .id = arguments->id, .replace = arguments->replace};
     known_files_free(&a->known);
-    enum status status = known_files_read(&a->known, a->library, &plan, e);
+    enum status status = known_files_read(&a->known, a->collection, &plan, e);
     if (status == STATUS_OK) names_choose(&a->walk, &a->known);
     return status;
 }
@@ -293,33 +293,33 @@ int run_update(struct index_arguments *a, struct error *e) { return add_or_updat
 /* Delete and compact. */
 
 int run_delete(struct index_arguments *a, struct error *e) {
-    struct library *l;
+    struct collection *l;
     if (a->n_rest < 2) {
         error_set(e, STATUS_INVALID, "delete needs DIR and at least one ID; retro-index list DIR prints them");
         return EXIT_FAILED;
     }
-    if (documents_library_open(&l, &a->config, a->rest[0], e)) return EXIT_FAILED;
+    if (documents_collection_open(&l, &a->config, a->rest[0], e)) return EXIT_FAILED;
     enum status status = STATUS_OK;
     for (int i = 1; i < a->n_rest && status == STATUS_OK; i++) {
-        status = library_delete(l, NULL, a->rest[i], e);
+        status = collection_delete(l, NULL, a->rest[i], e);
         if (status == STATUS_OK) index_print_effect(a, &(struct printed_effect){CHANGE_DELETED, a->rest[i], NULL, -1});
     }
-    library_close(l);
+    collection_close(l);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
 int run_compact(struct index_arguments *a, struct error *e) {
-    struct living *l;
+    struct collection *l;
     if (index_expect(a, 1, "compact DIR", e) || index_expect_folder(a, 0, "compact", e) ||
-        living_open(&l, a->rest[0], e))
+        store_open(&l, a->rest[0], e))
         return EXIT_FAILED;
     index_catch_interrupts();
-    enum status status = living_compact(l, &index_interrupted, e);
+    enum status status = collection_compact(l, &index_interrupted, e);
     if (status == STATUS_OK) {
-        struct snapshot *view = living_hold(l);
-        index_print_state(a, "compacted", a->rest[0], view);
-        snapshot_release(view);
+        struct snapshot *snapshot = collection_hold(l);
+        index_print_state(a, "compacted", a->rest[0], snapshot);
+        snapshot_release(snapshot);
     }
-    living_close(l);
+    collection_close(l);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
 }

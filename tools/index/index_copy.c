@@ -7,21 +7,21 @@
 #include "tools/index/index.h"
 
 void index_print_state(const struct index_arguments *a, const char *effect, const char *dir,
-                       const struct snapshot *view) {
+                       const struct snapshot *snapshot) {
     struct buffer text = {0};
     struct json_writer w;
     if (!a->json) {
         line_print(stdout, "%s %s: generation %d, %" PRId64 " documents, %" PRId64 " chunks", effect, dir,
-                   view->generation, view->n_documents, view->n_chunks);
+                   snapshot->generation, snapshot->n_documents, snapshot->n_chunks);
         return;
     }
     put_begin(&w, &text);
     put_object(&w);
     put_key_string(&w, "effect", effect);
     put_key_string(&w, "collection", dir);
-    put_key_int(&w, "generation", view->generation);
-    put_key_int(&w, "documents", view->n_documents);
-    put_key_int(&w, "chunks", view->n_chunks);
+    put_key_int(&w, "generation", snapshot->generation);
+    put_key_int(&w, "documents", snapshot->n_documents);
+    put_key_int(&w, "chunks", snapshot->n_chunks);
     put_object_end(&w);
     put_line(&w, stdout);
     buffer_free(&text);
@@ -29,18 +29,18 @@ void index_print_state(const struct index_arguments *a, const char *effect, cons
 
 /* Opened as a reader does: what is printed was read from the copy. */
 static enum status report_copy(const struct index_arguments *a, const char *effect, struct error *e) {
-    struct living *l;
-    if (collection_verify(a->rest[1], e) || living_open(&l, a->rest[1], e)) return e->status;
-    struct snapshot *view = living_hold(l);
-    index_print_state(a, effect, a->rest[1], view);
-    snapshot_release(view);
-    living_close(l);
+    struct collection *l;
+    if (disk_generation_verify(a->rest[1], e) || store_open(&l, a->rest[1], e)) return e->status;
+    struct snapshot *snapshot = collection_hold(l);
+    index_print_state(a, effect, a->rest[1], snapshot);
+    snapshot_release(snapshot);
+    collection_close(l);
     return STATUS_OK;
 }
 
 static int copy(const struct index_arguments *a, const char *effect, struct error *e) {
     index_catch_interrupts();
-    enum status status = collection_copy(a->rest[0], a->rest[1], &index_interrupted, e);
+    enum status status = store_copy(a->rest[0], a->rest[1], &index_interrupted, e);
     if (status == STATUS_OK) status = report_copy(a, effect, e);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
 }

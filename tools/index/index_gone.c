@@ -73,10 +73,10 @@ static enum status look_for_gone(void *context, const struct stored_document *d,
 
 enum status gone_delete(struct gone_search *g, struct error *e) {
     struct adder *a = g->adder;
-    struct library_walk walk = {.take = look_for_gone, .context = g};
-    enum status status = library_walk(a->library, &walk, e);
+    struct collection_walk walk = {.take = look_for_gone, .context = g};
+    enum status status = collection_walk(a->collection, &walk, e);
     for (int i = 0; i < g->n && status == STATUS_OK; i++) {
-        status = library_delete(a->library, NULL, g->found[i], e);
+        status = collection_delete(a->collection, NULL, g->found[i], e);
         if (status == STATUS_OK)
             index_print_effect(a->arguments, &(struct printed_effect){CHANGE_DELETED, g->found[i], NULL, -1});
         if (status == STATUS_NOT_FOUND) status = STATUS_OK;

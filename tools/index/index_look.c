@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "config/json/json_writer.h"
-#include "retrieval/retriever_local.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 #include "server/host/documents/reranker_model.h"
@@ -26,24 +25,24 @@ enum status makers_open(const struct config *c, const struct collection_info *in
 }
 
 enum status index_expect_folder(const struct index_arguments *a, int i, const char *command, struct error *e) {
-    if (!library_is_remote(a->rest[i])) return STATUS_OK;
+    if (!collection_name_is_remote(a->rest[i])) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "%s works on a collection in a folder, and %.200s lies in Milvus; retro-index copy brings it into "
                      "a folder",
                      command, a->rest[i]);
 }
 
-/* Opens the collection that the command line names first, and its newest view. */
-static enum status open_view(const struct index_arguments *a, struct library **l, struct snapshot **view,
-                             struct error *e) {
-    enum status status = documents_library_open(l, &a->config, a->rest[0], e);
-    *view = status ? NULL : library_hold(*l);
+/* Opens the collection that the command line names first, and its newest snapshot. */
+static enum status open_first(const struct index_arguments *a, struct collection **l, struct snapshot **snapshot,
+                              struct error *e) {
+    enum status status = documents_collection_open(l, &a->config, a->rest[0], e);
+    *snapshot = status ? NULL : collection_hold(*l);
     return status;
 }
 
-static void close_view(struct library *l, struct snapshot *view) {
-    snapshot_release(view);
-    library_close(l);
+static void close_first(struct collection *l, struct snapshot *snapshot) {
+    snapshot_release(snapshot);
+    collection_close(l);
 }
 
 /* " (page 3, line 7, Install > Linux)", as far as it is known. */
@@ -157,7 +156,7 @@ static enum status print_hits(const struct index_arguments *a, struct retriever 
     return STATUS_OK;
 }
 
-static enum status search(const struct index_arguments *a, struct library *l, struct library_embedders embedders,
+static enum status search(const struct index_arguments *a, struct collection *l, struct retriever_embedders embedders,
                           struct error *e) {
     const struct retrieval_settings *settings = &a->config.retrieval;
     struct retriever *retriever = NULL;
@@ -166,7 +165,7 @@ static enum status search(const struct index_arguments *a, struct library *l, st
     struct embedder_picture picture = {0};
     const struct embedder *seer = embedders.pictures ? embedders.pictures : embedders.texts;
     enum status status = make_query(a, seer, &query, &picture, e);
-    if (status == STATUS_OK) status = library_retriever(l, embedders, a->k, &retriever, e);
+    if (status == STATUS_OK) status = retriever_open(&retriever, l, embedders, a->k, e);
     if (status == STATUS_OK && settings->reranker[0] && !query.picture) {
         query.choice.rerank = settings->rerank_candidates;
         status = reranker_model_open(&reranker, settings->reranker, &a->config, e);
@@ -181,57 +180,57 @@ static enum status search(const struct index_arguments *a, struct library *l, st
 }
 
 int run_search(struct index_arguments *a, struct error *e) {
-    struct library *l = NULL;
-    struct snapshot *view = NULL;
+    struct collection *l = NULL;
+    struct snapshot *snapshot = NULL;
     struct embedder embedder = {0}, pictures = {0};
     struct tokenizer *tokenizer = NULL;
     enum status status = index_expect(a, 2, "search DIR \"text\"", e);
-    if (status == STATUS_OK) status = open_view(a, &l, &view, e);
-    if (status == STATUS_OK) status = makers_open(&a->config, library_info(l, view), &embedder, &tokenizer, e);
-    if (status == STATUS_OK) status = documents_open_pictures(&pictures, &a->config, library_info(l, view), e);
-    struct library_embedders embedders = {&embedder, embedder_if_open(&pictures)};
+    if (status == STATUS_OK) status = open_first(a, &l, &snapshot, e);
+    if (status == STATUS_OK) status = makers_open(&a->config, snapshot->info, &embedder, &tokenizer, e);
+    if (status == STATUS_OK) status = documents_open_pictures(&pictures, &a->config, snapshot->info, e);
+    struct retriever_embedders embedders = {&embedder, embedder_if_open(&pictures)};
     if (status == STATUS_OK) status = search(a, l, embedders, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
     embedder_model_close(&pictures);
-    close_view(l, view);
+    close_first(l, snapshot);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
 /* Stats. */
 
-static void print_pictures(const struct snapshot *view, const struct picture_space *p) {
+static void print_pictures(const struct snapshot *snapshot, const struct picture_space *p) {
     if (p->embedder == NULL) return;
-    printf("pictures      %" PRId64 ", vectors of %d numbers\n", view_count_pictures(view), p->dim);
+    printf("pictures      %" PRId64 ", vectors of %d numbers\n", store_count_pictures(snapshot), p->dim);
     line_print(stdout, "their index   %s", p->n > 0 ? p->index_factory : "none before compaction");
     line_print(stdout, "their embed.  %s (hash %016" PRIx64 ")", p->embedder, p->embedder_hash);
 }
 
-static void put_pictures(struct json_writer *w, const struct snapshot *view, const struct picture_space *p) {
+static void put_pictures(struct json_writer *w, const struct snapshot *snapshot, const struct picture_space *p) {
     if (p->embedder == NULL) return;
     put_key_object(w, "pictures");
-    put_key_int(w, "count", view_count_pictures(view));
+    put_key_int(w, "count", store_count_pictures(snapshot));
     put_key_int(w, "dim", p->dim);
     put_key_string(w, "index", p->index_factory);
     put_key_string(w, "embedder", p->embedder);
     put_object_end(w);
 }
 
-static void print_stats(const struct snapshot *view, const struct collection_info *info,
-                        const struct living_changes *changes) {
+static void print_stats(const struct snapshot *snapshot, const struct collection_info *info,
+                        const struct collection_changes *changes) {
     if (changes) printf("generation    %d\n", info->generation);
-    printf("documents     %" PRId64 "\nchunks        %" PRId64 "\n", view->n_documents, view->n_chunks);
+    printf("documents     %" PRId64 "\nchunks        %" PRId64 "\n", snapshot->n_documents, snapshot->n_chunks);
     if (changes)
         printf("changes       %" PRId64 ": %" PRId64 " documents in the log, %" PRId64
                " of the generation gone, %" PRIu64 " bytes\n",
-               view->n_changes, changes->n_documents, changes->n_deleted, changes->log_bytes);
+               snapshot->n_changes, changes->n_documents, changes->n_deleted, changes->log_bytes);
     printf("chunk length  %d\nvectors       %d numbers, inner product\n", info->chunk_length, info->dim);
     line_print(stdout, "index         %s", info->index_factory);
     line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder, info->embedder_hash);
     if (info->query_prompt[0]) line_print(stdout, "query prompt  %s", info->query_prompt);
     if (info->document_prompt[0]) line_print(stdout, "doc. prompt   %s", info->document_prompt);
     line_print(stdout, "tokenizer     %s (hash %016" PRIx64 ")", info->tokenizer, info->tokenizer_hash);
-    print_pictures(view, &info->pictures);
+    print_pictures(snapshot, &info->pictures);
 }
 
 static void print_recall(const struct recall_report *r) {
@@ -253,17 +252,17 @@ static void put_recall(struct json_writer *w, const struct recall_report *r) {
 }
 
 /* recall NULL: it was not asked for. */
-static void put_stats(const struct snapshot *view, const struct collection_info *info,
-                      const struct living_changes *changes, const struct recall_report *recall) {
+static void put_stats(const struct snapshot *snapshot, const struct collection_info *info,
+                      const struct collection_changes *changes, const struct recall_report *recall) {
     struct buffer text = {0};
     struct json_writer w;
     put_begin(&w, &text);
     put_object(&w);
     if (changes) put_key_int(&w, "generation", info->generation);
-    put_key_int(&w, "documents", view->n_documents);
-    put_key_int(&w, "chunks", view->n_chunks);
+    put_key_int(&w, "documents", snapshot->n_documents);
+    put_key_int(&w, "chunks", snapshot->n_chunks);
     if (changes) {
-        put_key_int(&w, "changes", view->n_changes);
+        put_key_int(&w, "changes", snapshot->n_changes);
         put_key_int(&w, "logged_documents", changes->n_documents);
         put_key_int(&w, "gone_documents", changes->n_deleted);
         put_key_int(&w, "log_bytes", (int64_t)changes->log_bytes);
@@ -275,7 +274,7 @@ static void put_stats(const struct snapshot *view, const struct collection_info 
     put_key_string(&w, "query_prompt", info->query_prompt);
     put_key_string(&w, "document_prompt", info->document_prompt);
     put_key_string(&w, "tokenizer", info->tokenizer);
-    put_pictures(&w, view, &info->pictures);
+    put_pictures(&w, snapshot, &info->pictures);
     if (recall) put_recall(&w, recall);
     put_object_end(&w);
     put_line(&w, stdout);
@@ -283,10 +282,10 @@ static void put_stats(const struct snapshot *view, const struct collection_info 
 }
 
 int run_stats(struct index_arguments *a, struct error *e) {
-    struct library *l;
-    struct snapshot *view;
+    struct collection *l;
+    struct snapshot *snapshot;
     struct recall_report recall;
-    struct living_changes changes;
+    struct collection_changes changes;
     if (index_expect(a, 1, "stats DIR", e)) return EXIT_FAILED;
     if (a->neighbors.queries && !a->recall) {
         error_set(e, STATUS_INVALID, "--queries are for --recall");
@@ -295,15 +294,14 @@ int run_stats(struct index_arguments *a, struct error *e) {
     if (a->recall && index_expect_folder(a, 0, "stats --recall", e)) return EXIT_FAILED;
     if (a->recall && index_measure_recall(a, &recall, e))
         return e->status == STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
-    if (open_view(a, &l, &view, e)) return EXIT_FAILED;
-    bool is_folder = library_living(l) != NULL;
-    if (is_folder) changes = living_count_changes(library_living(l));
+    if (open_first(a, &l, &snapshot, e)) return EXIT_FAILED;
+    bool is_folder = collection_count_changes(l, &changes, e) == STATUS_OK;
     if (a->json)
-        put_stats(view, library_info(l, view), is_folder ? &changes : NULL, a->recall ? &recall : NULL);
+        put_stats(snapshot, snapshot->info, is_folder ? &changes : NULL, a->recall ? &recall : NULL);
     else
-        print_stats(view, library_info(l, view), is_folder ? &changes : NULL);
+        print_stats(snapshot, snapshot->info, is_folder ? &changes : NULL);
     if (a->recall && !a->json) print_recall(&recall);
-    close_view(l, view);
+    close_first(l, snapshot);
     return EXIT_FINE;
 }
 
@@ -351,13 +349,13 @@ static enum status list_document(void *context, const struct stored_document *d,
 }
 
 int run_list(struct index_arguments *a, struct error *e) {
-    struct library *l;
+    struct collection *l;
     struct listing listing = {.arguments = a, .part = a->n_rest == 2 ? a->rest[1] : ""};
     if (a->n_rest != 2 && index_expect(a, 1, "list DIR [TEXT]", e)) return EXIT_FAILED;
-    if (documents_library_open(&l, &a->config, a->rest[0], e)) return EXIT_FAILED;
-    struct library_walk walk = {.take = list_document, .context = &listing};
-    enum status status = library_walk(l, &walk, e);
-    library_close(l);
+    if (documents_collection_open(&l, &a->config, a->rest[0], e)) return EXIT_FAILED;
+    struct collection_walk walk = {.take = list_document, .context = &listing};
+    enum status status = collection_walk(l, &walk, e);
+    collection_close(l);
     if (status) return EXIT_FAILED;
     if (listing.n_found > 0) return EXIT_FINE;
     error_set(e, STATUS_NOT_FOUND, "%s: no document has \"%s\" in its name", a->rest[0], listing.part);
@@ -365,18 +363,18 @@ int run_list(struct index_arguments *a, struct error *e) {
 }
 
 int run_show(struct index_arguments *a, struct error *e) {
-    struct library *l;
-    struct library_found found;
-    if (index_expect(a, 2, "show DIR ID", e) || documents_library_open(&l, &a->config, a->rest[0], e))
+    struct collection *l;
+    struct collection_found found;
+    if (index_expect(a, 2, "show DIR ID", e) || documents_collection_open(&l, &a->config, a->rest[0], e))
         return EXIT_FAILED;
-    enum status status = library_find(l, NULL, a->rest[1], &found, e);
+    enum status status = collection_find(l, NULL, a->rest[1], &found, e);
     struct text_span text = found.document.text;
     if (status == STATUS_OK && a->json)
         put_document(&found.document, true);
     else if (status == STATUS_OK && fwrite(text.text, 1, text.size, stdout) != text.size)
         status = error_errno(e, "standard output");
-    library_found_release(&found);
-    library_close(l);
+    collection_found_release(&found);
+    collection_close(l);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
@@ -394,7 +392,7 @@ static enum status verify_makers(const struct index_arguments *a, const struct c
     return status;
 }
 
-static void print_fall_back(FILE *out, const char *dir, const struct living_repaired *r) {
+static void print_fall_back(FILE *out, const char *dir, const struct store_repaired *r) {
     line_print(out, "%s: the generation in use was damaged: %s", dir, r->why.text);
     line_print(out, "%s: generation %d is in use now; documents that came or went later are lost", dir, r->generation);
     if (r->damaged_generation > 0)
@@ -403,9 +401,9 @@ static void print_fall_back(FILE *out, const char *dir, const struct living_repa
 }
 
 static enum status repair(const struct index_arguments *a, struct error *e) {
-    struct living_repaired r;
+    struct store_repaired r;
     FILE *out = a->json ? stderr : stdout;
-    enum status status = living_repair(a->rest[0], &r, e);
+    enum status status = store_repair(a->rest[0], &r, e);
     if (status == STATUS_OK && r.fell_back) print_fall_back(out, a->rest[0], &r);
     if (status == STATUS_OK && r.log_cut)
         line_print(out,
@@ -416,30 +414,31 @@ static enum status repair(const struct index_arguments *a, struct error *e) {
 }
 
 /* Opening warns of a damaged log and goes on; here it is a failure. */
-static enum status verify_log(const struct index_arguments *a, struct library *l, struct error *e) {
-    struct living_changes changes = living_count_changes(library_living(l));
+static enum status verify_log(const struct index_arguments *a, struct collection *l, struct error *e) {
+    struct collection_changes changes;
+    if (collection_count_changes(l, &changes, e)) return e->status;
     if (!changes.damaged) return STATUS_OK;
     return error_set(e, STATUS_CORRUPT, "%s: the log of changes is damaged; --repair cuts it where that begins",
                      a->rest[0]);
 }
 
-static void print_verified(const struct index_arguments *a, const struct snapshot *view) {
+static void print_verified(const struct index_arguments *a, const struct snapshot *snapshot) {
     struct buffer text = {0};
     struct json_writer w;
     if (!a->json) {
         line_print(stdout,
                    "%s: generation %d is whole, with %" PRId64 " changes: %" PRId64 " documents, %" PRId64
                    " chunks; embedder and tokenizer are the ones it was built with",
-                   a->rest[0], view->generation, view->n_changes, view->n_documents, view->n_chunks);
+                   a->rest[0], snapshot->generation, snapshot->n_changes, snapshot->n_documents, snapshot->n_chunks);
         return;
     }
     put_begin(&w, &text);
     put_object(&w);
     put_key_bool(&w, "whole", true);
-    put_key_int(&w, "generation", view->generation);
-    put_key_int(&w, "changes", view->n_changes);
-    put_key_int(&w, "documents", view->n_documents);
-    put_key_int(&w, "chunks", view->n_chunks);
+    put_key_int(&w, "generation", snapshot->generation);
+    put_key_int(&w, "changes", snapshot->n_changes);
+    put_key_int(&w, "documents", snapshot->n_documents);
+    put_key_int(&w, "chunks", snapshot->n_chunks);
     put_object_end(&w);
     put_line(&w, stdout);
     buffer_free(&text);
@@ -447,10 +446,10 @@ static void print_verified(const struct index_arguments *a, const struct snapsho
 
 /* Every document is read whole, which compares it with its checksum. */
 static enum status verify_document(void *context, const struct stored_document *d, struct error *e) {
-    struct library_found found;
+    struct collection_found found;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    enum status status = library_find(context, NULL, d->id, &found, e);
-    library_found_release(&found);
+    enum status status = collection_find(context, NULL, d->id, &found, e);
+    collection_found_release(&found);
     if (status == STATUS_NOT_FOUND)
         return error_set(e, STATUS_CORRUPT,
                          "document %.200s is not there as a whole: a change of it was broken off, or is under way; to "
@@ -460,28 +459,28 @@ static enum status verify_document(void *context, const struct stored_document *
 }
 
 static int verify_remote(struct index_arguments *a, struct error *e) {
-    struct library *l;
-    struct snapshot *view;
+    struct collection *l;
+    struct snapshot *snapshot;
     if (a->repair && index_expect_folder(a, 0, "verify --repair", e)) return EXIT_FAILED;
-    if (open_view(a, &l, &view, e)) return EXIT_FAILED;
-    struct library_walk walk = {.take = verify_document, .context = l};
-    enum status status = library_walk(l, &walk, e);
-    if (status == STATUS_OK) status = verify_makers(a, library_info(l, view), e);
-    if (status == STATUS_OK) print_verified(a, view);
-    close_view(l, view);
+    if (open_first(a, &l, &snapshot, e)) return EXIT_FAILED;
+    struct collection_walk walk = {.take = verify_document, .context = l};
+    enum status status = collection_walk(l, &walk, e);
+    if (status == STATUS_OK) status = verify_makers(a, snapshot->info, e);
+    if (status == STATUS_OK) print_verified(a, snapshot);
+    close_first(l, snapshot);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
 int run_verify(struct index_arguments *a, struct error *e) {
-    struct library *l;
-    struct snapshot *view;
-    if (a->n_rest == 1 && library_is_remote(a->rest[0])) return verify_remote(a, e);
-    if (index_expect(a, 1, "verify DIR", e) || (a->repair && repair(a, e)) || collection_verify(a->rest[0], e) ||
-        open_view(a, &l, &view, e))
+    struct collection *l;
+    struct snapshot *snapshot;
+    if (a->n_rest == 1 && collection_name_is_remote(a->rest[0])) return verify_remote(a, e);
+    if (index_expect(a, 1, "verify DIR", e) || (a->repair && repair(a, e)) || disk_generation_verify(a->rest[0], e) ||
+        open_first(a, &l, &snapshot, e))
         return EXIT_FAILED;
     enum status status = verify_log(a, l, e);
-    if (status == STATUS_OK) status = verify_makers(a, library_info(l, view), e);
-    if (status == STATUS_OK) print_verified(a, view);
-    close_view(l, view);
+    if (status == STATUS_OK) status = verify_makers(a, snapshot->info, e);
+    if (status == STATUS_OK) print_verified(a, snapshot);
+    close_first(l, snapshot);
     return status ? EXIT_FAILED : EXIT_FINE;
 }

@@ -12,7 +12,7 @@ enum { SAMPLE_CHUNKS = 200, MOST_LINES = 100000 };
 
 struct measurement {
     const struct index_arguments *arguments;
-    const struct collection *collection;
+    const struct disk_generation *collection;
     float *queries;
     int64_t *own; /* NULL: the queries are a file's */
     int n;
@@ -20,7 +20,7 @@ struct measurement {
 
 /* Chunks at equal distances. */
 static enum status sample_chunks(struct measurement *m, struct error *e) {
-    const struct index *index = collection_index(m->collection);
+    const struct index *index = disk_generation_index(m->collection);
     m->n = index->count < SAMPLE_CHUNKS ? (int)index->count : SAMPLE_CHUNKS;
     m->queries = xmalloc((size_t)m->n * (size_t)index->dim * sizeof *m->queries);
     m->own = xmalloc((size_t)m->n * sizeof *m->own);
@@ -54,7 +54,7 @@ static enum status embed_lines(struct measurement *m, struct text_span text, str
     enum status status =
         m->n > 0 ? STATUS_OK : error_set(e, STATUS_INVALID, "%s: no line has a query", m->arguments->neighbors.queries);
     if (status == STATUS_OK)
-        status = makers_open(&m->arguments->config, collection_info(m->collection), &embedder, &tokenizer, e);
+        status = makers_open(&m->arguments->config, disk_generation_info(m->collection), &embedder, &tokenizer, e);
     if (status == STATUS_OK) {
         m->queries = xmalloc((size_t)m->n * (size_t)embedder.dim * sizeof *m->queries);
         struct embed_request request = {.texts = lines, .n = m->n, .role = EMBED_QUERY, .vectors = m->queries};
@@ -76,7 +76,7 @@ static enum status read_queries(struct measurement *m, struct error *e) {
 }
 
 static enum status measure(struct measurement *m, struct recall_report *out, struct error *e) {
-    const struct index *index = collection_index(m->collection);
+    const struct index *index = disk_generation_index(m->collection);
     struct recall_sample sample = {
         .queries = m->queries, .own = m->own, .n = m->n, .k = m->arguments->k, .cancelled = &index_interrupted};
     if (index->count <= sample.k)
@@ -90,8 +90,8 @@ static enum status measure(struct measurement *m, struct recall_report *out, str
 }
 
 enum status index_measure_recall(const struct index_arguments *a, struct recall_report *out, struct error *e) {
-    struct collection *c;
-    enum status status = collection_open(&c, a->rest[0], e);
+    struct disk_generation *c;
+    enum status status = disk_generation_open(&c, a->rest[0], e);
     if (status) return status;
     struct measurement m = {.arguments = a, .collection = c};
     index_catch_interrupts();
@@ -99,6 +99,6 @@ enum status index_measure_recall(const struct index_arguments *a, struct recall_
     if (status == STATUS_OK) status = measure(&m, out, e);
     free(m.queries);
     free(m.own);
-    collection_close(c);
+    disk_generation_close(c);
     return status;
 }

@@ -120,12 +120,13 @@ static enum status take_known(void *context, const struct stored_document *d, st
     return STATUS_OK;
 }
 
-enum status known_files_read(struct known_files *k, struct library *l, const struct put_plan *plan, struct error *e) {
+enum status known_files_read(struct known_files *k, struct collection *l, const struct put_plan *plan,
+                             struct error *e) {
     struct known_reading reading = {.known = k, .plan = plan && !plan->replace ? plan : NULL};
-    struct library_walk walk = {.take = take_known, .context = &reading};
+    struct collection_walk walk = {.take = take_known, .context = &reading};
     for (int i = 0; reading.plan && i < plan->walk->n; i++)
         set_number(&reading.wanted, key_of(plan->walk->files[i].identity), i + 1);
-    enum status status = library_walk(l, &walk, e);
+    enum status status = collection_walk(l, &walk, e);
     key_set_free(&reading.wanted);
     if (status || reading.n_other == 0) return status;
     if (reading.n_other > 1)

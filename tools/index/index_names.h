@@ -41,7 +41,7 @@ struct put_plan {
 
 /* Reads them all. STATUS_INVALID, which names both files, where the plan (NULL: none) would replace a document by that
  * of another file. */
-enum status known_files_read(struct known_files *k, struct library *l, const struct put_plan *plan, struct error *e);
+enum status known_files_read(struct known_files *k, struct collection *l, const struct put_plan *plan, struct error *e);
 void known_files_free(struct known_files *k);
 /* Chooses the name of each of the walk's files; k NULL: of a collection without documents. */
 void names_choose(struct walk *w, const struct known_files *k);

@@ -24,7 +24,7 @@ struct query {
 
 struct neighbor_search {
     const struct neighbors_options *o;
-    const struct collection *c;
+    const struct disk_generation *c;
     const struct embedder *embedder;
     struct query *queries; /* [BATCH], of the batch at hand */
     float *vectors;        /* [BATCH, dim] */
@@ -51,7 +51,7 @@ static enum status reserve(struct neighbor_search *s, size_t n, struct error *e)
 
 static bool excluded(const struct neighbor_search *s, const struct query *q, int64_t id) {
     if (!s->o->exclude_same_document) return false;
-    struct chunk chunk = collection_chunk(s->c, id);
+    struct chunk chunk = disk_generation_chunk(s->c, id);
     return q->path ? strcmp(q->path, chunk.path) == 0 : q->document == chunk.document;
 }
 
@@ -77,7 +77,7 @@ static bool keep(const struct neighbor_search *s, int query, int wide, const int
  * or there are no more: a query from a long document can have very many of its own document before
  * the first of another. */
 static enum status search_wider(const struct neighbor_search *s, int query, int wide, struct error *e) {
-    const struct index *index = collection_index(s->c);
+    const struct index *index = disk_generation_index(s->c);
     enum status status = STATUS_OK;
     for (bool found = false; !found && wide < index->count && status == STATUS_OK;) {
         wide = (int)(index->count / 2 < wide ? index->count : 2 * wide);
@@ -96,7 +96,7 @@ static enum status search_wider(const struct neighbor_search *s, int query, int 
 
 /* Searches the n queries of the batch at hand and appends their results. */
 static enum status search_batch(struct neighbor_search *s, int n, struct error *e) {
-    const struct index *index = collection_index(s->c);
+    const struct index *index = disk_generation_index(s->c);
     int wide = s->o->k + (s->o->exclude_same_document ? SPARE : 0);
     if (wide > index->count) wide = max_int(1, (int)index->count);
     size_t results = (size_t)n * (size_t)wide;
@@ -118,13 +118,13 @@ static enum status search_batch(struct neighbor_search *s, int n, struct error *
 }
 
 static enum status search_collection(struct neighbor_search *s, struct error *e) {
-    int64_t count = collection_info(s->c)->n_chunks;
+    int64_t count = disk_generation_info(s->c)->n_chunks;
     enum status status = STATUS_OK;
     for (int64_t first = 0; first < count && status == STATUS_OK; first += BATCH) {
         int n = (int)(count - first < BATCH ? count - first : BATCH);
         for (int i = 0; i < n; i++)
-            s->queries[i] = (struct query){.document = collection_chunk(s->c, first + i).document};
-        status = index_vectors(collection_index(s->c), first, n, s->vectors, e);
+            s->queries[i] = (struct query){.document = disk_generation_chunk(s->c, first + i).document};
+        status = index_vectors(disk_generation_index(s->c), first, n, s->vectors, e);
         if (status == STATUS_OK) status = search_batch(s, n, e);
     }
     return status;
@@ -224,7 +224,7 @@ static enum status write_results(const struct neighbor_search *s, struct error *
     } header = {.version = 1, .k = (uint32_t)s->o->k, .n = s->n};
     _Static_assert(sizeof header == 32, "written as it is");
     memcpy(header.magic, "RETRONBR", sizeof header.magic);
-    header.n_chunks = (uint64_t)collection_info(s->c)->n_chunks;
+    header.n_chunks = (uint64_t)disk_generation_info(s->c)->n_chunks;
     struct neighbor_output out;
     enum status status = output_create(&out, s->o->out, e);
     if (status) return status;
@@ -253,9 +253,9 @@ static void report(const struct neighbor_search *s) {
     buffer_free(&text);
 }
 
-enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,
+enum status index_neighbors(const struct neighbors_options *o, const struct disk_generation *c,
                             const struct embedder *embedder, struct error *e) {
-    size_t dim = (size_t)collection_info(c)->dim;
+    size_t dim = (size_t)disk_generation_info(c)->dim;
     struct neighbor_search s = {.o = o, .c = c, .embedder = embedder};
     s.queries = xcalloc(BATCH, sizeof *s.queries);
     s.vectors = xmalloc(BATCH * dim * sizeof *s.vectors);

@@ -19,8 +19,8 @@ enum { TRANSFER_DOCUMENTS = 100, TRANSFER_CHUNKS = 2000 };
 /* One end of a copy. */
 struct transfer_end {
     const char *name;
-    struct library *library;
-    struct snapshot *view; /* of a folder: what is copied */
+    struct collection *collection;
+    struct snapshot *snapshot; /* what is copied; of Milvus what is there when it is read */
 };
 
 /* A document of one end, with its vectors. */
@@ -31,7 +31,7 @@ struct transfer_document {
     int n_chunks;
     int32_t *ids;
     uint32_t *bounds;
-    struct remote_document *held;
+    struct snapshot *snapshot; /* held: has its strings */
 };
 
 struct collection_transfer {
@@ -49,7 +49,7 @@ struct collection_transfer {
 /* Reading. */
 
 static void document_free(struct transfer_document *d) {
-    remote_document_release(d->held);
+    snapshot_release(d->snapshot);
     free(d->vectors);
     free(d->picture);
     free(d->ids);
@@ -57,23 +57,13 @@ static void document_free(struct transfer_document *d) {
     *d = (struct transfer_document){0};
 }
 
-/* As they were embedded: an index that compresses has them beside its codes. */
-static enum status read_folder_vectors(const struct transfer_end *end, int64_t first, struct transfer_document *d,
-                                       int dim, struct error *e) {
-    enum status status = STATUS_OK;
-    for (int i = 0; i < d->n_chunks && status == STATUS_OK; i++)
-        status = view_vector(end->view, first + i, d->vectors + (size_t)i * (size_t)dim, e);
-    return status;
-}
-
-/* Tokens and chunks of a stored document of a folder. */
-static void read_folder_chunks(const struct transfer_end *end, const struct stored_document *s,
-                               struct transfer_document *d, int length) {
+/* Its tokens and chunks. */
+static void read_chunks(const struct stored_document *s, struct transfer_document *d) {
     int n = 0;
-    d->ids = xmalloc((size_t)d->n_chunks * (size_t)length * sizeof *d->ids);
+    d->ids = xmalloc((size_t)d->n_chunks * (size_t)d->snapshot->info->chunk_length * sizeof *d->ids);
     d->bounds = xmalloc(((size_t)d->n_chunks + 1) * sizeof *d->bounds);
     for (int i = 0; i < d->n_chunks; i++) {
-        struct chunk chunk = view_chunk(end->view, s->first_chunk + i);
+        struct chunk chunk = snapshot_chunk(d->snapshot, s->first_chunk + i);
         memcpy(d->ids + n, chunk.tokens, (size_t)chunk.n_tokens * sizeof *d->ids);
         n += chunk.n_tokens;
         d->bounds[i] = (uint32_t)chunk.start;
@@ -91,73 +81,54 @@ static void read_folder_chunks(const struct transfer_end *end, const struct stor
                                                .n = n};
 }
 
-static enum status read_folder_picture(const struct transfer_end *end, const struct stored_document *s,
-                                       struct transfer_document *d, int dim, struct error *e) {
+static enum status read_picture(const struct stored_document *s, struct transfer_document *d, struct error *e) {
+    int dim = d->snapshot->info->pictures.dim;
     bool has;
     if (dim == 0) return STATUS_OK;
     d->picture = xmalloc((size_t)dim * sizeof *d->picture);
-    if (view_picture_vector(end->view, s->first_chunk, d->picture, &has, e)) return e->status;
+    if (snapshot_picture_vector(d->snapshot, s->first_chunk, d->picture, &has, e)) return e->status;
     d->document.picture = has ? d->picture : NULL;
     return STATUS_OK;
 }
 
-static enum status read_from_folder(struct transfer_end *end, const struct stored_document *s,
-                                    struct transfer_document *d, struct error *e) {
-    const struct collection_info *info = view_info(end->view);
-    d->n_chunks = (int)s->n_chunks;
-    read_folder_chunks(end, s, d, info->chunk_length);
-    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)info->dim * sizeof *d->vectors);
-    if (read_folder_picture(end, s, d, info->pictures.dim, e)) return e->status;
-    return read_folder_vectors(end, s->first_chunk, d, info->dim, e);
-}
-
-static enum status read_from_milvus(struct transfer_end *end, const char *id, struct transfer_document *d,
-                                    struct error *e) {
-    struct remote *remote = library_remote(end->library);
-    if (remote_find(remote, NULL, id, &d->held, e)) return e->status;
-    d->n_chunks = d->held->n_chunks;
-    d->document = d->held->document;
-    if (d->document.metadata[0] == '\0') d->document.metadata = NULL;
-    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)remote_info(remote)->dim * sizeof *d->vectors);
-    return remote_vectors(remote, d->held, d->vectors, e);
-}
-
-static enum status read_document(struct transfer_end *end, const struct stored_document *s, struct transfer_document *d,
-                                 struct error *e) {
-    *d = (struct transfer_document){0};
-    enum status status = end->view ? read_from_folder(end, s, d, e) : read_from_milvus(end, s->id, d, e);
+/* A document of a snapshot. Its vectors are as they were embedded: an index that compresses has them beside its codes.
+ */
+static enum status read_stored(struct snapshot *snapshot, const struct stored_document *s, struct transfer_document *d,
+                               struct error *e) {
+    *d = (struct transfer_document){.n_chunks = (int)s->n_chunks, .snapshot = snapshot_hold(snapshot)};
+    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)snapshot->info->dim * sizeof *d->vectors);
+    read_chunks(s, d);
+    enum status status = read_picture(s, d, e);
+    if (status == STATUS_OK) status = snapshot_vectors(snapshot, s->first_chunk, d->n_chunks, d->vectors, e);
     if (status) document_free(d);
     return status;
 }
 
-/* The document of that id at the other end. A folder's is read in its newest view. */
+/* The document of that id, as it is now. */
 static enum status find_document(struct transfer_end *end, const char *id, struct transfer_document *d,
                                  struct error *e) {
-    struct library_found found;
+    struct collection_found found;
     *d = (struct transfer_document){0};
-    if (library_remote(end->library)) {
-        enum status remote = read_from_milvus(end, id, d, e);
-        if (remote) document_free(d);
-        return remote;
-    }
-    if (library_find(end->library, NULL, id, &found, e)) return e->status;
-    struct transfer_end now = *end;
-    now.view = found.view;
-    enum status status = read_document(&now, &found.document, d, e);
-    library_found_release(&found);
+    if (collection_find(end->collection, NULL, id, &found, e)) return e->status;
+    enum status status = read_stored(found.snapshot, &found.document, d, e);
+    collection_found_release(&found);
     return status;
+}
+
+/* A document that a walk shows: in Milvus the chunks are not at hand then. */
+static enum status read_document(struct transfer_end *end, const struct stored_document *s, struct transfer_document *d,
+                                 struct error *e) {
+    return s->first_chunk < 0 ? find_document(end, s->id, d, e) : read_stored(end->snapshot, s, d, e);
 }
 
 /* Opening. */
 
 static enum status open_from(struct collection_transfer *t, struct error *e) {
     struct transfer_end *from = &t->from;
-    if (documents_library_open(&from->library, &t->arguments->config, from->name, e)) return e->status;
-    if (library_living(from->library)) from->view = library_hold(from->library);
-    struct snapshot *view = library_hold(from->library);
-    t->info = *library_info(from->library, view);
-    t->info.max_token = library_max_token(from->library, view);
-    snapshot_release(view);
+    if (documents_collection_open(&from->collection, &t->arguments->config, from->name, e)) return e->status;
+    from->snapshot = collection_hold(from->collection);
+    t->info = *from->snapshot->info;
+    t->info.max_token = from->snapshot->max_token;
     return STATUS_OK;
 }
 
@@ -183,18 +154,18 @@ static enum status match_ends(const struct collection_transfer *t, const struct 
 static enum status make_folder(void *context, const struct stored_document *s, struct error *e) {
     struct collection_transfer *t = context;
     struct collection_options o = collection_options_of(&t->info);
-    struct collection_builder *builder = NULL;
+    struct generation_builder *builder = NULL;
     struct transfer_document d;
     if (read_document(&t->from, s, &d, e)) return e->status;
-    enum status status = collection_create(&builder, t->to.name, &o, e);
-    if (status == STATUS_OK) status = collection_add_document(builder, &d.document, e);
-    if (status == STATUS_OK) status = collection_add_vectors(builder, d.vectors, d.n_chunks, e);
+    enum status status = builder_create(&builder, t->to.name, &o, e);
+    if (status == STATUS_OK) status = builder_add_document(builder, &d.document, e);
+    if (status == STATUS_OK) status = builder_add_vectors(builder, d.vectors, d.n_chunks, e);
     document_free(&d);
     if (status) {
-        collection_abandon(builder);
+        builder_abandon(builder);
         return status;
     }
-    status = collection_commit(builder, e);
+    status = builder_commit(builder, e);
     if (status) return status;
     t->made = true;
     return error_set(e, STATUS_CANCELLED, "one document is enough");
@@ -202,17 +173,17 @@ static enum status make_folder(void *context, const struct stored_document *s, s
 
 static enum status make_to(struct collection_transfer *t, struct error *e) {
     struct collection_options o = collection_options_of(&t->info);
-    struct library_walk walk = {.take = make_folder, .context = t};
-    if (library_is_remote(t->to.name))
-        return documents_library_make(&t->arguments->config, t->to.name, &o, t->info.max_token, e);
-    enum status status = library_walk(t->from.library, &walk, e);
+    struct collection_walk walk = {.snapshot = t->from.snapshot, .take = make_folder, .context = t};
+    if (collection_name_is_remote(t->to.name))
+        return documents_collection_make(&t->arguments->config, t->to.name, &o, t->info.max_token, e);
+    enum status status = collection_walk(t->from.collection, &walk, e);
     if (t->made) return STATUS_OK;
     return status ? status : error_set(e, STATUS_INVALID, "%s is empty", t->from.name);
 }
 
 static bool is_new_folder(const char *name) {
     struct buffer current = {0};
-    if (library_is_remote(name)) return false;
+    if (collection_name_is_remote(name)) return false;
     buffer_printf(&current, "%s/CURRENT", name);
     bool there = access(current.data, F_OK) == 0;
     buffer_free(&current);
@@ -222,24 +193,24 @@ static bool is_new_folder(const char *name) {
 static enum status open_to(struct collection_transfer *t, struct error *e) {
     const struct config *c = &t->arguments->config;
     if (is_new_folder(t->to.name) && make_to(t, e)) return e->status;
-    enum status status = documents_library_open(&t->to.library, c, t->to.name, e);
-    if (status == STATUS_NOT_FOUND && library_is_remote(t->to.name)) {
+    enum status status = documents_collection_open(&t->to.collection, c, t->to.name, e);
+    if (status == STATUS_NOT_FOUND && collection_name_is_remote(t->to.name)) {
         if (make_to(t, e)) return e->status;
-        status = documents_library_open(&t->to.library, c, t->to.name, e);
+        status = documents_collection_open(&t->to.collection, c, t->to.name, e);
     }
     if (status) return status;
-    struct snapshot *view = library_hold(t->to.library);
-    status = match_ends(t, library_info(t->to.library, view), e);
-    snapshot_release(view);
+    struct snapshot *snapshot = collection_hold(t->to.collection);
+    status = match_ends(t, snapshot->info, e);
+    snapshot_release(snapshot);
     return status;
 }
 
 /* Copying. */
 
 static enum status compact_when_full(struct collection_transfer *t, int64_t most, struct error *e) {
-    struct living *folder = library_living(t->to.library);
-    if (folder == NULL || living_count_changes(folder).n_chunks <= most) return STATUS_OK;
-    return living_compact(folder, &index_interrupted, e);
+    struct collection_changes changes;
+    if (collection_count_changes(t->to.collection, &changes, e) || changes.n_chunks <= most) return STATUS_OK;
+    return collection_compact(t->to.collection, &index_interrupted, e);
 }
 
 /* Puts documents that are not there. */
@@ -251,7 +222,7 @@ static enum status put_missing(struct collection_transfer *t, const bool *there,
         puts[n] = (struct document_put){.document = &t->waiting[i].document, .vectors = t->waiting[i].vectors};
         n++;
     }
-    library_put_all(t->to.library, NULL, puts, n);
+    collection_put_all(t->to.collection, NULL, puts, n);
     for (int i = 0; i < n; i++) {
         if (puts[i].status) {
             *e = puts[i].error;
@@ -272,14 +243,14 @@ static enum status put_waiting(struct collection_transfer *t, struct error *e) {
     const struct collection_document *documents[TRANSFER_DOCUMENTS];
     bool there[TRANSFER_DOCUMENTS];
     for (int i = 0; i < t->n_waiting; i++) documents[i] = &t->waiting[i].document;
-    struct library_asked asked = {NULL, documents, t->n_waiting};
-    enum status status = library_has_all(t->to.library, &asked, there, e);
+    struct collection_asked asked = {NULL, documents, t->n_waiting};
+    enum status status = collection_has_all(t->to.collection, &asked, there, e);
     if (status == STATUS_OK) status = put_missing(t, there, e);
     waiting_free(t);
     return status ? status : compact_when_full(t, COMPACT_CHUNKS, e);
 }
 
-/* The view, or the answer that the document was read from, is held while it waits. */
+/* The snapshot, or the answer that the document was read from, is held while it waits. */
 static enum status copy_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
     struct transfer_document *d = &t->waiting[t->n_waiting];
     if (read_document(&t->from, s, d, e)) return e->status;
@@ -331,10 +302,9 @@ static enum status take_document(void *context, const struct stored_document *s,
     return t->compares ? compare_document(t, s, e) : copy_document(t, s, e);
 }
 
-/* Of a folder the view that is held. */
 static enum status walk_from(struct collection_transfer *t, struct error *e) {
-    struct library_walk walk = {.take = take_document, .context = t};
-    return t->from.view ? view_walk(t->from.view, take_document, t, e) : library_walk(t->from.library, &walk, e);
+    struct collection_walk walk = {.snapshot = t->from.snapshot, .take = take_document, .context = t};
+    return collection_walk(t->from.collection, &walk, e);
 }
 
 static enum status transfer_all(struct collection_transfer *t, struct error *e) {
@@ -365,7 +335,7 @@ static void put_transfer(const struct collection_transfer *t, int64_t n_copied, 
 
 static enum status print_transfer(struct collection_transfer *t, struct error *e) {
     int64_t n_documents, n_chunks, n_copied = t->n_copied + t->made, n_there = t->n_there - t->made;
-    if (library_count(t->to.library, NULL, &n_documents, &n_chunks, e)) return e->status;
+    if (collection_count(t->to.collection, NULL, &n_documents, &n_chunks, e)) return e->status;
     if (t->arguments->json)
         put_transfer(t, n_copied, n_there, n_documents);
     else
@@ -377,8 +347,8 @@ static enum status print_transfer(struct collection_transfer *t, struct error *e
 }
 
 static void end_close(struct transfer_end *end) {
-    snapshot_release(end->view);
-    library_close(end->library);
+    snapshot_release(end->snapshot);
+    collection_close(end->collection);
 }
 
 int run_copy(struct index_arguments *a, struct error *e) {

@@ -167,13 +167,12 @@ static enum status run_round(struct folder_watch *w, struct error *e) {
 }
 
 static void compact_if_due(struct folder_watch *w) {
-    struct living *l = library_living(w->adder.library);
-    if (l == NULL) return;
-    struct living_changes changes = living_count_changes(l);
+    struct collection_changes changes;
     int64_t after = w->adder.arguments->config.retrieval.compact_after;
     struct error e;
+    if (collection_count_changes(w->adder.collection, &changes, &e)) return;
     if (after <= 0 || changes.n_chunks + changes.n_deleted_chunks < after) return;
-    enum status status = living_compact(l, &index_interrupted, &e);
+    enum status status = collection_compact(w->adder.collection, &index_interrupted, &e);
     if (status && status != STATUS_CANCELLED) line_print(stderr, "not compacted: %s", e.text);
 }
 

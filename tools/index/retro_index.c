@@ -11,7 +11,6 @@
 
 #include "config/base/process.h"
 #include "config/json/json_writer.h"
-#include "retrieval/retriever_local.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
@@ -258,7 +257,7 @@ static int run_build(struct index_arguments *a, struct error *e) {
 }
 
 static int run_neighbors(struct index_arguments *a, struct error *e) {
-    struct collection *c = NULL;
+    struct disk_generation *c = NULL;
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
     struct neighbors_options o = a->neighbors;
@@ -267,16 +266,16 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
     enum status status = index_expect(a, 1, "neighbors DIR", e);
     if (status == STATUS_OK && o.out == NULL) status = error_set(e, STATUS_INVALID, "neighbors needs --out FILE");
     if (status == STATUS_OK) status = index_expect_folder(a, 0, "neighbors", e);
-    if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
-    if (status == STATUS_OK && collection_is_changed(c))
+    if (status == STATUS_OK) status = disk_generation_open(&c, a->rest[0], e);
+    if (status == STATUS_OK && disk_generation_is_changed(c))
         status = error_set(e, STATUS_INVALID, "%s was changed since its index was built; run retro-index compact first",
                            a->rest[0]);
     if (status == STATUS_OK && o.queries)
-        status = makers_open(&a->config, collection_info(c), &embedder, &tokenizer, e);
+        status = makers_open(&a->config, disk_generation_info(c), &embedder, &tokenizer, e);
     if (status == STATUS_OK) status = index_neighbors(&o, c, &embedder, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
-    collection_close(c);
+    disk_generation_close(c);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 

@@ -196,7 +196,7 @@ static struct document_answer *make_document_answer(const struct principal *who,
 
 const struct served_model *documents_model(struct api *a, enum documents_access access, struct failure *f) {
     const struct served_model *model = &a->models[0];
-    if (model->library == NULL) {
+    if (model->collection == NULL) {
         failure_set(f, 400, "no_collection", NULL, "this server has no collection (option retrieval.collection)");
         return NULL;
     }

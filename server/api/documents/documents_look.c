@@ -47,12 +47,12 @@ static void write_document(struct json_writer *w, const struct stored_document *
 }
 
 static enum status show_document(struct document_look *l, struct error *e) {
-    struct library_found found;
+    struct collection_found found;
     struct json_writer w;
-    if (library_find(l->model->library, principal_filter(&l->who), l->id, &found, e)) return e->status;
+    if (collection_find(l->model->collection, principal_filter(&l->who), l->id, &found, e)) return e->status;
     put_begin(&w, &l->body);
     write_document(&w, &found.document, true);
-    library_found_release(&found);
+    collection_found_release(&found);
     return STATUS_OK;
 }
 
@@ -66,10 +66,10 @@ static enum status read_picture(struct document_look *l, const struct stored_doc
 }
 
 static enum status show_picture(struct document_look *l, struct error *e) {
-    struct library_found found;
-    if (library_find(l->model->library, principal_filter(&l->who), l->id, &found, e)) return e->status;
+    struct collection_found found;
+    if (collection_find(l->model->collection, principal_filter(&l->who), l->id, &found, e)) return e->status;
     enum status status = read_picture(l, &found.document, e);
-    library_found_release(&found);
+    collection_found_release(&found);
     return status;
 }
 
@@ -92,33 +92,33 @@ static enum status list_document(void *context, const struct stored_document *d,
 }
 
 static void begin_list(struct document_look *l, struct json_writer *w, int64_t n_documents, int64_t n_chunks) {
-    struct snapshot *view = library_hold(l->model->library);
+    struct snapshot *snapshot = collection_hold(l->model->collection);
     put_begin(w, &l->body);
     put_object(w);
     put_key_string(w, "object", "list");
     put_key_int(w, "documents", n_documents);
     put_key_int(w, "chunks", n_chunks);
     if (principal_filter(&l->who) == NULL) { /* a tenant is told nothing of others' changes */
-        put_key_int(w, "generation", view->generation);
-        put_key_int(w, "changes", view->n_changes);
+        put_key_int(w, "generation", snapshot->generation);
+        put_key_int(w, "changes", snapshot->n_changes);
     }
     put_key_array(w, "data");
-    snapshot_release(view);
+    snapshot_release(snapshot);
 }
 
 static enum status list_documents(struct document_look *l, struct error *e) {
     struct document_listing listing = {.request = &l->list};
-    struct library_walk walk = {.filter = principal_filter(&l->who),
-                                .after = l->list.after,
-                                .n_wanted = (int)l->list.limit + 1,
-                                .narrow = l->list.filter,
-                                .deadline = l->who.deadline,
-                                .take = list_document,
-                                .context = &listing};
+    struct collection_walk walk = {.filter = principal_filter(&l->who),
+                                   .after = l->list.after,
+                                   .n_wanted = (int)l->list.limit + 1,
+                                   .narrow = l->list.filter,
+                                   .deadline = l->who.deadline,
+                                   .take = list_document,
+                                   .context = &listing};
     int64_t n_documents, n_chunks;
-    if (library_count(l->model->library, principal_filter(&l->who), &n_documents, &n_chunks, e)) return e->status;
+    if (collection_count(l->model->collection, principal_filter(&l->who), &n_documents, &n_chunks, e)) return e->status;
     begin_list(l, &listing.w, n_documents, n_chunks);
-    enum status status = library_walk(l->model->library, &walk, e);
+    enum status status = collection_walk(l->model->collection, &walk, e);
     if (status && !listing.more)
         return l->who.deadline > 0 && principal_is_late(&l->who, time_now())
                    ? error_set(e, status, "the documents were not listed in time (option server.request_timeout)")
@@ -235,7 +235,7 @@ static struct answer *ask_thread(const struct document_look *l, struct waker wak
 
 /* Takes the look over. */
 static struct answer *answer_look(struct document_look *l, struct waker waker, struct failure *f) {
-    if (library_living(l->model->library) == NULL) return ask_thread(l, waker, f);
+    if (collection_is_remote(l->model->collection)) return ask_thread(l, waker, f);
     look(l);
     struct answer *answer = l->failed ? NULL : answer_text(200, JSON_TYPE, &l->body);
     if (l->failed)

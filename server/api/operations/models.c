@@ -78,13 +78,13 @@ bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer 
 
 static void write_retro(struct json_writer *w, const struct served_model *model, struct filter *filter) {
     const struct model_info *info = model->info;
-    struct snapshot *snapshot = model->library ? library_hold(model->library) : NULL;
-    bool is_folder = model->library && library_living(model->library);
-    int64_t n_documents, n_chunks = 0;
-    if (is_folder)
-        view_count(snapshot, filter, &n_documents, &n_chunks);
-    else if (snapshot && filter == NULL) /* Milvus is not asked here: others would wait for it. */
-        n_chunks = snapshot->n_chunks;
+    struct snapshot *snapshot = model->collection ? collection_hold(model->collection) : NULL;
+    int64_t n_documents, n_chunks = snapshot && filter == NULL ? snapshot->n_chunks : 0;
+    struct error e;
+    /* Another machine is not asked here: others would wait for it. */
+    if (snapshot && filter && !collection_is_remote(model->collection) &&
+        collection_count(model->collection, filter, &n_documents, &n_chunks, &e))
+        n_chunks = 0;
     put_key_object(w, "retro");
     put_key_int(w, "chunk_length", info->chunk_length);
     put_key_int(w, "num_neighbors", info->num_neighbors);

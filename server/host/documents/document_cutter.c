@@ -38,7 +38,7 @@ enum status document_cut(struct document_cutter *c, struct text_span text, struc
                          c->embedder->name);
     if (cut_part(c, text, c->is_picture ? picture.caption : text, e)) return e->status;
 
-    c->n_chunks = collection_count_chunks(tokens->n, c->chunk_length);
+    c->n_chunks = document_count_chunks(tokens->n, c->chunk_length);
     c->bounds = xrealloc(c->bounds, ((size_t)c->n_chunks + 1) * sizeof *c->bounds);
     for (int i = 0; i < c->n_chunks; i++) c->bounds[i] = tokens->starts[i * c->chunk_length];
     c->bounds[c->n_chunks] = (uint32_t)text.size;
@@ -109,10 +109,10 @@ enum status document_embed(struct document_cutter *c, struct text_span text, con
     return status;
 }
 
-enum status document_put_begin(struct document_cutter *c, struct library *l, const struct collection_document *d,
+enum status document_put_begin(struct document_cutter *c, struct collection *l, const struct collection_document *d,
                                bool *is_there, enum change_effect *effect, struct error *e) {
-    *effect = library_check_put(c->filter, d, e) ? CHANGE_REFUSED : CHANGE_NOTHING;
-    if (*effect == CHANGE_REFUSED || library_has(l, c->filter, d, is_there, e)) return e->status;
+    *effect = collection_check_put(c->filter, d, e) ? CHANGE_REFUSED : CHANGE_NOTHING;
+    if (*effect == CHANGE_REFUSED || collection_has(l, c->filter, d, is_there, e)) return e->status;
     if (*is_there) return STATUS_OK;
     enum status status = document_cut(c, d->text, e);
     if (status == STATUS_OK) status = begin_vectors(c, d->text, e);
@@ -126,13 +126,13 @@ enum status document_put_more(struct document_cutter *c, const struct collection
     return STATUS_OK;
 }
 
-enum status document_put_end(struct document_cutter *c, struct library *l, struct collection_document *d,
+enum status document_put_end(struct document_cutter *c, struct collection *l, struct collection_document *d,
                              enum change_effect *effect, struct error *e) {
     d->ids = c->tokens.ids;
     d->n = c->tokens.n;
     d->bounds = c->bounds;
     d->picture = cutter_picture(c);
-    return library_put(l, c->filter, d, c->vectors, effect, e);
+    return collection_put(l, c->filter, d, c->vectors, effect, e);
 }
 
 void document_cutter_close(struct document_cutter *c) {

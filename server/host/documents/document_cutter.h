@@ -2,8 +2,8 @@
  * server put into a collection. */
 #pragma once
 
+#include "retrieval/collection.h"
 #include "retrieval/embedder.h"
-#include "retrieval/library.h"
 #include "retro/text/tokenizer.h"
 
 struct document_cutter {
@@ -41,10 +41,10 @@ void document_make_room(struct document_cutter *c);
 /* Puts d, whose ids and bounds are filled in, into the collection; a document that is there already, with the same
  * content, is not embedded. In parts, between which other work may be done: `begin` cuts, and says whether there is
  * nothing to put; `more` embeds some chunks; `end` puts, when no more are left. */
-enum status document_put_begin(struct document_cutter *c, struct library *l, const struct collection_document *d,
+enum status document_put_begin(struct document_cutter *c, struct collection *l, const struct collection_document *d,
                                bool *is_there, enum change_effect *effect, struct error *e);
 enum status document_put_more(struct document_cutter *c, const struct collection_document *d, bool *more,
                               struct error *e);
-enum status document_put_end(struct document_cutter *c, struct library *l, struct collection_document *d,
+enum status document_put_end(struct document_cutter *c, struct collection *l, struct collection_document *d,
                              enum change_effect *effect, struct error *e);
 void document_cutter_close(struct document_cutter *c);

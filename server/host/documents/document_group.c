@@ -65,7 +65,7 @@ static void take_cut(struct grouped_document *g, const struct document_cutter *c
 }
 
 static enum status flush_when_full(struct document_group *g, struct error *e) {
-    bool full = library_remote(g->library) == NULL || g->n >= GROUP_DOCUMENTS || g->bytes >= GROUP_BYTES;
+    bool full = !collection_is_remote(g->collection) || g->n >= GROUP_DOCUMENTS || g->bytes >= GROUP_BYTES;
     return full ? group_flush(g, e) : STATUS_OK;
 }
 
@@ -97,7 +97,7 @@ static bool take_waiting(struct document_group *g, struct text_span text) {
 enum status group_embed(struct document_group *g, struct text_span text, int *n_embedded, struct error *e) {
     bool found = g->texts && take_waiting(g, text);
     *n_embedded = 0;
-    if (g->texts && !found && known_texts_find(g->texts, g->library, g->cutter, text, &found, e)) return e->status;
+    if (g->texts && !found && known_texts_find(g->texts, g->collection, g->cutter, text, &found, e)) return e->status;
     if (found) return STATUS_OK;
     *n_embedded = g->cutter->n_chunks;
     return document_embed(g->cutter, text, g->cancelled, e);
@@ -125,8 +125,8 @@ static enum status ask_there(struct document_group *g, bool *there, struct error
         places[n] = i;
         n++;
     }
-    struct library_asked all = {g->cutter->filter, asked, n};
-    enum status status = n > 0 ? library_has_all(g->library, &all, has, e) : STATUS_OK;
+    struct collection_asked all = {g->cutter->filter, asked, n};
+    enum status status = n > 0 ? collection_has_all(g->collection, &all, has, e) : STATUS_OK;
     for (int i = 0; i < n && status == STATUS_OK; i++) there[places[i]] = has[i];
     free(asked);
     free(places);
@@ -135,7 +135,7 @@ static enum status ask_there(struct document_group *g, bool *there, struct error
 }
 
 static void prepare_put(struct document_group *g, struct grouped_document *d, struct document_put *put) {
-    put->status = library_check_put(g->cutter->filter, &d->document, &put->error);
+    put->status = collection_check_put(g->cutter->filter, &d->document, &put->error);
     if (put->status)
         put->effect = CHANGE_REFUSED;
     else
@@ -154,7 +154,7 @@ static void put_missing(struct document_group *g, struct document_put *puts, con
         places[n] = i;
         n++;
     }
-    library_put_all(g->library, g->cutter->filter, wanted, n);
+    collection_put_all(g->collection, g->cutter->filter, wanted, n);
     for (int i = 0; i < n; i++) puts[places[i]] = wanted[i];
     free(wanted);
     free(places);

@@ -17,7 +17,7 @@ typedef enum status group_taker(void *context, const struct document_put *put, s
 
 struct document_group {
     struct document_cutter *cutter;
-    struct library *library;
+    struct collection *collection;
     struct known_texts *texts; /* vectors of equal texts are taken from these; NULL: all are computed */
     const atomic_bool *cancelled;
     group_taker *take;

@@ -22,23 +22,33 @@ static void forget_token(char *token) {
     free(token);
 }
 
-enum status documents_library_open(struct library **out, const struct config *c, const char *name, struct error *e) {
-    struct milvus_settings settings = milvus_settings_from(c);
-    char *token = NULL;
-    if (library_is_remote(name) && milvus_token_read(&token, c->retrieval.milvus_token_file, e)) return e->status;
-    settings.token = token;
-    enum status status = library_open(out, name, &settings, e);
+/* The settings with their token, where the name is one in Milvus. Forget it, on failure too. */
+static enum status read_settings(struct milvus_settings *out, char **token, const struct config *c, const char *name,
+                                 struct error *e) {
+    *token = NULL;
+    *out = milvus_settings_from(c);
+    enum status status =
+        collection_name_is_remote(name) ? milvus_token_read(token, c->retrieval.milvus_token_file, e) : STATUS_OK;
+    out->token = *token;
+    return status;
+}
+
+enum status documents_collection_open(struct collection **out, const struct config *c, const char *name,
+                                      struct error *e) {
+    struct milvus_settings settings;
+    char *token;
+    enum status status = read_settings(&settings, &token, c, name, e);
+    if (status == STATUS_OK) status = collection_open(out, name, &settings, e);
     forget_token(token);
     return status;
 }
 
-enum status documents_library_make(const struct config *c, const char *name, const struct collection_options *o,
-                                   int32_t max_token, struct error *e) {
-    struct milvus_settings settings = milvus_settings_from(c);
-    char *token = NULL;
-    if (milvus_token_read(&token, c->retrieval.milvus_token_file, e)) return e->status;
-    settings.token = token;
-    enum status status = remote_create(name, &settings, o, max_token, e);
+enum status documents_collection_make(const struct config *c, const char *name, const struct collection_options *o,
+                                      int32_t max_token, struct error *e) {
+    struct milvus_settings settings;
+    char *token;
+    enum status status = read_settings(&settings, &token, c, name, e);
+    if (status == STATUS_OK) status = milvus_collection_create(name, &settings, o, max_token, e);
     forget_token(token);
     return status;
 }
@@ -91,10 +101,10 @@ static enum status match_mode(const struct config *c, const struct collection_in
 }
 
 /* The embedder that the collection was made with, for a model that can read the collection. */
-static enum status open_reader(struct documents *d, const struct config *c, const struct snapshot *view,
+static enum status open_reader(struct documents *d, const struct config *c, const struct snapshot *snapshot,
                                const struct model_info *model, const struct tokenizer *tokenizer, struct error *e) {
-    struct collection_info info = *library_info(d->library, view);
-    info.max_token = library_max_token(d->library, view);
+    struct collection_info info = *snapshot->info;
+    info.max_token = snapshot->max_token;
     if (embedder_model_open(&d->embedder, documents_embedder(c, info.embedder), c, e))
         return error_prefix(e, "embedder");
     if (collection_match_embedder(&info, &d->embedder, e) || documents_open_pictures(&d->pictures, c, &info, e))
@@ -112,16 +122,15 @@ static enum status documents_open_reranker(struct documents *d, const struct con
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
                            const struct tokenizer *tokenizer, int max_k, struct error *e) {
     *d = (struct documents){0};
-    if (documents_library_open(&d->library, c, c->retrieval.collection, e)) return e->status;
-    struct living *folder = library_living(d->library);
-    if (folder && living_move(folder, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
-    struct snapshot *view = library_hold(d->library);
-    enum status status = open_reader(d, c, view, model, tokenizer, e);
-    snapshot_release(view);
+    if (documents_collection_open(&d->collection, c, c->retrieval.collection, e)) return e->status;
+    if (collection_move(d->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
+    struct snapshot *snapshot = collection_hold(d->collection);
+    enum status status = open_reader(d, c, snapshot, model, tokenizer, e);
+    snapshot_release(snapshot);
     if (status) return status;
     if (filter_parse(&d->filter, c->retrieval.filter, "retrieval.filter", e)) return e->status;
-    struct library_embedders embedders = {&d->embedder, embedder_if_open(&d->pictures)};
-    if (library_retriever(d->library, embedders, max_k, &d->retriever, e)) return e->status;
+    struct retriever_embedders embedders = {&d->embedder, embedder_if_open(&d->pictures)};
+    if (retriever_open(&d->retriever, d->collection, embedders, max_k, e)) return e->status;
     return documents_open_reranker(d, c, e);
 }
 
@@ -130,26 +139,19 @@ void documents_close(struct documents *d) {
     embedder_model_close(&d->embedder);
     embedder_model_close(&d->pictures);
     reranker_model_close(&d->reranker);
-    library_close(d->library);
+    collection_close(d->collection);
     filter_release(d->filter);
     *d = (struct documents){0};
 }
 
-/* The collection's own facts, before it is opened to be used; one in Milvus takes no memory here. */
 static enum status read_outline(struct collection_outline *out, const struct config *c, struct error *e) {
     const char *name = c->retrieval.collection;
-    struct library *library;
-    if (!library_is_remote(name)) return collection_outline_read(out, name, e);
-    if (documents_library_open(&library, c, name, e)) return e->status;
-    *out = (struct collection_outline){.info = *remote_info(library_remote(library))};
-    struct collection_info *info = &out->info;
-    info->embedder = xstrdup(info->embedder);
-    info->tokenizer = xstrdup(info->tokenizer);
-    info->query_prompt = xstrdup(info->query_prompt);
-    info->document_prompt = xstrdup(info->document_prompt);
-    info->index_factory = xstrdup(info->index_factory);
-    library_close(library);
-    return STATUS_OK;
+    struct milvus_settings settings;
+    char *token;
+    enum status status = read_settings(&settings, &token, c, name, e);
+    if (status == STATUS_OK) status = collection_outline_read(out, name, &settings, e);
+    forget_token(token);
+    return status;
 }
 
 enum status documents_check(const struct config *c, const struct model_info *model, const struct tokenizer *tokenizer,
@@ -192,7 +194,7 @@ static enum status measure_collection(const struct config *c, const struct colle
     budget_add(parts, (struct budget_part){.name = "embedder", .bytes = encoder_bytes_own(&embedder)},
                "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
     if (measure_pictures(c, &collection->info, b, parts, e) || measure_reranker(c, b, parts, e)) return e->status;
-    if (library_is_remote(c->retrieval.collection)) {
+    if (collection_name_is_remote(c->retrieval.collection)) {
         budget_add_program(parts, (const char *const[]){c->model.path, folder}, 2);
         return STATUS_OK;
     }

@@ -6,14 +6,15 @@
  * length. In its prompt it reads text, of which every collection has its documents'. */
 #pragma once
 
-#include "retrieval/library.h"
+#include "retrieval/open/collection_open.h"
+#include "retrieval/retriever.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/models/budget.h"
 #include "server/host/options/config.h"
 
 struct documents {
-    struct library *library;
+    struct collection *collection;
     struct embedder embedder;
     struct embedder pictures; /* the pictures' own embedder; zeroed: they have none */
     struct embedder reranker; /* zeroed without retrieval.reranker */
@@ -32,10 +33,11 @@ static inline struct retriever_choice retrieval_choice(const struct retrieval_se
 }
 
 /* The collection of that name, by the configuration's options of Milvus where it lies there. */
-enum status documents_library_open(struct library **out, const struct config *c, const char *name, struct error *e);
-/* Makes one in Milvus: remote_create. */
-enum status documents_library_make(const struct config *c, const char *name, const struct collection_options *o,
-                                   int32_t max_token, struct error *e);
+enum status documents_collection_open(struct collection **out, const struct config *c, const char *name,
+                                      struct error *e);
+/* Makes one in Milvus: milvus_collection_create. */
+enum status documents_collection_make(const struct config *c, const char *name, const struct collection_options *o,
+                                      int32_t max_token, struct error *e);
 /* Whether the configuration names a collection. */
 bool documents_wanted(const struct config *c);
 /* The embedder that reads the pictures of queries and documents, if it sees. */

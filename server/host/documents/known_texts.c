@@ -34,7 +34,7 @@ void known_texts_free(struct known_texts *k) {
     for (int i = 0; i < k->n; i++) free(k->list[i].id);
     free(k->list);
     key_set_free(&k->places);
-    snapshot_release(k->view);
+    snapshot_release(k->snapshot);
     *k = (struct known_texts){0};
 }
 
@@ -42,8 +42,7 @@ void known_texts_free(struct known_texts *k) {
 
 static enum status list_text(void *context, const struct stored_document *d, struct error *e) {
     struct known_texts *k = context;
-    struct known_text text = {
-        .id = xstrdup(d->id), .first_chunk = k->view ? d->first_chunk : -1, .n_chunks = d->n_chunks};
+    struct known_text text = {.id = xstrdup(d->id), .first_chunk = d->first_chunk, .n_chunks = d->n_chunks};
     char hash[DOCUMENT_ID_SIZE];
     (void)e;
     if (d->text_hash == NULL) text_hash(d->text, hash);
@@ -51,13 +50,12 @@ static enum status list_text(void *context, const struct stored_document *d, str
     return STATUS_OK;
 }
 
-static enum status list_texts(struct known_texts *k, struct library *l, struct error *e) {
-    struct library_walk walk = {.take = list_text, .context = k};
+static enum status list_texts(struct known_texts *k, struct collection *l, struct error *e) {
     known_texts_free(k);
     k->listed = true;
-    if (library_living(l) == NULL) return library_walk(l, &walk, e);
-    k->view = library_hold(l);
-    return view_walk(k->view, list_text, k, e);
+    k->snapshot = collection_hold(l);
+    struct collection_walk walk = {.snapshot = k->snapshot, .take = list_text, .context = k};
+    return collection_walk(l, &walk, e);
 }
 
 /* Finding. */
@@ -70,55 +68,45 @@ static const struct known_text *find_text(const struct known_texts *k, struct te
     return place ? &k->list[*place - 1] : NULL;
 }
 
-/* Of the document of a view that begins with that chunk. */
-static enum status read_from_view(const struct snapshot *view, int64_t first, struct document_cutter *c,
-                                  struct error *e) {
-    size_t dim = (size_t)c->embedder->dim;
+/* Of the document of a snapshot that begins with that chunk. */
+static enum status read_from_snapshot(const struct snapshot *snapshot, int64_t first, struct document_cutter *c,
+                                      struct error *e) {
     bool seen = false;
     document_make_room(c);
-    for (int i = 0; i < c->n_chunks; i++)
-        if (view_vector(view, first + i, c->vectors + (size_t)i * dim, e)) return e->status;
+    if (snapshot_vectors(snapshot, first, c->n_chunks, c->vectors, e)) return e->status;
     if (!c->is_picture || c->pictures == NULL) return STATUS_OK;
-    if (view_picture_vector(view, first, c->picture, &seen, e)) return e->status;
+    if (snapshot_picture_vector(snapshot, first, c->picture, &seen, e)) return e->status;
     return seen ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "the picture has no vector");
 }
 
-static enum status read_from_milvus(struct library *l, const struct remote_document *from, struct document_cutter *c,
-                                    struct error *e) {
-    document_make_room(c);
-    return remote_vectors(library_remote(l), from, c->vectors, e);
-}
-
 /* From the collection as it is now. */
-static enum status read_from_library(struct library *l, const char *id, struct document_cutter *c,
-                                     struct text_span text, struct error *e) {
-    struct library_found from;
-    if (library_find(l, NULL, id, &from, e)) return e->status;
+static enum status read_newest(struct collection *l, const char *id, struct document_cutter *c, struct text_span text,
+                               struct error *e) {
+    struct collection_found from;
+    if (collection_find(l, NULL, id, &from, e)) return e->status;
     enum status status = STATUS_OK;
     if (!text_is_same(from.document.text, text) || from.document.n_chunks != c->n_chunks)
         status = error_set(e, STATUS_NOT_FOUND, "the document has another text now");
-    else if (from.view)
-        status = read_from_view(from.view, from.document.first_chunk, c, e);
     else
-        status = read_from_milvus(l, from.held, c, e);
-    library_found_release(&from);
+        status = read_from_snapshot(from.snapshot, from.document.first_chunk, c, e);
+    collection_found_release(&from);
     return status;
 }
 
-static enum status read_vectors(const struct known_texts *k, struct library *l, struct document_cutter *c,
+static enum status read_vectors(const struct known_texts *k, struct collection *l, struct document_cutter *c,
                                 struct text_span text, struct error *e) {
     const struct known_text *known = find_text(k, text);
     if (known == NULL) return error_set(e, STATUS_NOT_FOUND, "no document has the text");
-    if (known->first_chunk < 0) return read_from_library(l, known->id, c, text, e);
-    struct chunk first = view_chunk(k->view, known->first_chunk);
+    if (known->first_chunk < 0) return read_newest(l, known->id, c, text, e);
+    struct chunk first = snapshot_chunk(k->snapshot, known->first_chunk);
     if (!text_is_same(first.source, text) || known->n_chunks != c->n_chunks)
         return error_set(e, STATUS_NOT_FOUND, "the document has another text");
-    return read_from_view(k->view, known->first_chunk, c, e);
+    return read_from_snapshot(k->snapshot, known->first_chunk, c, e);
 }
 
 /* An index that gives no vectors back, and a document that goes meanwhile, leave *found false. */
-enum status known_texts_find(struct known_texts *k, struct library *l, struct document_cutter *c, struct text_span text,
-                             bool *found, struct error *e) {
+enum status known_texts_find(struct known_texts *k, struct collection *l, struct document_cutter *c,
+                             struct text_span text, bool *found, struct error *e) {
     *found = false;
     if (!k->listed && list_texts(k, l, e)) return e->status;
     enum status status = read_vectors(k, l, c, text, e);

@@ -11,7 +11,7 @@
 /* A document that has a text. */
 struct known_text {
     char *id;
-    int64_t first_chunk; /* in the view; -1: it came later */
+    int64_t first_chunk; /* in the snapshot; -1: it came later, or has no number there */
     int64_t n_chunks;
 };
 
@@ -20,8 +20,8 @@ struct known_texts {
     struct key_set places;   /* of a text: number + 1 of its document */
     struct known_text *list; /* [n] */
     int n, capacity;
-    bool listed;           /* all of the collection's are in it */
-    struct snapshot *view; /* of a folder, as it was then: what goes meanwhile still has its vectors */
+    bool listed;               /* all of the collection's are in it */
+    struct snapshot *snapshot; /* as it was then: what goes from a folder meanwhile has its vectors */
 };
 
 static inline bool text_is_same(struct text_span a, struct text_span b) {
@@ -30,8 +30,8 @@ static inline bool text_is_same(struct text_span a, struct text_span b) {
 
 /* Takes the vectors of the text that the cutter has just cut from a document with the same one; *found: there is one.
  * The collection is looked through at the first call. */
-enum status known_texts_find(struct known_texts *k, struct library *l, struct document_cutter *c, struct text_span text,
-                             bool *found, struct error *e);
+enum status known_texts_find(struct known_texts *k, struct collection *l, struct document_cutter *c,
+                             struct text_span text, bool *found, struct error *e);
 /* A document of that id has the text from now on. */
 void known_texts_add(struct known_texts *k, struct text_span text, const char *id);
 void known_texts_free(struct known_texts *k);

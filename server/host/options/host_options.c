@@ -2,7 +2,7 @@
 #include "server/host/options/host_options.h"
 
 #include "kernels/comm/comm.h"
-#include "retrieval/milvus/milvus.h"
+#include "retrieval/milvus/client/milvus.h"
 #include "retro/model/grid.h"
 #include "retro/model/model.h"
 #include "server/host/options/retrieval_mode.h"

@@ -1,0 +1,76 @@
+/* retrieval/document.h: documents and their chunks, as collections of all kinds take and show them. */
+#pragma once
+
+#include "config/base/buffer.h"
+#include "retrieval/filter/filter.h"
+#include "retrieval/marks.h"
+
+/* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter. */
+struct collection_document {
+    const char *id;           /* the caller's own; NULL: document_id_of_path */
+    const char *path, *title; /* path: the name that is shown, and that filters compare */
+    const char *metadata;     /* a JSON object; NULL: none */
+    const char *source; /* the file that it came from, a path without links, which clients are not shown; or NULL */
+    struct text_span text;
+    struct mark_span marks; /* of its pages, lines and headings */
+    const int32_t *ids;     /* [n] */
+    const uint32_t *bounds; /* [chunks + 1] where chunks begin in the text, in bytes; the last: where it ends */
+    int n;
+    const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it has none */
+};
+enum { DOCUMENT_ID_SIZE = 33 };
+/* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever and whenever. */
+void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]);
+/* Of a text: digits of the same kind, which no two texts share. */
+void text_hash(struct text_span text, char hash[DOCUMENT_ID_SIZE]);
+static inline int document_count_chunks(int n_tokens, int chunk_length) {
+    return n_tokens / chunk_length + (n_tokens % chunk_length > 0);
+}
+
+/* A document as a whole. Pointers live as long as the snapshot that it was found in. */
+struct stored_document {
+    const char *id, *path, *title, *metadata;
+    const char *source; /* as that of struct collection_document; "": none */
+    struct text_span text;
+    const char *text_hash; /* of a text whose size alone is at hand (collection_walk); else NULL */
+    struct mark_span marks;
+    struct text_span facts; /* of its metadata (retrieval/filter/facts.h) */
+    int64_t first_chunk;    /* in the snapshot; -1: its chunks are not at hand */
+    int64_t n_chunks;
+};
+/* Whether the filter allows the document. NULL allows all. */
+static inline bool document_is_allowed(const struct filter *f, const struct stored_document *d) {
+    return f == NULL || filter_allows(f, &(struct filter_subject){.id = d->id, .path = d->path, .facts = d->facts});
+}
+/* Called for each of several documents. Another status than STATUS_OK ends the walk. */
+typedef enum status document_taker(void *context, const struct stored_document *d, struct error *e);
+
+/* One chunk. Pointers live as long as the snapshot. */
+struct chunk {
+    int64_t id;
+    int64_t document;         /* the number of its document in the snapshot */
+    const char *document_id;  /* stable across generations */
+    const char *path, *title; /* of the document; title may be "" */
+    const char *metadata;     /* of the document: a JSON object, or "" */
+    const uint32_t *tokens;   /* [n_following] of the chunk and of what follows it in its document */
+    int n_tokens;             /* of the chunk: 1 .. chunk_length */
+    int n_following;
+    uint64_t start, end;     /* bytes of the document's text */
+    struct text_span text;   /* these bytes */
+    struct text_span source; /* all of the document's text */
+    struct mark_span marks;  /* of the document */
+};
+/* Chunk i of a document that is held as it was put. `number` is the document's. */
+struct chunk document_chunk(const struct collection_document *d, int i, int chunk_length, int64_t number);
+
+/* How a change went. */
+enum change_effect { CHANGE_NOTHING, CHANGE_ADDED, CHANGE_REPLACED, CHANGE_DELETED, CHANGE_REFUSED };
+/* One of several documents that are put together: what to put, and how it went. */
+struct document_put {
+    const struct collection_document *document;
+    const float *vectors; /* [chunks, dim] */
+    int n_embedded;       /* chunks whose vectors were computed for this: the caller's own, which puts do not read */
+    enum change_effect effect;
+    enum status status;
+    struct error error;
+};

@@ -1,0 +1,398 @@
+/* retrieval/milvus/milvus_documents.c: documents from rows. See remote_private.h. Rows that come back are checked as a
+ * file would be: Milvus, or whoever answers in its place, is not believed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/base64.h"
+#include "config/base/utf8.h"
+#include "retrieval/milvus/milvus_private.h"
+
+/* The head. */
+
+struct head_facts {
+    char *path, *title, *metadata, *source, *text;
+    int64_t bytes;
+};
+
+static const struct json_field head_fields[] = {
+    {"path", JSON_TEXT, JSON_AT(struct head_facts, path), .required = true},
+    {"title", JSON_TEXT, JSON_AT(struct head_facts, title), .required = true},
+    {"metadata", JSON_TEXT, JSON_AT(struct head_facts, metadata), .required = true},
+    {"source", JSON_TEXT, JSON_AT(struct head_facts, source), .required = true},
+    {"text", JSON_TEXT, JSON_AT(struct head_facts, text), .required = true},
+    {"bytes", JSON_INT64, JSON_AT(struct head_facts, bytes), .min = 0, .max = UINT32_MAX, .required = true},
+};
+static const struct json_table head_table = JSON_TABLE(head_fields, .open = true);
+
+static enum status read_head(struct text_span text, struct head_facts *out, struct error *e) {
+    struct json_reader reader = {.name = "the head of a document in Milvus", .e = e};
+    struct json *root;
+    *out = (struct head_facts){0};
+    enum status status = json_parse(&root, text, reader.name, e);
+    if (status == STATUS_OK) status = json_table_read(&reader, &head_table, root, out);
+    json_close(root);
+    if (status) json_table_free(&head_table, out);
+    return status ? error_set(e, STATUS_CORRUPT, "%s", e->text) : STATUS_OK;
+}
+
+void milvus_head_free(struct milvus_head *h) {
+    free(h->path);
+    free(h->title);
+    free(h->metadata);
+    free(h->source);
+    free(h->text_hash);
+    *h = (struct milvus_head){0};
+}
+
+static bool copy_content(struct text_span from, char content[33]) {
+    if (from.size != 32 || memchr(from.text, '\0', 32)) return false;
+    memcpy(content, from.text, 32);
+    content[32] = '\0';
+    return true;
+}
+
+enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *rows, int i, struct error *e) {
+    const struct text_span *contents, *heads;
+    const int64_t *chunks;
+    struct head_facts facts;
+    *out = (struct milvus_head){0};
+    if (answer_texts(rows, COLUMN_CONTENT, &contents, e) || answer_texts(rows, COLUMN_HEAD, &heads, e) ||
+        answer_numbers(rows, COLUMN_CHUNKS, &chunks, e))
+        return e->status;
+    if (!copy_content(contents[i], out->content) || chunks[i] < 1 || chunks[i] > INT32_MAX)
+        return error_set(e, STATUS_CORRUPT, "a row of a document in Milvus says nothing sensible of its content");
+    if (read_head(heads[i], &facts, e)) return e->status;
+    out->n_chunks = (int)chunks[i];
+    out->path = facts.path;
+    out->title = facts.title;
+    out->metadata = facts.metadata;
+    out->source = facts.source;
+    out->text_hash = facts.text;
+    out->bytes = facts.bytes;
+    return STATUS_OK;
+}
+
+enum status milvus_find_head(struct milvus_collection *r, const char *id, struct milvus_head *out, struct error *e) {
+    static const char *const wanted[] = {COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
+    struct buffer expression = {0}, reply = {0};
+    struct answer_rows rows;
+    *out = (struct milvus_head){0};
+    milvus_express_keys(&expression, id, 0, 1);
+    struct milvus_query q = {.expression = expression.data, .columns = wanted, .n_columns = ARRAY_COUNT(wanted)};
+    enum status status = milvus_query(r, &q, &reply, &rows, e);
+    if (status == STATUS_OK && rows.n > 0) status = milvus_head_read(out, &rows, 0, e);
+    answer_rows_free(&rows);
+    buffer_free(&expression);
+    buffer_free(&reply);
+    return status;
+}
+
+/* Documents. */
+
+struct milvus_document *milvus_document_hold(struct milvus_document *d) {
+    atomic_fetch_add(&d->holders, 1);
+    return d;
+}
+
+void milvus_document_release(struct milvus_document *d) {
+    if (d == NULL || atomic_fetch_sub(&d->holders, 1) > 1) return;
+    free((char *)(uintptr_t)d->document.id);
+    free((char *)(uintptr_t)d->document.path);
+    free((char *)(uintptr_t)d->document.title);
+    free((char *)(uintptr_t)d->document.metadata);
+    free((char *)(uintptr_t)d->document.source);
+    free((char *)(uintptr_t)d->document.text.text);
+    free((void *)(uintptr_t)d->document.marks.bytes);
+    free((void *)(uintptr_t)d->document.ids);
+    free((void *)(uintptr_t)d->document.bounds);
+    buffer_free(&d->facts);
+    free(d);
+}
+
+struct stored_document milvus_document_stored(const struct milvus_document *d) {
+    return (struct stored_document){.id = d->document.id,
+                                    .path = d->document.path,
+                                    .title = d->document.title,
+                                    .metadata = d->document.metadata,
+                                    .source = d->document.source,
+                                    .text = d->document.text,
+                                    .marks = d->document.marks,
+                                    .facts = {d->facts.data, d->facts.size},
+                                    .n_chunks = d->n_chunks};
+}
+
+/* One chunk of a document that is put together; it points into the answer. */
+struct chunk_piece {
+    bool there;
+    int64_t start;
+    struct text_span text, tokens, marks, head;
+};
+
+static enum status misfit(struct error *e, const char *id, const char *what) {
+    return error_set(e, STATUS_CORRUPT, "document %.100s in Milvus: %s", id, what);
+}
+
+/* Texts, tokens and marks of all chunks one behind another. */
+struct document_parts {
+    struct buffer text, tokens, marks;
+    uint32_t *bounds;
+};
+
+static enum status join_chunks(struct document_parts *parts, const struct chunk_piece *pieces, int n,
+                               const struct milvus_collection *r, const char *id, struct error *e) {
+    size_t whole = (size_t)r->info.chunk_length * sizeof(uint32_t);
+    for (int i = 0; i < n; i++) {
+        const struct chunk_piece *piece = &pieces[i];
+        size_t tokens = parts->tokens.size, begins = parts->text.size;
+        if (!base64_decode(piece->tokens, &parts->tokens) || !base64_decode(piece->marks, &parts->marks))
+            return misfit(e, id, "its tokens or marks are not base64");
+        tokens = parts->tokens.size - tokens;
+        if (tokens == 0 || tokens > whole || tokens % sizeof(uint32_t) != 0 || (i + 1 < n && tokens != whole))
+            return misfit(e, id, "a chunk has another number of tokens than it should");
+        buffer_append(&parts->text, piece->text.text, piece->text.size);
+        if (parts->text.size > UINT32_MAX || piece->start < (int64_t)begins ||
+            piece->start > (int64_t)parts->text.size || (i > 0 && piece->start != (int64_t)begins))
+            return misfit(e, id, "a chunk does not begin where the one before ends");
+        parts->bounds[i] = (uint32_t)piece->start;
+    }
+    parts->bounds[n] = (uint32_t)parts->text.size;
+    if (parts->marks.size % sizeof(struct mark) != 0) return misfit(e, id, "a mark is cut off");
+    return STATUS_OK;
+}
+
+static enum status check_document(const struct milvus_collection *r, const struct milvus_document *d, struct error *e) {
+    const struct collection_document *document = &d->document;
+    char content[33];
+    const char *fault = marks_fault(document->marks, document->text.size);
+    if (fault) return misfit(e, document->id, fault);
+    for (int i = 0; i < document->n; i++)
+        if (document->ids[i] < 0 || document->ids[i] > r->info.max_token)
+            return misfit(e, document->id, "it has a token that its tokenizer has not");
+    if (!utf8_is_valid(document->text.text, document->text.size)) return misfit(e, document->id, "it is not UTF-8");
+    milvus_content(document, content);
+    if (strcmp(content, d->content) != 0) return misfit(e, document->id, "its content is not the one of its checksum");
+    return STATUS_OK;
+}
+
+/* Takes the parts. */
+static struct milvus_document *make_document(const struct milvus_wanted *wanted, struct head_facts *head,
+                                             struct document_parts *parts) {
+    struct milvus_document *d = xcalloc(1, sizeof *d);
+    atomic_init(&d->holders, 1);
+    memcpy(d->content, wanted->content, sizeof d->content);
+    buffer_append_string(&parts->text, "");
+    if (parts->text.data == NULL) parts->text.data = xstrdup("");
+    d->n_chunks = wanted->n_chunks;
+    d->bytes = sizeof *d + parts->text.size + parts->tokens.size + parts->marks.size +
+               (size_t)wanted->n_chunks * sizeof *parts->bounds;
+    d->document =
+        (struct collection_document){.id = xstrndup(wanted->id.text, wanted->id.size),
+                                     .path = head->path,
+                                     .title = head->title,
+                                     .metadata = head->metadata,
+                                     .source = head->source,
+                                     .text = {parts->text.data, parts->text.size},
+                                     .marks = {parts->marks.data, (uint32_t)(parts->marks.size / sizeof(struct mark))},
+                                     .ids = (const int32_t *)(const void *)parts->tokens.data,
+                                     .bounds = parts->bounds,
+                                     .n = (int)(parts->tokens.size / sizeof(int32_t))};
+    *parts = (struct document_parts){0};
+    free(head->text);
+    return d;
+}
+
+static enum status put_together(const struct milvus_collection *r, struct milvus_wanted *wanted,
+                                const struct chunk_piece *pieces, struct error *e) {
+    char id[513];
+    struct document_parts parts = {.bounds = xcalloc((size_t)wanted->n_chunks + 1, sizeof *parts.bounds)};
+    struct head_facts head = {0};
+    snprintf(id, sizeof id, "%.*s", (int)wanted->id.size, wanted->id.text);
+    enum status status = read_head(pieces[0].head, &head, e);
+    if (status == STATUS_OK) status = join_chunks(&parts, pieces, wanted->n_chunks, r, id, e);
+    if (status) {
+        json_table_free(&head_table, &head);
+        buffer_free(&parts.text);
+        buffer_free(&parts.tokens);
+        buffer_free(&parts.marks);
+        free(parts.bounds);
+        return status;
+    }
+    struct milvus_document *d = make_document(wanted, &head, &parts);
+    status = check_document(r, d, e);
+    if (status == STATUS_OK) status = facts_append(&d->facts, d->document.metadata, e);
+    if (status)
+        milvus_document_release(d);
+    else
+        wanted->found = d;
+    return status;
+}
+
+/* The cache. */
+
+enum { CACHE_BYTES = 64 << 20 };
+
+static struct milvus_document *cache_find(struct milvus_cache *c, const char *content) {
+    struct milvus_document *found = NULL;
+    pthread_mutex_lock(&c->lock);
+    for (int i = c->n - 1; i >= 0 && found == NULL; i--) {
+        if (strcmp(c->list[i]->content, content) != 0) continue;
+        found = c->list[i];
+        memmove(c->list + i, c->list + i + 1, (size_t)(c->n - 1 - i) * sizeof(struct milvus_document *));
+        c->list[c->n - 1] = found;
+        milvus_document_hold(found);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
+static void cache_add(struct milvus_cache *c, struct milvus_document *d) {
+    if (d->bytes > CACHE_BYTES / 4) return;
+    pthread_mutex_lock(&c->lock);
+    while (c->n > 0 && c->bytes + d->bytes > CACHE_BYTES) {
+        c->bytes -= c->list[0]->bytes;
+        milvus_document_release(c->list[0]);
+        c->n--;
+        memmove(c->list, c->list + 1, (size_t)c->n * sizeof(struct milvus_document *));
+    }
+    c->list = xgrow(c->list, c->n, &c->capacity, sizeof(struct milvus_document *));
+    c->list[c->n] = milvus_document_hold(d);
+    c->n++;
+    c->bytes += d->bytes;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Fetching: documents that are not in the cache, some pages of keys, each page an answer that lives until the
+ * documents are put together. */
+
+struct document_fetch {
+    struct milvus_collection *remote;
+    struct milvus_wanted *wanted; /* [n] */
+    struct chunk_piece **pieces;  /* [n], of each [n_chunks]; NULL: it was in the cache */
+    int n;
+    struct buffer *replies; /* [n_replies] */
+    int n_replies, capacity;
+    struct buffer expression;
+    int n_keys;
+    enum milvus_sight sight;
+};
+
+static struct milvus_wanted *find_wanted(const struct document_fetch *f, struct text_span id, int *at) {
+    for (*at = 0; *at < f->n; (*at)++) {
+        struct text_span own = f->wanted[*at].id;
+        if (f->pieces[*at] && own.size == id.size && memcmp(own.text, id.text, id.size) == 0) return &f->wanted[*at];
+    }
+    return NULL;
+}
+
+struct row_columns {
+    const struct text_span *documents, *contents, *texts, *tokens, *marks, *heads;
+    const int64_t *chunks, *numbers, *starts;
+};
+
+static enum status find_columns(struct row_columns *c, const struct answer_rows *rows, struct error *e) {
+    if (answer_texts(rows, COLUMN_DOCUMENT, &c->documents, e) || answer_texts(rows, COLUMN_CONTENT, &c->contents, e) ||
+        answer_texts(rows, COLUMN_TEXT, &c->texts, e) || answer_texts(rows, COLUMN_TOKENS, &c->tokens, e) ||
+        answer_texts(rows, COLUMN_MARKS, &c->marks, e) || answer_texts(rows, COLUMN_HEAD, &c->heads, e) ||
+        answer_numbers(rows, COLUMN_CHUNKS, &c->chunks, e) || answer_numbers(rows, COLUMN_CHUNK, &c->numbers, e) ||
+        answer_numbers(rows, COLUMN_START, &c->starts, e))
+        return e->status;
+    return STATUS_OK;
+}
+
+/* Rows of another content belong to a change that is under way: their document is not there as a whole. */
+static enum status take_rows(struct document_fetch *f, const struct answer_rows *rows, struct error *e) {
+    struct row_columns c;
+    if (find_columns(&c, rows, e)) return e->status;
+    for (int i = 0; i < rows->n; i++) {
+        int at;
+        const struct milvus_wanted *wanted = find_wanted(f, c.documents[i], &at);
+        bool same = wanted && c.contents[i].size == 32 && memcmp(c.contents[i].text, wanted->content, 32) == 0;
+        if (!same || c.chunks[i] != wanted->n_chunks || c.numbers[i] < 0 || c.numbers[i] >= wanted->n_chunks) continue;
+        f->pieces[at][c.numbers[i]] = (struct chunk_piece){.there = true,
+                                                           .start = c.starts[i],
+                                                           .text = c.texts[i],
+                                                           .tokens = c.tokens[i],
+                                                           .marks = c.marks[i],
+                                                           .head = c.heads[i]};
+    }
+    return STATUS_OK;
+}
+
+static enum status ask_page(struct document_fetch *f, struct error *e) {
+    static const char *const columns[] = {COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_CHUNK, COLUMN_START,
+                                          COLUMN_TEXT,     COLUMN_TOKENS,  COLUMN_MARKS,  COLUMN_HEAD};
+    struct answer_rows rows;
+    if (f->n_keys == 0) return STATUS_OK;
+    buffer_append_string(&f->expression, "]");
+    f->replies = xgrow(f->replies, f->n_replies, &f->capacity, sizeof *f->replies);
+    f->replies[f->n_replies] = (struct buffer){0};
+    f->n_replies++;
+    struct milvus_query q = {
+        .expression = f->expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = f->sight};
+    enum status status = milvus_query(f->remote, &q, &f->replies[f->n_replies - 1], &rows, e);
+    if (status == STATUS_OK) status = take_rows(f, &rows, e);
+    answer_rows_free(&rows);
+    buffer_clear(&f->expression);
+    f->n_keys = 0;
+    return status;
+}
+
+static enum status ask_document(struct document_fetch *f, const struct milvus_wanted *wanted, struct error *e) {
+    char id[513], key[MILVUS_KEY_SIZE];
+    snprintf(id, sizeof id, "%.*s", (int)wanted->id.size, wanted->id.text);
+    for (int i = 0; i < wanted->n_chunks; i++) {
+        if (f->n_keys == MILVUS_PAGE && ask_page(f, e)) return e->status;
+        milvus_key(id, i, key);
+        buffer_printf(&f->expression, "%s\"%s\"", f->n_keys == 0 ? COLUMN_KEY " in [" : ", ", key);
+        f->n_keys++;
+    }
+    return STATUS_OK;
+}
+
+static bool is_whole(const struct chunk_piece *pieces, int n) {
+    for (int i = 0; i < n; i++)
+        if (!pieces[i].there) return false;
+    return true;
+}
+
+/* Asks for the documents that are not whole yet. */
+static enum status ask_missing(struct document_fetch *f, enum milvus_sight sight, struct error *e) {
+    enum status status = STATUS_OK;
+    f->sight = sight;
+    for (int i = 0; i < f->n && status == STATUS_OK; i++)
+        if (f->pieces[i] && !is_whole(f->pieces[i], f->wanted[i].n_chunks)) status = ask_document(f, &f->wanted[i], e);
+    return status ? status : ask_page(f, e);
+}
+
+static enum status begin_fetch(struct document_fetch *f, struct error *e) {
+    f->pieces = xcalloc((size_t)f->n + 1, sizeof(struct chunk_piece *));
+    for (int i = 0; i < f->n; i++) {
+        struct milvus_wanted *wanted = &f->wanted[i];
+        wanted->found = cache_find(&f->remote->cache, wanted->content);
+        if (wanted->found) continue;
+        f->pieces[i] = calloc((size_t)wanted->n_chunks, sizeof **f->pieces);
+        if (f->pieces[i] == NULL)
+            return error_set(e, STATUS_NO_MEMORY, "no memory for %d chunks of a document", wanted->n_chunks);
+    }
+    return STATUS_OK;
+}
+
+/* The rows mostly have arrived where they are asked for; only where one has not, Milvus is made to wait for it. */
+enum status milvus_fetch(struct milvus_collection *r, struct milvus_wanted *wanted, int n, struct error *e) {
+    struct document_fetch f = {.remote = r, .wanted = wanted, .n = n};
+    enum status status = begin_fetch(&f, e);
+    if (status == STATUS_OK) status = ask_missing(&f, MILVUS_ARRIVED, e);
+    if (status == STATUS_OK) status = ask_missing(&f, MILVUS_ALL, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        if (f.pieces[i] == NULL || !is_whole(f.pieces[i], wanted[i].n_chunks)) continue;
+        status = put_together(r, &wanted[i], f.pieces[i], e);
+        if (status == STATUS_OK) cache_add(&r->cache, wanted[i].found);
+    }
+    for (int i = 0; i < n; i++) free(f.pieces[i]);
+    for (int i = 0; i < f.n_replies; i++) buffer_free(&f.replies[i]);
+    free(f.pieces);
+    free(f.replies);
+    buffer_free(&f.expression);
+    return status;
+}

@@ -1,0 +1,433 @@
+/* retrieval/store/store.c: opening a collection that changes, and its snapshots. See store.h. */
+#include "retrieval/store/store.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieval/store/store_private.h"
+
+/* Changes on their way from a log into an epoch. */
+struct replay {
+    struct epoch *epoch;
+    uint64_t sequence;
+};
+
+/* Snapshots. */
+
+static void close_snapshot(struct snapshot *s) {
+    epoch_release(store_snapshot_read(s)->epoch);
+    free(s);
+}
+
+/* The number of the document of the log that has a chunk of the log: the last that begins at or before it. */
+int store_snapshot_logged(const struct store_snapshot *v, int64_t chunk) {
+    int low = 0, high = v->n_logged - 1;
+    CHECK(high >= 0);
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+        if (epoch_logged(v->epoch, middle)->first_chunk <= chunk)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    const struct logged_document *d = epoch_logged(v->epoch, low);
+    CHECK(chunk >= d->first_chunk && chunk < d->first_chunk + d->bytes->image.n_chunks);
+    return low;
+}
+
+static struct chunk read_chunk(const struct snapshot *s, int64_t id) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    if (id < s->info->n_chunks) return disk_generation_chunk(v->epoch->generation, id);
+    int number = store_snapshot_logged(v, id);
+    const struct logged_document *logged = epoch_logged(v->epoch, number);
+    struct chunk chunk = document_chunk(&logged->bytes->image.document, (int)(id - logged->first_chunk),
+                                        s->info->chunk_length, s->info->n_documents + number);
+    chunk.id = id;
+    return chunk;
+}
+
+static enum status read_vectors(const struct snapshot *s, int64_t first, int n, float *vectors, struct error *e) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct index *index = disk_generation_index(v->epoch->generation);
+    if (first < s->info->n_chunks) return index_vectors(index, first, n, vectors, e);
+    const struct logged_document *d = epoch_logged(v->epoch, store_snapshot_logged(v, first));
+    size_t dim = (size_t)s->info->dim;
+    memcpy(vectors, d->bytes->image.vectors + (size_t)(first - d->first_chunk) * dim,
+           (size_t)n * dim * sizeof *vectors);
+    return STATUS_OK;
+}
+
+static enum status read_picture_vector(const struct snapshot *s, int64_t id, float *vector, bool *has,
+                                       struct error *e) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct disk_generation *c = v->epoch->generation;
+    if (id < s->info->n_chunks) {
+        int64_t number = disk_generation_picture_of(c, id);
+        *has = number >= 0;
+        return *has ? index_vectors(disk_generation_pictures(c), number, 1, vector, e) : STATUS_OK;
+    }
+    const struct logged_document *d = epoch_logged(v->epoch, store_snapshot_logged(v, id));
+    const float *picture = id == d->first_chunk ? d->bytes->image.document.picture : NULL;
+    *has = picture != NULL;
+    if (*has) memcpy(vector, picture, (size_t)s->info->pictures.dim * sizeof *vector);
+    return STATUS_OK;
+}
+
+static const struct snapshot_ops snapshot_ops = {close_snapshot, read_chunk, read_vectors, read_picture_vector};
+
+const struct store_snapshot *store_snapshot_read(const struct snapshot *s) {
+    CHECK(s->ops == &snapshot_ops);
+    return (const struct store_snapshot *)s;
+}
+
+static int64_t count_chunk_numbers(const struct epoch *x) {
+    int64_t of_generation = disk_generation_info(x->generation)->n_chunks;
+    if (x->n_logged == 0) return of_generation;
+    const struct logged_document *last = epoch_logged(x, x->n_logged - 1);
+    return last->first_chunk + last->bytes->image.n_chunks;
+}
+
+static struct store_snapshot *make_snapshot(struct epoch *x, uint64_t sequence) {
+    struct store_snapshot *v = xcalloc(1, sizeof *v);
+    CHECK(sequence <= UINT32_MAX);
+    v->base.ops = &snapshot_ops;
+    v->base.info = disk_generation_info(x->generation);
+    v->base.generation = v->base.info->generation;
+    v->base.n_changes = (int64_t)sequence;
+    v->base.version = ((int64_t)v->base.generation << 32) | (int64_t)sequence;
+    v->base.n_documents = x->n_there;
+    v->base.n_chunks = x->n_chunks_there;
+    v->base.chunk_limit = count_chunk_numbers(x);
+    v->base.max_token = x->max_token;
+    atomic_init(&v->base.holders, 1);
+    v->epoch = epoch_hold(x);
+    v->sequence = sequence;
+    v->n_logged = x->n_logged;
+    return v;
+}
+
+void store_renew(struct store *l) {
+    struct store_snapshot *old = l->newest;
+    l->newest = make_snapshot(l->epoch, l->end.sequence);
+    if (old) snapshot_release(&old->base);
+}
+
+static struct snapshot *hold_newest(struct collection *c) {
+    struct store *l = store_of(c);
+    pthread_mutex_lock(&l->lock);
+    store_refresh(l);
+    struct snapshot *s = snapshot_hold(&l->newest->base);
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+bool store_has_chunk(const struct snapshot *s, int64_t id) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    const struct epoch *x = v->epoch;
+    if (id < s->info->n_chunks)
+        return store_snapshot_has(v, 0, &x->gone[disk_generation_document_of(x->generation, id)]);
+    const struct logged_document *d = epoch_logged(x, store_snapshot_logged(v, id));
+    return store_snapshot_has(v, d->added, &d->gone);
+}
+
+enum status store_walk(const struct snapshot *s, document_taker *take, void *context, struct error *e) {
+    const struct store_snapshot *v = store_snapshot_read(s);
+    int64_t n_documents = disk_generation_info(v->epoch->generation)->n_documents;
+    enum status status = STATUS_OK;
+    for (int64_t i = 0; i < n_documents && status == STATUS_OK; i++) {
+        struct stored_document d = epoch_document(v->epoch, i);
+        if (store_snapshot_has(v, 0, &v->epoch->gone[i])) status = take(context, &d, e);
+    }
+    for (int i = 0; i < v->n_logged && status == STATUS_OK; i++) {
+        const struct logged_document *logged = epoch_logged(v->epoch, i);
+        struct stored_document d = epoch_document(v->epoch, n_documents + i);
+        if (store_snapshot_has(v, logged->added, &logged->gone)) status = take(context, &d, e);
+    }
+    return status;
+}
+
+static enum status walk_documents(struct collection *c, const struct collection_walk *w, struct error *e) {
+    struct snapshot *snapshot = w->snapshot ? snapshot_hold(w->snapshot) : hold_newest(c);
+    enum status status = store_walk(snapshot, w->take, w->context, e);
+    snapshot_release(snapshot);
+    return status;
+}
+
+static enum status find_document(struct collection *c, const struct filter *filter, const char *id,
+                                 struct collection_found *out, struct error *e) {
+    struct store *l = store_of(c);
+    pthread_mutex_lock(&l->lock);
+    store_refresh(l);
+    int64_t place = epoch_find_allowed(l->epoch, filter, id);
+    if (place >= 0) *out = (struct collection_found){epoch_document(l->epoch, place), snapshot_hold(&l->newest->base)};
+    pthread_mutex_unlock(&l->lock);
+    return place >= 0 ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
+}
+
+static enum status shows_all(struct collection *c, const struct filter *filter, const char *const *ids, int n,
+                             bool *shows, struct error *e) {
+    struct store *l = store_of(c);
+    (void)e;
+    pthread_mutex_lock(&l->lock);
+    store_refresh(l);
+    for (int i = 0; i < n; i++) shows[i] = epoch_find_allowed(l->epoch, filter, ids[i]) >= 0;
+    pthread_mutex_unlock(&l->lock);
+    return STATUS_OK;
+}
+
+struct store_counts {
+    const struct filter *filter;
+    int64_t n_documents, n_chunks;
+};
+
+static enum status count_document(void *context, const struct stored_document *d, struct error *e) {
+    struct store_counts *counts = context;
+    (void)e;
+    if (!document_is_allowed(counts->filter, d)) return STATUS_OK;
+    counts->n_documents++;
+    counts->n_chunks += d->n_chunks;
+    return STATUS_OK;
+}
+
+static enum status count_allowed(struct collection *c, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
+                                 struct error *e) {
+    struct snapshot *s = hold_newest(c);
+    struct store_counts counts = {filter, s->n_documents, s->n_chunks};
+    enum status status = STATUS_OK;
+    if (filter) {
+        counts.n_documents = counts.n_chunks = 0;
+        status = store_walk(s, count_document, &counts, e);
+    }
+    *n_documents = counts.n_documents;
+    *n_chunks = counts.n_chunks;
+    snapshot_release(s);
+    return status;
+}
+
+/* Opening. */
+
+static enum status change_epoch(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
+    struct replay *r = context;
+    r->sequence++;
+    return epoch_change(r->epoch, r->sequence, kind, bytes, size, e);
+}
+
+enum status epoch_load(struct epoch **out, struct disk_generation *c, struct change_log_end *end, struct error *e) {
+    struct replay replay = {.epoch = epoch_open(c)};
+    *end = (struct change_log_end){0};
+    enum status status =
+        change_log_read(disk_generation_folder(c), disk_generation_origin(c), change_epoch, &replay, end, e);
+    if (status) {
+        epoch_release(replay.epoch);
+        return status;
+    }
+    *out = replay.epoch;
+    return STATUS_OK;
+}
+
+void store_turn(struct store *l, struct epoch *x, const struct change_log_end *end) {
+    x->older = l->epoch;
+    l->epoch = x;
+    l->end = *end;
+    l->astray = false;
+    store_renew(l);
+}
+
+void store_tidy(struct store *l) {
+    pthread_mutex_lock(&l->lock);
+    struct epoch *detached = epoch_detach_older(l->epoch);
+    pthread_mutex_unlock(&l->lock);
+    epoch_release(detached);
+}
+
+/* Another program may have taken changes off the log again that it could not put on the disk, and written others. */
+static bool went_astray(const struct change_log_end *before, const struct change_log_end *now, enum status status) {
+    return status == STATUS_CORRUPT || (now->damaged && !before->damaged);
+}
+
+void store_refresh(struct store *l) {
+    struct error e;
+    const struct disk_generation *c = l->epoch->generation;
+    if (l->log || !change_log_is_news(disk_generation_folder(c), &l->end)) return;
+    if (l->end.sequence > 0 && change_log_measure(disk_generation_folder(c)) == 0) {
+        l->astray = true; /* of a generation that is gone, or taken back as a whole */
+        return;
+    }
+    struct replay replay = {.epoch = l->epoch, .sequence = l->end.sequence};
+    struct change_log_end before = l->end;
+    enum status status =
+        change_log_read(disk_generation_folder(c), disk_generation_origin(c), change_epoch, &replay, &l->end, &e);
+    if (status) log_warn("changes of another program are not read: %s", e.text);
+    if (went_astray(&before, &l->end, status)) l->astray = true;
+    if (l->end.sequence != before.sequence) store_renew(l);
+}
+
+/* A generation with its changes. */
+static enum status load_generation(const struct store *l, struct epoch **out, struct change_log_end *end,
+                                   struct error *e) {
+    struct disk_generation *c;
+    if (disk_generation_open(&c, l->dir, e)) return e->status;
+    if (l->device && disk_generation_move(c, l->device, e)) {
+        disk_generation_close(c);
+        return e->status;
+    }
+    return epoch_load(out, c, end, e);
+}
+
+/* Another program may remove the generation, with its log, before the log is read. Then CURRENT names another one. */
+static bool was_removed(const struct store *l, const struct epoch *x) {
+    struct generation_origin now;
+    struct error e;
+    return current_read(l->dir, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
+           now.generation != disk_generation_info(x->generation)->generation;
+}
+
+static enum status load_newest(const struct store *l, struct epoch **out, struct change_log_end *end, struct error *e) {
+    enum status status = load_generation(l, out, end, e);
+    while (status == STATUS_OK && was_removed(l, *out)) {
+        epoch_release(*out);
+        status = load_generation(l, out, end, e);
+    }
+    if (status == STATUS_OK && end->damaged)
+        log_warn("%s: the log of changes is damaged behind change %" PRIu64 ": %" PRIu64
+                 " bytes are not read; retro-index verify --repair cuts them off",
+                 disk_generation_folder((*out)->generation), end->sequence, end->torn);
+    return status;
+}
+
+/* Following. */
+
+/* Whether the epoch is of this generation. Numbers alone do not tell: after a repair one may come a second time. */
+static bool is_of(const struct epoch *x, struct generation_origin origin) {
+    return origin_equal(disk_generation_origin(x->generation), origin);
+}
+
+/* Takes x over where it is what CURRENT names now, and the newest epoch is not or went astray. */
+static bool take_followed(struct store *l, struct epoch *x, const struct change_log_end *end) {
+    struct generation_origin now;
+    struct error e;
+    if (l->log || current_read(l->dir, &now.generation, &now.manifest_checksum, &e) || !is_of(x, now)) return false;
+    if (is_of(l->epoch, now) && !l->astray) return false;
+    store_turn(l, x, end);
+    return true;
+}
+
+enum status store_follow(struct store *l, struct error *e) {
+    struct generation_origin origin;
+    struct epoch *x;
+    struct change_log_end end;
+    store_tidy(l);
+    if (current_read(l->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
+    pthread_mutex_lock(&l->lock);
+    bool newest = is_of(l->epoch, origin) && !l->astray;
+    pthread_mutex_unlock(&l->lock);
+    if (newest) return STATUS_OK;
+
+    if (load_newest(l, &x, &end, e)) return e->status;
+    pthread_mutex_lock(&l->lock);
+    /* Changes of this program that began meanwhile have turned to it themselves. */
+    bool taken = take_followed(l, x, &end);
+    pthread_mutex_unlock(&l->lock);
+    if (!taken) epoch_release(x);
+    store_tidy(l);
+    return STATUS_OK;
+}
+
+/* The table. */
+
+static enum status move_index(struct collection *c, const char *device, struct error *e) {
+    struct store *l = store_of(c);
+    free(l->device);
+    l->device = xstrdup(device);
+    return disk_generation_move(l->epoch->generation, device, e);
+}
+
+static struct collection_changes count_changes(struct collection *c) {
+    struct store *l = store_of(c);
+    pthread_mutex_lock(&l->lock);
+    const struct epoch *x = l->epoch;
+    struct collection_changes changes = {.n_documents = x->n_logged,
+                                         .n_chunks = x->n_logged_chunks,
+                                         .n_deleted = x->n_gone,
+                                         .n_deleted_chunks = atomic_load(&x->n_gone_chunks),
+                                         .log_bytes = l->end.size,
+                                         .damaged = l->end.damaged};
+    pthread_mutex_unlock(&l->lock);
+    return changes;
+}
+
+static enum status search_vectors(struct collection *c, struct snapshot *s, const struct nearest_query *q,
+                                  struct nearest_found *out, struct error *e) {
+    size_t n = (size_t)q->n * (size_t)q->k;
+    (void)c;
+    out->ids = xmalloc(n * sizeof *out->ids);
+    out->similarities = xmalloc(n * sizeof *out->similarities);
+    enum status status = store_search(s, q, out->ids, out->similarities, e);
+    if (status == STATUS_OK) out->snapshot = snapshot_hold(s);
+    return status;
+}
+
+static enum status search_words(struct collection *c, struct snapshot *s, const struct word_query *q, int64_t *ids,
+                                struct error *e) {
+    (void)c;
+    return store_search_words(s, q, ids, e);
+}
+
+/* Words of so few chunks are made in some milliseconds. */
+enum { QUICK_CHUNKS = 500 };
+
+static bool has_words(struct collection *c, const struct snapshot *s) {
+    (void)c;
+    return s->info->n_chunks <= QUICK_CHUNKS || words_once_has(&store_snapshot_read(s)->epoch->words);
+}
+
+static void close_store(struct collection *c) {
+    struct store *l = store_of(c);
+    CHECK(l->n_changing == 0);
+    if (l->newest) snapshot_release(&l->newest->base);
+    epoch_release(l->epoch);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l->dir);
+    free(l->device);
+    free(l);
+}
+
+static enum status follow_folder(struct collection *c, struct error *e) { return store_follow(store_of(c), e); }
+
+enum status store_open(struct collection **out, const char *dir, struct error *e) {
+    static const struct collection_ops ops = {.close = close_store,
+                                              .hold = hold_newest,
+                                              .follow = follow_folder,
+                                              .search = search_vectors,
+                                              .search_words = search_words,
+                                              .has_words = has_words,
+                                              .find = find_document,
+                                              .walk = walk_documents,
+                                              .count = count_allowed,
+                                              .shows_all = shows_all,
+                                              .has_all = store_has_all,
+                                              .put_all = store_put_all,
+                                              .remove = store_remove,
+                                              .move = move_index,
+                                              .changes = count_changes,
+                                              .compact = store_compact};
+    struct store *l = xcalloc(1, sizeof *l);
+    struct epoch *x;
+    struct change_log_end end;
+    l->base.ops = &ops;
+    l->dir = xstrdup(dir);
+    l->lock_file = -1;
+    l->pending_end = &l->pending;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    enum status status = load_newest(l, &x, &end, e);
+    if (status) {
+        close_store(&l->base);
+        return status;
+    }
+    store_turn(l, x, &end);
+    *out = &l->base;
+    return STATUS_OK;
+}
