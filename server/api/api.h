@@ -1,5 +1,5 @@
 /* server/api/api.h: what requests mean. A request comes in as method, path and body, an answer goes out; the HTTP
- * library is not seen here, the engine only through generations. */
+ * library is not seen here, the engine only through sequences. */
 #pragma once
 
 #include "retro/chat/chat.h"

@@ -5,19 +5,19 @@
 
 struct engine_sequence *comparison_open(const struct engine_sequence *s) {
     struct engine *x = s->engine;
-    struct generation *g = s->generation->asked.comparison;
-    const struct generation_answer *answer = &s->generation->answer;
+    struct sequence *sequence = s->sequence->asked.comparison;
+    const struct sequence_answer *answer = &s->sequence->answer;
     size_t bytes = (size_t)s->n_ids * sizeof *answer->ids;
-    if (g == NULL || s->n_ids == 0) return NULL;
-    g->asked.forced = memcpy(xmalloc(bytes), answer->ids, bytes);
-    g->asked.n_forced = s->n_ids;
-    generation_prepare(g, &(struct generation_rows){x->o.grid, x->info.chunk_length, x->o.max_context});
-    if (generation_searches(&g->asked)) g->answer.snapshot = snapshot_hold(answer->snapshot);
-    return sequence_open(x, g);
+    if (sequence == NULL || s->n_ids == 0) return NULL;
+    sequence->asked.forced = memcpy(xmalloc(bytes), answer->ids, bytes);
+    sequence->asked.n_forced = s->n_ids;
+    sequence_prepare(sequence, &(struct sequence_rows){x->o.grid, x->info.chunk_length, x->o.max_context});
+    if (sequence_searches(&sequence->asked)) sequence->answer.snapshot = snapshot_hold(answer->snapshot);
+    return engine_sequence_open(x, sequence);
 }
 
 void comparison_begin(struct engine_sequence *s) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     int n = s->n_rows + asked->n_forced;
     if (asked->forced == NULL) return;
     s->forced = xmalloc((size_t)n * sizeof *s->forced);

@@ -2,7 +2,7 @@
  * documents, or with none. A comparison waits for its turn like any sequence, and its rows are computed as a prompt's
  * are, in steps with what others read and write; nothing is drawn.
  *
- * A generation that asks for one brings it along, unprepared, as asked.comparison. When it is finished its comparison
+ * A sequence that asks for one brings it along, unprepared, as asked.comparison. When it is finished its comparison
  * gets the tokens, and takes over its place among those in flight. An answer that failed has none: the comparison stays
  * as it is. */
 #pragma once

@@ -7,7 +7,7 @@
 #include "server/schedule/engine_private.h"
 
 static struct found_pictures *latest_of(const struct engine_sequence *s) {
-    return &s->generation->answer.seen[s->n_searched];
+    return &s->sequence->answer.seen[s->n_searched];
 }
 
 static void put_problem(struct found_picture *picture, const char *words) {
@@ -54,7 +54,7 @@ static bool ask_thread(struct engine_sequence *s, const struct text_span *urls, 
     struct waker waker = {pictures_done, s};
     struct error e;
     s->reading = picture_job_open(&(struct picture_reader){.picture_input = x->o.picture_input}, n,
-                                  s->generation->asked.principal, waker);
+                                  s->sequence->asked.principal, waker);
     s->reading->skips = true;
     for (int i = 0; i < n; i++) s->reading->files[i].url = urls[i];
     if (picture_thread_ask(x->o.pictures, s->reading, &e) == STATUS_OK) return true;
@@ -64,11 +64,11 @@ static bool ask_thread(struct engine_sequence *s, const struct text_span *urls, 
 
 bool engine_read_found(struct engine_sequence *s) {
     struct engine *x = s->engine;
-    const struct hits *hits = &s->generation->answer.found[s->n_searched];
+    const struct hits *hits = &s->sequence->answer.found[s->n_searched];
     struct found_pictures *found = latest_of(s);
     picture_job_release(s->reading);
     s->reading = NULL;
-    if (x->o.picture_input == NULL || s->generation->asked.n_source > 0) return false;
+    if (x->o.picture_input == NULL || s->sequence->asked.n_source > 0) return false;
 
     struct text_span *urls = xcalloc((size_t)hits->n + 1, sizeof *urls);
     list_pictures(hits, found, urls);

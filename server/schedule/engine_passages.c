@@ -14,21 +14,20 @@
 
 /* The end of the prompt, or of the encoder's source, and of what was written: at most PASSAGE_QUERY_TOKENS. */
 static void decode_end(struct engine_sequence *s, bool with_prompt) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     const int32_t *read = asked->n_source > 0 ? asked->source : asked->prompt;
     int n_read = with_prompt ? (asked->n_source > 0 ? asked->n_source : asked->n_prompt) : 0;
     int written = min_int(s->n_ids, PASSAGE_QUERY_TOKENS), before = min_int(n_read, PASSAGE_QUERY_TOKENS - written);
     int32_t ids[PASSAGE_QUERY_TOKENS];
     if (before > 0) memcpy(ids, read + n_read - before, (size_t)before * sizeof *ids);
-    if (written > 0)
-        memcpy(ids + before, s->generation->answer.ids + s->n_ids - written, (size_t)written * sizeof *ids);
+    if (written > 0) memcpy(ids + before, s->sequence->answer.ids + s->n_ids - written, (size_t)written * sizeof *ids);
     tokenizer_decode(s->engine->o.tokenizer, ids, before + written, true, &s->query_text);
 }
 
 /* The words that the asker gives, behind the end of the answer so far; or the end of the whole text. */
 static void write_query(struct engine_sequence *s) {
-    const struct generation_passages *asked = &s->generation->asked.passages;
-    struct text_span said = s->generation->asked.place.query;
+    const struct sequence_passages *asked = &s->sequence->asked.passages;
+    struct text_span said = s->sequence->asked.place.query;
     buffer_clear(&s->query_text);
     if (said.text == NULL || s->n_ids > 0) decode_end(s, said.text == NULL);
     if (said.text && s->n_ids > 0) buffer_append(&s->query_text, "\n", 1);
@@ -37,10 +36,10 @@ static void write_query(struct engine_sequence *s) {
     s->lookup.queries[0] = (struct retriever_query){.text = {text, s->query_text.size},
                                                     .k = asked->k,
                                                     .min_similarity = asked->min_similarity,
-                                                    .choice = s->generation->asked.choice,
+                                                    .choice = s->sequence->asked.choice,
                                                     .filter = s->filter,
-                                                    .excluded = s->generation->asked.excluded,
-                                                    .n_excluded = s->generation->asked.n_excluded};
+                                                    .excluded = s->sequence->asked.excluded,
+                                                    .n_excluded = s->sequence->asked.n_excluded};
 }
 
 /* The prompt. */
@@ -83,7 +82,7 @@ static void composition_close(struct composition *c) {
 
 /* The request's pictures and, where the passages stand, those of the passages. */
 static void join_pictures(const struct engine_sequence *s, struct composition *c) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     const struct passages *p = &c->passages;
     picture_set_release(c->set);
     if (p->n_pictures == 0) {
@@ -99,8 +98,8 @@ static void join_pictures(const struct engine_sequence *s, struct composition *c
 /* The prompt, or the encoder's source, with the passages that fit `room` more rows. */
 static enum status compose(const struct engine_sequence *s, struct composition *c, int room, struct error *e) {
     const struct engine_options *o = &s->engine->o;
-    const struct generation_request *asked = &s->generation->asked;
-    const struct generation_place *place = &asked->place;
+    const struct sequence_request *asked = &s->sequence->asked;
+    const struct sequence_place *place = &asked->place;
     const struct passage_sources from = {c->hits, c->pictures, c->n_pictures};
     struct passages *p = &c->passages;
     bool encodes = asked->n_source > 0;
@@ -120,7 +119,7 @@ static enum status compose(const struct engine_sequence *s, struct composition *
 
 /* The same within the context. Within a text, passages may take a token more than by themselves. */
 static enum status compose_within(const struct engine_sequence *s, struct composition *c, struct error *e) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     bool encodes = asked->n_source > 0;
     int most = s->engine->o.max_context - (encodes ? 0 : asked->max_tokens);
     int room = most - (encodes ? asked->n_source : asked->n_prompt);
@@ -141,7 +140,7 @@ static void show_passages(struct hits *hits, struct passages *passages) {
 }
 
 static bool same_row(const struct engine_sequence *s, int i, int32_t row, const struct picture_set *pictures) {
-    if (sequence_row(s, i) != row) return false;
+    if (engine_sequence_row(s, i) != row) return false;
     return row >= 0 || memcmp(&s->pictures->names[-1 - row], &pictures->names[-1 - row], sizeof *pictures->names) == 0;
 }
 
@@ -155,9 +154,9 @@ static int count_kept(const struct engine_sequence *s, const int32_t *rows, int 
 /* The sequence goes on behind these rows, which have the pictures of *set: it is the sequence's from here on. */
 static void restart(struct engine_sequence *s, int32_t *rows, int n, struct picture_set **set) {
     const struct engine *x = s->engine;
-    struct generation_answer *answer = &s->generation->answer;
+    struct sequence_answer *answer = &s->sequence->answer;
     int kept = count_kept(s, rows, n, *set), m = x->info.chunk_length;
-    s->n_prefix = n - s->n_ids - s->generation->asked.n_prompt;
+    s->n_prefix = n - s->n_ids - s->sequence->asked.n_prompt;
     free(s->composed_rows);
     free(s->given);
     free(s->positions);
@@ -172,21 +171,21 @@ static void restart(struct engine_sequence *s, int32_t *rows, int n, struct pict
     s->n_neighbors = 0;
     if (m > 0) {
         answer->grid = grid_make(x->o.grid, n, m);
-        answer->n_chunks = grid_complete(answer->grid, n + s->generation->asked.max_tokens - s->n_ids);
+        answer->n_chunks = grid_complete(answer->grid, n + s->sequence->asked.max_tokens - s->n_ids);
     }
-    session_rewind(s->session, kept, sequence_grid(s));
+    session_rewind(s->session, kept, engine_sequence_grid(s));
     s->begun = s->viewed = false;
 }
 
 /* The composed text is read: as the encoder's source, or as the decoder's rows. */
 static void take_composed(struct engine_sequence *s, struct composition *c) {
     struct tokens *all = &c->all;
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     bool encodes = asked->n_source > 0;
     int n_before = encodes ? asked->n_prompt : all->n, n = n_before + s->n_ids;
     int32_t *rows = xmalloc((size_t)n * sizeof *rows);
     memcpy(rows, encodes ? asked->prompt : all->ids, (size_t)n_before * sizeof *rows);
-    if (s->n_ids > 0) memcpy(rows + n_before, s->generation->answer.ids, (size_t)s->n_ids * sizeof *rows);
+    if (s->n_ids > 0) memcpy(rows + n_before, s->sequence->answer.ids, (size_t)s->n_ids * sizeof *rows);
     restart(s, rows, n, &c->set);
     if (!encodes) return;
     free(s->composed_source);
@@ -198,7 +197,7 @@ static void take_composed(struct engine_sequence *s, struct composition *c) {
 /* Tokens of the composed text before its passages: those that it shares with the text as it was asked. Within a text
  * a passage may begin a token before or behind where it does by itself. */
 static int count_before(const struct engine_sequence *s, const struct passages *passages, const struct tokens *all) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     const int32_t *ids = asked->n_source > 0 ? asked->source : asked->prompt;
     int n = asked->n_source > 0 ? asked->n_source : asked->n_prompt, most = all->n - passages_rows(passages), same = 0;
     if (asked->place.compose == NULL) return n > 0 && tokenizer_is_special(s->engine->o.tokenizer, ids[0]) ? 1 : 0;
@@ -225,10 +224,10 @@ static enum status read_passages(struct engine_sequence *s, struct hits *hits, s
 
 /* The entry of what was found is complete: its passages are read, and the chunks of the new rows are next. */
 static void accept(struct engine_sequence *s) {
-    struct generation_answer *answer = &s->generation->answer;
+    struct sequence_answer *answer = &s->sequence->answer;
     struct error e = {0};
     if (read_passages(s, &answer->found[s->n_searched], &e)) {
-        sequence_finish(s, FINISH_ERROR, &e);
+        engine_sequence_finish(s, FINISH_ERROR, &e);
         return;
     }
     answer->search_rows[s->n_searched] = s->n_reread > 0 ? s->n_rows - 1 : 0;
@@ -239,8 +238,8 @@ static void accept(struct engine_sequence *s) {
 
 /* The asker's texts as hits, which point into the request. */
 static void take_given(struct engine_sequence *s) {
-    const struct generation_passages *asked = &s->generation->asked.passages;
-    struct hits *hits = &s->generation->answer.found[0];
+    const struct sequence_passages *asked = &s->sequence->asked.passages;
+    struct hits *hits = &s->sequence->answer.found[0];
     hits->list = xcalloc((size_t)asked->n_given, sizeof *hits->list);
     hits->n = asked->n_given;
     for (int i = 0; i < hits->n; i++)
@@ -248,8 +247,8 @@ static void take_given(struct engine_sequence *s) {
 }
 
 void engine_seek_passages(struct engine_sequence *s) {
-    if (s->n_searched > 0) sequence_publish(s);
-    if (!s->generation->asked.passages.search) {
+    if (s->n_searched > 0) engine_sequence_publish(s);
+    if (!s->sequence->asked.passages.search) {
         take_given(s);
         accept(s);
         return;

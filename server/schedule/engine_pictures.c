@@ -44,7 +44,7 @@ static void advance_view(struct engine *x) {
     struct error e;
     bool done = false;
     if (picture_view_advance(&x->view, &done, &e)) {
-        sequence_finish(s, FINISH_ERROR, &e);
+        engine_sequence_finish(s, FINISH_ERROR, &e);
     } else if (done) {
         s->viewed = true;
         engine_end_view(s);

@@ -8,7 +8,7 @@
 
 /* Rows that may be taken over: those whose logits nobody needs, and that need not tell their attention. */
 static int count_wanted(const struct engine_sequence *s) {
-    return told_attention_of_all(s) ? 0 : sequence_first_logits(s);
+    return told_attention_of_all(s) ? 0 : engine_sequence_first_logits(s);
 }
 
 static struct session_text text_of(const struct engine_sequence *s) {
@@ -42,7 +42,7 @@ static bool begin_alike(const struct engine_sequence *a, const struct engine_seq
     if (a->scope != b->scope) return false;
     if (a->n_source != b->n_source || !same_ids(a->source, b->source, a->n_source)) return false;
     if (!same_ids(a->rows, b->rows, n) || !same_pictures(a, b, n)) return false;
-    if (a->generation->answer.n_chunks == 0) return true;
+    if (a->sequence->answer.n_chunks == 0) return true;
     if (grid.f != session_grid(b->session).f) return false;
     for (int j = 0; j < grid_complete(grid, n); j++) {
         const struct neighbor_tokens *p = &a->neighbors[j], *q = &b->neighbors[j];
@@ -69,7 +69,7 @@ static bool is_coming(const struct engine_sequence *s, int found) {
  * apart. A key's hash stays when the file of keys is read again; with another filter it is another scope, since what
  * was found by the first may stand in prompts. */
 uint32_t engine_scope(struct engine *x, const struct engine_sequence *s) {
-    const struct key *key = s->generation->asked.principal.key;
+    const struct key *key = s->sequence->asked.principal.key;
     struct buffer who = {0};
     if (key == NULL || (x->o.prefixes_of_filter && key->filter == NULL)) return 0;
     if (!x->o.prefixes_of_filter) buffer_append(&who, key->hash, sizeof key->hash);

@@ -8,7 +8,7 @@
  *   engine_pinned.c the operator's prefixes, whose rows are there from the start
  *   engine_prefix.c rows that a prompt takes over from earlier ones
  *   engine_step.c   plan one step, compute it, draw, hand out what was drawn
- *   sequence.c      one answer as it grows: tokens, text, publication */
+ *   engine_sequence.c  one answer as it grows: tokens, text, publication */
 #pragma once
 
 #include "config/base/key_set.h"
@@ -32,11 +32,11 @@ enum sequence_state {
     SEQUENCE_LEFT    /* is over, and a lookup still writes to it */
 };
 
-/* The engine's side of a generation. */
+/* The engine's side of a sequence. */
 struct engine_sequence {
     struct turn turn; /* first: one is cast to the other */
     struct engine *engine;
-    struct generation *generation; /* a reference */
+    struct sequence *sequence; /* a reference */
     enum sequence_state state;
     struct session *session; /* NULL: none yet, or none any more */
     /* Rows that the decoder reads before it writes on, and the encoder's: as asked, or with passages among them, and
@@ -135,38 +135,40 @@ struct engine {
 
 /* sequence.c */
 
-/* Takes a reference of g, whose answer is prepared. */
-struct engine_sequence *sequence_open(struct engine *x, struct generation *g);
-void sequence_free(struct engine_sequence *s);
+/* Takes a reference of the sequence, whose answer is prepared. */
+struct engine_sequence *engine_sequence_open(struct engine *x, struct sequence *sequence);
+void engine_sequence_free(struct engine_sequence *s);
 /* The rows and tokens still to be computed. */
-struct workload sequence_left(const struct engine_sequence *s);
+struct workload engine_sequence_left(const struct engine_sequence *s);
 /* Appends one token, its log-probability and its text. Returns why the answer ends here, if it does. */
-enum finish sequence_append(struct engine_sequence *s, int32_t token, float logprob);
+enum finish engine_sequence_append(struct engine_sequence *s, int32_t token, float logprob);
 /* Everything appended so far may be read. */
-void sequence_publish(struct engine_sequence *s);
+void engine_sequence_publish(struct engine_sequence *s);
 /* The last publication; e only with FINISH_ERROR. The sequence is gone, or will be once its lookup is done. */
-void sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e);
+void engine_sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e);
 /* Whether the asker waits no more. */
-static inline bool sequence_cancelled(const struct engine_sequence *s) {
-    return atomic_load(&s->generation->cancelled);
+static inline bool engine_sequence_cancelled(const struct engine_sequence *s) {
+    return atomic_load(&s->sequence->cancelled);
 }
 
 /* The token of row i, which exists. */
-static inline int32_t sequence_row(const struct engine_sequence *s, int i) {
-    return i < s->n_rows ? s->rows[i] : s->generation->answer.ids[i - s->n_rows + s->n_reread];
+static inline int32_t engine_sequence_row(const struct engine_sequence *s, int i) {
+    return i < s->n_rows ? s->rows[i] : s->sequence->answer.ids[i - s->n_rows + s->n_reread];
 }
 /* The grid of its session: the answer's, or where it reads no neighbours the one that all such sessions have. */
-struct grid sequence_grid(const struct engine_sequence *s);
+struct grid engine_sequence_grid(const struct engine_sequence *s);
 /* Whether log-probabilities of the rows that it reads are wanted: of a prompt that is read for the first time. */
-static inline bool sequence_scores_prompt(const struct engine_sequence *s) {
-    return s->generation->asked.score_prompt && s->n_reread == 0;
+static inline bool engine_sequence_scores_prompt(const struct engine_sequence *s) {
+    return s->sequence->asked.score_prompt && s->n_reread == 0;
 }
 /* Whether tokens among its rows are scored: those of a prompt, or of a comparison. */
-static inline bool sequence_scores(const struct engine_sequence *s) { return sequence_scores_prompt(s) || s->forced; }
+static inline bool engine_sequence_scores(const struct engine_sequence *s) {
+    return engine_sequence_scores_prompt(s) || s->forced;
+}
 /* The first of its rows whose logits are needed: all before it can be taken over from another prompt. */
-static inline int sequence_first_logits(const struct engine_sequence *s) {
-    if (s->forced) return s->n_prefix + s->generation->asked.n_prompt - 1;
-    return sequence_scores_prompt(s) ? s->n_prefix : s->n_rows - 1;
+static inline int engine_sequence_first_logits(const struct engine_sequence *s) {
+    if (s->forced) return s->n_prefix + s->sequence->asked.n_prompt - 1;
+    return engine_sequence_scores_prompt(s) ? s->n_prefix : s->n_rows - 1;
 }
 
 /* engine_admit.c */
@@ -190,8 +192,8 @@ void engine_accept_passages(struct engine_sequence *s);
 void engine_accept_pictures(struct engine_sequence *s);
 /* Whether others are to be sought behind the tokens written so far. */
 static inline bool engine_passages_are_due(const struct engine_sequence *s) {
-    int every = s->generation->asked.passages.every;
-    return s->generation->asked.passages.search && every > 0 && s->n_ids % every == 0;
+    int every = s->sequence->asked.passages.every;
+    return s->sequence->asked.passages.search && every > 0 && s->n_ids % every == 0;
 }
 
 /* engine_found.c: pictures of the search whose hits have come last. */

@@ -7,7 +7,7 @@
 
 /* Tokens that end the answer and are no text of the grammar: the model's, and those that the request names. */
 static int list_ends(const struct engine_sequence *s, int32_t *ends) {
-    const struct generation_end *end = &s->generation->asked.end;
+    const struct sequence_end *end = &s->sequence->asked.end;
     const struct end_ids *own = &s->engine->o.ends;
     int n = 0;
     for (int i = 0; i < own->n && !end->ignore_eos; i++) {
@@ -24,7 +24,7 @@ static int list_ends(const struct engine_sequence *s, int32_t *ends) {
 }
 
 void guided_open(struct engine_sequence *s) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     if (asked->grammar == NULL) return;
     int32_t *ends = xcalloc((size_t)s->engine->o.ends.n + (size_t)asked->end.n_stop_ids + 1, sizeof *ends);
     int n = list_ends(s, ends);

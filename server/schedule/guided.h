@@ -2,7 +2,7 @@
  * engine's thread alone calls these. */
 #pragma once
 
-#include "server/schedule/generation.h"
+#include "server/schedule/sequence.h"
 
 struct engine_sequence;
 

@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool attends(const struct generation_request *asked) {
+static bool attends(const struct sequence_request *asked) {
     return asked->neighbors.search || asked->neighbors.given_k > 0;
 }
 
 bool told_attention_of_all(const struct engine_sequence *s) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     return asked->tell_attention && !asked->forced && attends(asked);
 }
 
 /* Passages are told of for the rows that write the answer; neighbours for all rows that read them. */
 void told_attention_plan(const struct engine_sequence *s, struct step_item *item) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     if (!asked->tell_attention || s->forced) return;
     int end = session_length(item->session) + item->n_tokens, writing = min_int(item->n_tokens, end - s->n_rows + 1);
     if (attends(asked)) item->n_cross_shares = item->n_tokens;
@@ -30,7 +30,7 @@ void told_attention_plan(const struct engine_sequence *s, struct step_item *item
 
 void told_attention_place(struct engine_sequence *s, const int *ends, int n, int first) {
     size_t bytes = (size_t)n * sizeof *s->passage_keys;
-    if (!s->generation->asked.tell_attention || n == 0) return;
+    if (!s->sequence->asked.tell_attention || n == 0) return;
     s->passage_keys = xrealloc(s->passage_keys, bytes);
     s->n_passages = n;
     for (int i = 0; i < n; i++) {
@@ -43,12 +43,12 @@ static void copy_shares(float *to, const float *from, int n) { memcpy(to, from, 
 
 /* Row i of the item is row `first` + i of the sequence. */
 static void take_item(const struct engine_sequence *s, const struct step_item *item, const float *told) {
-    struct generation_answer *a = &s->generation->answer;
+    struct sequence_answer *a = &s->sequence->answer;
     int most = s->engine->o.max_k, first = session_length(s->session) - item->n_tokens;
-    bool source = s->generation->asked.n_source > 0;
+    bool source = s->sequence->asked.n_source > 0;
     for (int i = 0; i < item->n_tokens; i++, told += 2 * most) {
         int token = first + i + 1 - s->n_rows;
-        if (attends(&s->generation->asked))
+        if (attends(&s->sequence->asked))
             copy_shares(a->neighbor_shares + (size_t)(first + i) * (size_t)a->share_columns, told, a->share_columns);
         if (s->n_passages > 0 && token >= 0)
             copy_shares(a->passage_shares + (size_t)token * (size_t)a->share_columns, source ? told : told + most,

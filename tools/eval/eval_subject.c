@@ -139,7 +139,7 @@ void found_free(struct found_neighbors *f) {
     free(f->ids);
 }
 
-enum status subject_retrieve(struct subject *s, const struct sequence *q, int first, int end,
+enum status subject_retrieve(struct subject *s, const struct scored_sequence *q, int first, int end,
                              struct found_neighbors *found, struct error *e) {
     CHECK(end <= found->n);
     if (end <= first) return STATUS_OK;
@@ -197,7 +197,7 @@ static enum status score_slice(struct subject *s, struct step_item *item, const 
     return STATUS_OK;
 }
 
-enum status subject_score(struct subject *s, const struct sequence *q, const struct neighbor_tokens *read,
+enum status subject_score(struct subject *s, const struct scored_sequence *q, const struct neighbor_tokens *read,
                           double *logprobs, struct error *e) {
     bool reads = s->info->chunk_length > 0;
     struct neighbor_tokens *none = read || !reads ? NULL : xcalloc((size_t)q->n, sizeof *none);

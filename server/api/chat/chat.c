@@ -1,4 +1,4 @@
-/* server/api/chat/chat.c: POST /v1/chat/completions: from a conversation to generations, and from their progress to an
+/* server/api/chat/chat.c: POST /v1/chat/completions: from a conversation to sequences, and from their progress to an
  * answer. The JSON itself is in chat_json.c. */
 #include "server/api/chat/chat.h"
 
@@ -31,7 +31,7 @@ static bool choose_length(const struct chat_answer *c, const struct chat_prompt 
 }
 
 /* A turn ends by the template's own token too, whatever ends a text. */
-static void add_end(const struct chat_answer *c, struct generation_end *end) {
+static void add_end(const struct chat_answer *c, struct sequence_end *end) {
     int32_t id = chat_end(c->model->chat, c->model->tokenizer);
     if (end->ignore_eos || id < 0) return;
     end->stop_ids = xrealloc(end->stop_ids, ((size_t)end->n_stop_ids + 1) * sizeof *end->stop_ids);
@@ -40,7 +40,7 @@ static void add_end(const struct chat_answer *c, struct generation_end *end) {
 }
 
 /* Special tokens that an answer is taken apart by. */
-static void add_shown(const struct chat_answer *c, struct generation_request *asked) {
+static void add_shown(const struct chat_answer *c, struct sequence_request *asked) {
     asked->shown = xcalloc(MARK_KINDS, sizeof *asked->shown);
     for (int i = 0; i < MARK_KINDS; i++) {
         const char *mark = grammar_mark_text((enum grammar_mark)i);
@@ -51,7 +51,7 @@ static void add_shown(const struct chat_answer *c, struct generation_request *as
 
 static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt, bool reasons, struct failure *f) {
     struct chat_choice *choice = &c->choices[c->n];
-    struct generation_request *asked = &choice->generation->asked;
+    struct sequence_request *asked = &choice->sequence->asked;
     int number = c->n++;
     choice->reply = (struct chat_reply){.format = c->format, .reasons = reasons};
     if (prompt->thinks) {
@@ -70,9 +70,9 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     add_end(c, &asked->end);
     add_shown(c, asked);
     if (!chat_guide_begin(c, prompt, asked, f)) return false;
-    if (!writing_compare(c->model, &c->request.writing, choice->generation, f)) return false;
-    for (struct generation *g = choice->generation; prompt->place && g; g = g->asked.comparison)
-        chat_place_give(prompt->place, &g->asked.place);
+    if (!writing_compare(c->model, &c->request.writing, choice->sequence, f)) return false;
+    for (struct sequence *sequence = choice->sequence; prompt->place && sequence; sequence = sequence->asked.comparison)
+        chat_place_give(prompt->place, &sequence->asked.place);
     return true;
 }
 
@@ -82,9 +82,9 @@ static bool open_choices(struct chat_answer *c, struct failure *f) {
     bool ok = chat_prompt_make(c->model, &c->request, &prompt, &c->format, f) && chat_guide_tools(c, f);
     c->choices = xcalloc((size_t)n, sizeof *c->choices);
     for (int i = 0; ok && i < n; i++) {
-        c->choices[i].generation = generation_open();
-        c->choices[i].generation->asked.principal = principal_hold(c->principal);
-        c->choices[i].generation->answer.waker = c->waker;
+        c->choices[i].sequence = sequence_open();
+        c->choices[i].sequence->asked.principal = principal_hold(c->principal);
+        c->choices[i].sequence->answer.waker = c->waker;
         ok = open_choice(c, &prompt, prompt.thinks || chat_reasons(c->model->chat), f);
     }
     chat_prompt_free(&prompt);
@@ -92,10 +92,10 @@ static bool open_choices(struct chat_answer *c, struct failure *f) {
 }
 
 static bool submit(struct chat_answer *c, struct failure *f) {
-    struct generation **generations = xcalloc((size_t)c->n, sizeof(struct generation *));
-    for (int i = 0; i < c->n; i++) generations[i] = c->choices[i].generation;
-    bool ok = writing_submit(c->model, generations, c->n, f);
-    free(generations);
+    struct sequence **sequences = xcalloc((size_t)c->n, sizeof(struct sequence *));
+    for (int i = 0; i < c->n; i++) sequences[i] = c->choices[i].sequence;
+    bool ok = writing_submit(c->model, sequences, c->n, f);
+    free(sequences);
     return ok;
 }
 
@@ -112,7 +112,7 @@ static bool open_answer(struct chat_answer *c, struct failure *f) {
 /* Poll. */
 
 static void read_choice(struct chat_choice *choice) {
-    choice->progress = generation_read(choice->generation, choice->text.size, &choice->text, &choice->error);
+    choice->progress = sequence_read(choice->sequence, choice->text.size, &choice->text, &choice->error);
     bool last = choice->progress.finish != FINISH_NONE;
     chat_reply_read(&choice->reply, choice->text.data, choice->text.size, last);
 }
@@ -156,7 +156,7 @@ static enum answer_progress chat_poll(struct answer *a, struct buffer *out) {
         }
         if (choice->written && !choice->finished) {
             bool failed;
-            choice->finished = comparison_is_over(choice->generation, &failed, &choice->error);
+            choice->finished = comparison_is_over(choice->sequence, &failed, &choice->error);
             if (failed) return fail(c, &choice->error, out);
             if (a->stream && choice->finished) chat_write_comparison(c, choice, out);
         }
@@ -174,7 +174,7 @@ static void chat_cancel(struct answer *a) {
     struct chat_answer *c = (struct chat_answer *)a;
     pthread_mutex_lock(&c->lock);
     if (c->pictures) picture_job_cancel(c->pictures);
-    for (int i = 0; i < c->n; i++) generation_cancel(c->choices[i].generation);
+    for (int i = 0; i < c->n; i++) sequence_cancel(c->choices[i].sequence);
     if (c->n > 0) engine_notice(c->model->engine);
     pthread_mutex_unlock(&c->lock);
 }
@@ -184,8 +184,8 @@ static void chat_answer_close(struct answer *a) {
     chat_cancel(a);
     for (int i = 0; i < c->n; i++) {
         struct chat_choice *choice = &c->choices[i];
-        generation_detach(choice->generation);
-        generation_release(choice->generation);
+        sequence_detach(choice->sequence);
+        sequence_release(choice->sequence);
         buffer_free(&choice->text);
         chat_reply_free(&choice->reply);
     }

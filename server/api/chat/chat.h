@@ -1,4 +1,4 @@
-/* server/api/chat/chat.h: one POST /v1/chat/completions on its way: its generations and how much of each has been sent.
+/* server/api/chat/chat.h: one POST /v1/chat/completions on its way: its sequences and how much of each has been sent.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 
 /* One answer to the conversation. */
 struct chat_choice {
-    struct generation *generation;
+    struct sequence *sequence;
     /* As far as this answer has read. */
     struct buffer text; /* all of it so far */
     struct progress progress;
@@ -32,7 +32,7 @@ struct chat_answer {
     uint64_t id;
     int64_t created;              /* seconds since 1970 */
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
-    bool opened;                  /* the engine has the generations */
+    bool opened;                  /* the engine has the sequences */
     pthread_mutex_t lock;         /* while they are made, and while they are cancelled */
     struct chat_choice *choices;  /* [n] */
     int n;

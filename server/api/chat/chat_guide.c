@@ -65,7 +65,7 @@ bool chat_guide_tools(struct chat_answer *c, struct failure *f) {
     return true;
 }
 
-bool chat_guide_begin(const struct chat_answer *c, const struct chat_prompt *prompt, struct generation_request *asked,
+bool chat_guide_begin(const struct chat_answer *c, const struct chat_prompt *prompt, struct sequence_request *asked,
                       struct failure *f) {
     const struct request_guide *g = &c->request.writing.guide;
     struct matcher_begin *begin = &asked->grammar_begin;

@@ -26,13 +26,13 @@ static void write_token(struct json_writer *w, const struct tokenizer *t, int32_
 }
 
 static int shown_ids(const struct chat_choice *choice) {
-    return tokens_shown(choice->generation, &choice->progress, choice->ids_sent);
+    return tokens_shown(choice->sequence, &choice->progress, choice->ids_sent);
 }
 
 static void write_logprobs(struct json_writer *w, const struct chat_answer *c, struct chat_choice *choice) {
-    const struct generation *g = choice->generation;
+    const struct sequence *sequence = choice->sequence;
     const struct tokenizer *t = c->model->tokenizer;
-    int shown = shown_ids(choice), n_top = g->asked.n_top;
+    int shown = shown_ids(choice), n_top = sequence->asked.n_top;
     if (!c->request.logprobs) {
         put_key_null(w, "logprobs");
         return;
@@ -40,14 +40,14 @@ static void write_logprobs(struct json_writer *w, const struct chat_answer *c, s
     put_key_object(w, "logprobs");
     put_key_array(w, "content");
     for (int i = choice->ids_sent; i < shown; i++) {
-        size_t row = (size_t)(g->asked.n_prompt + i);
+        size_t row = (size_t)(sequence->asked.n_prompt + i);
         put_object(w);
-        write_token(w, t, g->answer.ids[i], g->answer.logprobs[row]);
+        write_token(w, t, sequence->answer.ids[i], sequence->answer.logprobs[row]);
         put_key_array(w, "top_logprobs");
         for (int j = 0; j < n_top; j++) {
             size_t at = row * (size_t)n_top + (size_t)j;
             put_object(w);
-            write_token(w, t, g->answer.top_ids[at], g->answer.top_logprobs[at]);
+            write_token(w, t, sequence->answer.top_ids[at], sequence->answer.top_logprobs[at]);
             put_object_end(w);
         }
         put_array_end(w);
@@ -122,20 +122,17 @@ static void write_message(struct json_writer *w, const struct chat_answer *c, st
 
 /* The chunks whose neighbours have not been sent yet, as elements of "retrieval". */
 static void write_found(struct json_writer *w, const struct chat_answer *c, struct chat_choice *choice) {
-    const struct found_listing listing = {choice->generation, &c->request.writing.retrieval,
-                                          (int)(choice - c->choices)};
+    const struct found_listing listing = {choice->sequence, &c->request.writing.retrieval, (int)(choice - c->choices)};
     for (; choice->found_sent < choice->progress.n_found; choice->found_sent++)
         found_write(w, &listing, choice->found_sent);
 }
 
-static bool may_cite(const struct chat_choice *choice) {
-    return citations_may_be(choice->generation, &choice->progress);
-}
+static bool may_cite(const struct chat_choice *choice) { return citations_may_be(choice->sequence, &choice->progress); }
 
 static void write_citations(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice) {
     const struct buffer *said = &choice->reply.content;
     const struct cited_answer answer = {
-        .generation = choice->generation,
+        .sequence = choice->sequence,
         .progress = &choice->progress,
         .index = (int)(choice - c->choices),
         .text = {said->data, said->size},
@@ -147,7 +144,7 @@ static void write_citations(struct json_writer *w, const struct chat_answer *c, 
 static struct told_answer told_of(const struct chat_answer *c, const struct chat_choice *choice) {
     const struct buffer *said = &choice->reply.content;
     return (struct told_answer){.model = c->model,
-                                .generation = choice->generation,
+                                .sequence = choice->sequence,
                                 .progress = &choice->progress,
                                 .asked = &c->request.writing.retrieval,
                                 .index = (int)(choice - c->choices),
@@ -181,7 +178,7 @@ static void write_head(struct json_writer *w, const struct chat_answer *c, const
     put_key_string(w, "object", object);
     put_key_int(w, "created", c->created);
     put_key_string(w, "model", c->model->id);
-    origin_write(w, c->model, c->choices[0].generation);
+    origin_write(w, c->model, c->choices[0].sequence);
     put_key_array(w, "choices");
 }
 
@@ -310,7 +307,7 @@ void chat_write_event(struct chat_answer *c, struct chat_choice *choice, struct 
     bool has_text = r->reasoning.size > choice->reasoning_sent || r->content.size > choice->content_sent ||
                     r->n_calls > choice->calls_sent;
     bool has_logprobs = c->request.logprobs && shown_ids(choice) > choice->ids_sent;
-    bool has_found = choice->progress.n_found > choice->found_sent && found_is_told(choice->generation);
+    bool has_found = choice->progress.n_found > choice->found_sent && found_is_told(choice->sequence);
     bool ends = choice->progress.finish != FINISH_NONE;
     if (!choice->begun && (has_text || has_logprobs || has_found || ends)) write_role_event(c, choice, out);
     if (has_found) write_retrieval_event(c, choice, out);

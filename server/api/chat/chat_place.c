@@ -161,11 +161,11 @@ static enum status compose(const void *context, struct placed_text passages, str
 
 static void close_copy(void *context) { chat_place_close(context); }
 
-void chat_place_give(const struct chat_place *p, struct generation_place *out) {
+void chat_place_give(const struct chat_place *p, struct sequence_place *out) {
     struct chat_place *copy = xcalloc(1, sizeof *copy);
     chat_place_keep(copy, p->template, p->tokenizer, &p->text);
     copy->at = p->at;
-    *out = (struct generation_place){
+    *out = (struct sequence_place){
         .compose = compose, .pictures_before = p->pictures_before, .context = copy, .close = close_copy};
     copy_text(&out->query, p->query);
 }

@@ -9,7 +9,7 @@
 #include "retro/chat/chat.h"
 #include "server/api/core/failure.h"
 #include "server/host/options/retrieval_mode.h"
-#include "server/schedule/generation.h"
+#include "server/schedule/sequence.h"
 
 struct chat_place {
     const struct json *message; /* the user's last; while the request's JSON is open */
@@ -40,4 +40,4 @@ void chat_place_keep(struct chat_place *p, const struct template *t, const struc
 /* Counts the pictures before the place of a text that is kept. */
 bool chat_place_count(struct chat_place *p, int32_t picture_id, struct failure *f);
 /* What the engine puts passages into the prompt by: a copy of its own. */
-void chat_place_give(const struct chat_place *p, struct generation_place *out);
+void chat_place_give(const struct chat_place *p, struct sequence_place *out);

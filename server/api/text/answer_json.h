@@ -5,7 +5,7 @@
 
 #include "config/json/json_writer.h"
 #include "server/api/core/failure.h"
-#include "server/schedule/generation.h"
+#include "server/schedule/sequence.h"
 
 /* An event of a stream is one JSON object; the caller begins it with put_object between the two. */
 void event_begin(struct json_writer *w, struct buffer *out);

@@ -6,8 +6,8 @@
 /* Digits of a number: more passages than these count no prompt has. */
 enum { MAX_DIGITS = 6 };
 
-bool citations_may_be(const struct generation *g, const struct progress *p) {
-    return g->answer.n_searches > 0 && p->n_found > 0;
+bool citations_may_be(const struct sequence *sequence, const struct progress *p) {
+    return sequence->answer.n_searches > 0 && p->n_found > 0;
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -42,8 +42,8 @@ struct cited_place {
 
 /* The passages that stood in the prompt when byte `at` of the answer was written. */
 static const struct hits *passages_at(const struct cited_answer *a, size_t at) {
-    const struct generation_answer *answer = &a->generation->answer;
-    int every = a->generation->asked.passages.every, latest = min_int(a->progress->n_found, answer->n_searches) - 1;
+    const struct sequence_answer *answer = &a->sequence->answer;
+    int every = a->sequence->asked.passages.every, latest = min_int(a->progress->n_found, answer->n_searches) - 1;
     int token = 0;
     if (every == 0) return &answer->found[0];
     while (token < a->progress->n_ids && answer->text_ends[token] <= a->written_before + at) token++;

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "config/json/json_writer.h"
-#include "server/schedule/generation.h"
+#include "server/schedule/sequence.h"
 
 /* A finished answer as clients see it. */
 struct cited_answer {
-    const struct generation *generation;
+    const struct sequence *sequence;
     const struct progress *progress;
     int index;             /* of the choice */
     struct text_span text; /* its own */
@@ -15,7 +15,7 @@ struct cited_answer {
 };
 
 /* Whether passages stand in the answer's prompt by their numbers. */
-bool citations_may_be(const struct generation *g, const struct progress *p);
+bool citations_may_be(const struct sequence *sequence, const struct progress *p);
 /* Each number in brackets that a passage has of those in the prompt when the brackets were written, alone or in a list
  * ("[1, 3]"), as an element of "citations": index, number, the passage's document, title, start and end, and the
  * brackets' place in the answer, answer_start and answer_end in characters. */

@@ -15,8 +15,9 @@ struct rows {
     int first, end;
 };
 
-static int32_t row_token(const struct generation *g, int row) {
-    return row < g->asked.n_prompt ? g->asked.prompt[row] : g->answer.ids[row - g->asked.n_prompt];
+static int32_t row_token(const struct sequence *sequence, int row) {
+    return row < sequence->asked.n_prompt ? sequence->asked.prompt[row]
+                                          : sequence->answer.ids[row - sequence->asked.n_prompt];
 }
 
 /* Characters, not bytes: what clients count in text_offset. */
@@ -50,36 +51,36 @@ static void write_token(struct json_writer *w, const struct tokenizer *t, int32_
 }
 
 /* The alternatives of one row, and the token itself where it is not among them. */
-static void write_top(struct json_writer *w, const struct completion *c, const struct generation *g, int row) {
+static void write_top(struct json_writer *w, const struct completion *c, const struct sequence *sequence, int row) {
     const struct tokenizer *t = c->model->tokenizer;
-    const int32_t *ids = g->answer.top_ids + (size_t)row * (size_t)g->asked.n_top;
-    const float *logprobs = g->answer.top_logprobs + (size_t)row * (size_t)g->asked.n_top;
+    const int32_t *ids = sequence->answer.top_ids + (size_t)row * (size_t)sequence->asked.n_top;
+    const float *logprobs = sequence->answer.top_logprobs + (size_t)row * (size_t)sequence->asked.n_top;
     bool listed = false;
     put_object(w);
     for (int i = 0; i < c->request.logprobs; i++) {
         write_token(w, t, ids[i], true);
         put_float(w, logprobs[i]);
-        listed = listed || ids[i] == row_token(g, row);
+        listed = listed || ids[i] == row_token(sequence, row);
     }
     if (!listed) {
-        write_token(w, t, row_token(g, row), true);
-        put_float(w, g->answer.logprobs[row]);
+        write_token(w, t, row_token(sequence, row), true);
+        put_float(w, sequence->answer.logprobs[row]);
     }
     put_object_end(w);
 }
 
 static void write_offsets(struct json_writer *w, const struct completion *c, const struct choice *choice,
                           struct rows rows) {
-    const struct generation *g = choice->generation;
+    const struct sequence *sequence = choice->sequence;
     int64_t prompt = count_characters(choice->prompt_text.data, choice->prompt_text.size), characters = 0;
     size_t counted = 0;
     for (int row = rows.first; row < rows.end; row++) {
-        bool in_prompt = row < g->asked.n_prompt;
+        bool in_prompt = row < sequence->asked.n_prompt;
         const struct buffer *text = in_prompt ? &choice->prompt_text : &choice->text;
-        int i = row - g->asked.n_prompt;
+        int i = row - sequence->asked.n_prompt;
         if (i == 0) counted = 0, characters = c->request.echo ? prompt : 0;
         if (row == rows.first && i > 0) characters = c->request.echo ? prompt : 0;
-        size_t start = in_prompt ? choice->prompt_starts[row] : i > 0 ? g->answer.text_ends[i - 1] : 0;
+        size_t start = in_prompt ? choice->prompt_starts[row] : i > 0 ? sequence->answer.text_ends[i - 1] : 0;
         if (start > text->size) start = text->size; /* cut by a stop string */
         characters += count_characters(text->data + counted, start - counted);
         counted = start;
@@ -89,7 +90,7 @@ static void write_offsets(struct json_writer *w, const struct completion *c, con
 
 static void write_logprobs(struct json_writer *w, const struct completion *c, const struct choice *choice,
                            struct rows rows) {
-    const struct generation *g = choice->generation;
+    const struct sequence *sequence = choice->sequence;
     const struct tokenizer *t = c->model->tokenizer;
     if (c->request.logprobs < 0) {
         put_key_null(w, "logprobs");
@@ -97,14 +98,14 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
     }
     put_key_object(w, "logprobs");
     put_key_array(w, "tokens");
-    for (int row = rows.first; row < rows.end; row++) write_token(w, t, row_token(g, row), false);
+    for (int row = rows.first; row < rows.end; row++) write_token(w, t, row_token(sequence, row), false);
     put_array_end(w);
     put_key_array(w, "token_logprobs");
     for (int row = rows.first; row < rows.end; row++) {
         if (row == 0)
             put_null(w); /* nothing comes before the first token */
         else
-            put_float(w, g->answer.logprobs[row]);
+            put_float(w, sequence->answer.logprobs[row]);
     }
     put_array_end(w);
     put_key_array(w, "top_logprobs");
@@ -112,7 +113,7 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
         if (row == 0)
             put_null(w);
         else
-            write_top(w, c, g, row);
+            write_top(w, c, sequence, row);
     }
     put_array_end(w);
     put_key_array(w, "text_offset");
@@ -123,11 +124,11 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
 
 /* Tokens that belong to the text, and the one by which the model ended it. */
 static int shown_ids(const struct completion *c, const struct choice *choice) {
-    const struct generation *g = choice->generation;
+    const struct sequence *sequence = choice->sequence;
     const struct progress *p = &choice->progress;
     int n = p->n_ids;
-    bool ends = n > 0 && end_ids_have(&c->model->ends, g->answer.ids[n - 1]) && !g->asked.end.ignore_eos;
-    return p->finish == FINISH_STOP && ends ? n : tokens_shown(g, p, choice->ids_sent);
+    bool ends = n > 0 && end_ids_have(&c->model->ends, sequence->answer.ids[n - 1]) && !sequence->asked.end.ignore_eos;
+    return p->finish == FINISH_STOP && ends ? n : tokens_shown(sequence, p, choice->ids_sent);
 }
 
 static void write_finish(struct json_writer *w, enum finish finish) {
@@ -138,7 +139,7 @@ static void write_finish(struct json_writer *w, enum finish finish) {
 /* What stopped it, where the request named it: a text or a token id. */
 static void write_stop_reason(struct json_writer *w, const struct choice *choice) {
     const struct progress *p = &choice->progress;
-    const struct stops *stops = &choice->generation->asked.end.stops;
+    const struct stops *stops = &choice->sequence->asked.end.stops;
     if (p->finish != FINISH_STOP) return;
     if (p->stop_string >= 0)
         put_key_string_n(w, "stop_reason", stops->strings[p->stop_string].text, stops->strings[p->stop_string].size);
@@ -154,10 +155,10 @@ static void write_ids(struct json_writer *w, const char *key, const int32_t *ids
 
 /* Tokens of the answer that were not sent yet, a stop string's too once it is complete; the prompt's the first time. */
 static void write_token_ids(struct json_writer *w, struct choice *choice, int shown) {
-    const struct generation *g = choice->generation;
+    const struct sequence *sequence = choice->sequence;
     int end = choice->progress.finish != FINISH_NONE ? choice->progress.n_ids : shown;
-    if (!choice->prompt_sent) write_ids(w, "prompt_token_ids", g->asked.prompt, g->asked.n_prompt);
-    write_ids(w, "token_ids", g->answer.ids + choice->token_ids_sent, end - choice->token_ids_sent);
+    if (!choice->prompt_sent) write_ids(w, "prompt_token_ids", sequence->asked.prompt, sequence->asked.n_prompt);
+    write_ids(w, "token_ids", sequence->answer.ids + choice->token_ids_sent, end - choice->token_ids_sent);
     choice->token_ids_sent = end;
 }
 
@@ -177,24 +178,24 @@ static void write_prompt_logprob(struct json_writer *w, const struct tokenizer *
 
 /* In vLLM's shape: for each token of the prompt itself and the likeliest, by id. */
 static void write_prompt_logprobs(struct json_writer *w, const struct completion *c, const struct choice *choice) {
-    const struct generation *g = choice->generation;
+    const struct sequence *sequence = choice->sequence;
     const struct tokenizer *t = c->model->tokenizer;
     int wanted = (int)c->request.prompt_logprobs;
     if (wanted < 0) return;
     put_key_array(w, "prompt_logprobs");
-    for (int row = 0; row < g->asked.n_prompt; row++) {
-        size_t first = (size_t)row * (size_t)g->asked.n_top;
-        int32_t token = g->asked.prompt[row];
+    for (int row = 0; row < sequence->asked.n_prompt; row++) {
+        size_t first = (size_t)row * (size_t)sequence->asked.n_top;
+        int32_t token = sequence->asked.prompt[row];
         if (row == 0) {
             put_null(w); /* nothing comes before the first token */
             continue;
         }
         put_object(w);
-        write_prompt_logprob(w, t, token, g->answer.logprobs[row], g->answer.ranks[row]);
+        write_prompt_logprob(w, t, token, sequence->answer.logprobs[row], sequence->answer.ranks[row]);
         for (int i = 0; i < wanted; i++)
-            if (g->answer.top_ids[first + (size_t)i] != token)
-                write_prompt_logprob(w, t, g->answer.top_ids[first + (size_t)i],
-                                     g->answer.top_logprobs[first + (size_t)i], i + 1);
+            if (sequence->answer.top_ids[first + (size_t)i] != token)
+                write_prompt_logprob(w, t, sequence->answer.top_ids[first + (size_t)i],
+                                     sequence->answer.top_logprobs[first + (size_t)i], i + 1);
         put_object_end(w);
     }
     put_array_end(w);
@@ -202,10 +203,10 @@ static void write_prompt_logprobs(struct json_writer *w, const struct completion
 
 /* What the choice has not sent yet, as one element of "choices". */
 static void write_choice(struct json_writer *w, struct completion *c, struct choice *choice) {
-    const struct generation *g = choice->generation;
+    const struct sequence *sequence = choice->sequence;
     struct buffer text = {0};
     int shown = shown_ids(c, choice);
-    struct rows rows = {g->asked.n_prompt + choice->ids_sent, g->asked.n_prompt + shown};
+    struct rows rows = {sequence->asked.n_prompt + choice->ids_sent, sequence->asked.n_prompt + shown};
     if (c->request.echo && !choice->prompt_sent) {
         buffer_append(&text, choice->prompt_text.data, choice->prompt_text.size);
         rows.first = 0;
@@ -229,12 +230,12 @@ static void write_choice(struct json_writer *w, struct completion *c, struct cho
 
 /* The chunks whose neighbours have not been sent yet, as elements of "retrieval". */
 static void write_found(struct json_writer *w, struct completion *c, struct choice *choice) {
-    const struct found_listing listing = {choice->generation, &c->request.writing.retrieval, choice->index};
+    const struct found_listing listing = {choice->sequence, &c->request.writing.retrieval, choice->index};
     for (; choice->found_sent < choice->progress.n_found; choice->found_sent++)
         found_write(w, &listing, choice->found_sent);
 }
 
-static bool may_cite(const struct choice *choice) { return citations_may_be(choice->generation, &choice->progress); }
+static bool may_cite(const struct choice *choice) { return citations_may_be(choice->sequence, &choice->progress); }
 
 /* Characters before the answer's own. */
 static int64_t count_before(const struct completion *c, const struct choice *choice) {
@@ -244,7 +245,7 @@ static int64_t count_before(const struct completion *c, const struct choice *cho
 
 static void write_citations(struct json_writer *w, const struct completion *c, const struct choice *choice) {
     const struct cited_answer answer = {
-        .generation = choice->generation,
+        .sequence = choice->sequence,
         .progress = &choice->progress,
         .index = choice->index,
         .text = {choice->text.data, choice->text.size},
@@ -255,7 +256,7 @@ static void write_citations(struct json_writer *w, const struct completion *c, c
 
 static struct told_answer told_of(const struct completion *c, const struct choice *choice) {
     return (struct told_answer){.model = c->model,
-                                .generation = choice->generation,
+                                .sequence = choice->sequence,
                                 .progress = &choice->progress,
                                 .asked = &c->request.writing.retrieval,
                                 .index = choice->index,
@@ -292,7 +293,7 @@ static void write_head(struct json_writer *w, const struct completion *c) {
     put_key_string(w, "object", "text_completion");
     put_key_int(w, "created", c->created);
     put_key_string(w, "model", c->model->id);
-    origin_write(w, c->model, c->choices[0].generation);
+    origin_write(w, c->model, c->choices[0].sequence);
     put_key_array(w, "choices");
 }
 
@@ -360,11 +361,11 @@ static void write_retrieval_event(struct completion *c, struct choice *choice, s
 }
 
 void completion_write_event(struct completion *c, struct choice *choice, struct buffer *out) {
-    const struct generation *g = choice->generation;
+    const struct sequence *sequence = choice->sequence;
     const struct progress *p = &choice->progress;
     struct json_writer w;
-    if (p->n_found > choice->found_sent && found_is_told(g)) write_retrieval_event(c, choice, out);
-    bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !g->asked.score_prompt);
+    if (p->n_found > choice->found_sent && found_is_told(sequence)) write_retrieval_event(c, choice, out);
+    bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !sequence->asked.score_prompt);
     bool has_text =
         p->visible > choice->text_sent || (c->request.logprobs >= 0 && shown_ids(c, choice) > choice->ids_sent);
     if (!has_prompt && !has_text && p->finish == FINISH_NONE) return;

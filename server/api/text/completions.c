@@ -1,4 +1,4 @@
-/* server/api/text/completions.c: POST /v1/completions: from a checked request to generations, and from their progress
+/* server/api/text/completions.c: POST /v1/completions: from a checked request to sequences, and from their progress
  * to an answer. The JSON itself is in completion_json.c. */
 #include "server/api/text/completions.h"
 
@@ -108,7 +108,7 @@ struct opening {
 /* The request in the engine's words. */
 static bool ask(const struct completion *c, const struct choice *choice, const struct opening *o, struct failure *f) {
     const struct completion_request *r = &c->request;
-    struct generation_request *asked = &choice->generation->asked;
+    struct sequence_request *asked = &choice->sequence->asked;
     if (!check_source(c, o->source.n, f) || !check_context(c, o->ids.n, f)) return false;
     asked->n_prompt = o->ids.n;
     asked->prompt = writing_copy_ids(&o->ids);
@@ -120,7 +120,7 @@ static bool ask(const struct completion *c, const struct choice *choice, const s
     asked->rank_prompt = r->prompt_logprobs >= 0;
     int number = r->writing.has_seed ? choice->number : (int)(choice - c->choices);
     return writing_ask(c->model, &r->writing, number, asked, f) &&
-           writing_compare(c->model, &r->writing, choice->generation, f);
+           writing_compare(c->model, &r->writing, choice->sequence, f);
 }
 
 /* Answer `number` to a prompt. */
@@ -129,9 +129,9 @@ static bool open_choice(struct completion *c, const struct opening *o, int numbe
     c->n++;
     choice->number = number;
     choice->index = c->n - 1;
-    choice->generation = generation_open();
-    choice->generation->asked.principal = principal_hold(*o->who);
-    choice->generation->answer.waker = o->waker;
+    choice->sequence = sequence_open();
+    choice->sequence->asked.principal = principal_hold(*o->who);
+    choice->sequence->answer.waker = o->waker;
     if (!ask(c, choice, o, f)) return false;
     if (c->request.echo) keep_prompt(c, choice, o->shown, &o->ids);
     return true;
@@ -167,17 +167,17 @@ static bool open_choices(struct completion *c, const struct principal *who, stru
 }
 
 static bool submit(struct completion *c, struct failure *f) {
-    struct generation **generations = xcalloc((size_t)c->n, sizeof(struct generation *));
-    for (int i = 0; i < c->n; i++) generations[i] = c->choices[i].generation;
-    bool ok = writing_submit(c->model, generations, c->n, f);
-    free(generations);
+    struct sequence **sequences = xcalloc((size_t)c->n, sizeof(struct sequence *));
+    for (int i = 0; i < c->n; i++) sequences[i] = c->choices[i].sequence;
+    bool ok = writing_submit(c->model, sequences, c->n, f);
+    free(sequences);
     return ok;
 }
 
 /* Poll. */
 
 static void read_choice(struct choice *choice) {
-    choice->progress = generation_read(choice->generation, choice->text.size, &choice->text, &choice->error);
+    choice->progress = sequence_read(choice->sequence, choice->text.size, &choice->text, &choice->error);
 }
 
 static enum answer_progress fail(struct completion *c, const struct error *e, struct buffer *out) {
@@ -224,7 +224,7 @@ static enum answer_progress completion_poll(struct answer *a, struct buffer *out
         }
         if (choice->written && !choice->finished) {
             bool failed;
-            choice->finished = comparison_is_over(choice->generation, &failed, &choice->error);
+            choice->finished = comparison_is_over(choice->sequence, &failed, &choice->error);
             if (failed) return fail(c, &choice->error, out);
             if (a->stream && choice->finished) completion_write_comparison(c, choice, out);
         }
@@ -242,7 +242,7 @@ static enum answer_progress completion_poll(struct answer *a, struct buffer *out
 
 static void completion_cancel(struct answer *a) {
     struct completion *c = (struct completion *)a;
-    for (int i = 0; i < c->n; i++) generation_cancel(c->choices[i].generation);
+    for (int i = 0; i < c->n; i++) sequence_cancel(c->choices[i].sequence);
     engine_notice(c->model->engine);
 }
 
@@ -251,8 +251,8 @@ static void completion_close(struct answer *a) {
     if (c->n > 0) completion_cancel(a);
     for (int i = 0; i < c->n; i++) {
         struct choice *choice = &c->choices[i];
-        generation_detach(choice->generation);
-        generation_release(choice->generation);
+        sequence_detach(choice->sequence);
+        sequence_release(choice->sequence);
         buffer_free(&choice->prompt_text);
         buffer_free(&choice->text);
         free(choice->prompt_starts);

@@ -1,4 +1,4 @@
-/* server/api/text/completions.h: one POST /v1/completions on its way: its generations and how much of each has been
+/* server/api/text/completions.h: one POST /v1/completions on its way: its sequences and how much of each has been
  * sent. */
 #pragma once
 
@@ -7,7 +7,7 @@
 
 /* One choice of the answer: one prompt and what is written after it. */
 struct choice {
-    struct generation *generation;
+    struct sequence *sequence;
     int number; /* among the answers to its prompt */
     int index;  /* in the answer; -1: it is not among the best */
     /* Only with echo: the prompt's text, and the byte where each of its tokens starts. */

@@ -98,7 +98,7 @@ static float floor_of(const struct served_model *model, const struct request_ret
 
 /* The caller's texts as the model attends to neighbours: cut or padded to r tokens. */
 static bool give_neighbors(const struct served_model *model, const struct request_retrieval *r,
-                           struct generation_neighbors *to, struct failure *f) {
+                           struct sequence_neighbors *to, struct failure *f) {
     int length = model->info->retrieved_length;
     struct error e;
     struct tokens ids = {0};
@@ -117,7 +117,7 @@ static bool give_neighbors(const struct served_model *model, const struct reques
 }
 
 static bool ask_neighbors(const struct served_model *model, const struct request_retrieval *r,
-                          struct generation_neighbors *to, struct failure *f) {
+                          struct sequence_neighbors *to, struct failure *f) {
     if (r->n_neighbors > 0) return give_neighbors(model, r, to, f);
     to->search = searches(model, r);
     to->k = r->k ? (int)r->k : model->k;
@@ -125,7 +125,7 @@ static bool ask_neighbors(const struct served_model *model, const struct request
     return true;
 }
 
-static void give_passages(const struct request_retrieval *r, struct generation_passages *to) {
+static void give_passages(const struct request_retrieval *r, struct sequence_passages *to) {
     to->given = xcalloc((size_t)r->n_neighbors, sizeof *to->given);
     for (; to->n_given < r->n_neighbors; to->n_given++) {
         struct text_span text = r->neighbors[to->n_given];
@@ -134,22 +134,22 @@ static void give_passages(const struct request_retrieval *r, struct generation_p
 }
 
 static void ask_passages(const struct served_model *model, const struct request_retrieval *r,
-                         struct generation_passages *to) {
+                         struct sequence_passages *to) {
     bool attends = retrieval_attends(mode_of(model, r));
     if (r->n_neighbors > 0) {
         give_passages(r, to);
         return;
     }
-    *to = (struct generation_passages){.search = searches(model, r),
-                                       .k = r->k ? (int)r->k : model->k_passages,
-                                       .min_similarity = floor_of(model, r),
-                                       .every = attends        ? 0
-                                                : r->every < 0 ? model->every
-                                                               : (int)r->every};
+    *to = (struct sequence_passages){.search = searches(model, r),
+                                     .k = r->k ? (int)r->k : model->k_passages,
+                                     .min_similarity = floor_of(model, r),
+                                     .every = attends        ? 0
+                                              : r->every < 0 ? model->every
+                                                             : (int)r->every};
 }
 
 /* Adds names to those that searches leave out. */
-static void exclude(struct generation_request *asked, const struct document_names *names) {
+static void exclude(struct sequence_request *asked, const struct document_names *names) {
     size_t n = (size_t)asked->n_excluded + (size_t)names->n;
     if (names->n == 0) return;
     asked->excluded = xrealloc(asked->excluded, n * sizeof *asked->excluded);
@@ -159,7 +159,7 @@ static void exclude(struct generation_request *asked, const struct document_name
     }
 }
 
-bool reading_ask(const struct served_model *model, const struct request_retrieval *r, struct generation_request *asked,
+bool reading_ask(const struct served_model *model, const struct request_retrieval *r, struct sequence_request *asked,
                  struct failure *f) {
     enum retrieval_mode mode = mode_of(model, r);
     exclude(asked, &r->excluded);
@@ -171,7 +171,7 @@ bool reading_ask(const struct served_model *model, const struct request_retrieva
 }
 
 bool reading_ask_without(const struct served_model *model, const struct request_retrieval *r,
-                         struct generation_request *asked, struct failure *f) {
+                         struct sequence_request *asked, struct failure *f) {
     exclude(asked, &r->without);
     bool ok = reading_ask(model, r, asked, f);
     asked->tell_attention = false;

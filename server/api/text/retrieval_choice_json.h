@@ -16,8 +16,8 @@ bool reading_prompts(const struct served_model *model, const struct request_retr
 /* What passages of a chat are sought by. */
 enum retrieval_query reading_query(const struct served_model *model, const struct request_retrieval *r);
 /* Neighbours and passages of one answer. */
-bool reading_ask(const struct served_model *model, const struct request_retrieval *r, struct generation_request *asked,
+bool reading_ask(const struct served_model *model, const struct request_retrieval *r, struct sequence_request *asked,
                  struct failure *f);
 /* The same without the documents that the answer is to be compared without. */
 bool reading_ask_without(const struct served_model *model, const struct request_retrieval *r,
-                         struct generation_request *asked, struct failure *f);
+                         struct sequence_request *asked, struct failure *f);

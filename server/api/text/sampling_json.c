@@ -34,7 +34,7 @@ void writing_choose_seed(struct request_writing *w) {
 
 /* The first piece of an answer that is a text of its own loses a blank (detokenizer), which no mask knows. */
 static bool grammar_ask(const struct served_model *model, const struct request_writing *w,
-                        struct generation_request *asked, struct failure *f) {
+                        struct sequence_request *asked, struct failure *f) {
     asked->grammar_begin = (struct matcher_begin){.after = -1, .optional = -1};
     if (w->guide.kind == GUIDE_NONE) return true;
     if (model->info->reads_source)
@@ -55,29 +55,29 @@ static void sampling_ask(const struct request_writing *w, int number, struct sam
                                 .seed = (uint64_t)w->seed + (uint64_t)number};
 }
 
-static void changes_ask(const struct request_writing *w, struct generation_changes *to) {
-    *to = (struct generation_changes){.presence = (float)w->presence_penalty,
-                                      .frequency = (float)w->frequency_penalty,
-                                      .repetition = (float)w->repetition_penalty,
-                                      .no_repeat = (int)w->no_repeat_ngram_size,
-                                      .n_biases = w->n_biases};
+static void changes_ask(const struct request_writing *w, struct sequence_changes *to) {
+    *to = (struct sequence_changes){.presence = (float)w->presence_penalty,
+                                    .frequency = (float)w->frequency_penalty,
+                                    .repetition = (float)w->repetition_penalty,
+                                    .no_repeat = (int)w->no_repeat_ngram_size,
+                                    .n_biases = w->n_biases};
     if (w->n_biases == 0) return;
     to->biases = xcalloc((size_t)w->n_biases, sizeof *to->biases);
-    for (int i = 0; i < w->n_biases; i++) to->biases[i] = (struct generation_bias){w->biases[i].id, w->biases[i].bias};
+    for (int i = 0; i < w->n_biases; i++) to->biases[i] = (struct sequence_bias){w->biases[i].id, w->biases[i].bias};
 }
 
-static void end_ask(const struct request_writing *w, struct generation_end *to) {
+static void end_ask(const struct request_writing *w, struct sequence_end *to) {
     size_t bytes = (size_t)w->stop_ids.n * sizeof *to->stop_ids;
-    *to = (struct generation_end){.ignore_eos = w->ignore_eos,
-                                  .include_stop = w->include_stop,
-                                  .min_tokens = (int)w->min_tokens,
-                                  .n_stop_ids = w->stop_ids.n};
+    *to = (struct sequence_end){.ignore_eos = w->ignore_eos,
+                                .include_stop = w->include_stop,
+                                .min_tokens = (int)w->min_tokens,
+                                .n_stop_ids = w->stop_ids.n};
     stops_copy(&to->stops, &w->stops);
     if (bytes > 0) to->stop_ids = memcpy(xmalloc(bytes), w->stop_ids.ids, bytes);
 }
 
 bool writing_ask(const struct served_model *model, const struct request_writing *w, int number,
-                 struct generation_request *asked, struct failure *f) {
+                 struct sequence_request *asked, struct failure *f) {
     sampling_ask(w, number, &asked->sampling);
     changes_ask(w, &asked->changes);
     end_ask(w, &asked->end);
@@ -90,17 +90,17 @@ static int32_t *copy_ids(const int32_t *ids, int n) {
     return bytes > 0 ? memcpy(xmalloc(bytes), ids, bytes) : NULL;
 }
 
-bool writing_compare(const struct served_model *model, const struct request_writing *w, struct generation *g,
+bool writing_compare(const struct served_model *model, const struct request_writing *w, struct sequence *sequence,
                      struct failure *f) {
     const struct request_retrieval *r = &w->retrieval;
-    const struct generation_request *asked = &g->asked;
+    const struct sequence_request *asked = &sequence->asked;
     if (r->compared == COMPARED_WITH_NOTHING) return true;
     if (asked->max_tokens == 0)
         return failure_set(f, 400, "invalid_value", "retrieval.compare",
                            "retrieval.compare scores what is written, and max_tokens is 0");
-    struct generation *without = g->asked.comparison = generation_open();
-    struct generation_request *to = &without->asked;
-    without->answer.waker = g->answer.waker;
+    struct sequence *without = sequence->asked.comparison = sequence_open();
+    struct sequence_request *to = &without->asked;
+    without->answer.waker = sequence->answer.waker;
     to->principal = principal_hold(asked->principal);
     to->prompt = copy_ids(asked->prompt, asked->n_prompt);
     to->n_prompt = asked->n_prompt;
@@ -109,7 +109,7 @@ bool writing_compare(const struct served_model *model, const struct request_writ
     to->pictures = picture_set_hold(asked->pictures);
     to->max_tokens = asked->max_tokens;
     to->n_top = 0;
-    g->asked.n_top = max_int(0, asked->n_top);
+    sequence->asked.n_top = max_int(0, asked->n_top);
     return r->compared == COMPARED_WITH_OFF || reading_ask_without(model, r, to, f);
 }
 
@@ -122,9 +122,9 @@ int32_t *writing_copy_ids(const struct tokens *ids) {
     return copy;
 }
 
-bool writing_submit(const struct served_model *model, struct generation **generations, int n, struct failure *f) {
+bool writing_submit(const struct served_model *model, struct sequence **sequences, int n, struct failure *f) {
     struct error e;
-    enum status status = engine_submit(model->engine, generations, n, &e);
+    enum status status = engine_submit(model->engine, sequences, n, &e);
     if (status == STATUS_OK) return true;
     failure_from_error(f, &e);
     if (status == STATUS_BUSY) f->retry_after = engine_retry_after(model->engine);

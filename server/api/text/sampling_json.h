@@ -15,13 +15,13 @@ void writing_choose_seed(struct request_writing *w);
 /* All that the fields say of one answer: how it is drawn, where it ends, what it reads beside the prompt. The caller
  * sets the prompt, max_tokens, and what is scored. It is drawn by w->seed + number. */
 bool writing_ask(const struct served_model *model, const struct request_writing *w, int number,
-                 struct generation_request *asked, struct failure *f);
-/* Gives a generation whose request is complete but for its place the comparison that is asked for, if any. */
-bool writing_compare(const struct served_model *model, const struct request_writing *w, struct generation *g,
+                 struct sequence_request *asked, struct failure *f);
+/* Gives a sequence whose request is complete but for its place the comparison that is asked for, if any. */
+bool writing_compare(const struct served_model *model, const struct request_writing *w, struct sequence *sequence,
                      struct failure *f);
-/* The ids of a prompt, for a generation_request to own. */
+/* The ids of a prompt, for a sequence_request to own. */
 int32_t *writing_copy_ids(const struct tokens *ids);
-/* Hands n generations to the model's engine, all or none; a refusal says when to come back. */
-bool writing_submit(const struct served_model *model, struct generation **generations, int n, struct failure *f);
+/* Hands n sequences to the model's engine, all or none; a refusal says when to come back. */
+bool writing_submit(const struct served_model *model, struct sequence **sequences, int n, struct failure *f);
 /* What answer_init has made an answer of one JSON document may become a stream of events. */
 void writing_answer_begin(struct answer *a, bool stream);
