@@ -112,7 +112,7 @@ void put_chat_template(struct json_writer *w, const struct chat *chat);
 /* Never NULL: what is wrong with a request is an answer too. `waker` is called until the answer is closed. */
 struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker);
 
-/* What a request's head says of who asks. */
+/* A request's head, as far as it says who asks. */
 struct api_head {
     const char *method, *path;
     const char *authorization, *api_key; /* headers; NULL: none */

@@ -45,7 +45,9 @@ static void add_shown(const struct chat_answer *c, struct sequence_request *aske
     for (int i = 0; i < MARK_KINDS; i++) {
         const char *mark = grammar_mark_text((enum grammar_mark)i);
         int32_t id = tokenizer_added_id(c->model->tokenizer, (struct text_span){mark, strlen(mark)});
-        if (id >= 0) asked->shown[asked->n_shown++] = id;
+        if (id < 0) continue;
+        asked->shown[asked->n_shown] = id;
+        asked->n_shown++;
     }
 }
 

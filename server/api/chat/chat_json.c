@@ -245,7 +245,7 @@ static void write_role_event(const struct chat_answer *c, struct chat_choice *ch
     choice->begun = true;
 }
 
-/* What of a text has not been sent. */
+/* The part of a text that has not been sent. */
 static void write_new(struct json_writer *w, const char *key, const struct buffer *text, size_t *sent) {
     if (text->size > *sent) put_key_string_n(w, key, text->data + *sent, text->size - *sent);
     *sent = text->size;

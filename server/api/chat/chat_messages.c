@@ -1,6 +1,6 @@
 /* server/api/chat/chat_messages.c: from a chat request to the prompt's token ids, through the model's chat template.
- * What OpenAI's clients send and templates do not take is put into the templates' shape: parts of a text are joined,
- * the arguments of calls become objects, `developer` becomes `system`. */
+ * Templates do not take all that OpenAI's clients send, so it is put into their shape: parts of a text are joined, the
+ * arguments of calls become objects, `developer` becomes `system`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "server/api/text/retrieval_choice_json.h"
 #include "server/host/prompt/picture_input.h"
 
-/* What a template knows. */
+/* Parts of a conversation that a template knows. */
 struct template_skills {
     bool parts;     /* content may be a list of parts */
     bool pictures;  /* a part may be a picture; then texts are parts, too */

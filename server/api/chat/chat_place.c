@@ -56,8 +56,8 @@ static void append_text(const struct json *message, struct buffer *out) {
         buffer_append(out, said.text, said.size);
 }
 
-/* What users and the model said before message `last`, the latest first: an embedder that reads no further leaves out
- * what is longest ago. */
+/* Appends the texts of users and of the model before message `last`, the latest first: an embedder that reads no
+ * further leaves out what is longest ago. */
 static void append_earlier(const struct json *messages, size_t last, struct buffer *out) {
     for (size_t i = last; i > 0; i--) {
         const struct json *message = json_item(messages, i - 1);

@@ -192,7 +192,7 @@ static struct document_answer *make_document_answer(const struct principal *who,
     return d;
 }
 
-/* Who may do what. */
+/* Rights of clients. */
 
 const struct served_model *documents_model(struct api *a, enum documents_access access, struct failure *f) {
     const struct served_model *model = &a->models[0];

@@ -7,8 +7,8 @@
 #include "retro/model/generation_config.h"
 #include "server/api/core/failure.h"
 
-/* What a request may ask at most, each an int from the option named beside it or from the model; and what it gets where
- * it does not say. */
+/* The most that a request may ask, each an int from the option named beside it or from the model; and what it gets
+ * where it does not say. */
 struct request_limits {
     int vocab; /* of the model: token ids are below */
     int context;

@@ -46,7 +46,7 @@ static void write_settings(struct json_writer *w, const struct served_model *mod
     request_writing_free(&silent);
 }
 
-/* What is read where a request does not say; null: there is nothing to search. */
+/* The reading of a request that says nothing; null: there is nothing to search. */
 static void write_retrieval(struct json_writer *w, const struct served_model *model) {
     if (model->retriever == NULL) {
         put_key_null(w, "retrieval");
@@ -61,7 +61,7 @@ static void write_retrieval(struct json_writer *w, const struct served_model *mo
     put_object_end(w);
 }
 
-/* What is kept of prompts for later ones that begin alike; null: nothing is. */
+/* Rows that are kept of prompts for later ones that begin alike; null: none are. */
 static void write_prefix_cache(struct json_writer *w, const struct served_model *model, const struct principal *who) {
     struct engine_metrics metrics;
     engine_metrics_read(model->engine, &metrics);

@@ -136,7 +136,7 @@ static void write_finish(struct json_writer *w, enum finish finish) {
     put_key_string(w, "finish_reason", names[finish]);
 }
 
-/* What stopped it, where the request named it: a text or a token id. */
+/* The reason that stopped it, where the request named it: a text or a token id. */
 static void write_stop_reason(struct json_writer *w, const struct choice *choice) {
     const struct progress *p = &choice->progress;
     const struct stops *stops = &choice->sequence->asked.end.stops;
@@ -201,7 +201,7 @@ static void write_prompt_logprobs(struct json_writer *w, const struct completion
     put_array_end(w);
 }
 
-/* What the choice has not sent yet, as one element of "choices". */
+/* The part of the choice that was not sent yet, as one element of "choices". */
 static void write_choice(struct json_writer *w, struct completion *c, struct choice *choice) {
     const struct sequence *sequence = choice->sequence;
     struct buffer text = {0};

@@ -97,7 +97,8 @@ static bool check_source(const struct completion *c, int n_source, struct failur
                        n_source, c->model->limits.context);
 }
 
-/* What the choices of one prompt share: `ids` are the decoder's rows, `source` the encoder's where there is one. */
+/* All that the choices of one prompt have in common: `ids` are the decoder's rows, `source` the encoder's where there
+ * is one. */
 struct opening {
     struct tokens ids, source;
     const struct request_prompt *shown; /* what echo puts before the text */

@@ -14,7 +14,7 @@ void neighbor_write(struct json_writer *w, const struct hit *hit, const struct f
 /* The same for a text that came with the request: everything but the text is null. */
 void neighbor_write_given(struct json_writer *w, struct text_span text);
 
-/* What one answer's entries of "retrieval" are written from. */
+/* All that one answer's entries of "retrieval" are written from. */
 struct found_listing {
     const struct sequence *sequence;
     const struct request_retrieval *asked;

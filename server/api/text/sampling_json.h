@@ -23,5 +23,5 @@ bool writing_compare(const struct served_model *model, const struct request_writ
 int32_t *writing_copy_ids(const struct tokens *ids);
 /* Hands n sequences to the model's engine, all or none; a refusal says when to come back. */
 bool writing_submit(const struct served_model *model, struct sequence **sequences, int n, struct failure *f);
-/* What answer_init has made an answer of one JSON document may become a stream of events. */
+/* Makes a stream of events of an answer of one JSON document, where one is asked for. */
 void writing_answer_begin(struct answer *a, bool stream);
