@@ -38,6 +38,7 @@ struct engine_options {
     bool prefixes_of_filter; /* clients of one filter take over each other's; else each key its own alone */
     int max_neighbors;       /* of one chunk */
     int max_k;               /* passages of one prompt */
+    int rerank_candidates;   /* hits that the reranker reads; 0: there is none */
     bool write_without;      /* neighbours that a search did not find because the collection is away */
     struct passage_options passages;
     const struct picture_input

@@ -22,23 +22,23 @@ static int read_chunk(const struct engine_sequence *s, int j, int32_t *ids) {
 /* The texts of chunks [first, first + n), as queries. */
 static void write_queries(struct engine_sequence *s, int first, int n) {
     const struct engine *x = s->engine;
-    const struct sequence_neighbors *asked = &s->sequence->asked.neighbors;
+    const struct sequence_request *asked = &s->sequence->asked;
     struct retriever_query *queries = s->lookup.queries;
+    /* No reranker: a chunk of the answer would wait for it, at every chunk. */
+    struct retriever_choice ranking = retrieval_choice_ranking(&asked->choice, 0);
     buffer_clear(&s->query_text);
     for (int j = 0; j < n; j++) {
         size_t before = s->query_text.size;
         int n_ids = read_chunk(s, first + j, x->chunk_ids);
         tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &s->query_text);
-        struct retriever_choice choice = s->sequence->asked.choice;
-        choice.rerank = 0; /* a chunk of the answer would wait for it, at every chunk */
         queries[j] = (struct retriever_query){.text = {NULL, s->query_text.size - before},
-                                              .k = asked->k,
+                                              .k = asked->neighbors.k,
                                               .r = x->info.retrieved_length,
-                                              .min_similarity = asked->min_similarity,
-                                              .choice = choice,
+                                              .min_similarity = (float)asked->choice.min_similarity,
+                                              .choice = ranking,
                                               .filter = s->filter,
-                                              .excluded = s->sequence->asked.excluded,
-                                              .n_excluded = s->sequence->asked.n_excluded};
+                                              .excluded = asked->excluded,
+                                              .n_excluded = asked->n_excluded};
     }
     const char *text = s->query_text.data ? s->query_text.data : "";
     for (int j = 0; j < n; j++) {

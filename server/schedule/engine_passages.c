@@ -26,20 +26,21 @@ static void decode_end(struct engine_sequence *s, bool with_prompt) {
 
 /* The words that the asker gives, behind the end of the answer so far; or the end of the whole text. */
 static void write_query(struct engine_sequence *s) {
-    const struct sequence_passages *asked = &s->sequence->asked.passages;
-    struct text_span said = s->sequence->asked.place.query;
+    const struct sequence_request *asked = &s->sequence->asked;
+    struct text_span said = asked->place.query;
     buffer_clear(&s->query_text);
     if (said.text == NULL || s->n_ids > 0) decode_end(s, said.text == NULL);
     if (said.text && s->n_ids > 0) buffer_append(&s->query_text, "\n", 1);
     if (said.text) buffer_append(&s->query_text, said.text, said.size);
     const char *text = s->query_text.data ? s->query_text.data : "";
+    int candidates = s->engine->o.rerank_candidates;
     s->lookup.queries[0] = (struct retriever_query){.text = {text, s->query_text.size},
-                                                    .k = asked->k,
-                                                    .min_similarity = asked->min_similarity,
-                                                    .choice = s->sequence->asked.choice,
+                                                    .k = asked->passages.k,
+                                                    .min_similarity = (float)asked->choice.min_similarity,
+                                                    .choice = retrieval_choice_ranking(&asked->choice, candidates),
                                                     .filter = s->filter,
-                                                    .excluded = s->sequence->asked.excluded,
-                                                    .n_excluded = s->sequence->asked.n_excluded};
+                                                    .excluded = asked->excluded,
+                                                    .n_excluded = asked->n_excluded};
 }
 
 /* The prompt. */

@@ -192,7 +192,7 @@ void engine_accept_passages(struct engine_sequence *s);
 void engine_accept_pictures(struct engine_sequence *s);
 /* Whether others are to be sought behind the tokens written so far. */
 static inline bool engine_passages_are_due(const struct engine_sequence *s) {
-    int every = s->sequence->asked.passages.every;
+    int every = s->sequence->asked.choice.every;
     return s->sequence->asked.passages.search && every > 0 && s->n_ids % every == 0;
 }
 

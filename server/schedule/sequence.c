@@ -16,7 +16,6 @@ struct sequence *sequence_open(void) {
 /* Passages make a prompt longer than it came: then there may be as many chunks as fit any sequence. */
 static void prepare_found(struct sequence *sequence, const struct sequence_rows *rows) {
     const struct sequence_request *asked = &sequence->asked;
-    const struct sequence_passages *passages = &asked->passages;
     struct sequence_answer *a = &sequence->answer;
     int n_rows = asked->n_prompt + asked->max_tokens;
     if (rows->m > 0) {
@@ -25,7 +24,8 @@ static void prepare_found(struct sequence *sequence, const struct sequence_rows 
         a->chunks_room = sequence_reads_passages(asked) ? rows->most / rows->m + 1 : a->n_chunks;
     }
     if (sequence_reads_passages(asked)) a->n_searches = 1;
-    if (passages->search && passages->every > 0) a->n_searches += asked->max_tokens / passages->every;
+    int every = asked->choice.every;
+    if (asked->passages.search && every > 0) a->n_searches += asked->max_tokens / every;
     a->found_room = a->n_searches + (asked->neighbors.search ? a->chunks_room : 0);
     a->search_rows = xcalloc((size_t)a->n_searches, sizeof *a->search_rows);
     a->seen = xcalloc((size_t)a->n_searches, sizeof *a->seen);

@@ -10,11 +10,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "retrieval/retriever.h"
 #include "retro/grammar/grammar.h"
 #include "retro/run/session/session.h"
 #include "retro/text/tokenizer.h"
 #include "server/access/principal.h"
+#include "server/host/options/retrieval_choice.h"
 #include "server/pictures/found_pictures.h"
 #include "server/pictures/picture_set.h"
 #include "server/schedule/stops.h"
@@ -26,8 +26,7 @@ enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_KIND
  * chunks, or none. */
 struct sequence_neighbors {
     bool search;
-    int k; /* of a search; so is the floor */
-    float min_similarity;
+    int k;              /* of a search */
     int32_t *given_ids; /* [given_k, r] owned */
     int given_k;
 };
@@ -35,9 +34,7 @@ struct sequence_neighbors {
 /* Passages that the model reads as text in its prompt: searched for, given by the asker, or none. */
 struct sequence_passages {
     bool search;
-    int k; /* of a search; so are the floor and the next */
-    float min_similarity;
-    int every;               /* tokens of the answer after which others are sought in their place; 0: none are */
+    int k;                   /* of a search */
     struct text_span *given; /* [n_given] owned, and so is each text */
     int n_given;
 };
@@ -103,7 +100,7 @@ struct sequence_request {
     int n_shown;
     struct sequence_neighbors neighbors;
     struct sequence_passages passages;
-    struct retriever_choice choice; /* of its searches */
+    struct retrieval_choice choice; /* of its searches, complete; `every` is 0 where the model attends */
     struct filter *filter;          /* held: documents that searches may find, beside its principal's; NULL: all */
     struct text_span *excluded;     /* [n_excluded] owned, and so are the names: documents that searches leave out */
     int n_excluded;

@@ -79,7 +79,8 @@ static struct sequence *make_sequence(const struct bench *t, int i, int n, bool 
     asked->sampling = (struct sample_params){.temperature = 1, .top_p = 1, .seed = (uint64_t)i};
     asked->end.ignore_eos = true;
     asked->wake_per_token = true;
-    asked->neighbors = (struct sequence_neighbors){.search = retrieve, .k = info->num_neighbors, .min_similarity = -1};
+    asked->neighbors = (struct sequence_neighbors){.search = retrieve, .k = info->num_neighbors};
+    asked->choice.min_similarity = -1;
     return sequence;
 }
 

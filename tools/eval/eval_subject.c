@@ -20,11 +20,11 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
     if (tokenizer_vocab_size(s->tokenizer) > s->info->vocab)
         return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", folder,
                          tokenizer_vocab_size(s->tokenizer), s->info->vocab);
-    s->k = c->retrieval.k ? c->retrieval.k : s->info->num_neighbors;
-    s->min_similarity = (float)c->retrieval.min_similarity;
+    s->k = c->retrieval.choice.k ? c->retrieval.choice.k : s->info->num_neighbors;
+    s->min_similarity = (float)c->retrieval.choice.min_similarity;
     s->passages = (struct passage_options){.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens};
     s->grid = (enum grid_mode)c->retrieval.grid;
-    s->every = c->retrieval.every;
+    s->every = c->retrieval.choice.every;
     return STATUS_OK;
 }
 

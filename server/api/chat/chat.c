@@ -11,7 +11,7 @@
 #include "server/api/chat/chat_pictures.h"
 #include "server/api/chat/chat_place.h"
 #include "server/api/text/provenance_json.h"
-#include "server/api/text/retrieval_choice_json.h"
+#include "server/api/text/retrieval_ask.h"
 #include "server/api/text/sampling_json.h"
 
 /* Open. */
@@ -214,7 +214,7 @@ static bool parse_chat(struct chat_answer *c, struct api *a, const struct api_re
 /* The first part of the way: all of it where there are no pictures to wait for. */
 static bool begin_answer(struct chat_answer *c, struct failure *f) {
     const struct json *messages = json_member(c->request.body, "messages");
-    if (!reading_check(c->model, &c->request.writing.retrieval, f) ||
+    if (!retrieval_settle(c->model, &c->request.writing.retrieval, f) ||
         !chat_pictures_start(c->model, messages, &c->principal, c->waker, &c->pictures, f))
         return false;
     return c->pictures || open_answer(c, f);

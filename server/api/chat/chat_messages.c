@@ -9,7 +9,7 @@
 #include "server/api/chat/chat.h"
 #include "server/api/chat/chat_place.h"
 #include "server/api/core/picture_part.h"
-#include "server/api/text/retrieval_choice_json.h"
+#include "server/api/text/retrieval_ask.h"
 #include "server/host/prompt/picture_input.h"
 
 /* Parts of a conversation that a template knows. */
@@ -301,8 +301,8 @@ static bool render(const struct served_model *model, struct chat_input *in, stru
 static bool open_place(const struct served_model *model, const struct chat_request *r, const struct json *messages,
                        struct chat_place **place, struct failure *f) {
     const struct request_retrieval *asked = &r->writing.retrieval;
-    if (!reading_prompts(model, asked)) return true;
-    *place = chat_place_open(messages, reading_query(model, asked));
+    if (!retrieval_reads_passages(model, asked)) return true;
+    *place = chat_place_open(messages, (enum retrieval_query)asked->choice.query);
     if (*place || !asked->given) return true;
     return failure_set(
         f, 400, "no_query", "messages",

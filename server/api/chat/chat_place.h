@@ -8,7 +8,7 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/core/failure.h"
-#include "server/host/options/retrieval_mode.h"
+#include "server/host/options/retrieval_choice.h"
 #include "server/schedule/sequence.h"
 
 struct chat_place {

@@ -4,7 +4,7 @@
 
 #include "server/api/api.h"
 #include "server/api/text/neighbor_json.h"
-#include "server/api/text/retrieval_choice_json.h"
+#include "server/api/text/retrieval_ask.h"
 
 /* The retrieval thread may still be searching when the client leaves: both sides hold a reference. */
 struct search_answer {
@@ -129,7 +129,7 @@ static bool parse_search(struct search_request *request, const struct served_mod
                          struct failure *f) {
     bool ok = r->size > 0 ? search_request_parse(request, r->body, r->size, &model->limits, f)
                           : search_request_parse_query(request, r->arguments, r->n_arguments, &model->limits, f);
-    return ok && reading_check_choice(model, &request->choice, "rerank", f);
+    return ok && retrieval_check_reranker(model, &request->choice, "rerank", f);
 }
 
 static struct filter *join_filters(const struct served_model *model, const struct principal *who,
@@ -144,21 +144,23 @@ static struct filter *join_filters(const struct served_model *model, const struc
 static struct search_answer *make_search(const struct served_model *model, const struct search_request *request,
                                          const struct principal *who, struct waker waker) {
     static const struct answer_ops ops = {search_poll, search_cancel, search_close};
+    struct retrieval_choice choice = retrieval_choice_merge(&model->choice, &request->choice);
+    bool by_picture = request->by_picture;
+    int usual = retrieval_attends(choice.mode) ? model->usual_neighbors : model->usual_passages;
     struct search_answer *s = xcalloc(1, sizeof *s);
     answer_init(&s->base, &ops, JSON_TYPE);
     s->model = model;
     s->request = *request;
     s->filter = join_filters(model, who, request);
     s->who = principal_hold(*who);
-    s->query = (struct retriever_query){
-        .filter = s->filter,
-        .n_embedded = &s->n_embedded,
-        .choice = request->by_picture ? (struct retriever_choice){0} : reading_choice(model, &request->choice),
-        .text = {request->query, request->query_size},
-        .k = request->k                       ? (int)request->k
-             : retrieval_attends(model->mode) ? model->k
-                                              : model->k_passages,
-        .min_similarity = request->min_similarity < -1 ? model->min_similarity : (float)request->min_similarity};
+    s->query =
+        (struct retriever_query){.filter = s->filter,
+                                 .n_embedded = &s->n_embedded,
+                                 .choice = by_picture ? (struct retriever_choice){0}
+                                                      : retrieval_choice_ranking(&choice, model->rerank_candidates),
+                                 .text = {request->query, request->query_size},
+                                 .k = choice.k ? choice.k : usual,
+                                 .min_similarity = (float)choice.min_similarity};
     s->lookup = (struct lookup){
         .queries = &s->query, .hits = &s->hits, .n = 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
     s->waker = waker;

@@ -56,10 +56,10 @@ enum status field_read_filter(struct filter **out, struct json_reader *r, const 
     const struct request_limits *l = r->limits;
     if (filter_read(out, r, value)) return r->e->status;
     size_t bytes = strlen(filter_text(*out));
-    if (bytes <= (size_t)l->max_filter_bytes) return STATUS_OK;
+    if (bytes <= (size_t)l->retrieval.max_filter_bytes) return STATUS_OK;
     failure_set(r->context, 400, "invalid_value", "filter",
                 "the filter has %zu bytes, the limit is %d (option retrieval.max_filter_bytes)", bytes,
-                l->max_filter_bytes);
+                l->retrieval.max_filter_bytes);
     return STATUS_INVALID;
 }
 

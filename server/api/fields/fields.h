@@ -6,22 +6,19 @@
 #include "retrieval/filter/filter.h"
 #include "retro/model/generation_config.h"
 #include "server/api/core/failure.h"
+#include "server/host/options/retrieval_choice.h"
 
 /* The most that a request may ask, each an int from the option named beside it or from the model; and what it gets
  * where it does not say. */
 struct request_limits {
-    int vocab; /* of the model: token ids are below */
+    struct retrieval_limits retrieval; /* first */
+    int vocab;                         /* of the model: token ids are below */
     int context;
     int max_prompts;                 /* server.max_prompts, or the option of the name below */
     int max_choices;                 /* server.max_choices */
     int max_stops;                   /* server.max_stops */
     int max_biases;                  /* server.max_biases */
     int max_logprobs;                /* server.max_logprobs */
-    int max_k;                       /* retrieval.max_k */
-    int max_neighbors;               /* retrieval.max_neighbors, where cross attention reads them */
-    int min_every;                   /* retrieval.min_every */
-    int max_excluded;                /* retrieval.max_excluded */
-    int max_filter_bytes;            /* retrieval.max_filter_bytes */
     struct metadata_limits metadata; /* retrieval.max_metadata_values, retrieval.max_metadata_bytes */
     const char *max_prompts_option;
     const struct host_rules *image_hosts;     /* of server.image_urls; NULL: no pictures are fetched */

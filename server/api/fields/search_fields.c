@@ -44,11 +44,7 @@ static enum status parse_filter(struct json_reader *r, const struct json *value,
 #define QUERY_SCHEMA "{\"type\":\"string\",\"minLength\":1}"
 static const struct json_field search_fields[] = {
     {"query", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
-    {"k", JSON_INT64, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
-     .limit_offset = offsetof(struct request_limits, max_k), .help = "how many"},
-    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1,
-     .help = "chunks below this cosine are dropped"},
-    {.type = JSON_ROWS, .offset = offsetof(struct search_request, choice), .table = &choice_table},
+    {.type = JSON_ROWS, JSON_AT(struct search_request, choice), .table = &search_choice_table},
     {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
      .help = "the documents that may be found, by their metadata, id and path"},
     {"q", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
@@ -61,10 +57,7 @@ const struct json_table search_query_table = {.fields = search_fields + 1, .coun
 static const struct json_field picture_fields[] = {
     {"image", JSON_PARSED, .parse = parse_image, .schema = QUERY_SCHEMA,
      .help = "what is searched for: a picture as a data: URL"},
-    {"k", JSON_INT64, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
-     .limit_offset = offsetof(struct request_limits, max_k), .help = "how many"},
-    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1,
-     .help = "chunks below this cosine are dropped"},
+    {.type = JSON_ROWS, JSON_AT(struct search_request, choice), .table = &picture_choice_table},
     {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
      .help = "the documents that may be found, by their metadata, id and path"},
 };
@@ -72,8 +65,9 @@ const struct json_table search_picture_table = JSON_TABLE(picture_fields);
 
 static bool parse_search(struct search_request *r, const struct json_table *t, const struct json *json,
                          const struct request_limits *l, struct failure *f) {
-    *r = (struct search_request){.min_similarity = -2, .choice = REQUEST_CHOICE_UNSAID};
+    *r = (struct search_request){0};
     if (!fields_parse(t, r, json, l, f)) return false;
+    retrieval_choice_note(&r->choice, json);
     if (t == &search_picture_table && r->query_size == 0)
         return failure_set(f, 400, "missing_parameter", "image", "image is missing, or empty");
     if (r->query == NULL || r->query_size == 0)

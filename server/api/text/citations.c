@@ -43,7 +43,7 @@ struct cited_place {
 /* The passages that stood in the prompt when byte `at` of the answer was written. */
 static const struct hits *passages_at(const struct cited_answer *a, size_t at) {
     const struct sequence_answer *answer = &a->sequence->answer;
-    int every = a->sequence->asked.passages.every, latest = min_int(a->progress->n_found, answer->n_searches) - 1;
+    int every = a->sequence->asked.choice.every, latest = min_int(a->progress->n_found, answer->n_searches) - 1;
     int token = 0;
     if (every == 0) return &answer->found[0];
     while (token < a->progress->n_ids && answer->text_ends[token] <= a->written_before + at) token++;

@@ -8,7 +8,7 @@
 
 #include "server/api/text/infill.h"
 #include "server/api/text/provenance_json.h"
-#include "server/api/text/retrieval_choice_json.h"
+#include "server/api/text/retrieval_ask.h"
 #include "server/api/text/sampling_json.h"
 
 /* The prompt. */
@@ -157,9 +157,9 @@ static bool check_target(const struct completion *c, struct failure *f) {
 }
 
 static bool open_choices(struct completion *c, const struct principal *who, struct waker waker, struct failure *f) {
-    const struct completion_request *r = &c->request;
+    struct completion_request *r = &c->request;
     struct opening o = {.who = who, .waker = waker};
-    if (!reading_check(c->model, &r->writing.retrieval, f) || !check_target(c, f)) return false;
+    if (!retrieval_settle(c->model, &r->writing.retrieval, f) || !check_target(c, f)) return false;
     c->per_prompt = (int)(r->best_of ? r->best_of : r->writing.n);
     c->choices = xcalloc((size_t)r->prompts.n * (size_t)c->per_prompt, sizeof *c->choices);
     for (int i = 0; i < r->prompts.n; i++)

@@ -141,7 +141,7 @@ void found_write(struct json_writer *w, const struct found_listing *l, int j) {
     }
     for (int i = 0; !in_prompt && i < sequence->asked.neighbors.given_k; i++) {
         put_object(w);
-        neighbor_write_given(w, l->asked->neighbors[i]);
+        neighbor_write_given(w, l->asked->neighbors.all[i]);
         put_object_end(w);
     }
     put_array_end(w);

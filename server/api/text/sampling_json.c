@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 #include "server/api/text/grammars.h"
-#include "server/api/text/retrieval_choice_json.h"
+#include "server/api/text/retrieval_ask.h"
 
 uint64_t random_number(void) {
     uint64_t v = 0;
@@ -82,7 +82,7 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
     changes_ask(w, &asked->changes);
     end_ask(w, &asked->end);
     asked->wake_per_token = w->stream;
-    return reading_ask(model, &w->retrieval, asked, f) && grammar_ask(model, w, asked, f);
+    return retrieval_ask(model, &w->retrieval, asked, f) && grammar_ask(model, w, asked, f);
 }
 
 static int32_t *copy_ids(const int32_t *ids, int n) {
@@ -110,7 +110,7 @@ bool writing_compare(const struct served_model *model, const struct request_writ
     to->max_tokens = asked->max_tokens;
     to->n_top = 0;
     sequence->asked.n_top = max_int(0, asked->n_top);
-    return r->compared == COMPARED_WITH_OFF || reading_ask_without(model, r, to, f);
+    return r->compared == COMPARED_WITH_OFF || retrieval_ask_without(model, r, to, f);
 }
 
 /* From the request to the engine, and to the answer. */
