@@ -123,13 +123,13 @@ static void write_hit(struct json_writer *w, const struct sequence *sequence, co
     put_object_end(w);
 }
 
-void found_write(struct json_writer *w, const struct found_listing *l, int j) {
-    const struct sequence *sequence = l->sequence;
+void found_write(struct json_writer *w, const struct told_answer *told, int j) {
+    const struct sequence *sequence = told->sequence;
     const struct sequence_answer *answer = &sequence->answer;
     bool in_prompt = j < answer->n_searches;
     if (!found_is_told(sequence)) return;
     put_object(w);
-    put_key_int(w, "index", l->index);
+    put_key_int(w, "index", told->index);
     put_key_int(w, "chunk", in_prompt ? j : j - answer->n_searches);
     put_key_int(w, "position", sequence_found_row(sequence, j));
     put_key_array(w, "neighbors");
@@ -141,7 +141,7 @@ void found_write(struct json_writer *w, const struct found_listing *l, int j) {
     }
     for (int i = 0; !in_prompt && i < sequence->asked.neighbors.given_k; i++) {
         put_object(w);
-        neighbor_write_given(w, l->asked->neighbors.all[i]);
+        neighbor_write_given(w, told->asked->neighbors.all[i]);
         put_object_end(w);
     }
     put_array_end(w);

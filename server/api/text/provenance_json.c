@@ -144,15 +144,6 @@ void attention_write(struct json_writer *w, const struct told_answer *a) {
 
 /* Comparisons. */
 
-bool comparison_is_over(const struct sequence *sequence, bool *failed, struct error *e) {
-    struct buffer unread = {0};
-    *failed = false;
-    if (sequence->asked.comparison == NULL) return true;
-    struct progress p = sequence_read(sequence->asked.comparison, SIZE_MAX, &unread, e);
-    *failed = p.finish == FINISH_ERROR;
-    return p.finish != FINISH_NONE;
-}
-
 static void write_without(struct json_writer *w, const struct request_retrieval *asked) {
     if (asked->compared == COMPARED_WITH_OFF) {
         put_key_string(w, "without", "off");

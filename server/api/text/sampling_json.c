@@ -121,19 +121,3 @@ int32_t *writing_copy_ids(const struct tokens *ids) {
     if (bytes > 0) memcpy(copy, ids->ids, bytes);
     return copy;
 }
-
-bool writing_submit(const struct served_model *model, struct sequence **sequences, int n, struct failure *f) {
-    struct error e;
-    enum status status = engine_submit(model->engine, sequences, n, &e);
-    if (status == STATUS_OK) return true;
-    failure_from_error(f, &e);
-    if (status == STATUS_BUSY) f->retry_after = engine_retry_after(model->engine);
-    return false;
-}
-
-void writing_answer_begin(struct answer *a, bool stream) {
-    if (!stream) return;
-    a->stream = true;
-    answer_set_header(a, "Content-Type", "text/event-stream");
-    answer_add_header(a, "X-Accel-Buffering", "no"); /* nginx would keep events back */
-}

@@ -21,7 +21,3 @@ bool writing_compare(const struct served_model *model, const struct request_writ
                      struct failure *f);
 /* The ids of a prompt, for a sequence_request to own. */
 int32_t *writing_copy_ids(const struct tokens *ids);
-/* Hands n sequences to the model's engine, all or none; a refusal says when to come back. */
-bool writing_submit(const struct served_model *model, struct sequence **sequences, int n, struct failure *f);
-/* Makes a stream of events of an answer of one JSON document, where one is asked for. */
-void writing_answer_begin(struct answer *a, bool stream);
