@@ -84,10 +84,10 @@ static void log_sampling(const struct decoder_part *d, const struct config *c) {
 static void log_model(const struct decoder_part *d) {
     const struct model_info *info = model_info(d->opened.model);
     const struct comm *world = d->opened.comm->world;
-    char share[60] = "";
-    if (world->size > 1) snprintf(share, sizeof share, " (%.1f M on this rank)", 1e-6 * (double)info->local_parameters);
+    char local[60] = "";
+    if (world->size > 1) snprintf(local, sizeof local, " (%.1f M on this rank)", 1e-6 * (double)info->local_parameters);
     log_info("model %s: %s, %.1f M parameters%s, %s, %.1f MB", d->path, info->family, 1e-6 * (double)info->n_parameters,
-             share, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
+             local, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
     log_info("backend %s, rank %d of %d, %s", backend_describe(d->opened.backend), world->rank, world->size,
              d->opened.comm->ops->name);
 }
@@ -201,8 +201,8 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, b
 }
 
 /* All that an answer depends on beside the request and the collection: the model's folder and its tokenizer; the
- * program's version, the kernels, and what the rows are shared out over and kept in. The number of threads changes
- * nothing. */
+ * program's version, the kernels, and the ranks and types that rows are computed and kept in. The number of threads
+ * changes nothing. */
 static enum status take_fingerprint(struct decoder_part *d, struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
     const struct comm *world = d->opened.comm->world;

@@ -191,7 +191,7 @@ void engine_close(struct engine *x) {
     turns_close(&x->turns);
     bell_close(&x->bell);
     pthread_mutex_destroy(&x->lock);
-    shares_free(&x->shares);
+    client_counts_free(&x->by_client);
     free_buffers(x);
     free(x);
 }
@@ -204,7 +204,7 @@ void engine_close(struct engine *x) {
 static enum status check_room(const struct engine *x, uint64_t client, int n, struct error *e) {
     const struct engine_options *o = &x->o;
     int capacity = engine_capacity(o), places = capacity;
-    if (shares_of(&x->shares, client) == 0) places += engine_reserve(o);
+    if (client_counts_of(&x->by_client, client) == 0) places += engine_reserve(o);
     if (x->failed) return error_set(e, STATUS_DEVICE, "the device has failed; the server must be started again");
     if (x->stopped) return error_set(e, STATUS_BUSY, "the server is stopping");
     if (n > capacity)
@@ -247,7 +247,7 @@ enum status engine_submit(struct engine *x, struct sequence *const *sequences, i
     enum status status = check_room(x, submission->client, n, e);
     if (status == STATUS_OK) {
         x->in_flight += n;
-        shares_add(&x->shares, submission->client, n);
+        client_counts_add(&x->by_client, submission->client, n);
         CHECK(queue_put(&x->submitted, (void *[]){submission}, 1)); /* each has a prompt in flight, so there is room */
     }
     pthread_mutex_unlock(&x->lock);

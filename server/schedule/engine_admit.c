@@ -1,126 +1,7 @@
-/* server/schedule/engine_admit.c: who gets a sequence and who leaves, and neighbours on their way: a sequence whose
- * next row needs them is parked until the retrieval thread answers. See engine_private.h. */
+/* server/schedule/engine_admit.c: who gets a session and who leaves. See engine_private.h. */
 #include <stdlib.h>
 
-#include "server/schedule/comparison.h"
-
-/* Neighbours. */
-
-static void lookup_done(struct lookup *l) {
-    struct engine_sequence *s = l->context;
-    CHECK(queue_put(&s->engine->answered, (void *[]){s}, 1)); /* engine_admit bounds lookups, so there is room */
-}
-
-/* The tokens of chunk j, all of which exist, into ids [m]; returns how many. */
-static int read_chunk(const struct engine_sequence *s, int j, int32_t *ids) {
-    const struct grid grid = s->sequence->answer.grid;
-    int start = grid_start(grid, j), n = grid_end(grid, j) - start;
-    for (int i = 0; i < n; i++) ids[i] = engine_sequence_row(s, start + i);
-    return n;
-}
-
-/* The texts of chunks [first, first + n), as queries. */
-static void write_queries(struct engine_sequence *s, int first, int n) {
-    const struct engine *x = s->engine;
-    const struct sequence_request *asked = &s->sequence->asked;
-    struct retriever_query *queries = s->lookup.queries;
-    /* No reranker: a chunk of the answer would wait for it, at every chunk. */
-    struct retriever_choice ranking = retrieval_choice_ranking(&asked->choice, 0);
-    buffer_clear(&s->query_text);
-    for (int j = 0; j < n; j++) {
-        size_t before = s->query_text.size;
-        int n_ids = read_chunk(s, first + j, x->chunk_ids);
-        tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &s->query_text);
-        queries[j] = (struct retriever_query){.text = {NULL, s->query_text.size - before},
-                                              .k = asked->neighbors.k,
-                                              .r = x->info.retrieved_length,
-                                              .min_similarity = (float)asked->choice.min_similarity,
-                                              .choice = ranking,
-                                              .filter = s->filter,
-                                              .excluded = asked->excluded,
-                                              .n_excluded = asked->n_excluded};
-    }
-    const char *text = s->query_text.data ? s->query_text.data : "";
-    for (int j = 0; j < n; j++) {
-        queries[j].text.text = text;
-        text += queries[j].text.size;
-    }
-}
-
-void engine_look_up(struct engine_sequence *s, int first, int n) {
-    struct engine *x = s->engine;
-    struct lookup *l = &s->lookup;
-    struct error e = {0};
-    l->n = n;
-    l->hits = s->sequence->answer.found + first;
-    l->cancelled = &s->sequence->cancelled;
-    l->done = lookup_done;
-    l->context = s;
-    if (retrieval_thread_ask(x->o.retrieval, l, &e)) {
-        engine_sequence_finish(s, FINISH_ERROR, &e);
-        return;
-    }
-    s->state = SEQUENCE_PARKED;
-    x->n_parked++;
-}
-
-void engine_close_chunks(struct engine_sequence *s, int first, int n) {
-    if (s->sequence->asked.neighbors.search && n > 0) {
-        write_queries(s, first, n);
-        engine_look_up(s, s->sequence->answer.n_searches + first, n);
-        return;
-    }
-    s->n_neighbors += n;
-    engine_sequence_publish(s);
-}
-
-/* The lookup of a sequence that left is done. */
-static void forget_neighbors(struct engine_sequence *s) {
-    struct lookup *l = &s->lookup;
-    for (int j = 0; j < l->n && l->status == STATUS_OK; j++) hits_free(&l->hits[j]);
-    s->engine->n_left--;
-    engine_sequence_free(s);
-}
-
-/* Whether the sequence is written without the neighbours of a lookup that failed: then it has found none. A collection
- * that answers wrongly is as good as one that does not answer. */
-static bool goes_without(struct engine_sequence *s) {
-    const struct lookup *l = &s->lookup;
-    bool is_away = l->status == STATUS_BUSY || l->status == STATUS_CORRUPT;
-    if (!is_away || !s->engine->o.write_without) return false;
-    if (!atomic_exchange(&s->sequence->answer.away, true))
-        log_warn("an answer is written without neighbours: %s", l->error.text);
-    return true;
-}
-
-static void accept_neighbors(struct engine_sequence *s) {
-    const struct lookup *l = &s->lookup;
-    if (s->state == SEQUENCE_LEFT) {
-        forget_neighbors(s);
-        return;
-    }
-    s->engine->n_parked--;
-    s->state = SEQUENCE_RUNNING;
-    if (s->reads_pictures) {
-        engine_accept_pictures(s);
-        return;
-    }
-    if (l->status && !goes_without(s)) {
-        struct error e = l->error;
-        engine_sequence_finish(s, FINISH_ERROR, &e);
-        return;
-    }
-    if (s->seeks_passages) {
-        engine_accept_passages(s);
-        return;
-    }
-    for (int j = 0; j < l->n; j++) {
-        const struct hits *found = &l->hits[j];
-        s->neighbors[s->n_neighbors] = (struct neighbor_tokens){.ids = found->ids, .k = found->n};
-        s->n_neighbors++;
-    }
-    engine_sequence_publish(s);
-}
+#include "server/schedule/scoring.h"
 
 /* Receive. */
 
@@ -199,25 +80,15 @@ void engine_receive(struct engine *x, bool drop_all) {
     struct engine_submission *submission;
     struct engine_sequence *s;
     while ((submission = queue_take(&x->submitted)) != NULL) accept_submission(x, submission);
-    while ((s = queue_take(&x->answered)) != NULL) accept_neighbors(s);
+    while ((s = queue_take(&x->answered)) != NULL) engine_accept(s);
     drop(x, drop_all);
 }
 
 /* Admit. */
 
-/* Without neighbours the rows do not depend on the grid, so all such sessions get the same one: they can take over each
- * other's rows. It has no more chunks than the answer's own. */
-struct grid engine_sequence_grid(const struct engine_sequence *s) {
-    const struct sequence_neighbors *asked = &s->sequence->asked.neighbors;
-    bool reads = asked->search || asked->given_k > 0;
-    struct grid grid = s->sequence->answer.grid;
-    return reads ? grid : grid_make(GRID_START, s->n_rows, max_int(grid.m, 1));
-}
-
 static void start_sequence(struct engine_sequence *s) {
     struct engine *x = s->engine;
     const struct sequence_request *asked = &s->sequence->asked;
-    const struct sequence_answer *answer = &s->sequence->answer;
     struct error e = {0};
     s->state = SEQUENCE_RUNNING;
     if (!asked->forced) histogram_note(&x->metrics.queue, time_now() - s->submitted);
@@ -225,19 +96,15 @@ static void start_sequence(struct engine_sequence *s) {
     if (!sequence_reads_passages(asked)) comparison_begin(s);
     if (asked->max_tokens == 0 && !asked->score_prompt) {
         engine_sequence_finish(s, FINISH_LENGTH, NULL);
-    } else if (session_open(&s->session, x->pool, engine_sequence_grid(s), &e)) {
+    } else if (engine_sequence_start(s, &e)) {
         engine_sequence_finish(s, FINISH_ERROR, &e);
     } else {
-        s->scope = engine_scope(x, s);
-        session_set_scope(s->session, s->scope);
         x->active[x->n_active] = s;
         x->n_active++;
-        logit_edits_open(&s->edits, asked, x->info.vocab, &x->o.ends);
-        guided_open(s);
         if (sequence_reads_passages(asked))
             engine_seek_passages(s);
         else
-            engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, s->n_rows) : 0);
+            engine_close_prompt(s);
     }
 }
 

@@ -7,8 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/schedule/comparison.h"
+#include "server/schedule/scoring.h"
 #include "server/schedule/told_attention.h"
+
+void passage_part_close(struct passage_part *p) {
+    free(p->rows);
+    free(p->source);
+}
 
 /* The query. */
 
@@ -21,26 +26,27 @@ static void decode_end(struct engine_sequence *s, bool with_prompt) {
     int32_t ids[PASSAGE_QUERY_TOKENS];
     if (before > 0) memcpy(ids, read + n_read - before, (size_t)before * sizeof *ids);
     if (written > 0) memcpy(ids + before, s->sequence->answer.ids + s->n_ids - written, (size_t)written * sizeof *ids);
-    tokenizer_decode(s->engine->o.tokenizer, ids, before + written, true, &s->query_text);
+    tokenizer_decode(s->engine->o.tokenizer, ids, before + written, true, &s->reading.query);
 }
 
 /* The words that the asker gives, behind the end of the answer so far; or the end of the whole text. */
 static void write_query(struct engine_sequence *s) {
     const struct sequence_request *asked = &s->sequence->asked;
     struct text_span said = asked->place.query;
-    buffer_clear(&s->query_text);
+    buffer_clear(&s->reading.query);
     if (said.text == NULL || s->n_ids > 0) decode_end(s, said.text == NULL);
-    if (said.text && s->n_ids > 0) buffer_append(&s->query_text, "\n", 1);
-    if (said.text) buffer_append(&s->query_text, said.text, said.size);
-    const char *text = s->query_text.data ? s->query_text.data : "";
+    if (said.text && s->n_ids > 0) buffer_append(&s->reading.query, "\n", 1);
+    if (said.text) buffer_append(&s->reading.query, said.text, said.size);
+    const char *text = s->reading.query.data ? s->reading.query.data : "";
     int candidates = s->engine->o.rerank_candidates;
-    s->lookup.queries[0] = (struct retriever_query){.text = {text, s->query_text.size},
-                                                    .k = asked->passages.k,
-                                                    .min_similarity = (float)asked->choice.min_similarity,
-                                                    .choice = retrieval_choice_ranking(&asked->choice, candidates),
-                                                    .filter = s->filter,
-                                                    .excluded = asked->excluded,
-                                                    .n_excluded = asked->n_excluded};
+    s->reading.lookup.queries[0] =
+        (struct retriever_query){.text = {text, s->reading.query.size},
+                                 .k = asked->passages.k,
+                                 .min_similarity = (float)asked->choice.min_similarity,
+                                 .choice = retrieval_choice_ranking(&asked->choice, candidates),
+                                 .filter = s->reading.filter,
+                                 .excluded = asked->excluded,
+                                 .n_excluded = asked->n_excluded};
 }
 
 /* The prompt. */
@@ -58,7 +64,7 @@ static void compose_before(const struct tokenizer *t, const int32_t *ids, int n,
 struct composition {
     struct hits *hits;
     struct passage_picture *pictures; /* [n_pictures] that may stand in it */
-    int *places;                      /* [n_pictures] in the sequence's s->reading->set */
+    int *places;                      /* [n_pictures] in the sequence's s->found.job->set */
     int n_pictures;
     struct passages passages;
     struct picture_set *set; /* a reference: of all its pictures; NULL: it has none */
@@ -66,7 +72,7 @@ struct composition {
 };
 
 static void composition_open(struct composition *c, const struct engine_sequence *s, struct hits *hits) {
-    size_t most = s->reading ? (size_t)s->reading->n : 0;
+    size_t most = s->found.job ? (size_t)s->found.job->n : 0;
     *c = (struct composition){.hits = hits};
     c->pictures = xcalloc(most + 1, sizeof *c->pictures);
     c->places = xcalloc(most + 1, sizeof *c->places);
@@ -92,7 +98,7 @@ static void join_pictures(const struct engine_sequence *s, struct composition *c
     }
     int *chosen = xcalloc((size_t)p->n_pictures, sizeof *chosen);
     for (int i = 0; i < p->n_pictures; i++) chosen[i] = c->places[p->pictures[i]];
-    c->set = picture_set_join(asked->pictures, asked->place.pictures_before, s->reading->set, chosen, p->n_pictures);
+    c->set = picture_set_join(asked->pictures, asked->place.pictures_before, s->found.job->set, chosen, p->n_pictures);
     free(chosen);
 }
 
@@ -142,7 +148,7 @@ static void show_passages(struct hits *hits, struct passages *passages) {
 
 static bool same_row(const struct engine_sequence *s, int i, int32_t row, const struct picture_set *pictures) {
     if (engine_sequence_row(s, i) != row) return false;
-    return row >= 0 || memcmp(&s->pictures->names[-1 - row], &pictures->names[-1 - row], sizeof *pictures->names) == 0;
+    return row >= 0 || memcmp(&s->view.set->names[-1 - row], &pictures->names[-1 - row], sizeof *pictures->names) == 0;
 }
 
 /* Rows that the session has computed and the new rows begin with, all but one of these at most. */
@@ -158,24 +164,18 @@ static void restart(struct engine_sequence *s, int32_t *rows, int n, struct pict
     struct sequence_answer *answer = &s->sequence->answer;
     int kept = count_kept(s, rows, n, *set), m = x->info.chunk_length;
     s->n_prefix = n - s->n_ids - s->sequence->asked.n_prompt;
-    free(s->composed_rows);
-    free(s->given);
-    free(s->positions);
-    picture_set_release(s->pictures);
-    s->given = NULL;
-    s->positions = NULL;
-    s->pictures = *set;
-    *set = NULL;
-    s->rows = s->composed_rows = rows;
+    free(s->passages.rows);
+    view_part_take(&s->view, set);
+    s->rows = s->passages.rows = rows;
     s->n_rows = n;
     s->n_reread = s->n_ids;
-    s->n_neighbors = 0;
+    s->reading.n_neighbors = 0;
     if (m > 0) {
         answer->grid = grid_make(x->o.grid, n, m);
         answer->n_chunks = grid_complete(answer->grid, n + s->sequence->asked.max_tokens - s->n_ids);
     }
     session_rewind(s->session, kept, engine_sequence_grid(s));
-    s->begun = s->viewed = false;
+    s->prefix.begun = false;
 }
 
 /* The composed text is read: as the encoder's source, or as the decoder's rows. */
@@ -189,8 +189,8 @@ static void take_composed(struct engine_sequence *s, struct composition *c) {
     if (s->n_ids > 0) memcpy(rows + n_before, s->sequence->answer.ids, (size_t)s->n_ids * sizeof *rows);
     restart(s, rows, n, &c->set);
     if (!encodes) return;
-    free(s->composed_source);
-    s->source = s->composed_source = all->ids;
+    free(s->passages.source);
+    s->source = s->passages.source = all->ids;
     s->n_source = all->n;
     all->ids = NULL;
 }
@@ -227,14 +227,14 @@ static enum status read_passages(struct engine_sequence *s, struct hits *hits, s
 static void accept(struct engine_sequence *s) {
     struct sequence_answer *answer = &s->sequence->answer;
     struct error e = {0};
-    if (read_passages(s, &answer->found[s->n_searched], &e)) {
+    if (read_passages(s, &answer->found[s->passages.n_searched], &e)) {
         engine_sequence_finish(s, FINISH_ERROR, &e);
         return;
     }
-    answer->search_rows[s->n_searched] = s->n_reread > 0 ? s->n_rows - 1 : 0;
-    s->n_searched++;
+    answer->search_rows[s->passages.n_searched] = s->n_reread > 0 ? s->n_rows - 1 : 0;
+    s->passages.n_searched++;
     comparison_begin(s);
-    engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, s->n_rows) : 0);
+    engine_close_prompt(s);
 }
 
 /* The asker's texts as hits, which point into the request. */
@@ -248,19 +248,17 @@ static void take_given(struct engine_sequence *s) {
 }
 
 void engine_seek_passages(struct engine_sequence *s) {
-    if (s->n_searched > 0) engine_sequence_publish(s);
+    if (s->passages.n_searched > 0) engine_sequence_publish(s);
     if (!s->sequence->asked.passages.search) {
         take_given(s);
         accept(s);
         return;
     }
     write_query(s);
-    s->seeks_passages = true;
-    engine_look_up(s, s->n_searched, 1);
+    engine_look_up(s, PARKED_FOR_PASSAGES, s->passages.n_searched, 1);
 }
 
 void engine_accept_passages(struct engine_sequence *s) {
-    s->seeks_passages = false;
     if (!engine_read_found(s)) accept(s);
 }
 

@@ -3,61 +3,67 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/schedule/comparison.h"
+#include "server/schedule/scoring.h"
+#include "server/schedule/told_attention.h"
 
 struct engine_sequence *engine_sequence_open(struct engine *x, struct sequence *sequence) {
-    const struct sequence_neighbors *asked = &sequence->asked.neighbors;
-    size_t n_chunks = (size_t)max_int(1, sequence->answer.chunks_room);
+    const struct sequence_request *asked = &sequence->asked;
     struct engine_sequence *s = xcalloc(1, sizeof *s);
     sequence_hold(sequence);
     s->engine = x;
     s->sequence = sequence;
-    s->rows = sequence->asked.prompt;
-    s->n_rows = sequence->asked.n_prompt;
-    s->source = sequence->asked.source;
-    s->n_source = sequence->asked.n_source;
-    s->pictures = picture_set_hold(sequence->asked.pictures);
-    s->stop_string = s->stop_id = -1;
+    s->rows = asked->prompt;
+    s->n_rows = asked->n_prompt;
+    s->source = asked->source;
+    s->n_source = asked->n_source;
     s->submitted = time_now();
+    s->text.stop_string = s->text.stop_id = -1;
     /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text of its own. */
-    s->detokenizer.started = sequence->asked.n_source == 0 || sequence->asked.n_prompt > 1;
-    s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
-    for (size_t j = 0; j < n_chunks; j++)
-        s->neighbors[j] = (struct neighbor_tokens){.ids = asked->given_ids, .k = asked->given_k};
-    if (sequence_searches(&sequence->asked)) {
-        s->lookup.queries = xcalloc(n_chunks, sizeof *s->lookup.queries);
-        s->lookup.snapshot = snapshot_hold(sequence->answer.snapshot);
-        s->filter = filter_join(principal_filter(&sequence->asked.principal), sequence->asked.filter);
-    }
+    s->text.detokenizer.started = asked->n_source == 0 || asked->n_prompt > 1;
+    s->view.set = picture_set_hold(asked->pictures);
+    reading_part_open(s);
     return s;
 }
 
+enum status engine_sequence_start(struct engine_sequence *s, struct error *e) {
+    struct engine *x = s->engine;
+    const struct sequence_request *asked = &s->sequence->asked;
+    if (session_open(&s->session, x->pool, engine_sequence_grid(s), e)) return e->status;
+    s->prefix.scope = engine_scope(x, s);
+    session_set_scope(s->session, s->prefix.scope);
+    logit_edits_open(&s->edits, asked, x->info.vocab, &x->o.ends);
+    guide_part_open(&s->guide, asked, &x->o, x->info.vocab);
+    return STATUS_OK;
+}
+
 void engine_sequence_free(struct engine_sequence *s) {
-    buffer_free(&s->text);
-    buffer_free(&s->query_text);
+    buffer_free(&s->text.all);
+    reading_part_close(&s->reading);
+    passage_part_close(&s->passages);
+    found_part_close(&s->found);
+    view_part_close(&s->view);
+    scoring_part_close(&s->scoring);
+    attention_part_close(&s->attention);
+    guide_part_close(&s->guide);
     logit_edits_close(&s->edits);
-    guided_close(s);
-    free(s->neighbors);
-    free(s->given);
-    free(s->positions);
-    picture_set_release(s->pictures);
-    picture_job_release(s->reading);
-    free(s->composed_rows);
-    free(s->composed_source);
-    free(s->forced);
-    free(s->passage_keys);
-    free(s->lookup.queries);
-    snapshot_release(s->lookup.snapshot);
-    filter_release(s->filter);
     sequence_release(s->sequence);
     free(s);
+}
+
+/* Without neighbours the rows do not depend on the grid, so all such sessions get the same one: they can take over each
+ * other's rows. It has no more chunks than the answer's own. */
+struct grid engine_sequence_grid(const struct engine_sequence *s) {
+    const struct sequence_neighbors *asked = &s->sequence->asked.neighbors;
+    bool reads = asked->search || asked->given_k > 0;
+    struct grid grid = s->sequence->answer.grid;
+    return reads ? grid : grid_make(GRID_START, s->n_rows, max_int(grid.m, 1));
 }
 
 struct workload engine_sequence_left(const struct engine_sequence *s) {
     const struct sequence_request *asked = &s->sequence->asked;
     int read = s->session ? session_length(s->session) : 0, unread = max_int(0, s->n_rows - read);
     int source = s->session && !session_wants_source(s->session) ? 0 : s->n_source;
-    if (asked->forced) return (struct workload){.prompt = source + unread + (s->forced ? 0 : asked->n_forced)};
+    if (asked->forced) return (struct workload){.prompt = source + unread + (s->scoring.forced ? 0 : asked->n_forced)};
     return (struct workload){.prompt = source + unread, .answer = asked->max_tokens - s->n_ids};
 }
 
@@ -84,7 +90,7 @@ static enum finish token_ends(struct engine_sequence *s, int32_t token) {
     bool may = s->n_ids >= asked->end.min_tokens;
     if (may && end_ids_have(&s->engine->o.ends, token) && !asked->end.ignore_eos) return FINISH_STOP;
     if (may && is_stop_id(&asked->end, token)) {
-        s->stop_id = token;
+        s->text.stop_id = token;
         return FINISH_STOP;
     }
     return s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
@@ -96,12 +102,12 @@ static bool stops_reached(struct engine_sequence *s) {
     const struct sequence_end *end = &s->sequence->asked.end;
     struct stop_match match;
     if (end->min_tokens > 0 && s->n_ids <= end->min_tokens) {
-        s->visible = s->text.size;
+        s->text.visible = s->text.all.size;
         return false;
     }
-    if (!stops_scan(&end->stops, s->text.data, s->text.size, &s->visible, &match)) return false;
-    s->stop_string = match.index;
-    if (end->include_stop) s->visible = match.end;
+    if (!stops_scan(&end->stops, s->text.all.data, s->text.all.size, &s->text.visible, &match)) return false;
+    s->text.stop_string = match.index;
+    if (end->include_stop) s->text.visible = match.end;
     return true;
 }
 
@@ -123,18 +129,18 @@ enum finish engine_sequence_append(struct engine_sequence *s, int32_t token, flo
     bool is_text = (how != FINISH_STOP || end->include_stop) && is_shown(o->tokenizer, &s->sequence->asked, token);
 
     note_token(s);
-    if (is_text) detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
+    if (is_text) detokenizer_push(&s->text.detokenizer, o->tokenizer, token, &s->text.all);
     answer->ids[s->n_ids] = token;
-    answer->text_ends[s->n_ids] = s->text.size;
+    answer->text_ends[s->n_ids] = s->text.all.size;
     s->n_ids++;
     s->logprob_sum += (double)logprob;
     logit_edits_note(&s->edits, token);
 
     if (stops_reached(s)) return FINISH_STOP;
-    if (how != FINISH_STOP && s->matcher) how = guided_note(s, token, how);
+    if (how != FINISH_STOP && s->guide.matcher) how = guide_note(&s->guide, token, how);
     if (how == FINISH_NONE) return how;
-    detokenizer_finish(&s->detokenizer, &s->text);
-    s->visible = s->text.size;
+    detokenizer_finish(&s->text.detokenizer, &s->text.all);
+    s->text.visible = s->text.all.size;
     return how;
 }
 
@@ -144,18 +150,19 @@ static void answer_update(struct engine_sequence *s, enum finish how) {
     const struct sequence_neighbors *asked = &s->sequence->asked.neighbors;
     bool wake = s->sequence->asked.wake_per_token || how != FINISH_NONE;
     bool tells_chunks = asked->search || asked->given_k > 0;
-    if (s->visible > answer->text.size)
-        buffer_append(&answer->text, s->text.data + answer->text.size, s->visible - answer->text.size);
-    answer->progress = (struct progress){.n_cached = s->n_cached,
-                                         .n_ids = s->n_ids,
-                                         .visible = s->visible,
-                                         .n_found = s->n_searched + (tells_chunks ? s->n_neighbors : 0),
-                                         .n_read = s->n_source + s->n_rows - s->n_reread,
-                                         .finish = how,
-                                         .logprob_sum = s->logprob_sum,
-                                         .stop_string = s->stop_string,
-                                         .stop_id = s->stop_id,
-                                         .complete = s->matcher && s->matcher->finished};
+    if (s->text.visible > answer->text.size)
+        buffer_append(&answer->text, s->text.all.data + answer->text.size, s->text.visible - answer->text.size);
+    answer->progress =
+        (struct progress){.n_cached = s->prefix.n_cached,
+                          .n_ids = s->n_ids,
+                          .visible = s->text.visible,
+                          .n_found = s->passages.n_searched + (tells_chunks ? s->reading.n_neighbors : 0),
+                          .n_read = s->n_source + s->n_rows - s->n_reread,
+                          .finish = how,
+                          .logprob_sum = s->logprob_sum,
+                          .stop_string = s->text.stop_string,
+                          .stop_id = s->text.stop_id,
+                          .complete = guide_is_complete(&s->guide)};
     if (wake && answer->waker.wake) answer->waker.wake(answer->waker.context);
 }
 
@@ -164,6 +171,12 @@ void engine_sequence_publish(struct engine_sequence *s) {
     pthread_mutex_lock(&answer->lock);
     answer_update(s, FINISH_NONE);
     pthread_mutex_unlock(&answer->lock);
+}
+
+void engine_sequence_park(struct engine_sequence *s, enum parked_for what) {
+    s->state = SEQUENCE_PARKED;
+    s->parked_for = what;
+    s->engine->n_parked++;
 }
 
 /* Gives back the session, and the turn that it was for. */
@@ -195,7 +208,7 @@ void engine_sequence_finish(struct engine_sequence *s, enum finish how, const st
     } else {
         pthread_mutex_lock(&x->lock);
         x->in_flight--;
-        shares_take(&x->shares, s->sequence->asked.principal.client, 1);
+        client_counts_take(&x->by_client, s->sequence->asked.principal.client, 1);
         pthread_mutex_unlock(&x->lock);
     }
 
@@ -208,7 +221,7 @@ void engine_sequence_finish(struct engine_sequence *s, enum finish how, const st
         engine_sequence_free(s);
         return;
     }
-    if (s->reads_pictures) picture_job_hurry(s->reading);
+    if (s->parked_for == PARKED_FOR_PICTURES) picture_job_hurry(s->found.job);
     s->state = SEQUENCE_LEFT;
     x->n_parked--;
     x->n_left++;

@@ -82,9 +82,8 @@ struct sequence_end {
 
 /* The request as it was asked. Constant from engine_submit on. */
 struct sequence_request {
-    struct principal
-        principal;   /* who asks, with a reference: sequences are shared out evenly between clients (turns.h) */
-    int32_t *prompt; /* [n_prompt] owned: the rows that the decoder reads before it writes */
+    struct principal principal; /* who asks, with a reference: clients take turns (turns.h) */
+    int32_t *prompt;            /* [n_prompt] owned: the rows that the decoder reads before it writes */
     int n_prompt, max_tokens;
     int32_t *source; /* [n_source] owned: the encoder's text, of a model that has an encoder; else NULL */
     int n_source;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+void attention_part_close(struct attention_part *p) { free(p->groups); }
+
 static bool attends(const struct sequence_request *asked) {
     return asked->neighbors.search || asked->neighbors.given_k > 0;
 }
@@ -16,12 +18,12 @@ bool told_attention_of_all(const struct engine_sequence *s) {
 /* Passages are told of for the rows that write the answer; neighbours for all rows that read them. */
 void told_attention_plan(const struct engine_sequence *s, struct step_item *item) {
     const struct sequence_request *asked = &s->sequence->asked;
-    if (!asked->tell_attention || s->forced) return;
+    if (!asked->tell_attention || s->scoring.forced) return;
     int end = session_length(item->session) + item->n_tokens, writing = min_int(item->n_tokens, end - s->n_rows + 1);
     if (attends(asked)) item->n_cross_shares = item->n_tokens;
-    if (s->n_passages == 0 || writing <= 0) return;
-    item->groups = s->passage_keys;
-    item->n_groups = s->n_passages;
+    if (s->attention.n == 0 || writing <= 0) return;
+    item->groups = s->attention.groups;
+    item->n_groups = s->attention.n;
     if (asked->n_source > 0)
         item->n_cross_shares = writing;
     else
@@ -29,13 +31,13 @@ void told_attention_plan(const struct engine_sequence *s, struct step_item *item
 }
 
 void told_attention_place(struct engine_sequence *s, const int *ends, int n, int first) {
-    size_t bytes = (size_t)n * sizeof *s->passage_keys;
+    size_t bytes = (size_t)n * sizeof *s->attention.groups;
     if (!s->sequence->asked.tell_attention || n == 0) return;
-    s->passage_keys = xrealloc(s->passage_keys, bytes);
-    s->n_passages = n;
+    s->attention.groups = xrealloc(s->attention.groups, bytes);
+    s->attention.n = n;
     for (int i = 0; i < n; i++) {
         int begin = i > 0 ? ends[i - 1] : 0;
-        s->passage_keys[i] = (struct key_group){first + begin, ends[i] - begin};
+        s->attention.groups[i] = (struct key_group){first + begin, ends[i] - begin};
     }
 }
 
@@ -50,9 +52,9 @@ static void take_item(const struct engine_sequence *s, const struct step_item *i
         int token = first + i + 1 - s->n_rows;
         if (attends(&s->sequence->asked))
             copy_shares(a->neighbor_shares + (size_t)(first + i) * (size_t)a->share_columns, told, a->share_columns);
-        if (s->n_passages > 0 && token >= 0)
+        if (s->attention.n > 0 && token >= 0)
             copy_shares(a->passage_shares + (size_t)token * (size_t)a->share_columns, source ? told : told + most,
-                        min_int(s->n_passages, a->share_columns));
+                        min_int(s->attention.n, a->share_columns));
     }
 }
 

@@ -54,7 +54,7 @@ static bool ask(struct chat_answer *c, struct choice *choice, const struct chat_
     struct sequence_request *asked = &choice->sequence->asked;
     if (!choose_length(c, prompt, &asked->max_tokens, f)) return false;
     asked->n_prompt = prompt->ids.n;
-    asked->prompt = writing_copy_ids(&prompt->ids);
+    asked->prompt = writing_copy_ids(prompt->ids.ids, prompt->ids.n);
     asked->pictures = picture_set_hold(prompt->pictures);
     asked->n_top = c->request.logprobs ? (int)c->request.top_logprobs : -1;
     if (!writing_ask(model, &c->request.writing, choice->number, asked, f)) return false;

@@ -122,6 +122,16 @@ const struct request_limits *model_read(char **model, const struct json *json, c
     return models->limits(models->context, *model, f);
 }
 
+bool fields_read(const struct json_table *t, void *object, char **model, struct text_span body,
+                 const struct request_models *models, struct failure *f) {
+    struct json *json;
+    if (!fields_load(&json, body.text, body.size, models->largest, f)) return false;
+    const struct request_limits *l = model_read(model, json, models, f);
+    bool ok = l && fields_parse(t, object, json, l, f);
+    json_close(json);
+    return ok;
+}
+
 /* Query strings. */
 
 static bool is_written_as_json(const struct json_table *t, const char *name) {

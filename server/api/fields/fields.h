@@ -74,6 +74,9 @@ const struct request_limits *model_read(char **model, const struct json *json, c
  * r->context: what they set there goes before what the reader says. */
 bool fields_parse(const struct json_table *t, void *object, const struct json *json, const struct request_limits *l,
                   struct failure *f);
+/* A request's body by its table, within the limits of the model that it names (model_read). */
+bool fields_read(const struct json_table *t, void *object, char **model, struct text_span body,
+                 const struct request_models *models, struct failure *f);
 /* Parses text[0, size) as one JSON object; the caller closes *out. A body with more values than any valid request has
  * is refused before it is parsed, which bounds the parser's memory. */
 bool fields_load(struct json **out, const char *text, size_t size, const struct request_limits *l, struct failure *f);

@@ -111,9 +111,9 @@ static bool ask(const struct completion *c, const struct choice *choice, const s
     struct sequence_request *asked = &choice->sequence->asked;
     if (!check_source(c, o->source.n, f) || !check_context(c, o->ids.n, f)) return false;
     asked->n_prompt = o->ids.n;
-    asked->prompt = writing_copy_ids(&o->ids);
+    asked->prompt = writing_copy_ids(o->ids.ids, o->ids.n);
     asked->n_source = o->source.n;
-    if (o->source.n > 0) asked->source = writing_copy_ids(&o->source);
+    asked->source = writing_copy_ids(o->source.ids, o->source.n);
     asked->max_tokens = (int)r->max_tokens;
     asked->n_top = (int)(r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs);
     asked->score_prompt = (r->echo && r->logprobs >= 0) || r->prompt_logprobs >= 0;

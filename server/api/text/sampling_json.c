@@ -47,6 +47,11 @@ static bool grammar_ask(const struct served_model *model, const struct request_w
 
 /* Sampling. */
 
+int32_t *writing_copy_ids(const int32_t *ids, int n) {
+    size_t bytes = (size_t)n * sizeof *ids;
+    return bytes > 0 ? memcpy(xmalloc(bytes), ids, bytes) : NULL;
+}
+
 static void sampling_ask(const struct request_writing *w, int number, struct sample_params *p) {
     *p = (struct sample_params){.temperature = (float)w->temperature,
                                 .top_p = (float)w->top_p,
@@ -67,13 +72,12 @@ static void changes_ask(const struct request_writing *w, struct sequence_changes
 }
 
 static void end_ask(const struct request_writing *w, struct sequence_end *to) {
-    size_t bytes = (size_t)w->stop_ids.n * sizeof *to->stop_ids;
     *to = (struct sequence_end){.ignore_eos = w->ignore_eos,
                                 .include_stop = w->include_stop,
                                 .min_tokens = (int)w->min_tokens,
+                                .stop_ids = writing_copy_ids(w->stop_ids.ids, w->stop_ids.n),
                                 .n_stop_ids = w->stop_ids.n};
     stops_copy(&to->stops, &w->stops);
-    if (bytes > 0) to->stop_ids = memcpy(xmalloc(bytes), w->stop_ids.ids, bytes);
 }
 
 bool writing_ask(const struct served_model *model, const struct request_writing *w, int number,
@@ -83,11 +87,6 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
     end_ask(w, &asked->end);
     asked->wake_per_token = w->stream;
     return retrieval_ask(model, &w->retrieval, asked, f) && grammar_ask(model, w, asked, f);
-}
-
-static int32_t *copy_ids(const int32_t *ids, int n) {
-    size_t bytes = (size_t)n * sizeof *ids;
-    return bytes > 0 ? memcpy(xmalloc(bytes), ids, bytes) : NULL;
 }
 
 bool writing_compare(const struct served_model *model, const struct request_writing *w, struct sequence *sequence,
@@ -102,22 +101,13 @@ bool writing_compare(const struct served_model *model, const struct request_writ
     struct sequence_request *to = &without->asked;
     without->answer.waker = sequence->answer.waker;
     to->principal = principal_hold(asked->principal);
-    to->prompt = copy_ids(asked->prompt, asked->n_prompt);
+    to->prompt = writing_copy_ids(asked->prompt, asked->n_prompt);
     to->n_prompt = asked->n_prompt;
-    to->source = copy_ids(asked->source, asked->n_source);
+    to->source = writing_copy_ids(asked->source, asked->n_source);
     to->n_source = asked->n_source;
     to->pictures = picture_set_hold(asked->pictures);
     to->max_tokens = asked->max_tokens;
     to->n_top = 0;
     sequence->asked.n_top = max_int(0, asked->n_top);
     return r->compared == COMPARED_WITH_OFF || retrieval_ask_without(model, r, to, f);
-}
-
-/* From the request to the engine, and to the answer. */
-
-int32_t *writing_copy_ids(const struct tokens *ids) {
-    size_t bytes = (size_t)ids->n * sizeof *ids->ids;
-    int32_t *copy = xmalloc(bytes);
-    if (bytes > 0) memcpy(copy, ids->ids, bytes);
-    return copy;
 }

@@ -19,5 +19,5 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
 /* Gives a sequence whose request is complete but for its place the comparison that is asked for, if any. */
 bool writing_compare(const struct served_model *model, const struct request_writing *w, struct sequence *sequence,
                      struct failure *f);
-/* The ids of a prompt, for a sequence_request to own. */
-int32_t *writing_copy_ids(const struct tokens *ids);
+/* A copy of n ids, for a sequence_request to own; NULL of none. */
+int32_t *writing_copy_ids(const int32_t *ids, int n);
