@@ -10,7 +10,7 @@
 #include "server/api/chat/chat_pictures.h"
 #include "server/api/chat/chat_place.h"
 #include "server/api/text/retrieval_ask.h"
-#include "server/api/text/sampling_json.h"
+#include "server/api/text/writing_ask.h"
 
 /* Open. */
 

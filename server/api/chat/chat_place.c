@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/text/sampling_json.h"
+#include "server/api/text/writing_ask.h"
 
 void chat_join_parts(const struct json *parts, struct buffer *out) {
     size_t before = out->size;

@@ -7,7 +7,7 @@
 
 #include "server/api/text/infill.h"
 #include "server/api/text/retrieval_ask.h"
-#include "server/api/text/sampling_json.h"
+#include "server/api/text/writing_ask.h"
 
 /* The prompt. */
 

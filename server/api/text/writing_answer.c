@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "server/api/text/sampling_json.h"
+#include "server/api/text/writing_ask.h"
 
 /* Open. */
 

@@ -1,6 +1,5 @@
-/* server/api/text/sampling_json.h: from the fields that say how to write to what the engine is asked, for completions
- * and chats.
- */
+/* server/api/text/writing_ask.h: from the fields that say how to write to what the engine is asked, for completions and
+ * chats. */
 #pragma once
 
 #include "server/api/api.h"

@@ -1,5 +1,5 @@
-/* server/api/text/sampling_json.c: see sampling_json.h. */
-#include "server/api/text/sampling_json.h"
+/* server/api/text/writing_ask.c: see writing_ask.h. */
+#include "server/api/text/writing_ask.h"
 
 #include <stdlib.h>
 #include <string.h>
