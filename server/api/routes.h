@@ -5,13 +5,13 @@
 
 #include "server/api/api.h"
 
-/* The clients that are answered: those that have a key, where keys are asked for; those that server.operations lets;
- * anybody; anybody, where server.page lets the page be shown. Routes of the API refuse once the process is stopping,
- * all others answer as long as it lives. */
+/* The clients that are answered: those that have a key, where keys are asked for; those that
+ * server.operations lets; anybody; anybody, where server.page lets the page be shown. Routes of
+ * the API refuse once the process is stopping, all others answer as long as it lives. */
 enum route_access { ACCESS_API, ACCESS_OPERATIONS, ACCESS_PUBLIC, ACCESS_PAGE };
 
-/* A path that ends in '/' stands for everything below it, but for "/" itself. A route of GET takes HEAD too, which is
- * GET without the body, and HTTP leaves that out. */
+/* A path that ends in '/' stands for everything below it, but for "/" itself. A route of GET
+ * takes HEAD too, which is GET without the body, and HTTP leaves that out. */
 struct route {
     const char *method, *path;
     route_handler *open;

@@ -1,5 +1,5 @@
-/* server/schedule/engine_private.h: what the engine's files have in common. Its thread owns all of it but what a lock
- * guards.
+/* server/schedule/engine_private.h: what the engine's files have in common. Its thread owns all
+ * of it but what a lock guards.
  *
  *   engine.c           the loop, opening and closing, submitting
  *   engine_admit.c     who gets a session, and who leaves
@@ -21,7 +21,8 @@
 #include "server/threads/client_counts.h"
 #include "server/threads/queue.h"
 
-/* Logits rows of prompts that are scored in one step, beside one row per sequence: bounds memory, not prompts. */
+/* Logits rows of prompts that are scored in one step, beside one row per sequence: bounds
+ * memory, not prompts. */
 enum { ENGINE_SCORED_ROWS = 64 };
 
 /* One request on its way to the engine's thread. */
@@ -91,8 +92,8 @@ void engine_wait(struct engine_sequence *s);
 
 /* engine_pictures.c */
 
-/* Sequences whose prompt is about to be read get the rows of its pictures: a part of them. False: there are none to
- * compute. */
+/* Sequences whose prompt is about to be read get the rows of its pictures: a part of them.
+ * False: there are none to compute. */
 bool engine_view_pictures(struct engine *x);
 
 /* engine_pinned.c */

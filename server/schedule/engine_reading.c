@@ -1,5 +1,5 @@
-/* server/schedule/engine_reading.c: neighbours and passages on their way: a sequence whose next row needs them is
- * parked until the retrieval thread answers. See engine_private.h. */
+/* server/schedule/engine_reading.c: neighbours and passages on their way: a sequence whose next
+ * row needs them is parked until the retrieval thread answers. See engine_private.h. */
 #include <stdlib.h>
 
 #include "config/base/log.h"
@@ -106,8 +106,8 @@ static void forget_neighbors(struct engine_sequence *s) {
     engine_sequence_free(s);
 }
 
-/* Whether the sequence is written without the neighbours of a lookup that failed: then it has found none. A collection
- * that answers wrongly is as good as one that does not answer. */
+/* Whether the sequence is written without the neighbours of a lookup that failed: then it has
+ * found none. A collection that answers wrongly is as good as one that does not answer. */
 static bool goes_without(struct engine_sequence *s) {
     const struct lookup *l = &s->reading.lookup;
     bool is_away = l->status == STATUS_BUSY || l->status == STATUS_CORRUPT;

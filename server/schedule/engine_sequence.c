@@ -1,5 +1,5 @@
-/* server/schedule/engine_sequence.c: one answer as it grows: tokens become text, and what can no longer change is
- * published. See engine_private.h. */
+/* server/schedule/engine_sequence.c: one answer as it grows: tokens become text, and what can no
+ * longer change is published. See engine_private.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ struct engine_sequence *engine_sequence_open(struct engine *x, struct sequence *
     s->n_source = asked->n_source;
     s->submitted = time_now();
     s->text.stop_string = s->text.stop_id = -1;
-    /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text of its own. */
+    /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text
+     * of its own. */
     s->text.detokenizer.started = asked->n_source == 0 || asked->n_prompt > 1;
     s->view.set = picture_set_hold(asked->pictures);
     reading_part_open(s);
@@ -50,8 +51,8 @@ void engine_sequence_free(struct engine_sequence *s) {
     free(s);
 }
 
-/* Without neighbours the rows do not depend on the grid, so all such sessions get the same one: they can take over each
- * other's rows. It has no more chunks than the answer's own. */
+/* Without neighbours the rows do not depend on the grid, so all such sessions get the same one:
+ * they can take over each other's rows. It has no more chunks than the answer's own. */
 struct grid engine_sequence_grid(const struct engine_sequence *s) {
     const struct sequence_neighbors *asked = &s->sequence->asked.neighbors;
     bool reads = asked->search || asked->given_k > 0;
@@ -67,8 +68,8 @@ struct workload engine_sequence_left(const struct engine_sequence *s) {
     return (struct workload){.prompt = source + unread, .answer = asked->max_tokens - s->n_ids};
 }
 
-/* Special tokens are no text, but for those that the asker reads an answer by, and the sentinels that tell its spans
- * apart. */
+/* Special tokens are no text, but for those that the asker reads an answer by, and the sentinels
+ * that tell its spans apart. */
 static bool is_shown(const struct tokenizer *t, const struct sequence_request *asked, int32_t token) {
     if (!tokenizer_is_special(t, token)) return true;
     for (int i = 0; i < asked->n_shown; i++)
@@ -96,8 +97,8 @@ static enum finish token_ends(struct engine_sequence *s, int32_t token) {
     return s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
 }
 
-/* Moves `visible` on; true when a stop string ends the text. A stop string that begins within the first min_tokens
- * tokens is text. */
+/* Moves `visible` on; true when a stop string ends the text. A stop string that begins within
+ * the first min_tokens tokens is text. */
 static bool stops_reached(struct engine_sequence *s) {
     const struct sequence_end *end = &s->sequence->asked.end;
     struct stop_match match;

@@ -1,9 +1,10 @@
-/* server/schedule/engine_sequence.h: the engine's side of a sequence: a core, which every sequence has, and parts. A
- * part is a struct that one file owns, with functions that open it where the sequence needs it and close it in any
- * case.
+/* server/schedule/engine_sequence.h: the engine's side of a sequence: a core, which every
+ * sequence has, and parts. A part is a struct that one file owns, with functions that open it
+ * where the sequence needs it and close it in any case.
  *
- * Drafts, tokens that are guessed ahead of their rows, will be such a part: it has its say where rows are planned
- * (engine_step.c), where tokens are drawn (guide, edits) and where they are appended (engine_sequence_append). */
+ * Drafts, tokens that are guessed ahead of their rows, will be such a part: it has its say where
+ * rows are planned (engine_step.c), where tokens are drawn (guide, edits) and where they are
+ * appended (engine_sequence_append). */
 #pragma once
 
 #include "retro/text/tokenizer.h"
@@ -29,7 +30,8 @@ struct prefix_part {
     uint32_t scope; /* engine_scope */
 };
 
-/* Texts that are read beside the prompt, on their way from the retrieval thread (engine_reading.c). */
+/* Texts that are read beside the prompt, on their way from the retrieval thread
+ * (engine_reading.c). */
 struct reading_part {
     struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
@@ -83,8 +85,9 @@ struct engine_sequence {
     enum sequence_state state;
     enum parked_for parked_for; /* the latest time */
     struct session *session;    /* NULL: none yet, or none any more */
-    /* Rows that the decoder reads before it writes on, and the encoder's: as asked, or with passages among them, and
-     * then with the n_reread tokens that had been written when these were put there. Passages add n_prefix rows. */
+    /* Rows that the decoder reads before it writes on, and the encoder's: as asked, or with
+     * passages among them, and then with the n_reread tokens that had been written when these
+     * were put there. Passages add n_prefix rows. */
     const int32_t *rows, *source;
     int n_rows, n_source, n_prefix, n_reread;
     int n_ids;                /* tokens written, perhaps not yet published */
@@ -112,13 +115,16 @@ void engine_sequence_free(struct engine_sequence *s);
 enum status engine_sequence_start(struct engine_sequence *s, struct error *e);
 /* The rows and tokens still to be computed. */
 struct workload engine_sequence_left(const struct engine_sequence *s);
-/* Appends one token, its log-probability and its text. Returns why the answer ends here, if it does. */
+/* Appends one token, its log-probability and its text. Returns why the answer ends here, if it
+ * does. */
 enum finish engine_sequence_append(struct engine_sequence *s, int32_t token, float logprob);
 /* Everything appended so far may be read. */
 void engine_sequence_publish(struct engine_sequence *s);
-/* The last publication; e only with FINISH_ERROR. The sequence is gone, or will be once its lookup is done. */
+/* The last publication; e only with FINISH_ERROR. The sequence is gone, or will be once its
+ * lookup is done. */
 void engine_sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e);
-/* The grid of its session: the answer's, or where it reads no neighbours the one that all such sessions have. */
+/* The grid of its session: the answer's, or where it reads no neighbours the one that all such
+ * sessions have. */
 struct grid engine_sequence_grid(const struct engine_sequence *s);
 /* It waits for another thread, which puts it into the queue `answered`. */
 void engine_sequence_park(struct engine_sequence *s, enum parked_for what);
@@ -135,19 +141,21 @@ static inline int32_t engine_sequence_row(const struct engine_sequence *s, int i
 
 /* The scope of the session that serves it (session_set_scope). */
 uint32_t engine_scope(struct engine *x, const struct engine_sequence *s);
-/* Before the first rows of a prompt are computed: takes over what is kept of them. False: not now, because another
- * prompt is about to compute rows that this one can take over. */
+/* Before the first rows of a prompt are computed: takes over what is kept of them. False: not
+ * now, because another prompt is about to compute rows that this one can take over. */
 bool engine_begin_prompt(struct engine_sequence *s);
 
 /* engine_reading.c */
 
 void reading_part_open(struct engine_sequence *s);
 void reading_part_close(struct reading_part *p);
-/* Rows of s about to be computed close chunks [first, first + n): their neighbours are looked up, given, or none. */
+/* Rows of s about to be computed close chunks [first, first + n): their neighbours are looked
+ * up, given, or none. */
 void engine_close_chunks(struct engine_sequence *s, int first, int n);
 /* The chunks of a prompt that is complete. */
 void engine_close_prompt(struct engine_sequence *s);
-/* Asks what the lookup's n queries find, for entries of the answer's from `first` on, and parks the sequence. */
+/* Asks what the lookup's n queries find, for entries of the answer's from `first` on, and parks
+ * the sequence. */
 void engine_look_up(struct engine_sequence *s, enum parked_for what, int first, int n);
 /* The answer that it was parked for is there. */
 void engine_accept(struct engine_sequence *s);
@@ -155,7 +163,8 @@ void engine_accept(struct engine_sequence *s);
 /* engine_passages.c */
 
 void passage_part_close(struct passage_part *p);
-/* Looks for passages, or takes those given, and puts them into the prompt in the place of earlier ones. */
+/* Looks for passages, or takes those given, and puts them into the prompt in the place of
+ * earlier ones. */
 void engine_seek_passages(struct engine_sequence *s);
 /* The lookup for them is done; and then, the pictures among them are decoded. */
 void engine_accept_passages(struct engine_sequence *s);
@@ -180,7 +189,8 @@ void engine_tell_found(struct engine_sequence *s, const struct passage_picture *
 
 /* engine_pictures.c */
 
-/* The part is about the pictures of *set, which becomes its own, and no longer about those before. */
+/* The part is about the pictures of *set, which becomes its own, and no longer about those
+ * before. */
 void view_part_take(struct view_part *p, struct picture_set **set);
 void view_part_close(struct view_part *p);
 /* Whether its prompt cannot be read before its pictures are computed. */

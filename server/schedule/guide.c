@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-/* Tokens that end the answer and are no text of the grammar: the model's, and those that the request names. */
+/* Tokens that end the answer and are no text of the grammar: the model's, and those that the
+ * request names. */
 static int list_ends(const struct sequence_end *end, const struct engine_options *o, int vocab, int32_t *ends) {
     int n = 0;
     for (int i = 0; i < o->ends.n && !end->ignore_eos; i++) {

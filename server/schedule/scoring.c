@@ -6,7 +6,8 @@
 
 void scoring_part_close(struct scoring_part *p) { free(p->forced); }
 
-/* Whether log-probabilities of the rows that it reads are wanted: of a prompt that is read for the first time. */
+/* Whether log-probabilities of the rows that it reads are wanted: of a prompt that is read for
+ * the first time. */
 static bool scores_prompt(const struct engine_sequence *s) {
     return s->sequence->asked.score_prompt && s->n_reread == 0;
 }
@@ -46,7 +47,8 @@ static enum status score_token(struct engine_sequence *s, int entry, struct tens
     return STATUS_OK;
 }
 
-/* Row i predicts token i + 1; the last of the item's rows has just drawn. Passages before the prompt are not scored. */
+/* Row i predicts token i + 1; the last of the item's rows has just drawn. Passages before the
+ * prompt are not scored. */
 enum status scoring_take(struct engine *x, int i, struct tensor logits, struct error *e) {
     struct engine_sequence *s = x->step.sequences[i];
     const struct sequence_request *asked = &s->sequence->asked;

@@ -22,8 +22,8 @@ static void write_head(struct json_writer *w, const struct writing_answer *a, co
     put_key_array(w, "choices");
 }
 
-/* Prompts are counted once each, with the first answer to them; later passages may be fewer than those that were taken
- * over. */
+/* Prompts are counted once each, with the first answer to them; later passages may be fewer than
+ * those that were taken over. */
 static void write_usage(struct json_writer *w, const struct writing_answer *a) {
     int64_t prompt = 0, cached = 0, written = 0;
     for (int i = 0; i < a->n; i++) {

@@ -1,5 +1,5 @@
-/* server/api/text/told_answer.h: one choice of an answer as clients see it: all that the members beside its text are
- * written from, whatever shape it is sent in. */
+/* server/api/text/told_answer.h: one choice of an answer as clients see it: all that the members
+ * beside its text are written from, whatever shape it is sent in. */
 #pragma once
 
 #include "retro/chat/chat_reply.h"

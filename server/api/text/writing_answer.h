@@ -1,6 +1,7 @@
-/* server/api/text/writing_answer.h: the choices of one request as they are written: everything that completions, chats
- * and other doors to the models have in common. A door reads its request, fills in the sequence of each choice, and has
- * a table of the shapes in which they are sent. */
+/* server/api/text/writing_answer.h: the choices of one request as they are written: everything
+ * that completions, chats and other doors to the models have in common. A door reads its
+ * request, fills in the sequence of each choice, and has a table of the shapes in which they are
+ * sent. */
 #pragma once
 
 #include "config/json/json_writer.h"
@@ -26,8 +27,8 @@ struct writing_answer;
 struct writing_ops {
     const struct openai_shape *openai;   /* of doors in OpenAI's shapes (openai_json.h) */
     void (*read)(struct choice *choice); /* its text or its progress has changed; NULL: the door needs no more */
-    /* Events with the part of a choice that has not been sent, if there is any; with its comparison, which is over; and
-     * with the end, of the reason where it is a failure. */
+    /* Events with the part of a choice that has not been sent, if there is any; with its
+     * comparison, which is over; and with the end, of the reason where it is a failure. */
     void (*write_new)(const struct writing_answer *a, struct choice *choice, struct buffer *out);
     void (*write_comparison)(const struct writing_answer *a, struct choice *choice, struct buffer *out);
     void (*write_end)(const struct writing_answer *a, const struct failure *failed, struct buffer *out);
@@ -53,7 +54,8 @@ struct choice *writing_answer_add(struct writing_answer *a, size_t bytes, const 
                                   struct waker waker);
 /* Hands all sequences to the model's engine, or none; a refusal says when to come back. */
 bool writing_answer_submit(struct writing_answer *a, struct failure *f);
-/* The answer is complete but for what the engine writes: its headers, and whether it is a stream. */
+/* The answer is complete but for what the engine writes: its headers, and whether it is a
+ * stream. */
 void writing_answer_begin(struct writing_answer *a);
 /* One step of sending, as answer_ops.poll. */
 enum answer_progress writing_answer_poll(struct answer *answer, struct buffer *out);

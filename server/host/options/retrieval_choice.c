@@ -1,5 +1,5 @@
-/* server/host/options/retrieval_choice.c: the rows, and how what is asked goes before what is usual. See
- * retrieval_choice.h. */
+/* server/host/options/retrieval_choice.c: the rows, and how what is asked goes before what is
+ * usual. See retrieval_choice.h. */
 #include "server/host/options/retrieval_choice.h"
 
 #include <string.h>

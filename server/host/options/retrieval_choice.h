@@ -1,15 +1,19 @@
-/* server/host/options/retrieval_choice.h: the options of retrieval that a request may say anew. Each is one row, by
- * which the configuration and the requests are read, and /props and /openapi.json are written.
+/* server/host/options/retrieval_choice.h: the options of retrieval that a request may say anew.
+ * Each is one row, by which the configuration and the requests are read, and /props and
+ * /openapi.json are written.
  *
- * A new one is a member, a word of enum choice_row and a row in retrieval_choice.c; and what it changes. */
+ * A new one is a member, a word of enum choice_row and a row in retrieval_choice.c; and what it
+ * changes. */
 #pragma once
 
 #include "config/options/options.h"
 #include "retrieval/retriever.h"
 
-/* How a model reads what is found for it: by chunked cross attention, as Retro does, as text in its prompt, or both. */
+/* How a model reads what is found for it: by chunked cross attention, as Retro does, as text in
+ * its prompt, or both. */
 enum retrieval_mode { RETRIEVAL_AUTO, RETRIEVAL_ATTENTION, RETRIEVAL_PROMPT, RETRIEVAL_BOTH };
-/* The texts that passages of a chat are sought by: the user's last message, or with the turns before it. */
+/* The texts that passages of a chat are sought by: the user's last message, or with the turns
+ * before it. */
 enum retrieval_query { RETRIEVAL_BY_MESSAGE, RETRIEVAL_BY_CONVERSATION };
 
 /* The rows in their order; those from CHOICE_K on are of a search too. */
@@ -52,7 +56,8 @@ struct retrieval_limits {
 
 /* The rows as options of the section "retrieval", with their defaults. */
 extern const struct option_section retrieval_choice_section;
-/* The same as fields of a request: all of them, those of a search, and those of a search by a picture. */
+/* The same as fields of a request: all of them, those of a search, and those of a search by a
+ * picture. */
 extern const struct json_table retrieval_choice_table, search_choice_table, picture_choice_table;
 
 static inline bool choice_says(const struct retrieval_choice *c, enum choice_row row) { return c->said >> row & 1; }
