@@ -106,7 +106,7 @@ struct sequence_request {
     struct sequence_place place;
     bool tell_attention; /* how it is shared out over what is read beside the prompt, which is sought once */
     /* A reference: once this answer is finished, its tokens are scored as that request's answer, whose
-     * log-probabilities they become (comparison.h). NULL: none. */
+     * log-probabilities they become (scoring.h). NULL: none. */
     struct sequence *comparison;
     int32_t *forced; /* [n_forced] owned: the tokens of a comparison, put there by the engine; NULL: tokens are drawn */
     int n_forced;
