@@ -26,27 +26,26 @@ static void decode_end(struct engine_sequence *s, bool with_prompt) {
     int32_t ids[PASSAGE_QUERY_TOKENS];
     if (before > 0) memcpy(ids, read + n_read - before, (size_t)before * sizeof *ids);
     if (written > 0) memcpy(ids + before, s->sequence->answer.ids + s->n_ids - written, (size_t)written * sizeof *ids);
-    tokenizer_decode(s->engine->o.tokenizer, ids, before + written, true, &s->reading.query);
+    tokenizer_decode(s->engine->o.tokenizer, ids, before + written, true, &s->lookup.query);
 }
 
 /* The words that the asker gives, behind the end of the answer so far; or the end of the whole text. */
 static void write_query(struct engine_sequence *s) {
     const struct sequence_request *asked = &s->sequence->asked;
     struct text_span said = asked->place.query;
-    buffer_clear(&s->reading.query);
+    buffer_clear(&s->lookup.query);
     if (said.text == NULL || s->n_ids > 0) decode_end(s, said.text == NULL);
-    if (said.text && s->n_ids > 0) buffer_append(&s->reading.query, "\n", 1);
-    if (said.text) buffer_append(&s->reading.query, said.text, said.size);
-    const char *text = s->reading.query.data ? s->reading.query.data : "";
+    if (said.text && s->n_ids > 0) buffer_append(&s->lookup.query, "\n", 1);
+    if (said.text) buffer_append(&s->lookup.query, said.text, said.size);
+    const char *text = s->lookup.query.data ? s->lookup.query.data : "";
     int candidates = s->engine->o.rerank_candidates;
-    s->reading.lookup.queries[0] =
-        (struct retriever_query){.text = {text, s->reading.query.size},
-                                 .k = asked->passages.k,
-                                 .min_similarity = (float)asked->choice.min_similarity,
-                                 .choice = retrieval_choice_ranking(&asked->choice, candidates),
-                                 .filter = s->reading.filter,
-                                 .excluded = asked->excluded,
-                                 .n_excluded = asked->n_excluded};
+    s->lookup.job.queries[0] = (struct retriever_query){.text = {text, s->lookup.query.size},
+                                                        .k = asked->passages.k,
+                                                        .min_similarity = (float)asked->choice.min_similarity,
+                                                        .choice = retrieval_choice_ranking(&asked->choice, candidates),
+                                                        .filter = s->lookup.filter,
+                                                        .excluded = asked->excluded,
+                                                        .n_excluded = asked->n_excluded};
 }
 
 /* The prompt. */
@@ -169,7 +168,7 @@ static void restart(struct engine_sequence *s, int32_t *rows, int n, struct pict
     s->rows = s->passages.rows = rows;
     s->n_rows = n;
     s->n_reread = s->n_ids;
-    s->reading.n_neighbors = 0;
+    s->lookup.n_neighbors = 0;
     if (m > 0) {
         answer->grid = grid_make(x->o.grid, n, m);
         answer->n_chunks = grid_complete(answer->grid, n + s->sequence->asked.max_tokens - s->n_ids);

@@ -16,7 +16,7 @@ static struct session_text text_of(const struct engine_sequence *s) {
                                  .n = count_wanted(s),
                                  .positions = s->view.positions,
                                  .names = pictures ? pictures->names : NULL,
-                                 .neighbors = s->reading.neighbors,
+                                 .neighbors = s->lookup.neighbors,
                                  .source = s->source,
                                  .n_source = s->n_source};
 }
@@ -44,7 +44,7 @@ static bool begin_alike(const struct engine_sequence *a, const struct engine_seq
     if (a->sequence->answer.n_chunks == 0) return true;
     if (grid.f != session_grid(b->session).f) return false;
     for (int j = 0; j < grid_complete(grid, n); j++) {
-        const struct neighbor_tokens *p = &a->reading.neighbors[j], *q = &b->reading.neighbors[j];
+        const struct neighbor_tokens *p = &a->lookup.neighbors[j], *q = &b->lookup.neighbors[j];
         if (p->k != q->k || !same_ids(p->ids, q->ids, p->k * x->info.retrieved_length)) return false;
     }
     return true;

@@ -22,7 +22,7 @@ struct engine_sequence *engine_sequence_open(struct engine *x, struct sequence *
      * of its own. */
     s->text.detokenizer.started = asked->n_source == 0 || asked->n_prompt > 1;
     s->view.set = picture_set_hold(asked->pictures);
-    reading_part_open(s);
+    lookup_part_open(s);
     return s;
 }
 
@@ -39,7 +39,7 @@ enum status engine_sequence_start(struct engine_sequence *s, struct error *e) {
 
 void engine_sequence_free(struct engine_sequence *s) {
     buffer_free(&s->text.all);
-    reading_part_close(&s->reading);
+    lookup_part_close(&s->lookup);
     passage_part_close(&s->passages);
     found_part_close(&s->found);
     view_part_close(&s->view);
@@ -153,17 +153,16 @@ static void answer_update(struct engine_sequence *s, enum finish how) {
     bool tells_chunks = asked->search || asked->given_k > 0;
     if (s->text.visible > answer->text.size)
         buffer_append(&answer->text, s->text.all.data + answer->text.size, s->text.visible - answer->text.size);
-    answer->progress =
-        (struct progress){.n_cached = s->prefix.n_cached,
-                          .n_ids = s->n_ids,
-                          .visible = s->text.visible,
-                          .n_found = s->passages.n_searched + (tells_chunks ? s->reading.n_neighbors : 0),
-                          .n_read = s->n_source + s->n_rows - s->n_reread,
-                          .finish = how,
-                          .logprob_sum = s->logprob_sum,
-                          .stop_string = s->text.stop_string,
-                          .stop_id = s->text.stop_id,
-                          .complete = guide_is_complete(&s->guide)};
+    answer->progress = (struct progress){.n_cached = s->prefix.n_cached,
+                                         .n_ids = s->n_ids,
+                                         .visible = s->text.visible,
+                                         .n_found = s->passages.n_searched + (tells_chunks ? s->lookup.n_neighbors : 0),
+                                         .n_read = s->n_source + s->n_rows - s->n_reread,
+                                         .finish = how,
+                                         .logprob_sum = s->logprob_sum,
+                                         .stop_string = s->text.stop_string,
+                                         .stop_id = s->text.stop_id,
+                                         .complete = guide_is_complete(&s->guide)};
     if (wake && answer->waker.wake) answer->waker.wake(answer->waker.context);
 }
 

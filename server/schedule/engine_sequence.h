@@ -31,12 +31,12 @@ struct prefix_part {
 };
 
 /* Texts that are read beside the prompt, on their way from the retrieval thread
- * (engine_reading.c). */
-struct reading_part {
+ * (engine_lookup.c). */
+struct lookup_part {
     struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
     struct filter *filter;             /* held: of its searches, the request's and its principal's */
-    struct lookup lookup;              /* keeps the snapshot of the first for all */
+    struct lookup job;                 /* keeps the snapshot of the first for all */
     struct buffer query;
 };
 
@@ -96,7 +96,7 @@ struct engine_sequence {
 
     struct text_part text;
     struct prefix_part prefix;
-    struct reading_part reading;
+    struct lookup_part lookup;
     struct passage_part passages;
     struct found_part found;
     struct view_part view;
@@ -145,10 +145,10 @@ uint32_t engine_scope(struct engine *x, const struct engine_sequence *s);
  * now, because another prompt is about to compute rows that this one can take over. */
 bool engine_begin_prompt(struct engine_sequence *s);
 
-/* engine_reading.c */
+/* engine_lookup.c */
 
-void reading_part_open(struct engine_sequence *s);
-void reading_part_close(struct reading_part *p);
+void lookup_part_open(struct engine_sequence *s);
+void lookup_part_close(struct lookup_part *p);
 /* Rows of s about to be computed close chunks [first, first + n): their neighbours are looked
  * up, given, or none. */
 void engine_close_chunks(struct engine_sequence *s, int first, int n);

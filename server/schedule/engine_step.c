@@ -18,7 +18,7 @@ static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_to
         .session = s->session,
         .tokens = tokens,
         .n_tokens = n_tokens,
-        .neighbors = sequence->answer.n_chunks ? s->reading.neighbors + session_next_chunk(s->session) : NULL,
+        .neighbors = sequence->answer.n_chunks ? s->lookup.neighbors + session_next_chunk(s->session) : NULL,
         .n_logits = n_logits,
     };
     engine_give_rows(s, &step->items[i], session_length(s->session));
