@@ -294,7 +294,7 @@ fuzz:
 # Programs that tests and documentation use. The option reference is generated, and a unit test compares it.
 $(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-docs/config.md: $(BUILD)/tests/reference/print_config_docs server/host/options/config.c $(wildcard config/options/*.c server/host/options/*_options.c)
+docs/config.md: $(BUILD)/tests/reference/print_config_docs $(wildcard config/options/*.c server/host/options/*.c)
 	$< > $@
 
 # The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.

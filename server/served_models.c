@@ -30,6 +30,7 @@ enum status served_models_engine_options(struct engine_options *o, const struct 
         .prefixes_of_filter = c->server.prefix_sharing == PREFIXES_OF_FILTER,
         .max_neighbors = max_neighbors,
         .max_k = c->retrieval.max_k,
+        .rerank_candidates = rerank_candidates_of(&c->retrieval),
         .write_without = c->retrieval.away == AWAY_WRITE_WITHOUT,
         .passages = {.template = c->retrieval.template,
                      .max_tokens = c->retrieval.prompt_tokens,
@@ -83,10 +84,10 @@ static void log_sampling(const struct decoder_part *d, const struct config *c) {
 static void log_model(const struct decoder_part *d) {
     const struct model_info *info = model_info(d->opened.model);
     const struct comm *world = d->opened.comm->world;
-    char share[60] = "";
-    if (world->size > 1) snprintf(share, sizeof share, " (%.1f M on this rank)", 1e-6 * (double)info->local_parameters);
+    char local[60] = "";
+    if (world->size > 1) snprintf(local, sizeof local, " (%.1f M on this rank)", 1e-6 * (double)info->local_parameters);
     log_info("model %s: %s, %.1f M parameters%s, %s, %.1f MB", d->path, info->family, 1e-6 * (double)info->n_parameters,
-             share, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
+             local, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
     log_info("backend %s, rank %d of %d, %s", backend_describe(d->opened.backend), world->rank, world->size,
              d->opened.comm->ops->name);
 }
@@ -200,8 +201,8 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, b
 }
 
 /* All that an answer depends on beside the request and the collection: the model's folder and its tokenizer; the
- * program's version, the kernels, and what the rows are shared out over and kept in. The number of threads changes
- * nothing. */
+ * program's version, the kernels, and the ranks and types that rows are computed and kept in. The number of threads
+ * changes nothing. */
 static enum status take_fingerprint(struct decoder_part *d, struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
     const struct comm *world = d->opened.comm->world;
@@ -409,26 +410,23 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
                    .max_stops = c->server.max_stops,
                    .max_biases = c->server.max_biases,
                    .max_logprobs = min_int(c->server.max_logprobs, info->vocab),
-                   .max_k = c->retrieval.max_k,
-                   .max_neighbors = max_neighbors,
-                   .min_every = c->retrieval.min_every,
-                   .max_excluded = c->retrieval.max_excluded,
-                   .max_filter_bytes = c->retrieval.max_filter_bytes,
+                   .retrieval = {.max_k = c->retrieval.max_k,
+                                 .max_neighbors = max_neighbors,
+                                 .min_every = c->retrieval.min_every,
+                                 .max_excluded = c->retrieval.max_excluded,
+                                 .max_filter_bytes = c->retrieval.max_filter_bytes},
                    .metadata = {c->retrieval.max_metadata_values, c->retrieval.max_metadata_bytes},
                    .max_prompts_option = "server.max_prompts",
                    .sampling = c->model.sampling_defaults ? &info->generation.sampling : NULL},
         .slots = c->server.max_sequences,
-        .retrieve = c->retrieval.enabled,
-        .mode = d->mode,
-        .query = (enum retrieval_query)c->retrieval.query,
-        .every = c->retrieval.every,
-        .k = k,
-        .k_passages = usual_passages(c),
+        .choice = c->retrieval.choice,
+        .rerank_candidates = rerank_candidates_of(&c->retrieval),
+        .usual_neighbors = k,
+        .usual_passages = usual_passages(c),
         .attends = attends,
-        .choice = retrieval_choice(&c->retrieval),
-        .min_similarity = (float)c->retrieval.min_similarity,
         .passage_tokens = passage_tokens_of(d, c),
     };
+    out->choice.mode = d->mode;
     return check_context(c, info, &out->limits.context, e);
 }
 

@@ -10,6 +10,7 @@
 
 #include "config/base/hash.h"
 #include "config/json/json_words.h"
+#include "config/json/json_writer.h"
 
 /* The next spelling of "a|b|c"; *at starts as the whole and is NULL behind the last. */
 static bool next_spelling(const char **at, struct text_span *name) {
@@ -189,6 +190,26 @@ enum status json_field_read(struct json_reader *r, const struct json_field *f, c
     }
     CHECK(!"a json_type");
     return STATUS_INTERNAL;
+}
+
+static const char *choice_name(const struct json_field *f, int value) {
+    const struct json_choice *c = f->choices;
+    while (c->name && c->value != value) c++;
+    CHECK(c->name);
+    return c->name;
+}
+
+void json_field_put(struct json_writer *w, const struct json_field *f, const void *object) {
+    const void *at = (const char *)object + f->offset;
+    switch (f->type) {
+        case JSON_BOOL: put_bool(w, *(const bool *)at); break;
+        case JSON_INT: put_int(w, *(const int *)at); break;
+        case JSON_INT64: put_int(w, *(const int64_t *)at); break;
+        case JSON_DOUBLE: put_double(w, *(const double *)at); break;
+        case JSON_TEXT: put_string(w, *(char *const *)at); break;
+        case JSON_CHOICE: put_string(w, choice_name(f, *(const int *)at)); break;
+        default: CHECK(!"a type that is written by its row");
+    }
 }
 
 static void set_fallback(const struct json_field *f, void *out) {

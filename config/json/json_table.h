@@ -25,6 +25,7 @@
 
 struct json_reader;
 struct json_table;
+struct json_writer;
 
 enum json_type {
     JSON_BOOL,          /* bool */
@@ -136,6 +137,8 @@ struct json_reader {
 enum status json_table_read(struct json_reader *r, const struct json_table *t, const struct json *object, void *out);
 /* One value as the row `f` wants it; messages call it by r->place. */
 enum status json_field_read(struct json_reader *r, const struct json_field *f, const struct json *value, void *out);
+/* Writes the value of a field of `object`, which is a boolean, a number, a text or a choice. */
+void json_field_put(struct json_writer *w, const struct json_field *f, const void *object);
 /* Gives every field its fallback, whatever is in it: for structs that start from defaults. Text
  * must be NULL or owned. */
 void json_table_fallbacks(const struct json_table *t, void *out);

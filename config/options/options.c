@@ -36,24 +36,37 @@ void options_free(const struct option_set *s, void *out) {
     }
 }
 
-static const struct option_part *find_part(const struct option_set *s, struct text_span name) {
+static bool is_named(const struct option_part *part, struct text_span name) {
+    const char *section = part->section->name;
+    return strlen(section) == name.size && memcmp(section, name.text, name.size) == 0;
+}
+
+static bool has_section(const struct option_set *s, struct text_span name) {
+    for (int i = 0; i < s->count; i++)
+        if (is_named(&s->parts[i], name)) return true;
+    return false;
+}
+
+/* The row of a name in a section, and the part that has it; NULL: none has. */
+static const struct option_row *find_row(const struct option_set *s, struct text_span section, const char *name,
+                                         const struct option_part **part) {
     for (int i = 0; i < s->count; i++) {
-        const char *section = s->parts[i].section->name;
-        if (strlen(section) == name.size && memcmp(section, name.text, name.size) == 0) return &s->parts[i];
+        const struct option_section *rows = s->parts[i].section;
+        *part = &s->parts[i];
+        for (int j = 0; j < rows->count && is_named(*part, section); j++)
+            if (strcmp(rows->rows[j].field.name, name) == 0) return &rows->rows[j];
     }
     return NULL;
 }
 
-static const struct option_row *find_row(const struct option_section *section, const char *name) {
-    for (int i = 0; i < section->count; i++)
-        if (strcmp(section->rows[i].field.name, name) == 0) return &section->rows[i];
-    return NULL;
+static const struct option_row *find_key(const struct option_set *s, const char *key, const struct option_part **part) {
+    size_t size = strcspn(key, ".");
+    return key[size] == '.' ? find_row(s, (struct text_span){key, size}, key + size + 1, part) : NULL;
 }
 
 const struct option_row *options_find(const struct option_set *s, const char *key, size_t *offset) {
-    size_t size = strcspn(key, ".");
-    const struct option_part *part = find_part(s, (struct text_span){key, size});
-    const struct option_row *o = part && key[size] == '.' ? find_row(part->section, key + size + 1) : NULL;
+    const struct option_part *part;
+    const struct option_row *o = find_key(s, key, &part);
     if (o) *offset = part->offset + o->field.offset;
     return o;
 }
@@ -162,17 +175,17 @@ static enum status read_option(struct json_reader *r, const struct option_row *o
     return status;
 }
 
-static enum status read_section(struct json_reader *r, const struct option_set *s, const struct option_part *part,
+static enum status read_section(struct json_reader *r, const struct option_set *s, struct text_span name,
                                 const struct json *object, void *out, const char *base) {
-    const char *name = part->section->name;
     const struct json_place *above = r->place;
     enum status status = STATUS_OK;
     if (json_kind(object) != JSON_KIND_OBJECT) return json_fail_type(r, "an object of options", object);
     for (struct json_entry it = {0}; status == STATUS_OK && json_next(object, &it);) {
-        const struct option_row *o = find_row(part->section, it.name.text);
+        const struct option_part *part;
+        const struct option_row *o = find_row(s, name, it.name.text, &part);
         struct json_place place = {.above = above, .name = it.name.text};
         struct buffer key = {0};
-        buffer_printf(&key, "%s.%s", name, it.name.text);
+        buffer_printf(&key, "%.*s.%s", (int)name.size, name.text, it.name.text);
         r->place = &place;
         if (o)
             status = read_option(r, o, it.value, section_of(out, part), base);
@@ -193,10 +206,10 @@ enum status options_parse(const struct option_set *s, void *out, struct text_spa
     if (json_kind(root) != JSON_KIND_OBJECT)
         status = error_set(e, STATUS_INVALID, "%s: expected an object of sections", name);
     for (struct json_entry it = {0}; status == STATUS_OK && json_next(root, &it);) {
-        const struct option_part *part = find_part(s, it.name);
         struct json_place place = {.name = it.name.text};
+        bool known = has_section(s, it.name);
         r.place = &place;
-        status = part ? read_section(&r, s, part, it.value, out, base) : unknown_section(&r, s, it.name);
+        status = known ? read_section(&r, s, it.name, it.value, out, base) : unknown_section(&r, s, it.name);
         r.place = NULL;
     }
     json_close(root);
@@ -256,9 +269,8 @@ enum status options_assign(const struct option_set *s, void *out, const char *as
         return error_set(e, STATUS_INVALID, "--set: \"%.100s\" has no \"=\"; write --set retrieval.k=4", assignment);
 
     char *key = xstrndup(assignment, (size_t)(equals - assignment));
-    size_t ignored, size = strcspn(key, ".");
-    const struct option_row *o = options_find(s, key, &ignored);
-    const struct option_part *part = find_part(s, (struct text_span){key, size});
+    const struct option_part *part;
+    const struct option_row *o = find_key(s, key, &part);
     enum status status;
     if (o == NULL) {
         status = unknown_option(&r, s, key);

@@ -70,7 +70,8 @@ struct option_section {
     int count;
 };
 
-/* A section, and where its struct is in the whole. */
+/* A section, and where its struct is in the whole. Several parts may be one section: neighbours in the set, of one
+ * name, each with a struct of its own. */
 struct option_part {
     const struct option_section *section;
     size_t offset;

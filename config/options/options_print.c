@@ -1,5 +1,7 @@
 /* config/options/options_print.c: options as JSON (--print-config), as text (--help) and as the tables of
  * docs/config.md. */
+#include <string.h>
+
 #include "config/json/json_writer.h"
 #include "config/options/options.h"
 
@@ -16,23 +18,12 @@ static void put_texts(struct json_writer *w, const struct json_list *list) {
     put_array_end(w);
 }
 
-static void put_choice(struct json_writer *w, const struct json_field *f, int value) {
-    const struct json_choice *c = f->choices;
-    while (c->name && c->value != value) c++;
-    CHECK(c->name);
-    put_string(w, c->name);
-}
-
 static void put_members(struct json_writer *w, const struct json_table *t, const char *item) {
     put_object(w);
     for (int i = 0; i < t->count; i++) {
         const struct json_field *f = &t->fields[i];
-        const void *at = item + f->offset;
         put_key(w, f->name);
-        if (f->type == JSON_CHOICE)
-            put_choice(w, f, *(const int *)at);
-        else
-            put_string(w, *(char *const *)at);
+        json_field_put(w, f, item);
     }
     put_object_end(w);
 }
@@ -46,20 +37,17 @@ static void put_structs(struct json_writer *w, const struct json_field *f, const
 
 static void put_value(struct json_writer *w, const struct option_row *o, const void *section) {
     const void *field = (const char *)section + o->field.offset;
-    switch (o->field.type) {
-        case JSON_BOOL: put_bool(w, *(const bool *)field); break;
-        case JSON_INT: put_int(w, *(const int *)field); break;
-        case JSON_DOUBLE: put_double(w, *(const double *)field); break;
-        case JSON_TEXT: put_string(w, *(char *const *)field); break;
-        case JSON_CHOICE: put_choice(w, &o->field, *(const int *)field); break;
-        case JSON_LIST:
-            if (option_has_structs(o))
-                put_structs(w, &o->field, field);
-            else
-                put_texts(w, field);
-            break;
-        default: CHECK(!"a type of options");
-    }
+    if (o->field.type != JSON_LIST)
+        json_field_put(w, &o->field, section);
+    else if (option_has_structs(o))
+        put_structs(w, &o->field, field);
+    else
+        put_texts(w, field);
+}
+
+/* Whether part i is the first of its section; the one behind the last is. */
+static bool begins_section(const struct option_set *s, int i) {
+    return i == 0 || i == s->count || strcmp(s->parts[i].section->name, s->parts[i - 1].section->name) != 0;
 }
 
 void options_print_json(const struct option_set *s, const void *values, FILE *out) {
@@ -69,12 +57,12 @@ void options_print_json(const struct option_set *s, const void *values, FILE *ou
     put_object(&w);
     for (int i = 0; i < s->count; i++) {
         const struct option_section *section = s->parts[i].section;
-        put_key_object(&w, section->name);
+        if (begins_section(s, i)) put_key_object(&w, section->name);
         for (int j = 0; j < section->count; j++) {
             put_key(&w, section->rows[j].field.name);
             put_value(&w, &section->rows[j], (const char *)values + s->parts[i].offset);
         }
-        put_object_end(&w);
+        if (begins_section(s, i + 1)) put_object_end(&w);
     }
     put_object_end(&w);
     put_line(&w, out);
@@ -126,8 +114,9 @@ void options_print_markdown(const struct option_set *s, const void *defaults, FI
     for (int i = 0; i < s->count; i++) {
         const struct option_section *section = s->parts[i].section;
         const void *values = (const char *)defaults + s->parts[i].offset;
-        fprintf(out, "\n## %s\n\n| option | type | default | allowed | meaning |\n|---|---|---|---|---|\n",
-                section->name);
+        if (begins_section(s, i))
+            fprintf(out, "\n## %s\n\n| option | type | default | allowed | meaning |\n|---|---|---|---|---|\n",
+                    section->name);
         for (int j = 0; j < section->count; j++) print_table_row(section->name, &section->rows[j], values, out);
     }
 }

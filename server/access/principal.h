@@ -1,4 +1,4 @@
-/* server/access/principal.h: who asks, and what was done for it. It travels with the request to whoever shares out or
+/* server/access/principal.h: who asks, and what was done for it. It travels with the request to whoever divides or
  * limits work. */
 #pragma once
 

@@ -80,8 +80,8 @@ static bool origin_is_allowed(const struct api *a, const char *origin) {
     return false;
 }
 
-/* What a browser reads before it lets a page see the answer (Fetch standard, CORS protocol). Cookies mean nothing here,
- * so credentials are never allowed. */
+/* Headers that a browser reads before it lets a page see the answer (Fetch standard, CORS protocol). Cookies mean
+ * nothing here, so credentials are never allowed. */
 static void allow_origin(const struct api *a, const char *origin, struct answer *answer) {
     if (a->n_origins == 0) return;
     answer_add_header(answer, "Vary", "Origin");

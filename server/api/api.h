@@ -1,5 +1,5 @@
 /* server/api/api.h: what requests mean. A request comes in as method, path and body, an answer goes out; the HTTP
- * collection is not seen here, the engine only through generations. */
+ * library is not seen here, the engine only through sequences. */
 #pragma once
 
 #include "retro/chat/chat.h"
@@ -14,7 +14,7 @@
 #include "server/documents/document_thread.h"
 #include "server/host/options/config.h"
 #include "server/host/options/host_options.h"
-#include "server/host/options/retrieval_mode.h"
+#include "server/host/options/retrieval_choice.h"
 #include "server/pictures/picture_thread.h"
 #include "server/reading/embedding_thread.h"
 #include "server/schedule/engine.h"
@@ -44,17 +44,12 @@ struct served_model {
     enum documents_access documents;         /* what clients may do with its documents */
     int upload_bytes;                        /* of text that the files of a request may have */
     struct request_limits limits;
-    int slots; /* prompts that are written at once */
-    /* When a request does not say: */
-    bool retrieve;
-    enum retrieval_mode mode; /* never auto */
-    enum retrieval_query query;
-    int every;
-    int k, k_passages; /* neighbours of a chunk, and passages of a prompt */
-    struct retriever_choice choice;
-    float min_similarity;
-    bool attends;       /* it has chunked cross attention, and can read its collection by it */
-    int passage_tokens; /* of all passages in one prompt, rows of their pictures included */
+    int slots;                           /* prompts that are written at once */
+    struct retrieval_choice choice;      /* when a request does not say; its mode is never auto */
+    int rerank_candidates;               /* hits that the reranker reads; 0: there is none */
+    int usual_neighbors, usual_passages; /* of a chunk, and of a prompt, where the choice's k is 0 */
+    bool attends;                        /* it has chunked cross attention, and can read its collection by it */
+    int passage_tokens;                  /* of all passages in one prompt, rows of their pictures included */
 };
 
 /* A model that embeds texts. Likewise. */
@@ -112,7 +107,7 @@ void put_chat_template(struct json_writer *w, const struct chat *chat);
 /* Never NULL: what is wrong with a request is an answer too. `waker` is called until the answer is closed. */
 struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker);
 
-/* What a request's head says of who asks. */
+/* A request's head, as far as it says who asks. */
 struct api_head {
     const char *method, *path;
     const char *authorization, *api_key; /* headers; NULL: none */

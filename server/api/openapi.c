@@ -11,7 +11,7 @@
 /* Every operation may end so, and says why in the same shape. */
 static const int error_statuses[] = {400, 403, 404, 405, 408, 413, 414, 415, 429, 431, 500, 501, 503, 505};
 
-/* What the schema of a route depends on beside its tables. */
+/* All that the schema of a route depends on beside its tables. */
 struct schema_scope {
     const struct api *api;
     const struct request_limits *limits;
@@ -68,7 +68,7 @@ static void write_parsed(struct json_writer *w, const struct json_field *f, cons
     put_array_end(w);
 }
 
-/* What is not supported, and may be sent where it changes nothing. */
+/* A field that is not supported may be sent where it changes nothing. */
 static void write_neutral(struct json_writer *w, const struct json_field *f) {
     put_key_array(w, "enum");
     put_null(w);
@@ -237,7 +237,6 @@ static void write_error_status(struct json_writer *w, int http) {
     put_object_end(w);
 }
 
-/* A request that asks for a stream gets events, each in the shape of the whole answer. */
 /* Of one event of a stream: its data is JSON, or [DONE] at the end. */
 static void write_event_schema(struct json_writer *w) {
     put_key_object(w, "schema");
@@ -255,7 +254,7 @@ static void write_responses(struct json_writer *w, const struct route *route) {
     put_key_object(w, "responses");
     put_key_object(w, "200");
     put_key_string(w, "description", streams ? "the answer; with stream, events in its shape" : "the answer");
-    open_content(w, route->answer_type);
+    open_content(w, route->answer_type ? route->answer_type : JSON_TYPE);
     write_answer_schema(w, route);
     if (streams) {
         put_object_end(w);

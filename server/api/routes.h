@@ -5,13 +5,13 @@
 
 #include "server/api/api.h"
 
-/* Who is answered: anybody; those that server.operations lets; those that have a key, where keys are asked for;
- * anybody, where server.page lets the page be shown. Those of the API refuse once the process is stopping, all others
- * answer as long as it lives. */
-enum route_access { ACCESS_PUBLIC, ACCESS_OPERATIONS, ACCESS_API, ACCESS_PAGE };
+/* The clients that are answered: those that have a key, where keys are asked for; those that
+ * server.operations lets; anybody; anybody, where server.page lets the page be shown. Routes of
+ * the API refuse once the process is stopping, all others answer as long as it lives. */
+enum route_access { ACCESS_API, ACCESS_OPERATIONS, ACCESS_PUBLIC, ACCESS_PAGE };
 
-/* A path that ends in '/' stands for everything below it, but for "/" itself. A route of GET takes HEAD too, which is
- * GET without the body, and HTTP leaves that out. */
+/* A path that ends in '/' stands for everything below it, but for "/" itself. A route of GET
+ * takes HEAD too, which is GET without the body, and HTTP leaves that out. */
 struct route {
     const char *method, *path;
     route_handler *open;
@@ -20,7 +20,7 @@ struct route {
     size_t max_body;                /* bytes; 0: what server.max_body_bytes lets in */
     const struct json_table *body;  /* what its body may hold; NULL: nothing is read */
     const struct json_table *query; /* what its query string may hold; NULL: anything, as it means nothing here */
-    const char *answer_type;        /* of a 200 */
+    const char *answer_type;        /* of a 200; NULL: JSON */
     const char *required;           /* members that a JSON answer always has: "a b"; NULL: it is no object */
     const char *summary;
 };

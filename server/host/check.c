@@ -25,24 +25,24 @@ int check_picture_rows(const struct config *c, const struct model_info *model) {
 enum status check_mode(const struct config *c, const struct model_info *model, enum retrieval_mode *mode,
                        struct error *e) {
     bool attends = model->chunk_length > 0;
-    *mode = retrieval_mode_of((enum retrieval_mode)c->retrieval.mode, attends);
+    *mode = retrieval_mode_of(c->retrieval.choice.mode, attends);
     if (retrieval_attends(*mode) && !attends)
         return error_set(e, STATUS_INVALID,
                          "retrieval.mode is %s, and the model, a %s, has no chunked cross attention; it is for prompt",
                          retrieval_mode_name(*mode), model->family);
-    if (c->retrieval.every > 0 && retrieval_attends(*mode))
+    if (c->retrieval.choice.every > 0 && retrieval_attends(*mode))
         return error_set(
             e, STATUS_INVALID,
             "retrieval.every is %d and retrieval.mode %s; by cross attention every chunk has neighbours of "
             "its own, so retrieval.every is for prompt",
-            c->retrieval.every, retrieval_mode_name(*mode));
+            c->retrieval.choice.every, retrieval_mode_name(*mode));
     return STATUS_OK;
 }
 
 enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, int *most,
                             struct error *e) {
     int room = c->retrieval.max_neighbors, max_k = c->retrieval.max_k;
-    *k = c->retrieval.k ? c->retrieval.k : model->num_neighbors;
+    *k = c->retrieval.choice.k ? c->retrieval.choice.k : model->num_neighbors;
     *most = min_int(room ? room : max_int(*k, max_int(1, model->num_neighbors)), max_k);
     if (*k > max_k)
         return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", *k, max_k);
@@ -53,7 +53,7 @@ enum status check_neighbors(const struct config *c, const struct model_info *mod
 
 /* config_check keeps retrieval.k below retrieval.max_k. */
 int usual_passages(const struct config *c) {
-    return c->retrieval.k ? c->retrieval.k : min_int(DEFAULT_PASSAGES, c->retrieval.max_k);
+    return c->retrieval.choice.k ? c->retrieval.choice.k : min_int(DEFAULT_PASSAGES, c->retrieval.max_k);
 }
 
 enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer, const char *folder,

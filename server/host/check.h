@@ -5,7 +5,7 @@
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/options/config.h"
-#include "server/host/options/retrieval_mode.h"
+#include "server/host/options/retrieval_choice.h"
 
 /* Rows that a sequence may have: the model's limit, or a lower one of the operator. A model whose positions have no
  * end gets DEFAULT_CONTEXT, or what it was trained with where that is less: caches of 128k tokens are asked for. */

@@ -119,7 +119,7 @@ enum status embedding_thread_ask(struct embedding_thread *t, struct embedding_jo
     return status;
 }
 
-/* Requests take turns, so the first to be over needs about its share of all turns. */
+/* Requests take turns, so the first to be over needs about its part of all turns. */
 int embedding_thread_retry_after(struct embedding_thread *t) {
     int n_jobs = worker_count_jobs(t->worker);
     pthread_mutex_lock(&t->lock);

@@ -31,7 +31,7 @@ static bool engine_is_over(struct engine *x) {
 
 static double active_seconds(const struct engine *x) {
     double seconds = 0;
-    for (int i = 0; i < x->n_active; i++) seconds += pace_seconds(&x->pace, sequence_left(x->active[i]));
+    for (int i = 0; i < x->n_active; i++) seconds += pace_seconds(&x->pace, engine_sequence_left(x->active[i]));
     return seconds;
 }
 
@@ -191,7 +191,7 @@ void engine_close(struct engine *x) {
     turns_close(&x->turns);
     bell_close(&x->bell);
     pthread_mutex_destroy(&x->lock);
-    shares_free(&x->shares);
+    client_counts_free(&x->by_client);
     free_buffers(x);
     free(x);
 }
@@ -204,7 +204,7 @@ void engine_close(struct engine *x) {
 static enum status check_room(const struct engine *x, uint64_t client, int n, struct error *e) {
     const struct engine_options *o = &x->o;
     int capacity = engine_capacity(o), places = capacity;
-    if (shares_of(&x->shares, client) == 0) places += engine_reserve(o);
+    if (client_counts_of(&x->by_client, client) == 0) places += engine_reserve(o);
     if (x->failed) return error_set(e, STATUS_DEVICE, "the device has failed; the server must be started again");
     if (x->stopped) return error_set(e, STATUS_BUSY, "the server is stopping");
     if (n > capacity)
@@ -220,34 +220,34 @@ static enum status check_room(const struct engine *x, uint64_t client, int n, st
     return STATUS_OK;
 }
 
-static struct engine_submission *make_submission(struct engine *x, struct generation *const *generations, int n) {
-    const struct generation_rows rows = {x->o.grid, x->info.chunk_length, x->o.max_context};
+static struct engine_submission *make_submission(struct engine *x, struct sequence *const *sequences, int n) {
+    const struct sequence_rows rows = {x->o.grid, x->info.chunk_length, x->o.max_context};
     struct engine_submission *submission = xmalloc(sizeof *submission + (size_t)n * sizeof(struct turn *));
     struct snapshot *snapshot = x->o.retrieval ? retrieval_thread_hold(x->o.retrieval) : NULL;
-    submission->client = generations[0]->asked.principal.client;
+    submission->client = sequences[0]->asked.principal.client;
     submission->n = n;
     for (int i = 0; i < n; i++) {
-        struct generation *g = generations[i];
-        generation_prepare(g, &rows);
-        if (generation_searches(&g->asked)) g->answer.snapshot = snapshot_hold(snapshot);
-        submission->items[i] = &sequence_open(x, g)->turn;
+        struct sequence *sequence = sequences[i];
+        sequence_prepare(sequence, &rows);
+        if (sequence_searches(&sequence->asked)) sequence->answer.snapshot = snapshot_hold(snapshot);
+        submission->items[i] = &engine_sequence_open(x, sequence)->turn;
     }
     snapshot_release(snapshot);
     return submission;
 }
 
 static void free_submission(struct engine_submission *submission) {
-    for (int i = 0; i < submission->n; i++) sequence_free((struct engine_sequence *)submission->items[i]);
+    for (int i = 0; i < submission->n; i++) engine_sequence_free((struct engine_sequence *)submission->items[i]);
     free(submission);
 }
 
-enum status engine_submit(struct engine *x, struct generation *const *generations, int n, struct error *e) {
-    struct engine_submission *submission = make_submission(x, generations, n);
+enum status engine_submit(struct engine *x, struct sequence *const *sequences, int n, struct error *e) {
+    struct engine_submission *submission = make_submission(x, sequences, n);
     pthread_mutex_lock(&x->lock);
     enum status status = check_room(x, submission->client, n, e);
     if (status == STATUS_OK) {
         x->in_flight += n;
-        shares_add(&x->shares, submission->client, n);
+        client_counts_add(&x->by_client, submission->client, n);
         CHECK(queue_put(&x->submitted, (void *[]){submission}, 1)); /* each has a prompt in flight, so there is room */
     }
     pthread_mutex_unlock(&x->lock);

@@ -1,5 +1,5 @@
 /* server/schedule/engine.h: the thread that owns the model: it writes many sequences at once, one batch step after
- * another. Whoever wants text submits generations and reads them as they grow; everything else is the engine's own
+ * another. Whoever wants text submits sequences and reads them as they grow; everything else is the engine's own
  * affair. */
 #pragma once
 
@@ -7,7 +7,7 @@
 #include "server/host/prompt/passages.h"
 #include "server/host/prompt/picture_input.h"
 #include "server/reading/retrieval_thread.h"
-#include "server/schedule/generation.h"
+#include "server/schedule/sequence.h"
 #include "server/threads/histogram.h"
 
 struct engine;
@@ -26,7 +26,7 @@ struct engine_options {
     struct model *model;
     struct backend *backend;
     const struct tokenizer *tokenizer;
-    struct retrieval_thread *retrieval; /* NULL: no generation may ask to retrieve */
+    struct retrieval_thread *retrieval; /* NULL: no sequence may ask to retrieve */
     struct end_ids ends;                /* the ids that end a text */
     enum grid_mode grid;
     int max_sequences;   /* decoded together */
@@ -38,6 +38,7 @@ struct engine_options {
     bool prefixes_of_filter; /* clients of one filter take over each other's; else each key its own alone */
     int max_neighbors;       /* of one chunk */
     int max_k;               /* passages of one prompt */
+    int rerank_candidates;   /* hits that the reranker reads; 0: there is none */
     bool write_without;      /* neighbours that a search did not find because the collection is away */
     struct passage_options passages;
     const struct picture_input
@@ -84,14 +85,14 @@ enum status engine_open(struct engine **out, const struct engine_options *o, str
 void engine_stop(struct engine *x);
 void engine_close(struct engine *x);
 
-/* Takes a reference of each of n complete generations, the prompts of one request: all are accepted or none.
+/* Takes a reference of each of n complete sequences, the prompts of one request: all are accepted or none.
  * STATUS_TOO_LARGE when they are more than the capacity, STATUS_BUSY when that many are in flight already or the engine
  * has stopped, STATUS_DEVICE after the device failed. */
-enum status engine_submit(struct engine *x, struct generation *const *generations, int n, struct error *e);
+enum status engine_submit(struct engine *x, struct sequence *const *sequences, int n, struct error *e);
 /* Seconds, 1 to 60, until a request that was refused as STATUS_BUSY would be let in, if nobody else came: tokens still
  * to be read and written by those who must end before, at the speed of the latest steps. */
 int engine_retry_after(struct engine *x);
-/* Tells the engine that generations were cancelled. */
+/* Tells the engine that sequences were cancelled. */
 void engine_notice(struct engine *x);
 struct engine_counts engine_counts(struct engine *x);
 void engine_metrics_read(struct engine *x, struct engine_metrics *out);

@@ -7,7 +7,7 @@
 #include "server/schedule/engine_private.h"
 
 static struct found_pictures *latest_of(const struct engine_sequence *s) {
-    return &s->generation->answer.seen[s->n_searched];
+    return &s->sequence->answer.seen[s->passages.n_searched];
 }
 
 static void put_problem(struct found_picture *picture, const char *words) {
@@ -53,22 +53,24 @@ static bool ask_thread(struct engine_sequence *s, const struct text_span *urls, 
     struct found_pictures *found = latest_of(s);
     struct waker waker = {pictures_done, s};
     struct error e;
-    s->reading = picture_job_open(&(struct picture_reader){.picture_input = x->o.picture_input}, n,
-                                  s->generation->asked.principal, waker);
-    s->reading->skips = true;
-    for (int i = 0; i < n; i++) s->reading->files[i].url = urls[i];
-    if (picture_thread_ask(x->o.pictures, s->reading, &e) == STATUS_OK) return true;
+    s->found.job = picture_job_open(&(struct picture_reader){.picture_input = x->o.picture_input}, n,
+                                    s->sequence->asked.principal, waker);
+    s->found.job->skips = true;
+    for (int i = 0; i < n; i++) s->found.job->files[i].url = urls[i];
+    if (picture_thread_ask(x->o.pictures, s->found.job, &e) == STATUS_OK) return true;
     for (int i = 0; i < n; i++) put_problem(&found->list[i], e.text);
     return false;
 }
 
+void found_part_close(struct found_part *p) { picture_job_release(p->job); }
+
 bool engine_read_found(struct engine_sequence *s) {
     struct engine *x = s->engine;
-    const struct hits *hits = &s->generation->answer.found[s->n_searched];
+    const struct hits *hits = &s->sequence->answer.found[s->passages.n_searched];
     struct found_pictures *found = latest_of(s);
-    picture_job_release(s->reading);
-    s->reading = NULL;
-    if (x->o.picture_input == NULL || s->generation->asked.n_source > 0) return false;
+    picture_job_release(s->found.job);
+    s->found.job = NULL;
+    if (x->o.picture_input == NULL || s->sequence->asked.n_source > 0) return false;
 
     struct text_span *urls = xcalloc((size_t)hits->n + 1, sizeof *urls);
     list_pictures(hits, found, urls);
@@ -76,16 +78,13 @@ bool engine_read_found(struct engine_sequence *s) {
     bool reads = n > 0 && ask_thread(s, urls, n);
     free(urls);
     if (!reads) return false;
-    s->reads_pictures = true;
-    s->state = SEQUENCE_PARKED;
-    x->n_parked++;
+    engine_sequence_park(s, PARKED_FOR_PICTURES);
     return true;
 }
 
 void engine_note_found(struct engine_sequence *s) {
-    const struct picture_job *job = s->reading;
+    const struct picture_job *job = s->found.job;
     struct found_pictures *found = latest_of(s);
-    s->reads_pictures = false;
     for (int i = 0; i < job->n; i++) {
         const struct picture_file *file = &job->files[i];
         bool reached = i < job->n_done && job->error.status == STATUS_OK;
@@ -95,7 +94,7 @@ void engine_note_found(struct engine_sequence *s) {
 
 /* A job's file i is that of found picture i. */
 int engine_list_found(const struct engine_sequence *s, struct passage_picture *out, int *places) {
-    const struct picture_job *job = s->reading;
+    const struct picture_job *job = s->found.job;
     const struct found_pictures *found = latest_of(s);
     int n = 0;
     for (int i = 0; job && i < job->n; i++) {

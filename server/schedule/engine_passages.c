@@ -7,40 +7,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/schedule/comparison.h"
+#include "server/schedule/scoring.h"
 #include "server/schedule/told_attention.h"
+
+void passage_part_close(struct passage_part *p) {
+    free(p->rows);
+    free(p->source);
+}
 
 /* The query. */
 
 /* The end of the prompt, or of the encoder's source, and of what was written: at most PASSAGE_QUERY_TOKENS. */
 static void decode_end(struct engine_sequence *s, bool with_prompt) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     const int32_t *read = asked->n_source > 0 ? asked->source : asked->prompt;
     int n_read = with_prompt ? (asked->n_source > 0 ? asked->n_source : asked->n_prompt) : 0;
     int written = min_int(s->n_ids, PASSAGE_QUERY_TOKENS), before = min_int(n_read, PASSAGE_QUERY_TOKENS - written);
     int32_t ids[PASSAGE_QUERY_TOKENS];
     if (before > 0) memcpy(ids, read + n_read - before, (size_t)before * sizeof *ids);
-    if (written > 0)
-        memcpy(ids + before, s->generation->answer.ids + s->n_ids - written, (size_t)written * sizeof *ids);
-    tokenizer_decode(s->engine->o.tokenizer, ids, before + written, true, &s->query_text);
+    if (written > 0) memcpy(ids + before, s->sequence->answer.ids + s->n_ids - written, (size_t)written * sizeof *ids);
+    tokenizer_decode(s->engine->o.tokenizer, ids, before + written, true, &s->lookup.query);
 }
 
 /* The words that the asker gives, behind the end of the answer so far; or the end of the whole text. */
 static void write_query(struct engine_sequence *s) {
-    const struct generation_passages *asked = &s->generation->asked.passages;
-    struct text_span said = s->generation->asked.place.query;
-    buffer_clear(&s->query_text);
+    const struct sequence_request *asked = &s->sequence->asked;
+    struct text_span said = asked->place.query;
+    buffer_clear(&s->lookup.query);
     if (said.text == NULL || s->n_ids > 0) decode_end(s, said.text == NULL);
-    if (said.text && s->n_ids > 0) buffer_append(&s->query_text, "\n", 1);
-    if (said.text) buffer_append(&s->query_text, said.text, said.size);
-    const char *text = s->query_text.data ? s->query_text.data : "";
-    s->lookup.queries[0] = (struct retriever_query){.text = {text, s->query_text.size},
-                                                    .k = asked->k,
-                                                    .min_similarity = asked->min_similarity,
-                                                    .choice = s->generation->asked.choice,
-                                                    .filter = s->filter,
-                                                    .excluded = s->generation->asked.excluded,
-                                                    .n_excluded = s->generation->asked.n_excluded};
+    if (said.text && s->n_ids > 0) buffer_append(&s->lookup.query, "\n", 1);
+    if (said.text) buffer_append(&s->lookup.query, said.text, said.size);
+    const char *text = s->lookup.query.data ? s->lookup.query.data : "";
+    int candidates = s->engine->o.rerank_candidates;
+    s->lookup.job.queries[0] = (struct retriever_query){.text = {text, s->lookup.query.size},
+                                                        .k = asked->passages.k,
+                                                        .min_similarity = (float)asked->choice.min_similarity,
+                                                        .choice = retrieval_choice_ranking(&asked->choice, candidates),
+                                                        .filter = s->lookup.filter,
+                                                        .excluded = asked->excluded,
+                                                        .n_excluded = asked->n_excluded};
 }
 
 /* The prompt. */
@@ -58,7 +63,7 @@ static void compose_before(const struct tokenizer *t, const int32_t *ids, int n,
 struct composition {
     struct hits *hits;
     struct passage_picture *pictures; /* [n_pictures] that may stand in it */
-    int *places;                      /* [n_pictures] in the sequence's s->reading->set */
+    int *places;                      /* [n_pictures] in the sequence's s->found.job->set */
     int n_pictures;
     struct passages passages;
     struct picture_set *set; /* a reference: of all its pictures; NULL: it has none */
@@ -66,7 +71,7 @@ struct composition {
 };
 
 static void composition_open(struct composition *c, const struct engine_sequence *s, struct hits *hits) {
-    size_t most = s->reading ? (size_t)s->reading->n : 0;
+    size_t most = s->found.job ? (size_t)s->found.job->n : 0;
     *c = (struct composition){.hits = hits};
     c->pictures = xcalloc(most + 1, sizeof *c->pictures);
     c->places = xcalloc(most + 1, sizeof *c->places);
@@ -83,7 +88,7 @@ static void composition_close(struct composition *c) {
 
 /* The request's pictures and, where the passages stand, those of the passages. */
 static void join_pictures(const struct engine_sequence *s, struct composition *c) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     const struct passages *p = &c->passages;
     picture_set_release(c->set);
     if (p->n_pictures == 0) {
@@ -92,15 +97,15 @@ static void join_pictures(const struct engine_sequence *s, struct composition *c
     }
     int *chosen = xcalloc((size_t)p->n_pictures, sizeof *chosen);
     for (int i = 0; i < p->n_pictures; i++) chosen[i] = c->places[p->pictures[i]];
-    c->set = picture_set_join(asked->pictures, asked->place.pictures_before, s->reading->set, chosen, p->n_pictures);
+    c->set = picture_set_join(asked->pictures, asked->place.pictures_before, s->found.job->set, chosen, p->n_pictures);
     free(chosen);
 }
 
 /* The prompt, or the encoder's source, with the passages that fit `room` more rows. */
 static enum status compose(const struct engine_sequence *s, struct composition *c, int room, struct error *e) {
     const struct engine_options *o = &s->engine->o;
-    const struct generation_request *asked = &s->generation->asked;
-    const struct generation_place *place = &asked->place;
+    const struct sequence_request *asked = &s->sequence->asked;
+    const struct sequence_place *place = &asked->place;
     const struct passage_sources from = {c->hits, c->pictures, c->n_pictures};
     struct passages *p = &c->passages;
     bool encodes = asked->n_source > 0;
@@ -120,7 +125,7 @@ static enum status compose(const struct engine_sequence *s, struct composition *
 
 /* The same within the context. Within a text, passages may take a token more than by themselves. */
 static enum status compose_within(const struct engine_sequence *s, struct composition *c, struct error *e) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     bool encodes = asked->n_source > 0;
     int most = s->engine->o.max_context - (encodes ? 0 : asked->max_tokens);
     int room = most - (encodes ? asked->n_source : asked->n_prompt);
@@ -141,8 +146,8 @@ static void show_passages(struct hits *hits, struct passages *passages) {
 }
 
 static bool same_row(const struct engine_sequence *s, int i, int32_t row, const struct picture_set *pictures) {
-    if (sequence_row(s, i) != row) return false;
-    return row >= 0 || memcmp(&s->pictures->names[-1 - row], &pictures->names[-1 - row], sizeof *pictures->names) == 0;
+    if (engine_sequence_row(s, i) != row) return false;
+    return row >= 0 || memcmp(&s->view.set->names[-1 - row], &pictures->names[-1 - row], sizeof *pictures->names) == 0;
 }
 
 /* Rows that the session has computed and the new rows begin with, all but one of these at most. */
@@ -155,42 +160,36 @@ static int count_kept(const struct engine_sequence *s, const int32_t *rows, int 
 /* The sequence goes on behind these rows, which have the pictures of *set: it is the sequence's from here on. */
 static void restart(struct engine_sequence *s, int32_t *rows, int n, struct picture_set **set) {
     const struct engine *x = s->engine;
-    struct generation_answer *answer = &s->generation->answer;
+    struct sequence_answer *answer = &s->sequence->answer;
     int kept = count_kept(s, rows, n, *set), m = x->info.chunk_length;
-    s->n_prefix = n - s->n_ids - s->generation->asked.n_prompt;
-    free(s->composed_rows);
-    free(s->given);
-    free(s->positions);
-    picture_set_release(s->pictures);
-    s->given = NULL;
-    s->positions = NULL;
-    s->pictures = *set;
-    *set = NULL;
-    s->rows = s->composed_rows = rows;
+    s->n_prefix = n - s->n_ids - s->sequence->asked.n_prompt;
+    free(s->passages.rows);
+    view_part_take(&s->view, set);
+    s->rows = s->passages.rows = rows;
     s->n_rows = n;
     s->n_reread = s->n_ids;
-    s->n_neighbors = 0;
+    s->lookup.n_neighbors = 0;
     if (m > 0) {
         answer->grid = grid_make(x->o.grid, n, m);
-        answer->n_chunks = grid_complete(answer->grid, n + s->generation->asked.max_tokens - s->n_ids);
+        answer->n_chunks = grid_complete(answer->grid, n + s->sequence->asked.max_tokens - s->n_ids);
     }
-    session_rewind(s->session, kept, sequence_grid(s));
-    s->begun = s->viewed = false;
+    session_rewind(s->session, kept, engine_sequence_grid(s));
+    s->prefix.begun = false;
 }
 
 /* The composed text is read: as the encoder's source, or as the decoder's rows. */
 static void take_composed(struct engine_sequence *s, struct composition *c) {
     struct tokens *all = &c->all;
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     bool encodes = asked->n_source > 0;
     int n_before = encodes ? asked->n_prompt : all->n, n = n_before + s->n_ids;
     int32_t *rows = xmalloc((size_t)n * sizeof *rows);
     memcpy(rows, encodes ? asked->prompt : all->ids, (size_t)n_before * sizeof *rows);
-    if (s->n_ids > 0) memcpy(rows + n_before, s->generation->answer.ids, (size_t)s->n_ids * sizeof *rows);
+    if (s->n_ids > 0) memcpy(rows + n_before, s->sequence->answer.ids, (size_t)s->n_ids * sizeof *rows);
     restart(s, rows, n, &c->set);
     if (!encodes) return;
-    free(s->composed_source);
-    s->source = s->composed_source = all->ids;
+    free(s->passages.source);
+    s->source = s->passages.source = all->ids;
     s->n_source = all->n;
     all->ids = NULL;
 }
@@ -198,7 +197,7 @@ static void take_composed(struct engine_sequence *s, struct composition *c) {
 /* Tokens of the composed text before its passages: those that it shares with the text as it was asked. Within a text
  * a passage may begin a token before or behind where it does by itself. */
 static int count_before(const struct engine_sequence *s, const struct passages *passages, const struct tokens *all) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     const int32_t *ids = asked->n_source > 0 ? asked->source : asked->prompt;
     int n = asked->n_source > 0 ? asked->n_source : asked->n_prompt, most = all->n - passages_rows(passages), same = 0;
     if (asked->place.compose == NULL) return n > 0 && tokenizer_is_special(s->engine->o.tokenizer, ids[0]) ? 1 : 0;
@@ -225,22 +224,22 @@ static enum status read_passages(struct engine_sequence *s, struct hits *hits, s
 
 /* The entry of what was found is complete: its passages are read, and the chunks of the new rows are next. */
 static void accept(struct engine_sequence *s) {
-    struct generation_answer *answer = &s->generation->answer;
+    struct sequence_answer *answer = &s->sequence->answer;
     struct error e = {0};
-    if (read_passages(s, &answer->found[s->n_searched], &e)) {
-        sequence_finish(s, FINISH_ERROR, &e);
+    if (read_passages(s, &answer->found[s->passages.n_searched], &e)) {
+        engine_sequence_finish(s, FINISH_ERROR, &e);
         return;
     }
-    answer->search_rows[s->n_searched] = s->n_reread > 0 ? s->n_rows - 1 : 0;
-    s->n_searched++;
+    answer->search_rows[s->passages.n_searched] = s->n_reread > 0 ? s->n_rows - 1 : 0;
+    s->passages.n_searched++;
     comparison_begin(s);
-    engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, s->n_rows) : 0);
+    engine_close_prompt(s);
 }
 
 /* The asker's texts as hits, which point into the request. */
 static void take_given(struct engine_sequence *s) {
-    const struct generation_passages *asked = &s->generation->asked.passages;
-    struct hits *hits = &s->generation->answer.found[0];
+    const struct sequence_passages *asked = &s->sequence->asked.passages;
+    struct hits *hits = &s->sequence->answer.found[0];
     hits->list = xcalloc((size_t)asked->n_given, sizeof *hits->list);
     hits->n = asked->n_given;
     for (int i = 0; i < hits->n; i++)
@@ -248,19 +247,17 @@ static void take_given(struct engine_sequence *s) {
 }
 
 void engine_seek_passages(struct engine_sequence *s) {
-    if (s->n_searched > 0) sequence_publish(s);
-    if (!s->generation->asked.passages.search) {
+    if (s->passages.n_searched > 0) engine_sequence_publish(s);
+    if (!s->sequence->asked.passages.search) {
         take_given(s);
         accept(s);
         return;
     }
     write_query(s);
-    s->seeks_passages = true;
-    engine_look_up(s, s->n_searched, 1);
+    engine_look_up(s, PARKED_FOR_PASSAGES, s->passages.n_searched, 1);
 }
 
 void engine_accept_passages(struct engine_sequence *s) {
-    s->seeks_passages = false;
     if (!engine_read_found(s)) accept(s);
 }
 

@@ -4,20 +4,19 @@
 
 #include "config/base/hash.h"
 
+#include "server/schedule/scoring.h"
 #include "server/schedule/told_attention.h"
 
 /* Rows that may be taken over: those whose logits nobody needs, and that need not tell their attention. */
-static int count_wanted(const struct engine_sequence *s) {
-    return told_attention_of_all(s) ? 0 : sequence_first_logits(s);
-}
+static int count_wanted(const struct engine_sequence *s) { return told_attention_of_all(s) ? 0 : scoring_first_row(s); }
 
 static struct session_text text_of(const struct engine_sequence *s) {
-    const struct picture_set *pictures = s->pictures;
+    const struct picture_set *pictures = s->view.set;
     return (struct session_text){.ids = s->rows,
                                  .n = count_wanted(s),
-                                 .positions = s->positions,
+                                 .positions = s->view.positions,
                                  .names = pictures ? pictures->names : NULL,
-                                 .neighbors = s->neighbors,
+                                 .neighbors = s->lookup.neighbors,
                                  .source = s->source,
                                  .n_source = s->n_source};
 }
@@ -31,7 +30,7 @@ static bool same_pictures(const struct engine_sequence *a, const struct engine_s
     int given = 0;
     for (int i = 0; i < n; i++) given += a->rows[i] < 0;
     if (given == 0) return true;
-    const struct row_name *p = a->pictures->names, *q = b->pictures->names;
+    const struct row_name *p = a->view.set->names, *q = b->view.set->names;
     return memcmp(p, q, (size_t)given * sizeof *p) == 0;
 }
 
@@ -39,13 +38,13 @@ static bool same_pictures(const struct engine_sequence *a, const struct engine_s
 static bool begin_alike(const struct engine_sequence *a, const struct engine_sequence *b, int n) {
     const struct engine *x = a->engine;
     struct grid grid = session_grid(a->session);
-    if (a->scope != b->scope) return false;
+    if (a->prefix.scope != b->prefix.scope) return false;
     if (a->n_source != b->n_source || !same_ids(a->source, b->source, a->n_source)) return false;
     if (!same_ids(a->rows, b->rows, n) || !same_pictures(a, b, n)) return false;
-    if (a->generation->answer.n_chunks == 0) return true;
+    if (a->sequence->answer.n_chunks == 0) return true;
     if (grid.f != session_grid(b->session).f) return false;
     for (int j = 0; j < grid_complete(grid, n); j++) {
-        const struct neighbor_tokens *p = &a->neighbors[j], *q = &b->neighbors[j];
+        const struct neighbor_tokens *p = &a->lookup.neighbors[j], *q = &b->lookup.neighbors[j];
         if (p->k != q->k || !same_ids(p->ids, q->ids, p->k * x->info.retrieved_length)) return false;
     }
     return true;
@@ -59,7 +58,7 @@ static bool is_coming(const struct engine_sequence *s, int found) {
     if (rows > count_wanted(s)) return false;
     for (int i = 0; i < x->n_active && x->active[i] != s; i++) {
         const struct engine_sequence *other = x->active[i];
-        bool reads = other->begun && session_length(other->session) < other->n_rows;
+        bool reads = other->prefix.begun && session_length(other->session) < other->n_rows;
         if (reads && rows <= other->n_rows && begin_alike(s, other, rows)) return true;
     }
     return false;
@@ -69,7 +68,7 @@ static bool is_coming(const struct engine_sequence *s, int found) {
  * apart. A key's hash stays when the file of keys is read again; with another filter it is another scope, since what
  * was found by the first may stand in prompts. */
 uint32_t engine_scope(struct engine *x, const struct engine_sequence *s) {
-    const struct key *key = s->generation->asked.principal.key;
+    const struct key *key = s->sequence->asked.principal.key;
     struct buffer who = {0};
     if (key == NULL || (x->o.prefixes_of_filter && key->filter == NULL)) return 0;
     if (!x->o.prefixes_of_filter) buffer_append(&who, key->hash, sizeof key->hash);
@@ -82,16 +81,16 @@ uint32_t engine_scope(struct engine *x, const struct engine_sequence *s) {
 
 bool engine_begin_prompt(struct engine_sequence *s) {
     struct engine *x = s->engine;
-    if (s->begun) return true;
+    if (s->prefix.begun) return true;
     bool keeps = x->metrics.blocks.kept_most > 0;
-    if (s->positions == NULL) s->positions = picture_set_place(s->pictures, s->rows, s->n_rows);
+    if (s->view.positions == NULL) s->view.positions = picture_set_place(s->view.set, s->rows, s->n_rows);
     struct session_text text = text_of(s);
     if (keeps && is_coming(s, session_find(s->session, &text))) return false;
 
-    s->begun = true;
+    s->prefix.begun = true;
     if (!keeps) return true;
     int reused = session_reuse(s->session, &text);
-    if (s->n_reread == 0) s->n_cached = reused;
+    if (s->n_reread == 0) s->prefix.n_cached = reused;
     x->metrics.prefix_queries += s->n_rows + s->n_source;
     x->metrics.prefix_hits += reused;
     return true;

@@ -1,7 +1,6 @@
 /* server/schedule/engine_step.c: one step of many sequences: which rows, their forward, what is drawn from the logits,
  * and what becomes of it. See engine_private.h. */
-#include <string.h>
-
+#include "server/schedule/scoring.h"
 #include "server/schedule/told_attention.h"
 
 static const double PART_SECONDS = 0.1;
@@ -11,7 +10,7 @@ enum { LEAST_PROMPT_ROWS = 256 };
 
 static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_tokens, int n_logits) {
     struct engine_step *step = &s->engine->step;
-    struct generation *g = s->generation;
+    struct sequence *sequence = s->sequence;
     int i = step->n;
     step->n++;
     step->sequences[i] = s;
@@ -19,7 +18,7 @@ static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_to
         .session = s->session,
         .tokens = tokens,
         .n_tokens = n_tokens,
-        .neighbors = g->answer.n_chunks ? s->neighbors + session_next_chunk(s->session) : NULL,
+        .neighbors = sequence->answer.n_chunks ? s->lookup.neighbors + session_next_chunk(s->session) : NULL,
         .n_logits = n_logits,
     };
     engine_give_rows(s, &step->items[i], session_length(s->session));
@@ -32,9 +31,9 @@ static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_to
 static void plan_answers(struct engine *x) {
     for (int i = 0; i < x->n_active; i++) {
         struct engine_sequence *s = x->active[i];
-        const struct generation *g = s->generation;
+        const struct sequence *sequence = s->sequence;
         if (s->state != SEQUENCE_RUNNING || session_length(s->session) < s->n_rows) continue;
-        plan_item(s, &g->answer.ids[s->n_ids - 1], 1, 1);
+        plan_item(s, &sequence->answer.ids[s->n_ids - 1], 1, 1);
     }
 }
 
@@ -54,8 +53,8 @@ static void plan_prompts(struct engine *x) {
         struct engine_sequence *s = x->active[i];
         if (s->state != SEQUENCE_RUNNING || engine_wants_view(s) || !engine_begin_prompt(s)) continue;
         int done = session_length(s->session), n = min_int(s->n_rows - done, rows);
-        int unscored = max_int(0, sequence_first_logits(s) - done);
-        bool scores = sequence_scores(s);
+        int unscored = max_int(0, scoring_first_row(s) - done);
+        bool scores = scoring_reads(s);
         if (scores) n = min_int(n, unscored + scored_rows);
         if (n <= 0) continue;
         if (session_wants_source(s->session))
@@ -73,7 +72,7 @@ void engine_plan(struct engine *x) {
     plan_prompts(x);
 }
 
-/* Draw and score. */
+/* Draw. */
 
 /* The items that have come to the end of their rows, and draw their next token. */
 static void choose_rows(struct engine *x) {
@@ -81,15 +80,15 @@ static void choose_rows(struct engine *x) {
     int next = 0;
     for (int i = 0; i < step->n; i++) {
         const struct engine_sequence *s = step->sequences[i];
-        const struct generation_request *asked = &s->generation->asked;
-        bool draws = asked->max_tokens > 0 && !s->forced && session_length(s->session) >= s->n_rows;
+        const struct sequence_request *asked = &s->sequence->asked;
+        bool draws = asked->max_tokens > 0 && !s->scoring.forced && session_length(s->session) >= s->n_rows;
         next += step->items[i].n_logits;
         step->draw_row[i] = draws ? next - 1 : -1;
         step->params[i] = asked->sampling;
         step->params[i].draw = (uint64_t)s->n_ids;
         step->params[i].edits = s->edits.list;
         step->params[i].n_edits = s->edits.n;
-        if (draws && s->matcher) step->params[i].mask = guided_mask(step->sequences[i]);
+        if (draws && s->guide.matcher) step->params[i].mask = guide_mask(&step->sequences[i]->guide);
     }
 }
 
@@ -109,48 +108,6 @@ static void draw_tokens(struct engine *x, struct tensor logits) {
     }
 }
 
-/* Of a token in the row on the host, from 1. */
-static int32_t rank_of(const struct engine *x, int32_t token) {
-    int32_t rank = 1;
-    for (int32_t id = 0; id < x->info.vocab; id++)
-        rank += x->row[id] > x->row[token] || (x->row[id] == x->row[token] && id < token);
-    return rank;
-}
-
-/* Log-probabilities of `token` under one row of logits, into row `entry` of the answer. */
-static enum status score_token(struct engine_sequence *s, int entry, struct tensor logits, int32_t token,
-                               struct error *e) {
-    struct engine *x = s->engine;
-    struct generation_answer *answer = &s->generation->answer;
-    int n_top = s->generation->asked.n_top, n = max_int(1, n_top), at = 0;
-    size_t first = (size_t)entry * (size_t)n_top;
-    backend_download(x->o.backend, x->row, logits.data, (size_t)x->info.padded_vocab * sizeof *x->row);
-    if (backend_sync(x->o.backend, e)) return e->status;
-
-    float log_sum = logprobs_top(x->row, x->info.vocab, n, x->top_ids, x->top_logprobs);
-    if (answer->ranks && entry < s->generation->asked.n_prompt) answer->ranks[entry] = rank_of(x, token);
-    while (at < n && x->top_ids[at] != token) at++;
-    /* The same number as in the list when it is there: clients compare the two for equality. */
-    answer->logprobs[entry] = at < n ? x->top_logprobs[at] : x->row[token] - log_sum;
-    memcpy(answer->top_ids + first, x->top_ids, (size_t)n_top * sizeof *answer->top_ids);
-    memcpy(answer->top_logprobs + first, x->top_logprobs, (size_t)n_top * sizeof *answer->top_logprobs);
-    return STATUS_OK;
-}
-
-/* Row i predicts token i + 1; the last of the item's rows has just drawn. Passages before the prompt are not scored. */
-static enum status score_item(struct engine *x, int i, struct tensor logits, struct error *e) {
-    struct engine_sequence *s = x->step.sequences[i];
-    const struct generation_request *asked = &s->generation->asked;
-    int first = session_length(s->session) - logits.rows, known = s->n_rows + (s->forced ? 1 : 0);
-    for (int j = 0; sequence_scores(s) && j < logits.rows && first + j + 1 < known; j++) {
-        int next = first + j + 1, entry = next - s->n_prefix;
-        if (entry < 1) continue;
-        if (score_token(s, entry, tensor_rows(logits, j, 1), s->rows[next], e)) return e->status;
-    }
-    if (asked->n_top < 0 || x->step.draw_row[i] < 0) return STATUS_OK;
-    return score_token(s, asked->n_prompt + s->n_ids, tensor_rows(logits, logits.rows - 1, 1), x->step.drawn[i], e);
-}
-
 static enum status draw_and_score(struct engine *x, struct tensor logits, struct error *e) {
     int first = 0;
     choose_rows(x);
@@ -158,7 +115,7 @@ static enum status draw_and_score(struct engine *x, struct tensor logits, struct
     if (backend_sync(x->o.backend, e) || told_attention_take(x, e)) return e->status;
     for (int i = 0; i < x->step.n; i++) {
         int n = x->step.items[i].n_logits;
-        if (score_item(x, i, tensor_rows(logits, first, n), e)) return e->status;
+        if (scoring_take(x, i, tensor_rows(logits, first, n), e)) return e->status;
         first += n;
     }
     return STATUS_OK;
@@ -167,17 +124,17 @@ static enum status draw_and_score(struct engine *x, struct tensor logits, struct
 /* Emit. */
 
 static void emit_token(struct engine_sequence *s, int32_t token, float logprob) {
-    const struct generation_answer *answer = &s->generation->answer;
-    enum finish how = sequence_append(s, token, logprob);
+    const struct sequence_answer *answer = &s->sequence->answer;
+    enum finish how = engine_sequence_append(s, token, logprob);
     int row = s->n_rows + s->n_ids - s->n_reread - 1;
     if (how)
-        sequence_finish(s, how, &s->matching);
+        engine_sequence_finish(s, how, &s->guide.error);
     else if (engine_passages_are_due(s))
         engine_seek_passages(s);
     else if (answer->n_chunks && grid_closes(answer->grid, row))
         engine_close_chunks(s, grid_read(answer->grid, row), 1);
     else
-        sequence_publish(s);
+        engine_sequence_publish(s);
 }
 
 static void emit(struct engine *x) {
@@ -187,7 +144,7 @@ static void emit(struct engine *x) {
         if (step->draw_row[i] >= 0)
             emit_token(s, step->drawn[i], step->drawn_logprobs[i]);
         else if (session_length(s->session) == s->n_rows)
-            sequence_finish(s, FINISH_LENGTH, NULL); /* only the scores were asked for */
+            engine_sequence_finish(s, FINISH_LENGTH, NULL); /* only the scores were asked for */
     }
 }
 
@@ -199,7 +156,7 @@ static void fail_step(struct engine *x, const struct error *e) {
     log_error("a step of %d sequences failed: %s", x->step.n, e->text);
     if (e->status == STATUS_DEVICE) /* names of machines are not for clients */
         error_set(&told, STATUS_DEVICE, "the device has failed; the server must be started again");
-    for (int i = 0; i < x->step.n; i++) sequence_finish(x->step.sequences[i], FINISH_ERROR, &told);
+    for (int i = 0; i < x->step.n; i++) engine_sequence_finish(x->step.sequences[i], FINISH_ERROR, &told);
     if (e->status != STATUS_DEVICE) return;
     pthread_mutex_lock(&x->lock);
     x->failed = true;
@@ -233,7 +190,7 @@ static void count_step(struct engine *x) {
 bool engine_step_abandoned(void *engine) {
     const struct engine_step *step = &((const struct engine *)engine)->step;
     for (int i = 0; i < step->n; i++)
-        if (!sequence_cancelled(step->sequences[i])) return false;
+        if (!engine_sequence_cancelled(step->sequences[i])) return false;
     return true;
 }
 

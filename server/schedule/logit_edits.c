@@ -10,7 +10,7 @@
 /* Of a token that would repeat a run: below every other, and still drawn where a grammar allows no other. */
 static const float barred_bias = -1e9F;
 
-static bool penalises(const struct generation_changes *changes) {
+static bool penalises(const struct sequence_changes *changes) {
     return changes->presence != 0 || changes->frequency != 0 || changes->repetition != 1;
 }
 
@@ -24,7 +24,7 @@ static int edit_place(struct logit_edits *e, int32_t id) {
     return place;
 }
 
-static float bias_of(const struct generation_changes *changes, int32_t id) {
+static float bias_of(const struct sequence_changes *changes, int32_t id) {
     for (int i = 0; i < changes->n_biases; i++)
         if (changes->biases[i].id == id) return changes->biases[i].bias;
     return 0;
@@ -77,7 +77,7 @@ static void bar_repeats(struct logit_edits *e) {
     }
 }
 
-static void open_history(struct logit_edits *e, const struct generation_request *asked) {
+static void open_history(struct logit_edits *e, const struct sequence_request *asked) {
     size_t most = (size_t)asked->n_prompt + (size_t)asked->max_tokens;
     e->history = xmalloc(most * sizeof *e->history);
     e->barred = xmalloc(most * sizeof *e->barred);
@@ -86,9 +86,9 @@ static void open_history(struct logit_edits *e, const struct generation_request 
     bar_repeats(e);
 }
 
-void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab,
+void logit_edits_open(struct logit_edits *e, const struct sequence_request *asked, int vocab,
                       const struct end_ids *ends) {
-    const struct generation_changes *changes = &asked->changes;
+    const struct sequence_changes *changes = &asked->changes;
     size_t most = (size_t)changes->n_biases;
     *e = (struct logit_edits){.changes = changes, .end = &asked->end};
     if (asked->end.min_tokens > 0) most += (size_t)ends->n + (size_t)asked->end.n_stop_ids;
@@ -117,7 +117,7 @@ void logit_edits_close(struct logit_edits *e) {
 }
 
 void logit_edits_note(struct logit_edits *e, int32_t token) {
-    const struct generation_changes *changes = e->changes;
+    const struct sequence_changes *changes = e->changes;
     if (e->places == NULL) return;
     e->n_written++;
     if (e->n_written == e->end->min_tokens) let_ends(e);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/backend.h"
-#include "server/schedule/generation.h"
+#include "server/schedule/sequence.h"
 
 /* Zero-initialised: no changes. */
 struct logit_edits {
@@ -18,12 +18,12 @@ struct logit_edits {
     int n_history;
     int32_t *barred; /* [n_barred] of the next draw: places of tokens that would repeat a run */
     int n_barred;
-    const struct generation_changes *changes;
-    const struct generation_end *end;
+    const struct sequence_changes *changes;
+    const struct sequence_end *end;
 };
 
 /* Takes the request's changes, borrowed, before the first draw; `ends` end texts. */
-void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab,
+void logit_edits_open(struct logit_edits *e, const struct sequence_request *asked, int vocab,
                       const struct end_ids *ends);
 void logit_edits_close(struct logit_edits *e);
 /* A token was written. Allocates nothing. */

@@ -10,10 +10,10 @@ double pace_seconds(const struct pace *p, struct workload left) {
     return (double)left.prompt * p->prompt + (double)left.answer * p->answer;
 }
 
-/* The seconds that one kind of token takes, when `share` of the expected time was its own and all took `surprise` times
+/* The seconds that one kind of token takes, when `part` of the expected time was its own and all took `surprise` times
  * that. */
-static void correct(double *seconds, double share, double surprise) {
-    *seconds *= 1 + STEP_WEIGHT * share * (surprise - 1);
+static void correct(double *seconds, double part, double surprise) {
+    *seconds *= 1 + STEP_WEIGHT * part * (surprise - 1);
 }
 
 void pace_note(struct pace *p, struct workload done, double seconds) {

@@ -13,7 +13,7 @@ struct pace {
     double prompt, answer;
 };
 
-/* `done` took `seconds`. A step of both kinds of tokens corrects each by its share of what was expected. */
+/* `done` took `seconds`. A step of both kinds of tokens corrects each by its part of what was expected. */
 void pace_note(struct pace *p, struct workload done, double seconds);
 /* The seconds that `left` will take; 0 while nothing is known. */
 double pace_seconds(const struct pace *p, struct workload left);

@@ -1,215 +1,139 @@
-/* server/schedule/sequence.c: one answer as it grows: tokens become text, and what can no longer change is published.
- * See engine_private.h. */
+/* server/schedule/sequence.c: the record that an asker and the engine share. See sequence.h. */
+#include "server/schedule/sequence.h"
+
 #include <stdlib.h>
-#include <string.h>
 
-#include "server/schedule/comparison.h"
+struct sequence *sequence_open(void) {
+    struct sequence *sequence = xcalloc(1, sizeof *sequence);
+    sequence->asked.n_top = -1;
+    sequence->asked.changes.repetition = 1;
+    pthread_mutex_init(&sequence->answer.lock, NULL);
+    atomic_init(&sequence->references, 1);
+    atomic_init(&sequence->cancelled, false);
+    return sequence;
+}
 
-struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
-    const struct generation_neighbors *asked = &g->asked.neighbors;
-    size_t n_chunks = (size_t)max_int(1, g->answer.chunks_room);
-    struct engine_sequence *s = xcalloc(1, sizeof *s);
-    generation_hold(g);
-    s->engine = x;
-    s->generation = g;
-    s->rows = g->asked.prompt;
-    s->n_rows = g->asked.n_prompt;
-    s->source = g->asked.source;
-    s->n_source = g->asked.n_source;
-    s->pictures = picture_set_hold(g->asked.pictures);
-    s->stop_string = s->stop_id = -1;
-    s->submitted = time_now();
-    /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text of its own. */
-    s->detokenizer.started = g->asked.n_source == 0 || g->asked.n_prompt > 1;
-    s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
-    for (size_t j = 0; j < n_chunks; j++)
-        s->neighbors[j] = (struct neighbor_tokens){.ids = asked->given_ids, .k = asked->given_k};
-    if (generation_searches(&g->asked)) {
-        s->lookup.queries = xcalloc(n_chunks, sizeof *s->lookup.queries);
-        s->lookup.snapshot = snapshot_hold(g->answer.snapshot);
-        s->filter = filter_join(principal_filter(&g->asked.principal), g->asked.filter);
+/* Passages make a prompt longer than it came: then there may be as many chunks as fit any sequence. */
+static void prepare_found(struct sequence *sequence, const struct sequence_rows *rows) {
+    const struct sequence_request *asked = &sequence->asked;
+    struct sequence_answer *a = &sequence->answer;
+    int n_rows = asked->n_prompt + asked->max_tokens;
+    if (rows->m > 0) {
+        a->grid = grid_make(rows->grid, asked->n_prompt, rows->m);
+        a->n_chunks = grid_complete(a->grid, n_rows);
+        a->chunks_room = sequence_reads_passages(asked) ? rows->most / rows->m + 1 : a->n_chunks;
     }
-    return s;
+    if (sequence_reads_passages(asked)) a->n_searches = 1;
+    int every = asked->choice.every;
+    if (asked->passages.search && every > 0) a->n_searches += asked->max_tokens / every;
+    a->found_room = a->n_searches + (asked->neighbors.search ? a->chunks_room : 0);
+    a->search_rows = xcalloc((size_t)a->n_searches, sizeof *a->search_rows);
+    a->seen = xcalloc((size_t)a->n_searches, sizeof *a->seen);
+    a->found = xcalloc((size_t)a->found_room, sizeof *a->found);
 }
 
-void sequence_free(struct engine_sequence *s) {
-    buffer_free(&s->text);
-    buffer_free(&s->query_text);
-    logit_edits_close(&s->edits);
-    guided_close(s);
-    free(s->neighbors);
-    free(s->given);
-    free(s->positions);
-    picture_set_release(s->pictures);
-    picture_job_release(s->reading);
-    free(s->composed_rows);
-    free(s->composed_source);
-    free(s->forced);
-    free(s->passage_keys);
-    free(s->lookup.queries);
-    snapshot_release(s->lookup.snapshot);
-    filter_release(s->filter);
-    generation_release(s->generation);
-    free(s);
+static void prepare_shares(struct sequence *sequence, const struct sequence_rows *rows) {
+    const struct sequence_request *asked = &sequence->asked;
+    struct sequence_answer *a = &sequence->answer;
+    const struct sequence_neighbors *neighbors = &asked->neighbors;
+    size_t n_rows =
+        sequence_reads_passages(asked) ? (size_t)rows->most : (size_t)asked->n_prompt + (size_t)asked->max_tokens;
+    a->share_columns =
+        max_int(max_int(neighbors->k, neighbors->given_k), max_int(asked->passages.k, asked->passages.n_given));
+    size_t row = (size_t)a->share_columns;
+    if (neighbors->search || neighbors->given_k > 0) a->neighbor_shares = xcalloc(n_rows * row, sizeof(float));
+    if (sequence_reads_passages(asked)) a->passage_shares = xcalloc((size_t)asked->max_tokens * row, sizeof(float));
 }
 
-struct workload sequence_left(const struct engine_sequence *s) {
-    const struct generation_request *asked = &s->generation->asked;
-    int read = s->session ? session_length(s->session) : 0, unread = max_int(0, s->n_rows - read);
-    int source = s->session && !session_wants_source(s->session) ? 0 : s->n_source;
-    if (asked->forced) return (struct workload){.prompt = source + unread + (s->forced ? 0 : asked->n_forced)};
-    return (struct workload){.prompt = source + unread, .answer = asked->max_tokens - s->n_ids};
-}
-
-/* Special tokens are no text, but for those that the asker reads an answer by, and the sentinels that tell its spans
- * apart. */
-static bool is_shown(const struct tokenizer *t, const struct generation_request *asked, int32_t token) {
-    if (!tokenizer_is_special(t, token)) return true;
-    for (int i = 0; i < asked->n_shown; i++)
-        if (asked->shown[i] == token) return true;
-    int32_t sentinel = tokenizer_sentinel(t, 0);
-    for (int n = 1; sentinel >= 0 && sentinel != token; n++) sentinel = tokenizer_sentinel(t, n);
-    return sentinel == token;
-}
-
-static bool is_stop_id(const struct generation_end *end, int32_t token) {
-    for (int i = 0; i < end->n_stop_ids; i++)
-        if (end->stop_ids[i] == token) return true;
-    return false;
-}
-
-/* How the answer ends by this token itself. */
-static enum finish token_ends(struct engine_sequence *s, int32_t token) {
-    const struct generation_request *asked = &s->generation->asked;
-    bool may = s->n_ids >= asked->end.min_tokens;
-    if (may && end_ids_have(&s->engine->o.ends, token) && !asked->end.ignore_eos) return FINISH_STOP;
-    if (may && is_stop_id(&asked->end, token)) {
-        s->stop_id = token;
-        return FINISH_STOP;
+void sequence_prepare(struct sequence *sequence, const struct sequence_rows *rows) {
+    const struct sequence_request *asked = &sequence->asked;
+    struct sequence_answer *a = &sequence->answer;
+    size_t most = (size_t)asked->max_tokens, n_rows = (size_t)asked->n_prompt + most;
+    a->ids = xcalloc(most, sizeof *a->ids);
+    a->text_ends = xcalloc(most, sizeof *a->text_ends);
+    if (asked->n_top >= 0) {
+        a->logprobs = xcalloc(n_rows, sizeof *a->logprobs);
+        a->top_ids = xcalloc(n_rows * (size_t)asked->n_top, sizeof *a->top_ids);
+        a->top_logprobs = xcalloc(n_rows * (size_t)asked->n_top, sizeof *a->top_logprobs);
     }
-    return s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
+    if (asked->rank_prompt) a->ranks = xcalloc((size_t)asked->n_prompt, sizeof *a->ranks);
+    prepare_found(sequence, rows);
+    if (asked->tell_attention) prepare_shares(sequence, rows);
 }
 
-/* Moves `visible` on; true when a stop string ends the text. A stop string that begins within the first min_tokens
- * tokens is text. */
-static bool stops_reached(struct engine_sequence *s) {
-    const struct generation_end *end = &s->generation->asked.end;
-    struct stop_match match;
-    if (end->min_tokens > 0 && s->n_ids <= end->min_tokens) {
-        s->visible = s->text.size;
-        return false;
+void sequence_hold(struct sequence *sequence) { atomic_fetch_add(&sequence->references, 1); }
+
+static void request_clear(struct sequence_request *asked) {
+    stops_free(&asked->end.stops);
+    free(asked->end.stop_ids);
+    free(asked->shown);
+    free(asked->changes.biases);
+    free(asked->prompt);
+    free(asked->source);
+    picture_set_release(asked->pictures);
+    free(asked->neighbors.given_ids);
+    for (int i = 0; i < asked->passages.n_given; i++) free((char *)(uintptr_t)asked->passages.given[i].text);
+    free(asked->passages.given);
+    for (int i = 0; i < asked->n_excluded; i++) free((char *)(uintptr_t)asked->excluded[i].text);
+    free(asked->excluded);
+    filter_release(asked->filter);
+    free(asked->forced);
+    sequence_release(asked->comparison);
+    free((char *)(uintptr_t)asked->place.query.text);
+    principal_release(&asked->principal);
+    grammar_release(asked->grammar);
+    if (asked->place.close) asked->place.close(asked->place.context);
+}
+
+static void answer_clear(struct sequence_answer *a) {
+    for (int j = 0; j < a->found_room; j++) hits_free(&a->found[j]);
+    for (int j = 0; j < a->n_searches; j++) found_pictures_free(&a->seen[j]);
+    pthread_mutex_destroy(&a->lock);
+    buffer_free(&a->text);
+    free(a->ids);
+    free(a->text_ends);
+    free(a->logprobs);
+    free(a->top_ids);
+    free(a->top_logprobs);
+    free(a->ranks);
+    free(a->found);
+    free(a->search_rows);
+    free(a->seen);
+    free(a->neighbor_shares);
+    free(a->passage_shares);
+    snapshot_release(a->snapshot);
+}
+
+void sequence_release(struct sequence *sequence) {
+    if (sequence == NULL || atomic_fetch_sub(&sequence->references, 1) != 1) return;
+    answer_clear(&sequence->answer);
+    request_clear(&sequence->asked);
+    free(sequence);
+}
+
+struct progress sequence_read(struct sequence *sequence, size_t from, struct buffer *text, struct error *e) {
+    struct sequence_answer *a = &sequence->answer;
+    pthread_mutex_lock(&a->lock);
+    struct progress p = a->progress;
+    if (p.visible > from) buffer_append(text, a->text.data + from, p.visible - from);
+    if (p.finish == FINISH_ERROR) *e = a->error;
+    pthread_mutex_unlock(&a->lock);
+    return p;
+}
+
+void sequence_cancel(struct sequence *sequence) {
+    for (; sequence; sequence = sequence->asked.comparison) atomic_store(&sequence->cancelled, true);
+}
+
+void sequence_detach(struct sequence *sequence) {
+    for (; sequence; sequence = sequence->asked.comparison) {
+        pthread_mutex_lock(&sequence->answer.lock);
+        sequence->answer.waker.wake = NULL;
+        pthread_mutex_unlock(&sequence->answer.lock);
     }
-    if (!stops_scan(&end->stops, s->text.data, s->text.size, &s->visible, &match)) return false;
-    s->stop_string = match.index;
-    if (end->include_stop) s->visible = match.end;
-    return true;
 }
 
-static void note_token(struct engine_sequence *s) {
-    struct engine_metrics *metrics = &s->engine->metrics;
-    double now = time_now();
-    if (s->n_ids == 0)
-        histogram_note(&metrics->first_token, now - s->submitted);
-    else
-        histogram_note(&metrics->per_token, now - s->latest);
-    s->latest = now;
-}
-
-enum finish sequence_append(struct engine_sequence *s, int32_t token, float logprob) {
-    const struct engine_options *o = &s->engine->o;
-    const struct generation_end *end = &s->generation->asked.end;
-    struct generation_answer *answer = &s->generation->answer;
-    enum finish how = token_ends(s, token);
-    bool is_text = (how != FINISH_STOP || end->include_stop) && is_shown(o->tokenizer, &s->generation->asked, token);
-
-    note_token(s);
-    if (is_text) detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
-    answer->ids[s->n_ids] = token;
-    answer->text_ends[s->n_ids] = s->text.size;
-    s->n_ids++;
-    s->logprob_sum += (double)logprob;
-    logit_edits_note(&s->edits, token);
-
-    if (stops_reached(s)) return FINISH_STOP;
-    if (how != FINISH_STOP && s->matcher) how = guided_note(s, token, how);
-    if (how == FINISH_NONE) return how;
-    detokenizer_finish(&s->detokenizer, &s->text);
-    s->visible = s->text.size;
-    return how;
-}
-
-/* Under the answer's lock. */
-static void answer_update(struct engine_sequence *s, enum finish how) {
-    struct generation_answer *answer = &s->generation->answer;
-    const struct generation_neighbors *asked = &s->generation->asked.neighbors;
-    bool wake = s->generation->asked.wake_per_token || how != FINISH_NONE;
-    bool tells_chunks = asked->search || asked->given_k > 0;
-    if (s->visible > answer->text.size)
-        buffer_append(&answer->text, s->text.data + answer->text.size, s->visible - answer->text.size);
-    answer->progress = (struct progress){.n_cached = s->n_cached,
-                                         .n_ids = s->n_ids,
-                                         .visible = s->visible,
-                                         .n_found = s->n_searched + (tells_chunks ? s->n_neighbors : 0),
-                                         .n_read = s->n_source + s->n_rows - s->n_reread,
-                                         .finish = how,
-                                         .logprob_sum = s->logprob_sum,
-                                         .stop_string = s->stop_string,
-                                         .stop_id = s->stop_id,
-                                         .complete = s->matcher && s->matcher->finished};
-    if (wake && answer->waker.wake) answer->waker.wake(answer->waker.context);
-}
-
-void sequence_publish(struct engine_sequence *s) {
-    struct generation_answer *answer = &s->generation->answer;
-    pthread_mutex_lock(&answer->lock);
-    answer_update(s, FINISH_NONE);
-    pthread_mutex_unlock(&answer->lock);
-}
-
-/* Gives back the session, and the turn that it was for. */
-static void sequence_leave(struct engine_sequence *s) {
-    struct engine *x = s->engine;
-    engine_end_view(s);
-    if (s->state != SEQUENCE_WAITING) turns_end(&x->turns, &s->turn);
-    if (s->session == NULL) return;
-    session_close(s->session);
-    s->session = NULL;
-    int i = 0;
-    while (x->active[i] != s) i++;
-    x->n_active--;
-    memmove(x->active + i, x->active + i + 1, (size_t)(x->n_active - i) * sizeof(struct engine_sequence *));
-}
-
-void sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e) {
-    struct engine *x = s->engine;
-    struct generation_answer *answer = &s->generation->answer;
-    struct engine_sequence *next = how == FINISH_ERROR ? NULL : comparison_open(s);
-    sequence_leave(s);
-    principal_charge(&s->generation->asked.principal, 0, s->n_ids);
-    if (!s->generation->asked.forced) {
-        x->metrics.finished[how]++;
-        histogram_note(&x->metrics.request, time_now() - s->submitted);
-    }
-    if (next) {
-        engine_wait(next); /* in the place that this one had among those in flight */
-    } else {
-        pthread_mutex_lock(&x->lock);
-        x->in_flight--;
-        shares_take(&x->shares, s->generation->asked.principal.client, 1);
-        pthread_mutex_unlock(&x->lock);
-    }
-
-    pthread_mutex_lock(&answer->lock);
-    if (how == FINISH_ERROR) answer->error = *e;
-    answer_update(s, how);
-    pthread_mutex_unlock(&answer->lock);
-
-    if (s->state != SEQUENCE_PARKED) {
-        sequence_free(s);
-        return;
-    }
-    if (s->reads_pictures) picture_job_hurry(s->reading);
-    s->state = SEQUENCE_LEFT;
-    x->n_parked--;
-    x->n_left++;
+int sequence_found_row(const struct sequence *sequence, int j) {
+    const struct sequence_answer *a = &sequence->answer;
+    return j < a->n_searches ? a->search_rows[j] : grid_end(a->grid, j - a->n_searches) - 1;
 }

@@ -4,24 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool attends(const struct generation_request *asked) {
+void attention_part_close(struct attention_part *p) { free(p->groups); }
+
+static bool attends(const struct sequence_request *asked) {
     return asked->neighbors.search || asked->neighbors.given_k > 0;
 }
 
 bool told_attention_of_all(const struct engine_sequence *s) {
-    const struct generation_request *asked = &s->generation->asked;
+    const struct sequence_request *asked = &s->sequence->asked;
     return asked->tell_attention && !asked->forced && attends(asked);
 }
 
 /* Passages are told of for the rows that write the answer; neighbours for all rows that read them. */
 void told_attention_plan(const struct engine_sequence *s, struct step_item *item) {
-    const struct generation_request *asked = &s->generation->asked;
-    if (!asked->tell_attention || s->forced) return;
+    const struct sequence_request *asked = &s->sequence->asked;
+    if (!asked->tell_attention || s->scoring.forced) return;
     int end = session_length(item->session) + item->n_tokens, writing = min_int(item->n_tokens, end - s->n_rows + 1);
     if (attends(asked)) item->n_cross_shares = item->n_tokens;
-    if (s->n_passages == 0 || writing <= 0) return;
-    item->groups = s->passage_keys;
-    item->n_groups = s->n_passages;
+    if (s->attention.n == 0 || writing <= 0) return;
+    item->groups = s->attention.groups;
+    item->n_groups = s->attention.n;
     if (asked->n_source > 0)
         item->n_cross_shares = writing;
     else
@@ -29,13 +31,13 @@ void told_attention_plan(const struct engine_sequence *s, struct step_item *item
 }
 
 void told_attention_place(struct engine_sequence *s, const int *ends, int n, int first) {
-    size_t bytes = (size_t)n * sizeof *s->passage_keys;
-    if (!s->generation->asked.tell_attention || n == 0) return;
-    s->passage_keys = xrealloc(s->passage_keys, bytes);
-    s->n_passages = n;
+    size_t bytes = (size_t)n * sizeof *s->attention.groups;
+    if (!s->sequence->asked.tell_attention || n == 0) return;
+    s->attention.groups = xrealloc(s->attention.groups, bytes);
+    s->attention.n = n;
     for (int i = 0; i < n; i++) {
         int begin = i > 0 ? ends[i - 1] : 0;
-        s->passage_keys[i] = (struct key_group){first + begin, ends[i] - begin};
+        s->attention.groups[i] = (struct key_group){first + begin, ends[i] - begin};
     }
 }
 
@@ -43,16 +45,16 @@ static void copy_shares(float *to, const float *from, int n) { memcpy(to, from, 
 
 /* Row i of the item is row `first` + i of the sequence. */
 static void take_item(const struct engine_sequence *s, const struct step_item *item, const float *told) {
-    struct generation_answer *a = &s->generation->answer;
+    struct sequence_answer *a = &s->sequence->answer;
     int most = s->engine->o.max_k, first = session_length(s->session) - item->n_tokens;
-    bool source = s->generation->asked.n_source > 0;
+    bool source = s->sequence->asked.n_source > 0;
     for (int i = 0; i < item->n_tokens; i++, told += 2 * most) {
         int token = first + i + 1 - s->n_rows;
-        if (attends(&s->generation->asked))
+        if (attends(&s->sequence->asked))
             copy_shares(a->neighbor_shares + (size_t)(first + i) * (size_t)a->share_columns, told, a->share_columns);
-        if (s->n_passages > 0 && token >= 0)
+        if (s->attention.n > 0 && token >= 0)
             copy_shares(a->passage_shares + (size_t)token * (size_t)a->share_columns, source ? told : told + most,
-                        min_int(s->n_passages, a->share_columns));
+                        min_int(s->attention.n, a->share_columns));
     }
 }
 

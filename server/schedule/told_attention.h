@@ -5,6 +5,7 @@
 
 #include "server/schedule/engine_private.h"
 
+void attention_part_close(struct attention_part *p);
 /* Whether all of its rows are to tell, so that none may be taken over from an earlier prompt. */
 bool told_attention_of_all(const struct engine_sequence *s);
 /* Adds to an item of the step what it is to tell, where its request asks. */

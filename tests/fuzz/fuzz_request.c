@@ -9,19 +9,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct request_limits limits = {.vocab = 100,
-                                             .context = 64,
-                                             .max_prompts = 3,
-                                             .max_choices = 6,
-                                             .max_stops = 4,
-                                             .max_biases = 3,
-                                             .max_logprobs = 5,
-                                             .max_k = 4,
-                                             .min_every = 4,
-                                             .max_excluded = 3,
-                                             .max_filter_bytes = 4096,
-                                             .metadata = {100, 4096},
-                                             .max_prompts_option = "server.max_prompts"};
+static const struct request_limits limits = {
+    .vocab = 100,
+    .context = 64,
+    .max_prompts = 3,
+    .max_choices = 6,
+    .max_stops = 4,
+    .max_biases = 3,
+    .max_logprobs = 5,
+    .retrieval = {.max_k = 4, .min_every = 4, .max_excluded = 3, .max_filter_bytes = 4096},
+    .metadata = {100, 4096},
+    .max_prompts_option = "server.max_prompts"};
 
 /* There is one model, "m". */
 static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
@@ -55,8 +53,8 @@ static void check_request(const struct completion_request *r) {
     for (int i = 0; i < w->n_biases; i++) CHECK(w->biases[i].id >= 0 && w->biases[i].id < limits.vocab);
     for (int i = 0; i < w->stop_ids.n; i++) CHECK(w->stop_ids.ids[i] >= 0 && w->stop_ids.ids[i] < limits.vocab);
     CHECK(r->logprobs >= -1 && r->logprobs <= limits.max_logprobs);
-    CHECK(w->retrieval.every <= 0 || w->retrieval.every >= limits.min_every);
-    CHECK(w->stops.n <= limits.max_stops && w->retrieval.n_neighbors <= limits.max_k);
+    CHECK(w->retrieval.choice.every == 0 || w->retrieval.choice.every >= limits.retrieval.min_every);
+    CHECK(w->stops.n <= limits.max_stops && w->retrieval.neighbors.n <= limits.retrieval.max_k);
 }
 
 /* The same bytes as each of the other bodies. */

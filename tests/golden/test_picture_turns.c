@@ -14,7 +14,7 @@ struct fixture {
     struct model *model;
     struct tokenizer *tokenizer;
     struct engine *engine;
-    struct generation *writer, *seer;
+    struct sequence *writer, *seer;
     int written; /* by the writer when the seer's answer is over */
     struct bell bell;
 };
@@ -43,8 +43,8 @@ static void open_fixture(struct fixture *f) {
 }
 
 static void close_fixture(struct fixture *f) {
-    generation_release(f->writer);
-    generation_release(f->seer);
+    sequence_release(f->writer);
+    sequence_release(f->seer);
     engine_close(f->engine);
     bell_close(&f->bell);
     tokenizer_close(f->tokenizer);
@@ -53,7 +53,7 @@ static void close_fixture(struct fixture *f) {
     backend_close(f->backend);
 }
 
-static void set_prompt(struct generation_request *asked, const struct tokens *ids, int max_tokens) {
+static void set_prompt(struct sequence_request *asked, const struct tokens *ids, int max_tokens) {
     asked->principal = principal_open(1);
     asked->prompt = calloc((size_t)ids->n, sizeof *asked->prompt);
     for (int i = 0; i < ids->n; i++) asked->prompt[i] = ids->ids[i];
@@ -65,40 +65,40 @@ static void set_prompt(struct generation_request *asked, const struct tokens *id
     asked->end.ignore_eos = true;
 }
 
-static struct generation *make_writer(void) {
-    struct generation *g = generation_open();
+static struct sequence *make_writer(void) {
+    struct sequence *sequence = sequence_open();
     struct tokens ids = {0};
     for (int i = 0; i < 3; i++) tokens_append(&ids, 65 + i, 0);
-    set_prompt(&g->asked, &ids, LONG);
+    set_prompt(&sequence->asked, &ids, LONG);
     tokens_free(&ids);
-    return g;
+    return sequence;
 }
 
 /* Its answer is one token. */
-static struct generation *make_seer(const struct fixture *f) {
+static struct sequence *make_seer(const struct fixture *f) {
     const struct picture_cut cut = {.tiles = 1, .height = SIDE, .width = SIDE};
-    struct generation *g = generation_open();
+    struct sequence *sequence = sequence_open();
     struct tokens ids = {0};
     struct error e = {0};
-    g->asked.pictures = picture_set_open(f->model, PICTURES);
+    sequence->asked.pictures = picture_set_open(f->model, PICTURES);
     for (int i = 0; i < PICTURES; i++) {
         float *pixels = calloc(3 * SIDE * SIDE, sizeof *pixels);
         pixels[i] = 1;
-        picture_set_add(g->asked.pictures, pixels, &cut);
+        picture_set_add(sequence->asked.pictures, pixels, &cut);
         tokens_append(&ids, model_picture_id(f->model), 0);
     }
     tokens_append(&ids, 66, 0);
-    if (picture_set_merge(g->asked.pictures, &ids, &e)) fail_msg("%s", e.text);
-    set_prompt(&g->asked, &ids, 1);
+    if (picture_set_merge(sequence->asked.pictures, &ids, &e)) fail_msg("%s", e.text);
+    set_prompt(&sequence->asked, &ids, 1);
     tokens_free(&ids);
-    return g;
+    return sequence;
 }
 
 /* The engine's thread publishes the seer's answer, and nothing else at this moment. */
 static void seer_wakes(void *context) {
     struct fixture *f = context;
     struct error e;
-    f->written = generation_read(f->writer, SIZE_MAX, NULL, &e).n_ids;
+    f->written = sequence_read(f->writer, SIZE_MAX, NULL, &e).n_ids;
     bell_ring(&f->bell);
 }
 
@@ -111,14 +111,14 @@ static void test_others_write_meanwhile(void **state) {
     f.seer = make_seer(&f);
     f.writer->asked.wake_per_token = true;
     f.seer->answer.waker = (struct waker){seer_wakes, &f};
-    struct generation *both[] = {f.seer, f.writer};
+    struct sequence *both[] = {f.seer, f.writer};
     if (engine_submit(f.engine, both, 2, &e)) fail_msg("%s", e.text);
     bell_wait(&f.bell);
 
-    assert_int_equal(generation_read(f.seer, SIZE_MAX, NULL, &e).finish, FINISH_LENGTH);
+    assert_int_equal(sequence_read(f.seer, SIZE_MAX, NULL, &e).finish, FINISH_LENGTH);
     int layers = 2 * PICTURES; /* vision_feature_layer is -2 of 3 */
     assert_in_range(f.written, layers - 2, LONG - 1);
-    generation_cancel(f.writer);
+    sequence_cancel(f.writer);
     engine_notice(f.engine);
     engine_stop(f.engine);
     close_fixture(&f);

@@ -14,7 +14,7 @@ static const struct request_limits limits = {.vocab = 1 << 20,
                                              .max_choices = 1,
                                              .max_stops = 1 << 20,
                                              .max_biases = 1 << 20,
-                                             .max_filter_bytes = 1 << 20,
+                                             .retrieval = {.max_filter_bytes = 1 << 20},
                                              .metadata = {1 << 20, 1 << 20},
                                              .max_prompts_option = "server.max_prompts"};
 

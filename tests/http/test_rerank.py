@@ -73,6 +73,14 @@ def test_rankings(served, tmp_path):
     assert served.post({"input": "a", "model": "bert"}, "/v1/embeddings").status == 404
 
 
+def test_the_configuration_says_whether_requests_rerank(config, tmp_path):
+    server = Server(config, tmp_path, f"retrieval.reranker={RERANKER}", "retrieval.rerank=false")
+    assert all("relevance" not in hit for hit in search(server))
+    assert all("relevance" in hit for hit in search(server, rerank=True))
+    assert server.request("GET", "/props").json()["retrieval"]["rerank"] is False
+    server.stop()
+
+
 def test_without_a_reranker(server):
     for path, body, param in (("/v1/retrieval/search", {"query": "x", "rerank": True}, "rerank"),
                               ("/v1/completions", {"prompt": "x", "retrieval": {"rerank": True}}, "retrieval.rerank")):

@@ -10,7 +10,7 @@
 #include "server/access/hosts.h"
 #include "server/access/keyring.h"
 #include "server/api/core/request_log.h"
-#include "server/threads/client_shares.h"
+#include "server/threads/client_counts.h"
 
 #define HASH "\"sha256\": \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\""
 #define HASH2 "\"sha256\": \"ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\""
@@ -167,16 +167,16 @@ static void test_networks(void **state) {
 }
 
 static void test_shares(void **state) {
-    struct shares s = {0};
+    struct client_counts s = {0};
     (void)state;
-    for (uint64_t i = 0; i < 100; i++) shares_add(&s, i % 10, 1);
+    for (uint64_t i = 0; i < 100; i++) client_counts_add(&s, i % 10, 1);
     assert_int_equal(s.n, 10);
-    assert_int_equal(shares_of(&s, 3), 10);
-    for (int i = 0; i < 10; i++) shares_take(&s, 3, 1);
-    assert_int_equal(shares_of(&s, 3), 0);
+    assert_int_equal(client_counts_of(&s, 3), 10);
+    for (int i = 0; i < 10; i++) client_counts_take(&s, 3, 1);
+    assert_int_equal(client_counts_of(&s, 3), 0);
     assert_int_equal(s.n, 9);
-    assert_int_equal(shares_of(&s, 9), 10);
-    shares_free(&s);
+    assert_int_equal(client_counts_of(&s, 9), 10);
+    client_counts_free(&s);
 }
 
 static void test_work_is_counted(void **state) {

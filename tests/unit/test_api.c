@@ -13,35 +13,31 @@
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
 
-static const struct request_limits limits = {.vocab = 100,
-                                             .context = 64,
-                                             .max_prompts = 3,
-                                             .max_choices = 6,
-                                             .max_stops = 2,
-                                             .max_biases = 3,
-                                             .max_logprobs = 5,
-                                             .max_k = 4,
-                                             .min_every = 4,
-                                             .max_excluded = 3,
-                                             .max_filter_bytes = 4096,
-                                             .metadata = {100, 4096},
-                                             .max_prompts_option = "server.max_prompts"};
+static const struct request_limits limits = {
+    .vocab = 100,
+    .context = 64,
+    .max_prompts = 3,
+    .max_choices = 6,
+    .max_stops = 2,
+    .max_biases = 3,
+    .max_logprobs = 5,
+    .retrieval = {.max_k = 4, .min_every = 4, .max_excluded = 3, .max_filter_bytes = 4096},
+    .metadata = {100, 4096},
+    .max_prompts_option = "server.max_prompts"};
 
 /* The model "small" has a smaller vocabulary; the others, and the one of the server's choice, are as `limits` says. */
 static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
-    static const struct request_limits small = {.vocab = 10,
-                                                .context = 8,
-                                                .max_prompts = 3,
-                                                .max_choices = 6,
-                                                .max_stops = 2,
-                                                .max_biases = 3,
-                                                .max_logprobs = 5,
-                                                .max_k = 4,
-                                                .min_every = 4,
-                                                .max_excluded = 3,
-                                                .max_filter_bytes = 4096,
-                                                .metadata = {100, 4096},
-                                                .max_prompts_option = "server.max_prompts"};
+    static const struct request_limits small = {
+        .vocab = 10,
+        .context = 8,
+        .max_prompts = 3,
+        .max_choices = 6,
+        .max_stops = 2,
+        .max_biases = 3,
+        .max_logprobs = 5,
+        .retrieval = {.max_k = 4, .min_every = 4, .max_excluded = 3, .max_filter_bytes = 4096},
+        .metadata = {100, 4096},
+        .max_prompts_option = "server.max_prompts"};
     (void)context;
     if (model == NULL || strcmp(model, "m") == 0) return &limits;
     if (strcmp(model, "small") == 0) return &small;
@@ -104,9 +100,9 @@ static void test_everything(void **state) {
     assert_memory_equal(r.writing.stops.strings[1].text, "yz", 2);
     assert_true(r.writing.stream && r.writing.include_usage && r.echo && r.writing.ignore_eos);
     assert_int_equal(r.logprobs, 5);
-    assert_true(r.writing.retrieval.given && r.writing.retrieval.enabled);
-    assert_int_equal(r.writing.retrieval.k, 4);
-    assert_true(r.writing.retrieval.min_similarity == -0.5);
+    assert_true(r.writing.retrieval.given && r.writing.retrieval.choice.enabled);
+    assert_int_equal(r.writing.retrieval.choice.k, 4);
+    assert_true(r.writing.retrieval.choice.min_similarity == -0.5);
     completion_request_free(&r);
 }
 
@@ -160,9 +156,40 @@ static void test_neighbors(void **state) {
     struct completion_request r;
     struct failure f;
     assert_true(parse(&r, "{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": [\"one\", \"\"]}}", &f));
-    assert_int_equal(r.writing.retrieval.n_neighbors, 2);
-    assert_int_equal(r.writing.retrieval.neighbors[0].size, 3);
-    assert_int_equal(r.writing.retrieval.neighbors[1].size, 0);
+    assert_int_equal(r.writing.retrieval.neighbors.n, 2);
+    assert_int_equal(r.writing.retrieval.neighbors.all[0].size, 3);
+    assert_int_equal(r.writing.retrieval.neighbors.all[1].size, 0);
+    completion_request_free(&r);
+}
+
+/* Each row that a request has goes before the usual value, a zero as well as any other; the others stay. */
+static void test_choice(void **state) {
+    struct retrieval_choice usual = {.enabled = true,
+                                     .mode = RETRIEVAL_PROMPT,
+                                     .every = 8,
+                                     .k = 2,
+                                     .min_similarity = 0.5,
+                                     .hybrid = true,
+                                     .rerank = true,
+                                     .per_document = 1,
+                                     .distinct = 0.9};
+    struct completion_request r;
+    struct failure f;
+    (void)state;
+    assert_true(parse(&r, "{\"prompt\": \"a\"}", &f));
+    struct retrieval_choice silent = retrieval_choice_merge(&usual, &r.writing.retrieval.choice);
+    assert_true(silent.said == 0 && silent.enabled && silent.mode == RETRIEVAL_PROMPT && silent.every == 8);
+    assert_true(silent.k == 2 && silent.min_similarity == 0.5 && silent.hybrid && silent.rerank);
+    completion_request_free(&r);
+
+    assert_true(parse(&r,
+                      "{\"prompt\": \"a\", \"retrieval\": {\"mode\": \"auto\", \"every\": 0, \"min_similarity\": 0, "
+                      "\"hybrid\": false, \"rerank\": null, \"distinct\": 0}}",
+                      &f));
+    struct retrieval_choice asked = retrieval_choice_merge(&usual, &r.writing.retrieval.choice);
+    assert_true(asked.enabled && asked.mode == RETRIEVAL_PROMPT && asked.every == 0 && asked.k == 2);
+    assert_true(asked.min_similarity == 0 && !asked.hybrid && asked.rerank && asked.per_document == 1);
+    assert_true(asked.distinct == 0 && choice_says(&asked, CHOICE_HYBRID) && !choice_says(&asked, CHOICE_RERANK));
     completion_request_free(&r);
 }
 
@@ -254,7 +281,7 @@ static const struct {
     {"{\"prompt\": \"a\", \"temprature\": 1}", "temprature", "unknown_parameter",
      "known are model, prompt, max_tokens, temperature"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"K\": 1}}", "retrieval.K", "unknown_parameter",
-     "known are enabled, k, min_similarity, mode, query, every, neighbors"},
+     "known are enabled, mode, query, every, k, min_similarity, hybrid"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"k\": 5}}", "retrieval.k", "invalid_value",
      "allowed is 1 .. 4 (option retrieval.max_k)"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"min_similarity\": 2}}", "retrieval.min_similarity", "invalid_value",
@@ -328,14 +355,14 @@ static void test_search(void **state) {
     static const char body[] = "{\"query\": \"q\", \"k\": 2, \"min_similarity\": 0.5}";
     assert_true(search_request_parse(&r, body, strlen(body), &limits, &f));
     assert_string_equal(r.query, "q");
-    assert_int_equal(r.k, 2);
-    assert_true(r.min_similarity == 0.5);
+    assert_int_equal(r.choice.k, 2);
+    assert_true(r.choice.min_similarity == 0.5);
     search_request_free(&r);
     assert_true(
         query_parse(&r, (struct query_argument[]){{"q", "a, [b"}, {"k", "3"}, {"min_similarity", "-0.25"}}, 3, &f));
     assert_string_equal(r.query, "a, [b");
-    assert_int_equal(r.k, 3);
-    assert_true(r.min_similarity == -0.25);
+    assert_int_equal(r.choice.k, 3);
+    assert_true(r.choice.min_similarity == -0.25);
     search_request_free(&r);
     failure_free(&f);
     assert_false(query_parse(&r, NULL, 0, &f));
@@ -458,6 +485,7 @@ int main(void) {
         cmocka_unit_test(test_null_is_absent),
         cmocka_unit_test(test_changes_and_ends),
         cmocka_unit_test(test_neighbors),
+        cmocka_unit_test(test_choice),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_hostile_bodies),
         cmocka_unit_test(test_text_is_not_counted),

@@ -49,9 +49,9 @@ static void test_defaults(void **state) {
     config_init(&c);
     assert_string_equal(c.model.path, "");
     assert_string_equal(c.model.device, "cpu");
-    assert_true(c.retrieval.enabled);
+    assert_true(c.retrieval.choice.enabled);
     assert_int_equal(c.retrieval.max_k, 16);
-    assert_true(c.retrieval.min_similarity == -1.0);
+    assert_true(c.retrieval.choice.min_similarity == -1.0);
     assert_int_equal(c.retrieval.grid, GRID_END);
     assert_string_equal(c.server.host, "127.0.0.1");
     assert_int_equal(c.server.port, 8080);
@@ -119,18 +119,18 @@ static void test_file(void **state) {
     assert_string_equal(c.model.path, "conf/models/a");
     assert_int_equal(c.model.dtype, MODEL_DTYPE_BF16);
     assert_int_equal(c.model.threads, 3);
-    assert_false(c.retrieval.enabled);
+    assert_false(c.retrieval.choice.enabled);
     assert_string_equal(c.retrieval.collection, "/abs/docs");
     assert_string_equal(c.retrieval.embedder, "");
-    assert_int_equal(c.retrieval.k, 4);
-    assert_true(c.retrieval.min_similarity == 0.25);
+    assert_int_equal(c.retrieval.choice.k, 4);
+    assert_true(c.retrieval.choice.min_similarity == 0.25);
     assert_int_equal(c.retrieval.grid, GRID_START);
     assert_string_equal(c.server.host, "::1");
     assert_int_equal(c.server.port, 0);
     assert_int_equal(c.log.level, LOG_LEVEL_DEBUG);
     assert_int_equal(c.server.max_queue, 64);
     assert_int_equal(parse(&c, "{\"retrieval\": {\"min_similarity\": 1}}", &e), STATUS_OK); /* an integer is a number */
-    assert_true(c.retrieval.min_similarity == 1.0);
+    assert_true(c.retrieval.choice.min_similarity == 1.0);
     assert_int_equal(parse(&c, "{}", &e), STATUS_OK);
     config_free(&c);
 }
@@ -275,12 +275,12 @@ static void test_set(void **state) {
         "retrieval.k=4",  "retrieval.enabled=false",       "model.path=rel/a=b",   "model.name=12", "model.name=true",
         "log.level=warn", "retrieval.min_similarity=1e-1", "retrieval.collection="};
     for (size_t i = 0; i < ARRAY_COUNT(good); i++) assert_int_equal(config_set(&c, good[i], &e), STATUS_OK);
-    assert_int_equal(c.retrieval.k, 4);
-    assert_false(c.retrieval.enabled);
+    assert_int_equal(c.retrieval.choice.k, 4);
+    assert_false(c.retrieval.choice.enabled);
     assert_string_equal(c.model.path, "rel/a=b");
     assert_string_equal(c.model.name, "true");
     assert_int_equal(c.log.level, LOG_LEVEL_WARN);
-    assert_true(c.retrieval.min_similarity == 0.1);
+    assert_true(c.retrieval.choice.min_similarity == 0.1);
     config_free(&c);
     expect_set_error("retrieval.k", "--set: \"retrieval.k\" has no \"=\"; write --set retrieval.k=4");
     expect_set_error("retrieval.K=1", "--set: unknown option \"retrieval.K\"; did you mean \"retrieval.k\"?");
@@ -370,10 +370,10 @@ static void test_check(void **state) {
     struct config c;
     struct error e = {0};
     config_init(&c);
-    c.retrieval.k = 17;
+    c.retrieval.choice.k = 17;
     assert_int_equal(config_check(&c, &e), STATUS_INVALID);
     assert_string_equal(e.text, "retrieval.k is 17, more than retrieval.max_k, which is 16");
-    c.retrieval.k = 16;
+    c.retrieval.choice.k = 16;
     assert_int_equal(config_check(&c, &e), STATUS_OK);
     assert_int_equal(config_set(&c, "server.host=", &e), STATUS_OK);
     assert_int_equal(config_check(&c, &e), STATUS_INVALID);

@@ -37,7 +37,7 @@ static void expect_edit(const struct logit_edits *e, int32_t id, float bias, flo
 static void test_nothing_is_asked(void **state) {
     (void)state;
     struct logit_edits e;
-    struct generation_request asked = {.changes.repetition = 1, .max_tokens = 5};
+    struct sequence_request asked = {.changes.repetition = 1, .max_tokens = 5};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     logit_edits_note(&e, 3);
     assert_int_equal(e.n, 0);
@@ -50,10 +50,10 @@ static void test_penalties(void **state) {
     (void)state;
     struct logit_edits e;
     int32_t prompt[] = {1, 2, 1};
-    struct generation_request asked = {.prompt = prompt,
-                                       .n_prompt = 3,
-                                       .max_tokens = 5,
-                                       .changes = {.presence = 0.5f, .frequency = 0.25f, .repetition = 2}};
+    struct sequence_request asked = {.prompt = prompt,
+                                     .n_prompt = 3,
+                                     .max_tokens = 5,
+                                     .changes = {.presence = 0.5f, .frequency = 0.25f, .repetition = 2}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     expect_edit(&e, 1, 0, 2, 0);
     expect_edit(&e, 2, 0, 2, 0);
@@ -71,7 +71,7 @@ static void test_penalties(void **state) {
 static void test_every_token_is_written(void **state) {
     (void)state;
     struct logit_edits e;
-    struct generation_request asked = {.max_tokens = 100, .changes = {.frequency = 1, .repetition = 1}};
+    struct sequence_request asked = {.max_tokens = 100, .changes = {.frequency = 1, .repetition = 1}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     for (int i = 0; i < 100; i++) logit_edits_note(&e, i % VOCAB);
     assert_int_equal(e.n, VOCAB);
@@ -83,11 +83,11 @@ static void test_every_token_is_written(void **state) {
 static void test_ends_wait(void **state) {
     (void)state;
     struct logit_edits e;
-    struct generation_bias biases[] = {{EOD, 3}, {4, -100}};
+    struct sequence_bias biases[] = {{EOD, 3}, {4, -100}};
     int32_t stop_ids[] = {5, EOD};
-    struct generation_request asked = {.max_tokens = 9,
-                                       .changes = {biases, 2, .repetition = 1},
-                                       .end = {.stop_ids = stop_ids, .n_stop_ids = 2, .min_tokens = 2}};
+    struct sequence_request asked = {.max_tokens = 9,
+                                     .changes = {biases, 2, .repetition = 1},
+                                     .end = {.stop_ids = stop_ids, .n_stop_ids = 2, .min_tokens = 2}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     expect_edit(&e, EOD, -INFINITY, 1, 0);
     expect_edit(&e, 5, -INFINITY, 1, 0);
@@ -113,12 +113,12 @@ static void test_runs_come_once(void **state) {
     for (int run = 1; run <= 4; run++) {
         struct logit_edits e;
         int32_t history[60] = {1, 2, -1, -1, 1, 2}; /* with a picture's rows */
-        struct generation_bias biases[] = {{2, 3}};
-        struct generation_request asked = {.prompt = history,
-                                           .n_prompt = 6,
-                                           .max_tokens = 50,
-                                           .changes = {biases, 1, .repetition = 1, .no_repeat = run},
-                                           .end.min_tokens = 9};
+        struct sequence_bias biases[] = {{2, 3}};
+        struct sequence_request asked = {.prompt = history,
+                                         .n_prompt = 6,
+                                         .max_tokens = 50,
+                                         .changes = {biases, 1, .repetition = 1, .no_repeat = run},
+                                         .end.min_tokens = 9};
         int n_barred = 0;
         logit_edits_open(&e, &asked, VOCAB, &ends);
         for (int n = 6; n < 56; n++) {

@@ -6,7 +6,7 @@
  *
  *   token that closes a chunk -> embedder starts .. ends -> neighbours are there -> next token: encoder and a step
  *
- * Sequences are at different places of their chunks, as they are in a server. A round is a generation with retrieval
+ * Sequences are at different places of their chunks, as they are in a server. A round is a sequence with retrieval
  * and one without, measured over whole chunks while all sequences are decoding. */
 #include <math.h>
 #include <stdlib.h>
@@ -26,18 +26,18 @@ struct bench {
     int chunk, steps; /* tokens of a chunk; of a measurement, whole chunks */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int n_done; /* generations; guarded by lock */
+    int n_done; /* sequences; guarded by lock */
 };
 
 struct lookup_times {
     double embed_start, embed_end, found;
 };
 
-/* When what was there of one generation; filled in by the engine's thread until it is done. */
+/* When what was there of one sequence; filled in by the engine's thread until it is done. */
 struct bench_watch {
     struct bench *bench;
-    struct generation *generation;
-    bool alone;                   /* the latest call of the embedder is this generation's */
+    struct sequence *sequence;
+    bool alone;                   /* the latest call of the embedder is this sequence's */
     double *tokens;               /* [steps + 1] */
     struct lookup_times *lookups; /* [chunks that close] */
     int n_tokens, n_lookups;
@@ -46,10 +46,10 @@ struct bench_watch {
 /* Milliseconds, medians of one sequence in one round. */
 enum part { PART_STEP_OFF, PART_STEP_ON, PART_EMBED, PART_SEARCH, PART_ENCODE, PARTS };
 
-/* Called with the generation's lock held. */
+/* Called with the sequence's lock held. */
 static void note(void *context) {
     struct bench_watch *w = context;
-    const struct progress *p = &w->generation->answer.progress;
+    const struct progress *p = &w->sequence->answer.progress;
     const struct datastore *d = &w->bench->store;
     double now = time_now();
     while (w->n_tokens < p->n_ids) {
@@ -68,10 +68,10 @@ static void note(void *context) {
 /* Prompts are one to two chunks long: sequence i of n is i/n of a chunk ahead of the first. */
 static int prompt_length(const struct bench *t, int i, int n) { return t->chunk + i * t->chunk / n; }
 
-static struct generation *make_generation(const struct bench *t, int i, int n, bool retrieve) {
+static struct sequence *make_sequence(const struct bench *t, int i, int n, bool retrieve) {
     const struct model_info *info = model_info(t->model.model);
-    struct generation *g = generation_open();
-    struct generation_request *asked = &g->asked;
+    struct sequence *sequence = sequence_open();
+    struct sequence_request *asked = &sequence->asked;
     asked->n_prompt = prompt_length(t, i, n);
     asked->prompt = xcalloc((size_t)asked->n_prompt, sizeof *asked->prompt);
     for (int j = 0; j < asked->n_prompt; j++) asked->prompt[j] = (i * 131 + j * 7919 + 1) % info->vocab;
@@ -79,26 +79,26 @@ static struct generation *make_generation(const struct bench *t, int i, int n, b
     asked->sampling = (struct sample_params){.temperature = 1, .top_p = 1, .seed = (uint64_t)i};
     asked->end.ignore_eos = true;
     asked->wake_per_token = true;
-    asked->neighbors =
-        (struct generation_neighbors){.search = retrieve, .k = info->num_neighbors, .min_similarity = -1};
-    return g;
+    asked->neighbors = (struct sequence_neighbors){.search = retrieve, .k = info->num_neighbors};
+    asked->choice.min_similarity = -1;
+    return sequence;
 }
 
 static void watch_open(struct bench_watch *w, struct bench *t, int i, int n, bool retrieve) {
-    struct generation *g = make_generation(t, i, n, retrieve);
-    *w = (struct bench_watch){.bench = t, .generation = g, .alone = n == 1};
+    struct sequence *sequence = make_sequence(t, i, n, retrieve);
+    *w = (struct bench_watch){.bench = t, .sequence = sequence, .alone = n == 1};
     w->tokens = xcalloc((size_t)t->steps + 1, sizeof *w->tokens);
-    w->lookups = xcalloc((size_t)(g->asked.n_prompt + t->steps) / (size_t)t->chunk + 1, sizeof *w->lookups);
-    g->answer.waker = (struct waker){note, w};
+    w->lookups = xcalloc((size_t)(sequence->asked.n_prompt + t->steps) / (size_t)t->chunk + 1, sizeof *w->lookups);
+    sequence->answer.waker = (struct waker){note, w};
 }
 
 static void watch_close(struct bench_watch *w) {
-    generation_release(w->generation);
+    sequence_release(w->sequence);
     free(w->tokens);
     free(w->lookups);
 }
 
-/* All generations together, from the first token of the last one to the last token of the first one. */
+/* All sequences together, from the first token of the last one to the last token of the first one. */
 static double rate_of(const struct bench_watch *watches, int n) {
     double start = 0, end = INFINITY;
     int count = 0;
@@ -114,17 +114,17 @@ static double rate_of(const struct bench_watch *watches, int n) {
 }
 
 static enum status generate(struct bench *t, struct bench_watch *watches, int n, struct error *e) {
-    struct generation *generations[MAX_SEQUENCES];
+    struct sequence *sequences[MAX_SEQUENCES];
     struct buffer text = {0};
-    for (int i = 0; i < n; i++) generations[i] = watches[i].generation;
+    for (int i = 0; i < n; i++) sequences[i] = watches[i].sequence;
     t->n_done = 0; /* nobody else is there yet */
-    enum status status = engine_submit(t->engine, generations, n, e);
+    enum status status = engine_submit(t->engine, sequences, n, e);
     if (status) return status;
     pthread_mutex_lock(&t->lock);
     while (t->n_done < n) pthread_cond_wait(&t->changed, &t->lock);
     pthread_mutex_unlock(&t->lock);
     for (int i = 0; i < n; i++)
-        if (generation_read(generations[i], 0, &text, e).finish == FINISH_ERROR) status = e->status;
+        if (sequence_read(sequences[i], 0, &text, e).finish == FINISH_ERROR) status = e->status;
     buffer_free(&text);
     return status;
 }

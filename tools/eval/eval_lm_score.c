@@ -87,7 +87,7 @@ static enum status encode_choice(const struct lm *lm, struct question *q, struct
 }
 
 /* The prompt's chunks are searched for once; those that a long choice closes, for each choice. */
-static enum status find(struct lm *lm, struct question *q, const struct sequence *s, struct error *e) {
+static enum status find(struct lm *lm, struct question *q, const struct scored_sequence *s, struct error *e) {
     int of_prompt = grid_complete(s->grid, q->n_prompt), all = grid_complete(s->grid, s->n - 1);
     if (!q->prompt_found && subject_retrieve(&lm->model, s, 0, of_prompt, &lm->found, e)) return e->status;
     q->prompt_found = true;
@@ -97,10 +97,10 @@ static enum status find(struct lm *lm, struct question *q, const struct sequence
 static enum status score_choice(struct lm *lm, struct question *q, struct text_span text, struct scored_choice *choice,
                                 struct error *e) {
     if (encode_choice(lm, q, text, e)) return e->status;
-    struct sequence s = {.tokens = q->tokens.ids,
-                         .n = q->tokens.n,
-                         .from = q->n_prompt,
-                         .grid = grid_make(lm->grid, q->n_prompt, max_int(1, lm->model.info->chunk_length))};
+    struct scored_sequence s = {.tokens = q->tokens.ids,
+                                .n = q->tokens.n,
+                                .from = q->n_prompt,
+                                .grid = grid_make(lm->grid, q->n_prompt, max_int(1, lm->model.info->chunk_length))};
     *choice = (struct scored_choice){.n_tokens = s.n - s.from, .n_bytes = text.size};
     double *logprobs = xcalloc((size_t)s.n, sizeof *logprobs);
     enum status status = lm->modes[LM_ON] ? find(lm, q, &s, e) : STATUS_OK;

@@ -185,7 +185,7 @@ static void print_scores(const struct retrieval_eval *x) {
 }
 
 static enum status open_reranker(struct retrieval_eval *x, const struct config *c, struct error *e) {
-    x->configured = retrieval_choice(&c->retrieval);
+    x->configured = retrieval_choice_ranking(&c->retrieval.choice, rerank_candidates_of(&c->retrieval));
     if (x->configured.rerank == 0) return STATUS_OK;
     if (reranker_model_open(&x->reranker, c->retrieval.reranker, c, e)) return e->status;
     retriever_set_reranker(x->retriever, &x->reranker);

@@ -20,11 +20,11 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
     if (tokenizer_vocab_size(s->tokenizer) > s->info->vocab)
         return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", folder,
                          tokenizer_vocab_size(s->tokenizer), s->info->vocab);
-    s->k = c->retrieval.k ? c->retrieval.k : s->info->num_neighbors;
-    s->min_similarity = (float)c->retrieval.min_similarity;
+    s->k = c->retrieval.choice.k ? c->retrieval.choice.k : s->info->num_neighbors;
+    s->min_similarity = (float)c->retrieval.choice.min_similarity;
     s->passages = (struct passage_options){.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens};
     s->grid = (enum grid_mode)c->retrieval.grid;
-    s->every = c->retrieval.every;
+    s->every = c->retrieval.choice.every;
     return STATUS_OK;
 }
 
@@ -139,7 +139,7 @@ void found_free(struct found_neighbors *f) {
     free(f->ids);
 }
 
-enum status subject_retrieve(struct subject *s, const struct sequence *q, int first, int end,
+enum status subject_retrieve(struct subject *s, const struct scored_sequence *q, int first, int end,
                              struct found_neighbors *found, struct error *e) {
     CHECK(end <= found->n);
     if (end <= first) return STATUS_OK;
@@ -197,7 +197,7 @@ static enum status score_slice(struct subject *s, struct step_item *item, const 
     return STATUS_OK;
 }
 
-enum status subject_score(struct subject *s, const struct sequence *q, const struct neighbor_tokens *read,
+enum status subject_score(struct subject *s, const struct scored_sequence *q, const struct neighbor_tokens *read,
                           double *logprobs, struct error *e) {
     bool reads = s->info->chunk_length > 0;
     struct neighbor_tokens *none = read || !reads ? NULL : xcalloc((size_t)q->n, sizeof *none);

@@ -46,7 +46,7 @@ void subject_put(const struct subject *s, struct json_writer *w);
 int32_t subject_begin(const struct subject *s);
 
 /* Tokens of which those from `from` (at least 1) on are scored. */
-struct sequence {
+struct scored_sequence {
     const int32_t *tokens; /* [n] */
     int n, from;
     struct grid grid; /* for a model that reads */
@@ -65,9 +65,9 @@ void found_free(struct found_neighbors *f);
 
 /* Searches for chunks [first, end) of q, the last of which may be cut short by the sequence's end, in one batch. Which
  * of equally similar chunks an index returns depends on k, so what a model shall read is searched for with its k. */
-enum status subject_retrieve(struct subject *s, const struct sequence *q, int first, int end,
+enum status subject_retrieve(struct subject *s, const struct scored_sequence *q, int first, int end,
                              struct found_neighbors *found, struct error *e);
 /* logprobs[i], in nats, of token i for i in [from, n); other entries are left alone. read: neighbours of each chunk
  * that rows 0 .. n-2 close, or NULL: none are read. */
-enum status subject_score(struct subject *s, const struct sequence *q, const struct neighbor_tokens *read,
+enum status subject_score(struct subject *s, const struct scored_sequence *q, const struct neighbor_tokens *read,
                           double *logprobs, struct error *e);

@@ -56,7 +56,7 @@ enum status ppl_score_document(struct ppl *p, struct text_span text, struct erro
 
 /* One window while it is scored. */
 struct window {
-    struct sequence sequence;
+    struct scored_sequence sequence;
     double *logprobs[PPL_MODES]; /* [n], entry 0 unused */
     double *bytes;               /* [n] */
     /* By cross attention: what complete chunks read, and PPL_NEAREST of every chunk, one cut off at the end included.

@@ -45,7 +45,7 @@ struct prompt_reading {
     bool searches, random; /* mode both: neighbours that are found, or drawn */
 };
 
-static enum status read_neighbors(struct ppl *p, const struct sequence *q, const struct prompt_reading *b,
+static enum status read_neighbors(struct ppl *p, const struct scored_sequence *q, const struct prompt_reading *b,
                                   struct found_neighbors *found, struct error *e) {
     int n = grid_complete(q->grid, q->n - 1);
     *found = found_make(&p->model, n, p->model.k, p->model.min_similarity);
@@ -61,7 +61,7 @@ static enum status score_behind(struct ppl *p, struct subject *s, const struct w
     enum status status = STATUS_OK;
     for (int i = 0; i < head; i++) tokens_append(&all, b->head->ids[i], 0);
     for (int i = 0; i < b->part.end; i++) tokens_append(&all, w->sequence.tokens[i], 0);
-    struct sequence q = {
+    struct scored_sequence q = {
         .tokens = all.ids, .n = n, .from = first, .grid = m > 0 ? grid_make(s->grid, first, m) : (struct grid){0}};
     double *scored = xcalloc((size_t)n, sizeof *scored);
     if (b->searches || b->random) status = read_neighbors(p, &q, b, &found, e);

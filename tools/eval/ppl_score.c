@@ -32,7 +32,7 @@ void ppl_draw_neighbors(struct ppl *p, struct found_neighbors *random) {
 static int count_chunks(const struct ppl *p, const struct window *w) { return (w->sequence.n + p->m - 1) / p->m; }
 
 static enum status run_retrieval(struct ppl *p, struct window *w, struct error *e) {
-    const struct sequence *q = &w->sequence;
+    const struct scored_sequence *q = &w->sequence;
     int complete = q->n / p->m;
     w->found = found_make(&p->model, complete, p->model.k, p->model.min_similarity);
     w->nearest = found_make(&p->model, count_chunks(p, w), PPL_NEAREST, -1);

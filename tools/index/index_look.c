@@ -138,7 +138,7 @@ static enum status make_query(const struct index_arguments *a, const struct embe
                               struct retriever_query *query, struct embedder_picture *picture, struct error *e) {
     *query = (struct retriever_query){.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
     if (a->hybrid) query->choice.way = RETRIEVE_BOTH;
-    query->choice.no_pictures = !a->config.retrieval.pictures && !a->by_picture;
+    query->choice.no_pictures = !a->config.retrieval.choice.pictures && !a->by_picture;
     if (a->by_picture) {
         if (a->hybrid) return error_set(e, STATUS_INVALID, "--hybrid ranks by words, and a picture has none");
         if (read_picture(a, embedder, picture, e)) return e->status;

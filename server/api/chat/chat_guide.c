@@ -15,8 +15,8 @@ static bool any_strict(const struct json *tools) {
 
 static int32_t mark_id(const struct chat_answer *c, enum grammar_mark mark) {
     const char *text = grammar_mark_text(mark);
-    int32_t id = tokenizer_added_id(c->model->tokenizer, (struct text_span){text, strlen(text)});
-    return id < c->model->limits.vocab ? id : -1;
+    int32_t id = tokenizer_added_id(c->base.model->tokenizer, (struct text_span){text, strlen(text)});
+    return id < c->base.model->limits.vocab ? id : -1;
 }
 
 static enum grammar_mark call_mark(const struct chat_answer *c) {
@@ -65,7 +65,7 @@ bool chat_guide_tools(struct chat_answer *c, struct failure *f) {
     return true;
 }
 
-bool chat_guide_begin(const struct chat_answer *c, const struct chat_prompt *prompt, struct generation_request *asked,
+bool chat_guide_begin(const struct chat_answer *c, const struct chat_prompt *prompt, struct sequence_request *asked,
                       struct failure *f) {
     const struct request_guide *g = &c->request.writing.guide;
     struct matcher_begin *begin = &asked->grammar_begin;
@@ -83,7 +83,7 @@ bool chat_guide_begin(const struct chat_answer *c, const struct chat_prompt *pro
                            g->field);
     if (prompt->thinks)
         *begin = (struct matcher_begin){.after = end, .optional = -1, .free = true};
-    else if (!prompt->thought && chat_reasons(c->model->chat) && think >= 0 && end >= 0)
+    else if (!prompt->thought && chat_reasons(c->base.model->chat) && think >= 0 && end >= 0)
         *begin = (struct matcher_begin){.after = end, .optional = think};
     return true;
 }

@@ -8,5 +8,5 @@
  * format of calls are known. */
 bool chat_guide_tools(struct chat_answer *c, struct failure *f);
 /* Where the grammar begins in the answer; once the engine's request is filled. */
-bool chat_guide_begin(const struct chat_answer *c, const struct chat_prompt *prompt, struct generation_request *asked,
+bool chat_guide_begin(const struct chat_answer *c, const struct chat_prompt *prompt, struct sequence_request *asked,
                       struct failure *f);

@@ -1,6 +1,6 @@
 /* server/api/chat/chat_messages.c: from a chat request to the prompt's token ids, through the model's chat template.
- * What OpenAI's clients send and templates do not take is put into the templates' shape: parts of a text are joined,
- * the arguments of calls become objects, `developer` becomes `system`. */
+ * Templates do not take all that OpenAI's clients send, so it is put into their shape: parts of a text are joined, the
+ * arguments of calls become objects, `developer` becomes `system`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #include "server/api/chat/chat.h"
 #include "server/api/chat/chat_place.h"
 #include "server/api/core/picture_part.h"
-#include "server/api/text/retrieval_choice_json.h"
+#include "server/api/text/retrieval_ask.h"
 #include "server/host/prompt/picture_input.h"
 
-/* What a template knows. */
+/* Parts of a conversation that a template knows. */
 struct template_skills {
     bool parts;     /* content may be a list of parts */
     bool pictures;  /* a part may be a picture; then texts are parts, too */
@@ -301,8 +301,8 @@ static bool render(const struct served_model *model, struct chat_input *in, stru
 static bool open_place(const struct served_model *model, const struct chat_request *r, const struct json *messages,
                        struct chat_place **place, struct failure *f) {
     const struct request_retrieval *asked = &r->writing.retrieval;
-    if (!reading_prompts(model, asked)) return true;
-    *place = chat_place_open(messages, reading_query(model, asked));
+    if (!retrieval_reads_passages(model, asked)) return true;
+    *place = chat_place_open(messages, (enum retrieval_query)asked->choice.query);
     if (*place || !asked->given) return true;
     return failure_set(
         f, 400, "no_query", "messages",

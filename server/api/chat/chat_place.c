@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/text/sampling_json.h"
+#include "server/api/text/writing_ask.h"
 
 void chat_join_parts(const struct json *parts, struct buffer *out) {
     size_t before = out->size;
@@ -56,8 +56,8 @@ static void append_text(const struct json *message, struct buffer *out) {
         buffer_append(out, said.text, said.size);
 }
 
-/* What users and the model said before message `last`, the latest first: an embedder that reads no further leaves out
- * what is longest ago. */
+/* Appends the texts of users and of the model before message `last`, the latest first: an embedder that reads no
+ * further leaves out what is longest ago. */
 static void append_earlier(const struct json *messages, size_t last, struct buffer *out) {
     for (size_t i = last; i > 0; i--) {
         const struct json *message = json_item(messages, i - 1);
@@ -161,11 +161,11 @@ static enum status compose(const void *context, struct placed_text passages, str
 
 static void close_copy(void *context) { chat_place_close(context); }
 
-void chat_place_give(const struct chat_place *p, struct generation_place *out) {
+void chat_place_give(const struct chat_place *p, struct sequence_place *out) {
     struct chat_place *copy = xcalloc(1, sizeof *copy);
     chat_place_keep(copy, p->template, p->tokenizer, &p->text);
     copy->at = p->at;
-    *out = (struct generation_place){
+    *out = (struct sequence_place){
         .compose = compose, .pictures_before = p->pictures_before, .context = copy, .close = close_copy};
     copy_text(&out->query, p->query);
 }

@@ -1,5 +1,5 @@
 /* server/api/chat/chat_place.h: the place of found passages in a conversation: before the text of the user's last
- * message. What stands before that message, system text and earlier turns, stays the beginning of every prompt of the
+ * message. The text before that message, system text and earlier turns, stays the beginning of every prompt of the
  * conversation, whatever is found.
  *
  * The template is rendered with a mark in that place. Passages take its place in the rendered text, where they count as
@@ -8,8 +8,8 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/core/failure.h"
-#include "server/host/options/retrieval_mode.h"
-#include "server/schedule/generation.h"
+#include "server/host/options/retrieval_choice.h"
+#include "server/schedule/sequence.h"
 
 struct chat_place {
     const struct json *message; /* the user's last; while the request's JSON is open */
@@ -39,5 +39,5 @@ void chat_place_keep(struct chat_place *p, const struct template *t, const struc
                      const struct template_output *text);
 /* Counts the pictures before the place of a text that is kept. */
 bool chat_place_count(struct chat_place *p, int32_t picture_id, struct failure *f);
-/* What the engine puts passages into the prompt by: a copy of its own. */
-void chat_place_give(const struct chat_place *p, struct generation_place *out);
+/* Gives the engine a copy of its own, by which it puts passages into the prompt. */
+void chat_place_give(const struct chat_place *p, struct sequence_place *out);

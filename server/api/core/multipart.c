@@ -11,7 +11,7 @@ enum { MAX_BOUNDARY = 70, MAX_HEADERS = 8, MAX_HEADER = 2048 };
 
 static const char media_type[] = "multipart/form-data";
 
-/* What is left to read. */
+/* The rest of the body, still to be read. */
 struct form_cursor {
     const char *at, *end;
 };

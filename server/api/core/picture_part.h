@@ -9,7 +9,7 @@
 /* Whether a part is {"type": "image_url", ...}. */
 bool picture_part_is(const struct json *part);
 
-/* Whose a part is. */
+/* The place of a part in its request. */
 struct picture_place {
     const char *field, *of;         /* of the request; and in messages: "message 3" */
     const struct host_rules *hosts; /* that pictures may be fetched from; NULL: from none */
@@ -19,6 +19,6 @@ struct picture_source {
     struct buffer bytes; /* of the file */
     char *web;           /* the URL that it is to be fetched from; NULL: the bytes are there */
 };
-/* What such a part names; the source's are the caller's. */
+/* Reads the picture that such a part names; the source's are the caller's. */
 bool picture_part_read(const struct json *part, const struct picture_place *place, struct picture_source *out,
                        struct failure *f);

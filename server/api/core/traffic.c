@@ -38,7 +38,10 @@ void traffic_note(struct traffic *t, const char *path, int status, double second
     int i = 0;
     pthread_mutex_lock(&t->lock);
     while (i < t->n && (t->rows[i].path != path || t->rows[i].status != status)) i++;
-    if (i == t->n && t->n < TRAFFIC_ROWS) t->rows[t->n++] = (struct traffic_row){.path = path, .status = status};
+    if (i == t->n && t->n < TRAFFIC_ROWS) {
+        t->rows[i] = (struct traffic_row){.path = path, .status = status};
+        t->n++;
+    }
     if (i < TRAFFIC_ROWS) t->rows[i].n++;
     histogram_note(&t->seconds, seconds);
     pthread_mutex_unlock(&t->lock);

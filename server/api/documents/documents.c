@@ -7,6 +7,7 @@
 #include "retrieval/extract/extract.h"
 #include "server/api/api.h"
 #include "server/api/core/multipart.h"
+#include "server/api/core/shared_answer.h"
 #include "server/api/fields/document_fields.h"
 
 static const char documents_path[] = "/v1/documents/";
@@ -18,22 +19,16 @@ struct asked_document {
     struct document_upload upload;
 };
 
-/* The document thread may still be at work when the client leaves: both sides hold a reference. */
 struct document_answer {
-    struct answer base;
+    struct shared_answer base; /* first */
     struct document_requests requests;
     struct asked_document *asked; /* [job.n_items], as the job's items */
     struct document_job job;
     struct principal who; /* held */
-    atomic_bool cancelled;
-    atomic_int references;
-    pthread_mutex_t lock; /* guards done and waker */
-    bool done;
-    struct waker waker;
 };
 
-static void document_release(struct document_answer *d) {
-    if (atomic_fetch_sub(&d->references, 1) != 1) return;
+static void document_free(struct shared_answer *base) {
+    struct document_answer *d = (struct document_answer *)base;
     for (int i = 0; i < d->job.n_items; i++) {
         buffer_free(&d->asked[i].marks);
         upload_free(&d->asked[i].upload);
@@ -41,20 +36,12 @@ static void document_release(struct document_answer *d) {
     }
     document_requests_free(&d->requests);
     principal_release(&d->who);
-    pthread_mutex_destroy(&d->lock);
     free(d->job.items);
     free(d->asked);
     free(d);
 }
 
-static void document_done(struct document_job *j) {
-    struct document_answer *d = j->context;
-    pthread_mutex_lock(&d->lock);
-    d->done = true;
-    if (d->waker.wake) d->waker.wake(d->waker.context);
-    pthread_mutex_unlock(&d->lock);
-    document_release(d);
-}
+static void document_done(struct document_job *j) { shared_answer_finish(j->context); }
 
 /* How the change of a document went. */
 struct document_outcome {
@@ -145,10 +132,7 @@ static void write_list(const struct document_answer *d, struct buffer *out) {
 
 static enum answer_progress document_poll(struct answer *a, struct buffer *out) {
     struct document_answer *d = (struct document_answer *)a;
-    pthread_mutex_lock(&d->lock);
-    bool done = d->done;
-    pthread_mutex_unlock(&d->lock);
-    if (!done) return ANSWER_WAITING;
+    if (!shared_answer_is_done(&d->base)) return ANSWER_WAITING;
     struct document_outcome first = outcome_of(&d->job.items[0]);
     if (d->requests.is_list) {
         write_list(d, out);
@@ -164,35 +148,21 @@ static enum answer_progress document_poll(struct answer *a, struct buffer *out) 
     return ANSWER_COMPLETE;
 }
 
-static void document_cancel(struct answer *a) { atomic_store(&((struct document_answer *)a)->cancelled, true); }
-
-static void document_close(struct answer *a) {
-    struct document_answer *d = (struct document_answer *)a;
-    document_cancel(a);
-    pthread_mutex_lock(&d->lock);
-    d->waker.wake = NULL;
-    pthread_mutex_unlock(&d->lock);
-    document_release(d);
-}
-
 static struct document_answer *make_document_answer(const struct principal *who, struct waker waker) {
-    static const struct answer_ops ops = {document_poll, document_cancel, document_close};
+    static const struct answer_ops ops = {document_poll, shared_answer_cancel, shared_answer_close};
     struct document_answer *d = xcalloc(1, sizeof *d);
-    answer_init(&d->base, &ops, JSON_TYPE);
-    d->waker = waker;
+    shared_answer_init(&d->base, &ops, waker, document_free);
     d->who = principal_hold(*who);
     d->job = (struct document_job){.client = who->client,
                                    .filter = principal_filter(who),
                                    .who = &d->who,
-                                   .cancelled = &d->cancelled,
+                                   .cancelled = &d->base.cancelled,
                                    .done = document_done,
                                    .context = d};
-    atomic_init(&d->references, 1);
-    pthread_mutex_init(&d->lock, NULL);
     return d;
 }
 
-/* Who may do what. */
+/* Rights of clients. */
 
 const struct served_model *documents_model(struct api *a, enum documents_access access, struct failure *f) {
     const struct served_model *model = &a->models[0];
@@ -211,11 +181,11 @@ const struct served_model *documents_model(struct api *a, enum documents_access 
 /* Takes the answer over. */
 static struct answer *send_job(struct document_answer *d, const struct served_model *model, struct failure *f) {
     struct error e;
-    atomic_store(&d->references, 2);
-    if (document_thread_ask(model->document_thread, &d->job, &e) == STATUS_OK) return &d->base;
+    shared_answer_begin(&d->base);
+    if (document_thread_ask(model->document_thread, &d->job, &e) == STATUS_OK) return &d->base.base;
     failure_from_error(f, &e);
-    document_release(d); /* the thread's reference */
-    answer_close(&d->base);
+    shared_answer_release(&d->base);
+    answer_close(&d->base.base);
     return NULL;
 }
 
@@ -295,7 +265,7 @@ static struct answer *put_documents(struct api *a, const struct api_request *r, 
         ok = failure_set(f, 400, "invalid_value", NULL, "the path has the id of one document, the body has a list");
     if (ok && id) ok = check_path_id(&d->requests.list[0], id, f);
     if (!ok) {
-        answer_close(&d->base);
+        answer_close(&d->base.base);
         return NULL;
     }
     d->job.upload_bytes = model->upload_bytes;

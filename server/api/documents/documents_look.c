@@ -6,6 +6,7 @@
 #include "config/json/json_writer.h"
 #include "retrieval/picture_document.h"
 #include "server/api/api.h"
+#include "server/api/core/shared_answer.h"
 #include "server/api/fields/document_fields.h"
 
 static const char documents_path[] = "/v1/documents/", pictures_path[] = "/v1/pictures/";
@@ -151,23 +152,17 @@ static void describe_failure(const struct document_look *l, struct failure *f) {
         failure_from_error(f, &l->error);
 }
 
-/* In the document thread, which may still be at work when the client leaves: both sides hold a reference. */
+/* In the document thread. */
 
 struct look_answer {
-    struct answer base;
+    struct shared_answer base; /* first */
     struct document_look look;
     struct document_job job;
-    atomic_bool cancelled;
-    atomic_int references;
-    pthread_mutex_t lock; /* guards done and waker */
-    bool done;
-    struct waker waker;
 };
 
-static void look_release(struct look_answer *a) {
-    if (atomic_fetch_sub(&a->references, 1) != 1) return;
+static void free_answer(struct shared_answer *base) {
+    struct look_answer *a = (struct look_answer *)base;
     look_free(&a->look);
-    pthread_mutex_destroy(&a->lock);
     free(a);
 }
 
@@ -176,22 +171,12 @@ static void look_run(struct document_job *j) {
     look(&a->look);
 }
 
-static void look_done(struct document_job *j) {
-    struct look_answer *a = j->context;
-    pthread_mutex_lock(&a->lock);
-    a->done = true;
-    if (a->waker.wake) a->waker.wake(a->waker.context);
-    pthread_mutex_unlock(&a->lock);
-    look_release(a);
-}
+static void look_done(struct document_job *j) { shared_answer_finish(j->context); }
 
 static enum answer_progress look_poll(struct answer *base, struct buffer *out) {
     struct look_answer *a = (struct look_answer *)base;
     struct failure f;
-    pthread_mutex_lock(&a->lock);
-    bool done = a->done;
-    pthread_mutex_unlock(&a->lock);
-    if (!done) return ANSWER_WAITING;
+    if (!shared_answer_is_done(&a->base)) return ANSWER_WAITING;
     if (a->look.failed) {
         describe_failure(&a->look, &f);
         failure_answer(&f, base, out);
@@ -202,34 +187,21 @@ static enum answer_progress look_poll(struct answer *base, struct buffer *out) {
     return ANSWER_COMPLETE;
 }
 
-static void look_cancel(struct answer *base) { atomic_store(&((struct look_answer *)base)->cancelled, true); }
-
-static void look_close(struct answer *base) {
-    struct look_answer *a = (struct look_answer *)base;
-    look_cancel(base);
-    pthread_mutex_lock(&a->lock);
-    a->waker.wake = NULL;
-    pthread_mutex_unlock(&a->lock);
-    look_release(a);
-}
-
 /* Takes the look over. */
 static struct answer *ask_thread(const struct document_look *l, struct waker waker, struct failure *f) {
-    static const struct answer_ops ops = {look_poll, look_cancel, look_close};
+    static const struct answer_ops ops = {look_poll, shared_answer_cancel, shared_answer_close};
     struct look_answer *a = xcalloc(1, sizeof *a);
     struct error e;
-    answer_init(&a->base, &ops, JSON_TYPE);
+    shared_answer_init(&a->base, &ops, waker, free_answer);
     a->look = *l;
     a->look.failed = true;
     error_set(&a->look.error, STATUS_CANCELLED, "the server is stopping");
-    a->waker = waker;
-    a->job = (struct document_job){.run = look_run, .cancelled = &a->cancelled, .done = look_done, .context = a};
-    atomic_init(&a->references, 2);
-    pthread_mutex_init(&a->lock, NULL);
-    if (document_thread_ask(l->model->document_thread, &a->job, &e) == STATUS_OK) return &a->base;
+    a->job = (struct document_job){.run = look_run, .cancelled = &a->base.cancelled, .done = look_done, .context = a};
+    shared_answer_begin(&a->base);
+    if (document_thread_ask(l->model->document_thread, &a->job, &e) == STATUS_OK) return &a->base.base;
     failure_from_error(f, &e);
-    look_release(a); /* the thread's reference */
-    answer_close(&a->base);
+    shared_answer_release(&a->base);
+    answer_close(&a->base.base);
     return NULL;
 }
 

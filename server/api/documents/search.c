@@ -3,50 +3,38 @@
 #include <stdlib.h>
 
 #include "server/api/api.h"
+#include "server/api/core/shared_answer.h"
 #include "server/api/text/neighbor_json.h"
-#include "server/api/text/retrieval_choice_json.h"
+#include "server/api/text/retrieval_ask.h"
 
-/* The retrieval thread may still be searching when the client leaves: both sides hold a reference. */
 struct search_answer {
-    struct answer base;
+    struct shared_answer base; /* first; `reading` is the picture, until it is sought by */
     struct search_request request;
     struct retriever_query query;
     const struct served_model *model;
-    struct picture_job *reading; /* a reference: the picture, until it is sought by; NULL: none is */
     struct embedder_picture picture;
     struct filter *filter; /* of the server, of the client and of the request */
     struct principal who;  /* held */
     int n_embedded;        /* tokens of the query and of what was reranked */
     struct hits hits;
     struct lookup lookup;
-    atomic_bool cancelled;
-    atomic_int references;
-    pthread_mutex_t lock; /* guards done, waker, and that reading ends */
-    bool done;
-    struct waker waker;
 };
 
-static void search_release(struct search_answer *s) {
-    if (atomic_fetch_sub(&s->references, 1) != 1) return;
-    if (s->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
+static void search_free(struct shared_answer *base) {
+    struct search_answer *s = (struct search_answer *)base;
+    if (base->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
     snapshot_release(s->lookup.snapshot);
-    picture_job_release(s->reading);
     free(s->picture.pixels);
     filter_release(s->filter);
     principal_release(&s->who);
     search_request_free(&s->request);
-    pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
 static void search_done(struct lookup *l) {
     struct search_answer *s = l->context;
     principal_charge(&s->who, s->n_embedded, 0);
-    pthread_mutex_lock(&s->lock);
-    s->done = true;
-    if (s->waker.wake) s->waker.wake(s->waker.context);
-    pthread_mutex_unlock(&s->lock);
-    search_release(s);
+    shared_answer_finish(&s->base);
 }
 
 static void write_results(const struct search_answer *s, struct buffer *out) {
@@ -68,36 +56,30 @@ static void write_results(const struct search_answer *s, struct buffer *out) {
 
 static bool ask_retrieval(struct search_answer *s, struct failure *f) {
     struct error e;
-    atomic_fetch_add(&s->references, 1);
+    shared_answer_begin(&s->base);
     if (retrieval_thread_ask(s->model->retrieval, &s->lookup, &e) == STATUS_OK) return true;
-    search_release(s); /* the retrieval thread's reference */
+    shared_answer_release(&s->base);
     return failure_from_error(f, &e);
 }
 
 static bool seek_picture(struct search_answer *s, struct failure *f) {
-    struct picture_job *job = s->reading;
+    struct picture_job *job = s->base.reading;
     if (job->error.status) return failure_from_error(f, &job->error);
     s->picture = job->files[0].pixels;
     s->query.picture = &s->picture;
     job->files[0].pixels = (struct embedder_picture){0};
-    pthread_mutex_lock(&s->lock);
-    s->reading = NULL;
-    pthread_mutex_unlock(&s->lock);
-    picture_job_release(job);
+    shared_answer_read(&s->base, NULL);
     return ask_retrieval(s, f);
 }
 
 static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
     struct search_answer *s = (struct search_answer *)a;
     struct failure f;
-    if (s->reading && picture_job_is_over(s->reading) && !seek_picture(s, &f)) {
+    if (s->base.reading && picture_job_is_over(s->base.reading) && !seek_picture(s, &f)) {
         failure_answer(&f, a, out);
         return ANSWER_COMPLETE;
     }
-    pthread_mutex_lock(&s->lock);
-    bool done = s->done;
-    pthread_mutex_unlock(&s->lock);
-    if (!done) return ANSWER_WAITING;
+    if (!shared_answer_is_done(&s->base)) return ANSWER_WAITING;
     if (s->lookup.status == STATUS_OK) {
         write_results(s, out);
         return ANSWER_COMPLETE;
@@ -107,29 +89,11 @@ static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
     return ANSWER_COMPLETE;
 }
 
-static void search_cancel(struct answer *a) {
-    struct search_answer *s = (struct search_answer *)a;
-    atomic_store(&s->cancelled, true);
-    pthread_mutex_lock(&s->lock);
-    if (s->reading) picture_job_hurry(s->reading);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void search_close(struct answer *a) {
-    struct search_answer *s = (struct search_answer *)a;
-    search_cancel(a);
-    if (s->reading) picture_job_cancel(s->reading);
-    pthread_mutex_lock(&s->lock);
-    s->waker.wake = NULL;
-    pthread_mutex_unlock(&s->lock);
-    search_release(s);
-}
-
 static bool parse_search(struct search_request *request, const struct served_model *model, const struct api_request *r,
                          struct failure *f) {
     bool ok = r->size > 0 ? search_request_parse(request, r->body, r->size, &model->limits, f)
                           : search_request_parse_query(request, r->arguments, r->n_arguments, &model->limits, f);
-    return ok && reading_check_choice(model, &request->choice, "rerank", f);
+    return ok && retrieval_check_reranker(model, &request->choice, "rerank", f);
 }
 
 static struct filter *join_filters(const struct served_model *model, const struct principal *who,
@@ -143,27 +107,30 @@ static struct filter *join_filters(const struct served_model *model, const struc
 /* Takes the request. */
 static struct search_answer *make_search(const struct served_model *model, const struct search_request *request,
                                          const struct principal *who, struct waker waker) {
-    static const struct answer_ops ops = {search_poll, search_cancel, search_close};
+    static const struct answer_ops ops = {search_poll, shared_answer_cancel, shared_answer_close};
+    struct retrieval_choice choice = retrieval_choice_merge(&model->choice, &request->choice);
+    bool by_picture = request->by_picture;
+    int usual = retrieval_attends(choice.mode) ? model->usual_neighbors : model->usual_passages;
     struct search_answer *s = xcalloc(1, sizeof *s);
-    answer_init(&s->base, &ops, JSON_TYPE);
+    shared_answer_init(&s->base, &ops, waker, search_free);
     s->model = model;
     s->request = *request;
     s->filter = join_filters(model, who, request);
     s->who = principal_hold(*who);
-    s->query = (struct retriever_query){
-        .filter = s->filter,
-        .n_embedded = &s->n_embedded,
-        .choice = request->by_picture ? (struct retriever_choice){0} : reading_choice(model, &request->choice),
-        .text = {request->query, request->query_size},
-        .k = request->k                       ? (int)request->k
-             : retrieval_attends(model->mode) ? model->k
-                                              : model->k_passages,
-        .min_similarity = request->min_similarity < -1 ? model->min_similarity : (float)request->min_similarity};
-    s->lookup = (struct lookup){
-        .queries = &s->query, .hits = &s->hits, .n = 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
-    s->waker = waker;
-    atomic_init(&s->references, 1);
-    pthread_mutex_init(&s->lock, NULL);
+    s->query =
+        (struct retriever_query){.filter = s->filter,
+                                 .n_embedded = &s->n_embedded,
+                                 .choice = by_picture ? (struct retriever_choice){0}
+                                                      : retrieval_choice_ranking(&choice, model->rerank_candidates),
+                                 .text = {request->query, request->query_size},
+                                 .k = choice.k ? choice.k : usual,
+                                 .min_similarity = (float)choice.min_similarity};
+    s->lookup = (struct lookup){.queries = &s->query,
+                                .hits = &s->hits,
+                                .n = 1,
+                                .cancelled = &s->base.cancelled,
+                                .done = search_done,
+                                .context = s};
     return s;
 }
 
@@ -172,12 +139,12 @@ static bool read_picture(struct search_answer *s, const struct principal *who, s
     struct picture_reader reader = {.embedder = s->model->seer};
     struct search_request *r = &s->request;
     struct error e;
-    s->reading = picture_job_open(&reader, 1, *who, s->waker);
-    s->reading->files[0].bytes =
-        (struct buffer){.data = r->query, .size = r->query_size, .capacity = r->query_size + 1};
+    struct picture_job *job = picture_job_open(&reader, 1, *who, s->base.waker);
+    job->files[0].bytes = (struct buffer){.data = r->query, .size = r->query_size, .capacity = r->query_size + 1};
     r->query = NULL;
     s->query.text = (struct text_span){0};
-    if (picture_thread_ask(s->model->picture_thread, s->reading, &e) == STATUS_OK) return true;
+    shared_answer_read(&s->base, job);
+    if (picture_thread_ask(s->model->picture_thread, job, &e) == STATUS_OK) return true;
     failure_from_error(f, &e);
     f->retry_after = 1;
     return false;
@@ -191,8 +158,8 @@ static struct answer *send_search(const struct served_model *model, struct searc
         return NULL;
     }
     struct search_answer *s = make_search(model, request, who, waker);
-    if (request->by_picture ? read_picture(s, who, f) : ask_retrieval(s, f)) return &s->base;
-    answer_close(&s->base);
+    if (request->by_picture ? read_picture(s, who, f) : ask_retrieval(s, f)) return &s->base.base;
+    answer_close(&s->base.base);
     return NULL;
 }
 

@@ -13,7 +13,7 @@ struct document_request {
     bool is_file;
 };
 
-/* What a body asks for: one document, or several in a list. */
+/* A body: one document, or several in a list. */
 struct document_requests {
     struct document_request *list; /* [n] */
     int n;

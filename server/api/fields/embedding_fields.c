@@ -95,13 +95,8 @@ const struct json_table embedding_table = JSON_TABLE(embedding_fields);
 
 bool embedding_request_parse(struct embedding_request *r, const char *body, size_t size,
                              const struct request_models *models, struct failure *f) {
-    struct json *json;
     *r = (struct embedding_request){0};
-    if (!fields_load(&json, body, size, models->largest, f)) return false;
-    const struct request_limits *l = model_read(&r->model, json, models, f);
-    bool ok = l && fields_parse(&embedding_table, r, json, l, f);
-    json_close(json);
-    return ok;
+    return fields_read(&embedding_table, r, &r->model, (struct text_span){body, size}, models, f);
 }
 
 void embedding_request_free(struct embedding_request *r) {
@@ -161,13 +156,8 @@ const struct json_table rerank_table = JSON_TABLE(rerank_fields);
 
 bool rerank_request_parse(struct rerank_request *r, const char *body, size_t size, const struct request_models *models,
                           struct failure *f) {
-    struct json *json;
     *r = (struct rerank_request){0};
-    if (!fields_load(&json, body, size, models->largest, f)) return false;
-    const struct request_limits *l = model_read(&r->model, json, models, f);
-    bool ok = l && fields_parse(&rerank_table, r, json, l, f);
-    json_close(json);
-    return ok;
+    return fields_read(&rerank_table, r, &r->model, (struct text_span){body, size}, models, f);
 }
 
 void rerank_request_free(struct rerank_request *r) {

@@ -4,7 +4,7 @@
 #include "server/api/fields/prompt_fields.h"
 
 enum embedding_format { EMBEDDING_FLOAT, EMBEDDING_BASE64 };
-/* What a text is to be compared with decides the prompt that an embedder puts before it. */
+/* The texts that a text is to be compared with decide the prompt that an embedder puts before it. */
 enum embedding_input { INPUT_PLAIN, INPUT_QUERY, INPUT_DOCUMENT };
 
 struct embedding_request {

@@ -56,10 +56,10 @@ enum status field_read_filter(struct filter **out, struct json_reader *r, const 
     const struct request_limits *l = r->limits;
     if (filter_read(out, r, value)) return r->e->status;
     size_t bytes = strlen(filter_text(*out));
-    if (bytes <= (size_t)l->max_filter_bytes) return STATUS_OK;
+    if (bytes <= (size_t)l->retrieval.max_filter_bytes) return STATUS_OK;
     failure_set(r->context, 400, "invalid_value", "filter",
                 "the filter has %zu bytes, the limit is %d (option retrieval.max_filter_bytes)", bytes,
-                l->max_filter_bytes);
+                l->retrieval.max_filter_bytes);
     return STATUS_INVALID;
 }
 
@@ -120,6 +120,16 @@ const struct request_limits *model_read(char **model, const struct json *json, c
     free(*model);
     *model = word ? xstrdup(word) : NULL;
     return models->limits(models->context, *model, f);
+}
+
+bool fields_read(const struct json_table *t, void *object, char **model, struct text_span body,
+                 const struct request_models *models, struct failure *f) {
+    struct json *json;
+    if (!fields_load(&json, body.text, body.size, models->largest, f)) return false;
+    const struct request_limits *l = model_read(model, json, models, f);
+    bool ok = l && fields_parse(t, object, json, l, f);
+    json_close(json);
+    return ok;
 }
 
 /* Query strings. */

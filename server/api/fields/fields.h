@@ -6,22 +6,19 @@
 #include "retrieval/filter/filter.h"
 #include "retro/model/generation_config.h"
 #include "server/api/core/failure.h"
+#include "server/host/options/retrieval_choice.h"
 
-/* What a request may ask at most, each an int from the option named beside it or from the model; and what it gets where
- * it does not say. */
+/* The most that a request may ask, each an int from the option named beside it or from the model; and what it gets
+ * where it does not say. */
 struct request_limits {
-    int vocab; /* of the model: token ids are below */
+    struct retrieval_limits retrieval; /* first */
+    int vocab;                         /* of the model: token ids are below */
     int context;
     int max_prompts;                 /* server.max_prompts, or the option of the name below */
     int max_choices;                 /* server.max_choices */
     int max_stops;                   /* server.max_stops */
     int max_biases;                  /* server.max_biases */
     int max_logprobs;                /* server.max_logprobs */
-    int max_k;                       /* retrieval.max_k */
-    int max_neighbors;               /* retrieval.max_neighbors, where cross attention reads them */
-    int min_every;                   /* retrieval.min_every */
-    int max_excluded;                /* retrieval.max_excluded */
-    int max_filter_bytes;            /* retrieval.max_filter_bytes */
     struct metadata_limits metadata; /* retrieval.max_metadata_values, retrieval.max_metadata_bytes */
     const char *max_prompts_option;
     const struct host_rules *image_hosts;     /* of server.image_urls; NULL: no pictures are fetched */
@@ -77,6 +74,9 @@ const struct request_limits *model_read(char **model, const struct json *json, c
  * r->context: what they set there goes before what the reader says. */
 bool fields_parse(const struct json_table *t, void *object, const struct json *json, const struct request_limits *l,
                   struct failure *f);
+/* A request's body by its table, within the limits of the model that it names (model_read). */
+bool fields_read(const struct json_table *t, void *object, char **model, struct text_span body,
+                 const struct request_models *models, struct failure *f);
 /* Parses text[0, size) as one JSON object; the caller closes *out. A body with more values than any valid request has
  * is refused before it is parsed, which bounds the parser's memory. */
 bool fields_load(struct json **out, const char *text, size_t size, const struct request_limits *l, struct failure *f);

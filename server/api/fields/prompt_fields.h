@@ -19,7 +19,7 @@ struct prompt_list {
     int n;
 };
 
-/* What such a field takes, as JSON Schema. */
+/* Such a field's values, as JSON Schema. */
 #define PROMPT_IDS_SCHEMA "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"integer\",\"minimum\":0}}"
 #define PROMPT_SCHEMA "{\"type\":\"string\"}," PROMPT_IDS_SCHEMA
 #define PROMPTS_SCHEMA \

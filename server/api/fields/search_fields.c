@@ -44,11 +44,7 @@ static enum status parse_filter(struct json_reader *r, const struct json *value,
 #define QUERY_SCHEMA "{\"type\":\"string\",\"minLength\":1}"
 static const struct json_field search_fields[] = {
     {"query", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
-    {"k", JSON_INT64, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
-     .limit_offset = offsetof(struct request_limits, max_k), .help = "how many"},
-    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1,
-     .help = "chunks below this cosine are dropped"},
-    {.type = JSON_ROWS, .offset = offsetof(struct search_request, choice), .table = &choice_table},
+    {.type = JSON_ROWS, JSON_AT(struct search_request, choice), .table = &search_choice_table},
     {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
      .help = "the documents that may be found, by their metadata, id and path"},
     {"q", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
@@ -61,54 +57,47 @@ const struct json_table search_query_table = {.fields = search_fields + 1, .coun
 static const struct json_field picture_fields[] = {
     {"image", JSON_PARSED, .parse = parse_image, .schema = QUERY_SCHEMA,
      .help = "what is searched for: a picture as a data: URL"},
-    {"k", JSON_INT64, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
-     .limit_offset = offsetof(struct request_limits, max_k), .help = "how many"},
-    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1,
-     .help = "chunks below this cosine are dropped"},
+    {.type = JSON_ROWS, JSON_AT(struct search_request, choice), .table = &picture_choice_table},
     {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
      .help = "the documents that may be found, by their metadata, id and path"},
 };
 const struct json_table search_picture_table = JSON_TABLE(picture_fields);
 
-static bool parse_search(struct search_request *r, const struct json_table *t, const struct json *json,
+/* Closes the body or query string. */
+static bool parse_search(struct search_request *r, const struct json_table *t, struct json *json,
                          const struct request_limits *l, struct failure *f) {
-    *r = (struct search_request){.min_similarity = -2, .choice = REQUEST_CHOICE_UNSAID};
-    if (!fields_parse(t, r, json, l, f)) return false;
-    if (t == &search_picture_table && r->query_size == 0)
+    bool ok = fields_parse(t, r, json, l, f);
+    retrieval_choice_note(&r->choice, json);
+    json_close(json);
+    if (!ok || r->query_size > 0) return ok;
+    if (t == &search_picture_table)
         return failure_set(f, 400, "missing_parameter", "image", "image is missing, or empty");
-    if (r->query == NULL || r->query_size == 0)
-        return failure_set(f, 400, "missing_parameter", "query", "query (or q in the query string) is missing");
-    return true;
+    return failure_set(f, 400, "missing_parameter", "query", "query (or q in the query string) is missing");
+}
+
+static bool parse_body(struct search_request *r, const struct json_table *t, struct text_span body,
+                       const struct request_limits *l, struct failure *f) {
+    struct json *json;
+    *r = (struct search_request){0};
+    return fields_load(&json, body.text, body.size, l, f) && parse_search(r, t, json, l, f);
 }
 
 bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
                           struct failure *f) {
-    struct json *json;
-    *r = (struct search_request){0};
-    if (!fields_load(&json, body, size, l, f)) return false;
-    bool ok = parse_search(r, &search_body_table, json, l, f);
-    json_close(json);
-    return ok;
+    return parse_body(r, &search_body_table, (struct text_span){body, size}, l, f);
+}
+
+bool search_request_parse_picture(struct search_request *r, const char *body, size_t size,
+                                  const struct request_limits *l, struct failure *f) {
+    return parse_body(r, &search_picture_table, (struct text_span){body, size}, l, f);
 }
 
 bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
                                 const struct request_limits *l, struct failure *f) {
     struct json *json;
     *r = (struct search_request){0};
-    if (!arguments_load(&json, &search_query_table, arguments, n, f)) return false;
-    bool ok = parse_search(r, &search_query_table, json, l, f);
-    json_close(json);
-    return ok;
-}
-
-bool search_request_parse_picture(struct search_request *r, const char *body, size_t size,
-                                  const struct request_limits *l, struct failure *f) {
-    struct json *json;
-    *r = (struct search_request){0};
-    if (!fields_load(&json, body, size, l, f)) return false;
-    bool ok = parse_search(r, &search_picture_table, json, l, f);
-    json_close(json);
-    return ok;
+    return arguments_load(&json, &search_query_table, arguments, n, f) &&
+           parse_search(r, &search_query_table, json, l, f);
 }
 
 void search_request_free(struct search_request *r) {

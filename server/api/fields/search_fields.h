@@ -2,16 +2,14 @@
 #pragma once
 
 #include "retrieval/filter/filter.h"
-#include "server/api/fields/retrieval_fields.h"
+#include "server/api/fields/fields.h"
 
 struct search_request {
     char *query; /* a text, or the bytes of a picture's file */
     size_t query_size;
     bool by_picture;
-    int64_t k;             /* 0: the server's */
-    double min_similarity; /* below -1: the server's */
-    struct request_choice choice;
-    struct filter *filter; /* held; NULL: none */
+    struct retrieval_choice choice; /* as it was asked */
+    struct filter *filter;          /* held; NULL: none */
 };
 
 extern const struct json_table search_body_table, search_query_table, search_picture_table;

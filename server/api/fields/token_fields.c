@@ -53,15 +53,11 @@ const struct json_table tokenize_table = JSON_TABLE(tokenize_fields);
 
 bool tokenize_request_parse(struct tokenize_request *r, const char *body, size_t size,
                             const struct request_models *models, struct failure *f) {
-    struct json *json;
     *r = (struct tokenize_request){.add_special = -1};
-    if (!fields_load(&json, body, size, models->largest, f)) return false;
-    const struct request_limits *l = model_read(&r->model, json, models, f);
-    bool ok = l && fields_parse(&tokenize_table, r, json, l, f);
-    json_close(json);
-    if (ok && !r->has_prompt && !r->has_content)
-        return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
-    return ok;
+    struct text_span text = {body, size};
+    if (!fields_read(&tokenize_table, r, &r->model, text, models, f)) return false;
+    if (r->has_prompt || r->has_content) return true;
+    return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
 }
 
 void tokenize_request_free(struct tokenize_request *r) {
@@ -88,13 +84,8 @@ const struct json_table detokenize_table = JSON_TABLE(detokenize_fields);
 
 bool detokenize_request_parse(struct detokenize_request *r, const char *body, size_t size,
                               const struct request_models *models, struct failure *f) {
-    struct json *json;
     *r = (struct detokenize_request){0};
-    if (!fields_load(&json, body, size, models->largest, f)) return false;
-    const struct request_limits *l = model_read(&r->model, json, models, f);
-    bool ok = l && fields_parse(&detokenize_table, r, json, l, f);
-    json_close(json);
-    return ok;
+    return fields_read(&detokenize_table, r, &r->model, (struct text_span){body, size}, models, f);
 }
 
 void detokenize_request_free(struct detokenize_request *r) {

@@ -208,10 +208,7 @@ static const struct json_field writing_fields[] = {
 #undef AT
 const struct json_table writing_table = JSON_TABLE(writing_fields);
 
-void request_writing_init(struct request_writing *w) {
-    *w = (struct request_writing){0};
-    request_retrieval_init(&w->retrieval);
-}
+void request_writing_init(struct request_writing *w) { *w = (struct request_writing){0}; }
 
 static void take_default(const struct json *body, const char *name, double value, double *field) {
     if (value >= 0 && json_is_absent(json_member(body, name))) *field = value;

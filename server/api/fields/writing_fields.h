@@ -37,11 +37,11 @@ struct request_writing {
 };
 
 extern const struct json_table writing_table;
-/* What rows cannot give as a fallback; the rest is in the table. */
+/* Sets the defaults that rows cannot give as a fallback; the rest is in the table. */
 void request_writing_init(struct request_writing *w);
 /* Fields that the body does not give, from the generation_config.json of the request's model. A body that is NULL gives
  * none. */
 void request_writing_defaults(struct request_writing *w, const struct json *body, const struct request_limits *l);
 void request_writing_free(struct request_writing *w);
-/* What fields say of each other. max_tokens is the request's. */
+/* Checks the fields against each other. max_tokens is the request's. */
 bool request_writing_check(const struct request_writing *w, int64_t max_tokens, struct failure *f);

@@ -52,7 +52,7 @@ struct answer *health_open(struct api *a, const struct api_request *r, struct wa
     put_object(&w);
     put_key_string(&w, "status", status_of(a));
     put_key_string(&w, "model", first->id);
-    put_key_string(&w, "retrieval", first->retriever == NULL ? "none" : first->retrieve ? "on" : "on request");
+    put_key_string(&w, "retrieval", first->retriever == NULL ? "none" : first->choice.enabled ? "on" : "on request");
     write_counts(&w, &counts);
     put_object_end(&w);
 

@@ -14,15 +14,15 @@ struct answer *version_open(struct api *a, const struct api_request *r, struct w
     return answer_text(200, JSON_TYPE, &body);
 }
 
-static void write_setting(struct json_writer *w, const struct json_field *field, const struct request_writing *from) {
-    const void *value = (const char *)from + field->offset;
-    put_key(w, field->name);
-    if (field->type == JSON_DOUBLE)
-        put_double(w, *(const double *)value);
-    else if (field->type == JSON_INT64)
-        put_int(w, *(const int64_t *)value);
-    else
-        put_bool(w, *(const bool *)value);
+/* The rows of numbers, switches and choices, as members of an open object. */
+static void write_rows(struct json_writer *w, const struct json_table *t, const void *object) {
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *field = &t->fields[i];
+        bool plain = field->type <= JSON_DOUBLE || field->type == JSON_CHOICE;
+        if (!plain) continue;
+        put_key(w, field->name);
+        json_field_put(w, field, object);
+    }
 }
 
 /* The numbers and switches of a request that says nothing. */
@@ -36,32 +36,30 @@ static void write_settings(struct json_writer *w, const struct served_model *mod
     put_key_int(w, "n_ctx", model->limits.context);
     put_key_object(w, "params");
     put_key_int(w, "max_tokens", DEFAULT_MAX_TOKENS);
-    for (int i = 0; i < writing_table.count; i++) {
-        const struct json_field *field = &writing_table.fields[i];
-        if (field->type == JSON_DOUBLE || field->type == JSON_INT64 || field->type == JSON_BOOL)
-            write_setting(w, field, &silent);
-    }
+    write_rows(w, &writing_table, &silent);
     put_object_end(w);
     put_object_end(w);
     request_writing_free(&silent);
 }
 
-/* What is read where a request does not say; null: there is nothing to search. */
+/* The reading of a request that says nothing; null: there is nothing to search. */
 static void write_retrieval(struct json_writer *w, const struct served_model *model) {
     if (model->retriever == NULL) {
         put_key_null(w, "retrieval");
         return;
     }
+    const struct retrieval_limits *limits = &model->limits.retrieval;
+    struct retrieval_choice usual = model->choice;
+    bool attends = retrieval_attends(usual.mode);
+    usual.k = attends ? model->usual_neighbors : model->usual_passages;
+    usual.rerank = usual.rerank && model->rerank_candidates > 0;
     put_key_object(w, "retrieval");
-    put_key_bool(w, "enabled", model->retrieve);
-    put_key_string(w, "mode", retrieval_mode_name(model->mode));
-    put_key_int(w, "k", retrieval_attends(model->mode) ? model->k : model->k_passages);
-    put_key_int(w, "max_k", retrieval_attends(model->mode) ? model->limits.max_neighbors : model->limits.max_k);
-    put_key_float(w, "min_similarity", model->min_similarity);
+    write_rows(w, &retrieval_choice_table, &usual);
+    put_key_int(w, "max_k", attends ? limits->max_neighbors : limits->max_k);
     put_object_end(w);
 }
 
-/* What is kept of prompts for later ones that begin alike; null: nothing is. */
+/* Rows that are kept of prompts for later ones that begin alike; null: none are. */
 static void write_prefix_cache(struct json_writer *w, const struct served_model *model, const struct principal *who) {
     struct engine_metrics metrics;
     engine_metrics_read(model->engine, &metrics);

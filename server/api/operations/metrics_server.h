@@ -6,7 +6,7 @@
 
 /* "# HELP" and "# TYPE" of one metric. */
 void metrics_print_head(struct buffer *out, const char *name, const char *type, const char *help);
-/* What Prometheus' own client libraries tell of a process, under the names that they have there. */
+/* The figures of a process that Prometheus' own client libraries tell, under the names that they have there. */
 void metrics_print_process(const struct api *a, struct buffer *out);
-/* What each key has asked for; nothing where there are no keys. */
+/* The requests of each key; nothing where there are no keys. */
 void metrics_print_keys(const struct api *a, struct buffer *out);

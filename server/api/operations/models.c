@@ -98,7 +98,7 @@ static void write_retro(struct json_writer *w, const struct served_model *model,
     snapshot_release(snapshot);
 }
 
-/* What OpenAI's clients read, and the context, into an open object. */
+/* The members that OpenAI's clients read, and the context, into an open object. */
 static void write_card(struct json_writer *w, const struct api *a, const char *id, int context) {
     put_object(w);
     put_key_string(w, "id", id);

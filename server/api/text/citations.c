@@ -6,8 +6,8 @@
 /* Digits of a number: more passages than these count no prompt has. */
 enum { MAX_DIGITS = 6 };
 
-bool citations_may_be(const struct generation *g, const struct progress *p) {
-    return g->answer.n_searches > 0 && p->n_found > 0;
+bool citations_may_be(const struct sequence *sequence, const struct progress *p) {
+    return sequence->answer.n_searches > 0 && p->n_found > 0;
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -41,16 +41,17 @@ struct cited_place {
 };
 
 /* The passages that stood in the prompt when byte `at` of the answer was written. */
-static const struct hits *passages_at(const struct cited_answer *a, size_t at) {
-    const struct generation_answer *answer = &a->generation->answer;
-    int every = a->generation->asked.passages.every, latest = min_int(a->progress->n_found, answer->n_searches) - 1;
+static const struct hits *passages_at(const struct told_answer *a, size_t at) {
+    const struct sequence_answer *answer = &a->sequence->answer;
+    int every = a->sequence->asked.choice.every, latest = min_int(a->progress->n_found, answer->n_searches) - 1;
+    size_t written = at + (a->said ? a->said->content_start : 0); /* thoughts come before the text */
     int token = 0;
     if (every == 0) return &answer->found[0];
-    while (token < a->progress->n_ids && answer->text_ends[token] <= a->written_before + at) token++;
+    while (token < a->progress->n_ids && answer->text_ends[token] <= written) token++;
     return &answer->found[min_int(token / every, latest)];
 }
 
-static void write_citation(struct json_writer *w, const struct cited_answer *a, const struct hit *passage, int number,
+static void write_citation(struct json_writer *w, const struct told_answer *a, const struct hit *passage, int number,
                            struct cited_place place) {
     put_object(w);
     put_key_int(w, "index", a->index);
@@ -61,9 +62,10 @@ static void write_citation(struct json_writer *w, const struct cited_answer *a, 
     put_object_end(w);
 }
 
-void citations_write(struct json_writer *w, const struct cited_answer *a) {
+void citations_write(struct json_writer *w, const struct told_answer *a) {
     struct text_span text = a->text;
     int64_t characters = a->before;
+    if (!citations_may_be(a->sequence, a->progress)) return;
     for (size_t at = 0; at < text.size; at++) {
         size_t end = text.text[at] == '[' ? brackets_end(text, at) : 0;
         struct cited_place place = {characters, characters + (int64_t)(end - at)};

@@ -2,21 +2,12 @@
 #pragma once
 
 #include "config/json/json_writer.h"
-#include "server/schedule/generation.h"
-
-/* A finished answer as clients see it. */
-struct cited_answer {
-    const struct generation *generation;
-    const struct progress *progress;
-    int index;             /* of the choice */
-    struct text_span text; /* its own */
-    int64_t before;        /* characters shown before it: those of an echoed prompt */
-    size_t written_before; /* bytes that the model wrote before it: thoughts */
-};
+#include "server/api/text/told_answer.h"
 
 /* Whether passages stand in the answer's prompt by their numbers. */
-bool citations_may_be(const struct generation *g, const struct progress *p);
-/* Each number in brackets that a passage has of those in the prompt when the brackets were written, alone or in a list
+bool citations_may_be(const struct sequence *sequence, const struct progress *p);
+/* Of a finished answer: each number in brackets that a passage has of those in the prompt when the brackets were
+ * written, alone or in a list
  * ("[1, 3]"), as an element of "citations": index, number, the passage's document, title, start and end, and the
  * brackets' place in the answer, answer_start and answer_end in characters. */
-void citations_write(struct json_writer *w, const struct cited_answer *a);
+void citations_write(struct json_writer *w, const struct told_answer *a);

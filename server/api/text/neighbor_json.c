@@ -94,9 +94,9 @@ void neighbor_write_given(struct json_writer *w, struct text_span text) {
     neighbor_write(w, &(struct hit){.text = text}, NULL);
 }
 
-bool found_is_told(const struct generation *g) {
-    const struct generation_neighbors *neighbors = &g->asked.neighbors;
-    return neighbors->search || neighbors->given_k > 0 || generation_reads_passages(&g->asked);
+bool found_is_told(const struct sequence *sequence) {
+    const struct sequence_neighbors *neighbors = &sequence->asked.neighbors;
+    return neighbors->search || neighbors->given_k > 0 || sequence_reads_passages(&sequence->asked);
 }
 
 /* Whether the model sees the picture of a passage, and if not, why. */
@@ -108,40 +108,40 @@ static void write_sight(struct json_writer *w, const struct found_pictures *seen
 }
 
 /* Passage i of search j, which stands in the prompt. */
-static void write_passage(struct json_writer *w, const struct generation *g, int j, int i) {
-    const struct hit *hit = &g->answer.found[j].list[i];
+static void write_passage(struct json_writer *w, const struct sequence *sequence, int j, int i) {
+    const struct hit *hit = &sequence->answer.found[j].list[i];
     put_object(w);
     put_key_int(w, "number", i + 1);
-    neighbor_write(w, hit, principal_filter(&g->asked.principal));
-    write_sight(w, &g->answer.seen[j], hit->document);
+    neighbor_write(w, hit, principal_filter(&sequence->asked.principal));
+    write_sight(w, &sequence->answer.seen[j], hit->document);
     put_object_end(w);
 }
 
-static void write_hit(struct json_writer *w, const struct generation *g, const struct hit *hit) {
+static void write_hit(struct json_writer *w, const struct sequence *sequence, const struct hit *hit) {
     put_object(w);
-    neighbor_write(w, hit, principal_filter(&g->asked.principal));
+    neighbor_write(w, hit, principal_filter(&sequence->asked.principal));
     put_object_end(w);
 }
 
-void found_write(struct json_writer *w, const struct found_listing *l, int j) {
-    const struct generation *g = l->generation;
-    const struct generation_answer *answer = &g->answer;
+void found_write(struct json_writer *w, const struct told_answer *told, int j) {
+    const struct sequence *sequence = told->sequence;
+    const struct sequence_answer *answer = &sequence->answer;
     bool in_prompt = j < answer->n_searches;
-    if (!found_is_told(g)) return;
+    if (!found_is_told(sequence)) return;
     put_object(w);
-    put_key_int(w, "index", l->index);
+    put_key_int(w, "index", told->index);
     put_key_int(w, "chunk", in_prompt ? j : j - answer->n_searches);
-    put_key_int(w, "position", generation_found_row(g, j));
+    put_key_int(w, "position", sequence_found_row(sequence, j));
     put_key_array(w, "neighbors");
     for (int i = 0; j < answer->found_room && i < answer->found[j].n; i++) {
         if (in_prompt)
-            write_passage(w, g, j, i);
+            write_passage(w, sequence, j, i);
         else
-            write_hit(w, g, &answer->found[j].list[i]);
+            write_hit(w, sequence, &answer->found[j].list[i]);
     }
-    for (int i = 0; !in_prompt && i < g->asked.neighbors.given_k; i++) {
+    for (int i = 0; !in_prompt && i < sequence->asked.neighbors.given_k; i++) {
         put_object(w);
-        neighbor_write_given(w, l->asked->neighbors[i]);
+        neighbor_write_given(w, told->asked->neighbors.all[i]);
         put_object_end(w);
     }
     put_array_end(w);

@@ -3,8 +3,7 @@
 
 #include "config/json/json_writer.h"
 #include "retrieval/retriever.h"
-#include "server/api/fields/retrieval_fields.h"
-#include "server/schedule/generation.h"
+#include "server/api/text/told_answer.h"
 
 /* Where a chunk was found, into an open object: document, title, start, end, and page, line and heading path
  * where they are known; null for a text of the request's own. */
@@ -14,14 +13,8 @@ void neighbor_write(struct json_writer *w, const struct hit *hit, const struct f
 /* The same for a text that came with the request: everything but the text is null. */
 void neighbor_write_given(struct json_writer *w, struct text_span text);
 
-/* What one answer's entries of "retrieval" are written from. */
-struct found_listing {
-    const struct generation *generation;
-    const struct request_retrieval *asked;
-    int index; /* of the choice */
-};
 /* Whether the answer reads passages at all, searched for or given. */
-bool found_is_told(const struct generation *g);
+bool found_is_told(const struct sequence *sequence);
 /* Entry j of what was found as an element of "retrieval": passages of the prompt, numbered as retrieval.template
  * numbers them, or a chunk's neighbours. Nothing where none are read. */
-void found_write(struct json_writer *w, const struct found_listing *l, int j);
+void found_write(struct json_writer *w, const struct told_answer *told, int j);

@@ -3,26 +3,26 @@
 
 #include <string.h>
 
-void origin_write(struct json_writer *w, const struct served_model *model, const struct generation *g) {
+void origin_write(struct json_writer *w, const struct served_model *model, const struct sequence *sequence) {
     struct buffer text = {0};
     buffer_append_string(&text, model->fingerprint);
-    const struct snapshot *snapshot = g->answer.snapshot;
+    const struct snapshot *snapshot = sequence->answer.snapshot;
     /* Milvus has no state with a name. That of a folder counts the changes of all, of which a tenant is told nothing.
      */
-    if (snapshot && snapshot->generation > 0 && principal_filter(&g->asked.principal) == NULL)
+    if (snapshot && snapshot->generation > 0 && principal_filter(&sequence->asked.principal) == NULL)
         buffer_printf(&text, "_g%d.%lld", snapshot->generation, (long long)snapshot->n_changes);
     put_key_string_n(w, "system_fingerprint", text.data, text.size);
-    if (atomic_load(&g->answer.away)) put_key_bool(w, "retrieval_away", true);
-    if (g->asked.sampling.temperature > 0) put_key_int(w, "seed", (int64_t)g->asked.sampling.seed);
+    if (atomic_load(&sequence->answer.away)) put_key_bool(w, "retrieval_away", true);
+    if (sequence->asked.sampling.temperature > 0) put_key_int(w, "seed", (int64_t)sequence->asked.sampling.seed);
     buffer_free(&text);
 }
 
-int tokens_shown(const struct generation *g, const struct progress *p, int from) {
+int tokens_shown(const struct sequence *sequence, const struct progress *p, int from) {
     int n = p->n_ids, shown = from;
     if (p->finish == FINISH_LENGTH || p->complete) return n;
     bool by_token = p->finish == FINISH_STOP && p->stop_string < 0;
-    if (by_token) return max_int(g->asked.end.include_stop ? n : n - 1, shown);
-    while (shown < n && (shown > 0 ? g->answer.text_ends[shown - 1] : 0) < p->visible) shown++;
+    if (by_token) return max_int(sequence->asked.end.include_stop ? n : n - 1, shown);
+    while (shown < n && (shown > 0 ? sequence->answer.text_ends[shown - 1] : 0) < p->visible) shown++;
     return shown;
 }
 
@@ -48,12 +48,12 @@ static int64_t places_at(struct token_places *p, size_t written) {
 
 /* The token and its place, into an open object. */
 static void token_write(struct json_writer *w, struct token_places *p, int i) {
-    const struct generation *g = p->answer->generation;
+    const struct sequence *sequence = p->answer->sequence;
     struct buffer piece = {0};
-    tokenizer_piece(p->answer->model->tokenizer, g->answer.ids[i], &piece);
+    tokenizer_piece(p->answer->model->tokenizer, sequence->answer.ids[i], &piece);
     put_key_string_n(w, "token", piece.data, piece.size);
-    put_key_int(w, "answer_start", places_at(p, i > 0 ? g->answer.text_ends[i - 1] : 0));
-    put_key_int(w, "answer_end", places_at(p, g->answer.text_ends[i]));
+    put_key_int(w, "answer_start", places_at(p, i > 0 ? sequence->answer.text_ends[i - 1] : 0));
+    put_key_int(w, "answer_end", places_at(p, sequence->answer.text_ends[i]));
     buffer_free(&piece);
 }
 
@@ -106,7 +106,7 @@ static void write_told_entry(struct json_writer *w, const struct told_answer *a,
 
 /* Passages are read by every token of the answer. */
 static struct told_entry passages_entry(const struct told_answer *a, int n_tokens) {
-    const struct generation_answer *answer = &a->generation->answer;
+    const struct sequence_answer *answer = &a->sequence->answer;
     return (struct told_entry){.n = answer->found[0].n,
                                .shares = answer->passage_shares,
                                .rows = n_tokens,
@@ -117,10 +117,10 @@ static struct told_entry passages_entry(const struct told_answer *a, int n_token
 /* A chunk's neighbours are read by the row that closes it, up to the row before the one that closes the next. Row r
  * writes the token of row r + 1; `last` is the row that wrote the last token that is told. */
 static struct told_entry chunk_entry(const struct told_answer *a, int j, int last) {
-    const struct generation *g = a->generation;
-    const struct generation_answer *answer = &g->answer;
-    int first = generation_found_row(g, j), end = last + 1, given = g->asked.neighbors.given_k;
-    if (j + 1 < a->progress->n_found) end = min_int(end, generation_found_row(g, j + 1));
+    const struct sequence *sequence = a->sequence;
+    const struct sequence_answer *answer = &sequence->answer;
+    int first = sequence_found_row(sequence, j), end = last + 1, given = sequence->asked.neighbors.given_k;
+    if (j + 1 < a->progress->n_found) end = min_int(end, sequence_found_row(sequence, j + 1));
     int token = max_int(0, first + 1 - a->progress->n_read), tokens = end + 1 - a->progress->n_read - token;
     return (struct told_entry){.chunk = j - answer->n_searches,
                                .n = given > 0 ? given : answer->found[j].n,
@@ -132,10 +132,10 @@ static struct told_entry chunk_entry(const struct told_answer *a, int j, int las
 }
 
 void attention_write(struct json_writer *w, const struct told_answer *a) {
-    const struct generation *g = a->generation;
-    int shown = tokens_shown(g, a->progress, 0);
+    const struct sequence *sequence = a->sequence;
+    int shown = tokens_shown(sequence, a->progress, 0);
     for (int j = 0; j < a->progress->n_found; j++) {
-        bool in_prompt = j < g->answer.n_searches;
+        bool in_prompt = j < sequence->answer.n_searches;
         struct told_entry entry =
             in_prompt ? passages_entry(a, shown) : chunk_entry(a, j, a->progress->n_read + shown - 2);
         write_told_entry(w, a, &entry);
@@ -143,15 +143,6 @@ void attention_write(struct json_writer *w, const struct told_answer *a) {
 }
 
 /* Comparisons. */
-
-bool comparison_is_over(const struct generation *g, bool *failed, struct error *e) {
-    struct buffer unread = {0};
-    *failed = false;
-    if (g->asked.comparison == NULL) return true;
-    struct progress p = generation_read(g->asked.comparison, SIZE_MAX, &unread, e);
-    *failed = p.finish == FINISH_ERROR;
-    return p.finish != FINISH_NONE;
-}
 
 static void write_without(struct json_writer *w, const struct request_retrieval *asked) {
     if (asked->compared == COMPARED_WITH_OFF) {
@@ -164,11 +155,11 @@ static void write_without(struct json_writer *w, const struct request_retrieval 
 }
 
 void comparison_write(struct json_writer *w, const struct told_answer *a) {
-    const struct generation *g = a->generation;
-    const float *logprobs = g->answer.logprobs + g->asked.n_prompt;
-    const float *without = g->asked.comparison->answer.logprobs + g->asked.n_prompt;
+    const struct sequence *sequence = a->sequence;
+    const float *logprobs = sequence->answer.logprobs + sequence->asked.n_prompt;
+    const float *without = sequence->asked.comparison->answer.logprobs + sequence->asked.n_prompt;
     struct token_places places = places_begin(a);
-    int n = tokens_shown(g, a->progress, 0);
+    int n = tokens_shown(sequence, a->progress, 0);
     put_object(w);
     put_key_int(w, "index", a->index);
     write_without(w, a->asked);

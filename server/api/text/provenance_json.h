@@ -3,36 +3,20 @@
 #pragma once
 
 #include "config/json/json_writer.h"
-#include "retro/chat/chat_reply.h"
-#include "server/api/api.h"
-
-/* One answer as clients see it. */
-struct told_answer {
-    const struct served_model *model;
-    const struct generation *generation;
-    const struct progress *progress;
-    const struct request_retrieval *asked;
-    int index;                     /* of the choice */
-    struct text_span text;         /* its own: all that was written, or what a chat says of it */
-    const struct chat_reply *said; /* of a chat; NULL: the text is all that was written */
-    int64_t before;                /* characters shown before the text: those of an echoed prompt */
-};
+#include "server/api/text/told_answer.h"
 
 /* The member "system_fingerprint": of the model, and of the collection where the first answer searches it; and "seed",
  * which that answer is drawn by, where it is drawn. */
-void origin_write(struct json_writer *w, const struct served_model *model, const struct generation *g);
+void origin_write(struct json_writer *w, const struct served_model *model, const struct sequence *sequence);
 
 /* Tokens of the answer that its text shows, from the first: those that begin in it, all of them once max_tokens ended
  * it, but no token that ended it unless the text has it too. `from` are known to be shown. */
-int tokens_shown(const struct generation *g, const struct progress *p, int from);
+int tokens_shown(const struct sequence *sequence, const struct progress *p, int from);
 
 /* How a finished answer shared out its attention, as elements of "attention": one for each chunk whose neighbours some
  * row read, and for the prompt's passages: index, chunk, shares, and tokens where they are asked for. */
 void attention_write(struct json_writer *w, const struct told_answer *a);
 
-/* How far a comparison has come: whether there is nothing to wait for any more. *e is filled in, and *failed set, when
- * it failed. */
-bool comparison_is_over(const struct generation *g, bool *failed, struct error *e);
 /* The finished comparison as an element of "compare": index, without, and tokens, each with its text, its place in the
  * answer, and its log-probability under both. */
 void comparison_write(struct json_writer *w, const struct told_answer *a);

@@ -14,14 +14,12 @@ static void free_pixels(struct embed_answer *a) {
     }
 }
 
-static void embed_release(struct embed_answer *a) {
-    if (atomic_fetch_sub(&a->references, 1) != 1) return;
+static void embed_free(struct shared_answer *base) {
+    struct embed_answer *a = (struct embed_answer *)base;
     for (int i = 0; i < a->n && a->owned; i++) free(a->owned[i]);
     free_pixels(a);
-    picture_job_release(a->reading);
     principal_release(&a->principal);
     a->free_request(a);
-    pthread_mutex_destroy(&a->lock);
     free(a->owned);
     free(a->is_picture);
     free(a->pictures);
@@ -30,24 +28,9 @@ static void embed_release(struct embed_answer *a) {
     free(a);
 }
 
-static void embed_done(struct embedding_job *j) {
-    struct embed_answer *a = j->context;
-    pthread_mutex_lock(&a->lock);
-    a->done = true;
-    if (a->waker.wake) a->waker.wake(a->waker.context);
-    pthread_mutex_unlock(&a->lock);
-    embed_release(a);
-}
+static void embed_done(struct embedding_job *j) { shared_answer_finish(j->context); }
 
 /* Parts. */
-
-static void set_reading(struct embed_answer *a, struct picture_job *job) {
-    pthread_mutex_lock(&a->lock);
-    struct picture_job *before = a->reading;
-    a->reading = job;
-    pthread_mutex_unlock(&a->lock);
-    picture_job_release(before);
-}
 
 /* The part whose pictures are read goes to the embedder. */
 static bool send_part(struct embed_answer *a, struct failure *f) {
@@ -61,14 +44,13 @@ static bool send_part(struct embed_answer *a, struct failure *f) {
                                     .others = a->others,
                                     .vectors = a->vectors + first * dim,
                                     .principal = a->principal,
-                                    .cancelled = &a->cancelled,
+                                    .cancelled = &a->base.cancelled,
                                     .done = embed_done,
                                     .context = a};
-    a->done = false;
-    atomic_fetch_add(&a->references, 1);
+    shared_answer_begin(&a->base);
     enum status status = embedding_thread_ask(a->model->thread, &a->job, &e);
     if (status == STATUS_OK) return true;
-    embed_release(a); /* the embedding thread's reference */
+    shared_answer_release(&a->base);
     failure_from_error(f, &e);
     if (status == STATUS_BUSY) f->retry_after = embedding_thread_retry_after(a->model->thread);
     return false;
@@ -88,7 +70,7 @@ static void move_file(struct picture_file *file, struct embed_answer *a, int i) 
 
 static bool read_pictures(struct embed_answer *a, int n, struct failure *f) {
     struct picture_reader reader = {.embedder = a->model->embedder};
-    struct picture_job *job = picture_job_open(&reader, n, a->principal, a->waker);
+    struct picture_job *job = picture_job_open(&reader, n, a->principal, a->base.waker);
     struct error e;
     for (int i = a->first_of_part, filled = 0; i < a->first_of_part + a->n_of_part; i++) {
         if (!a->is_picture[i]) continue;
@@ -96,7 +78,7 @@ static bool read_pictures(struct embed_answer *a, int n, struct failure *f) {
         filled++;
     }
     job->fetched_before = a->fetched;
-    set_reading(a, job);
+    shared_answer_read(&a->base, job);
     if (picture_thread_ask(a->model->picture_thread, job, &e) == STATUS_OK) return true;
     failure_from_error(f, &e);
     f->retry_after = 1;
@@ -115,30 +97,24 @@ static bool begin_part(struct embed_answer *a, struct failure *f) {
 }
 
 static bool take_pictures(struct embed_answer *a, struct failure *f) {
-    struct picture_job *job = a->reading;
+    struct picture_job *job = a->base.reading;
     if (job->error.status) return failure_from_error(f, &job->error);
     a->fetched = picture_job_fetched(job);
     for (int k = 0; k < job->n; k++) {
         a->pictures[job->files[k].number] = job->files[k].pixels;
         job->files[k].pixels = (struct embedder_picture){0};
     }
-    set_reading(a, NULL);
+    shared_answer_read(&a->base, NULL);
     return send_part(a, f);
 }
 
 /* Poll. */
 
-static bool part_is_over(struct embed_answer *a) {
-    pthread_mutex_lock(&a->lock);
-    bool over = a->done;
-    pthread_mutex_unlock(&a->lock);
-    return over;
-}
-
 /* Whatever comes behind what is over; *complete: nothing does. */
 static bool go_on(struct embed_answer *a, bool *complete, struct failure *f) {
-    if (a->reading) return !picture_job_is_over(a->reading) || take_pictures(a, f);
-    if (!part_is_over(a)) return true;
+    struct picture_job *reading = a->base.reading;
+    if (reading) return !picture_job_is_over(reading) || take_pictures(a, f);
+    if (!shared_answer_is_done(&a->base)) return true;
     if (a->job.status) return failure_from_error(f, &a->job.error);
     free_pixels(a);
     a->first_of_part += a->n_of_part;
@@ -159,34 +135,13 @@ static enum answer_progress embed_poll(struct answer *base, struct buffer *out) 
     return ANSWER_COMPLETE;
 }
 
-static void embed_cancel(struct answer *base) {
-    struct embed_answer *a = (struct embed_answer *)base;
-    atomic_store(&a->cancelled, true);
-    pthread_mutex_lock(&a->lock);
-    if (a->reading) picture_job_hurry(a->reading);
-    pthread_mutex_unlock(&a->lock);
-}
-
-static void embed_close(struct answer *base) {
-    struct embed_answer *a = (struct embed_answer *)base;
-    embed_cancel(base);
-    if (a->reading) picture_job_cancel(a->reading);
-    pthread_mutex_lock(&a->lock);
-    a->waker.wake = NULL;
-    pthread_mutex_unlock(&a->lock);
-    embed_release(a);
-}
-
 struct embed_answer *embed_answer_open(struct waker waker, void (*write)(struct embed_answer *a, struct buffer *out),
                                        void (*free_request)(struct embed_answer *a)) {
-    static const struct answer_ops ops = {embed_poll, embed_cancel, embed_close};
+    static const struct answer_ops ops = {embed_poll, shared_answer_cancel, shared_answer_close};
     struct embed_answer *a = xcalloc(1, sizeof *a);
-    answer_init(&a->base, &ops, JSON_TYPE);
+    shared_answer_init(&a->base, &ops, waker, embed_free);
     a->write = write;
     a->free_request = free_request;
-    a->waker = waker;
-    atomic_init(&a->references, 1);
-    pthread_mutex_init(&a->lock, NULL);
     return a;
 }
 
@@ -270,10 +225,8 @@ struct answer *embed_answer_send(struct embed_answer *a, const struct principal 
         failure_from_error(f, &e);
     } else if (begin_part(a, f)) {
         principal_charge(who, a->n_tokens, 0);
-        return &a->base;
+        return &a->base.base;
     }
-    answer_close(&a->base);
+    answer_close(&a->base.base);
     return NULL;
 }
-
-void embed_answer_drop(struct embed_answer *a) { answer_close(&a->base); }

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "server/api/api.h"
+#include "server/api/core/shared_answer.h"
 #include "server/api/fields/embedding_fields.h"
-#include "server/pictures/picture_thread.h"
 #include "server/reading/embedding_thread.h"
 
 /* Texts that wait for their vectors, and then for whoever writes the answer. */
 struct embed_answer {
-    struct answer base;
+    struct shared_answer base; /* first; `reading` is pictures of the part, `done` that it has its vectors */
     const struct served_embedder *model;
     struct text_span *texts; /* [n] borrowed from the request */
     bool *is_picture;        /* [n] which of them are bytes of pictures */
@@ -17,7 +17,6 @@ struct embed_answer {
     int n;
     int first_of_part, n_of_part;      /* the inputs that are on their way */
     struct embedder_picture *pictures; /* [n] of those, where they are pictures; their pixels owned */
-    struct picture_job *reading;       /* a reference: pictures of the part that are being read; NULL: none are */
     size_t fetched;                    /* bytes, of the pictures so far */
     struct principal principal;        /* held: who asks */
     struct text_span query;            /* beside which a reranker reads them */
@@ -31,11 +30,6 @@ struct embed_answer {
         struct rerank_request rerank;
     } request;
     struct embedding_job job;
-    atomic_bool cancelled;
-    atomic_int references;
-    pthread_mutex_t lock; /* guards done, waker, and that reading is replaced */
-    bool done;            /* the part has its vectors */
-    struct waker waker;
 };
 
 /* Empty, with both hooks set. */
@@ -48,5 +42,3 @@ bool embed_answer_add(struct embed_answer *a, const struct request_prompt *p, in
                       struct failure *f);
 /* Sends n texts to the embedder; the answer, or NULL with *f set: the answer is gone then. */
 struct answer *embed_answer_send(struct embed_answer *a, const struct principal *who, struct failure *f);
-/* Frees one that was not sent. */
-void embed_answer_drop(struct embed_answer *a);

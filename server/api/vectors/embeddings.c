@@ -79,6 +79,6 @@ static bool embeddings_prepare(struct embed_answer *a, struct api *api, const st
 struct answer *embeddings_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     struct embed_answer *answer = embed_answer_open(waker, embeddings_write, embeddings_free);
     if (embeddings_prepare(answer, a, r, f)) return embed_answer_send(answer, &r->principal, f);
-    embed_answer_drop(answer);
+    answer_close(&answer->base.base);
     return NULL;
 }

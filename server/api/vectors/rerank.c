@@ -120,6 +120,6 @@ static bool rerank_prepare(struct embed_answer *a, struct api *api, const struct
 struct answer *rerank_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     struct embed_answer *answer = embed_answer_open(waker, rerank_write, rerank_free);
     if (rerank_prepare(answer, a, r, f)) return embed_answer_send(answer, &r->principal, f);
-    embed_answer_drop(answer);
+    answer_close(&answer->base.base);
     return NULL;
 }

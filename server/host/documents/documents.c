@@ -6,7 +6,6 @@
 
 #include "server/host/documents/embedder_model.h"
 #include "server/host/documents/reranker_model.h"
-#include "server/host/options/retrieval_mode.h"
 
 /* The settings without a token: whoever fills it in wipes it. */
 static struct milvus_settings milvus_settings_from(const struct config *c) {
@@ -95,7 +94,7 @@ static enum status match_mode(const struct config *c, const struct collection_in
                               const struct model_info *model, const struct tokenizer *tokenizer, bool *attends,
                               struct error *e) {
     bool can = model->chunk_length > 0;
-    enum retrieval_mode mode = retrieval_mode_of((enum retrieval_mode)c->retrieval.mode, can);
+    enum retrieval_mode mode = retrieval_mode_of(c->retrieval.choice.mode, can);
     *attends = can && match_tokens(info, model, tokenizer, c->retrieval.collection, e) == STATUS_OK;
     return can && !*attends && retrieval_attends(mode) ? e->status : STATUS_OK;
 }
@@ -205,7 +204,7 @@ static enum status measure_collection(const struct config *c, const struct colle
                    (struct budget_part){.name = "changed documents", .bytes = collection->changes, .on_host = true},
                    "retro-index compact writes them into the index");
     /* Twelve bytes for each word of a chunk while they are sorted, and eight behind that. */
-    if (c->retrieval.hybrid)
+    if (c->retrieval.choice.hybrid)
         budget_add(parts,
                    (struct budget_part){.name = "words of documents", .bytes = 4 * collection->text, .on_host = true},
                    "set retrieval.hybrid to false");

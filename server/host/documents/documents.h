@@ -23,13 +23,9 @@ struct documents {
     bool attends;          /* the model can read the collection's tokens by chunked cross attention */
 };
 
-/* How hits are chosen where a request does not say. */
-static inline struct retriever_choice retrieval_choice(const struct retrieval_settings *r) {
-    return (struct retriever_choice){.way = r->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST,
-                                     .per_document = r->per_document,
-                                     .distinct = (float)r->distinct,
-                                     .rerank = r->reranker[0] ? r->rerank_candidates : 0,
-                                     .no_pictures = !r->pictures};
+/* Hits that the reranker reads; 0: there is none. */
+static inline int rerank_candidates_of(const struct retrieval_settings *r) {
+    return r->reranker[0] ? r->rerank_candidates : 0;
 }
 
 /* The collection of that name, by the configuration's options of Milvus where it lies there. */

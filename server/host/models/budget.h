@@ -41,7 +41,7 @@ struct budget_use {
     void *context;
 };
 
-/* This rank's share of the folder's model, and of its use (NULL: none), against what its device can still give, and for
+/* This rank's part of the folder's model, and of its use (NULL: none), against what its device can still give, and for
  * parts on the host against what that has left. Rank 0 logs one line with the parts where there is a use.
  * STATUS_NO_MEMORY has all parts and names the option to lower. Loads nothing, but verifies the folder as model_open
  * does. */

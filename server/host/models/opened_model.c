@@ -149,7 +149,7 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
         return error_set(e, STATUS_INVALID, "ranks that are threads need model.device cpu, and it is %s; use %s",
                          device_of(c), is_gpu(device_of(c)) ? "nccl" : "mpi or sockets");
     }
-    /* CPU threads are shared out between the ranks of this process. */
+    /* CPU threads are divided between the ranks of this process. */
     int threads = c->model.threads ? max_int(1, c->model.threads / n) : ranks[0]->cpus;
     o->comm = ranks[0];
     o->n_followers = n - 1;

@@ -12,6 +12,7 @@
 static const struct option_part parts[] = {
     {&model_section, offsetof(struct config, model)},
     {&parallel_section, offsetof(struct config, parallel)},
+    {&retrieval_choice_section, offsetof(struct config, retrieval.choice)},
     {&retrieval_section, offsetof(struct config, retrieval)},
     {&server_section, offsetof(struct config, server)},
     {&log_section, offsetof(struct config, log)},
@@ -85,9 +86,9 @@ static enum status check_filter(const struct config *c, struct error *e) {
 }
 
 enum status config_check(const struct config *c, struct error *e) {
-    if (c->retrieval.k > c->retrieval.max_k)
-        return error_set(e, STATUS_INVALID, "retrieval.k is %d, more than retrieval.max_k, which is %d", c->retrieval.k,
-                         c->retrieval.max_k);
+    if (c->retrieval.choice.k > c->retrieval.max_k)
+        return error_set(e, STATUS_INVALID, "retrieval.k is %d, more than retrieval.max_k, which is %d",
+                         c->retrieval.choice.k, c->retrieval.max_k);
     if (passages_check(c->retrieval.template, e) || check_filter(c, e)) return e->status;
     if (c->model.device[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.device is empty; \"cpu\" is the default");

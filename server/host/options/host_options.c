@@ -5,7 +5,6 @@
 #include "retrieval/milvus/client/milvus.h"
 #include "retro/model/grid.h"
 #include "retro/model/model.h"
-#include "server/host/options/retrieval_mode.h"
 
 static const struct json_choice dtypes[] = {{"auto", MODEL_DTYPE_AUTO}, {"f32", MODEL_DTYPE_F32},
                                             {"f16", MODEL_DTYPE_F16},   {"bf16", MODEL_DTYPE_BF16},
@@ -90,7 +89,6 @@ static const struct json_choice milvus_consistencies[] = {{"strong", MILVUS_STRO
 static const struct json_choice aways[] = {{"fail", AWAY_FAIL}, {"write_without", AWAY_WRITE_WITHOUT}, {NULL, 0}};
 
 static const struct option_row retrieval_rows[] = {
-    OPTION_BOOL(struct retrieval_settings, enabled, true, "false: no neighbours unless a request brings its own"),
     OPTION_PATH(struct retrieval_settings, collection,
                 "folder made by retro-index, or milvus://HOST:PORT/NAME (docs/milvus.md); empty: no collection"),
     OPTION_PATH(struct retrieval_settings, milvus_token_file,
@@ -141,9 +139,6 @@ static const struct option_row retrieval_rows[] = {
                 "what stands before a chunk that is embedded; empty: as the embedder's folder says"),
     OPTION_TEXT(struct retrieval_settings, device, "cpu",
                 "where the index is searched: cpu, or cuda:N with FAISS' GPU part (make deps CUDA=1)"),
-    OPTION_INT(
-        struct retrieval_settings, k, 0, 0, 1024,
-        "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads them in its prompt"),
     OPTION_INT(struct retrieval_settings, max_k, 16, 1, 1024, "largest k a request may ask for"),
     OPTION_INT(struct retrieval_settings, max_neighbors, 0, 0, 1024,
                "neighbours of a chunk that cross attention has room for; 0: as many as the model was trained with, or "
@@ -159,30 +154,8 @@ static const struct option_row retrieval_rows[] = {
     OPTION_TEXT(struct retrieval_settings, filter, "",
                 "the documents that searches may find, a filter as JSON (docs/filters.md), beside those of the request "
                 "and of its key; empty: all"),
-    OPTION_BOOL(struct retrieval_settings, hybrid, false,
-                "rank chunks by the words that they share with the query (BM25) beside their vectors, and fuse both "
-                "ranks"),
-    OPTION_BOOL(struct retrieval_settings, pictures, true,
-                "seek pictures by the embedder of their own, where the collection has one, and fuse their ranks with "
-                "those of passages"),
-    OPTION_INT(struct retrieval_settings, per_document, 0, 0, 1024,
-               "at most so many neighbours of one document; 0: any number"),
-    OPTION_DOUBLE(struct retrieval_settings, distinct, 0, 0, 1,
-                  "a neighbour whose cosine similarity with a better one is above this is left out; 0: none is"),
-    OPTION_DOUBLE(struct retrieval_settings, min_similarity, -1, -1, 1,
-                  "cosine similarity below which a neighbour is dropped, among passages and among pictures; -1: none "
-                  "is"),
     OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,
                   "chunks are aligned to the prompt's end or to its start"),
-    OPTION_CHOICE(
-        struct retrieval_settings, mode, RETRIEVAL_AUTO, retrieval_modes,
-        "how the model reads what is found: by chunked cross attention, as text in its prompt, or both; auto: "
-        "attention where the model has it, else prompt"),
-    OPTION_CHOICE(struct retrieval_settings, query, RETRIEVAL_BY_MESSAGE, retrieval_queries,
-                  "what passages of a chat are sought by: the user's last message, or with the turns before it"),
-    OPTION_INT(struct retrieval_settings, every, 0, 0, 1 << 20,
-               "tokens of an answer after which passages in the prompt are sought again, by what was written, and "
-               "replaced; 0: never"),
     OPTION_INT(struct retrieval_settings, min_every, 4, 1, 1 << 20, "least retrieval.every that a request may ask for"),
     OPTION_TEXT(struct retrieval_settings, template, "[{number}] {title}\n{text}\n\n",
                 "a passage in the prompt, numbered as answers cite it"),

@@ -2,7 +2,7 @@
  * Strings are owned and never NULL; an empty path means "not given". */
 #pragma once
 
-#include "config/options/options.h"
+#include "server/host/options/retrieval_choice.h"
 
 enum model_role { ROLE_DECODER, ROLE_EMBEDDER };
 
@@ -40,13 +40,16 @@ extern const struct option_section parallel_section;
 /* Rights of clients over the documents of the collection. */
 enum documents_access { DOCUMENTS_OFF, DOCUMENTS_READ, DOCUMENTS_WRITE, DOCUMENTS_AUTO };
 
+/* Whether a request whose collection does not answer fails. */
+enum collection_away { AWAY_FAIL, AWAY_WRITE_WITHOUT };
+
 struct retrieval_settings {
-    bool enabled;            /* false: the model runs without neighbours unless a request brings its own */
-    char *collection;        /* folder made by retro-index; empty: no collection */
-    char *milvus_token_file; /* what a collection in Milvus is opened with; empty: nothing */
-    char *milvus_authority;  /* certificates that its server's is checked against; empty: the system's */
-    int milvus_consistency;  /* enum milvus_consistency */
-    double milvus_seconds;   /* of an operation, all attempts together */
+    struct retrieval_choice choice; /* where a request does not say; its rows are a section of their own */
+    char *collection;               /* folder made by retro-index; empty: no collection */
+    char *milvus_token_file;        /* what a collection in Milvus is opened with; empty: nothing */
+    char *milvus_authority;         /* certificates that its server's is checked against; empty: the system's */
+    int milvus_consistency;         /* enum milvus_consistency */
+    double milvus_seconds;          /* of an operation, all attempts together */
     int milvus_attempts;
     int away;                /* enum collection_away */
     int documents;           /* enum documents_access */
@@ -56,9 +59,6 @@ struct retrieval_settings {
     char *template;          /* a passage in a prompt (server/host/prompt/passages.h) */
     int prompt_tokens;       /* of all passages before one prompt */
     int prompt_pictures;     /* of those, seen as pictures */
-    int mode;                /* enum retrieval_mode */
-    int query;               /* enum retrieval_query, of chats */
-    int every;               /* tokens of an answer after which passages are sought again; 0: never */
     int min_every;           /* the fewest that a request may ask for */
     char *embedder;          /* sentence-transformers folder; empty: as the collection's MANIFEST says */
     char *picture_embedder;  /* of pictures alone; empty: as the collection's MANIFEST says */
@@ -71,7 +71,6 @@ struct retrieval_settings {
     char *query_prompt;      /* before a text that is searched with; empty: as the embedder's folder says */
     char *document_prompt;   /* before a chunk */
     char *device;            /* "cpu" or "cuda:N": where the index is searched */
-    int k;                   /* neighbours per chunk; 0: as the model was trained */
     int max_k;               /* largest k a request may ask for */
     int max_neighbors;       /* of a chunk, for cross attention; 0: as many as it usually reads */
     int max_excluded;        /* documents that a request may leave out */
@@ -79,11 +78,6 @@ struct retrieval_settings {
     int max_metadata_bytes;  /* of one document, as JSON */
     int max_filter_bytes;    /* of a request's filter, as JSON */
     char *filter;            /* of all searches, as JSON; empty: none */
-    bool hybrid;             /* ranked by words beside vectors */
-    bool pictures;           /* sought by an embedder of their own, where they have one */
-    int per_document;        /* chunks of a document at most; 0: any */
-    double distinct;         /* cosine above which of two neighbours the worse is left out; 0: none is */
-    double min_similarity;   /* cosine floor in [-1, 1]; neighbours below are dropped */
     int grid;                /* enum grid_mode */
     int threads;             /* CPU threads of embedding and search; 0: as model.threads */
 };

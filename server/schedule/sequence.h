@@ -1,7 +1,7 @@
-/* server/schedule/generation.h: one prompt and the answer that grows from it: what an asker and the engine share.
+/* server/schedule/sequence.h: one prompt and the answer that grows from it: what an asker and the engine share.
  *
- * Three structs keep three owners apart. `struct generation_request` is what was asked: the asker fills it in, and
- * nobody changes it after engine_submit. `struct generation_answer` is what is published: the engine adds to it, anyone
+ * Three structs keep three owners apart. `struct sequence_request` is what was asked: the asker fills it in, and
+ * nobody changes it after engine_submit. `struct sequence_answer` is what is published: the engine adds to it, anyone
  * reads it. The engine alone touches `struct engine_sequence`, in the engine's own files.
  *
  * Both sides hold a reference: a client that leaves cancels and lets go, the engine notices and lets go. */
@@ -10,11 +10,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "retrieval/retriever.h"
 #include "retro/grammar/grammar.h"
 #include "retro/run/session/session.h"
 #include "retro/text/tokenizer.h"
 #include "server/access/principal.h"
+#include "server/host/options/retrieval_choice.h"
 #include "server/pictures/found_pictures.h"
 #include "server/pictures/picture_set.h"
 #include "server/schedule/stops.h"
@@ -24,20 +24,17 @@ enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_KIND
 
 /* Neighbours that the model reads by chunked cross attention: searched for every chunk, given by the asker for all
  * chunks, or none. */
-struct generation_neighbors {
+struct sequence_neighbors {
     bool search;
-    int k; /* of a search; so is the floor */
-    float min_similarity;
+    int k;              /* of a search */
     int32_t *given_ids; /* [given_k, r] owned */
     int given_k;
 };
 
 /* Passages that the model reads as text in its prompt: searched for, given by the asker, or none. */
-struct generation_passages {
+struct sequence_passages {
     bool search;
-    int k; /* of a search; so are the floor and the next */
-    float min_similarity;
-    int every;               /* tokens of the answer after which others are sought in their place; 0: none are */
+    int k;                   /* of a search */
     struct text_span *given; /* [n_given] owned, and so is each text */
     int n_given;
 };
@@ -49,7 +46,7 @@ struct placed_text {
 };
 
 /* How passages stand in a prompt. Zeroed: before it, sought by its end. */
-struct generation_place {
+struct sequence_place {
     struct text_span query; /* owned: what they are sought by; text NULL: the prompt's end */
     /* Appends the whole prompt with these passages in it to *ids. The engine's thread calls it. NULL: they stand
      * before the prompt. */
@@ -59,14 +56,14 @@ struct generation_place {
     void (*close)(void *context);
 };
 
-struct generation_bias {
+struct sequence_bias {
     int32_t id;
     float bias;
 };
 
 /* Changes to the logits that tokens are drawn from; log-probabilities stay those of the model (logit_edits.h). */
-struct generation_changes {
-    struct generation_bias *biases; /* [n_biases] owned, each id once */
+struct sequence_changes {
+    struct sequence_bias *biases; /* [n_biases] owned, each id once */
     int n_biases;
     float presence, frequency; /* 0: none */
     float repetition;          /* above 0; 1: none */
@@ -74,7 +71,7 @@ struct generation_changes {
 };
 
 /* Where the answer ends before max_tokens. */
-struct generation_end {
+struct sequence_end {
     struct stops stops;
     int32_t *stop_ids; /* [n_stop_ids] owned */
     int n_stop_ids;
@@ -84,44 +81,43 @@ struct generation_end {
 };
 
 /* The request as it was asked. Constant from engine_submit on. */
-struct generation_request {
-    struct principal
-        principal;   /* who asks, with a reference: sequences are shared out evenly between clients (turns.h) */
-    int32_t *prompt; /* [n_prompt] owned: the rows that the decoder reads before it writes */
+struct sequence_request {
+    struct principal principal; /* who asks, with a reference: clients take turns (turns.h) */
+    int32_t *prompt;            /* [n_prompt] owned: the rows that the decoder reads before it writes */
     int n_prompt, max_tokens;
     int32_t *source; /* [n_source] owned: the encoder's text, of a model that has an encoder; else NULL */
     int n_source;
     struct picture_set *pictures;  /* a reference: their rows have names in the prompt; NULL: it has none */
     struct sample_params sampling; /* `draw` is not read: the engine counts */
-    struct generation_changes changes;
-    struct generation_end end;
+    struct sequence_changes changes;
+    struct sequence_end end;
     bool wake_per_token; /* else only when finished */
     int n_top;           /* alternatives per token in log-probabilities, -1: no log-probabilities at all */
     bool score_prompt;   /* log-probabilities of the prompt's tokens too */
     bool rank_prompt;    /* and their ranks */
     int32_t *shown;      /* [n_shown] owned: special tokens that are text in the answer */
     int n_shown;
-    struct generation_neighbors neighbors;
-    struct generation_passages passages;
-    struct retriever_choice choice; /* of its searches */
+    struct sequence_neighbors neighbors;
+    struct sequence_passages passages;
+    struct retrieval_choice choice; /* of its searches, complete; `every` is 0 where the model attends */
     struct filter *filter;          /* held: documents that searches may find, beside its principal's; NULL: all */
     struct text_span *excluded;     /* [n_excluded] owned, and so are the names: documents that searches leave out */
     int n_excluded;
-    struct generation_place place;
+    struct sequence_place place;
     bool tell_attention; /* how it is shared out over what is read beside the prompt, which is sought once */
     /* A reference: once this answer is finished, its tokens are scored as that request's answer, whose
-     * log-probabilities they become (comparison.h). NULL: none. */
-    struct generation *comparison;
+     * log-probabilities they become (scoring.h). NULL: none. */
+    struct sequence *comparison;
     int32_t *forced; /* [n_forced] owned: the tokens of a comparison, put there by the engine; NULL: tokens are drawn */
     int n_forced;
     struct grammar *grammar; /* a reference: what the answer must be a text of; NULL: anything */
     struct matcher_begin grammar_begin;
 };
 
-static inline bool generation_searches(const struct generation_request *asked) {
+static inline bool sequence_searches(const struct sequence_request *asked) {
     return asked->neighbors.search || asked->passages.search;
 }
-static inline bool generation_reads_passages(const struct generation_request *asked) {
+static inline bool sequence_reads_passages(const struct sequence_request *asked) {
     return asked->passages.search || asked->passages.n_given > 0;
 }
 
@@ -141,7 +137,7 @@ struct progress {
 
 /* The published part. Arrays are as long as the answer can get; entries below the published counts are constant, so
  * that readers need the lock only for the counts and for the text. */
-struct generation_answer {
+struct sequence_answer {
     pthread_mutex_t lock; /* guards progress, text, error and waker */
     struct progress progress;
     struct buffer text; /* [progress.visible] */
@@ -171,32 +167,32 @@ struct generation_answer {
     int share_columns;
 };
 
-struct generation {
-    struct generation_request asked;
-    struct generation_answer answer;
+struct sequence {
+    struct sequence_request asked;
+    struct sequence_answer answer;
     atomic_bool cancelled; /* set by the asker, who then calls engine_notice */
     atomic_int references;
 };
 
 /* Empty, with one reference, the caller's. */
-struct generation *generation_open(void);
+struct sequence *sequence_open(void);
 /* How sequences are read: their grid, m 0 for a model without chunked cross attention, and the most rows of one. */
-struct generation_rows {
+struct sequence_rows {
     enum grid_mode grid;
     int m, most;
 };
 /* Allocates the answer of a complete request. */
-void generation_prepare(struct generation *g, const struct generation_rows *rows);
-void generation_hold(struct generation *g);
-void generation_release(struct generation *g);
+void sequence_prepare(struct sequence *sequence, const struct sequence_rows *rows);
+void sequence_hold(struct sequence *sequence);
+void sequence_release(struct sequence *sequence);
 
 /* Reader's side. The text in [from, visible) is appended to *text; *e is filled in when the finish is FINISH_ERROR. */
-struct progress generation_read(struct generation *g, size_t from, struct buffer *text, struct error *e);
+struct progress sequence_read(struct sequence *sequence, size_t from, struct buffer *text, struct error *e);
 /* Nobody waits for it any more, nor for its comparison; the engine is to be told (engine_notice). */
-void generation_cancel(struct generation *g);
+void sequence_cancel(struct sequence *sequence);
 /* No wake will be called after this returns, of its comparison neither. */
-void generation_detach(struct generation *g);
+void sequence_detach(struct sequence *sequence);
 
 /* The first row that reads entry j of what was found: the row that closes the chunk; of passages that the prompt began
  * with 0, of later ones the last row that was read anew. */
-int generation_found_row(const struct generation *g, int j);
+int sequence_found_row(const struct sequence *sequence, int j);

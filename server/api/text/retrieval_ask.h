@@ -1,0 +1,21 @@
+/* server/api/text/retrieval_ask.h: the texts that an answer reads beside its prompt: from a
+ * request's field `retrieval` to what the engine is asked. */
+#pragma once
+
+#include "server/api/api.h"
+
+/* Whether there is a reranker where a request wants one; on false *f is set, `field` is where it
+ * was said: "retrieval.rerank". */
+bool retrieval_check_reranker(const struct served_model *model, const struct retrieval_choice *c, const char *field,
+                              struct failure *f);
+/* Gives the field the model's values where it says nothing, and checks it against the model;
+ * once for a request, before all that follows. */
+bool retrieval_settle(const struct served_model *model, struct request_retrieval *r, struct failure *f);
+/* Whether passages stand in the prompt: sought, or the request's. */
+bool retrieval_reads_passages(const struct served_model *model, const struct request_retrieval *r);
+/* Neighbours and passages of one answer. */
+bool retrieval_ask(const struct served_model *model, const struct request_retrieval *r, struct sequence_request *asked,
+                   struct failure *f);
+/* The same without the documents that the answer is to be compared without. */
+bool retrieval_ask_without(const struct served_model *model, const struct request_retrieval *r,
+                           struct sequence_request *asked, struct failure *f);

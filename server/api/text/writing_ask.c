@@ -1,0 +1,113 @@
+/* server/api/text/writing_ask.c: see writing_ask.h. */
+#include "server/api/text/writing_ask.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "server/api/text/grammars.h"
+#include "server/api/text/retrieval_ask.h"
+
+uint64_t random_number(void) {
+    uint64_t v = 0;
+    CHECK(getrandom(&v, sizeof v, 0) == sizeof v); /* a read this small never comes short */
+    return v;
+}
+
+static const struct request_limits *choose_model(void *context, const char *name, struct failure *f) {
+    const struct served_model *model = api_model(context, name, f);
+    return model ? &model->limits : NULL;
+}
+
+struct request_models writing_models(struct api *a) {
+    return (struct request_models){choose_model, a, &a->largest};
+}
+
+/* Random seeds are integers that every reader of JSON takes as they are, with those behind them. */
+enum { SEED_BITS = 52 };
+
+void writing_choose_seed(struct request_writing *w) {
+    if (!w->has_seed) w->seed = (int64_t)(random_number() >> (64 - SEED_BITS));
+}
+
+/* Grammars. */
+
+/* The first piece of an answer that is a text of its own loses a blank (detokenizer), which no mask knows. */
+static bool grammar_ask(const struct served_model *model, const struct request_writing *w,
+                        struct sequence_request *asked, struct failure *f) {
+    asked->grammar_begin = (struct matcher_begin){.after = -1, .optional = -1};
+    if (w->guide.kind == GUIDE_NONE) return true;
+    if (model->info->reads_source)
+        return failure_set(f, 400, "unsupported_parameter", w->guide.field,
+                           "%s: the answers of models with an encoder, as %s, cannot be held to a grammar",
+                           w->guide.field, model->id);
+    asked->grammar = grammars_get(model->grammars, &w->guide, f);
+    return asked->grammar != NULL;
+}
+
+/* Sampling. */
+
+int32_t *writing_copy_ids(const int32_t *ids, int n) {
+    size_t bytes = (size_t)n * sizeof *ids;
+    return bytes > 0 ? memcpy(xmalloc(bytes), ids, bytes) : NULL;
+}
+
+static void sampling_ask(const struct request_writing *w, int number, struct sample_params *p) {
+    *p = (struct sample_params){.temperature = (float)w->temperature,
+                                .top_p = (float)w->top_p,
+                                .min_p = (float)w->min_p,
+                                .top_k = w->top_k > 0 ? (int)w->top_k : 0,
+                                .seed = (uint64_t)w->seed + (uint64_t)number};
+}
+
+static void changes_ask(const struct request_writing *w, struct sequence_changes *to) {
+    *to = (struct sequence_changes){.presence = (float)w->presence_penalty,
+                                    .frequency = (float)w->frequency_penalty,
+                                    .repetition = (float)w->repetition_penalty,
+                                    .no_repeat = (int)w->no_repeat_ngram_size,
+                                    .n_biases = w->n_biases};
+    if (w->n_biases == 0) return;
+    to->biases = xcalloc((size_t)w->n_biases, sizeof *to->biases);
+    for (int i = 0; i < w->n_biases; i++) to->biases[i] = (struct sequence_bias){w->biases[i].id, w->biases[i].bias};
+}
+
+static void end_ask(const struct request_writing *w, struct sequence_end *to) {
+    *to = (struct sequence_end){.ignore_eos = w->ignore_eos,
+                                .include_stop = w->include_stop,
+                                .min_tokens = (int)w->min_tokens,
+                                .stop_ids = writing_copy_ids(w->stop_ids.ids, w->stop_ids.n),
+                                .n_stop_ids = w->stop_ids.n};
+    stops_copy(&to->stops, &w->stops);
+}
+
+bool writing_ask(const struct served_model *model, const struct request_writing *w, int number,
+                 struct sequence_request *asked, struct failure *f) {
+    sampling_ask(w, number, &asked->sampling);
+    changes_ask(w, &asked->changes);
+    end_ask(w, &asked->end);
+    asked->wake_per_token = w->stream;
+    return retrieval_ask(model, &w->retrieval, asked, f) && grammar_ask(model, w, asked, f);
+}
+
+bool writing_compare(const struct served_model *model, const struct request_writing *w, struct sequence *sequence,
+                     struct failure *f) {
+    const struct request_retrieval *r = &w->retrieval;
+    const struct sequence_request *asked = &sequence->asked;
+    if (r->compared == COMPARED_WITH_NOTHING) return true;
+    if (asked->max_tokens == 0)
+        return failure_set(f, 400, "invalid_value", "retrieval.compare",
+                           "retrieval.compare scores what is written, and max_tokens is 0");
+    struct sequence *without = sequence->asked.comparison = sequence_open();
+    struct sequence_request *to = &without->asked;
+    without->answer.waker = sequence->answer.waker;
+    to->principal = principal_hold(asked->principal);
+    to->prompt = writing_copy_ids(asked->prompt, asked->n_prompt);
+    to->n_prompt = asked->n_prompt;
+    to->source = writing_copy_ids(asked->source, asked->n_source);
+    to->n_source = asked->n_source;
+    to->pictures = picture_set_hold(asked->pictures);
+    to->max_tokens = asked->max_tokens;
+    to->n_top = 0;
+    sequence->asked.n_top = max_int(0, asked->n_top);
+    return r->compared == COMPARED_WITH_OFF || retrieval_ask_without(model, r, to, f);
+}

@@ -1,0 +1,201 @@
+/* server/schedule/engine_sequence.h: the engine's side of a sequence: a core, which every
+ * sequence has, and parts. A part is a struct that one file owns, with functions that open it
+ * where the sequence needs it and close it in any case.
+ *
+ * Drafts, tokens that are guessed ahead of their rows, will be such a part: it has its say where
+ * rows are planned (engine_step.c), where tokens are drawn (guide, edits) and where they are
+ * appended (engine_sequence_append). */
+#pragma once
+
+#include "retro/text/tokenizer.h"
+#include "server/pictures/picture_thread.h"
+#include "server/schedule/engine.h"
+#include "server/schedule/guide.h"
+#include "server/schedule/logit_edits.h"
+#include "server/schedule/pace.h"
+#include "server/threads/turns.h"
+
+/* The text of the answer (engine_sequence.c). */
+struct text_part {
+    struct buffer all; /* what may be shown is [0, visible) */
+    size_t visible;
+    struct detokenizer detokenizer;
+    int stop_string, stop_id; /* what has stopped it, as progress has it */
+};
+
+/* Rows taken over from earlier prompts (engine_prefix.c). */
+struct prefix_part {
+    bool begun;     /* it has looked for rows to take over, and computes what is left */
+    int n_cached;   /* tokens of its prompt that needed no computing when it was read first */
+    uint32_t scope; /* engine_scope */
+};
+
+/* Texts that are read beside the prompt, on their way from the retrieval thread
+ * (engine_lookup.c). */
+struct lookup_part {
+    struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
+    int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
+    struct filter *filter;             /* held: of its searches, the request's and its principal's */
+    struct lookup job;                 /* keeps the snapshot of the first for all */
+    struct buffer query;
+};
+
+/* Passages in the prompt (engine_passages.c). */
+struct passage_part {
+    int32_t *rows, *source; /* owned, where passages stand among them */
+    int n_searched;         /* times that passages were put into the prompt, perhaps not yet published */
+};
+
+/* Pictures that such passages may have (engine_found.c). */
+struct found_part {
+    struct picture_job *job; /* a reference; NULL: there are none */
+};
+
+/* Pictures in the prompt (engine_pictures.c). */
+struct view_part {
+    struct picture_set *set; /* held: the request's with found ones among them; NULL: none */
+    float *rows;             /* owned [rows of pictures, d] in the order of the text; NULL without */
+    int32_t *positions;      /* owned, of all rows when they are read (picture_set_place); NULL: their numbers */
+    bool done;               /* the rows are computed, as far as the session has not their keys and values */
+};
+
+/* Tokens whose log-probabilities are told (scoring.c). */
+struct scoring_part {
+    int32_t *forced; /* owned, of a comparison that has begun: its rows, and the last token */
+};
+
+/* Keys whose attention is told (told_attention.c). */
+struct attention_part {
+    struct key_group *groups; /* [n] owned: rows, or the source's, where passages stand */
+    int n;
+};
+
+enum sequence_state {
+    SEQUENCE_WAITING, /* has no session yet */
+    SEQUENCE_RUNNING,
+    SEQUENCE_PARKED, /* waits for another thread */
+    SEQUENCE_LEFT    /* is over, and that thread still writes to it */
+};
+enum parked_for { PARKED_FOR_NEIGHBORS, PARKED_FOR_PASSAGES, PARKED_FOR_PICTURES };
+
+struct engine_sequence {
+    struct turn turn; /* first: one is cast to the other */
+    struct engine *engine;
+    struct sequence *sequence; /* a reference */
+    enum sequence_state state;
+    enum parked_for parked_for; /* the latest time */
+    struct session *session;    /* NULL: none yet, or none any more */
+    /* Rows that the decoder reads before it writes on, and the encoder's: as asked, or with
+     * passages among them, and then with the n_reread tokens that had been written when these
+     * were put there. Passages add n_prefix rows. */
+    const int32_t *rows, *source;
+    int n_rows, n_source, n_prefix, n_reread;
+    int n_ids;                /* tokens written, perhaps not yet published */
+    double logprob_sum;       /* of these */
+    double submitted, latest; /* when it came, and when its latest token did */
+
+    struct text_part text;
+    struct prefix_part prefix;
+    struct lookup_part lookup;
+    struct passage_part passages;
+    struct found_part found;
+    struct view_part view;
+    struct scoring_part scoring;
+    struct attention_part attention;
+    struct guide_part guide;
+    struct logit_edits edits;
+};
+
+/* engine_sequence.c */
+
+/* Takes a reference of the sequence, whose answer is prepared. */
+struct engine_sequence *engine_sequence_open(struct engine *x, struct sequence *sequence);
+void engine_sequence_free(struct engine_sequence *s);
+/* It gets its session: what it needs to be written. */
+enum status engine_sequence_start(struct engine_sequence *s, struct error *e);
+/* The rows and tokens still to be computed. */
+struct workload engine_sequence_left(const struct engine_sequence *s);
+/* Appends one token, its log-probability and its text. Returns why the answer ends here, if it
+ * does. */
+enum finish engine_sequence_append(struct engine_sequence *s, int32_t token, float logprob);
+/* Everything appended so far may be read. */
+void engine_sequence_publish(struct engine_sequence *s);
+/* The last publication; e only with FINISH_ERROR. The sequence is gone, or will be once its
+ * lookup is done. */
+void engine_sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e);
+/* The grid of its session: the answer's, or where it reads no neighbours the one that all such
+ * sessions have. */
+struct grid engine_sequence_grid(const struct engine_sequence *s);
+/* It waits for another thread, which puts it into the queue `answered`. */
+void engine_sequence_park(struct engine_sequence *s, enum parked_for what);
+/* Whether the asker waits no more. */
+static inline bool engine_sequence_cancelled(const struct engine_sequence *s) {
+    return atomic_load(&s->sequence->cancelled);
+}
+/* The token of row i, which exists. */
+static inline int32_t engine_sequence_row(const struct engine_sequence *s, int i) {
+    return i < s->n_rows ? s->rows[i] : s->sequence->answer.ids[i - s->n_rows + s->n_reread];
+}
+
+/* engine_prefix.c */
+
+/* The scope of the session that serves it (session_set_scope). */
+uint32_t engine_scope(struct engine *x, const struct engine_sequence *s);
+/* Before the first rows of a prompt are computed: takes over what is kept of them. False: not
+ * now, because another prompt is about to compute rows that this one can take over. */
+bool engine_begin_prompt(struct engine_sequence *s);
+
+/* engine_lookup.c */
+
+void lookup_part_open(struct engine_sequence *s);
+void lookup_part_close(struct lookup_part *p);
+/* Rows of s about to be computed close chunks [first, first + n): their neighbours are looked
+ * up, given, or none. */
+void engine_close_chunks(struct engine_sequence *s, int first, int n);
+/* The chunks of a prompt that is complete. */
+void engine_close_prompt(struct engine_sequence *s);
+/* Asks what the lookup's n queries find, for entries of the answer's from `first` on, and parks
+ * the sequence. */
+void engine_look_up(struct engine_sequence *s, enum parked_for what, int first, int n);
+/* The answer that it was parked for is there. */
+void engine_accept(struct engine_sequence *s);
+
+/* engine_passages.c */
+
+void passage_part_close(struct passage_part *p);
+/* Looks for passages, or takes those given, and puts them into the prompt in the place of
+ * earlier ones. */
+void engine_seek_passages(struct engine_sequence *s);
+/* The lookup for them is done; and then, the pictures among them are decoded. */
+void engine_accept_passages(struct engine_sequence *s);
+void engine_accept_pictures(struct engine_sequence *s);
+/* Whether others are to be sought behind the tokens written so far. */
+static inline bool engine_passages_are_due(const struct engine_sequence *s) {
+    int every = s->sequence->asked.choice.every;
+    return s->sequence->asked.passages.search && every > 0 && s->n_ids % every == 0;
+}
+
+/* engine_found.c: pictures of the search whose hits have come last. */
+
+void found_part_close(struct found_part *p);
+/* Has them decoded and parks the sequence. False: there are none to decode. */
+bool engine_read_found(struct engine_sequence *s);
+/* They are decoded, as far as they can be. */
+void engine_note_found(struct engine_sequence *s);
+/* Those that were, the most similar first, and their places in the job's set; returns how many. */
+int engine_list_found(const struct engine_sequence *s, struct passage_picture *out, int *places);
+/* Notes those that do not stand in the prompt. */
+void engine_tell_found(struct engine_sequence *s, const struct passage_picture *pictures, int n);
+
+/* engine_pictures.c */
+
+/* The part is about the pictures of *set, which becomes its own, and no longer about those
+ * before. */
+void view_part_take(struct view_part *p, struct picture_set **set);
+void view_part_close(struct view_part *p);
+/* Whether its prompt cannot be read before its pictures are computed. */
+bool engine_wants_view(const struct engine_sequence *s);
+/* Its pictures are not computed any further. */
+void engine_end_view(struct engine_sequence *s);
+/* The item's rows of pictures, which begins at row `first`, and their names. */
+void engine_give_rows(const struct engine_sequence *s, struct step_item *item, int first);

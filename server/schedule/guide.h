@@ -1,0 +1,23 @@
+/* server/schedule/guide.h: answers under a grammar: which tokens may be drawn, and where such an
+ * answer ends. The engine's thread alone calls these. */
+#pragma once
+
+#include "server/schedule/engine.h"
+
+struct guide_part {
+    struct matcher *matcher; /* owned; of the request's grammar, NULL: it has none */
+    struct error error;      /* why it cannot go on, if it cannot */
+};
+
+/* Before the first draw; `vocab` is the model's. Does nothing for a request without a grammar. */
+void guide_part_open(struct guide_part *p, const struct sequence_request *asked, const struct engine_options *o,
+                     int vocab);
+void guide_part_close(struct guide_part *p);
+/* The tokens that may be drawn now. NULL after an error, which guide_note returns once the draw
+ * is over. */
+const uint32_t *guide_mask(struct guide_part *p);
+/* A token was written that does not end the answer by itself, or by `how` its length. How it
+ * ends here: FINISH_STOP where nothing may follow, FINISH_ERROR with p->error set. */
+enum finish guide_note(struct guide_part *p, int32_t token, enum finish how);
+/* Whether the grammar leaves nothing to be written. */
+bool guide_is_complete(const struct guide_part *p);
