@@ -11,7 +11,7 @@ enum { MAX_MEMBERS = 100000, MAX_UNPACKED = 8 };
 
 void extract_prepare(const struct extract_file *f) {
     if (f->kind == DOCUMENT_HTML) extract_html_prepare(f->bytes);
-    if (f->kind == DOCUMENT_EML || f->kind == DOCUMENT_MBOX) extract_mail_prepare(f->bytes);
+    if (f->kind == DOCUMENT_EML || f->kind == DOCUMENT_MBOX) extract_mail_prepare(f);
 }
 
 /* Archives. */

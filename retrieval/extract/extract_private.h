@@ -68,8 +68,8 @@ enum status extract_office(const struct extract_file *f, struct document_text *o
 enum status extract_records(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* E-mail: one message, or a document for each of a mailbox. */
 enum status extract_mail(const struct extract_file *f, struct child_writer *w, struct error *e);
-/* Before the files are out of reach: the tables of the character sets that it names. */
-void extract_mail_prepare(struct text_span mail);
+/* Before the files are out of reach: GMime, and the tables of the character sets that it names. */
+void extract_mail_prepare(const struct extract_file *f);
 /* A man page that is packed by gzip, as the one member. */
 enum status extract_packed(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* The members of an archive, as they are. */
