@@ -110,7 +110,7 @@ PROGRAM_LDFLAGS := $(filter-out -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib,$(LDF
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
 X86_SOURCES := $(wildcard kernels/cpu/x86/*.c)
 SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES)) $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
-	$(wildcard config/*/*.c kernels/*.c kernels/*/*.c kernels/cpu/x86/*.c retro/*/*.c retro/*/*/*.c retrieval/*.c retrieval/*/*.c \
+	$(wildcard config/*/*.c kernels/*.c kernels/*/*.c kernels/cpu/x86/*.c retro/*/*.c retro/*/*/*.c retrieval/*.c retrieval/*/*.c retrieval/*/*/*.c \
 	server/*.c server/*/*.c server/*/*/*.c)) $(wildcard retro/*/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
@@ -152,7 +152,7 @@ $(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*
 $(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/link server/fetch/fetcher): CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)
 # GMime's headers alone: the process of a parser opens the library.
 GMIME_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags gmime-3.0)))
-$(BUILD)/retrieval/extract/mail_message.c.o: CPPFLAGS += $(GMIME_FLAGS)
+$(BUILD)/retrieval/extract/mail/message.c.o: CPPFLAGS += $(GMIME_FLAGS)
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 

@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_attachments.c: the attachments of a message, as files within it. See extract_mail.h. */
+/* retrieval/extract/mail/attachments.c: the attachments of a message, as files within it. See attachments.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -6,8 +6,8 @@
 #include "config/base/hash.h"
 #include "config/base/key_set.h"
 #include "config/base/utf8.h"
-#include "retrieval/extract/extract_mail.h"
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/mail/attachments.h"
 
 enum { MAX_NAME = 200 };
 
@@ -31,25 +31,16 @@ static void clean_name(struct buffer *name) {
 }
 
 /* Without a file's name, the type says the kind. */
-static const char *suffix_of_type(const struct mail_part *part) {
-    static const struct {
-        const char *type, *subtype, *suffix;
-    } suffixes[] = {{"message", "rfc822", "eml"},  {"application", "pdf", "pdf"},
-                    {"application", "zip", "zip"}, {"text", "html", "html"},
-                    {"text", "csv", "csv"},        {"text", "markdown", "md"},
-                    {"text", "plain", "txt"},      {"application", "epub+zip", "epub"}};
-    for (size_t i = 0; i < ARRAY_COUNT(suffixes); i++)
-        if (is_type(part, suffixes[i].type, suffixes[i].subtype)) return suffixes[i].suffix;
-    return NULL;
-}
-
 static void find_name(const struct mail_part *part, int number, struct buffer *name) {
+    struct buffer type = {0};
     buffer_clear(name);
     buffer_append_string(name, part->name);
     clean_name(name);
-    const char *suffix = suffix_of_type(part);
     if (name->size == 0) buffer_printf(name, "attachment-%d", number);
-    if (document_kind_within(name->data) == DOCUMENT_UNKNOWN && suffix) buffer_printf(name, ".%s", suffix);
+    if (document_kind_within(name->data) != DOCUMENT_UNKNOWN) return;
+    buffer_printf(&type, "%s/%s", part->type, part->subtype);
+    document_add_suffix(name, type.data);
+    buffer_free(&type);
 }
 
 /* Signatures are no documents; pictures that a page shows are a part of the page. */

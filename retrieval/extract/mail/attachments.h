@@ -1,8 +1,8 @@
-/* retrieval/extract/extract_mail.h: attachments of messages, for extract_mail.c. */
+/* retrieval/extract/mail/attachments.h: attachments of messages, for mail.c. */
 #pragma once
 
 #include "retrieval/extract/extract_child.h"
-#include "retrieval/extract/mail_message.h"
+#include "retrieval/extract/mail/message.h"
 
 /* Bytes of a character set to UTF-8, in place. One that nobody knows gives U+FFFD for what is not UTF-8. */
 void mail_decode_charset(const char *charset, struct buffer *b);

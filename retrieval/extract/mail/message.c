@@ -1,10 +1,10 @@
-/* retrieval/extract/mail_message.c: the door to GMime: the only file that includes it. See mail_message.h.
+/* retrieval/extract/mail/message.c: the door to GMime: the only file that includes it. See message.h.
  *
  * GMime brings GLib, GObject, GIO and GPGME. The process of a parser alone opens it, with dlopen, before its files are
  * out of reach; the program, its keeper and the parsers of other formats never map it. A helper program would have to
  * be installed and found beside ours, and would run under the longer list of calls that allows programs to open files.
  */
-#include "retrieval/extract/mail_message.h"
+#include "retrieval/extract/mail/message.h"
 
 #include <dlfcn.h>
 #include <gmime/gmime.h>

@@ -1,4 +1,4 @@
-/* retrieval/extract/mail_message.h: a message of e-mail (RFC 5322, MIME) as headers and parts, by GMime. */
+/* retrieval/extract/mail/message.h: a message of e-mail (RFC 5322, MIME) as headers and parts, by GMime. */
 #pragma once
 
 #include "config/base/buffer.h"

@@ -1,6 +1,6 @@
-/* retrieval/extract/extract_mail.c: e-mail (RFC 5322, MIME) and mailboxes of it (mbox): subject, sender, receivers,
+/* retrieval/extract/mail/mail.c: e-mail (RFC 5322, MIME) and mailboxes of it (mbox): subject, sender, receivers,
  * date and the text that a reader is shown. Of parts that say the same in several ways the plain one is taken, else
- * HTML. Attachments are files of their own (extract_attachments.c). */
+ * HTML. Attachments are files of their own (attachments.c). */
 #include <iconv.h>
 #include <string.h>
 #include <strings.h>
@@ -8,8 +8,8 @@
 #include "config/base/hash.h"
 #include "config/base/key_set.h"
 #include "config/base/utf8.h"
-#include "retrieval/extract/extract_mail.h"
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/mail/attachments.h"
 
 /* Of character sets beside UTF-8, in one file. */
 enum { MAX_CHARSETS = 32 };
