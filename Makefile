@@ -150,6 +150,9 @@ $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: C
 $(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*.css server/page/*.js server/page/*.svg)
 
 $(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/client/link server/fetch/fetcher): CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)
+# GMime's headers alone: the process of a parser opens the library.
+GMIME_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags gmime-3.0)))
+$(BUILD)/retrieval/extract/mail/message.c.o: CPPFLAGS += $(GMIME_FLAGS)
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 

@@ -256,6 +256,17 @@ struct sample_args {
     float *logprobs; /* host, valid after sync */
 };
 
+/* The operations, each with its struct NAME_args. A new one is a word here, its struct, its wrapper that checks shapes
+ * (device/backend.c), cpu_NAME and cuda_NAME. */
+/* clang-format off */
+#define BACKEND_OPERATIONS(OPERATION) \
+    OPERATION(linear) OPERATION(attention) OPERATION(attention_shares) OPERATION(norm) \
+    OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(route) OPERATION(experts) \
+    OPERATION(softcap) OPERATION(embed) OPERATION(rope) OPERATION(gather_rows) \
+    OPERATION(scatter_rows) OPERATION(mean_rows) OPERATION(sample)
+/* clang-format on */
+#define OPERATION_MEMBER(name) void (*name)(struct backend * b, const struct name##_args *a);
+
 struct backend_ops {
     const char *name;
     const char *(*describe)(const struct backend *b); /* which device and which kernels, for people */
@@ -278,22 +289,7 @@ struct backend_ops {
     const char *packed_layout;
     size_t (*packed_bytes)(const struct weight *w);
 
-    void (*linear)(struct backend *b, const struct linear_args *a);
-    void (*attention)(struct backend *b, const struct attention_args *a);
-    void (*attention_shares)(struct backend *b, const struct attention_shares_args *a);
-    void (*norm)(struct backend *b, const struct norm_args *a);
-    void (*square_rows)(struct backend *b, const struct square_rows_args *a);
-    void (*add)(struct backend *b, const struct add_args *a);
-    void (*glu)(struct backend *b, const struct glu_args *a);
-    void (*route)(struct backend *b, const struct route_args *a);
-    void (*experts)(struct backend *b, const struct experts_args *a);
-    void (*softcap)(struct backend *b, const struct softcap_args *a);
-    void (*embed)(struct backend *b, const struct embed_args *a);
-    void (*rope)(struct backend *b, const struct rope_args *a);
-    void (*gather_rows)(struct backend *b, const struct gather_rows_args *a);
-    void (*scatter_rows)(struct backend *b, const struct scatter_rows_args *a);
-    void (*mean_rows)(struct backend *b, const struct mean_rows_args *a);
-    void (*sample)(struct backend *b, const struct sample_args *a);
+    BACKEND_OPERATIONS(OPERATION_MEMBER)
 };
 
 struct backend_options {
@@ -323,22 +319,8 @@ static inline void backend_download(struct backend *b, void *host, const void *d
 }
 
 /* Each wrapper checks shapes (backend.c), then calls the device unless an earlier op failed. */
-void backend_linear(struct backend *b, const struct linear_args *a);
-void backend_attention(struct backend *b, const struct attention_args *a);
-void backend_attention_shares(struct backend *b, const struct attention_shares_args *a);
-void backend_norm(struct backend *b, const struct norm_args *a);
-void backend_square_rows(struct backend *b, const struct square_rows_args *a);
-void backend_add(struct backend *b, const struct add_args *a);
-void backend_glu(struct backend *b, const struct glu_args *a);
-void backend_route(struct backend *b, const struct route_args *a);
-void backend_experts(struct backend *b, const struct experts_args *a);
-void backend_softcap(struct backend *b, const struct softcap_args *a);
-void backend_embed(struct backend *b, const struct embed_args *a);
-void backend_rope(struct backend *b, const struct rope_args *a);
-void backend_gather_rows(struct backend *b, const struct gather_rows_args *a);
-void backend_scatter_rows(struct backend *b, const struct scatter_rows_args *a);
-void backend_mean_rows(struct backend *b, const struct mean_rows_args *a);
-void backend_sample(struct backend *b, const struct sample_args *a);
+#define OPERATION_WRAPPER(name) void backend_##name(struct backend *b, const struct name##_args *a);
+BACKEND_OPERATIONS(OPERATION_WRAPPER)
 
 /* log softmax(logits)[id] for the n largest ids of one host row, best first, lowest id first among equals; used for
  * log-probabilities in answers. Returns log sum exp. ids and logprobs hold n entries. */

@@ -92,36 +92,20 @@ static void cpu_close(struct backend *b) {
 
 static const char *cpu_describe(const struct backend *b) { return cpu_of(b)->description; }
 
-static const struct backend_ops cpu_ops = {
-    .name = "cpu",
-    .describe = cpu_describe,
-    .alloc = cpu_alloc,
-    .release = cpu_release,
-    .available = cpu_available,
-    .upload = cpu_copy_in,
-    .download = cpu_copy_out,
-    .sync = cpu_sync,
-    .close = cpu_close,
-    .pack = cpu_pack,
-    .packed_layout = CPU_PACKED_LAYOUT,
-    .packed_bytes = cpu_packed_bytes,
-    .linear = cpu_linear,
-    .attention = cpu_attention,
-    .attention_shares = cpu_attention_shares,
-    .norm = cpu_norm,
-    .add = cpu_add,
-    .glu = cpu_glu,
-    .embed = cpu_embed,
-    .route = cpu_route,
-    .experts = cpu_experts,
-    .softcap = cpu_softcap,
-    .square_rows = cpu_square_rows,
-    .rope = cpu_rope,
-    .gather_rows = cpu_gather_rows,
-    .scatter_rows = cpu_scatter_rows,
-    .mean_rows = cpu_mean_rows,
-    .sample = cpu_sample,
-};
+#define CPU_COLUMN(name) .name = cpu_##name,
+static const struct backend_ops cpu_ops = {.name = "cpu",
+                                           .describe = cpu_describe,
+                                           .alloc = cpu_alloc,
+                                           .release = cpu_release,
+                                           .available = cpu_available,
+                                           .upload = cpu_copy_in,
+                                           .download = cpu_copy_out,
+                                           .sync = cpu_sync,
+                                           .close = cpu_close,
+                                           .pack = cpu_pack,
+                                           .packed_layout = CPU_PACKED_LAYOUT,
+                                           .packed_bytes = cpu_packed_bytes,
+                                           BACKEND_OPERATIONS(CPU_COLUMN)};
 
 /* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run all of them on one
  * machine. */

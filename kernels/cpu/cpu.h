@@ -64,6 +64,42 @@ struct super_input;
 struct block_product;
 struct panel_product;
 
+/* Kernels that every vector set has a form of, KERNEL(set, result, name, parameters, arguments, inner): name_SET is the
+ * header's `inner`, compiled with the instructions of the set. An extension (VNNI, BF16) uses those of the set it
+ * extends. A new one is a row here and its inner function. */
+
+/* The softmax of every row over this range alone; then `from` enters `to` (see attention.c). attention_vector.h */
+#define ATTENTION_KERNELS(KERNEL, set) \
+    KERNEL(set, void, attention, (const struct attention_range *range), (range), attention_vector) \
+    KERNEL(set, void, merge, \
+           (const struct attention_sums *to, const struct attention_sums *from, int row, int padded), \
+           (to, from, row, padded), merge_vector)
+
+/* Element by element, y may be x: y[i] = activation(x[i]); x[i] = cap tanh(x[i] / cap); y[i] = e^x[i], within 2 ulp
+ * where the result is a normal number, and NaN stays NaN. math_vector.h; the generic forms are in math_generic.c. */
+#define MATH_KERNELS(KERNEL, set) \
+    KERNEL(set, void, activate, (float *y, const float *x, int n, enum activation activation), (y, x, n, activation), \
+           activate_vector) \
+    KERNEL(set, void, softcap, (float *x, int n, float cap), (x, n, cap), softcap_vector) \
+    KERNEL(set, void, exp, (float *y, const float *x, int n), (y, x, n), exp_vector)
+
+/* Bitwise the same in all variants, so the generic form is the same text: one row of the ops of those names, y[i] =
+ * x[i] scale, to[i] = from[i] as f16 as dtype_convert makes it (row_math.h); integers that order as the logits do, the
+ * largest of them, and the integer sampling weights, of n <= SAMPLE_BLOCK logits (sample_weights.h). */
+#define ROW_KERNELS(KERNEL, set) \
+    KERNEL(set, void, norm, (const struct norm_args *a, int row), (a, row), norm_row) \
+    KERNEL(set, void, square, (const struct square_rows_args *a, int row), (a, row), square_row) \
+    KERNEL(set, void, add, (const struct add_args *a, int row), (a, row), add_row) \
+    KERNEL(set, void, scale, (float *y, const float *x, int n, float scale), (y, x, n, scale), scale_row) \
+    KERNEL(set, void, halve, (uint16_t * to, const float *from, int n), (to, from, n), halve_row) \
+    KERNEL(set, void, keys, (uint32_t * keys, const float *logits, int n), (keys, logits, n), sample_keys) \
+    KERNEL(set, uint32_t, top, (const float *logits, int n), (logits, n), sample_top) \
+    KERNEL(set, void, weights, (uint64_t * w, const float *logits, int n, double largest, double temperature), \
+           (w, logits, n, largest, temperature), sample_weights)
+
+#define COMMON_KERNELS(KERNEL, set) ATTENTION_KERNELS(KERNEL, set) MATH_KERNELS(KERNEL, set) ROW_KERNELS(KERNEL, set)
+
+#define KERNEL_MEMBER(set, result, name, parameters, arguments, inner) result(*name) parameters;
 struct cpu_kernels {
     const char *name;
     bool (*supported)(void); /* whether this processor and operating system can run them; NULL: all can */
@@ -84,27 +120,7 @@ struct cpu_kernels {
     /* The same for Q4_K, Q5_K and Q6_K weights. */
     void (*quantise_supers)(struct super_input *to, int step, const float *from, int supers, enum dtype weights);
     void (*supers)(const struct block_product *p, int first_tile, int n_tiles);
-    /* The softmax of every row over this range alone; then `from` enters `to` (see attention.c). */
-    void (*attention)(const struct attention_range *range);
-    void (*merge)(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);
-    /* y[i] = activation(x[i]); y may be x. Element by element: the result depends on x[i] alone. */
-    void (*activate)(float *y, const float *x, int n, enum activation activation);
-    /* x[i] = cap tanh(x[i] / cap). Element by element. */
-    void (*softcap)(float *x, int n, float cap);
-    /* y[i] = e^x[i], within 2 ulp where the result is a normal number; NaN stays NaN. */
-    void (*exp)(float *y, const float *x, int n);
-    /* One row of the ops of those names (row_math.h), and y[i] = x[i] scale; bitwise the same in all variants. */
-    void (*norm)(const struct norm_args *a, int row);
-    void (*square)(const struct square_rows_args *a, int row);
-    void (*add)(const struct add_args *a, int row);
-    void (*scale)(float *y, const float *x, int n, float scale);
-    /* to[i] = from[i] as f16, as dtype_convert makes it: a key/value cache does this all the time. */
-    void (*halve)(uint16_t *to, const float *from, int n);
-    /* Integers that order as the logits do, the largest of them, and the integer sampling weights, of n <= SAMPLE_BLOCK
-     * logits (sample_weights.h); bitwise the same in all variants. */
-    void (*keys)(uint32_t *keys, const float *logits, int n);
-    uint32_t (*top)(const float *logits, int n);
-    void (*weights)(uint64_t *w, const float *logits, int n, double largest, double temperature);
+    COMMON_KERNELS(KERNEL_MEMBER, )
 };
 
 extern const struct cpu_kernels cpu_kernels_generic;
@@ -146,22 +162,8 @@ void *cpu_reserve(size_t bytes);
 
 enum status cpu_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
 size_t cpu_packed_bytes(const struct weight *w);
-void cpu_linear(struct backend *b, const struct linear_args *a);
-void cpu_attention(struct backend *b, const struct attention_args *a);
-void cpu_attention_shares(struct backend *b, const struct attention_shares_args *a);
-void cpu_norm(struct backend *b, const struct norm_args *a);
-void cpu_square_rows(struct backend *b, const struct square_rows_args *a);
-void cpu_add(struct backend *b, const struct add_args *a);
-void cpu_glu(struct backend *b, const struct glu_args *a);
-void cpu_route(struct backend *b, const struct route_args *a);
-void cpu_experts(struct backend *b, const struct experts_args *a);
-void cpu_softcap(struct backend *b, const struct softcap_args *a);
-void cpu_embed(struct backend *b, const struct embed_args *a);
-void cpu_rope(struct backend *b, const struct rope_args *a);
-void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a);
-void cpu_scatter_rows(struct backend *b, const struct scatter_rows_args *a);
-void cpu_mean_rows(struct backend *b, const struct mean_rows_args *a);
-void cpu_sample(struct backend *b, const struct sample_args *a);
+#define CPU_PROTOTYPE(name) void cpu_##name(struct backend *b, const struct name##_args *a);
+BACKEND_OPERATIONS(CPU_PROTOTYPE)
 
 static inline float *row_f32(struct tensor t, int row) { return (float *)t.data + (int64_t)row * t.stride; }
 static inline void *row_of(struct tensor t, int row) {

@@ -30,15 +30,4 @@ void exp_generic(float *y, const float *x, int n) {
     for (int i = 0; i < n; i++) y[i] = expf(x[i]);
 }
 
-void keys_generic(uint32_t *keys, const float *logits, int n) { sample_keys(keys, logits, n); }
-uint32_t top_generic(const float *logits, int n) { return sample_top(logits, n); }
-
-void weights_generic(uint64_t *w, const float *logits, int n, double largest, double temperature) {
-    sample_weights(w, logits, n, largest, temperature);
-}
-
-void norm_generic(const struct norm_args *a, int row) { norm_row(a, row); }
-void square_generic(const struct square_rows_args *a, int row) { square_row(a, row); }
-void add_generic(const struct add_args *a, int row) { add_row(a, row); }
-void scale_generic(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }
-void halve_generic(uint16_t *to, const float *from, int n) { halve_row(to, from, n); }
+ROW_KERNELS(KERNEL_FUNCTION, generic)

@@ -2,13 +2,12 @@
 #include "kernels/cpu/variants.h"
 
 const struct cpu_kernels cpu_kernels_generic = {
-    .name = "generic",
     .linear = linear_generic,
     .quantise = quantise_generic,
     .blocks = blocks_generic,
     .quantise_supers = quantise_supers_generic,
     .supers = supers_generic,
-    KERNELS_OF(generic),
+    KERNELS_OF(generic, generic),
 };
 
 const struct cpu_kernels *const cpu_variants[] = {

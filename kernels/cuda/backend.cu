@@ -94,36 +94,20 @@ static void cuda_close(struct backend *b) {
 
 /* In the order of struct backend_ops; every member's type differs from its neighbours', so a slip does not compile. The
  * two NULLs say that there is no packed layout that files may hold. */
-static const struct backend_ops cuda_ops = {
-    "cuda",
-    cuda_describe,
-    cuda_alloc,
-    cuda_release,
-    cuda_available,
-    cuda_upload,
-    cuda_fetch,
-    cuda_sync,
-    cuda_close,
-    cuda_pack,
-    NULL,
-    NULL,
-    cuda_linear,
-    cuda_attention,
-    cuda_attention_shares,
-    cuda_norm,
-    cuda_square_rows,
-    cuda_add,
-    cuda_glu,
-    cuda_route,
-    cuda_experts,
-    cuda_softcap,
-    cuda_embed,
-    cuda_rope,
-    cuda_gather_rows,
-    cuda_scatter_rows,
-    cuda_mean_rows,
-    cuda_sample,
-};
+#define CUDA_COLUMN(name) cuda_##name,
+static const struct backend_ops cuda_ops = {"cuda",
+                                            cuda_describe,
+                                            cuda_alloc,
+                                            cuda_release,
+                                            cuda_available,
+                                            cuda_upload,
+                                            cuda_fetch,
+                                            cuda_sync,
+                                            cuda_close,
+                                            cuda_pack,
+                                            NULL,
+                                            NULL,
+                                            BACKEND_OPERATIONS(CUDA_COLUMN)};
 
 void *cuda_stream(struct backend *b) {
     if (b->ops != &cuda_ops || cudaSetDevice(cuda_of(b)->ordinal) != cudaSuccess) return NULL;

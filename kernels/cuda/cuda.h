@@ -165,19 +165,5 @@ void graphs_run(struct backend *b);
 void graphs_close(struct graphs *g);
 
 enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
-void cuda_linear(struct backend *b, const struct linear_args *a);
-void cuda_attention(struct backend *b, const struct attention_args *a);
-void cuda_attention_shares(struct backend *b, const struct attention_shares_args *a);
-void cuda_norm(struct backend *b, const struct norm_args *a);
-void cuda_square_rows(struct backend *b, const struct square_rows_args *a);
-void cuda_add(struct backend *b, const struct add_args *a);
-void cuda_glu(struct backend *b, const struct glu_args *a);
-void cuda_route(struct backend *b, const struct route_args *a);
-void cuda_experts(struct backend *b, const struct experts_args *a);
-void cuda_softcap(struct backend *b, const struct softcap_args *a);
-void cuda_embed(struct backend *b, const struct embed_args *a);
-void cuda_rope(struct backend *b, const struct rope_args *a);
-void cuda_gather_rows(struct backend *b, const struct gather_rows_args *a);
-void cuda_scatter_rows(struct backend *b, const struct scatter_rows_args *a);
-void cuda_mean_rows(struct backend *b, const struct mean_rows_args *a);
-void cuda_sample(struct backend *b, const struct sample_args *a);
+#define CUDA_PROTOTYPE(name) void cuda_##name(struct backend *b, const struct name##_args *a);
+BACKEND_OPERATIONS(CUDA_PROTOTYPE)

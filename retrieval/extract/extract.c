@@ -1,85 +1,16 @@
-/* retrieval/extract/extract.c: which kind a file is, reading it, and what reads its text. See extract.h. */
+/* retrieval/extract/extract.c: reading a file, and the files within it. See extract.h. */
 #include "retrieval/extract/extract.h"
 
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
+#include "config/base/text.h"
 #include "retrieval/extract/extract_private.h"
 
 /* Files within files: archives, and attachments of messages. */
 enum { MAX_NESTED = 3 };
 /* Text of all documents of one file, in units of the limit of one. */
 enum { MAX_DOCUMENTS_SIZE = 16 };
-
-/* name.1 .. name.9, with a section suffix like .3ssl or .1p, optionally .gz. */
-static bool is_man_name(const char *name) {
-    char copy[256];
-    size_t size = strlen(name);
-    if (size >= sizeof copy) return false;
-    memcpy(copy, name, size + 1);
-    if (size > 3 && strcmp(copy + size - 3, ".gz") == 0) copy[size - 3] = '\0';
-    const char *dot = strrchr(copy, '.');
-    if (dot == NULL || dot == copy || dot[1] < '1' || dot[1] > '9') return false;
-    const char *suffix = dot + 2;
-    size_t letters = strspn(suffix, "abcdefghijklmnopqrstuvwxyz0123456789");
-    bool letter_first = *suffix == '\0' || (*suffix >= 'a' && *suffix <= 'z');
-    return suffix[letters] == '\0' && letters <= 8 && letter_first;
-}
-
-/* Ends of names, without the dot. Text is kept as it is, and so is source code. */
-static const char *const text_suffixes[] = {
-    "txt", "text", "log",     "c",    "h",     "cc",    "cpp",   "cxx",   "hpp", "hh",  "cu",   "cs",
-    "go",  "java", "js",      "mjs",  "ts",    "jsx",   "tsx",   "py",    "rb",  "rs",  "sh",   "sql",
-    "pl",  "pm",   "php",     "lua",  "kt",    "swift", "scala", "r",     "jl",  "hs",  "ml",   "el",
-    "clj", "erl",  "ex",      "dart", "zig",   "yaml",  "yml",   "toml",  "ini", "cfg", "conf", "tex",
-    "org", "adoc", "textile", "diff", "patch", "cmake", "mk",    "proto", "vim"};
-
-static const struct {
-    const char *suffix;
-    enum document_kind kind;
-} other_suffixes[] = {
-    {"md", DOCUMENT_MARKDOWN}, {"markdown", DOCUMENT_MARKDOWN}, {"rst", DOCUMENT_RST},      {"html", DOCUMENT_HTML},
-    {"htm", DOCUMENT_HTML},    {"xhtml", DOCUMENT_HTML},        {"pdf", DOCUMENT_PDF},      {"docx", DOCUMENT_DOCX},
-    {"odt", DOCUMENT_ODT},     {"pptx", DOCUMENT_PPTX},         {"epub", DOCUMENT_EPUB},    {"csv", DOCUMENT_CSV},
-    {"tsv", DOCUMENT_TSV},     {"jsonl", DOCUMENT_JSONL},       {"ndjson", DOCUMENT_JSONL}, {"eml", DOCUMENT_EML},
-    {"mbox", DOCUMENT_MBOX},   {"zip", DOCUMENT_ARCHIVE},       {"tar", DOCUMENT_ARCHIVE},  {"tgz", DOCUMENT_ARCHIVE},
-    {"jpg", DOCUMENT_PICTURE}, {"jpeg", DOCUMENT_PICTURE},      {"png", DOCUMENT_PICTURE},  {"webp", DOCUMENT_PICTURE},
-    {"gif", DOCUMENT_PICTURE}};
-
-const char document_kind_names[] =
-    "text, source code, Markdown, reStructuredText, HTML, man pages, PDF, DOCX, ODT, PPTX, EPUB, CSV, JSONL, e-mail, "
-    "zip and "
-    "tar";
-
-static bool ends_with(const char *name, const char *end) {
-    size_t size = strlen(name), n = strlen(end);
-    return size > n && strcasecmp(name + size - n, end) == 0;
-}
-
-enum document_kind document_kind(const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < ARRAY_COUNT(text_suffixes); i++)
-        if (strcasecmp(dot + 1, text_suffixes[i]) == 0) return DOCUMENT_TEXT;
-    for (size_t i = 0; dot && i < ARRAY_COUNT(other_suffixes); i++)
-        if (strcasecmp(dot + 1, other_suffixes[i].suffix) == 0) return other_suffixes[i].kind;
-    if (ends_with(name, ".tar.gz") || ends_with(name, ".tar.xz") || ends_with(name, ".tar.bz2"))
-        return DOCUMENT_ARCHIVE;
-    return is_man_name(name) ? DOCUMENT_MAN : DOCUMENT_UNKNOWN;
-}
-
-static bool holds_files(enum document_kind kind) {
-    return kind == DOCUMENT_ARCHIVE || kind == DOCUMENT_EML || kind == DOCUMENT_MBOX;
-}
-
-bool document_kind_holds_several(enum document_kind kind) {
-    return kind == DOCUMENT_CSV || kind == DOCUMENT_TSV || kind == DOCUMENT_JSONL || holds_files(kind);
-}
-
-enum document_kind document_kind_within(const char *path) {
-    enum document_kind kind = document_kind(path);
-    return kind == DOCUMENT_PICTURE ? DOCUMENT_UNKNOWN : kind;
-}
 
 void document_text_clear(struct document_text *d) {
     buffer_clear(&d->text);
@@ -117,10 +48,7 @@ static enum status read_file(const char *path, size_t limit, struct buffer *byte
 
 static enum status extract_one(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
     struct document_text d = {0};
-    enum status status = f->kind == DOCUMENT_MAN       ? extract_man(f, &d, e)
-                         : f->kind == DOCUMENT_PDF     ? extract_pdf(f, &d, e)
-                         : f->kind == DOCUMENT_PICTURE ? extract_picture(f, &d, e)
-                                                       : extract_text(f, &d, e);
+    enum status status = document_form_of(f->kind)->read(f, &d, e);
     if (status == STATUS_OK) status = extract_check_blank(f->name, &d.text, e);
     if (status == STATUS_OK) {
         buffer_append(&d.title, "", 0);
@@ -130,11 +58,13 @@ static enum status extract_one(const struct extract_file *f, const struct docume
     return status;
 }
 
-/* A PDF without text, such as a scan, still has pages. */
-static enum status extract_pdf_file(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
+/* A file without text, such as a scan, still has pages. */
+static enum status extract_with_pages(const struct extract_file *f, const struct document_taker *taker,
+                                      struct error *e) {
+    const struct document_form *form = document_form_of(f->kind);
     enum status status = extract_one(f, taker, e);
-    if (!f->limits.pictures || (status != STATUS_OK && status != STATUS_INVALID)) return status;
-    return extract_pdf_pages(f, taker, e);
+    bool is_read = status == STATUS_OK || status == STATUS_INVALID;
+    return form->read_pages && f->limits.pictures && is_read ? form->read_pages(f, taker, e) : status;
 }
 
 /* Files that hold files: archives, and messages with attachments. Members come as bytes, and are files of their own.
@@ -224,17 +154,23 @@ static enum status take_page(void *context, const char *part, struct text_span b
 static enum status extract_in_child(const struct extract_file *f, int depth, const struct document_taker *taker,
                                     struct error *e) {
     struct container container = {.file = f, .taker = taker, .depth = depth};
-    struct piece_taker pieces = {.documents = taker};
+    struct piece_taker pieces = {.documents = taker, .context = &container};
     size_t n = 1;
-    if (holds_files(f->kind)) {
+    if (document_form_of(f->kind)->holds_files) {
         pieces.take_member = take_member;
-        pieces.context = &container;
         n = MAX_DOCUMENTS_SIZE;
     } else if (f->kind == DOCUMENT_MAN) {
         pieces.take_member = take_page;
-        pieces.context = &container;
     }
     return child_run_parser(f, n * f->limits.bytes, &pieces, e);
+}
+
+static enum status refuse_kind(const struct extract_file *f, struct error *e) {
+    struct buffer names = {0};
+    document_list_kinds(&names);
+    error_set(e, STATUS_UNSUPPORTED, "%s: not a known kind of document; %s are", f->name, names.data);
+    buffer_free(&names);
+    return e->status;
 }
 
 static enum status extract_file_at(const struct extract_file *f, int depth, const struct document_taker *taker,
@@ -242,29 +178,10 @@ static enum status extract_file_at(const struct extract_file *f, int depth, cons
     if (f->bytes.size == 0) return error_set(e, STATUS_INVALID, "%s: empty", f->name);
     if (depth > MAX_NESTED || (depth == MAX_NESTED && f->kind == DOCUMENT_ARCHIVE))
         return error_set(e, STATUS_INVALID, "%s: files lie within files more than %d deep", f->name, MAX_NESTED);
-    switch (f->kind) {
-        case DOCUMENT_TEXT:
-        case DOCUMENT_MARKDOWN:
-        case DOCUMENT_RST:
-        case DOCUMENT_PICTURE: return extract_one(f, taker, e);
-        case DOCUMENT_MAN:
-            return ends_with(f->name, ".gz") ? extract_in_child(f, depth, taker, e) : extract_one(f, taker, e);
-        case DOCUMENT_PDF: return extract_pdf_file(f, taker, e);
-        case DOCUMENT_HTML:
-        case DOCUMENT_DOCX:
-        case DOCUMENT_ODT:
-        case DOCUMENT_PPTX:
-        case DOCUMENT_EPUB:
-        case DOCUMENT_CSV:
-        case DOCUMENT_TSV:
-        case DOCUMENT_JSONL:
-        case DOCUMENT_EML:
-        case DOCUMENT_MBOX:
-        case DOCUMENT_ARCHIVE: return extract_in_child(f, depth, taker, e);
-        case DOCUMENT_UNKNOWN:
-        case DOCUMENT_KINDS: break;
-    }
-    return error_set(e, STATUS_UNSUPPORTED, "%s: not a known kind of document; %s are", f->name, document_kind_names);
+    const struct document_form *form = document_form_of(f->kind);
+    bool is_packed = form->read && form->parse && text_ends_with(f->name, ".gz");
+    if (form->in_child || is_packed) return extract_in_child(f, depth, taker, e);
+    return form->read ? extract_with_pages(f, taker, e) : refuse_kind(f, e);
 }
 
 enum status document_extract_all(const struct extract_source *source, const struct extract_limits *limits,

@@ -36,8 +36,8 @@ enum document_kind document_kind(const char *path);
 enum document_kind document_kind_within(const char *path);
 /* Archives, tables, lines of JSON and mail: a file of this kind may be any number of documents. */
 bool document_kind_holds_several(enum document_kind kind);
-/* The kinds by name, for messages. */
-extern const char document_kind_names[];
+/* Appends the kinds by name, for messages. */
+void document_list_kinds(struct buffer *names);
 
 /* Zero-initialise; free when done. */
 struct document_text {

@@ -171,14 +171,25 @@ static struct extract_file file_of(const struct sandbox_call *call) {
 
 static void prepare_parser(const struct sandbox_call *call) {
     struct extract_file f = file_of(call);
-    extract_prepare(&f);
+    const struct document_form *form = document_form_of(f.kind);
+    if (form->prepare) form->prepare(&f);
+}
+
+/* A file that is one document, with its text checked. */
+static enum status read_single(const struct extract_file *f, struct child_writer *w, struct error *e) {
+    struct document_text d = {0};
+    enum status status = document_form_of(f->kind)->read(f, &d, e);
+    if (status == STATUS_OK) status = extract_check_blank(f->name, &d.text, e);
+    if (status == STATUS_OK) child_write_document(w, "", &d);
+    return status;
 }
 
 static void run_parser(const struct sandbox_call *call) {
     struct extract_file f = file_of(call);
     struct child_writer writer = {.fd = call->output};
     struct error e = {0};
-    e.status = extract_parse(&f, &writer, &e);
+    const struct document_form *form = document_form_of(f.kind);
+    e.status = form->parse ? form->parse(&f, &writer, &e) : read_single(&f, &writer, &e);
     write_error(&writer, PIECE_END, &e);
 }
 

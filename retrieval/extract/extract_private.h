@@ -12,6 +12,28 @@ struct extract_file {
     struct extract_limits limits;
 };
 
+/* How files of a kind are called and read: a row of kinds.c. */
+struct document_form {
+    const char *name;     /* for messages; NULL: the row before says it, or nobody asks */
+    const char *suffixes; /* of names, without the first dot, a blank between them */
+    const char *type;     /* its media type */
+    bool in_child;        /* its parser is ours, and runs in a process of its own */
+    bool holds_several;   /* any number of documents */
+    bool holds_files;     /* these are files in turn, or may be */
+    /* In the child, before files are out of reach. */
+    void (*prepare)(const struct extract_file *f);
+    /* A file that is one document. */
+    enum status (*read)(const struct extract_file *f, struct document_text *out, struct error *e);
+    /* Its pages as pictures, where they are asked for. */
+    enum status (*read_pages)(const struct extract_file *f, const struct document_taker *taker, struct error *e);
+    /* In the child: documents, and files within the file. Where there is `read` too, it reads a file that is unpacked.
+     */
+    enum status (*parse)(const struct extract_file *f, struct child_writer *w, struct error *e);
+};
+const struct document_form *document_form_of(enum document_kind kind);
+/* Appends ".md" for "text/markdown"; nothing for a type of no kind. */
+void document_add_suffix(struct buffer *name, const char *type);
+
 /* Notes for people (document_text.note), by number, as a parser's process hands them over. */
 enum extract_note { NOTE_NONE, NOTE_WESTERN, NOTE_UTF16_LITTLE, NOTE_UTF16_BIG, NOTE_REPAIRED, NOTE_COUNT };
 extern const char *const extract_notes[NOTE_COUNT];
@@ -55,9 +77,7 @@ enum status extract_pdf(const struct extract_file *f, struct document_text *out,
 /* Each page of a PDF as a picture. */
 enum status extract_pdf_pages(const struct extract_file *f, const struct document_taker *taker, struct error *e);
 
-/* Parsers that run in a child process: the first while it may read files. */
-void extract_prepare(const struct extract_file *f);
-enum status extract_parse(const struct extract_file *f, struct child_writer *w, struct error *e);
+/* Parsers that run in a child process. */
 
 /* html: valid UTF-8, or bytes in the encoding that the document declares (windows-1252 when it declares none). */
 enum status extract_html(const char *path, struct text_span html, bool is_utf8, struct document_text *out,
@@ -68,11 +88,11 @@ enum status extract_office(const struct extract_file *f, struct document_text *o
 enum status extract_records(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* E-mail: one message, or a document for each of a mailbox. */
 enum status extract_mail(const struct extract_file *f, struct child_writer *w, struct error *e);
-/* Before the files are out of reach: the tables of the character sets that it names. */
-void extract_mail_prepare(struct text_span mail);
+/* Before the files are out of reach: GMime, and the tables of the character sets that it names. */
+void extract_mail_prepare(const struct extract_file *f);
 /* A man page that is packed by gzip, as the one member. */
 enum status extract_packed(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* The members of an archive, as they are. */
 enum status extract_members(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* Before the files are out of reach: the tables of the encoding that a page declares. */
-void extract_html_prepare(struct text_span html);
+void extract_html_prepare(const struct extract_file *f);

@@ -1,9 +1,9 @@
 /* retrieval/words/words.h: which chunks hold which words, for ranking by words (BM25). It is made in memory from the
  * chunks' text, which is on the disk and checked, so it needs no file of its own.
  *
- * A word is a run of letters, digits and characters beyond ASCII, in lower case, without an English plural's ending.
- * Parts of an identifier like pthread_create are words, and so is the whole. A character of Chinese, Japanese or Korean
- * is a word. Words are known by 64 bits of hash: two that share one count as the same. */
+ * A word is a run of letters, marks and digits, folded by Unicode (NFKC, case folding), without an English plural's
+ * ending. Parts of an identifier like pthread_create are words, and so is the whole. A character of Chinese, Japanese
+ * or Korean is a word. Words are known by 64 bits of hash: two that share one count as the same. */
 #pragma once
 
 #include "config/base/buffer.h"

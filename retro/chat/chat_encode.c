@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "config/text/unicode.h"
 #include "retro/chat/chat.h"
-#include "retro/text/unicode.h"
 
 /* The tokenizer and those of its added tokens that are control tokens. */
 struct control_set {

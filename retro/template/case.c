@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "config/text/unicode.h"
 #include "retro/template/template_private.h"
-#include "retro/text/unicode.h"
 
 struct text_walk {
     const struct template_string *s;

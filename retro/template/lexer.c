@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "config/text/unicode.h"
 #include "retro/template/template_private.h"
-#include "retro/text/unicode.h"
 
 enum { MAX_BRACKETS = 200 };
 

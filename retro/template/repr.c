@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "config/text/unicode.h"
 #include "retro/template/template_private.h"
-#include "retro/text/unicode.h"
 
 /* The fewest digits that read back as the same number; a power of ten from 1e16 and below 1e-4. */
 void float_write(struct text_builder *b, double v) {

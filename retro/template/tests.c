@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/text/unicode.h"
 #include "retro/template/template_private.h"
-#include "retro/text/unicode.h"
 
 #define TEST(name, condition) \
     static struct value name(struct template_run *r, const struct bound_call *c) { \

@@ -2,6 +2,6 @@
  * blank for each run of white space and none at its ends (transformers' SiglipTokenizer.canonicalize_text). */
 #pragma once
 
-#include "retro/text/unicode.h"
+#include "config/text/unicode.h"
 
 void canonical_text(const struct mapped_text *text, struct mapped_buffer *out);

@@ -7,7 +7,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "retro/text/unicode_ages.h"
+#include "config/text/unicode_ages.h"
 
 struct regex {
     pcre2_code *code;

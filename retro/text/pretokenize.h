@@ -2,7 +2,7 @@
  * included by pretokenize.c only. Everything here is immutable once opened. */
 #pragma once
 
-#include "retro/text/unicode.h"
+#include "config/text/unicode.h"
 
 struct regex;
 struct span {

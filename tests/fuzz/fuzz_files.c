@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieval/extract/extract_office.h"
+#include "retrieval/extract/office/office.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

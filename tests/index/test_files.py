@@ -46,9 +46,9 @@ TEXTS = {
     "table.tsv": "==> #2 <==\na: 1\nb: 2\n",
     "records.jsonl": "==> #1 <==\nThe first record.\n==> #4 <==\ncity: Oslo\npeople: 709000\ntags: north\ntags: sea\n",
     "letter.eml": "Subject: Kafötrinken at noon\nFrom: Jörg Müller <j@example.org>\nTo: all@example.org\n"
-                  "Date: Mon, 1 Jan 2024 10:00:00 +0000\n\nПривет, a soft break.\n==> !/a.txt <==\nattached\n"
-                  "==> !/naïve plan.csv#2 <==\nk: x\nv: 1\n==> !/3/a.txt <==\nПривет again\n"
-                  "==> !/attachment-5.eml <==\nSubject: Inner\n\nforwarded\n==> !/attachment-5.eml!/deep.md <==\n# Deep mail\n",
+                  "Date: Mon, 1 Jan 2024 10:00:00 +0000\n\nПривет, a soft break.==> !/a.txt <==\nattached"
+                  "==> !/naïve plan.csv#2 <==\nk: x\nv: 1\n==> !/3/a.txt <==\nПривет again"
+                  "==> !/attachment-5.eml <==\nSubject: Inner\n\nforwarded==> !/attachment-5.eml!/deep.md <==\n# Deep mail",
     "box.mbox": "==> #1 <==\nSubject: First\n\nHello there.\n\nThey went. >From here.\n\n==> #8 <==\nSubject: Second\n\nHi\n\ngreetings\n",
     "all.tar.gz": "==> !/docs/page.html <==\nTarred\n\nfeathered\n",
     "all.zip": "==> !/notes/a.md <==\n# Notes\n\nalpha beta\n==> !/b.txt <==\ngamma delta\n==> !/inner.zip!/deep.md <==\n"

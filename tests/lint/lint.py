@@ -42,7 +42,7 @@ LIBRARIES = {
     "faiss": r"faiss/", "microhttpd": r"microhttpd", "jansson": r"jansson", "xxhash": r"xxhash",
     "sentencepiece": r"sentencepiece", "pcre2": r"pcre2", "utf8proc": r"utf8proc", "mpi": r"mpi\.h", "nccl": r"nccl",
     "libxml2's HTML parser": r"libxml/(HTML|parserInternals)", "libxml2's reader": r"libxml/xmlreader",
-    "libarchive": r"archive(_entry)?\.h", "gnutls": r"gnutls/", "jpeg": r"j(?:peglib|error)\.h", "png": r"png\.h",
+    "libarchive": r"archive(_entry)?\.h", "gmime": r"gmime/|glib", "gnutls": r"gnutls/", "jpeg": r"j(?:peglib|error)\.h", "png": r"png\.h",
     "webp": r"webp/", "zlib": r"zlib\.h", "libseccomp": r"seccomp\.h", "Landlock": r"linux/landlock\.h", "curl": r"curl/",
 }
 TESTS_ONLY = {"cmocka": r"cmocka"}

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/text/unicode.h"
 #include "retro/text/tokenizer.h"
-#include "retro/text/unicode.h"
 
 static uint32_t read_number(struct text_span *s) {
     uint32_t v;

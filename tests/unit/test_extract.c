@@ -67,6 +67,33 @@ static void test_kinds(void **state) {
         if (document_kind(cases[i].path) != cases[i].kind) fail_msg("%s", cases[i].path);
 }
 
+/* docs/files.md names the suffixes of every kind but text and source code, and none that is unknown. */
+static void test_page_of_kinds(void **state) {
+    struct buffer page = {0}, suffix = {0};
+    struct error e;
+    (void)state;
+    if (file_read("docs/files.md", LIMIT, &page, &e)) fail_msg("%s", e.text);
+    for (int kind = DOCUMENT_TEXT + 1; kind < DOCUMENT_KINDS; kind++) {
+        const char *all = document_form_of((enum document_kind)kind)->suffixes;
+        for (const char *at = all; at && *at; at += strspn(at, " ")) {
+            size_t n = strcspn(at, " ");
+            buffer_clear(&suffix);
+            buffer_printf(&suffix, "`.%.*s`", (int)n, at);
+            if (strstr(page.data, suffix.data) == NULL) fail_msg("docs/files.md says nothing of %s", suffix.data);
+            at += n;
+        }
+    }
+    const char *table = strstr(page.data, "| kind | names |"), *end = strstr(table, "\n\n");
+    for (const char *at = strstr(table, "`."); at && at < end; at = strstr(at + 2, "`.")) {
+        buffer_clear(&suffix);
+        buffer_printf(&suffix, "a.%.*s", (int)strcspn(at + 2, "`"), at + 2);
+        bool is_packed = strcmp(suffix.data, "a.gz") == 0;
+        if (!is_packed && document_kind(suffix.data) == DOCUMENT_UNKNOWN) fail_msg("%s is no kind", suffix.data);
+    }
+    buffer_free(&page);
+    buffer_free(&suffix);
+}
+
 static void test_text(void **state) {
     (void)state;
     expect("a.txt", "one\r\ntwo\r\n", "one\r\ntwo\r\n", "");
@@ -529,15 +556,24 @@ static void test_keeper(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),           cmocka_unit_test(test_text),
-        cmocka_unit_test(test_utf16),           cmocka_unit_test(test_utf16_without_mark),
-        cmocka_unit_test(test_text_errors),     cmocka_unit_test(test_html),
-        cmocka_unit_test(test_html_furniture),  cmocka_unit_test(test_html_encodings),
-        cmocka_unit_test(test_html_hostile),    cmocka_unit_test(test_man),
-        cmocka_unit_test(test_man_errors),      cmocka_unit_test(test_man_includes),
-        cmocka_unit_test(test_western),         cmocka_unit_test(test_keeper),
-        cmocka_unit_test(test_places_markdown), cmocka_unit_test(test_places),
-        cmocka_unit_test(test_places_long),     cmocka_unit_test(test_marks_fault)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),
+                                       cmocka_unit_test(test_page_of_kinds),
+                                       cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_utf16),
+                                       cmocka_unit_test(test_utf16_without_mark),
+                                       cmocka_unit_test(test_text_errors),
+                                       cmocka_unit_test(test_html),
+                                       cmocka_unit_test(test_html_furniture),
+                                       cmocka_unit_test(test_html_encodings),
+                                       cmocka_unit_test(test_html_hostile),
+                                       cmocka_unit_test(test_man),
+                                       cmocka_unit_test(test_man_errors),
+                                       cmocka_unit_test(test_man_includes),
+                                       cmocka_unit_test(test_western),
+                                       cmocka_unit_test(test_keeper),
+                                       cmocka_unit_test(test_places_markdown),
+                                       cmocka_unit_test(test_places),
+                                       cmocka_unit_test(test_places_long),
+                                       cmocka_unit_test(test_marks_fault)};
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

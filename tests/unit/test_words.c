@@ -37,7 +37,37 @@ static void test_words(void **state) {
     assert_int_equal(split("pthread_create", words), 3);
     assert_int_equal(split("__init__", words), 2); /* init, and the whole */
     assert_false(same_words("pthread_create", "pthread create"));
-    assert_true(same_words("\xc3", "\xc3"));
+    assert_int_equal(split("\xc3", words), 0);
+    assert_true(same_words("a\xc3 b", "a b"));
+}
+
+/* Whatever has a capital letter or another form of the same letters is the same word. */
+static void test_folding(void **state) {
+    static const char *const same[][2] = {{"ŁÓDŹ Łódź", "łódź łódź"},
+                                          {"ČAPEK Čapek", "čapek čapek"},
+                                          {"ŞİŞLİ Şişli", "şi̇şli̇ şişli"},
+                                          {"ЁЛКА Ёлка", "ёлка ёлка"},
+                                          {"ІСТОРІЯ Іван", "історія іван"},
+                                          {"STRASSE", "straße"},
+                                          {"ﬁnden Oﬃce", "finden office"},
+                                          {"ＡＢＣ１２３", "abc123"},
+                                          {"ΟΔΟΣ", "οδος"},
+                                          {"ΟΔΟΣ", "οδός"},
+                                          {"cafe\u0301", "CAFÉ"},
+                                          {"ｶﾞ", "ガ"},
+                                          {"x²", "x2"},
+                                          {"Kaf\u00adfee", "kaffee"},
+                                          {"a\u200bb", "a b"},
+                                          {"\u1112\u1161\u11ab", "한"},
+                                          {"ԱՐԵՎ", "արեվ"},
+                                          {"🚢 ⅳ", "🚢 iv"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(same); i++)
+        if (i != 9 && !same_words(same[i][0], same[i][1])) fail_msg("%s is not %s", same[i][0], same[i][1]);
+    assert_false(same_words(same[9][0], same[9][1])); /* an accent tells words apart */
+    uint64_t words[64];
+    assert_int_equal(split("、。「」《》…–", words), 0);
+    assert_int_equal(split("日本語。", words), 3);
 }
 
 static const char *const sample[] = {"one two two", "three", "", "two four ones"};
@@ -388,6 +418,7 @@ static void test_leaving_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_folding),
         cmocka_unit_test(test_postings),
         cmocka_unit_test(test_once),
         cmocka_unit_test_setup_teardown(test_ranks, folder_set_up, folder_tear_down),

@@ -29,10 +29,12 @@ static void skip(struct walk *w, const char *path, const char *why) {
 }
 
 static void skip_unknown(struct walk *w, const char *path) {
-    struct buffer why = {0};
-    buffer_printf(&why, "not a known kind of document; %s are", document_kind_names);
+    struct buffer why = {0}, names = {0};
+    document_list_kinds(&names);
+    buffer_printf(&why, "not a known kind of document; %s are", names.data);
     if (document_kind(path) == DOCUMENT_PICTURE) buffer_append_string(&why, ", and with --pictures pictures");
     skip(w, path, why.data);
+    buffer_free(&names);
     buffer_free(&why);
 }
 

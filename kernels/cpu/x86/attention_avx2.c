@@ -4,7 +4,4 @@
 #include "kernels/cpu/attention_vector.h"
 #include "kernels/cpu/variants.h"
 
-void attention_avx2(const struct attention_range *range) { attention_vector(range); }
-void merge_avx2(const struct attention_sums *to, const struct attention_sums *from, int row, int padded) {
-    merge_vector(to, from, row, padded);
-}
+ATTENTION_KERNELS(KERNEL_FUNCTION, avx2)

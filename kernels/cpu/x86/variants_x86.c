@@ -33,29 +33,26 @@ static bool has_amx(void) {
 }
 
 const struct cpu_kernels cpu_kernels_avx2 = {
-    .name = "avx2",
     .supported = has_avx2,
     .linear = linear_avx2,
     .quantise = quantise_avx2,
     .blocks = blocks_avx2,
     .quantise_supers = quantise_supers_avx2,
     .supers = supers_avx2,
-    KERNELS_OF(avx2),
+    KERNELS_OF(avx2, avx2),
 };
 
 const struct cpu_kernels cpu_kernels_avxvnni = {
-    .name = "avxvnni",
     .supported = has_avxvnni,
     .linear = linear_avx2,
     .quantise = quantise_avx2,
     .blocks = blocks_avxvnni,
     .quantise_supers = quantise_supers_avx2,
     .supers = supers_avxvnni,
-    KERNELS_OF(avx2),
+    KERNELS_OF(avxvnni, avx2),
 };
 
 const struct cpu_kernels cpu_kernels_avx512 = {
-    .name = "avx512",
     .supported = has_avx512,
     .linear = linear_avx512,
     .panel_rows = 14,
@@ -65,11 +62,10 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .blocks = blocks_avx512,
     .quantise_supers = quantise_supers_avx2,
     .supers = supers_avx512,
-    KERNELS_OF(avx512),
+    KERNELS_OF(avx512, avx512),
 };
 
 const struct cpu_kernels cpu_kernels_avx512vnni = {
-    .name = "avx512vnni",
     .supported = has_avx512vnni,
     .linear = linear_avx512,
     .panel_rows = 14,
@@ -79,11 +75,10 @@ const struct cpu_kernels cpu_kernels_avx512vnni = {
     .blocks = blocks_avx512vnni,
     .quantise_supers = quantise_supers_avx2,
     .supers = supers_avx512vnni,
-    KERNELS_OF(avx512),
+    KERNELS_OF(avx512vnni, avx512),
 };
 
 const struct cpu_kernels cpu_kernels_avx512bf16 = {
-    .name = "avx512bf16",
     .supported = has_avx512bf16,
     .round = round_avx512bf16,
     .linear = linear_avx512bf16,
@@ -94,11 +89,10 @@ const struct cpu_kernels cpu_kernels_avx512bf16 = {
     .blocks = blocks_avx512vnni,
     .quantise_supers = quantise_supers_avx2,
     .supers = supers_avx512vnni,
-    KERNELS_OF(avx512),
+    KERNELS_OF(avx512bf16, avx512),
 };
 
 const struct cpu_kernels cpu_kernels_amx = {
-    .name = "amx",
     .supported = has_amx,
     .round = round_avx512bf16,
     .linear = linear_amx,
@@ -109,5 +103,5 @@ const struct cpu_kernels cpu_kernels_amx = {
     .blocks = blocks_avx512vnni,
     .quantise_supers = quantise_supers_avx2,
     .supers = supers_avx512vnni,
-    KERNELS_OF(avx512),
+    KERNELS_OF(amx, avx512),
 };

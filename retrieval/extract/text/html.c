@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_html.c: the only file that includes libxml2. Its HTML parser makes a tree of whatever it is
+/* retrieval/extract/text/html.c: the only file that includes libxml2. Its HTML parser makes a tree of whatever it is
  * given, without network, external entities or messages; a walk without recursion (pages nest as deep as they like)
  * writes the readable part: no scripts, no menus, no side bars. */
 #include <libxml/HTMLparser.h>
@@ -346,7 +346,8 @@ enum status extract_html_file(const struct extract_file *f, struct document_text
 }
 
 /* The handler of the encoding stays open, and so does the table that it was loaded from. */
-void extract_html_prepare(struct text_span html) {
+void extract_html_prepare(const struct extract_file *f) {
+    struct text_span html = f->bytes;
     static const char attribute_name[] = "charset=";
     size_t n = html.size < 4096 ? html.size : 4096;
     char name[64];

@@ -1,4 +1,4 @@
-/* retro/text/unicode_case.h: letters whose upper or title case is several characters; the rest is unicode.h's. */
+/* config/text/unicode_case.h: letters whose upper or title case is several characters; the rest is unicode.h's. */
 #pragma once
 
 #include <stdbool.h>

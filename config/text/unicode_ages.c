@@ -1,7 +1,7 @@
-/* retro/text/unicode_ages.c: characters that the reference libraries see with an older or newer Unicode than ours. Made
- * by comparing every code point of tokenizers 0.22.2 with utf8proc 2.8 (Unicode 15) and Python 3.11's tables, which are
- * PCRE2 10.42's (Unicode 14). */
-#include "retro/text/unicode_ages.h"
+/* config/text/unicode_ages.c: characters that the reference libraries see with an older or newer Unicode than ours.
+ * Made by comparing every code point of tokenizers 0.22.2 with utf8proc 2.8 (Unicode 15) and Python 3.11's tables,
+ * which are PCRE2 10.42's (Unicode 14). */
+#include "config/text/unicode_ages.h"
 
 struct range {
     int32_t first, last;

@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_xml.h: XML as a stream of events. Entities are not expanded, nothing is fetched, and a
+/* retrieval/extract/office/xml.h: XML as a stream of events. Entities are not expanded, nothing is fetched, and a
  * document type declaration is refused: the formats that are read here have none. */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_office.h: documents that are zips of XML. Each function reads the parts of one format. */
+/* retrieval/extract/office/office.h: documents that are zips of XML. Each function reads the parts of one format. */
 #pragma once
 
 #include "retrieval/extract/extract_private.h"

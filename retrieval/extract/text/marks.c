@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_marks.c: lines and headings of texts that are kept as they are. Markdown's headings are
+/* retrieval/extract/text/marks.c: lines and headings of texts that are kept as they are. Markdown's headings are
  * CommonMark's but for those in quotes and lists; reStructuredText's are lines that a row of punctuation underlines,
  * one level for each kind of row in the order in which they come. */
 #include <string.h>

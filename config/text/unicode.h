@@ -1,5 +1,5 @@
-/* retro/text/unicode.h: Unicode for tokenizers: text that remembers where its bytes came from, and the normalisations
- * of the reference tokenizers. utf8proc is included by unicode.c only. */
+/* config/text/unicode.h: Unicode for tokenizers and the index of words: text that remembers where its bytes came from,
+ * the normalisations of the reference tokenizers, folding. utf8proc is included by unicode.c only. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -32,6 +32,9 @@ void unicode_repair(const char *text, size_t size, struct mapped_buffer *out);
 
 enum unicode_form { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD };
 void unicode_normalise(const struct mapped_text *in, enum unicode_form form, struct mapped_buffer *out);
+/* For comparing: NFKC and full case folding (Unicode 3.13, NFKC_Casefold), so that "ŁÓDŹ", "łódź" and full-width
+ * letters are the same. Bytes that are no UTF-8, and U+200B, which parts words, become blanks. Origins are not kept. */
+void unicode_fold(const char *text, size_t size, struct mapped_buffer *out);
 /* Character by character, without the final sigma rule, as Rust's char::to_lowercase. */
 void unicode_lowercase(const struct mapped_text *in, struct mapped_buffer *out);
 

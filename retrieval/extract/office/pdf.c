@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_pdf.c: PDF, by the program pdftotext of Poppler. It puts a form feed behind each page. */
+/* retrieval/extract/office/pdf.c: PDF, by the program pdftotext of Poppler. It puts a form feed behind each page. */
 #include <string.h>
 
 #include "config/base/utf8.h"

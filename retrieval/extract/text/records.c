@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_records.c: tables (CSV, TSV) and lines of JSON: each record is a document, which shows the
+/* retrieval/extract/text/records.c: tables (CSV, TSV) and lines of JSON: each record is a document, which shows the
  * line that it begins on. The first record of a table names its columns. */
 #include <stdlib.h>
 #include <string.h>

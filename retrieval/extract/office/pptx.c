@@ -1,12 +1,12 @@
-/* retrieval/extract/extract_pptx.c: PowerPoint's PPTX, whose slides are pages in the order in which they are shown, and
+/* retrieval/extract/office/pptx.c: PowerPoint's PPTX, whose slides are pages in the order in which they are shown, and
  * EPUB, whose chapters are pages of XHTML in the order of its spine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/base/utf8.h"
-#include "retrieval/extract/extract_office.h"
-#include "retrieval/extract/extract_xml.h"
+#include "retrieval/extract/office/office.h"
+#include "retrieval/extract/office/xml.h"
 
 /* A list of names by ids, and the order of some of the ids: of slides, of chapters. */
 

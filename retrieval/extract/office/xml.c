@@ -1,5 +1,5 @@
-/* retrieval/extract/extract_xml.c: the only file that includes libxml2's XML reader. See extract_xml.h. */
-#include "retrieval/extract/extract_xml.h"
+/* retrieval/extract/office/xml.c: the only file that includes libxml2's XML reader. See xml.h. */
+#include "retrieval/extract/office/xml.h"
 
 #include <libxml/xmlreader.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_man.c: man pages, formatted by the mandoc program: a page is a program in roff, and no
+/* retrieval/extract/text/man.c: man pages, formatted by the mandoc program: a page is a program in roff, and no
  * parser of ours would do. A page may ask for other files (.so); it gets none: mandoc has its input alone, in an empty
  * directory, and requests that are spelled plainly are shown as text. */
 #include <string.h>

@@ -1,12 +1,12 @@
-/* retrieval/extract/extract_office.c: zips of XML: unpacking their parts, and what the formats share. */
-#include "retrieval/extract/extract_office.h"
+/* retrieval/extract/office/office.c: zips of XML: unpacking their parts, and what the formats share. */
+#include "retrieval/extract/office/office.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "retrieval/extract/extract_unpack.h"
-#include "retrieval/extract/extract_xml.h"
+#include "retrieval/extract/office/xml.h"
 
 enum { MAX_PARTS = 20000 };
 

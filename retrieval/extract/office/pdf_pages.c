@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_pdf_pages.c: the pages of a PDF as pictures, by the program pdftoppm of Poppler, which
+/* retrieval/extract/office/pdf_pages.c: the pages of a PDF as pictures, by the program pdftoppm of Poppler, which
  * prints one PNG behind the other. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_parse.c: the parsers that run in a child process, by kind. */
+/* retrieval/extract/archive.c: the members of archives, and packed files, in a child process. */
 #include <string.h>
 
 #include "config/base/hash.h"
@@ -8,13 +8,6 @@
 
 /* Of an archive: files, and bytes in units of the limit of one file. */
 enum { MAX_MEMBERS = 100000, MAX_UNPACKED = 8 };
-
-void extract_prepare(const struct extract_file *f) {
-    if (f->kind == DOCUMENT_HTML) extract_html_prepare(f->bytes);
-    if (f->kind == DOCUMENT_EML || f->kind == DOCUMENT_MBOX) extract_mail_prepare(f->bytes);
-}
-
-/* Archives. */
 
 struct member_writer {
     const struct extract_file *file;
@@ -128,32 +121,4 @@ enum status extract_packed(const struct extract_file *f, struct child_writer *w,
     if (unpack(&job, e)) return e->status;
     if (packed.error.status) *e = packed.error;
     return packed.error.status;
-}
-
-/* A file that is one document, with its text checked. */
-static enum status write_single(const struct extract_file *f, enum status status, struct document_text *d,
-                                struct child_writer *w, struct error *e) {
-    if (status == STATUS_OK) status = extract_check_blank(f->name, &d->text, e);
-    if (status == STATUS_OK) child_write_document(w, "", d);
-    return status;
-}
-
-enum status extract_parse(const struct extract_file *f, struct child_writer *w, struct error *e) {
-    struct document_text d = {0};
-    switch (f->kind) {
-        case DOCUMENT_HTML: return write_single(f, extract_html_file(f, &d, e), &d, w, e);
-        case DOCUMENT_DOCX:
-        case DOCUMENT_ODT:
-        case DOCUMENT_PPTX:
-        case DOCUMENT_EPUB: return write_single(f, extract_office(f, &d, e), &d, w, e);
-        case DOCUMENT_CSV:
-        case DOCUMENT_TSV:
-        case DOCUMENT_JSONL: return extract_records(f, w, e);
-        case DOCUMENT_EML:
-        case DOCUMENT_MBOX: return extract_mail(f, w, e);
-        case DOCUMENT_ARCHIVE: return extract_members(f, w, e);
-        case DOCUMENT_MAN: return extract_packed(f, w, e);
-        default: break;
-    }
-    return error_set(e, STATUS_INTERNAL, "%s: no parser for it", f->name);
 }

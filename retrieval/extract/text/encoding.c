@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_encoding.c: bytes to UTF-8 where a byte order mark says what they are, or where they can
+/* retrieval/extract/text/encoding.c: bytes to UTF-8 where a byte order mark says what they are, or where they can
  * hardly be anything but UTF-16 or a Western European text. */
 #include <string.h>
 

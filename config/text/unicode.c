@@ -1,12 +1,12 @@
-/* retro/text/unicode.c: mapped text, normalisation, kinds of characters. See unicode.h. */
-#include "retro/text/unicode.h"
+/* config/text/unicode.c: mapped text, normalisation, kinds of characters. See unicode.h. */
+#include "config/text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-#include "retro/text/unicode_ages.h"
-#include "retro/text/unicode_case.h"
+#include "config/text/unicode_ages.h"
+#include "config/text/unicode_case.h"
 
 struct mapped_text mapped_slice(const struct mapped_text *m, size_t from, size_t to) {
     return (struct mapped_text){m->text + from, to - from, m->origin ? m->origin + from : NULL,
@@ -171,7 +171,7 @@ struct stretch {
     size_t n, capacity;
 };
 
-static void stretch_add(struct stretch *s, int32_t c, bool compatible, uint32_t origin) {
+static void stretch_add(struct stretch *s, int32_t c, unsigned options, uint32_t origin) {
     if (s->capacity - s->n < 32) {
         s->capacity = s->capacity * 2 + 64;
         s->c = xrealloc(s->c, s->capacity * sizeof *s->c);
@@ -180,9 +180,8 @@ static void stretch_add(struct stretch *s, int32_t c, bool compatible, uint32_t 
         s->sorted_origin = xrealloc(s->sorted_origin, s->capacity * sizeof *s->sorted_origin);
     }
     int boundary = 0;
-    utf8proc_ssize_t n = utf8proc_decompose_char(
-        c, s->c + s->n, 32, UTF8PROC_DECOMPOSE | (compatible && !age_not_decomposed(c) ? UTF8PROC_COMPAT : 0),
-        &boundary);
+    utf8proc_ssize_t n =
+        utf8proc_decompose_char(c, s->c + s->n, 32, (utf8proc_option_t)(UTF8PROC_DECOMPOSE | options), &boundary);
     /* No character decomposes into more than 18. */
     CHECK(n >= 0 && n <= 32);
     for (utf8proc_ssize_t i = 0; i < n; i++) {
@@ -231,6 +230,13 @@ static void stretch_flush(struct stretch *s, bool compose, struct mapped_buffer 
     s->n = 0;
 }
 
+static void stretch_free(struct stretch *s) {
+    free(s->c);
+    free(s->sorted);
+    free(s->origin);
+    free(s->sorted_origin);
+}
+
 /* Whether c may combine with what stands before it. */
 static bool joins_previous(int32_t c) {
     const utf8proc_property_t *p = utf8proc_get_property(c);
@@ -247,14 +253,31 @@ void unicode_normalise(const struct mapped_text *in, enum unicode_form form, str
         int32_t c;
         int length = utf8_read(in->text + i, in->size - i, &c);
         if (s.n > 0 && (c < 0x80 || !joins_previous(c))) stretch_flush(&s, compose, out);
-        stretch_add(&s, c, compatible, mapped_origin(in, i));
+        stretch_add(&s, c, compatible && !age_not_decomposed(c) ? UTF8PROC_COMPAT : 0, mapped_origin(in, i));
         i += (size_t)length;
     }
     stretch_flush(&s, compose, out);
-    free(s.c);
-    free(s.sorted);
-    free(s.origin);
-    free(s.sorted_origin);
+    stretch_free(&s);
+}
+
+static char ascii_lower(int32_t c) { return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c); }
+
+void unicode_fold(const char *text, size_t size, struct mapped_buffer *out) {
+    const unsigned options = UTF8PROC_COMPAT | UTF8PROC_CASEFOLD | UTF8PROC_IGNORE;
+    struct stretch s = {0};
+    for (size_t i = 0; i < size;) {
+        int32_t c;
+        int length = utf8_read(text + i, size - i, &c);
+        if (s.n > 0 && (c < 0x80 || !joins_previous(c))) stretch_flush(&s, true, out);
+        bool alone = c < 0x80 && (i + 1 >= size || (unsigned char)text[i + 1] < 0x80);
+        if (alone)
+            mapped_append(out, &(char){ascii_lower(c)}, 1, 0);
+        else
+            stretch_add(&s, c < 0 || c == 0x200B ? ' ' : c, options, 0);
+        i += (size_t)length;
+    }
+    stretch_flush(&s, true, out);
+    stretch_free(&s);
 }
 
 /* The ranges as the tokenizers library has them, with its U+2B920 for U+2B820. */
@@ -310,7 +333,7 @@ void unicode_normalise_bert(const struct mapped_text *in, const struct bert_norm
         int32_t c;
         int length = utf8_read(in->text + i, in->size - i, &c);
         if (c >= ' ' && c < 0x7F) {
-            char lower = (char)(b->lowercase && c >= 'A' && c <= 'Z' ? c + 32 : c);
+            char lower = b->lowercase ? ascii_lower(c) : (char)c;
             mapped_append(out, &lower, 1, mapped_origin(in, i));
         } else {
             bert_character(b, c, mapped_origin(in, i), out);

@@ -1,11 +1,11 @@
-/* retrieval/extract/extract_docx.c: Word's DOCX and OpenDocument's ODT: paragraphs, headings, tables as rows with tabs,
+/* retrieval/extract/office/docx.c: Word's DOCX and OpenDocument's ODT: paragraphs, headings, tables as rows with tabs,
  * and the pages where the program that wrote the file noted its page breaks. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "retrieval/extract/extract_office.h"
-#include "retrieval/extract/extract_xml.h"
+#include "retrieval/extract/office/office.h"
+#include "retrieval/extract/office/xml.h"
 
 /* Styles of DOCX: which of them are headings. Their ids are of the writer's language, their names are English. */
 

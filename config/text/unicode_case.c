@@ -1,6 +1,6 @@
-/* retro/text/unicode_case.c: letters whose upper case is several characters: Unicode's SpecialCasing.txt, what holds
+/* config/text/unicode_case.c: letters whose upper case is several characters: Unicode's SpecialCasing.txt, what holds
  * in every language. */
-#include "retro/text/unicode_case.h"
+#include "config/text/unicode_case.h"
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_picture.c: a picture's file as a document: its bytes stay as they are, and its name is its
+/* retrieval/extract/text/picture.c: a picture's file as a document: its bytes stay as they are, and its name is its
  * caption. Nothing is decoded here. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* retrieval/extract/extract_text.c: files that are text. UTF-8 stays as it is, byte for byte; byte order marks, UTF-16
+/* retrieval/extract/text/text.c: files that are text. UTF-8 stays as it is, byte for byte; byte order marks, UTF-16
  * and Windows-1252 become UTF-8 first, and byte ranges are those of the UTF-8. A damaged character becomes U+FFFD. With
  * more than one of them in a hundred a text is not UTF-8 at all: it is read as Windows-1252 where it looks so, or
  * skipped. Whatever was guessed is told by a note. */
