@@ -3,7 +3,7 @@
  * without RoPE. Qwen is in family_qwen.c. */
 #include "retro/families/huggingface.h"
 
-/* What an absent key stands for in most of them. */
+/* The values of absent keys in most of them. */
 static struct huggingface_decoder start_keys(const struct model_spec *s, int kv_heads) {
     struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000}};
     struct dims *d = &k.spec.stacks[STACK_DECODER];

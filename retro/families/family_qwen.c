@@ -2,7 +2,7 @@
  * values (2) or norms of each head's queries and keys (3), and a window in the last layers. */
 #include "retro/families/huggingface.h"
 
-/* What absent keys stand for. */
+/* The values of absent keys. */
 static void start_qwen(struct huggingface_decoder *k) {
     struct dims *d = &k->spec.stacks[STACK_DECODER];
     d->kv_heads = 32;

@@ -275,7 +275,7 @@ static enum status refuse_sections(const struct rope_config *c, struct error *e)
     return STATUS_OK;
 }
 
-/* Which of a row's positions each pair turns by. */
+/* Tells each pair the position of a row that it turns by. */
 static enum status read_sections(const struct rope_keys *k, struct dims *d, struct error *e) {
     static const int usual[MROPE_SECTIONS] = {16, 24, 24};
     const int *sections = k->sectioned ? k->sections : usual;

@@ -115,7 +115,8 @@ static inline int tower_spec_values(const struct tower_spec *t) {
     return 3 * (t->frames > 0 ? t->frames : 1) * t->patch * t->patch;
 }
 
-/* What makes a tower's rows a decoder's (docs/spec/vision-model.md 4): fc2(activation(fc1(norm(x)))), or fc1 alone. */
+/* The product that makes a tower's rows a decoder's (docs/spec/vision-model.md 4): fc2(activation(fc1(norm(x)))), or
+ * fc1 alone. */
 struct projector_spec {
     int in, ffn, out; /* columns; ffn 0: one product; out 0: the model has no projector */
     bool normed;      /* has the norm */
