@@ -40,6 +40,7 @@ enum rope_id { ROPE_GLOBAL, ROPE_LOCAL, ROPE_LONG, ROPE_COUNT };
 /* Pair i of a head turns by position * inv_freq[i]. */
 struct rope_table {
     float inv_freq[ATTENTION_MAX_HEAD / 2]; /* the first dims.rotated / 2 */
+    float base;                             /* before scaling: base^(-2i / rotated), as config.json says it */
     float scale;                            /* of what is rotated; 0: none, as 1. YaRN's attention factor */
 };
 

@@ -5,6 +5,10 @@
 
 #define ROWS(a) a, ARRAY_COUNT(a)
 
+static bool span_is(struct text_span s, const char *text) {
+    return s.size == strlen(text) && memcmp(s.text, text, s.size) == 0;
+}
+
 const struct key_row architecture_common_keys[] = {
     {"vocab_size", NULL, KEY_IGNORED, 0}, /* the word table tells */
     {"tensor_data_layout", NULL, KEY_IGNORED, 0},
@@ -87,7 +91,7 @@ static const struct key_row phi3_keys[] = {
     RMS_SIZES,
     {"rope.dimension_count", "partial_rotary_factor", KEY_SHARE, 0},
     {"rope.scaling.original_context_length", "original_max_position_embeddings", KEY_INT, 0},
-    {"rope.scaling.attn_factor", NULL, KEY_IGNORED, 0}, /* written with the factors */
+    {"rope.scaling.attn_factor", "attention_factor", KEY_WRITTEN, 0}, /* read with the factors */
     {"attention.sliding_window", "sliding_window", KEY_WINDOW, 0},
 };
 static const struct key_row gptneox_keys[] = {
@@ -121,7 +125,7 @@ static const struct key_row gpt2_keys[] = {
     {"embedding_length", "n_embd", KEY_INT, 0},
     {"feed_forward_length", "n_inner", KEY_INT, 0},
     {"attention.head_count", "n_head", KEY_INT, 0},
-    {"attention.head_count_kv", NULL, KEY_IGNORED, 0}, /* the shape of attn_qkv is checked */
+    {"attention.head_count_kv", "num_key_value_heads", KEY_WRITTEN, 0}, /* the shape of attn_qkv is checked */
     {"attention.layer_norm_epsilon", "layer_norm_epsilon", KEY_FLOAT, 0},
 };
 
@@ -307,6 +311,36 @@ static const struct architecture architectures[] = {
      .outer = {ROWS(gptneox_outer)},
      .layer = {ROWS(gptneox_layer)}},
 };
+
+const struct architecture *architecture_of_type(const char *model_type) {
+    for (size_t i = 0; i < ARRAY_COUNT(architectures); i++)
+        if (strcmp(architectures[i].model_type, model_type) == 0) return &architectures[i];
+    return NULL;
+}
+
+const struct key_row *architecture_key(const struct architecture *a, const char *name) {
+    for (size_t i = 0; i < a->n_keys; i++)
+        if (a->keys[i].name && strcmp(a->keys[i].name, name) == 0) return &a->keys[i];
+    return NULL;
+}
+
+const struct fact_row *architecture_fact(const struct architecture *a, const char *name) {
+    for (size_t i = 0; i < a->n_facts; i++)
+        if (strcmp(a->facts[i].name, name) == 0) return &a->facts[i];
+    return NULL;
+}
+
+const struct name_row *name_of_file(const struct rows_of_names *names, struct text_span from) {
+    for (size_t i = 0; i < names->n; i++)
+        if (span_is(from, names->rows[i].from)) return &names->rows[i];
+    return NULL;
+}
+
+const struct name_row *name_of_folder(const struct rows_of_names *names, struct text_span to) {
+    for (size_t i = 0; i < names->n; i++)
+        if (span_is(to, names->rows[i].to)) return &names->rows[i];
+    return NULL;
+}
 
 static void list_names(struct buffer *known) {
     const char *last = "";

@@ -1,5 +1,5 @@
-/* retro/weights/gguf_architectures.h: what the architectures of GGUF are in Hugging Face's words: rows of keys and of
- * tensors. Only gguf_folder.c reads them. */
+/* retro/weights/gguf_architectures.h: the architectures of GGUF in Hugging Face's words: rows of keys and of tensors.
+ * Files are read (gguf_folder.c) and written (tools/convert) by the same rows. */
 #pragma once
 
 #include "retro/weights/gguf.h"
@@ -13,6 +13,7 @@ enum key_kind {
     KEY_PATTERN,  /* which layers have the window: a period, which is `number` where the key is absent, or a list */
     KEY_SECTIONS, /* how many pairs of a head turn by each position of a row: in rope_scaling, beside the kind */
     KEY_IGNORED,  /* means nothing here and is harmless */
+    KEY_WRITTEN,  /* likewise, for other readers of what we write */
     KEY_NEUTRAL,  /* not supported: must be `number`, where it changes nothing */
     KEY_HEAD      /* not supported: must be the size of a head */
 };
@@ -68,6 +69,15 @@ struct architecture {
 
 /* STATUS_UNSUPPORTED names the known ones. */
 enum status architecture_find(const struct gguf *g, const struct architecture **out, struct error *e);
+
+/* Of the folders with this model_type; NULL: there is none. */
+const struct architecture *architecture_of_type(const char *model_type);
+/* The rows of a key of config.json; NULL: the architecture has no word for it. */
+const struct key_row *architecture_key(const struct architecture *a, const char *name);
+const struct fact_row *architecture_fact(const struct architecture *a, const char *name);
+/* The row of a tensor by its name in the file, and by that in the folder, without the ending; NULL: there is none. */
+const struct name_row *name_of_file(const struct rows_of_names *names, struct text_span from);
+const struct name_row *name_of_folder(const struct rows_of_names *names, struct text_span to);
 
 /* The keys of all architectures, and those of rope_scaling. An architecture's own rows win. */
 extern const struct key_row architecture_common_keys[], architecture_scaling_keys[];

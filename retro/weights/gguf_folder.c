@@ -129,6 +129,7 @@ static enum status write_key(struct json_writer *w, const struct gguf *g, const 
     switch (row->kind) {
         case KEY_SECTIONS: return STATUS_OK; /* write_scaling */
         case KEY_IGNORED: return STATUS_OK;
+        case KEY_WRITTEN: return STATUS_OK;
         case KEY_FLOAT: return write_float(w, g, a, row, e);
         case KEY_BOOL: return write_bool(w, g, a, row, e);
         case KEY_SHARE: return write_share(w, g, a, row, e);
@@ -397,13 +398,6 @@ static bool split_name(struct split_name *s, const char *name) {
     return true;
 }
 
-static const struct name_row *find_name(const struct architecture *a, const struct split_name *s) {
-    const struct rows_of_names *names = s->layer < 0 ? &a->outer : &a->layer;
-    for (size_t i = 0; i < names->n; i++)
-        if (span_is(s->middle, names->rows[i].from)) return &names->rows[i];
-    return NULL;
-}
-
 static void join_name(struct gguf_view *view, const struct architecture *a, const struct split_name *s,
                       const char *name) {
     size_t size = sizeof view->name;
@@ -433,7 +427,8 @@ enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *g, const
     if (strcmp(t->name, rope_factors) == 0) return STATUS_OK;
     if (has_longrope(g, a) && (strcmp(t->name, short_factors) == 0 || strcmp(t->name, long_factors) == 0))
         return STATUS_OK;
-    const struct name_row *row = split_name(&s, t->name) ? find_name(a, &s) : NULL;
+    bool split = split_name(&s, t->name);
+    const struct name_row *row = split ? name_of_file(s.layer < 0 ? &a->outer : &a->layer, s.middle) : NULL;
     if (row == NULL)
         return error_set(e, STATUS_UNSUPPORTED, "%s: tensor \"%s\" has no place in the architecture %s", gguf_name(g),
                          t->name, a->name);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "retro/model/model_private.h"
-#include "retro/weights/gguf.h"
+#include "retro/weights/gguf_architectures.h"
 #include "tools/convert/convert.h"
 
 /* Keys with values, as a file has them. */
@@ -23,15 +23,6 @@ void gguf_put_text(struct buffer *out, struct text_span text);
  * what GGUF has no name for. */
 enum status keys_put_tokenizer(struct gguf_keys *k, const char *folder, int rows, struct error *e);
 
-/* An architecture of llama.cpp as our models are written to it (convert_gguf_architecture.c). */
-struct written_architecture {
-    const char *name, *family; /* family NULL: of models that are what it is, whatever they are called */
-    bool layer_norm, fused_qkv, fused_mlp;
-    bool paired;     /* queries and keys in pairs */
-    bool every_bias; /* zeros where the model has no bias */
-    bool learned;    /* positions */
-};
-
 enum { WRITTEN_FACTORS = 2 };
 
 /* Vectors by which the frequencies of RoPE are divided. */
@@ -41,8 +32,15 @@ struct written_factors {
     int n;
 };
 
-/* STATUS_UNSUPPORTED says what GGUF has no word for. */
-enum status architecture_choose(const struct model *m, const struct written_architecture **out,
-                                struct written_factors *factors, struct error *e);
-/* The keys of sizes and of all that the architecture leaves open. */
-void keys_put_shape(struct gguf_keys *k, const struct model *m, const struct written_architecture *a);
+/* An architecture of llama.cpp as a model is written to it (convert_gguf_architecture.c). */
+struct written_architecture {
+    const struct architecture *rows; /* keys and names, as they are read */
+    const struct family *family;     /* that reads such a file, and names the folder's tensor of each place */
+    bool every_bias;                 /* zeros where the model has no bias */
+    struct written_factors factors;
+};
+
+/* STATUS_UNSUPPORTED names the option that GGUF has no word for. */
+enum status architecture_choose(const struct model *m, struct written_architecture *out, struct error *e);
+/* The keys of the architecture's rows. */
+void keys_put_shape(struct gguf_keys *k, const struct model *m, const struct written_architecture *w);

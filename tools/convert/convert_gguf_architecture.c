@@ -2,112 +2,98 @@
  * convert_gguf.h. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/convert/convert_gguf.h"
 
-enum { KIND_GPT2, KIND_LLAMA, KIND_QWEN2 }; /* of models that are what they are, whatever they are called */
-static const struct written_architecture architectures[] = {
-    [KIND_GPT2] = {.name = "gpt2", .layer_norm = true, .fused_qkv = true, .every_bias = true, .learned = true},
-    [KIND_LLAMA] = {.name = "llama", .paired = true},
-    [KIND_QWEN2] = {.name = "qwen2"},
-    {.name = "llama", .family = "mixtral", .paired = true},
-    {.name = "qwen3", .family = "qwen3"},
-    {.name = "qwen2moe", .family = "qwen2_moe"},
-    {.name = "qwen3moe", .family = "qwen3_moe"},
-    {.name = "gptneox", .family = "gpt_neox", .layer_norm = true, .fused_qkv = true},
-    {.name = "phi3", .family = "phi3", .fused_qkv = true, .fused_mlp = true},
-    {.name = "gemma3", .family = "gemma3_text"},
+/* An architecture that is written, and the facts that no row of it tells. */
+struct written_row {
+    const char *type; /* Hugging Face's */
+    enum activation activation;
+    bool qkv_bias;   /* there may be biases of queries, keys and values */
+    bool every_bias; /* zeros where the model has no bias */
+    bool factors;    /* llama.cpp divides its frequencies by those of a tensor */
 };
 
-static bool is_named(const struct written_architecture *a, const char *name) { return strcmp(a->name, name) == 0; }
+enum { KIND_GPT2, KIND_LLAMA, KIND_QWEN2 }; /* of models that are what they are, whatever they are called */
+static const struct written_row written[] = {
+    [KIND_GPT2] = {"gpt2", ACTIVATION_GELU_TANH, .qkv_bias = true, .every_bias = true},
+    [KIND_LLAMA] = {"llama", ACTIVATION_SILU, .factors = true},
+    [KIND_QWEN2] = {"qwen2", ACTIVATION_SILU, .qkv_bias = true},
+    {"mixtral", ACTIVATION_SILU, .factors = true},
+    {"qwen3", ACTIVATION_SILU},
+    {"qwen2_moe", ACTIVATION_SILU, .qkv_bias = true},
+    {"qwen3_moe", ACTIVATION_SILU},
+    {"gpt_neox", ACTIVATION_GELU_ERF, .qkv_bias = true},
+    {"phi3", ACTIVATION_SILU},
+    {"gemma3_text", ACTIVATION_GELU_TANH},
+};
 
 static const struct dims *dims_of(const struct model *m) { return &m->stacks[STACK_DECODER].dims; }
 
 /* RoPE. */
 
-/* The base that frequencies follow from, as it was written: to six digits. */
-static float find_base(const struct dims *d, enum rope_id id) {
-    const float *frequencies = d->rope[id].inv_freq;
-    char text[40];
-    if (d->rotated < 4) return 10000;
-    snprintf(text, sizeof text, "%.6g", pow((double)frequencies[1] / (double)frequencies[0], -0.5 * d->rotated));
-    return strtof(text, NULL);
-}
-
 /* Frequencies that are not those of the base become factors by which llama.cpp divides those. */
-static bool find_factors(const struct dims *d, enum rope_id id, float base, float *factors) {
+static bool find_factors(const struct dims *d, enum rope_id id, float *factors) {
     bool differ = false;
+    struct dims plain = {.rotated = d->rotated};
+    dims_set_rope(&plain, id, d->rope[id].base);
     for (int i = 0; i < d->rotated / 2; i++) {
-        float plain = 1.0f / powf(base, (float)(2 * i) / (float)d->rotated);
-        factors[i] = plain / d->rope[id].inv_freq[i];
+        factors[i] = plain.rope[id].inv_freq[i] / d->rope[id].inv_freq[i];
         differ = differ || fabsf(factors[i] - 1) > 1e-6f;
     }
     return differ;
 }
 
-/* All frequencies divided by one number, which is 1 for most. */
-static bool is_linear(const struct dims *d, enum rope_id id) {
+/* The number that all frequencies are divided by, 1 for most; 0: there is no such number. */
+static float find_linear(const struct dims *d, enum rope_id id) {
     float factors[ATTENTION_MAX_HEAD];
-    find_factors(d, id, find_base(d, id), factors);
+    if (d->rotated == 0 || !find_factors(d, id, factors)) return 1;
     for (int i = 1; i < d->rotated / 2; i++)
-        if (fabsf(factors[i] / factors[0] - 1) > 1e-5f) return false;
-    return true;
+        if (fabsf(factors[i] / factors[0] - 1) > 1e-5f) return 0;
+    return factors[0];
 }
 
-/* The base of a llama's or Phi-3's frequencies cannot be told from factors: 10000 does for those of longrope. */
-static float written_base(const struct dims *d) { return d->rope_long_after > 0 ? 10000 : find_base(d, ROPE_GLOBAL); }
-
-static enum status choose_factors(const struct model *m, const struct written_architecture *a,
-                                  struct written_factors *f, struct error *e) {
+static enum status choose_factors(const struct model *m, const struct written_row *row,
+                                  struct written_architecture *out, struct error *e) {
     const struct dims *d = dims_of(m);
-    float base = written_base(d);
-    f->n = 0;
-    if (d->rotated == 0) return STATUS_OK;
+    struct written_factors *f = &out->factors;
     if (d->rope_long_after > 0) {
         *f = (struct written_factors){.names = {"rope_factors_short", "rope_factors_long"}, .n = 2};
-        find_factors(d, ROPE_GLOBAL, base, f->values[0]);
-        find_factors(d, ROPE_LONG, base, f->values[1]);
-        return STATUS_OK;
+        find_factors(d, ROPE_GLOBAL, f->values[0]);
+        find_factors(d, ROPE_LONG, f->values[1]);
+    } else if (find_linear(d, ROPE_GLOBAL) == 0 && row->factors) {
+        *f = (struct written_factors){.names = {"rope_freqs"}, .n = 1};
+        find_factors(d, ROPE_GLOBAL, f->values[0]);
     }
-    bool scaled = find_factors(d, ROPE_GLOBAL, base, f->values[0]);
-    if (!scaled || (is_named(a, "gemma3") && is_linear(d, ROPE_GLOBAL) && is_linear(d, ROPE_LOCAL))) return STATUS_OK;
-    if (!is_named(a, "llama")) return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's %s has no scaled RoPE", a->name);
-    f->names[0] = "rope_freqs";
-    f->n = 1;
-    return STATUS_OK;
+    bool longrope = d->rope_long_after == 0 || architecture_key(out->rows, "attention_factor");
+    bool local = !architecture_key(out->rows, "rope_local_base_freq") || find_linear(d, ROPE_LOCAL) == 1;
+    if (longrope && local && (f->n > 0 || find_linear(d, ROPE_GLOBAL) != 0)) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's %s has no scaled RoPE", out->rows->name);
 }
 
 /* The architecture of a model. */
 
 /* Of a family that has its own: the first of its options that the architecture has no word for; NULL: none. */
-static const char *find_obstacle(const struct model *m, const struct written_architecture *a) {
+static const char *find_obstacle(const struct model *m, const struct written_row *row, const struct architecture *a) {
     const struct dims *d = dims_of(m);
-    bool gemma = is_named(a, "gemma3"), phi = is_named(a, "phi3"), neox = is_named(a, "gptneox");
-    bool qwen2_moe = is_named(a, "qwen2moe"), qwen3_moe = is_named(a, "qwen3moe");
-    enum activation activation = gemma ? ACTIVATION_GELU_TANH : neox ? ACTIVATION_GELU_ERF : ACTIVATION_SILU;
-    float score = gemma && d->n_layers == 62 ? (float)(d->hidden / d->heads) : (float)d->head_dim;
-    if (d->activation != activation) return "hidden_act";
+    const struct fact_row *renormalised = architecture_fact(a, "norm_topk_prob");
+    bool shared = a->divisor && d->n_layers == a->divided_layers;
+    float score = shared ? (float)(d->hidden / d->heads) : (float)d->head_dim, scale = d->rope[ROPE_GLOBAL].scale;
+    if (d->activation != row->activation) return "hidden_act";
     if (fabsf(d->score_scale * sqrtf(score) - 1) > 1e-5f) return "query_pre_attn_scalar";
-    if (!phi && d->rope[ROPE_GLOBAL].scale != 0 && d->rope[ROPE_GLOBAL].scale != 1) return "attention_factor";
-    if (!neox && !qwen2_moe && d->qkv_bias) return "attention_bias";
-    if ((qwen2_moe && d->experts_renormalised) || (qwen3_moe && !d->experts_renormalised)) return "norm_topk_prob";
+    if (!architecture_key(a, "attention_factor") && scale != 0 && scale != 1) return "attention_factor";
+    if (!row->qkv_bias && d->qkv_bias) return "attention_bias";
+    if (renormalised && renormalised->absent != d->experts_renormalised) return "norm_topk_prob";
     for (int i = 0; i < d->n_layers; i++) {
-        if (m->spec.windowed[i] && m->spec.window > 0 && !phi && !gemma) return "sliding_window";
+        if (m->spec.windowed[i] && m->spec.window > 0 && !architecture_key(a, "sliding_window"))
+            return "sliding_window";
         if (d->experts > 0 && m->spec.dense[i]) return "mlp_only_layers";
     }
     return NULL;
 }
 
-static enum status choose_by_family(const struct model *m, const struct written_architecture *a, struct error *e) {
-    const char *obstacle = find_obstacle(m, a);
-    if (obstacle == NULL) return STATUS_OK;
-    return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's %s has no word for this model's \"%s\" in config.json",
-                     a->name, obstacle);
-}
-
-static enum status choose_by_shape(const struct model *m, const struct written_architecture **out, struct error *e) {
+static enum status choose_by_shape(const struct model *m, const struct written_row **out, struct error *e) {
     const struct dims *d = dims_of(m);
     bool scaled = d->score_scale == 1.0f / sqrtf((float)d->head_dim);
     bool turns = d->rope_long_after == 0 && (d->rope[ROPE_GLOBAL].scale == 0 || d->rope[ROPE_GLOBAL].scale == 1);
@@ -120,103 +106,146 @@ static enum status choose_by_shape(const struct model *m, const struct written_a
                 d->activation == ACTIVATION_GELU_TANH && d->heads == d->kv_heads;
     bool llama = !m->spec.learned_positions && d->rotated == d->head_dim && d->norm == NORM_RMS && d->gated &&
                  d->activation == ACTIVATION_SILU && !d->proj_bias && !d->mlp_bias;
-    *out = &architectures[gpt2 ? KIND_GPT2 : d->qkv_bias ? KIND_QWEN2 : KIND_LLAMA];
+    *out = &written[gpt2 ? KIND_GPT2 : d->qkv_bias ? KIND_QWEN2 : KIND_LLAMA];
     if (plain && (gpt2 || (llama && !(d->qkv_bias && d->rope_interleaved)))) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "this model is neither llama.cpp's gpt2 (learned positions, layer norms, gelu_tanh) nor its llama "
                      "or qwen2 (RoPE on whole heads, RMS norms, swiglu, no biases but of queries, keys and values)");
 }
 
-static enum status choose_kind(const struct model *m, const struct written_architecture **out, struct error *e) {
-    static const char *const by_shape[] = {"gpt", "gpt2", "llama", "qwen2"};
+static enum status choose_by_family(const struct model *m, const struct written_row **out, struct error *e) {
     struct buffer known = {0};
-    for (size_t i = 0; i < ARRAY_COUNT(by_shape); i++) {
-        if (strcmp(by_shape[i], m->info.family) == 0) return choose_by_shape(m, out, e);
-        buffer_printf(&known, "%s, ", by_shape[i]);
+    buffer_append_string(&known, "gpt");
+    for (size_t i = 0; i < ARRAY_COUNT(written); i++) {
+        *out = &written[i];
+        if (strcmp((*out)->type, m->info.family) == 0) break;
+        buffer_printf(&known, ", %s", (*out)->type);
+        *out = NULL;
     }
-    for (size_t i = KIND_QWEN2 + 1; i < ARRAY_COUNT(architectures); i++) {
-        *out = &architectures[i];
-        if (strcmp((*out)->family, m->info.family) == 0) {
-            buffer_free(&known);
-            return choose_by_family(m, *out, e);
-        }
-        buffer_printf(&known, "%s%s", (*out)->family, i + 1 < ARRAY_COUNT(architectures) ? ", " : "");
-    }
-    error_set(e, STATUS_UNSUPPORTED, "a %s model is not written to GGUF; known: %s", m->info.family, known.data);
+    if (*out == NULL)
+        error_set(e, STATUS_UNSUPPORTED, "a %s model is not written to GGUF; known: %s", m->info.family, known.data);
     buffer_free(&known);
-    return e->status;
+    if (*out == NULL) return e->status;
+    const struct architecture *a = architecture_of_type((*out)->type);
+    const char *obstacle = find_obstacle(m, *out, a);
+    if (obstacle == NULL) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's %s has no word for this model's \"%s\" in config.json",
+                     a->name, obstacle);
 }
 
-enum status architecture_choose(const struct model *m, const struct written_architecture **out,
-                                struct written_factors *factors, struct error *e) {
-    if (choose_kind(m, out, e)) return e->status;
-    return choose_factors(m, *out, factors, e);
+enum status architecture_choose(const struct model *m, struct written_architecture *out, struct error *e) {
+    static const char *const by_shape[] = {"gpt", "gpt2", "llama", "qwen2"};
+    const struct written_row *row;
+    bool shaped = false;
+    for (size_t i = 0; i < ARRAY_COUNT(by_shape); i++) shaped = shaped || strcmp(by_shape[i], m->info.family) == 0;
+    if (shaped ? choose_by_shape(m, &row, e) : choose_by_family(m, &row, e)) return e->status;
+    *out = (struct written_architecture){
+        .rows = architecture_of_type(row->type), .family = family_of_type(row->type), .every_bias = row->every_bias};
+    return choose_factors(m, row, out, e);
 }
 
 /* Keys. */
 
+/* A key of config.json as a model has it. */
+struct spec_member {
+    const char *name;
+    enum { MEMBER_INT, MEMBER_FLOAT, MEMBER_BOOL } type;
+    size_t at; /* in struct model_spec */
+};
+
+#define OF_SPEC(member) offsetof(struct model_spec, member)
+#define OF_DECODER(member) OF_SPEC(stacks[STACK_DECODER].member)
+
+static const struct spec_member members[] = {
+    {"num_hidden_layers", MEMBER_INT, OF_DECODER(n_layers)},
+    {"n_layer", MEMBER_INT, OF_DECODER(n_layers)},
+    {"max_position_embeddings", MEMBER_INT, OF_SPEC(max_positions)},
+    {"n_positions", MEMBER_INT, OF_SPEC(max_positions)},
+    {"hidden_size", MEMBER_INT, OF_DECODER(hidden)},
+    {"n_embd", MEMBER_INT, OF_DECODER(hidden)},
+    {"intermediate_size", MEMBER_INT, OF_DECODER(ffn)},
+    {"n_inner", MEMBER_INT, OF_DECODER(ffn)},
+    {"num_attention_heads", MEMBER_INT, OF_DECODER(heads)},
+    {"n_head", MEMBER_INT, OF_DECODER(heads)},
+    {"num_key_value_heads", MEMBER_INT, OF_DECODER(kv_heads)},
+    {"head_dim", MEMBER_INT, OF_DECODER(head_dim)},
+    {"rotary_pct", MEMBER_INT, OF_DECODER(rotated)},
+    {"partial_rotary_factor", MEMBER_INT, OF_DECODER(rotated)},
+    {"rms_norm_eps", MEMBER_FLOAT, OF_DECODER(epsilon)},
+    {"layer_norm_eps", MEMBER_FLOAT, OF_DECODER(epsilon)},
+    {"layer_norm_epsilon", MEMBER_FLOAT, OF_DECODER(epsilon)},
+    {"rope_theta", MEMBER_FLOAT, OF_DECODER(rope[ROPE_GLOBAL].base)},
+    {"rope_local_base_freq", MEMBER_FLOAT, OF_DECODER(rope[ROPE_LOCAL].base)},
+    {"attention_factor", MEMBER_FLOAT, OF_DECODER(rope[ROPE_GLOBAL].scale)},
+    {"original_max_position_embeddings", MEMBER_INT, OF_DECODER(rope_long_after)},
+    {"num_experts", MEMBER_INT, OF_DECODER(experts)},
+    {"num_local_experts", MEMBER_INT, OF_DECODER(experts)},
+    {"num_experts_per_tok", MEMBER_INT, OF_DECODER(experts_used)},
+    {"moe_intermediate_size", MEMBER_INT, OF_DECODER(expert_ffn)},
+    {"shared_expert_intermediate_size", MEMBER_INT, OF_DECODER(shared_ffn)},
+    {"use_parallel_residual", MEMBER_BOOL, OF_DECODER(parallel)},
+    {"sliding_window", MEMBER_INT, OF_SPEC(window)},
+    {"final_logit_softcapping", MEMBER_FLOAT, OF_SPEC(logit_cap)},
+};
+
+/* A number that is 0 is not there. */
+static void put_member(struct gguf_keys *k, const char *key, const struct model_spec *s, const char *name) {
+    const struct spec_member *member = members;
+    while (strcmp(member->name, name) != 0) {
+        member++;
+        CHECK(member < members + ARRAY_COUNT(members));
+    }
+    const void *at = (const char *)s + member->at;
+    switch (member->type) {
+        case MEMBER_BOOL: keys_put_bool(k, key, *(const bool *)at); break;
+        case MEMBER_FLOAT:
+            if (*(const float *)at != 0) keys_put_float(k, key, *(const float *)at);
+            break;
+        case MEMBER_INT:
+            if (*(const int *)at != 0) keys_put_int(k, key, (uint32_t) * (const int *)at);
+            break;
+    }
+}
+
+/* The layers that have the window. */
+static void put_pattern(struct gguf_keys *k, const char *key, const struct model_spec *s) {
+    int n = s->stacks[STACK_DECODER].n_layers;
+    if (s->window == 0) return;
+    keys_put_list(k, key, GGUF_BOOL, (size_t)n);
+    for (int i = 0; i < n; i++) gguf_put_number(&k->bytes, s->windowed[i], 1);
+}
+
 /* "ARCHITECTURE.key". */
-static const char *full_key(char full[100], const struct written_architecture *a, const char *key) {
+static const char *full_key(char full[100], const struct architecture *a, const char *key) {
     snprintf(full, 100, "%s.%s", a->name, key);
     return full;
 }
 
-static void put_experts(struct gguf_keys *k, const struct model *m, const struct written_architecture *a) {
-    const struct dims *d = dims_of(m);
+static void put_row(struct gguf_keys *k, const struct model *m, const struct architecture *a,
+                    const struct key_row *row) {
     char key[100];
-    if (d->experts == 0) return;
-    keys_put_int(k, full_key(key, a, "expert_count"), (uint32_t)d->experts);
-    keys_put_int(k, full_key(key, a, "expert_used_count"), (uint32_t)d->experts_used);
-    if (is_named(a, "llama")) return; /* feed_forward_length says it */
-    keys_put_int(k, full_key(key, a, "expert_feed_forward_length"), (uint32_t)d->expert_ffn);
-    if (d->shared_ffn > 0)
-        keys_put_int(k, full_key(key, a, "expert_shared_feed_forward_length"), (uint32_t)d->shared_ffn);
-}
-
-static void put_phi3(struct gguf_keys *k, const struct model *m, const struct written_architecture *a) {
-    const struct dims *d = dims_of(m);
-    int original = d->rope_long_after > 0 ? d->rope_long_after : m->spec.max_positions;
-    char key[100];
-    keys_put_int(k, full_key(key, a, "attention.sliding_window"), (uint32_t)m->spec.window);
-    keys_put_int(k, full_key(key, a, "rope.scaling.original_context_length"), (uint32_t)original);
-    if (d->rope_long_after > 0)
-        keys_put_float(k, full_key(key, a, "rope.scaling.attn_factor"), d->rope[ROPE_GLOBAL].scale);
-}
-
-static void put_gemma3(struct gguf_keys *k, const struct model *m, const struct written_architecture *a) {
-    const struct dims *d = dims_of(m);
-    float linear = 1 / d->rope[ROPE_GLOBAL].inv_freq[0];
-    char key[100];
-    keys_put_float(k, full_key(key, a, "rope.freq_base_swa"), find_base(d, ROPE_LOCAL));
-    if (m->spec.logit_cap != 0) keys_put_float(k, full_key(key, a, "final_logit_softcapping"), m->spec.logit_cap);
-    if (linear != 1) {
-        keys_put_text(k, full_key(key, a, "rope.scaling.type"), (struct text_span){"linear", 6});
-        keys_put_float(k, full_key(key, a, "rope.scaling.factor"), linear);
+    full_key(key, a, row->key);
+    switch (row->kind) {
+        case KEY_INT:
+        case KEY_FLOAT:
+        case KEY_BOOL:
+        case KEY_SHARE:
+        case KEY_WRITTEN: put_member(k, key, &m->spec, row->name); break;
+        case KEY_WINDOW: keys_put_int(k, key, (uint32_t)m->spec.window); break;
+        case KEY_PATTERN: put_pattern(k, key, &m->spec); break;
+        case KEY_HEAD: keys_put_int(k, key, (uint32_t)dims_of(m)->head_dim); break;
+        case KEY_SECTIONS: /* of no architecture that is written */
+        case KEY_IGNORED:
+        case KEY_NEUTRAL: break;
     }
-    if (m->spec.window == 0) return;
-    keys_put_int(k, full_key(key, a, "attention.sliding_window"), (uint32_t)m->spec.window);
-    keys_put_list(k, full_key(key, a, "attention.sliding_window_pattern"), GGUF_BOOL, (size_t)d->n_layers);
-    for (int i = 0; i < d->n_layers; i++) gguf_put_number(&k->bytes, m->spec.windowed[i], 1);
 }
 
-void keys_put_shape(struct gguf_keys *k, const struct model *m, const struct written_architecture *a) {
-    const struct dims *d = dims_of(m);
-    const struct {
-        const char *key;
-        int value;
-    } sizes[] = {{"block_count", d->n_layers},          {"context_length", m->spec.max_positions},
-                 {"embedding_length", d->hidden},       {"feed_forward_length", d->ffn},
-                 {"attention.head_count", d->heads},    {"attention.head_count_kv", d->kv_heads},
-                 {"attention.key_length", d->head_dim}, {"attention.value_length", d->head_dim},
-                 {"rope.dimension_count", d->rotated}};
+void keys_put_shape(struct gguf_keys *k, const struct model *m, const struct written_architecture *w) {
+    const struct architecture *a = w->rows;
+    float linear = find_linear(dims_of(m), ROPE_GLOBAL);
     char key[100];
-    for (size_t i = 0; i < ARRAY_COUNT(sizes) - (a->learned ? 3 : 0); i++)
-        keys_put_int(k, full_key(key, a, sizes[i].key), (uint32_t)sizes[i].value);
-    const char *epsilon = a->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
-    keys_put_float(k, full_key(key, a, epsilon), d->epsilon);
-    if (!a->learned) keys_put_float(k, full_key(key, a, "rope.freq_base"), written_base(d));
-    put_experts(k, m, a);
-    if (is_named(a, "gptneox")) keys_put_bool(k, full_key(key, a, "use_parallel_residual"), d->parallel);
-    if (is_named(a, "phi3")) put_phi3(k, m, a);
-    if (is_named(a, "gemma3")) put_gemma3(k, m, a);
+    for (size_t i = 0; i < a->n_keys; i++) put_row(k, m, a, &a->keys[i]);
+    if (linear == 1 || w->factors.n > 0) return;
+    keys_put_text(k, full_key(key, a, "rope.scaling.type"), (struct text_span){"linear", 6});
+    keys_put_float(k, full_key(key, a, "rope.scaling.factor"), linear);
 }

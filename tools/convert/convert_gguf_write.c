@@ -22,7 +22,7 @@ struct written_tensor {
 struct gguf_writing {
     struct loader loader;
     struct model *model;
-    const struct written_architecture *architecture;
+    struct written_architecture architecture;
     struct written_tensor *tensors;
     int n, capacity, at; /* at: the next to be written */
     size_t data;         /* where the tensors begin in the file */
@@ -31,43 +31,33 @@ struct gguf_writing {
 
 /* Names. */
 
-struct place_name {
-    size_t place;
-    const char *names[MAX_PARTS]; /* of the whole, or of its blocks */
-};
+/* The row by which the written family's folder has block b of a place: its own, or that of all blocks. */
+static const struct tensor_row *find_row(const struct gguf_writing *g, const struct place *p, int b) {
+    const struct family *f = g->architecture.family;
+    const struct tensor_rows *rows = p->outer ? &f->outer : &f->stacks[STACK_DECODER];
+    const struct tensor_row *whole = NULL;
+    for (int i = 0; i < rows->n; i++) {
+        const struct tensor_row *row = &rows->rows[i];
+        if (row->place != p->rows->rows[p->row].place) continue;
+        if (row->part == (enum part)(PART_FIRST + b)) return row;
+        if (row->part < PART_FIRST) whole = row;
+    }
+    return whole;
+}
 
-static const struct place_name layer_names[] = {
-    {offsetof(struct layer, norm_in), {"attn_norm"}},
-    {offsetof(struct layer, qkv), {"attn_q", "attn_k", "attn_v"}},
-    {offsetof(struct layer, proj), {"attn_output"}},
-    {offsetof(struct layer, norm_mlp), {"ffn_norm"}},
-    {offsetof(struct layer, fc1), {"ffn_gate", "ffn_up"}},
-    {offsetof(struct layer, fc2), {"ffn_down"}},
-    {offsetof(struct layer, norm_q), {"attn_q_norm"}},
-    {offsetof(struct layer, norm_k), {"attn_k_norm"}},
-    {offsetof(struct layer, norm_attention), {"post_attention_norm"}},
-    {offsetof(struct layer, norm_out), {"post_ffw_norm"}},
-    {offsetof(struct layer, router), {"ffn_gate_inp"}},
-    {offsetof(struct layer, expert_fc1), {"ffn_gate_exps", "ffn_up_exps"}},
-    {offsetof(struct layer, expert_fc2), {"ffn_down_exps"}},
-    {offsetof(struct layer, shared_gate), {"ffn_gate_inp_shexp"}},
-    {offsetof(struct layer, shared_fc1), {"ffn_gate_shexp", "ffn_up_shexp"}},
-    {offsetof(struct layer, shared_fc2), {"ffn_down_shexp"}},
-};
-static const struct place_name outer_names[] = {
-    {offsetof(struct model, embedding.word), {"token_embd"}},
-    {offsetof(struct model, embedding.position), {"position_embd"}},
-    {offsetof(struct model, stacks[STACK_DECODER].final_norm), {"output_norm"}},
-    {offsetof(struct model, output), {"output"}},
-};
+/* How many tensors the blocks of a place are: one each, or all together. */
+static int count_tensors(const struct gguf_writing *g, const struct place *p) {
+    const struct tensor_row *row = find_row(g, p, 0);
+    return row->part < PART_FIRST ? 1 : p->share.n_blocks;
+}
 
-static const struct place_name *find_names(const struct place *p) {
-    size_t place = p->rows->rows[p->row].place;
-    const struct place_name *names = p->outer ? outer_names : layer_names;
-    size_t n = p->outer ? ARRAY_COUNT(outer_names) : ARRAY_COUNT(layer_names);
-    for (size_t i = 0; i < n; i++)
-        if (names[i].place == place) return &names[i];
-    return NULL;
+/* The architecture's row of block b; NULL: the file has no such tensor. */
+static const struct name_row *find_name(const struct gguf_writing *g, const struct place *p, int b) {
+    const struct architecture *a = g->architecture.rows;
+    const struct tensor_row *row = find_row(g, p, b);
+    if (row == NULL) return NULL;
+    struct text_span name = {row->names[0], (size_t)(strrchr(row->names[0], '.') - row->names[0])};
+    return name_of_folder(p->outer ? &a->outer : &a->layer, name);
 }
 
 /* "model.layers.7." is of layer 7. */
@@ -119,32 +109,23 @@ static void size_tensor(struct written_tensor *t, int rows, int cols) {
 static bool lacks_bias(const struct gguf_writing *g, const struct place *p) {
     const struct dims *d = &g->model->stacks[STACK_DECODER].dims;
     size_t place = p->rows->rows[p->row].place;
-    if (!g->architecture->every_bias || p->outer || p->form != PLACE_MATRIX) return false;
+    if (!g->architecture.every_bias || p->outer || p->form != PLACE_MATRIX) return false;
     if (place == offsetof(struct layer, qkv)) return !d->qkv_bias;
     return place == offsetof(struct layer, proj) ? !d->proj_bias : !d->mlp_bias;
 }
 
-/* Whether the blocks of a place are one tensor in the file, and its name. */
-static const char *find_fused(const struct gguf_writing *g, const struct place *p) {
-    size_t place = p->rows->rows[p->row].place;
-    if (p->outer) return NULL;
-    if (place == offsetof(struct layer, qkv) && g->architecture->fused_qkv) return "attn_qkv";
-    bool one = g->architecture->fused_mlp || p->share.n_blocks == 1;
-    return place == offsetof(struct layer, fc1) && one ? "ffn_up" : NULL;
-}
-
 /* Block b of a place, or the whole: b 0 where they are one tensor. */
 static int list_block(struct gguf_writing *g, const struct place *p, const struct staged_place *s, int b, int first) {
-    const char *fused = find_fused(g, p);
-    bool matrix = p->form == PLACE_MATRIX, qkv = p->rows->rows[p->row].place == offsetof(struct layer, qkv);
-    struct written_tensor *t = add_tensor(g, p, fused ? fused : find_names(p)->names[b], p->bias);
-    int rows = fused ? p->share.rows : p->share.blocks[b];
+    const struct dims *d = &g->model->stacks[STACK_DECODER].dims;
+    const struct name_row *name = find_name(g, p, b);
+    bool matrix = p->form == PLACE_MATRIX;
+    struct written_tensor *t = add_tensor(g, p, name->from, p->bias);
+    int rows = count_tensors(g, p) == 1 ? p->share.rows : p->share.blocks[b];
     t->type = matrix && !is_routing(p) ? type_of(s->planes.dtype) : GGML_F32;
     t->n_dims = matrix || p->form == PLACE_TABLE ? 2 : 1;
-    t->experts = is_expert(p) ? g->model->stacks[STACK_DECODER].dims.experts : 0;
+    t->experts = is_expert(p) ? d->experts : 0;
     t->first = first;
-    t->paired = !p->outer && qkv && !fused && b < 2 && g->architecture->paired &&
-                !g->model->stacks[STACK_DECODER].dims.rope_interleaved;
+    t->paired = name->order == ORDER_PAIRED && !d->rope_interleaved;
     size_tensor(t, t->n_dims == 2 ? rows : 1, t->n_dims == 2 ? p->share.cols : rows * p->share.cols);
     return rows;
 }
@@ -153,9 +134,9 @@ static int list_block(struct gguf_writing *g, const struct place *p, const struc
 static enum status list_place(void *context, const struct place *p, struct error *e) {
     struct gguf_writing *g = context;
     struct staged_place s = {.rows = p->share.rows, .cols = p->share.cols};
-    if (find_names(p) == NULL)
+    if (find_name(g, p, 0) == NULL)
         return error_set(e, STATUS_UNSUPPORTED, "tensor %s has no place in a GGUF file of %s", p->name,
-                         g->architecture->name);
+                         g->architecture.rows->name);
     if (loader_stage(&g->loader, &s, p, e)) return e->status;
     if (is_expert(p) && p->expert > 0) {
         if (g->tensors[g->n - 1].type == type_of(s.planes.dtype)) return STATUS_OK;
@@ -164,8 +145,8 @@ static enum status list_place(void *context, const struct place *p, struct error
                          "has them in one",
                          p->name);
     }
-    int blocks = find_fused(g, p) ? 1 : p->share.n_blocks, first = 0;
-    for (int b = 0; b < blocks; b++) first += list_block(g, p, &s, b, first);
+    int first = 0;
+    for (int b = 0; b < count_tensors(g, p); b++) first += list_block(g, p, &s, b, first);
     if (lacks_bias(g, p)) {
         struct written_tensor *t = add_tensor(g, p, g->tensors[g->n - 1].name, true);
         snprintf(t->name, sizeof t->name, "%.*s.bias", (int)(strlen(g->tensors[g->n - 2].name) - strlen(".weight")),
@@ -284,11 +265,6 @@ static enum status write_blocks(struct gguf_writing *g, int at, struct staged_pl
     return STATUS_OK;
 }
 
-/* How many tensors the blocks of a place are. */
-static int count_tensors(const struct gguf_writing *g, const struct place *p) {
-    return find_fused(g, p) ? 1 : p->share.n_blocks;
-}
-
 /* The same tensors in the same order as list_place; those of experts are there once and written as often. */
 static enum status write_place(void *context, const struct place *p, struct error *e) {
     struct gguf_writing *g = context;
@@ -372,8 +348,8 @@ static enum status write_header(struct gguf_writing *g, const struct gguf_keys *
     return status;
 }
 
-static enum status write_file(struct gguf_writing *g, const struct gguf_keys *k, const struct written_factors *factors,
-                              struct error *e) {
+static enum status write_file(struct gguf_writing *g, const struct gguf_keys *k, struct error *e) {
+    const struct written_factors *factors = &g->architecture.factors;
     struct model_options wanted = {.check_only = false};
     if (write_header(g, k, e)) return e->status;
     g->loader.options = &wanted;
@@ -386,21 +362,20 @@ static enum status write_file(struct gguf_writing *g, const struct gguf_keys *k,
 
 static enum status collect(struct gguf_writing *g, struct gguf_keys *k, const char *from, struct error *e) {
     static const struct model_options checked = {.check_only = true};
-    const char *name = g->architecture->name;
+    const char *name = g->architecture.rows->name;
     keys_put_text(k, "general.architecture", (struct text_span){name, strlen(name)});
     keys_put_int(k, "general.quantization_version", 2);
-    keys_put_shape(k, g->model, g->architecture);
+    keys_put_shape(k, g->model, &g->architecture);
     if (keys_put_tokenizer(k, from, g->model->spec.padded_vocab, e)) return e->status;
     g->loader.options = &checked;
     return model_visit(g->model, list_place, g, e);
 }
 
-static enum status put_file(struct gguf_writing *g, const struct gguf_keys *k, const char *folder,
-                            const struct written_factors *factors, struct error *e) {
+static enum status put_file(struct gguf_writing *g, const struct gguf_keys *k, const char *folder, struct error *e) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/model.gguf", folder);
     g->file = fopen(path.data, "wbx");
-    enum status status = g->file ? write_file(g, k, factors, e) : error_errno(e, "%s", path.data);
+    enum status status = g->file ? write_file(g, k, e) : error_errno(e, "%s", path.data);
     if (g->file && (fflush(g->file) != 0 || fsync(fileno(g->file)) != 0) && status == STATUS_OK)
         status = error_errno(e, "%s", path.data);
     if (g->file && fclose(g->file) != 0 && status == STATUS_OK) status = error_errno(e, "%s", path.data);
@@ -409,7 +384,8 @@ static enum status put_file(struct gguf_writing *g, const struct gguf_keys *k, c
 }
 
 /* Vectors by which RoPE's frequencies are divided stand before all. */
-static void list_factors(struct gguf_writing *g, const struct written_factors *factors) {
+static void list_factors(struct gguf_writing *g) {
+    const struct written_factors *factors = &g->architecture.factors;
     struct place outer = {.outer = true};
     for (int i = 0; i < factors->n; i++) {
         struct written_tensor *t = add_tensor(g, &outer, factors->names[i], false);
@@ -420,12 +396,11 @@ static void list_factors(struct gguf_writing *g, const struct written_factors *f
 enum status gguf_write(const struct conversion *p, const char *from, const char *folder, struct error *e) {
     struct gguf_writing g = {.model = p->model, .loader = {.model = p->model, .weights = p->weights}};
     struct gguf_keys keys = {.n = 0};
-    struct written_factors factors;
-    if (architecture_choose(p->model, &g.architecture, &factors, e)) return e->status;
+    if (architecture_choose(p->model, &g.architecture, e)) return e->status;
     g.loader.used = xcalloc((size_t)weights_count(p->weights) + 1, sizeof *g.loader.used);
-    list_factors(&g, &factors);
+    list_factors(&g);
     enum status status = collect(&g, &keys, from, e);
-    if (status == STATUS_OK) status = put_file(&g, &keys, folder, &factors, e);
+    if (status == STATUS_OK) status = put_file(&g, &keys, folder, e);
     for (int i = 0; i < ROOMS; i++) free(g.loader.rooms[i].data);
     free(g.loader.used);
     free(g.tensors);
