@@ -1,11 +1,11 @@
 /* retrieval/extract/extract_office.c: zips of XML: unpacking their parts, and what the formats share. */
 #include "retrieval/extract/extract_office.h"
+#include "config/archive/unpack.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "retrieval/extract/extract_unpack.h"
 #include "retrieval/extract/extract_xml.h"
 
 enum { MAX_PARTS = 20000 };

@@ -1,14 +1,14 @@
-/* tools/convert/containers/checkpoint_entries.c: the files of a checkpoint: of a folder, or of an archive, in which they
- * are read where they lie. */
+/* tools/convert/containers/checkpoint_entries.c: the files of a checkpoint: of a folder, or of an archive, in which
+ * they are read where they lie. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "config/archive/unpack.h"
 #include "config/base/line.h"
 #include "tools/convert/containers/checkpoint.h"
 #include "tools/convert/formats/gzip.h"
-#include "tools/convert/formats/tar.h"
 
 enum { DEPTH = 3, ENTRIES_LIMIT = 1 << 20 };
 
@@ -98,7 +98,6 @@ static enum status take_member(void *context, const char *name, struct text_span
 enum status checkpoint_list_archive(struct checkpoint *c, struct error *e) {
     struct text_span bytes;
     if (map_file(c, c->folder, &bytes, e) || (gzip_is(bytes) && unpack_file(c, &bytes, e))) return e->status;
-    if (!tar_is(bytes)) return error_set(e, STATUS_CORRUPT, "%s is no tar, as files of NeMo are", c->folder);
     if (tar_visit(bytes, c->folder, take_member, c, e)) return e->status;
     sort_entries(c);
     for (int i = 1; i < c->n_entries; i++)
