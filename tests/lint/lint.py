@@ -44,6 +44,7 @@ LIBRARIES = {
     "libxml2's HTML parser": r"libxml/(HTML|parserInternals)", "libxml2's reader": r"libxml/xmlreader",
     "libarchive": r"archive(_entry)?\.h", "gnutls": r"gnutls/", "jpeg": r"j(?:peglib|error)\.h", "png": r"png\.h",
     "webp": r"webp/", "zlib": r"zlib\.h", "libseccomp": r"seccomp\.h", "Landlock": r"linux/landlock\.h", "curl": r"curl/",
+    "libyaml": r"yaml\.h",
 }
 TESTS_ONLY = {"cmocka": r"cmocka"}
 
