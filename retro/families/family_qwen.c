@@ -49,15 +49,7 @@ static enum status read_qwen3(const struct json *config, struct model_spec *s, s
     return STATUS_OK;
 }
 const struct family family_qwen2 = {
-    .model_type = "qwen2",
-    .read = read_qwen2,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
-};
+    HUGGINGFACE_DECODER("qwen2", read_qwen2, huggingface_layer, huggingface_layer_rows)};
 
 const struct family family_qwen3 = {
-    .model_type = "qwen3",
-    .read = read_qwen3,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
-};
+    HUGGINGFACE_DECODER("qwen3", read_qwen3, huggingface_layer, huggingface_layer_rows)};

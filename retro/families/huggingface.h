@@ -62,10 +62,16 @@ enum { HUGGINGFACE_OUTER_ROWS = 3, HUGGINGFACE_LAYER_ROWS = 11 };
 extern const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS];
 extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
 
-/* The fields of struct family that Llama's relatives have in common; rows: the tensors of a layer, and their count. */
-#define HUGGINGFACE_DECODER(rows, count) \
-    .inspect = huggingface_find_output, .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, count}, \
+/* The fields of struct family of Llama's relatives: model_type, read, layer, and the rows of a layer. */
+#define HUGGINGFACE_DECODER(type, reader, describe, rows) \
+    .model_type = (type), .read = (reader), .inspect = huggingface_find_output, .layer = (describe), \
+    .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, ARRAY_COUNT(rows)}, \
     .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, .ignores = huggingface_ignore_frequencies
+/* Those of BERT's, which may be parts of a model that has a name for them: "bert.". */
+#define HUGGINGFACE_ENCODER(type, reader, describe, root, prefix, rows, outer_rows) \
+    .model_type = (type), .read = (reader), .layer = (describe), \
+    .stacks[STACK_ENCODER] = {{prefix, root prefix}, rows, ARRAY_COUNT(rows)}, \
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)}, .ignores = huggingface_ignores_heads
 
 /* Rows of struct tensor_row for those whose layers have further or other tensors. */
 #define HUGGINGFACE_ATTENTION_ROWS \

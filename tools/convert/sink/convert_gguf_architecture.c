@@ -17,16 +17,16 @@ struct written_row {
 
 enum { KIND_GPT2, KIND_LLAMA, KIND_QWEN2 }; /* of models that are what they are, whatever they are called */
 static const struct written_row written[] = {
-    [KIND_GPT2] = {"gpt2", ACTIVATION_GELU_TANH, .qkv_bias = true, .every_bias = true},
-    [KIND_LLAMA] = {"llama", ACTIVATION_SILU, .factors = true},
-    [KIND_QWEN2] = {"qwen2", ACTIVATION_SILU, .qkv_bias = true},
-    {"mixtral", ACTIVATION_SILU, .factors = true},
-    {"qwen3", ACTIVATION_SILU},
-    {"qwen2_moe", ACTIVATION_SILU, .qkv_bias = true},
-    {"qwen3_moe", ACTIVATION_SILU},
-    {"gpt_neox", ACTIVATION_GELU_ERF, .qkv_bias = true},
-    {"phi3", ACTIVATION_SILU},
-    {"gemma3_text", ACTIVATION_GELU_TANH},
+    [KIND_GPT2] = {.type = "gpt2", .activation = ACTIVATION_GELU_TANH, .qkv_bias = true, .every_bias = true},
+    [KIND_LLAMA] = {.type = "llama", .activation = ACTIVATION_SILU, .factors = true},
+    [KIND_QWEN2] = {.type = "qwen2", .activation = ACTIVATION_SILU, .qkv_bias = true},
+    {.type = "mixtral", .activation = ACTIVATION_SILU, .factors = true},
+    {.type = "qwen3", .activation = ACTIVATION_SILU},
+    {.type = "qwen2_moe", .activation = ACTIVATION_SILU, .qkv_bias = true},
+    {.type = "qwen3_moe", .activation = ACTIVATION_SILU},
+    {.type = "gpt_neox", .activation = ACTIVATION_GELU_ERF, .qkv_bias = true},
+    {.type = "phi3", .activation = ACTIVATION_SILU},
+    {.type = "gemma3_text", .activation = ACTIVATION_GELU_TANH},
 };
 
 static const struct dims *dims_of(const struct model *m) { return &m->stacks[STACK_DECODER].dims; }
