@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retro/families/megatron.h"
+#include "retro/model/place_names.h"
 #include "tools/convert/plan/import.h"
 
 static bool starts_with(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
@@ -99,34 +101,37 @@ static void fold_retrievers(struct checkpoint *c) {
     buffer_free(&start);
 }
 
-/* The part of a layer's name, in a layer with cross attention and in one without. */
-struct legacy_row {
-    const char *from, *plain, *cross, *retriever_cross;
+/* Names in layers, which those of Megatron-Core follow from by its own rows. */
+static const struct place_name legacy_layer[] = {
+    {offsetof(struct layer, norm_in), PART_WHOLE, "input_norm"},
+    {offsetof(struct layer, qkv), PART_WHOLE, "self_attention.query_key_value"},
+    {offsetof(struct layer, proj), PART_WHOLE, "self_attention.dense"},
+    {offsetof(struct layer, norm_mlp), PART_WHOLE, "post_attention_norm"},
+    {offsetof(struct layer, cross_q), PART_WHOLE, "inter_attention.query"},
+    {offsetof(struct layer, cross_kv), PART_WHOLE, "inter_attention.key_value"},
+    {offsetof(struct layer, cross_proj), PART_WHOLE, "inter_attention.dense"},
+    {offsetof(struct layer, norm_mlp), PART_WHOLE, "post_inter_attention_norm"},
+    {offsetof(struct layer, fc1), PART_WHOLE, "mlp.dense_h_to_4h"},
+    {offsetof(struct layer, fc2), PART_WHOLE, "mlp.dense_4h_to_h"},
 };
-static const struct legacy_row legacy_rows[] = {
-    {"input_norm.", "self_attention.linear_qkv.layer_norm_", NULL, NULL},
-    {"self_attention.query_key_value.", "self_attention.linear_qkv.", NULL, NULL},
-    {"self_attention.dense.", "self_attention.linear_proj.", NULL, NULL},
-    {"post_attention_norm.", "mlp.linear_fc1.layer_norm_", "pre_cross_attn_layernorm.", NULL},
-    {"inter_attention.query.", "cross_attention.attn.linear_q.", NULL, NULL},
-    {"inter_attention.key_value.", "cross_attention.attn.linear_kv.", NULL, NULL},
-    {"inter_attention.dense.", "cross_attention.attn.linear_proj.", NULL, NULL},
-    {"post_inter_attention_norm.", "mlp.linear_fc1.layer_norm_", NULL, "pre_mlp_layernorm.norm."},
-    {"mlp.dense_h_to_4h.", "mlp.linear_fc1.", NULL, NULL},
-    {"mlp.dense_4h_to_h.", "mlp.linear_fc2.", NULL, NULL},
-};
+static const struct place_names legacy_names = {legacy_layer, ARRAY_COUNT(legacy_layer)};
 
-/* Appends a layer's name; what is in no row stays as it is, and is found to be unknown later. */
-static void put_legacy_tail(struct buffer *name, const char *tail, bool cross, bool retriever) {
-    for (size_t i = 0; i < ARRAY_COUNT(legacy_rows); i++) {
-        const struct legacy_row *row = &legacy_rows[i];
-        if (!starts_with(tail, row->from)) continue;
-        const char *to = cross && row->cross ? row->cross : row->plain;
-        if (cross && retriever && row->retriever_cross) to = row->retriever_cross;
-        buffer_printf(name, "%s%s", to, tail + strlen(row->from));
-        return;
-    }
-    buffer_append_string(name, tail);
+/* Names outside layers. */
+static const char *const legacy_outer[][2] = {{"encoder.final_norm.", "encoder.final_layernorm."},
+                                              {"decoder.final_norm.", "decoder.final_layernorm."},
+                                              {"word_embeddings_for_head.", "output_layer."}};
+
+/* Appends a name behind a layer's number; one that has no row stays as it is, and is found to be unknown later. */
+static void put_legacy_tail(struct buffer *name, const char *tail, bool cross, bool neighbours) {
+    static const struct tensor_rows rows = {{NULL}, megatron_layer_rows, MEGATRON_LAYER_ROWS};
+    const char *ending = strrchr(tail, '.');
+    size_t middle = ending ? (size_t)(ending - tail) : strlen(tail);
+    const struct tensor_row *row = place_names_row(&legacy_names, &rows, (struct text_span){tail, middle});
+    const char *to = row && ending ? row->names[0] : tail;
+    if (cross && starts_with(tail, "post_attention_norm.")) to = "pre_cross_attn_layernorm.*";
+    if (cross && neighbours && starts_with(tail, "post_inter_attention_norm.")) to = "pre_mlp_layernorm.norm.*";
+    const char *star = strchr(to, '*');
+    buffer_printf(name, "%.*s%s", (int)(star ? (size_t)(star - to) : strlen(to)), to, star ? ending + 1 : "");
 }
 
 static bool has_cross(const struct checkpoint *c, const char *layer) {
@@ -137,44 +142,33 @@ static bool has_cross(const struct checkpoint *c, const char *layer) {
     return found;
 }
 
-/* A tensor of layer `layer` of a stack, `tail` behind it. */
+/* A tensor of a layer; `tail` is behind the layer's number. */
 static void put_legacy_layer(struct buffer *name, const struct checkpoint *c, const struct checkpoint_tensor *t,
-                             const char *stack, const char *tail) {
+                             const char *tail) {
     const char *inner;
-    char *layer = xstrndup(t->name, (size_t)(tail - t->name));
-    size_t old = strchr(layer, '.') - layer;
-    buffer_printf(name, "%s%s", stack, layer + old);
     int j = layer_of(tail, "retriever.", &inner);
-    if (j < 0) {
-        put_legacy_tail(name, tail, has_cross(c, layer), false);
-    } else {
-        char *whole = xstrndup(t->name, (size_t)(inner - t->name));
-        buffer_printf(name, "cross_attention.encoder.layers.%d.", j);
-        put_legacy_tail(name, inner, has_cross(c, whole), true);
-        free(whole);
-    }
+    if (j < 0) inner = tail;
+    char *layer = xstrndup(t->name, (size_t)(inner - t->name));
+    buffer_append(name, t->name, (size_t)(tail - t->name));
+    if (j >= 0) buffer_printf(name, "cross_attention.encoder.layers.%d.", j);
+    put_legacy_tail(name, inner, has_cross(c, layer), j >= 0);
     free(layer);
 }
 
-/* `encoder`: the stack that the layers called so are of here; GPT and Retro have one, a decoder. */
-static char *legacy_name(const struct checkpoint *c, const struct checkpoint_tensor *t, const char *encoder,
-                         bool two_stacks) {
+static char *legacy_name(const struct checkpoint *c, const struct checkpoint_tensor *t, bool two_stacks) {
     struct buffer name = {0};
-    const char *tail;
-    if (layer_of(t->name, "encoder.", &tail) >= 0)
-        put_legacy_layer(&name, c, t, encoder, tail);
-    else if (layer_of(t->name, "decoder.", &tail) >= 0)
-        put_legacy_layer(&name, c, t, "decoder", tail);
-    else if (starts_with(t->name, "encoder.final_norm."))
-        buffer_printf(&name, "%s.final_layernorm.%s", encoder, t->name + strlen("encoder.final_norm."));
-    else if (starts_with(t->name, "decoder.final_norm."))
-        buffer_printf(&name, "decoder.final_layernorm.%s", t->name + strlen("decoder.final_norm."));
-    else if (starts_with(t->name, "word_embeddings_for_head."))
-        buffer_printf(&name, "output_layer.%s", t->name + strlen("word_embeddings_for_head."));
-    else if (two_stacks && strcmp(t->name, "lm_head.bias") == 0)
-        buffer_append_string(&name, "lm_head.output_layer.bias");
-    else
-        buffer_append_string(&name, t->name);
+    const char *tail = t->name;
+    if (layer_of(t->name, "encoder.", &tail) >= 0 || layer_of(t->name, "decoder.", &tail) >= 0) {
+        put_legacy_layer(&name, c, t, tail);
+        return name.data;
+    }
+    tail = two_stacks && strcmp(t->name, "lm_head.bias") == 0 ? "lm_head.output_layer.bias" : t->name;
+    for (size_t i = 0; i < ARRAY_COUNT(legacy_outer); i++) {
+        if (!starts_with(t->name, legacy_outer[i][0])) continue;
+        buffer_append_string(&name, legacy_outer[i][1]);
+        tail = t->name + strlen(legacy_outer[i][0]);
+    }
+    buffer_append_string(&name, tail);
     return name.data;
 }
 
@@ -183,8 +177,9 @@ static void rename_legacy(struct checkpoint *c, bool bert) {
     fold_retrievers(c);
     bool two_stacks = any_starts(c, "decoder.layers.");
     char **names = xcalloc((size_t)c->n + 1, sizeof *names);
-    const char *encoder = two_stacks || bert ? "encoder" : "decoder";
-    for (int i = 0; i < c->n; i++) names[i] = legacy_name(c, &c->tensors[i], encoder, two_stacks);
+    for (int i = 0; i < c->n && !two_stacks && !bert; i++) /* GPT and Retro have one stack, a decoder */
+        if (starts_with(c->tensors[i].name, "encoder.")) rename_start(&c->tensors[i], strlen("encoder."), "decoder.");
+    for (int i = 0; i < c->n; i++) names[i] = legacy_name(c, &c->tensors[i], two_stacks);
     for (int i = 0; i < c->n; i++) {
         free(c->tensors[i].name);
         c->tensors[i].name = names[i];

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "retro/model/loader.h"
+#include "retro/model/place_names.h"
 #include "tools/convert/sink/convert_gguf.h"
 
 enum { ALIGNMENT = 32, GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_1 = 3, GGML_Q8_0 = 8, GGML_BF16 = 30 };
@@ -31,18 +32,11 @@ struct gguf_writing {
 
 /* Names. */
 
-/* The row by which the written family's folder has block b of a place: its own, or that of all blocks. */
+/* The row of the written family for block b of a place, or for all blocks. */
 static const struct tensor_row *find_row(const struct gguf_writing *g, const struct place *p, int b) {
     const struct family *f = g->architecture.family;
-    const struct tensor_rows *rows = p->outer ? &f->outer : &f->stacks[STACK_DECODER];
-    const struct tensor_row *whole = NULL;
-    for (int i = 0; i < rows->n; i++) {
-        const struct tensor_row *row = &rows->rows[i];
-        if (row->place != p->rows->rows[p->row].place) continue;
-        if (row->part == (enum part)(PART_FIRST + b)) return row;
-        if (row->part < PART_FIRST) whole = row;
-    }
-    return whole;
+    return place_row_find(p->outer ? &f->outer : &f->stacks[STACK_DECODER], p->rows->rows[p->row].place,
+                          (enum part)(PART_FIRST + b));
 }
 
 /* How many tensors the blocks of a place are: one each, or all together. */
@@ -51,13 +45,10 @@ static int count_tensors(const struct gguf_writing *g, const struct place *p) {
     return row->part < PART_FIRST ? 1 : p->share.n_blocks;
 }
 
-/* The architecture's row of block b; NULL: the file has no such tensor. */
-static const struct name_row *find_name(const struct gguf_writing *g, const struct place *p, int b) {
-    const struct architecture *a = g->architecture.rows;
+/* The name of block b; NULL: the file has no such tensor. */
+static const char *find_name(const struct gguf_writing *g, const struct place *p, int b) {
     const struct tensor_row *row = find_row(g, p, b);
-    if (row == NULL) return NULL;
-    struct text_span name = {row->names[0], (size_t)(strrchr(row->names[0], '.') - row->names[0])};
-    return name_of_folder(p->outer ? &a->outer : &a->layer, name);
+    return row ? place_names_find(p->outer ? &gguf_outer_names : &gguf_layer_names, row) : NULL;
 }
 
 /* "model.layers.7." is of layer 7. */
@@ -117,15 +108,15 @@ static bool lacks_bias(const struct gguf_writing *g, const struct place *p) {
 /* Block b of a place, or the whole: b 0 where they are one tensor. */
 static int list_block(struct gguf_writing *g, const struct place *p, const struct staged_place *s, int b, int first) {
     const struct dims *d = &g->model->stacks[STACK_DECODER].dims;
-    const struct name_row *name = find_name(g, p, b);
-    bool matrix = p->form == PLACE_MATRIX;
-    struct written_tensor *t = add_tensor(g, p, name->from, p->bias);
+    bool matrix = p->form == PLACE_MATRIX,
+         qkv = !p->outer && p->rows->rows[p->row].place == offsetof(struct layer, qkv);
+    struct written_tensor *t = add_tensor(g, p, find_name(g, p, b), p->bias);
     int rows = count_tensors(g, p) == 1 ? p->share.rows : p->share.blocks[b];
     t->type = matrix && !is_routing(p) ? type_of(s->planes.dtype) : GGML_F32;
     t->n_dims = matrix || p->form == PLACE_TABLE ? 2 : 1;
     t->experts = is_expert(p) ? d->experts : 0;
     t->first = first;
-    t->paired = name->order == ORDER_PAIRED && !d->rope_interleaved;
+    t->paired = qkv && b < 2 && g->architecture.rows->paired && !d->rope_interleaved;
     size_tensor(t, t->n_dims == 2 ? rows : 1, t->n_dims == 2 ? p->share.cols : rows * p->share.cols);
     return rows;
 }
