@@ -99,7 +99,7 @@ CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE) -Wl$(comma)--disable-new-dtags) \
 	$(if $(FAISS),-L$(FAISS_HOME)/lib -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib)
 LDLIBS += -lmicrohttpd -lgnutls -lnettle -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
-	-ljpeg -lpng -lwebpdemux -lwebp -larchive -lz -lseccomp $(if $(CURL),-lcurl) \
+	-ljpeg -lpng -lwebpdemux -lwebp -larchive -lyaml -lz -lseccomp $(if $(CURL),-lcurl) \
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
 # A program finds FAISS relative to itself, built or installed: a user's folder of dependencies is nobody else's.
@@ -171,8 +171,8 @@ $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
 $(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/index/*.c)) $(LIBRARY)
 $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(LIBRARY)
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/bench/*.c)) $(LIBRARY)
-IMPORT := $(patsubst %,$(BUILD)/%.o,$(wildcard tools/import/*.c tools/import/*/*.c))
-$(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c)) $(IMPORT) $(LIBRARY)
+CONVERT := $(patsubst %,$(BUILD)/%.o,$(filter-out %/retro_convert.c,$(wildcard tools/convert/*.c tools/convert/*/*.c)))
+$(BUILD)/retro-convert: $(BUILD)/tools/convert/retro_convert.c.o $(CONVERT) $(LIBRARY)
 $(PROGRAMS):
 	@mkdir -p $(BUILD)/lib
 	@$(if $(FAISS),ln -sfn $(FAISS_HOME)/lib/* $(BUILD)/lib)
@@ -218,7 +218,6 @@ $(EMULATED_LIBRARY): $(EMULATED) $(filter-out $(BUILD)/kernels/device/backend.c.
 # ThreadSanitizer does not follow fibers.
 EMULATED_TESTS := $(if $(findstring thread,$(SANITIZE)),,$(patsubst %,$(HOST)/%,$(basename \
 	$(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc))))
-CONVERT := $(patsubst %,$(BUILD)/%.o,$(filter-out %/retro_convert.c,$(wildcard tools/convert/*.c)))
 $(HOST)/tests/cuda/test_cuda_steps: $(HOST)/tests/cuda/test_cuda_steps.c.o $(CONVERT)
 $(patsubst %.c,$(HOST)/%,$(wildcard tests/cuda/test_*.c)): $(HOST)/%: $(HOST)/%.c.o $(EMULATED_LIBRARY)
 $(patsubst %.cc,$(HOST)/%,$(wildcard tests/cuda/test_*.cc)): $(HOST)/%: $(HOST)/%.cc.o $(EMULATED_LIBRARY)
@@ -277,7 +276,7 @@ $(BUILD)/tests/crash/shim.so: tests/crash/shim.c $(BUILD)/built-with
 	$(call quiet,CC)$(CC) -std=gnu11 $(WARNINGS) -O1 -g -fPIC -shared $< -o $@ -ldl
 # Counts instructions: tests/growth/test_growth.py compares them.
 GROWTH := $(BUILD)/tests/growth/growth
-$(GROWTH): $(patsubst %,$(BUILD)/%.o,$(wildcard tests/growth/*.c)) $(IMPORT) $(CONVERT) $(LIBRARY)
+$(GROWTH): $(patsubst %,$(BUILD)/%.o,$(wildcard tests/growth/*.c)) $(CONVERT) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
 # The program of parity on GPUs is linked here too, where no GPU is needed to see that it links.
 c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(GPU_PARITY)
@@ -287,7 +286,7 @@ list-c-tests:
 
 # libFuzzer targets; tests/fuzz/run.sh builds them with clang and the right SANITIZE.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-$(BUILD)/tests/fuzz/fuzz_checkpoint: $(CONVERT) $(IMPORT)
+$(BUILD)/tests/fuzz/fuzz_checkpoint: $(CONVERT)
 $(FUZZERS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CXX) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(LIBRARY) $(LDLIBS) -o $@
 FUZZ_SECONDS ?= 60

@@ -1,10 +1,10 @@
 /* retrieval/extract/archive.c: the members of archives, and packed files, in a child process. */
 #include <string.h>
 
+#include "config/archive/unpack.h"
 #include "config/base/hash.h"
 #include "config/base/key_set.h"
 #include "retrieval/extract/extract_private.h"
-#include "retrieval/extract/extract_unpack.h"
 
 /* Of an archive: files, and bytes in units of the limit of one file. */
 enum { MAX_MEMBERS = 100000, MAX_UNPACKED = 8 };

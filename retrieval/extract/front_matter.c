@@ -5,6 +5,7 @@
 
 #include "config/base/utf8.h"
 #include "config/json/json_value.h"
+#include "config/yaml/yaml_reader.h"
 
 struct front_matter {
     struct json_writer *w;
@@ -21,8 +22,9 @@ static struct text_span trim(struct text_span s) {
     return s;
 }
 
-static bool span_is(struct text_span s, const char *word) {
-    return s.size == strlen(word) && memcmp(s.text, word, s.size) == 0;
+static bool is_dashes(struct text_span line) {
+    line = trim(line);
+    return line.size == 3 && memcmp(line.text, "---", 3) == 0;
 }
 
 static struct text_span next_line(struct text_span *rest) {
@@ -34,50 +36,17 @@ static struct text_span next_line(struct text_span *rest) {
     return line;
 }
 
-/* Text without its quotes, or a number or boolean as it is. */
-static void put_scalar(struct json_writer *w, struct text_span s) {
+/* A number or boolean as it is where it has no quotes, else text. */
+static void put_scalar(struct json_writer *w, struct text_span s, bool plain) {
     struct error ignored;
     struct json *value = NULL;
-    bool quoted = s.size >= 2 && (s.text[0] == '"' || s.text[0] == '\'') && s.text[s.size - 1] == s.text[0];
-    if (quoted) {
-        put_string_n(w, s.text + 1, s.size - 2);
-        return;
-    }
-    bool plain = json_parse_any(&value, s, "value", &ignored) == STATUS_OK &&
-                 (json_is_numeric(value) || json_kind(value) == JSON_KIND_BOOL);
-    if (plain)
+    bool bare = plain && json_parse_any(&value, s, "value", &ignored) == STATUS_OK &&
+                (json_is_numeric(value) || json_kind(value) == JSON_KIND_BOOL);
+    if (bare)
         put_json(w, value);
     else
         put_string_n(w, s.text, s.size);
     json_close(value);
-}
-
-/* "[a, b]" */
-static void put_inline_list(struct json_writer *w, struct text_span s) {
-    struct text_span rest = {s.text + 1, s.size - 2};
-    put_array(w);
-    while (rest.size > 0) {
-        const char *comma = memchr(rest.text, ',', rest.size);
-        struct text_span item = {rest.text, comma ? (size_t)(comma - rest.text) : rest.size};
-        size_t taken = item.size + (comma != NULL);
-        rest.text += taken;
-        rest.size -= taken;
-        item = trim(item);
-        if (item.size > 0) put_scalar(w, item);
-    }
-    put_array_end(w);
-}
-
-/* Lines "- a" behind a name without a value. */
-static void put_block_list(struct json_writer *w, struct text_span *rest) {
-    put_array(w);
-    for (;;) {
-        struct text_span behind = *rest, line = trim(next_line(&behind));
-        if (line.size < 2 || line.text[0] != '-' || line.text[1] != ' ') break;
-        put_scalar(w, trim((struct text_span){line.text + 2, line.size - 2}));
-        *rest = behind;
-    }
-    put_array_end(w);
 }
 
 /* Damaged names would become alike. */
@@ -85,34 +54,89 @@ static bool is_damaged(struct text_span name) {
     return !utf8_is_valid(name.text, name.size) || memmem(name.text, name.size, "\xef\xbf\xbd", 3);
 }
 
-static void read_line(struct front_matter *m, struct text_span line, struct text_span *rest) {
-    const char *colon = memchr(line.text, ':', line.size);
-    bool nested = line.size > 0 && strchr(" \t-#", line.text[0]) != NULL;
-    if (colon == NULL || nested) return;
-    struct text_span name = trim((struct text_span){line.text, (size_t)(colon - line.text)});
+static bool begin_name(const struct front_matter *m, struct text_span name) {
+    return name.size > 0 && !is_damaged(name) && !memchr(name.text, '\0', name.size) && m->begin(m->context, name);
+}
+
+/* Whether an entry is YAML: a map whose key is a text, without references, and without NULs, which JSON has none of. */
+static bool is_yaml(struct text_span entry) {
+    struct yaml_reader *r;
+    struct yaml_item item = {.kind = YAML_MAP};
+    struct error ignored;
+    bool known = true;
+    if (yaml_open(&r, entry, "front matter", &ignored)) return false;
+    for (int n = 0; known && item.kind != YAML_END; n++) {
+        known = yaml_next(r, &item, &ignored) == STATUS_OK && item.kind != YAML_REFERENCE &&
+                (n > 1 || item.kind == (n == 0 ? YAML_MAP : YAML_TEXT));
+        known = known && (item.kind != YAML_TEXT || !memchr(item.text.text, '\0', item.text.size));
+    }
+    yaml_close(r);
+    return known;
+}
+
+/* A text, or the texts of a list; deeper structures are passed over. The entry is YAML. */
+static void put_value(struct json_writer *w, struct yaml_reader *r, struct yaml_item *item) {
+    struct error ignored;
+    bool list = item->kind == YAML_LIST, one = item->kind == YAML_TEXT, nothing = item->plain && item->text.size == 0;
+    if (one && !nothing) return put_scalar(w, item->text, item->plain);
+    put_array(w);
+    while (!one && yaml_next(r, item, &ignored) == STATUS_OK && item->depth > 1) {
+        nothing = item->plain && item->text.size == 0;
+        if (list && item->kind == YAML_TEXT && item->depth == 2 && !nothing) put_scalar(w, item->text, item->plain);
+    }
+    put_array_end(w);
+}
+
+static void read_yaml(const struct front_matter *m, struct text_span entry) {
+    struct yaml_reader *r;
+    struct yaml_item item;
+    struct error ignored;
+    if (yaml_open(&r, entry, "front matter", &ignored)) return;
+    bool there = yaml_next(r, &item, &ignored) == STATUS_OK && yaml_next(r, &item, &ignored) == STATUS_OK;
+    if (there && begin_name(m, item.text)) {
+        if (yaml_next(r, &item, &ignored) == STATUS_OK)
+            put_value(m->w, r, &item);
+        else
+            put_string_n(m->w, "", 0);
+    }
+    yaml_close(r);
+}
+
+/* A line that is no YAML ("title: Bread: the book") is a name and the text behind its colon. */
+static void read_plain(const struct front_matter *m, struct text_span line, const char *colon) {
     struct text_span value = trim((struct text_span){colon + 1, line.size - (size_t)(colon + 1 - line.text)});
-    if (name.size == 0 || is_damaged(name) || !m->begin(m->context, name)) return;
-    if (value.size == 0)
-        put_block_list(m->w, rest);
-    else if (value.size >= 2 && value.text[0] == '[' && value.text[value.size - 1] == ']')
-        put_inline_list(m->w, value);
+    if (begin_name(m, trim((struct text_span){line.text, (size_t)(colon - line.text)})))
+        put_scalar(m->w, value, value.size > 0);
+}
+
+/* A line with a name, and those below it that are indented, are items of a list or comments. */
+static void read_entry(const struct front_matter *m, struct text_span line, struct text_span *rest) {
+    const char *colon = memchr(line.text, ':', line.size);
+    struct text_span entry = line, below = *rest;
+    if (colon == NULL || strchr(" \t-#", line.text[0])) return;
+    for (struct text_span next = next_line(&below);
+         next.size > 0 && strchr(" \t-#\r", next.text[0]) && !is_dashes(next); next = next_line(&below)) {
+        entry.size = (size_t)(next.text + next.size - entry.text);
+        *rest = below;
+    }
+    if (is_yaml(entry))
+        read_yaml(m, entry);
     else
-        put_scalar(m->w, value);
+        read_plain(m, line, colon);
 }
 
 /* Text that ends before its second line of dashes has no front matter. */
 void front_matter_read(struct text_span text, struct json_writer *w, front_matter_begin *begin, void *context) {
     struct front_matter m = {.w = w, .begin = begin, .context = context};
-    struct text_span rest = text, search, line;
+    struct text_span rest = text, search;
     /* JSON has no NUL, and a text that has one is none. */
-    if (text.size == 0 || memchr(text.text, '\0', text.size)) return;
-    if (!span_is(trim(next_line(&rest)), "---")) return;
+    if (text.size == 0 || memchr(text.text, '\0', text.size) || !is_dashes(next_line(&rest))) return;
     search = rest;
     bool closed = false;
-    while (search.size > 0 && !closed) closed = span_is(trim(next_line(&search)), "---");
-    line = next_line(&rest);
-    while (closed && !span_is(trim(line), "---")) {
-        read_line(&m, line, &rest);
+    while (search.size > 0 && !closed) closed = is_dashes(next_line(&search));
+    struct text_span line = next_line(&rest);
+    while (closed && !is_dashes(line)) {
+        if (line.size > 0) read_entry(&m, line, &rest);
         line = next_line(&rest);
     }
 }

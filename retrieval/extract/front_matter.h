@@ -1,6 +1,6 @@
-/* retrieval/extract/front_matter.h: metadata at the beginning of a Markdown file: lines "name: value" between two lines
- * of three dashes. Values are text, in quotes or not, numbers, true, false, and lists: "[a, b]", or lines "- a" behind
- * the name. Deeper structures are passed over. */
+/* retrieval/extract/front_matter.h: metadata at the beginning of a Markdown file: YAML between two lines of three
+ * dashes. Values are text, numbers, true, false, and lists. Deeper structures are passed over. An entry that is no
+ * YAML, or refers to another, is a name and the text behind its colon. */
 #pragma once
 
 #include "config/base/buffer.h"

@@ -74,28 +74,10 @@ static struct layer_spec describe_layer(const struct model_spec *s, enum stack_i
 
 const struct family family_bert = {
     .architecture = "bert",
-    .model_type = "bert",
-    .read = read_bert,
-    .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {{"encoder.layer.#.", "bert.encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignores_heads,
-};
+    HUGGINGFACE_ENCODER("bert", read_bert, describe_layer, "bert.", "encoder.layer.#.", layer_rows, outer_rows)};
 
-const struct family family_roberta = {
-    .model_type = "roberta",
-    .read = read_roberta,
-    .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {{"encoder.layer.#.", "roberta.encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignores_heads,
-};
+const struct family family_roberta = {HUGGINGFACE_ENCODER("roberta", read_roberta, describe_layer, "roberta.",
+                                                          "encoder.layer.#.", layer_rows, outer_rows)};
 
-const struct family family_xlm_roberta = {
-    .model_type = "xlm-roberta",
-    .read = read_roberta,
-    .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {{"encoder.layer.#.", "roberta.encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignores_heads,
-};
+const struct family family_xlm_roberta = {HUGGINGFACE_ENCODER("xlm-roberta", read_roberta, describe_layer, "roberta.",
+                                                              "encoder.layer.#.", layer_rows, outer_rows)};

@@ -25,7 +25,7 @@ static const struct json_field fields[] = {
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
-/* What both towers share, once the caller has put in what an absent key stands for. */
+/* Reads the keys of both towers; the caller has put in the values of absent ones. */
 static enum status read_tower(const struct json *config, struct clip_keys *k, struct error *e) {
     struct dims *d = &k->spec.stacks[STACK_TOWER];
     struct tower_spec *t = &k->spec.tower;

@@ -84,16 +84,6 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_out), .names = {"post_feedforward_layernorm.*"}},
 };
 
-const struct family family_gemma2 = {
-    .model_type = "gemma2",
-    .read = read_gemma2,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
-};
+const struct family family_gemma2 = {HUGGINGFACE_DECODER("gemma2", read_gemma2, huggingface_layer, layer_rows)};
 
-const struct family family_gemma3_text = {
-    .model_type = "gemma3_text",
-    .read = read_gemma3,
-    .layer = describe_gemma3,
-    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
-};
+const struct family family_gemma3_text = {HUGGINGFACE_DECODER("gemma3_text", read_gemma3, describe_gemma3, layer_rows)};

@@ -3,7 +3,7 @@
  * without RoPE. Qwen is in family_qwen.c. */
 #include "retro/families/huggingface.h"
 
-/* What an absent key stands for in most of them. */
+/* The values of absent keys in most of them. */
 static struct huggingface_decoder start_keys(const struct model_spec *s, int kv_heads) {
     struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000}};
     struct dims *d = &k.spec.stacks[STACK_DECODER];
@@ -98,29 +98,13 @@ static enum status read_smollm3(const struct json *config, struct model_spec *s,
 }
 
 const struct family family_llama = {
-    .model_type = "llama",
-    .read = read_llama,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
-};
+    HUGGINGFACE_DECODER("llama", read_llama, huggingface_layer, huggingface_layer_rows)};
 
 const struct family family_mistral = {
-    .model_type = "mistral",
-    .read = read_mistral,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
-};
+    HUGGINGFACE_DECODER("mistral", read_mistral, huggingface_layer, huggingface_layer_rows)};
 
 const struct family family_granite = {
-    .model_type = "granite",
-    .read = read_granite,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
-};
+    HUGGINGFACE_DECODER("granite", read_granite, huggingface_layer, huggingface_layer_rows)};
 
 const struct family family_smollm3 = {
-    .model_type = "smollm3",
-    .read = read_smollm3,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
-};
+    HUGGINGFACE_DECODER("smollm3", read_smollm3, huggingface_layer, huggingface_layer_rows)};

@@ -77,11 +77,5 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, fc2), .names = {"output.dense.*"}},
 };
 
-const struct family family_megatron_bert_hf = {
-    .model_type = "megatron-bert",
-    .read = read_huggingface,
-    .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {{"encoder.layer.#.", "bert.encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignores_heads,
-};
+const struct family family_megatron_bert_hf = {HUGGINGFACE_ENCODER(
+    "megatron-bert", read_huggingface, describe_layer, "bert.", "encoder.layer.#.", layer_rows, outer_rows)};

@@ -39,9 +39,4 @@ static const struct tensor_row mixtral_rows[] = {
                "block_sparse_moe.experts.#.down_proj.*"}},
 };
 
-const struct family family_mixtral = {
-    .model_type = "mixtral",
-    .read = read_mixtral,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(mixtral_rows, ARRAY_COUNT(mixtral_rows)),
-};
+const struct family family_mixtral = {HUGGINGFACE_DECODER("mixtral", read_mixtral, huggingface_layer, mixtral_rows)};

@@ -27,15 +27,21 @@ static enum status read_mpnet(const struct json *config, struct model_spec *s, s
     return huggingface_derive_encoder(s, e);
 }
 
+/* The embedding of an encoder alone, or within a model that names it `root`. */
+#define EMBEDDING_ROWS(root) \
+    {.place = offsetof(struct model, embedding.word), .names = NAMES(root, "embeddings.word_embeddings.weight")}, \
+        {.place = offsetof(struct model, embedding.position), \
+         .names = NAMES(root, "embeddings.position_embeddings.weight")}, \
+    { \
+        .place = offsetof(struct model, embedding.norm), .names = NAMES(root, "embeddings.LayerNorm.*") \
+    }
+#define NAMES(root, name) \
+    { name, root name }
+
 static const struct tensor_row mpnet_outer_rows[] = {
-    {.place = offsetof(struct model, embedding.word),
-     .names = {"embeddings.word_embeddings.weight", "mpnet.embeddings.word_embeddings.weight"}},
-    {.place = offsetof(struct model, embedding.position),
-     .names = {"embeddings.position_embeddings.weight", "mpnet.embeddings.position_embeddings.weight"}},
-    {.place = offsetof(struct model, embedding.norm),
-     .names = {"embeddings.LayerNorm.*", "mpnet.embeddings.LayerNorm.*"}},
+    EMBEDDING_ROWS("mpnet."),
     {.place = offsetof(struct model, stacks[STACK_ENCODER].relative),
-     .names = {"encoder.relative_attention_bias.weight", "mpnet.encoder.relative_attention_bias.weight"}},
+     .names = NAMES("mpnet.", "encoder.relative_attention_bias.weight")},
 };
 
 static const struct tensor_row mpnet_rows[] = {
@@ -54,14 +60,8 @@ static struct layer_spec describe_layer(const struct model_spec *s, enum stack_i
     return (struct layer_spec){.post_norm = true, .mask = MASK_NONE, .relative = s->stacks[stack].buckets > 0};
 }
 
-const struct family family_mpnet = {
-    .model_type = "mpnet",
-    .read = read_mpnet,
-    .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {{"encoder.layer.#.", "mpnet.encoder.layer.#."}, mpnet_rows, ARRAY_COUNT(mpnet_rows)},
-    .outer = {{NULL}, mpnet_outer_rows, ARRAY_COUNT(mpnet_outer_rows)},
-    .ignores = huggingface_ignores_heads,
-};
+const struct family family_mpnet = {HUGGINGFACE_ENCODER("mpnet", read_mpnet, describe_layer, "mpnet.",
+                                                        "encoder.layer.#.", mpnet_rows, mpnet_outer_rows)};
 
 static const struct json_field distilbert_fields[] = {
     {"n_layers|num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
@@ -80,14 +80,7 @@ static enum status read_distilbert(const struct json *config, struct model_spec 
     return huggingface_derive_encoder(s, e);
 }
 
-static const struct tensor_row distilbert_outer_rows[] = {
-    {.place = offsetof(struct model, embedding.word),
-     .names = {"embeddings.word_embeddings.weight", "distilbert.embeddings.word_embeddings.weight"}},
-    {.place = offsetof(struct model, embedding.position),
-     .names = {"embeddings.position_embeddings.weight", "distilbert.embeddings.position_embeddings.weight"}},
-    {.place = offsetof(struct model, embedding.norm),
-     .names = {"embeddings.LayerNorm.*", "distilbert.embeddings.LayerNorm.*"}},
-};
+static const struct tensor_row distilbert_outer_rows[] = {EMBEDDING_ROWS("distilbert.")};
 
 static const struct tensor_row distilbert_rows[] = {
     {.place = offsetof(struct layer, qkv), .part = PART_Q, .names = {"attention.q_lin.*"}},
@@ -100,13 +93,6 @@ static const struct tensor_row distilbert_rows[] = {
     {.place = offsetof(struct layer, norm_mlp), .names = {"output_layer_norm.*"}},
 };
 
-const struct family family_distilbert = {
-    .model_type = "distilbert",
-    .read = read_distilbert,
-    .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {{"transformer.layer.#.", "distilbert.transformer.layer.#."},
-                              distilbert_rows,
-                              ARRAY_COUNT(distilbert_rows)},
-    .outer = {{NULL}, distilbert_outer_rows, ARRAY_COUNT(distilbert_outer_rows)},
-    .ignores = huggingface_ignores_heads,
-};
+const struct family family_distilbert = {HUGGINGFACE_ENCODER("distilbert", read_distilbert, describe_layer,
+                                                             "distilbert.", "transformer.layer.#.", distilbert_rows,
+                                                             distilbert_outer_rows)};

@@ -22,9 +22,4 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_out), .names = {"post_feedforward_layernorm.*"}},
 };
 
-const struct family family_olmo2 = {
-    .model_type = "olmo2",
-    .read = read_olmo2,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
-};
+const struct family family_olmo2 = {HUGGINGFACE_DECODER("olmo2", read_olmo2, huggingface_layer, layer_rows)};

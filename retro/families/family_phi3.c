@@ -24,9 +24,4 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, fc2), .names = {"mlp.down_proj.*"}},
 };
 
-const struct family family_phi3 = {
-    .model_type = "phi3",
-    .read = read_phi3,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
-};
+const struct family family_phi3 = {HUGGINGFACE_DECODER("phi3", read_phi3, huggingface_layer, layer_rows)};

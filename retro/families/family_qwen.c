@@ -2,7 +2,7 @@
  * values (2) or norms of each head's queries and keys (3), and a window in the last layers. */
 #include "retro/families/huggingface.h"
 
-/* What absent keys stand for. */
+/* The values of absent keys. */
 static void start_qwen(struct huggingface_decoder *k) {
     struct dims *d = &k->spec.stacks[STACK_DECODER];
     d->kv_heads = 32;
@@ -49,15 +49,7 @@ static enum status read_qwen3(const struct json *config, struct model_spec *s, s
     return STATUS_OK;
 }
 const struct family family_qwen2 = {
-    .model_type = "qwen2",
-    .read = read_qwen2,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
-};
+    HUGGINGFACE_DECODER("qwen2", read_qwen2, huggingface_layer, huggingface_layer_rows)};
 
 const struct family family_qwen3 = {
-    .model_type = "qwen3",
-    .read = read_qwen3,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(huggingface_layer_rows, HUGGINGFACE_LAYER_ROWS),
-};
+    HUGGINGFACE_DECODER("qwen3", read_qwen3, huggingface_layer, huggingface_layer_rows)};

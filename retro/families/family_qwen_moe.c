@@ -119,16 +119,6 @@ static const struct tensor_row qwen_rows[] = {
     {.place = offsetof(struct layer, shared_fc2), .names = {"mlp.shared_expert.down_proj.*"}},
 };
 
-const struct family family_qwen2_moe = {
-    .model_type = "qwen2_moe",
-    .read = read_qwen2_moe,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(qwen_rows, ARRAY_COUNT(qwen_rows)),
-};
+const struct family family_qwen2_moe = {HUGGINGFACE_DECODER("qwen2_moe", read_qwen2_moe, huggingface_layer, qwen_rows)};
 
-const struct family family_qwen3_moe = {
-    .model_type = "qwen3_moe",
-    .read = read_qwen3_moe,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(qwen_rows, ARRAY_COUNT(qwen_rows)),
-};
+const struct family family_qwen3_moe = {HUGGINGFACE_DECODER("qwen3_moe", read_qwen3_moe, huggingface_layer, qwen_rows)};

@@ -111,7 +111,7 @@ static enum status read_windows(struct qwen_tower_keys *k, const struct json *co
 
 /* Both towers. */
 
-/* What follows from the keys. */
+/* Fills in the sizes that follow from the keys. */
 static enum status finish_tower(struct qwen_tower_keys *k, struct error *e) {
     struct model_spec *s = &k->spec;
     struct dims *d = &s->stacks[STACK_TOWER];

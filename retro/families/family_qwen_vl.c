@@ -19,7 +19,7 @@ static const struct json_field fields[] = {
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
-/* What absent keys of a text_config stand for; keys beside a vision_config are all there. */
+/* The values of absent keys of a text_config; keys beside a vision_config are all there. */
 static void start_text(struct huggingface_decoder *k, bool nested) {
     struct dims *d = &k->spec.stacks[STACK_DECODER];
     d->kv_heads = 8;

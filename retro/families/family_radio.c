@@ -41,7 +41,7 @@ static const struct json_field args_fields[] = {
 };
 static const struct json_table args_table = JSON_TABLE(args_fields, .open = true);
 
-/* What a model of timm is asked for beside its name; others change the layers, so they are refused. */
+/* Arguments of a model of timm beside its name; others change the layers, so they are refused. */
 static const struct json_field kwargs_fields[] = {
     {"embed_dim", JSON_INT, AT_TOWER(hidden), .min = 1, .max = LIMIT_WIDTH},
     {"depth", JSON_INT, AT_TOWER(n_layers), .min = 1, .max = MAX_LAYERS},

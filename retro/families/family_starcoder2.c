@@ -33,8 +33,4 @@ static const struct tensor_row layer_rows[] = {
 };
 
 const struct family family_starcoder2 = {
-    .model_type = "starcoder2",
-    .read = read_starcoder2,
-    .layer = huggingface_layer,
-    HUGGINGFACE_DECODER(layer_rows, ARRAY_COUNT(layer_rows)),
-};
+    HUGGINGFACE_DECODER("starcoder2", read_starcoder2, huggingface_layer, layer_rows)};

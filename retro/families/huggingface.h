@@ -9,7 +9,7 @@ extern const struct json_choice huggingface_activations[];
 /* eos_token_id, an id or a list of ids that all end a text, for a struct that begins with a model_spec. */
 enum status huggingface_parse_eos(struct json_reader *r, const struct json *value, void *object);
 
-/* What a family's rotary positions are where config.json is silent. */
+/* A family's rotary positions where config.json is silent. */
 struct rope_rules {
     double base, local_base; /* local_base 0: the layers have one table */
     double partial;          /* of the dimensions of a head that turn; 0: all, and no other number is supported */
@@ -19,7 +19,7 @@ struct rope_rules {
     bool multimodal;         /* a row has three positions, of which mrope_section gives each pair one */
 };
 /* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters; head_dim and
- * max_positions are set. What is not supported is an error that names the key (huggingface_rope.c). */
+ * max_positions are set. An unsupported value is an error that names the key (huggingface_rope.c). */
 enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules, struct model_spec *s,
                                   struct error *e);
 
@@ -43,7 +43,7 @@ struct huggingface_decoder {
     const struct json *layer_types;
 };
 /* A decoder with RMS norms before branches and a gated MLP: sizes, biases that the two keys ask for, the rotary
- * tables, the window (of no layer yet). What differs is the caller's to change. */
+ * tables, the window (of no layer yet). The caller changes the rest. */
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *k, struct error *e);
 /* Qwen2's keys, with biases on queries, keys and values, and the window as spec.windowed: layer_types says which layers
  * have it; where it is silent, those from max_window_layers on. */
@@ -62,10 +62,16 @@ enum { HUGGINGFACE_OUTER_ROWS = 3, HUGGINGFACE_LAYER_ROWS = 11 };
 extern const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS];
 extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
 
-/* The fields of struct family that Llama's relatives have in common; rows: the tensors of a layer, and their count. */
-#define HUGGINGFACE_DECODER(rows, count) \
-    .inspect = huggingface_find_output, .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, count}, \
+/* The fields of struct family of Llama's relatives: model_type, read, layer, and the rows of a layer. */
+#define HUGGINGFACE_DECODER(type, reader, describe, rows) \
+    .model_type = (type), .read = (reader), .inspect = huggingface_find_output, .layer = (describe), \
+    .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, ARRAY_COUNT(rows)}, \
     .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, .ignores = huggingface_ignore_frequencies
+/* Those of BERT's, which may be parts of a model that has a name for them: "bert.". */
+#define HUGGINGFACE_ENCODER(type, reader, describe, root, prefix, rows, outer_rows) \
+    .model_type = (type), .read = (reader), .layer = (describe), \
+    .stacks[STACK_ENCODER] = {{prefix, root prefix}, rows, ARRAY_COUNT(rows)}, \
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)}, .ignores = huggingface_ignores_heads
 
 /* Rows of struct tensor_row for those whose layers have further or other tensors. */
 #define HUGGINGFACE_ATTENTION_ROWS \
@@ -82,9 +88,7 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
 
-/* What follows from the keys of a BERT-like encoder, which are in s: biases and LayerNorm everywhere, learned
- * positions.
- */
+/* Completes a BERT-like encoder, whose keys are in s: biases and LayerNorm everywhere, learned positions. */
 enum status huggingface_derive_encoder(struct model_spec *s, struct error *e);
 /* ignores: the heads of BERT-like checkpoints, which serve other tasks, and constants 0, 1, 2, ... */
 bool huggingface_ignores_heads(const char *name);

@@ -123,6 +123,7 @@ static enum status refuse_key(const char *key, double value, const char *rule, s
 
 /* With an odd number of rotary dimensions the last pair takes one more. */
 static void fill_plain(struct rope_table *t, double base, int dim) {
+    t->base = (float)base;
     for (int i = 0; i < (dim + 1) / 2; i++) t->inv_freq[i] = 1.0f / powf((float)base, (float)(2 * i) / (float)dim);
 }
 
@@ -205,6 +206,7 @@ static enum status fill_longrope(struct dims *d, const struct rope_keys *k, int 
     double attention = k->attention_factor;
     if (attention == 0) attention = k->factor <= 1 ? 1 : sqrt(1 + log(k->factor) / log(k->original));
     usual->scale = far->scale = (float)attention;
+    far->base = usual->base;
     d->rope_long_after = k->original;
     if (fill_by_list(usual, k->short_factor, "short_factor", k->base, dim, e)) return e->status;
     return fill_by_list(far, k->long_factor, "long_factor", k->base, dim, e);
@@ -275,7 +277,7 @@ static enum status refuse_sections(const struct rope_config *c, struct error *e)
     return STATUS_OK;
 }
 
-/* Which of a row's positions each pair turns by. */
+/* Tells each pair the position of a row that it turns by. */
 static enum status read_sections(const struct rope_keys *k, struct dims *d, struct error *e) {
     static const int usual[MROPE_SECTIONS] = {16, 24, 24};
     const int *sections = k->sectioned ? k->sections : usual;

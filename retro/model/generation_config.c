@@ -14,7 +14,8 @@ bool end_ids_have(const struct end_ids *ends, int32_t id) {
 enum status end_ids_add(struct end_ids *ends, int32_t id, struct error *e) {
     if (end_ids_have(ends, id)) return STATUS_OK;
     if (ends->n == MAX_END_IDS) return error_set(e, STATUS_UNSUPPORTED, "eos_token_id: more than %d ids", MAX_END_IDS);
-    ends->ids[ends->n++] = id;
+    ends->ids[ends->n] = id;
+    ends->n++;
     return STATUS_OK;
 }
 

@@ -15,7 +15,7 @@ bool end_ids_have(const struct end_ids *ends, int32_t id);
 /* Adds an id that is not there yet. STATUS_UNSUPPORTED when there are MAX_END_IDS. */
 enum status end_ids_add(struct end_ids *ends, int32_t id, struct error *e);
 
-/* What requests get where they do not say; of a number that the file does not give either, -1. */
+/* Values for requests that name none; -1 where the file has no number either. */
 struct sampling_defaults {
     double temperature; /* 0: greedy, which is what do_sample false says */
     double top_p, min_p;

@@ -172,7 +172,7 @@ static void cross_attention(const struct pass *p, const struct layer *l) {
     add_branch(p, residual, &l->cross_proj, &none, source->row_scale);
 }
 
-/* What the second product of an MLP of F columns reads. */
+/* The rows that the second product of an MLP of F columns reads. */
 static struct tensor widen_rows(const struct pass *p, struct tensor input, const struct projection *fc1, int ffn) {
     const struct model *m = p->model;
     const struct dims *d = &p->stack->dims;

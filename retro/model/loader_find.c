@@ -75,8 +75,8 @@ static enum status find_blocks(struct loader *l, struct stored_part *s, const ch
     return STATUS_OK;
 }
 
-/* What blocks are kept as: super-blocks as they are on the CPU, where no file is made of them, else int8 or int4; f32
- * where they are to be widened and would lose on the way. */
+/* The type that blocks are kept in: super-blocks as they are on the CPU, where no file is made of them, else int8 or
+ * int4; f32 where they are to be widened and would lose on the way. */
 static enum dtype choose_blocks_dtype(const struct loader *l, const struct block_form *form) {
     const struct model_options *o = l->options;
     bool cpu = strcmp(l->model->backend->ops->name, "cpu") == 0;
@@ -188,7 +188,8 @@ enum status loader_find_parts(struct loader *l, const struct place *p, struct st
         char name[TENSOR_NAME];
         if (!is_row_of(p, i, whole)) continue;
         CHECK(*n < MAX_PARTS);
-        struct stored_part *s = &parts[(*n)++];
+        struct stored_part *s = &parts[*n];
+        *n += 1;
         *s = (struct stored_part){.part = row->part,
                                   .rows = count_rows(&p->share, row->part),
                                   .cols = p->share.whole_cols,

@@ -261,7 +261,7 @@ static enum status split_layers(struct model *m, struct error *e) {
     return STATUS_OK;
 }
 
-/* What one row reads of a matrix, on average: it uses some of the experts. */
+/* Bytes of a matrix that one row reads, on average: it uses some of the experts. */
 static size_t count_read(const struct model *m, const struct place *p, size_t bytes) {
     const struct dims *d = &m->stacks[p->stack].dims;
     size_t place = p->rows->rows[p->row].place;

@@ -28,7 +28,7 @@ struct embedding {
     struct norm_weights norm;     /* gamma NULL without */
 };
 
-/* What a tower has beside its layers (spec.h). */
+/* The weights of a tower beside its layers (spec.h). */
 struct tower_weights {
     struct projection patch;       /* [d, 3 P P] */
     struct tensor mean, deviation; /* f32 [3, 1], of pixels; without data where they come normalised */

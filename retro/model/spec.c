@@ -23,6 +23,7 @@ void dims_set_mlp(struct dims *d, int mlp) {
 void dims_set_rope(struct dims *d, enum rope_id id, float base) {
     struct rope_table *table = &d->rope[id];
     CHECK(d->rotated >= 0 && d->rotated <= ATTENTION_MAX_HEAD);
+    table->base = base;
     for (int i = 0; i < d->rotated / 2; i++) table->inv_freq[i] = 1.0f / powf(base, (float)(2 * i) / (float)d->rotated);
 }
 

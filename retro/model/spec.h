@@ -40,6 +40,7 @@ enum rope_id { ROPE_GLOBAL, ROPE_LOCAL, ROPE_LONG, ROPE_COUNT };
 /* Pair i of a head turns by position * inv_freq[i]. */
 struct rope_table {
     float inv_freq[ATTENTION_MAX_HEAD / 2]; /* the first dims.rotated / 2 */
+    float base;                             /* before scaling: base^(-2i / rotated), as config.json says it */
     float scale;                            /* of what is rotated; 0: none, as 1. YaRN's attention factor */
 };
 
@@ -115,7 +116,8 @@ static inline int tower_spec_values(const struct tower_spec *t) {
     return 3 * (t->frames > 0 ? t->frames : 1) * t->patch * t->patch;
 }
 
-/* What makes a tower's rows a decoder's (docs/spec/vision-model.md 4): fc2(activation(fc1(norm(x)))), or fc1 alone. */
+/* The product that makes a tower's rows a decoder's (docs/spec/vision-model.md 4): fc2(activation(fc1(norm(x)))), or
+ * fc1 alone. */
 struct projector_spec {
     int in, ffn, out; /* columns; ffn 0: one product; out 0: the model has no projector */
     bool normed;      /* has the norm */

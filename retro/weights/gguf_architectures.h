@@ -1,5 +1,5 @@
-/* retro/weights/gguf_architectures.h: what the architectures of GGUF are in Hugging Face's words: rows of keys and of
- * tensors. Only gguf_folder.c reads them. */
+/* retro/weights/gguf_architectures.h: the architectures of GGUF in Hugging Face's words: rows of keys. Files are
+ * read (gguf_folder.c) and written (tools/convert) by the same rows. */
 #pragma once
 
 #include "retro/weights/gguf.h"
@@ -13,6 +13,7 @@ enum key_kind {
     KEY_PATTERN,  /* which layers have the window: a period, which is `number` where the key is absent, or a list */
     KEY_SECTIONS, /* how many pairs of a head turn by each position of a row: in rope_scaling, beside the kind */
     KEY_IGNORED,  /* means nothing here and is harmless */
+    KEY_WRITTEN,  /* likewise, for other readers of what we write */
     KEY_NEUTRAL,  /* not supported: must be `number`, where it changes nothing */
     KEY_HEAD      /* not supported: must be the size of a head */
 };
@@ -30,26 +31,6 @@ struct fact_row {
     bool absent;
 };
 
-enum tensor_order {
-    ORDER_SAME,
-    ORDER_TURNED, /* the folder has [in, out] */
-    ORDER_PAIRED, /* RoPE turns rows 2i and 2i + 1 of a head, in the folder i and i + half */
-    ORDER_ROW,    /* a matrix of one row, which some files have as a vector */
-    ORDER_APART   /* queries, keys and values one after another; the folder has those of a head beside each other */
-};
-
-/* A tensor without its ".weight" or ".bias". '#' in a name of the folder is the number of an expert; the file has all
- * experts in one tensor. */
-struct name_row {
-    const char *from, *to;
-    enum tensor_order order;
-};
-
-struct rows_of_names {
-    const struct name_row *rows;
-    size_t n;
-};
-
 struct architecture {
     const char *name, *model_type;
     const char *told_by; /* a tensor that tells it from another of the same name; NULL: no other, or the last of them */
@@ -57,8 +38,8 @@ struct architecture {
     size_t n_keys;
     const struct fact_row *facts;
     size_t n_facts;
-    const char *layers; /* the prefix of layer '#' */
-    struct rows_of_names outer, layer;
+    const char *named_as;   /* the model_type of the family whose rows name its tensors; NULL: its own */
+    bool paired;            /* RoPE turns rows 2i and 2i + 1 of a head, in the folder i and i + half */
     const char *activation; /* hidden_act, where neither the file nor the family tells; else NULL */
     /* The key of config.json for the root of what scores are divided by. The file does not tell: it is the size of a
      * head, but in the model of `divided_layers` layers the hidden size over the heads. NULL: none. */
@@ -68,6 +49,12 @@ struct architecture {
 
 /* STATUS_UNSUPPORTED names the known ones. */
 enum status architecture_find(const struct gguf *g, const struct architecture **out, struct error *e);
+
+/* Of the folders with this model_type; NULL: there is none. */
+const struct architecture *architecture_of_type(const char *model_type);
+/* The rows of a key of config.json; NULL: the architecture has no word for it. */
+const struct key_row *architecture_key(const struct architecture *a, const char *name);
+const struct fact_row *architecture_fact(const struct architecture *a, const char *name);
 
 /* The keys of all architectures, and those of rope_scaling. An architecture's own rows win. */
 extern const struct key_row architecture_common_keys[], architecture_scaling_keys[];

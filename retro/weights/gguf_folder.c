@@ -129,6 +129,7 @@ static enum status write_key(struct json_writer *w, const struct gguf *g, const 
     switch (row->kind) {
         case KEY_SECTIONS: return STATUS_OK; /* write_scaling */
         case KEY_IGNORED: return STATUS_OK;
+        case KEY_WRITTEN: return STATUS_OK;
         case KEY_FLOAT: return write_float(w, g, a, row, e);
         case KEY_BOOL: return write_bool(w, g, a, row, e);
         case KEY_SHARE: return write_share(w, g, a, row, e);
@@ -397,48 +398,47 @@ static bool split_name(struct split_name *s, const char *name) {
     return true;
 }
 
-static const struct name_row *find_name(const struct architecture *a, const struct split_name *s) {
-    const struct rows_of_names *names = s->layer < 0 ? &a->outer : &a->layer;
-    for (size_t i = 0; i < names->n; i++)
-        if (span_is(s->middle, names->rows[i].from)) return &names->rows[i];
-    return NULL;
+/* False: a name without '*' has no bias. */
+static bool join_name(struct gguf_view *view, const struct family_tensor *f, const struct split_name *s) {
+    struct buffer name = {0};
+    const char *number = strchr(f->prefix, '#'), *star = strchr(f->name, '*');
+    if (number) buffer_printf(&name, "%.*s%d%s", (int)(number - f->prefix), f->prefix, s->layer, number + 1);
+    if (star)
+        buffer_printf(&name, "%.*s%s", (int)(star - f->name), f->name, s->ending + 1);
+    else
+        buffer_append_string(&name, f->name);
+    bool fits = name.size < sizeof view->name && (star || strcmp(s->ending, ".weight") == 0);
+    if (fits) memcpy(view->name, name.data, name.size + 1);
+    buffer_free(&name);
+    return fits;
 }
 
-static void join_name(struct gguf_view *view, const struct architecture *a, const struct split_name *s,
-                      const char *name) {
-    size_t size = sizeof view->name;
-    const char *number = strchr(a->layers, '#');
-    int used = 0;
-    if (s->layer >= 0)
-        used = snprintf(view->name, size, "%.*s%d%s", (int)(number - a->layers), a->layers, s->layer, number + 1);
-    used += snprintf(view->name + used, size - (size_t)used, "%s%s", name, s->ending);
-    CHECK((size_t)used < size);
-}
-
-static void view_order(struct gguf_view *view, enum tensor_order order, int64_t head, const struct gguf_tensor *t) {
+static void view_order(struct gguf_view *view, const struct family_tensor *f, const struct architecture *a,
+                       int64_t head, const struct gguf_tensor *t) {
     int64_t rows = t->shape[0];
-    view->turned = order == ORDER_TURNED && t->n_dims == 2;
-    view->row = order == ORDER_ROW && t->n_dims == 1;
+    view->turned = f->transposed && t->n_dims == 2;
+    view->row = f->one_row && t->n_dims == 1;
+    view->stacked = strchr(f->name, '#') != NULL;
     if (head <= 0 || head > INT32_MAX) return;
-    if (order == ORDER_PAIRED && head % 2 == 0 && rows % head == 0) view->paired = (int)head;
-    if (order == ORDER_APART && rows % (3 * head) == 0) view->apart = (int)head;
+    if (a->paired && f->rotated && head % 2 == 0 && rows % head == 0) view->paired = (int)head;
+    if (f->by_head && rows % (3 * head) == 0) view->apart = (int)head;
 }
 
 enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *g, const struct gguf_tensor *t,
                              struct error *e) {
     const struct architecture *a;
     struct split_name s;
+    struct family_tensor f;
     *view = (struct gguf_view){.turned = false};
     if (architecture_find(g, &a, e)) return e->status;
     if (strcmp(t->name, rope_factors) == 0) return STATUS_OK;
     if (has_longrope(g, a) && (strcmp(t->name, short_factors) == 0 || strcmp(t->name, long_factors) == 0))
         return STATUS_OK;
-    const struct name_row *row = split_name(&s, t->name) ? find_name(a, &s) : NULL;
-    if (row == NULL)
+    bool known = split_name(&s, t->name) &&
+                 family_tensor_find(a->named_as ? a->named_as : a->model_type, s.layer >= 0, s.middle, &f);
+    if (!known || !join_name(view, &f, &s))
         return error_set(e, STATUS_UNSUPPORTED, "%s: tensor \"%s\" has no place in the architecture %s", gguf_name(g),
                          t->name, a->name);
-    join_name(view, a, &s, row->to);
-    view->stacked = strchr(row->to, '#') != NULL;
-    view_order(view, row->order, head_size(g, a), t);
+    view_order(view, &f, a, head_size(g, a), t);
     return STATUS_OK;
 }

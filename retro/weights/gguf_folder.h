@@ -21,6 +21,17 @@ enum status config_read_text(const char *path, struct buffer *json, struct error
 enum gguf_pooling { GGUF_POOLING_ABSENT = -1, GGUF_POOLING_MEAN = 1, GGUF_POOLING_CLS, GGUF_POOLING_LAST };
 enum status gguf_find_pooling(const struct gguf *g, enum gguf_pooling *out, struct error *e);
 
+/* The tensor of a family's own files that GGUF has under another name, without the ending ".weight" or ".bias". */
+struct family_tensor {
+    const char *prefix, *name; /* of layer '#', or ""; '#' is an expert and '*' the ending, as in struct tensor_row */
+    bool transposed;           /* stored as [in, out] */
+    bool by_head;              /* queries, keys and values of a head beside each other */
+    bool one_row;              /* a matrix of one row, which some GGUF files have as a vector */
+    bool rotated;              /* queries or keys */
+};
+/* By the rows of the family with this model_type, which is known (retro/model/place_names.c); false: it has none. */
+bool family_tensor_find(const char *model_type, bool in_layer, struct text_span name, struct family_tensor *out);
+
 /* A tensor as the folder has it. */
 struct gguf_view {
     char name[2 * GGUF_NAME + 32]; /* "": config.json has it */

@@ -6,7 +6,7 @@
 #include "kernels/cuda/open.h"
 #include "retro/run/session/session.h"
 #include "tests/cuda/cuda_ops.h"
-#include "tools/convert/convert.h"
+#include "tools/convert/sink/sink.h"
 
 enum { SESSIONS = 2, PROMPT = 5, LONG_PROMPT = 12, STEPS = 43, MOST_VOCAB = 1024, NEIGHBORS = 2 };
 

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/import/formats/yaml.h"
-#include "tools/import/import.h"
+#include "tools/convert/formats/yaml.h"
+#include "tools/convert/plan/import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -161,6 +161,32 @@ def test_options_that_llama_cpp_lacks(name, key, tmp_path):
     assert done.returncode == 1 and f'no word for this model\'s "{key}"' in done.stderr, done.stderr
 
 
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+
+
+@pytest.mark.parametrize("base", [10000, 150000, 5e5, 1e6, 1000000.0, 1234567, 8388607.5])
+@pytest.mark.parametrize("name, scaling", [("mixtral", None), ("mixtral", LLAMA3), ("qwen3", None), ("phi3", None),
+                                           ("qwen3", {"rope_type": "linear", "factor": 3.0}),
+                                           ("gemma3", {"rope_type": "linear", "factor": 8.0})])
+def test_base_of_rope(name, scaling, base, tmp_path):
+    """The base comes back as it was written, whatever the frequencies were made of it."""
+    folder = converted(GOLDEN / name / "model.gguf", tmp_path / "folder", "f32")
+    config = json.loads((folder / "config.json").read_text()) | {"rope_theta": base}
+    if scaling:
+        config |= {"rope_scaling": scaling, "rope_factors": None}
+    (folder / "config.json").write_text(json.dumps(config))
+    again = converted(converted(folder, tmp_path / "gguf", "gguf"), tmp_path / "again", "f32")
+    read = json.loads((again / "config.json").read_text())
+    assert read["rope_theta"] == base
+    if scaling and scaling["rope_type"] == "linear":
+        assert read["rope_scaling"] == scaling
+    elif scaling:
+        assert read["rope_factors"][0] == 1 and read["rope_factors"][-1] == 8
+    elif name == "phi3":
+        assert read["rope_scaling"]["long_factor"] == pytest.approx(config["rope_scaling"]["long_factor"], rel=1e-6)
+
+
 def megatron(folder, rope, **options):
     """A random GPT of Megatron's with gpt2's tokenizer."""
     d, heads, kv, head, ffn, vocab, layers = 64, 4, 2 if rope else 4, 16, 96, 379, 2

@@ -3,8 +3,8 @@
 #include "retro/text/open/tokenizer_gguf.h"
 #include "tests/growth/growth.h"
 #include "tests/unit/gguf_build.h"
-#include "tools/import/formats/pickle.h"
-#include "tools/import/formats/yaml.h"
+#include "tools/convert/formats/pickle.h"
+#include "tools/convert/formats/yaml.h"
 
 static void run_gguf(struct text_span bytes) {
     struct gguf *g;

@@ -368,13 +368,13 @@ OBJECTS = ("!!python/object/apply:os.system ['touch was-here']", "!!python/objec
 
 
 @pytest.mark.parametrize("line", [
-    *(f"optim_more: {tag}" for tag in OBJECTS), *(f"  - {tag}" for tag in OBJECTS[:2]), f"a: [1, {OBJECTS[1]}]",
+    *(f"optim_more: {tag}" for tag in OBJECTS), *(f"more:\n  - {tag}" for tag in OBJECTS[:2]), f"a: [1, {OBJECTS[1]}]",
     f"? {OBJECTS[0]}"])
 def test_objects_in_yaml(tmp_path, tensors, line):
     write_weights(tmp_path / "parts/model_weights", "model.", tensors)
     (tmp_path / "parts/model_config.yaml").write_text(YAML + line + "\n")
     done = convert(tmp_path, tmp_path / "parts")
-    words = f"model_config.yaml: line {len(YAML.splitlines()) + 1} has a tag that makes an object of Python's: refused"
+    words = f"model_config.yaml: line {len((YAML + line).splitlines())} has a tag that makes an object of Python's: refused"
     assert done.returncode == 1 and words in done.stderr, done.stderr
     assert not (tmp_path / "was-here").exists()
 
@@ -415,6 +415,11 @@ def test_damaged_archives(tmp_path, tensors):
     archive.write_bytes(b"\x1f\x8b" + raw)
     done = convert(tmp_path, archive)
     assert done.returncode == 1 and "damaged gzip" in done.stderr
+    stored = bytearray(gzip.compress(raw, 0))
+    stored[len(stored) // 2] ^= 1  # of a weight: nothing but the check sum tells
+    archive.write_bytes(stored)
+    done = convert(tmp_path, archive)
+    assert done.returncode == 1 and "damaged gzip" in done.stderr, done.stderr
     packed = gzip.compress(raw)
     for size in (3, 18, len(packed) // 2, len(packed) - 1):
         archive.write_bytes(packed[:size])

@@ -18,6 +18,13 @@ authors:
 # a comment: nothing
 nested:
     deep: no
+places: ["Rome, Italy", Oslo]  # where it was seen
+motto: 'it''s bread'
+subtitle: Bread: again
+summary: >
+    Two
+    lines
+see: *authors
 ---
 # Bread
 
@@ -47,7 +54,9 @@ def metadata(out):
 def test_metadata_of_files(docs, tmp_path):
     out = tmp_path / "collection"
     bread = {"team": "bakers", "year": 2024, "public": True, "date": "2024-05-31", "title": "Bread: the book",
-             "tags": ["dough", "hot oven", 7], "authors": ["Ada", "7"], "nested": []}
+             "tags": ["dough", "hot oven", 7], "authors": ["Ada", "7"], "nested": [],
+             "places": ["Rome, Italy", "Oslo"], "motto": "it's bread", "subtitle": "Bread: again", "summary": "Two lines",
+             "see": "*authors"}
     tar = {"team": "packers", "sizes": [1, 2.5]}
     run("build", "--out", out, *MODEL, docs)
     latin = {{"team": "º", "year": "»"}.get(key, key): value for key, value in bread.items()}

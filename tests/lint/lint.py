@@ -44,6 +44,7 @@ LIBRARIES = {
     "libxml2's HTML parser": r"libxml/(HTML|parserInternals)", "libxml2's reader": r"libxml/xmlreader",
     "libarchive": r"archive(_entry)?\.h", "gmime": r"gmime/|glib", "gnutls": r"gnutls/", "jpeg": r"j(?:peglib|error)\.h", "png": r"png\.h",
     "webp": r"webp/", "zlib": r"zlib\.h", "libseccomp": r"seccomp\.h", "Landlock": r"linux/landlock\.h", "curl": r"curl/",
+    "libyaml": r"yaml\.h",
 }
 TESTS_ONLY = {"cmocka": r"cmocka"}
 
@@ -96,7 +97,7 @@ def check_includes(sources):
 
 
 # Folders that still include each other; nothing is added here.
-IN_CIRCLES = {"tools/convert", "tools/import", "tools/import/containers", "tools/import/formats"}
+IN_CIRCLES = set()
 
 
 def reached(folder, includes):
@@ -213,7 +214,7 @@ HEADLESS = re.compile(r"(?:/\*+ |^ \* |\. )(?:What|Which|Who|Whose) [^?]*$")
 # An effect is a statement of its own.
 EFFECT_IN_INDEX = re.compile(r"\[[^]\"']*(?:\+\+|--)[^]\"']*\]")
 # The rooms and files that these two rules have not reached.
-STYLE_WITHOUT = ("kernels/cpu/sample.c", "retro/families/", "retro/model/")
+STYLE_WITHOUT = ("kernels/cpu/sample.c",)
 
 
 def check_style(sources):

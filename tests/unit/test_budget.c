@@ -4,7 +4,7 @@
 
 #include "server/host/models/budget.h"
 #include "tests/folder.h"
-#include "tools/convert/convert.h"
+#include "tools/convert/sink/sink.h"
 
 static const char folder[] = "tests/golden/retro/case_b";
 

@@ -7,7 +7,8 @@
 #include "config/base/buffer.h"
 #include "retro/run/session/session.h"
 #include "retro/text/tokenizer.h"
-#include "tools/convert/convert.h"
+#include "tools/convert/convert_calibrate.h"
+#include "tools/convert/sink/sink.h"
 
 enum { WINDOW = 512, SLICE = 64, TEXT_LIMIT = 256 << 20 };
 

@@ -9,7 +9,8 @@
 #include "config/base/line.h"
 #include "config/base/process.h"
 #include "retro/weights/gguf_folder.h"
-#include "tools/import/import.h"
+#include "tools/convert/convert_calibrate.h"
+#include "tools/convert/sink/sink.h"
 
 static const char usage[] =
     "usage: retro-convert MODEL OUT_DIR --to int8|int4|bf16|f16|f32|packed|gguf [--calibrate FILE] [--keep "

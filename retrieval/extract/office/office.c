@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "retrieval/extract/extract_unpack.h"
+#include "config/archive/unpack.h"
 #include "retrieval/extract/office/xml.h"
 
 enum { MAX_PARTS = 20000 };

@@ -1,0 +1,98 @@
+/* retro/model/place_names.c: see place_names.h and, of family_tensor_find, retro/weights/gguf_folder.h. */
+#include "retro/model/place_names.h"
+
+#include <string.h>
+
+#include "retro/model/model_private.h"
+#include "retro/weights/gguf_folder.h"
+
+#define IN_LAYER(member) offsetof(struct layer, member)
+#define IN_MODEL(member) offsetof(struct model, member)
+
+static const struct place_name layer_names[] = {
+    {IN_LAYER(norm_in), PART_WHOLE, "attn_norm"},
+    {IN_LAYER(norm_in), PART_WHOLE, "attn_output_norm"}, /* of norms behind a sum */
+    {IN_LAYER(qkv), PART_WHOLE, "attn_qkv"},
+    {IN_LAYER(qkv), PART_Q, "attn_q"},
+    {IN_LAYER(qkv), PART_K, "attn_k"},
+    {IN_LAYER(qkv), PART_V, "attn_v"},
+    {IN_LAYER(norm_q), PART_WHOLE, "attn_q_norm"},
+    {IN_LAYER(norm_k), PART_WHOLE, "attn_k_norm"},
+    {IN_LAYER(proj), PART_WHOLE, "attn_output"},
+    {IN_LAYER(norm_attention), PART_WHOLE, "post_attention_norm"},
+    {IN_LAYER(norm_mlp), PART_WHOLE, "ffn_norm"},
+    {IN_LAYER(norm_mlp), PART_WHOLE, "layer_output_norm"},
+    {IN_LAYER(fc1), PART_GATE, "ffn_gate"},
+    {IN_LAYER(fc1), PART_UP, "ffn_up"},
+    {IN_LAYER(fc1), PART_WHOLE, "ffn_up"},
+    {IN_LAYER(fc2), PART_WHOLE, "ffn_down"},
+    {IN_LAYER(norm_out), PART_WHOLE, "post_ffw_norm"},
+    {IN_LAYER(router), PART_WHOLE, "ffn_gate_inp"},
+    {IN_LAYER(expert_fc1), PART_GATE, "ffn_gate_exps"},
+    {IN_LAYER(expert_fc1), PART_UP, "ffn_up_exps"},
+    {IN_LAYER(expert_fc1), PART_WHOLE, "ffn_gate_up_exps"},
+    {IN_LAYER(expert_fc2), PART_WHOLE, "ffn_down_exps"},
+    {IN_LAYER(shared_gate), PART_WHOLE, "ffn_gate_inp_shexp"},
+    {IN_LAYER(shared_fc1), PART_GATE, "ffn_gate_shexp"},
+    {IN_LAYER(shared_fc1), PART_UP, "ffn_up_shexp"},
+    {IN_LAYER(shared_fc2), PART_WHOLE, "ffn_down_shexp"},
+};
+static const struct place_name outer_names[] = {
+    {IN_MODEL(embedding.word), PART_WHOLE, "token_embd"},
+    {IN_MODEL(embedding.position), PART_WHOLE, "position_embd"},
+    {IN_MODEL(embedding.type), PART_WHOLE, "token_types"},
+    {IN_MODEL(embedding.norm), PART_WHOLE, "token_embd_norm"},
+    {IN_MODEL(stacks[STACK_DECODER].final_norm), PART_WHOLE, "output_norm"},
+    {IN_MODEL(output), PART_WHOLE, "output"},
+};
+const struct place_names gguf_layer_names = {layer_names, ARRAY_COUNT(layer_names)};
+const struct place_names gguf_outer_names = {outer_names, ARRAY_COUNT(outer_names)};
+
+/* A whole may lie by heads. */
+static enum part whole_or(enum part part) { return part < PART_FIRST ? PART_WHOLE : part; }
+
+const struct tensor_row *place_names_row(const struct place_names *names, const struct tensor_rows *rows,
+                                         struct text_span name) {
+    for (size_t i = 0; i < names->n; i++) {
+        const struct place_name *known = &names->rows[i];
+        if (strlen(known->name) != name.size || memcmp(known->name, name.text, name.size) != 0) continue;
+        for (int j = 0; j < rows->n; j++)
+            if (rows->rows[j].place == known->place && whole_or(rows->rows[j].part) == known->part)
+                return &rows->rows[j];
+    }
+    return NULL;
+}
+
+const struct tensor_row *place_row_find(const struct tensor_rows *rows, size_t place, enum part part) {
+    const struct tensor_row *whole = NULL;
+    for (int i = 0; i < rows->n; i++) {
+        const struct tensor_row *row = &rows->rows[i];
+        if (row->place == place && row->part == part) return row;
+        if (row->place == place && row->part < PART_FIRST) whole = row;
+    }
+    return whole;
+}
+
+const char *place_names_find(const struct place_names *names, const struct tensor_row *row) {
+    for (size_t i = 0; i < names->n; i++)
+        if (names->rows[i].place == row->place && names->rows[i].part == whole_or(row->part))
+            return names->rows[i].name;
+    return NULL;
+}
+
+bool family_tensor_find(const char *model_type, bool in_layer, struct text_span name, struct family_tensor *out) {
+    const struct family *f = family_of_type(model_type);
+    CHECK(f != NULL);
+    const struct tensor_rows *layers = &f->stacks[f->stacks[STACK_DECODER].n > 0 ? STACK_DECODER : STACK_ENCODER];
+    const struct tensor_rows *rows = in_layer ? layers : &f->outer;
+    const struct tensor_row *row = place_names_row(in_layer ? &gguf_layer_names : &gguf_outer_names, rows, name);
+    if (row == NULL) return false;
+    *out = (struct family_tensor){
+        .prefix = in_layer ? layers->prefixes[0] : "",
+        .name = row->names[0],
+        .transposed = row->transposed,
+        .by_head = row->part == PART_BY_HEAD,
+        .one_row = in_layer && row->place == IN_LAYER(shared_gate),
+        .rotated = in_layer && row->place == IN_LAYER(qkv) && (row->part == PART_Q || row->part == PART_K)};
+    return true;
+}

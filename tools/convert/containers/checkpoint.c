@@ -1,0 +1,266 @@
+/* tools/convert/containers/checkpoint.c: finds out which container a path is, and opens it. See checkpoint.h. */
+#include "tools/convert/containers/checkpoint.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { TRACKER_LIMIT = 64 };
+
+#define tracker_name "latest_checkpointed_iteration.txt"
+
+static bool path_exists(const char *folder, const char *name) {
+    struct buffer path = {0};
+    struct stat st;
+    buffer_printf(&path, "%s/%s", folder, name);
+    bool there = stat(path.data, &st) == 0;
+    buffer_free(&path);
+    return there;
+}
+
+static bool starts_with(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
+
+static bool is_file(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* Whether the folder has an entry whose name starts so. */
+static bool has_entry(const char *folder, const char *start) {
+    DIR *dir = opendir(folder);
+    bool found = false;
+    for (struct dirent *entry; dir && !found && (entry = readdir(dir)) != NULL;)
+        found = starts_with(entry->d_name, start);
+    if (dir) closedir(dir);
+    return found;
+}
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static bool is_checkpoint(const char *path) {
+    static const char *const names[] = {tracker_name,        ".metadata",          "metadata.json",
+                                        "model_config.yaml", "model_weights.ckpt", "weights/.metadata"};
+    if (is_file(path)) return ends_with(path, ".nemo");
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (path_exists(path, names[i])) return true;
+    return has_entry(path, "mp_rank_") || has_entry(path, "tp_rank_");
+}
+
+/* The folders of a path that are checkpoints by their names, iterations of Megatron's or NeMo's NAME--val_loss=...; in
+ * order. */
+static int list_iterations(const char *path, struct buffer *out) {
+    struct dirent **entries;
+    int n = scandir(path, &entries, NULL, alphasort), found = 0;
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        struct buffer folder = {0};
+        buffer_printf(&folder, "%s/%s", path, name);
+        bool named = starts_with(name, "iter_") || strcmp(name, "release") == 0 || strstr(name, "--");
+        if (named && !is_file(folder.data) && is_checkpoint(folder.data)) {
+            buffer_printf(out, "%s%s", found ? ", " : "", folder.data);
+            found++;
+        }
+        buffer_free(&folder);
+        free(entries[i]);
+    }
+    if (n >= 0) free(entries);
+    return found;
+}
+
+/* The same of a folder that is none itself, or of its folder "checkpoints", which is NeMo's; 0: there are none. */
+static int find_iterations(const char *path, struct buffer *out) {
+    struct buffer inner = {0};
+    if (is_checkpoint(path)) return 0;
+    buffer_printf(&inner, "%s/checkpoints", path);
+    int n = list_iterations(path, out);
+    if (n == 0) n = list_iterations(inner.data, out);
+    buffer_free(&inner);
+    return n;
+}
+
+bool checkpoint_detect(const char *path) {
+    struct buffer found = {0};
+    bool is = is_checkpoint(path) || find_iterations(path, &found) > 0;
+    buffer_free(&found);
+    return is;
+}
+
+/* The only checkpoint of a folder without a tracker; the folder itself where there is none. */
+static enum status enter_only(struct checkpoint *c, const char *path, struct error *e) {
+    struct buffer found = {0};
+    int n = find_iterations(path, &found);
+    c->folder = xstrdup(n == 1 ? found.data : path);
+    if (n > 1)
+        error_set(e, STATUS_INVALID, "%s holds several checkpoints and no %s that says which: give one of %s", path,
+                  tracker_name, found.data);
+    buffer_free(&found);
+    return n > 1 ? e->status : STATUS_OK;
+}
+
+/* The tracker's text: a number, or "release". */
+static enum status follow_tracker(struct checkpoint *c, const char *path, struct error *e) {
+    struct buffer file = {0}, text = {0};
+    buffer_printf(&file, "%s/%s", path, tracker_name);
+    enum status status = file_read(file.data, TRACKER_LIMIT, &text, e);
+    while (status == STATUS_OK && text.size > 0 && isspace((unsigned char)text.data[text.size - 1])) text.size--;
+    buffer_append(&text, "", 0);
+    struct buffer folder = {0};
+    char *end = NULL;
+    unsigned long long iteration = 0;
+    if (status == STATUS_OK) {
+        text.data[text.size] = '\0';
+        iteration = strtoull(text.data, &end, 10);
+        bool number = text.size > 0 && isdigit((unsigned char)text.data[0]) && *end == '\0';
+        if (number)
+            buffer_printf(&folder, "%s/iter_%07llu", path, iteration);
+        else if (strcmp(text.data, "release") == 0)
+            buffer_printf(&folder, "%s/release", path);
+        else
+            status = error_set(e, STATUS_INVALID, "%s says \"%s\"; expected a number of an iteration or \"release\"",
+                               file.data, text.data);
+    }
+    if (status == STATUS_OK && !path_exists(folder.data, "."))
+        status = error_set(e, STATUS_NOT_FOUND, "%s says that the checkpoint is %s, which is not there", file.data,
+                           folder.data);
+    c->folder = folder.data;
+    buffer_free(&file);
+    buffer_free(&text);
+    return status;
+}
+
+static bool has_start(const struct checkpoint *c, const char *start) {
+    for (int i = 0; i < c->n_entries; i++)
+        if (starts_with(c->entries[i].name, start)) return true;
+    return false;
+}
+
+/* NeMo's configurations, and the folder that has the weights. */
+static enum status enter_nemo(struct checkpoint *c, struct error *e) {
+    static const char *const configurations[] = {"model_config.yaml", "hparams.yaml", "context/model.yaml"};
+    static const char *const folders[] = {"model_weights/", "weights/"};
+    for (size_t i = 0; i < ARRAY_COUNT(configurations); i++)
+        if (checkpoint_has(c, configurations[i]) && checkpoint_read_nemo(c, configurations[i], e)) return e->status;
+    for (size_t i = 0; i < ARRAY_COUNT(folders); i++)
+        if (has_start(c, folders[i])) checkpoint_enter(c, folders[i]);
+    return STATUS_OK;
+}
+
+/* In Megatron's own order. */
+static enum status open_container(struct checkpoint *c, struct error *e) {
+    enum status status = is_file(c->folder) ? checkpoint_list_archive(c, e) : checkpoint_list_folder(c, e);
+    if (status || enter_nemo(c, e)) return e->status;
+    if (checkpoint_has(c, ".metadata")) return checkpoint_open_distributed(c, e);
+    if (has_start(c, "mp_rank_") || has_start(c, "tp_rank_") || has_start(c, "model_weights.ckpt"))
+        return checkpoint_open_ranks(c, e);
+    if (checkpoint_has(c, "metadata.json")) return checkpoint_open_zarr(c, e);
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s is no checkpoint that is known: no mp_rank_*/model_optim_rng.pt (torch), no .metadata "
+                     "(torch_dist), no metadata.json (zarr)",
+                     c->folder);
+}
+
+enum status checkpoint_open(struct checkpoint **out, const char *path, const char *scratch, struct error *e) {
+    struct checkpoint *c = xcalloc(1, sizeof *c);
+    c->scratch = scratch;
+    c->version = 3;
+    c->ranks = c->stages = c->chunks = 1;
+    c->inner = "";
+    enum status status = path_exists(path, tracker_name) ? follow_tracker(c, path, e) : enter_only(c, path, e);
+    if (status == STATUS_OK) status = open_container(c, e);
+    if (status == STATUS_OK) status = checkpoint_check_shared(c, e);
+    if (status == STATUS_OK && c->settings.n == 0 && !is_file(c->folder)) status = checkpoint_read_above(c, e);
+    if (status == STATUS_OK && c->n == 0)
+        status = error_set(e, STATUS_CORRUPT, "%s: the checkpoint holds no weights", c->folder);
+    if (status) {
+        checkpoint_close(c);
+        return status;
+    }
+    *out = c;
+    return STATUS_OK;
+}
+
+void checkpoint_close(struct checkpoint *c) {
+    if (c == NULL) return;
+    for (int i = 0; i < c->n; i++) {
+        free(c->tensors[i].name);
+        free(c->tensors[i].problem);
+        free(c->tensors[i].pieces);
+    }
+    for (int i = 0; i < c->n_files; i++) {
+        torch_file_close(c->files[i]);
+        free(c->files[i]);
+    }
+    for (int i = 0; i < c->n_sources; i++) {
+        file_map_close(&c->sources[i].map);
+        free(c->sources[i].path);
+    }
+    for (int i = 0; i < c->n_entries; i++) free(c->entries[i].name);
+    settings_free(&c->settings);
+    free(c->entries);
+    free(c->tensors);
+    free(c->files);
+    free(c->sources);
+    free(c->folder);
+    free(c);
+}
+
+enum status checkpoint_torch_file(struct checkpoint *c, struct text_span bytes, const char *name,
+                                  struct torch_file **out, struct error *e) {
+    struct torch_file *f = xcalloc(1, sizeof *f);
+    if (torch_file_open(f, bytes, name, e)) {
+        free(f);
+        return e->status;
+    }
+    c->files = xgrow(c->files, c->n_files, &c->file_capacity, sizeof(struct torch_file *));
+    c->files[c->n_files] = f;
+    c->n_files++;
+    *out = f;
+    return STATUS_OK;
+}
+
+struct checkpoint_tensor *checkpoint_add(struct checkpoint *c, const char *name) {
+    c->tensors = xgrow(c->tensors, c->n, &c->capacity, sizeof *c->tensors);
+    struct checkpoint_tensor *t = &c->tensors[c->n];
+    *t = (struct checkpoint_tensor){.name = xstrdup(name)};
+    c->n++;
+    return t;
+}
+
+bool checkpoint_drops(const char *name) {
+    static const char *const starts[] = {"optimizer", "chained_", "rng_state", "rerun_state", "opt_param_scheduler"};
+    static const char *const ends[] = {"_extra_state", "inv_freq", "rotary_pos_emb"};
+    for (size_t i = 0; i < ARRAY_COUNT(starts); i++)
+        if (starts_with(name, starts[i])) return true;
+    for (size_t i = 0; i < ARRAY_COUNT(ends); i++)
+        if (ends_with(name, ends[i])) return true;
+    return strstr(name, "_extra_state/") != NULL;
+}
+
+static int compare_tensors(const void *a, const void *b) {
+    const struct checkpoint_tensor *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : (x->stage > y->stage) - (x->stage < y->stage);
+}
+
+void checkpoint_sort(struct checkpoint *c) {
+    if (c->n > 1) qsort(c->tensors, (size_t)c->n, sizeof *c->tensors, compare_tensors);
+}
+
+struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name) {
+    int low = 0, high = c->n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (strcmp(c->tensors[middle].name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < c->n && strcmp(c->tensors[low].name, name) == 0 ? &c->tensors[low] : NULL;
+}

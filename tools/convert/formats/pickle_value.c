@@ -1,0 +1,60 @@
+/* tools/convert/formats/pickle_value.c: looking into what a pickle holds. See pickle.h. */
+#include <string.h>
+
+#include "tools/convert/formats/pickle.h"
+
+bool pickle_is(const struct pickle_value *v, enum pickle_kind kind) { return v && v->kind == kind; }
+
+static bool span_is(struct text_span s, const char *text) {
+    return s.size == strlen(text) && memcmp(s.text, text, s.size) == 0;
+}
+
+bool pickle_text_is(const struct pickle_value *v, const char *text) {
+    return v && (v->kind == PICKLE_TEXT || v->kind == PICKLE_GLOBAL) && span_is(v->text, text);
+}
+
+const struct pickle_value *pickle_item(const struct pickle_value *v, size_t i) {
+    if (v == NULL || (v->kind != PICKLE_LIST && v->kind != PICKLE_TUPLE && v->kind != PICKLE_SET)) return NULL;
+    return i < v->count ? v->items[i] : NULL;
+}
+
+size_t pickle_pairs(const struct pickle_value *v) {
+    bool mapped = v && (v->kind == PICKLE_DICT || (v->kind == PICKLE_OBJECT && v->mapped));
+    return mapped ? v->count / 2 : 0;
+}
+
+const struct pickle_value *pickle_key(const struct pickle_value *v, size_t i) {
+    return i < pickle_pairs(v) ? v->items[2 * i] : NULL;
+}
+
+const struct pickle_value *pickle_pair_value(const struct pickle_value *v, size_t i) {
+    return i < pickle_pairs(v) ? v->items[2 * i + 1] : NULL;
+}
+
+const struct pickle_value *pickle_member(const struct pickle_value *v, const char *key) {
+    for (size_t i = pickle_pairs(v); i > 0; i--) {
+        const struct pickle_value *k = pickle_key(v, i - 1);
+        if (k->kind == PICKLE_TEXT && span_is(k->text, key)) return pickle_pair_value(v, i - 1);
+    }
+    return NULL;
+}
+
+const struct pickle_value *pickle_attributes(const struct pickle_value *object) {
+    if (!pickle_is(object, PICKLE_OBJECT)) return NULL;
+    const struct pickle_value *state = object->state;
+    if (pickle_is(state, PICKLE_TUPLE) && state->count == 2)
+        state = pickle_is(state->items[1], PICKLE_DICT) ? state->items[1] : state->items[0];
+    return state;
+}
+
+const struct pickle_value *pickle_attribute(const struct pickle_value *object, const char *name) {
+    return pickle_member(pickle_attributes(object), name);
+}
+
+bool pickle_is_object(const struct pickle_value *v, const char *class_name) {
+    if (!pickle_is(v, PICKLE_OBJECT) || !pickle_is(v->class, PICKLE_GLOBAL)) return false;
+    struct text_span whole = v->class->text;
+    size_t n = strlen(class_name);
+    if (whole.size < n || memcmp(whole.text + whole.size - n, class_name, n) != 0) return false;
+    return whole.size == n || whole.text[whole.size - n - 1] == '.';
+}

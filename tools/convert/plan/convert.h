@@ -1,0 +1,51 @@
+/* tools/convert/plan/convert.h: a conversion, planned tensor by tensor. sink.h writes it. */
+#pragma once
+
+#include "retro/model/model.h"
+#include "tools/convert/formats/planes.h"
+
+struct convert_options {
+    const char *from, *to;   /* folders */
+    enum dtype dtype;        /* of matrices, unless packed */
+    bool packed;             /* as the CPU backend lays weights out */
+    bool gguf;               /* as a GGUF file, in the types it has */
+    bool from_gguf;          /* `from` is a GGUF file */
+    const char *calibrate;   /* a text, or NULL */
+    const char *const *keep; /* patterns of tensors that stay as they are */
+    int n_keep;
+    bool resume;          /* goes on where an earlier run with the same identity ended, and keeps what is complete */
+    const char *identity; /* a line that names what the files depend on; NULL: such a run cannot be gone on with */
+};
+
+/* One tensor of the model and what becomes of it. */
+struct change {
+    const struct stored_tensor *stored;
+    enum tensor_role role;
+    const struct weight *weight; /* that it fills in the model that was opened to convert */
+    int64_t rows, cols;          /* of weights, as they are converted; a vector is one column */
+    enum dtype from, to;         /* the same: written as it is */
+    /* Families that hold floats as [in, out] hold quantised matrices as [out, in] (docs/model-format.md). */
+    bool by_column;             /* the rows that are converted are the columns of what is stored */
+    bool turned_back;           /* what was converted as [out, in] is written as [in, out] */
+    const float *importance;    /* of its columns, or NULL */
+    struct deviation deviation; /* of what was written from what was read */
+};
+
+struct conversion {
+    struct weights *weights;
+    struct backend *backend;
+    struct comm *comm;
+    struct model *model; /* loaded only to calibrate or pack, else checked */
+    struct change *changes;
+    int n;
+};
+
+/* convert_plan.c: opens the model, refuses what makes no sense, decides for every tensor. */
+enum status conversion_open(struct conversion *p, const struct convert_options *o, struct error *e);
+void conversion_close(struct conversion *p);
+/* The table: shape, types, error and sizes of every matrix that changed, and the sums. */
+void conversion_print(const struct conversion *p);
+
+/* convert_plan.c: the type of a matrix when matrices become `to`, and whether a name is of the patterns. */
+enum dtype conversion_choose(enum tensor_role role, enum dtype to);
+bool conversion_keeps(const struct convert_options *o, const char *name);

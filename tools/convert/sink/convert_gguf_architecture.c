@@ -1,0 +1,251 @@
+/* tools/convert/sink/convert_gguf_architecture.c: llama.cpp's architectures that our decoders are, and their keys. See
+ * convert_gguf.h. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/convert/sink/convert_gguf.h"
+
+/* An architecture that is written, and the facts that no row of it tells. */
+struct written_row {
+    const char *type; /* Hugging Face's */
+    enum activation activation;
+    bool qkv_bias;   /* there may be biases of queries, keys and values */
+    bool every_bias; /* zeros where the model has no bias */
+    bool factors;    /* llama.cpp divides its frequencies by those of a tensor */
+};
+
+enum { KIND_GPT2, KIND_LLAMA, KIND_QWEN2 }; /* of models that are what they are, whatever they are called */
+static const struct written_row written[] = {
+    [KIND_GPT2] = {.type = "gpt2", .activation = ACTIVATION_GELU_TANH, .qkv_bias = true, .every_bias = true},
+    [KIND_LLAMA] = {.type = "llama", .activation = ACTIVATION_SILU, .factors = true},
+    [KIND_QWEN2] = {.type = "qwen2", .activation = ACTIVATION_SILU, .qkv_bias = true},
+    {.type = "mixtral", .activation = ACTIVATION_SILU, .factors = true},
+    {.type = "qwen3", .activation = ACTIVATION_SILU},
+    {.type = "qwen2_moe", .activation = ACTIVATION_SILU, .qkv_bias = true},
+    {.type = "qwen3_moe", .activation = ACTIVATION_SILU},
+    {.type = "gpt_neox", .activation = ACTIVATION_GELU_ERF, .qkv_bias = true},
+    {.type = "phi3", .activation = ACTIVATION_SILU},
+    {.type = "gemma3_text", .activation = ACTIVATION_GELU_TANH},
+};
+
+static const struct dims *dims_of(const struct model *m) { return &m->stacks[STACK_DECODER].dims; }
+
+/* RoPE. */
+
+/* Frequencies that are not those of the base become factors by which llama.cpp divides those. */
+static bool find_factors(const struct dims *d, enum rope_id id, float *factors) {
+    bool differ = false;
+    struct dims plain = {.rotated = d->rotated};
+    dims_set_rope(&plain, id, d->rope[id].base);
+    for (int i = 0; i < d->rotated / 2; i++) {
+        factors[i] = plain.rope[id].inv_freq[i] / d->rope[id].inv_freq[i];
+        differ = differ || fabsf(factors[i] - 1) > 1e-6f;
+    }
+    return differ;
+}
+
+/* The number that all frequencies are divided by, 1 for most; 0: there is no such number. */
+static float find_linear(const struct dims *d, enum rope_id id) {
+    float factors[ATTENTION_MAX_HEAD];
+    if (d->rotated == 0 || !find_factors(d, id, factors)) return 1;
+    for (int i = 1; i < d->rotated / 2; i++)
+        if (fabsf(factors[i] / factors[0] - 1) > 1e-5f) return 0;
+    return factors[0];
+}
+
+static enum status choose_factors(const struct model *m, const struct written_row *row,
+                                  struct written_architecture *out, struct error *e) {
+    const struct dims *d = dims_of(m);
+    struct written_factors *f = &out->factors;
+    if (d->rope_long_after > 0) {
+        *f = (struct written_factors){.names = {"rope_factors_short", "rope_factors_long"}, .n = 2};
+        find_factors(d, ROPE_GLOBAL, f->values[0]);
+        find_factors(d, ROPE_LONG, f->values[1]);
+    } else if (find_linear(d, ROPE_GLOBAL) == 0 && row->factors) {
+        *f = (struct written_factors){.names = {"rope_freqs"}, .n = 1};
+        find_factors(d, ROPE_GLOBAL, f->values[0]);
+    }
+    bool longrope = d->rope_long_after == 0 || architecture_key(out->rows, "attention_factor");
+    bool local = !architecture_key(out->rows, "rope_local_base_freq") || find_linear(d, ROPE_LOCAL) == 1;
+    if (longrope && local && (f->n > 0 || find_linear(d, ROPE_GLOBAL) != 0)) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's %s has no scaled RoPE", out->rows->name);
+}
+
+/* The architecture of a model. */
+
+/* Of a family that has its own: the first of its options that the architecture has no word for; NULL: none. */
+static const char *find_obstacle(const struct model *m, const struct written_row *row, const struct architecture *a) {
+    const struct dims *d = dims_of(m);
+    const struct fact_row *renormalised = architecture_fact(a, "norm_topk_prob");
+    bool shared = a->divisor && d->n_layers == a->divided_layers;
+    float score = shared ? (float)(d->hidden / d->heads) : (float)d->head_dim, scale = d->rope[ROPE_GLOBAL].scale;
+    if (d->activation != row->activation) return "hidden_act";
+    if (fabsf(d->score_scale * sqrtf(score) - 1) > 1e-5f) return "query_pre_attn_scalar";
+    if (!architecture_key(a, "attention_factor") && scale != 0 && scale != 1) return "attention_factor";
+    if (!row->qkv_bias && d->qkv_bias) return "attention_bias";
+    if (renormalised && renormalised->absent != d->experts_renormalised) return "norm_topk_prob";
+    for (int i = 0; i < d->n_layers; i++) {
+        if (m->spec.windowed[i] && m->spec.window > 0 && !architecture_key(a, "sliding_window"))
+            return "sliding_window";
+        if (d->experts > 0 && m->spec.dense[i]) return "mlp_only_layers";
+    }
+    return NULL;
+}
+
+static enum status choose_by_shape(const struct model *m, const struct written_row **out, struct error *e) {
+    const struct dims *d = dims_of(m);
+    bool scaled = d->score_scale == 1.0f / sqrtf((float)d->head_dim);
+    bool turns = d->rope_long_after == 0 && (d->rope[ROPE_GLOBAL].scale == 0 || d->rope[ROPE_GLOBAL].scale == 1);
+    bool unscaled = (d->residual_scale == 0 || d->residual_scale == 1) && d->score_cap == 0 &&
+                    (m->spec.embedding_scale == 0 || m->spec.embedding_scale == 1) && m->spec.logit_cap == 0;
+    bool whole = m->spec.window == 0 && d->qk_norm == QK_NORM_NONE && !d->parallel;
+    bool plain =
+        scaled && turns && unscaled && whole && d->final_norm && m->spec.logit_scale == 1 && !m->spec.output_bias;
+    bool gpt2 = m->spec.learned_positions && d->rotated == 0 && d->norm == NORM_LAYER && !d->gated &&
+                d->activation == ACTIVATION_GELU_TANH && d->heads == d->kv_heads;
+    bool llama = !m->spec.learned_positions && d->rotated == d->head_dim && d->norm == NORM_RMS && d->gated &&
+                 d->activation == ACTIVATION_SILU && !d->proj_bias && !d->mlp_bias;
+    *out = &written[gpt2 ? KIND_GPT2 : d->qkv_bias ? KIND_QWEN2 : KIND_LLAMA];
+    if (plain && (gpt2 || (llama && !(d->qkv_bias && d->rope_interleaved)))) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "this model is neither llama.cpp's gpt2 (learned positions, layer norms, gelu_tanh) nor its llama "
+                     "or qwen2 (RoPE on whole heads, RMS norms, swiglu, no biases but of queries, keys and values)");
+}
+
+static enum status choose_by_family(const struct model *m, const struct written_row **out, struct error *e) {
+    struct buffer known = {0};
+    buffer_append_string(&known, "gpt");
+    for (size_t i = 0; i < ARRAY_COUNT(written); i++) {
+        *out = &written[i];
+        if (strcmp((*out)->type, m->info.family) == 0) break;
+        buffer_printf(&known, ", %s", (*out)->type);
+        *out = NULL;
+    }
+    if (*out == NULL)
+        error_set(e, STATUS_UNSUPPORTED, "a %s model is not written to GGUF; known: %s", m->info.family, known.data);
+    buffer_free(&known);
+    if (*out == NULL) return e->status;
+    const struct architecture *a = architecture_of_type((*out)->type);
+    const char *obstacle = find_obstacle(m, *out, a);
+    if (obstacle == NULL) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's %s has no word for this model's \"%s\" in config.json",
+                     a->name, obstacle);
+}
+
+enum status architecture_choose(const struct model *m, struct written_architecture *out, struct error *e) {
+    static const char *const by_shape[] = {"gpt", "gpt2", "llama", "qwen2"};
+    const struct written_row *row;
+    bool shaped = false;
+    for (size_t i = 0; i < ARRAY_COUNT(by_shape); i++) shaped = shaped || strcmp(by_shape[i], m->info.family) == 0;
+    if (shaped ? choose_by_shape(m, &row, e) : choose_by_family(m, &row, e)) return e->status;
+    *out = (struct written_architecture){
+        .rows = architecture_of_type(row->type), .family = family_of_type(row->type), .every_bias = row->every_bias};
+    return choose_factors(m, row, out, e);
+}
+
+/* Keys. */
+
+/* A key of config.json as a model has it. */
+struct spec_member {
+    const char *name;
+    enum { MEMBER_INT, MEMBER_FLOAT, MEMBER_BOOL } type;
+    size_t at; /* in struct model_spec */
+};
+
+#define OF_SPEC(member) offsetof(struct model_spec, member)
+#define OF_DECODER(member) OF_SPEC(stacks[STACK_DECODER].member)
+
+static const struct spec_member members[] = {
+    {"num_hidden_layers", MEMBER_INT, OF_DECODER(n_layers)},
+    {"n_layer", MEMBER_INT, OF_DECODER(n_layers)},
+    {"max_position_embeddings", MEMBER_INT, OF_SPEC(max_positions)},
+    {"n_positions", MEMBER_INT, OF_SPEC(max_positions)},
+    {"hidden_size", MEMBER_INT, OF_DECODER(hidden)},
+    {"n_embd", MEMBER_INT, OF_DECODER(hidden)},
+    {"intermediate_size", MEMBER_INT, OF_DECODER(ffn)},
+    {"n_inner", MEMBER_INT, OF_DECODER(ffn)},
+    {"num_attention_heads", MEMBER_INT, OF_DECODER(heads)},
+    {"n_head", MEMBER_INT, OF_DECODER(heads)},
+    {"num_key_value_heads", MEMBER_INT, OF_DECODER(kv_heads)},
+    {"head_dim", MEMBER_INT, OF_DECODER(head_dim)},
+    {"rotary_pct", MEMBER_INT, OF_DECODER(rotated)},
+    {"partial_rotary_factor", MEMBER_INT, OF_DECODER(rotated)},
+    {"rms_norm_eps", MEMBER_FLOAT, OF_DECODER(epsilon)},
+    {"layer_norm_eps", MEMBER_FLOAT, OF_DECODER(epsilon)},
+    {"layer_norm_epsilon", MEMBER_FLOAT, OF_DECODER(epsilon)},
+    {"rope_theta", MEMBER_FLOAT, OF_DECODER(rope[ROPE_GLOBAL].base)},
+    {"rope_local_base_freq", MEMBER_FLOAT, OF_DECODER(rope[ROPE_LOCAL].base)},
+    {"attention_factor", MEMBER_FLOAT, OF_DECODER(rope[ROPE_GLOBAL].scale)},
+    {"original_max_position_embeddings", MEMBER_INT, OF_DECODER(rope_long_after)},
+    {"num_experts", MEMBER_INT, OF_DECODER(experts)},
+    {"num_local_experts", MEMBER_INT, OF_DECODER(experts)},
+    {"num_experts_per_tok", MEMBER_INT, OF_DECODER(experts_used)},
+    {"moe_intermediate_size", MEMBER_INT, OF_DECODER(expert_ffn)},
+    {"shared_expert_intermediate_size", MEMBER_INT, OF_DECODER(shared_ffn)},
+    {"use_parallel_residual", MEMBER_BOOL, OF_DECODER(parallel)},
+    {"sliding_window", MEMBER_INT, OF_SPEC(window)},
+    {"final_logit_softcapping", MEMBER_FLOAT, OF_SPEC(logit_cap)},
+};
+
+/* A number that is 0 is not there. */
+static void put_member(struct gguf_keys *k, const char *key, const struct model_spec *s, const char *name) {
+    const struct spec_member *member = members;
+    while (strcmp(member->name, name) != 0) {
+        member++;
+        CHECK(member < members + ARRAY_COUNT(members));
+    }
+    const void *at = (const char *)s + member->at;
+    switch (member->type) {
+        case MEMBER_BOOL: keys_put_bool(k, key, *(const bool *)at); break;
+        case MEMBER_FLOAT:
+            if (*(const float *)at != 0) keys_put_float(k, key, *(const float *)at);
+            break;
+        case MEMBER_INT:
+            if (*(const int *)at != 0) keys_put_int(k, key, (uint32_t) * (const int *)at);
+            break;
+    }
+}
+
+/* The layers that have the window. */
+static void put_pattern(struct gguf_keys *k, const char *key, const struct model_spec *s) {
+    int n = s->stacks[STACK_DECODER].n_layers;
+    if (s->window == 0) return;
+    keys_put_list(k, key, GGUF_BOOL, (size_t)n);
+    for (int i = 0; i < n; i++) gguf_put_number(&k->bytes, s->windowed[i], 1);
+}
+
+/* "ARCHITECTURE.key". */
+static const char *full_key(char full[100], const struct architecture *a, const char *key) {
+    snprintf(full, 100, "%s.%s", a->name, key);
+    return full;
+}
+
+static void put_row(struct gguf_keys *k, const struct model *m, const struct architecture *a,
+                    const struct key_row *row) {
+    char key[100];
+    full_key(key, a, row->key);
+    switch (row->kind) {
+        case KEY_INT:
+        case KEY_FLOAT:
+        case KEY_BOOL:
+        case KEY_SHARE:
+        case KEY_WRITTEN: put_member(k, key, &m->spec, row->name); break;
+        case KEY_WINDOW: keys_put_int(k, key, (uint32_t)m->spec.window); break;
+        case KEY_PATTERN: put_pattern(k, key, &m->spec); break;
+        case KEY_HEAD: keys_put_int(k, key, (uint32_t)dims_of(m)->head_dim); break;
+        case KEY_SECTIONS: /* of no architecture that is written */
+        case KEY_IGNORED:
+        case KEY_NEUTRAL: break;
+    }
+}
+
+void keys_put_shape(struct gguf_keys *k, const struct model *m, const struct written_architecture *w) {
+    const struct architecture *a = w->rows;
+    float linear = find_linear(dims_of(m), ROPE_GLOBAL);
+    char key[100];
+    for (size_t i = 0; i < a->n_keys; i++) put_row(k, m, a, &a->keys[i]);
+    if (linear == 1 || w->factors.n > 0) return;
+    keys_put_text(k, full_key(key, a, "rope.scaling.type"), (struct text_span){"linear", 6});
+    keys_put_float(k, full_key(key, a, "rope.scaling.factor"), linear);
+}
