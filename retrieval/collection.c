@@ -129,16 +129,48 @@ enum status collection_walk(struct collection *c, const struct collection_walk *
     return status;
 }
 
+/* Counting. */
+
+struct collection_counts {
+    const struct filter *filter;
+    int64_t n_documents, n_chunks;
+};
+
+static enum status count_document(void *context, const struct stored_document *d, struct error *e) {
+    struct collection_counts *counts = context;
+    (void)e;
+    if (!document_is_allowed(counts->filter, d)) return STATUS_OK;
+    counts->n_documents++;
+    counts->n_chunks += d->n_chunks;
+    return STATUS_OK;
+}
+
+static enum status count_all(struct collection *c, int64_t *n_documents, int64_t *n_chunks, struct error *e) {
+    if (c->ops->count) return c->ops->count(c, n_documents, n_chunks, e);
+    struct snapshot *newest = collection_hold(c);
+    *n_documents = newest->n_documents;
+    *n_chunks = newest->n_chunks;
+    snapshot_release(newest);
+    return STATUS_OK;
+}
+
+enum status collection_count(struct collection *c, const struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
+                             struct error *e) {
+    struct collection_counts counts = {.filter = filter};
+    struct collection_walk walk = {.filter = filter, .take = count_document, .context = &counts};
+    if (filter == NULL) return count_all(c, n_documents, n_chunks, e);
+    enum status status = c->ops->walk(c, &walk, e);
+    *n_documents = counts.n_documents;
+    *n_chunks = counts.n_chunks;
+    return status;
+}
+
 /* Changing. */
 
 enum status collection_check_put(const struct filter *filter, const struct collection_document *d, struct error *e) {
-    struct buffer facts = {0};
-    if (filter == NULL) return STATUS_OK;
-    enum status status = facts_append(&facts, d->metadata, e);
-    struct filter_subject subject = {d->id, d->path, {facts.data, facts.size}};
-    if (status == STATUS_OK && !filter_admits(filter, &subject)) status = filter_refuse(filter, e);
-    buffer_free(&facts);
-    return status;
+    bool admits = true;
+    enum status status = filter ? document_ask_filter(filter, filter_admits, d, &admits, e) : STATUS_OK;
+    return status || admits ? status : filter_refuse(filter, e);
 }
 
 enum status collection_has(struct collection *c, const struct filter *filter, const struct collection_document *d,

@@ -110,8 +110,8 @@ struct collection_ops {
      * is, the walk begins behind it. */
     enum status (*walk)(struct collection *c, const struct collection_walk *w, struct error *e);
     bool ordered; /* a walk is in the order of ids' hashes, and can begin behind any */
-    enum status (*count)(struct collection *c, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
-                         struct error *e);
+    /* Of all; NULL: the newest snapshot knows. */
+    enum status (*count)(struct collection *c, int64_t *n_documents, int64_t *n_chunks, struct error *e);
     enum status (*shows_all)(struct collection *c, const struct filter *filter, const char *const *ids, int n,
                              bool *shows, struct error *e);
     enum status (*has_all)(struct collection *c, const struct collection_document *const *documents, int n, bool *has,
@@ -154,10 +154,8 @@ enum status collection_find(struct collection *c, const struct filter *filter, c
                             struct collection_found *out, struct error *e);
 enum status collection_walk(struct collection *c, const struct collection_walk *w, struct error *e);
 /* Documents and chunks that the filter allows. */
-static inline enum status collection_count(struct collection *c, struct filter *filter, int64_t *n_documents,
-                                           int64_t *n_chunks, struct error *e) {
-    return c->ops->count(c, filter, n_documents, n_chunks, e);
-}
+enum status collection_count(struct collection *c, const struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
+                             struct error *e);
 
 /* Whether clients of the filter may put the document, filter_admits: STATUS_INVALID. */
 enum status collection_check_put(const struct filter *filter, const struct collection_document *d, struct error *e);

@@ -34,3 +34,13 @@ struct chunk document_chunk(const struct collection_document *d, int i, int chun
                           .source = d->text,
                           .marks = d->marks};
 }
+
+enum status document_ask_filter(const struct filter *filter, filter_question *asks, const struct collection_document *d,
+                                bool *yes, struct error *e) {
+    struct buffer facts = {0};
+    enum status status = facts_append(&facts, d->metadata, e);
+    struct filter_subject subject = {d->id, d->path, {facts.data, facts.size}};
+    *yes = status == STATUS_OK && asks(filter, &subject);
+    buffer_free(&facts);
+    return status;
+}

@@ -1,9 +1,15 @@
 /* retrieval/document.h: documents and their chunks, as collections of all kinds take and show them. */
 #pragma once
 
+#include <string.h>
+
 #include "config/base/buffer.h"
 #include "retrieval/filter/filter.h"
 #include "retrieval/marks.h"
+
+static inline bool text_is_same(struct text_span a, struct text_span b) {
+    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
+}
 
 /* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter. */
 struct collection_document {
@@ -42,6 +48,10 @@ struct stored_document {
 static inline bool document_is_allowed(const struct filter *f, const struct stored_document *d) {
     return f == NULL || filter_allows(f, &(struct filter_subject){.id = d->id, .path = d->path, .facts = d->facts});
 }
+/* filter_allows or filter_admits; and its answer for a document, of which id, path and metadata are looked at. */
+typedef bool filter_question(const struct filter *f, const struct filter_subject *s);
+enum status document_ask_filter(const struct filter *filter, filter_question *asks, const struct collection_document *d,
+                                bool *yes, struct error *e);
 /* Called for each of several documents. Another status than STATUS_OK ends the walk. */
 typedef enum status document_taker(void *context, const struct stored_document *d, struct error *e);
 

@@ -69,8 +69,9 @@ static void take_nearest(const struct ranked_batch *b, const struct nearest_foun
     }
 }
 
-static enum status rank_nearest(const struct ranked_batch *b, bool pictures, struct candidates *lists,
+static enum status rank_nearest(const struct ranked_batch *b, enum hit_list kind, struct candidates *lists,
                                 struct error *e) {
+    bool pictures = kind == HIT_BY_PICTURES;
     const struct retriever_query *first = b->queries[0]->query;
     const struct collection_info *info = first->snapshot->info;
     size_t dim = (size_t)(pictures ? info->pictures.dim : info->dim);
@@ -88,20 +89,12 @@ static enum status rank_nearest(const struct ranked_batch *b, bool pictures, str
                                   .n_excluded = first->n_excluded};
     struct nearest_found found = {0};
     enum status status = b->collection->ops->search(b->collection, first->snapshot, &query, &found, e);
-    if (status == STATUS_OK) take_nearest(b, &found, pictures ? HIT_BY_PICTURES : HIT_BY_PASSAGES, lists);
+    if (status == STATUS_OK) take_nearest(b, &found, kind, lists);
     snapshot_release(found.snapshot);
     free(found.ids);
     free(found.similarities);
     free(vectors);
     return status;
-}
-
-static enum status rank_passages(const struct ranked_batch *b, struct candidates *lists, struct error *e) {
-    return rank_nearest(b, false, lists, e);
-}
-
-static enum status rank_pictures(const struct ranked_batch *b, struct candidates *lists, struct error *e) {
-    return rank_nearest(b, true, lists, e);
 }
 
 /* Of one query. Whoever gave up may find anything. */
@@ -129,7 +122,9 @@ static enum status find_words(const struct ranked_batch *b, const struct ranked_
     return status;
 }
 
-static enum status rank_words(const struct ranked_batch *b, struct candidates *lists, struct error *e) {
+static enum status rank_words(const struct ranked_batch *b, enum hit_list kind, struct candidates *lists,
+                              struct error *e) {
+    (void)kind;
     enum status status = STATUS_OK;
     for (int i = 0; i < b->n && status == STATUS_OK; i++) status = find_words(b, b->queries[i], &lists[i], e);
     return status;
@@ -139,11 +134,11 @@ static enum status rank_words(const struct ranked_batch *b, struct candidates *l
  * it is searched. */
 struct ranked_list {
     enum hit_list kind;
-    enum status (*rank)(const struct ranked_batch *b, struct candidates *lists, struct error *e);
+    enum status (*rank)(const struct ranked_batch *b, enum hit_list kind, struct candidates *lists, struct error *e);
     double share;
 };
 static const struct ranked_list ranked_lists[HIT_LISTS] = {
-    {HIT_BY_WORDS, rank_words, 0.5}, {HIT_BY_PASSAGES, rank_passages, 1}, {HIT_BY_PICTURES, rank_pictures, 1}};
+    {HIT_BY_WORDS, rank_words, 0.5}, {HIT_BY_PASSAGES, rank_nearest, 1}, {HIT_BY_PICTURES, rank_nearest, 1}};
 
 /* The lists that a query is sought in, as bits. */
 static unsigned lists_of(const struct ranked_query *q) {
@@ -235,7 +230,7 @@ static enum status rank_by_several(const struct ranked_batch *b, unsigned kinds,
     for (int i = 0; i < HIT_LISTS && status == STATUS_OK; i++) {
         if ((kinds & (unsigned)ranked_lists[i].kind) == 0) continue;
         struct candidates *lists = xcalloc((size_t)b->n, sizeof *lists);
-        status = ranked_lists[i].rank(&wide, lists, e);
+        status = ranked_lists[i].rank(&wide, ranked_lists[i].kind, lists, e);
         for (int j = 0; j < b->n; j++) {
             float floor = of_pictures ? b->queries[j]->query->min_similarity : -INFINITY;
             add_ranks(&fusions[j], &lists[j], ranked_lists[i].share, floor);
@@ -251,26 +246,18 @@ static enum status rank_by_several(const struct ranked_batch *b, unsigned kinds,
 static enum status rank(const struct ranked_batch *b, struct candidates *out, struct error *e) {
     unsigned kinds = lists_of(b->queries[0]);
     for (int i = 0; i < HIT_LISTS; i++)
-        if (kinds == (unsigned)ranked_lists[i].kind) return ranked_lists[i].rank(b, out, e);
+        if (kinds == (unsigned)ranked_lists[i].kind) return ranked_lists[i].rank(b, ranked_lists[i].kind, out, e);
     return rank_by_several(b, kinds, out, e);
 }
 
 /* Leaving out. */
 
-static bool span_names(struct text_span name, const char *word) {
-    return strlen(word) == name.size && memcmp(word, name.text, name.size) == 0;
-}
-
 static bool is_excluded(const struct retriever_query *query, const struct chunk *chunk) {
+    const char *const names[] = {chunk->path, chunk->document_id, scope_own(chunk->document_id)};
     for (int i = 0; i < query->n_excluded; i++)
-        if (span_names(query->excluded[i], chunk->path) || span_names(query->excluded[i], chunk->document_id) ||
-            span_names(query->excluded[i], scope_own(chunk->document_id)))
-            return true;
+        for (size_t j = 0; j < ARRAY_COUNT(names); j++)
+            if (text_is_same(query->excluded[i], (struct text_span){names[j], strlen(names[j])})) return true;
     return false;
-}
-
-static bool span_is_same(struct text_span a, struct text_span b) {
-    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
 }
 
 /* The candidates that stayed so far, and room for one more. */
@@ -328,7 +315,7 @@ static enum status is_copy(const struct chosen *c, const struct candidate *candi
     for (int i = 0; i < c->n && !*copy && status == STATUS_OK; i++) {
         const struct chunk *other = &c->chunks[i];
         *copy = other->document != chunk->document && other->start == chunk->start &&
-                span_is_same(other->text, chunk->text) && span_is_same(other->source, chunk->source);
+                text_is_same(other->text, chunk->text) && text_is_same(other->source, chunk->source);
         if (*copy) status = compare_pictures(c, c->list[i].id, candidate->id, copy, e);
     }
     return status;

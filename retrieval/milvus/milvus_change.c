@@ -131,20 +131,6 @@ static enum status ask_whole(struct milvus_collection *r, const char *id, const 
     return status;
 }
 
-/* filter_allows or filter_admits. */
-typedef bool filter_question(const struct filter *f, const struct filter_subject *s);
-
-/* Asks it of a document, of which id, path and metadata are looked at. */
-static enum status ask_filter(const struct filter *filter, filter_question *asks, const struct collection_document *d,
-                              bool *yes, struct error *e) {
-    struct buffer facts = {0};
-    enum status status = facts_append(&facts, d->metadata, e);
-    struct filter_subject subject = {d->id, d->path, {facts.data, facts.size}};
-    *yes = status == STATUS_OK && asks(filter, &subject);
-    buffer_free(&facts);
-    return status;
-}
-
 static struct collection_document document_of(const struct change_subject *s) {
     return (struct collection_document){.id = s->id, .path = s->head.path, .metadata = s->head.metadata};
 }
@@ -157,7 +143,7 @@ static enum status shows_some(struct milvus_collection *r, const struct filter *
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         struct collection_document now = document_of(&subjects[i]);
         shows[i] = subjects[i].head.n_chunks > 0;
-        if (shows[i]) status = ask_filter(filter, filter_allows, &now, &shows[i], e);
+        if (shows[i]) status = document_ask_filter(filter, filter_allows, &now, &shows[i], e);
     }
     subjects_free(subjects, n);
     return status;
@@ -235,7 +221,8 @@ enum status milvus_delete(struct collection *c, const struct filter *filter, con
     int end = head->n_chunks;
     bool there = end > 0 || (subject->beyond && filter == NULL);
     struct collection_document now = document_of(subject);
-    if (status == STATUS_OK && end > 0 && filter) status = ask_filter(filter, filter_allows, &now, &allowed, e);
+    if (status == STATUS_OK && end > 0 && filter)
+        status = document_ask_filter(filter, filter_allows, &now, &allowed, e);
     subjects_free(subject, 1);
     if (status == STATUS_OK && !(there && allowed))
         return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
@@ -261,9 +248,9 @@ static enum status check_allowed(const struct filter *filter, const struct chang
     bool allowed = true;
     if (filter == NULL) return STATUS_OK;
     struct collection_document now = document_of(s);
-    enum status status = ask_filter(filter, filter_admits, d, &allowed, e);
+    enum status status = document_ask_filter(filter, filter_admits, d, &allowed, e);
     if (status == STATUS_OK && allowed && s->head.n_chunks > 0)
-        status = ask_filter(filter, filter_allows, &now, &allowed, e);
+        status = document_ask_filter(filter, filter_allows, &now, &allowed, e);
     if (status || allowed) return p->status = status;
     p->effect = CHANGE_REFUSED;
     return p->status = filter_refuse(filter, e);

@@ -242,7 +242,7 @@ struct snapshot *milvus_hold(struct collection *c) {
 
 static enum status follow_counts(struct collection *c, struct error *e) {
     int64_t n_documents, n_chunks;
-    if (milvus_count(c, NULL, &n_documents, &n_chunks, e)) return e->status;
+    if (milvus_count(c, &n_documents, &n_chunks, e)) return e->status;
     struct snapshot *newest = milvus_hold(c);
     bool same = newest->n_documents == n_documents && newest->n_chunks == n_chunks;
     snapshot_release(newest);

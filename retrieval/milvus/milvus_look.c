@@ -258,28 +258,7 @@ static enum status count_rows(struct milvus_collection *r, const char *expressio
     return status;
 }
 
-struct walk_counts {
-    int64_t n_documents, n_chunks;
-};
-
-static enum status count_document(void *context, const struct stored_document *d, struct error *e) {
-    struct walk_counts *counts = context;
-    (void)e;
-    counts->n_documents++;
-    counts->n_chunks += d->n_chunks;
-    return STATUS_OK;
-}
-
-enum status milvus_count(struct collection *c, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
-                         struct error *e) {
-    struct walk_counts counts = {0};
-    enum status status;
-    if (filter == NULL) {
-        status = count_rows(milvus_of(c), COLUMN_CHUNK " >= 0", n_chunks, e);
-        return status ? status : count_rows(milvus_of(c), COLUMN_CHUNK " == 0", n_documents, e);
-    }
-    status = milvus_walk(c, &(struct collection_walk){.filter = filter, .take = count_document, .context = &counts}, e);
-    *n_documents = counts.n_documents;
-    *n_chunks = counts.n_chunks;
-    return status;
+enum status milvus_count(struct collection *c, int64_t *n_documents, int64_t *n_chunks, struct error *e) {
+    enum status status = count_rows(milvus_of(c), COLUMN_CHUNK " >= 0", n_chunks, e);
+    return status ? status : count_rows(milvus_of(c), COLUMN_CHUNK " == 0", n_documents, e);
 }

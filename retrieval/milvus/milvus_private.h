@@ -175,8 +175,7 @@ enum status milvus_search(struct collection *c, struct snapshot *s, const struct
 enum status milvus_find(struct collection *c, const struct filter *filter, const char *id, struct collection_found *out,
                         struct error *e);
 enum status milvus_walk(struct collection *c, const struct collection_walk *w, struct error *e);
-enum status milvus_count(struct collection *c, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
-                         struct error *e);
+enum status milvus_count(struct collection *c, int64_t *n_documents, int64_t *n_chunks, struct error *e);
 /* They ask for what is there as it is, whatever readers may see. */
 enum status milvus_shows_all(struct collection *c, const struct filter *filter, const char *const *ids, int n,
                              bool *shows, struct error *e);

@@ -105,14 +105,10 @@ static enum status read_columns(struct milvus_collection *r, struct found_chunks
     return milvus_check_keys(f->keys, rows->n, e);
 }
 
-static bool same_span(struct text_span a, struct text_span b) {
-    return a.size == b.size && memcmp(a.text, b.text, a.size) == 0;
-}
-
 /* The number of the document of row i, which is added where it is new. */
 static int number_document(struct found_chunks *f, int i) {
     for (int j = 0; j < f->n_wanted; j++)
-        if (memcmp(f->wanted[j].content, f->contents[i].text, 32) == 0 && same_span(f->wanted[j].id, f->ids[i]))
+        if (memcmp(f->wanted[j].content, f->contents[i].text, 32) == 0 && text_is_same(f->wanted[j].id, f->ids[i]))
             return j;
     struct milvus_wanted *wanted = &f->wanted[f->n_wanted];
     *wanted = (struct milvus_wanted){.id = f->ids[i], .n_chunks = (int)f->counts[i]};

@@ -176,35 +176,6 @@ static enum status shows_all(struct collection *c, const struct filter *filter, 
     return STATUS_OK;
 }
 
-struct store_counts {
-    const struct filter *filter;
-    int64_t n_documents, n_chunks;
-};
-
-static enum status count_document(void *context, const struct stored_document *d, struct error *e) {
-    struct store_counts *counts = context;
-    (void)e;
-    if (!document_is_allowed(counts->filter, d)) return STATUS_OK;
-    counts->n_documents++;
-    counts->n_chunks += d->n_chunks;
-    return STATUS_OK;
-}
-
-static enum status count_allowed(struct collection *c, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
-                                 struct error *e) {
-    struct snapshot *s = hold_newest(c);
-    struct store_counts counts = {filter, s->n_documents, s->n_chunks};
-    enum status status = STATUS_OK;
-    if (filter) {
-        counts.n_documents = counts.n_chunks = 0;
-        status = store_walk(s, count_document, &counts, e);
-    }
-    *n_documents = counts.n_documents;
-    *n_chunks = counts.n_chunks;
-    snapshot_release(s);
-    return status;
-}
-
 /* Opening. */
 
 static enum status change_epoch(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
@@ -405,7 +376,6 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
                                               .has_words = has_words,
                                               .find = find_document,
                                               .walk = walk_documents,
-                                              .count = count_allowed,
                                               .shows_all = shows_all,
                                               .has_all = store_has_all,
                                               .put_all = store_put_all,

@@ -8,8 +8,6 @@
 #include "config/json/json_table.h"
 #include "config/json/json_writer.h"
 #include "server/host/documents/documents.h"
-#include "server/host/documents/embedder_model.h"
-#include "server/host/documents/reranker_model.h"
 #include "tools/eval/eval.h"
 
 /* Documents that are looked at of each answer; the ways of a search, of enum retriever_way and behind them that of the
@@ -44,9 +42,8 @@ struct ways_score {
 };
 
 struct retrieval_eval {
-    struct retriever *retriever;
+    struct documents documents;
     struct snapshot *snapshot;
-    struct embedder reranker;
     struct retriever_choice configured; /* rerank 0: there is no reranker */
     struct ways_score *kinds;           /* [n_kinds], the first of all questions */
     int n_kinds, capacity;
@@ -117,7 +114,7 @@ static enum status ask(struct retrieval_eval *x, const struct known_question *q,
                                     .excluded = excluded,
                                     .n_excluded = (int)q->excluded.count,
                                     .snapshot = x->snapshot};
-    enum status status = retriever_search(x->retriever, &query, 1, &hits, e);
+    enum status status = retriever_search(x->documents.retriever, &query, 1, &hits, e);
     if (status == STATUS_OK) {
         *score = score_hits(q, &hits);
         hits_free(&hits);
@@ -184,36 +181,17 @@ static void print_scores(const struct retrieval_eval *x) {
         for (int way = RETRIEVE_NEAREST; way < count_ways(x); way++) print_row(x, &x->kinds[i], way);
 }
 
-static enum status open_reranker(struct retrieval_eval *x, const struct config *c, struct error *e) {
-    x->configured = retrieval_choice_ranking(&c->retrieval.choice, rerank_candidates_of(&c->retrieval));
-    if (x->configured.rerank == 0) return STATUS_OK;
-    if (reranker_model_open(&x->reranker, c->retrieval.reranker, c, e)) return e->status;
-    retriever_set_reranker(x->retriever, &x->reranker);
-    return STATUS_OK;
-}
-
 static enum status run_questions(struct retrieval_eval *x, const struct config *c, int n, char **files,
                                  struct error *e) {
-    struct collection *collection = NULL;
-    struct embedder embedder = {0}, pictures = {0};
     if (!documents_wanted(c)) return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
-    if (documents_collection_open(&collection, c, c->retrieval.collection, e)) return e->status;
-    x->snapshot = collection_hold(collection);
-    enum status status = embedder_model_open(&embedder, documents_embedder(c, x->snapshot->info->embedder), c, e);
-    if (status == STATUS_OK) status = documents_open_pictures(&pictures, c, x->snapshot->info, e);
-    if (status == STATUS_OK)
-        status = retriever_open(&x->retriever, collection,
-                                (struct retriever_embedders){&embedder, embedder_if_open(&pictures)}, RANKS, e);
-    if (status == STATUS_OK) status = open_reranker(x, c, e);
+    enum status status = documents_open_search(&x->documents, c, RANKS, e);
+    x->configured = retrieval_choice_ranking(&c->retrieval.choice, rerank_candidates_of(&c->retrieval));
+    if (status == STATUS_OK) x->snapshot = collection_hold(x->documents.collection);
     for (int i = 0; i < n && status == STATUS_OK; i++) status = json_parse_lines(files[i], take_question, x, e);
     if (status == STATUS_OK && x->n_kinds == 0) status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
     if (status == STATUS_OK) print_scores(x);
-    retriever_close(x->retriever);
     snapshot_release(x->snapshot);
-    embedder_model_close(&embedder);
-    embedder_model_close(&pictures);
-    reranker_model_close(&x->reranker);
-    collection_close(collection);
+    documents_close(&x->documents);
     return status;
 }
 

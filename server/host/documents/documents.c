@@ -99,38 +99,44 @@ static enum status match_mode(const struct config *c, const struct collection_in
     return can && !*attends && retrieval_attends(mode) ? e->status : STATUS_OK;
 }
 
-/* The embedder that the collection was made with, for a model that can read the collection. */
-static enum status open_reader(struct documents *d, const struct config *c, const struct snapshot *snapshot,
-                               const struct model_info *model, const struct tokenizer *tokenizer, struct error *e) {
-    struct collection_info info = *snapshot->info;
-    info.max_token = snapshot->max_token;
-    if (embedder_model_open(&d->embedder, documents_embedder(c, info.embedder), c, e))
-        return error_prefix(e, "embedder");
-    if (collection_match_embedder(&info, &d->embedder, e) || documents_open_pictures(&d->pictures, c, &info, e))
-        return error_prefix(e, "%s", c->retrieval.collection);
-    return match_mode(c, &info, model, tokenizer, &d->attends, e);
-}
-
-static enum status documents_open_reranker(struct documents *d, const struct config *c, struct error *e) {
+static enum status open_reranker(struct documents *d, const struct config *c, struct error *e) {
     if (c->retrieval.reranker[0] == '\0') return STATUS_OK;
     if (reranker_model_open(&d->reranker, c->retrieval.reranker, c, e)) return e->status;
     retriever_set_reranker(d->retriever, &d->reranker);
     return STATUS_OK;
 }
 
-enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
-                           const struct tokenizer *tokenizer, int max_k, struct error *e) {
+/* The embedders that the collection was made with. */
+static enum status open_embedders(struct documents *d, const struct config *c, const struct collection_info *info,
+                                  struct error *e) {
+    if (embedder_model_open(&d->embedder, documents_embedder(c, info->embedder), c, e))
+        return error_prefix(e, "embedder");
+    if (collection_match_embedder(info, &d->embedder, e) || documents_open_pictures(&d->pictures, c, info, e))
+        return error_prefix(e, "%s", c->retrieval.collection);
+    return STATUS_OK;
+}
+
+enum status documents_open_search(struct documents *d, const struct config *c, int max_k, struct error *e) {
     *d = (struct documents){0};
     if (documents_collection_open(&d->collection, c, c->retrieval.collection, e)) return e->status;
     if (collection_move(d->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
     struct snapshot *snapshot = collection_hold(d->collection);
-    enum status status = open_reader(d, c, snapshot, model, tokenizer, e);
+    enum status status = open_embedders(d, c, snapshot->info, e);
     snapshot_release(snapshot);
-    if (status) return status;
-    if (filter_parse(&d->filter, c->retrieval.filter, "retrieval.filter", e)) return e->status;
     struct retriever_embedders embedders = {&d->embedder, embedder_if_open(&d->pictures)};
-    if (retriever_open(&d->retriever, d->collection, embedders, max_k, e)) return e->status;
-    return documents_open_reranker(d, c, e);
+    if (status == STATUS_OK) status = retriever_open(&d->retriever, d->collection, embedders, max_k, e);
+    return status ? status : open_reranker(d, c, e);
+}
+
+enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
+                           const struct tokenizer *tokenizer, int max_k, struct error *e) {
+    if (documents_open_search(d, c, max_k, e)) return e->status;
+    struct snapshot *snapshot = collection_hold(d->collection);
+    struct collection_info info = *snapshot->info;
+    info.max_token = snapshot->max_token;
+    enum status status = match_mode(c, &info, model, tokenizer, &d->attends, e);
+    snapshot_release(snapshot);
+    return status ? status : filter_parse(&d->filter, c->retrieval.filter, "retrieval.filter", e);
 }
 
 void documents_close(struct documents *d) {

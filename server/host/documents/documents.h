@@ -53,6 +53,8 @@ const char *documents_embedder(const struct config *c, const char *of_collection
  * that it does not have. */
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
                            const struct tokenizer *tokenizer, int max_k, struct error *e);
+/* The same for no model and without a filter: what is searched, with its embedders. */
+enum status documents_open_search(struct documents *d, const struct config *c, int max_k, struct error *e);
 void documents_close(struct documents *d); /* of zeroed documents: nothing */
 
 /* Refuses what documents_open would refuse, as far as the MANIFEST and the folders tell. Loads nothing. */

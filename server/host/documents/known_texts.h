@@ -24,10 +24,6 @@ struct known_texts {
     struct snapshot *snapshot; /* as it was then: what goes from a folder meanwhile has its vectors */
 };
 
-static inline bool text_is_same(struct text_span a, struct text_span b) {
-    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
-}
-
 /* Takes the vectors of the text that the cutter has just cut from a document with the same one; *found: there is one.
  * The collection is looked through at the first call. */
 enum status known_texts_find(struct known_texts *k, struct collection *l, struct document_cutter *c,
