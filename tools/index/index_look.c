@@ -166,7 +166,7 @@ static enum status search(const struct index_arguments *a, struct collection *l,
     const struct embedder *seer = embedders.pictures ? embedders.pictures : embedders.texts;
     enum status status = make_query(a, seer, &query, &picture, e);
     if (status == STATUS_OK) status = retriever_open(&retriever, l, embedders, a->k, e);
-    if (status == STATUS_OK && settings->reranker[0] && !query.picture) {
+    if (status == STATUS_OK && settings->reranker[0] && settings->choice.rerank && !query.picture) {
         query.choice.rerank = settings->rerank_candidates;
         status = reranker_model_open(&reranker, settings->reranker, &a->config, e);
         retriever_set_reranker(retriever, &reranker);
