@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/base/text.h"
 #include "config/json/json_writer.h"
 #include "server/host/documents/documents.h"
 #include "tools/index/index_adder.h"
@@ -289,10 +290,6 @@ static enum status copy_document(struct collection_transfer *t, const struct sto
     return full ? put_waiting(t, e) : STATUS_OK;
 }
 
-static bool same_text(struct text_span a, struct text_span b) {
-    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
-}
-
 static bool same_string(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
 
 static bool same_picture(const float *a, const float *b, int dim) {
@@ -306,7 +303,7 @@ static bool same_document(const struct transfer_document *a, const struct transf
     int dim = info->dim;
     return a->n_chunks == b->n_chunks && x->n == y->n && same_string(x->id, y->id) && same_string(x->path, y->path) &&
            same_string(x->title, y->title) && same_string(x->metadata, y->metadata) &&
-           same_string(x->source, y->source) && same_text(x->text, y->text) && marks_equal(x->marks, y->marks) &&
+           same_string(x->source, y->source) && span_equals(x->text, y->text) && marks_equal(x->marks, y->marks) &&
            memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) == 0 &&
            memcmp(x->bounds, y->bounds, ((size_t)a->n_chunks + 1) * sizeof *x->bounds) == 0 &&
            memcmp(a->vectors, b->vectors, (size_t)a->n_chunks * (size_t)dim * sizeof *a->vectors) == 0 &&

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "config/base/text.h"
 #include "retro/text/tokenizer.h"
 #include "tools/import/plan/import_keys.h"
 
@@ -17,11 +18,6 @@ enum { FILE_LIMIT = 256 << 20 };
 static const char *const companions[] = {
     "tokenizer.json",          "vocab.txt",         "tokenizer.model",    "spiece.model", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
 
 static bool is_folder(const char *path) {
     struct stat st;
