@@ -3,13 +3,9 @@
 
 #include <string.h>
 
-#include "config/base/buffer.h"
+#include "config/base/text.h"
 #include "retrieval/filter/filter.h"
 #include "retrieval/marks.h"
-
-static inline bool text_is_same(struct text_span a, struct text_span b) {
-    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
-}
 
 /* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter. */
 struct collection_document {

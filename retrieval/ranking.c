@@ -256,7 +256,7 @@ static bool is_excluded(const struct retriever_query *query, const struct chunk 
     const char *const names[] = {chunk->path, chunk->document_id, scope_own(chunk->document_id)};
     for (int i = 0; i < query->n_excluded; i++)
         for (size_t j = 0; j < ARRAY_COUNT(names); j++)
-            if (text_is_same(query->excluded[i], (struct text_span){names[j], strlen(names[j])})) return true;
+            if (span_equals(query->excluded[i], (struct text_span){names[j], strlen(names[j])})) return true;
     return false;
 }
 
@@ -315,7 +315,7 @@ static enum status is_copy(const struct chosen *c, const struct candidate *candi
     for (int i = 0; i < c->n && !*copy && status == STATUS_OK; i++) {
         const struct chunk *other = &c->chunks[i];
         *copy = other->document != chunk->document && other->start == chunk->start &&
-                text_is_same(other->text, chunk->text) && text_is_same(other->source, chunk->source);
+                span_equals(other->text, chunk->text) && span_equals(other->source, chunk->source);
         if (*copy) status = compare_pictures(c, c->list[i].id, candidate->id, copy, e);
     }
     return status;

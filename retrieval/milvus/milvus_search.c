@@ -108,7 +108,7 @@ static enum status read_columns(struct milvus_collection *r, struct found_chunks
 /* The number of the document of row i, which is added where it is new. */
 static int number_document(struct found_chunks *f, int i) {
     for (int j = 0; j < f->n_wanted; j++)
-        if (memcmp(f->wanted[j].content, f->contents[i].text, 32) == 0 && text_is_same(f->wanted[j].id, f->ids[i]))
+        if (memcmp(f->wanted[j].content, f->contents[i].text, 32) == 0 && span_equals(f->wanted[j].id, f->ids[i]))
             return j;
     struct milvus_wanted *wanted = &f->wanted[f->n_wanted];
     *wanted = (struct milvus_wanted){.id = f->ids[i], .n_chunks = (int)f->counts[i]};

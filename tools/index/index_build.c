@@ -75,7 +75,7 @@ static enum status make_vectors(struct builder *b, const struct text_span *texts
     for (int i = 0; i < b->n_waiting; i++) {
         places[i] = -1;
         if (unfinished_find(&b->unfinished, texts[i], b->vectors + (size_t)i * dim)) continue;
-        for (places[i] = 0; places[i] < n && !text_is_same(missing[places[i]], texts[i]);) places[i]++;
+        for (places[i] = 0; places[i] < n && !span_equals(missing[places[i]], texts[i]);) places[i]++;
         if (places[i] < n) continue;
         missing[n] = texts[i];
         *embedded += texts[i].size;

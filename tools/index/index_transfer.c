@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/base/text.h"
 #include "config/json/json_writer.h"
 #include "server/host/documents/documents.h"
 #include "tools/index/index_adder.h"
@@ -273,7 +274,7 @@ static bool same_document(const struct transfer_document *a, const struct transf
     int dim = info->dim;
     return a->n_chunks == b->n_chunks && x->n == y->n && same_string(x->id, y->id) && same_string(x->path, y->path) &&
            same_string(x->title, y->title) && same_string(x->metadata, y->metadata) &&
-           same_string(x->source, y->source) && text_is_same(x->text, y->text) && marks_equal(x->marks, y->marks) &&
+           same_string(x->source, y->source) && span_equals(x->text, y->text) && marks_equal(x->marks, y->marks) &&
            memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) == 0 &&
            memcmp(x->bounds, y->bounds, ((size_t)a->n_chunks + 1) * sizeof *x->bounds) == 0 &&
            memcmp(a->vectors, b->vectors, (size_t)a->n_chunks * (size_t)dim * sizeof *a->vectors) == 0 &&

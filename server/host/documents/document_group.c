@@ -85,7 +85,7 @@ static bool take_waiting(struct document_group *g, struct text_span text) {
     size_t row = (size_t)c->embedder->dim * sizeof *c->vectors;
     for (int i = 0; i < g->n; i++) {
         const struct grouped_document *d = &g->list[i];
-        if (d->vectors == NULL || d->n_chunks != c->n_chunks || !text_is_same(d->document.text, text)) continue;
+        if (d->vectors == NULL || d->n_chunks != c->n_chunks || !span_equals(d->document.text, text)) continue;
         document_make_room(c);
         memcpy(c->vectors, d->vectors, (size_t)c->n_chunks * row);
         if (cutter_picture(c)) memcpy(c->picture, d->document.picture, (size_t)c->pictures->dim * sizeof *c->picture);

@@ -85,7 +85,7 @@ static enum status read_newest(struct collection *l, const char *id, struct docu
     struct collection_found from;
     if (collection_find(l, NULL, id, &from, e)) return e->status;
     enum status status = STATUS_OK;
-    if (!text_is_same(from.document.text, text) || from.document.n_chunks != c->n_chunks)
+    if (!span_equals(from.document.text, text) || from.document.n_chunks != c->n_chunks)
         status = error_set(e, STATUS_NOT_FOUND, "the document has another text now");
     else
         status = read_from_snapshot(from.snapshot, from.document.first_chunk, c, e);
@@ -99,7 +99,7 @@ static enum status read_vectors(const struct known_texts *k, struct collection *
     if (known == NULL) return error_set(e, STATUS_NOT_FOUND, "no document has the text");
     if (known->first_chunk < 0) return read_newest(l, known->id, c, text, e);
     struct chunk first = snapshot_chunk(k->snapshot, known->first_chunk);
-    if (!text_is_same(first.source, text) || known->n_chunks != c->n_chunks)
+    if (!span_equals(first.source, text) || known->n_chunks != c->n_chunks)
         return error_set(e, STATUS_NOT_FOUND, "the document has another text");
     return read_from_snapshot(k->snapshot, known->first_chunk, c, e);
 }

@@ -1,6 +1,8 @@
 /* tools/convert/containers/checkpoint.c: finds out which container a path is, and opens it. See checkpoint.h. */
 #include "tools/convert/containers/checkpoint.h"
 
+#include "config/base/text.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -22,8 +24,6 @@ static bool path_exists(const char *folder, const char *name) {
     return there;
 }
 
-static bool starts_with(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
-
 static bool is_file(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
@@ -37,11 +37,6 @@ static bool has_entry(const char *folder, const char *start) {
         found = starts_with(entry->d_name, start);
     if (dir) closedir(dir);
     return found;
-}
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
 }
 
 static bool is_checkpoint(const char *path) {

@@ -1,6 +1,7 @@
 /* tools/convert/containers/checkpoint_companions.c: the tokenizer that NeMo puts into its archives and folders. */
 #include <string.h>
 
+#include "config/base/text.h"
 #include "tools/convert/containers/checkpoint.h"
 
 /* Where NeMo 2 keeps a Hugging Face tokenizer, and the files of it that a model folder has too. */
@@ -8,11 +9,6 @@ static const char hugging_face[] = "context/nemo_tokenizer/";
 static const char *const files[] = {
     "tokenizer.json",          "vocab.txt",         "tokenizer.model",    "spiece.model", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
 
 static enum status add_companion(struct checkpoint *c, const char *entry, const char *name, struct error *e) {
     struct text_span bytes;

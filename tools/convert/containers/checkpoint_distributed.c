@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "tools/convert/containers/checkpoint.h"
 
 enum { PIECES_LIMIT = 1 << 12, NAME_LIMIT = 400 };
@@ -28,13 +29,8 @@ static enum status fail(const struct spread_reader *r, struct text_span name, co
                      (int)(name.size < NAME_LIMIT ? name.size : NAME_LIMIT), name.text, why);
 }
 
-static int compare_spans(struct text_span a, struct text_span b) {
-    int order = memcmp(a.text, b.text, a.size < b.size ? a.size : b.size);
-    return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
-}
-
 static int compare_items(const void *a, const void *b) {
-    return compare_spans(((const struct stored_item *)a)->name, ((const struct stored_item *)b)->name);
+    return span_compare(((const struct stored_item *)a)->name, ((const struct stored_item *)b)->name);
 }
 
 /* storage_data: {MetadataIndex(fqn, offset, index): _StorageInfo(relative_path, offset, length)}. */
@@ -58,13 +54,13 @@ static const struct stored_item *find_items(const struct spread_reader *r, struc
     int low = 0, high = r->n_items;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (compare_spans(r->items[middle].name, name) < 0)
+        if (span_compare(r->items[middle].name, name) < 0)
             low = middle + 1;
         else
             high = middle;
     }
     *n = 0;
-    while (low + *n < r->n_items && compare_spans(r->items[low + *n].name, name) == 0) ++*n;
+    while (low + *n < r->n_items && span_compare(r->items[low + *n].name, name) == 0) ++*n;
     return &r->items[low];
 }
 

@@ -1,6 +1,8 @@
 /* tools/convert/formats/pickle_names.c: names that a pickle may not hold. See pickle_names.h. */
 #include "tools/convert/formats/pickle_names.h"
 
+#include "config/base/text.h"
+
 #include <string.h>
 
 /* Modules with their submodules: what they are for has no place in a checkpoint. */
@@ -71,10 +73,6 @@ static const char *const types[] = {"set",     "frozenset", "dict",  "list",    
                                     "float",   "str",       "bytes", "bytearray", "bool",  "object",  "range",
                                     "complex", "getattr",   "long",  "unicode",   "type",  "Ellipsis"};
 static const char *const python[] = {"builtins", "__builtin__", "__builtins__"};
-
-static bool span_is(struct text_span s, const char *text) {
-    return s.size == strlen(text) && memcmp(s.text, text, s.size) == 0;
-}
 
 static bool is_one_of(struct text_span s, const char *const *list, size_t n) {
     for (size_t i = 0; i < n; i++)

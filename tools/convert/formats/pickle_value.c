@@ -1,13 +1,10 @@
 /* tools/convert/formats/pickle_value.c: looking into what a pickle holds. See pickle.h. */
 #include <string.h>
 
+#include "config/base/text.h"
 #include "tools/convert/formats/pickle.h"
 
 bool pickle_is(const struct pickle_value *v, enum pickle_kind kind) { return v && v->kind == kind; }
-
-static bool span_is(struct text_span s, const char *text) {
-    return s.size == strlen(text) && memcmp(s.text, text, s.size) == 0;
-}
 
 bool pickle_text_is(const struct pickle_value *v, const char *text) {
     return v && (v->kind == PICKLE_TEXT || v->kind == PICKLE_GLOBAL) && span_is(v->text, text);

@@ -1,6 +1,8 @@
 /* tools/convert/formats/torch_file.c: files of torch.save. See torch_file.h. */
 #include "tools/convert/formats/torch_file.h"
 
+#include "config/base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,16 +10,11 @@ static const struct text_span no_prefix;
 
 static struct text_span span_of(const char *text) { return (struct text_span){text, strlen(text)}; }
 
-static bool ends_with(struct text_span s, const char *end) {
-    size_t n = strlen(end);
-    return s.size >= n && memcmp(s.text + s.size - n, end, n) == 0;
-}
-
 /* data.pkl lies in a folder called as the file once was. */
 static enum status find_prefix(struct torch_file *f, struct error *e) {
     for (int i = 0; i < zip_count(f->zip); i++) {
         struct text_span name = zip_at(f->zip, i)->name;
-        if (!ends_with(name, "/data.pkl")) continue;
+        if (!span_ends_with(name, "/data.pkl")) continue;
         if (f->prefix.text)
             return error_set(e, STATUS_CORRUPT, "%s: holds two pickles; torch.save writes one", f->name);
         f->prefix = (struct text_span){name.text, name.size - strlen("data.pkl")};

@@ -2,6 +2,8 @@
  * local headers without sizes. */
 #include "tools/convert/formats/zip.h"
 
+#include "config/base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,13 +131,8 @@ static enum status read_entry(struct zip_cursor *c, uint64_t *at) {
     return STATUS_OK;
 }
 
-static int compare_spans(struct text_span a, struct text_span b) {
-    int order = memcmp(a.text, b.text, a.size < b.size ? a.size : b.size);
-    return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
-}
-
 static int compare_names(const void *a, const void *b) {
-    return compare_spans(((const struct zip_file *)a)->name, ((const struct zip_file *)b)->name);
+    return span_compare(((const struct zip_file *)a)->name, ((const struct zip_file *)b)->name);
 }
 
 static int compare_places(const void *a, const void *b) {
@@ -157,7 +154,7 @@ static enum status check_overlaps(struct zip_cursor *c) {
     }
     qsort(files, (size_t)n, sizeof *files, compare_names);
     for (int i = 1; i < n; i++)
-        if (compare_spans(files[i - 1].name, files[i].name) == 0) return fail(c, "two files of the zip have one name");
+        if (span_compare(files[i - 1].name, files[i].name) == 0) return fail(c, "two files of the zip have one name");
     return STATUS_OK;
 }
 
@@ -186,12 +183,12 @@ int zip_count(const struct zip *z) { return z->n; }
 
 const struct zip_file *zip_at(const struct zip *z, int i) { return &z->files[i]; }
 
-/* As compare_spans, of prefix + name. */
+/* As span_compare, of prefix + name. */
 static int compare_joined(struct text_span prefix, struct text_span name, struct text_span b) {
     size_t n = b.size < prefix.size ? b.size : prefix.size;
     int order = memcmp(prefix.text, b.text, n);
     if (order != 0 || b.size < prefix.size) return order != 0 ? order : 1;
-    return compare_spans(name, (struct text_span){b.text + prefix.size, b.size - prefix.size});
+    return span_compare(name, (struct text_span){b.text + prefix.size, b.size - prefix.size});
 }
 
 const struct zip_file *zip_find(const struct zip *z, struct text_span prefix, struct text_span name) {

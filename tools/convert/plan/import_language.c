@@ -3,11 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "tools/convert/plan/import_keys.h"
 
 static const char prefix[] = "language_model.", part[] = "language.";
-
-static bool starts_with(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
 
 static bool has_part(const struct settings *given, const char *name) {
     for (int i = 0; i < given->n; i++)

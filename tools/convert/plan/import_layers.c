@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "tools/convert/plan/import.h"
 
 enum { LAYERS_LIMIT = 1 << 12 };
@@ -24,8 +25,6 @@ static int count_layers(const struct checkpoint *c, const char *stack) {
     for (int i = 0; i < c->n; i++) n = max_int(n, layer_in(c->tensors[i].name, stack, &tail) + 1);
     return n;
 }
-
-static bool starts_with(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
 
 /* Marks the layers of the decoder that have chunked cross attention; their number. */
 static int mark_cross(struct import_plan *p) {

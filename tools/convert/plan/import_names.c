@@ -4,16 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "retro/families/megatron.h"
 #include "retro/model/place_names.h"
 #include "tools/convert/plan/import.h"
-
-static bool starts_with(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
 
 static bool any_starts(const struct checkpoint *c, const char *start) {
     for (int i = 0; i < c->n; i++)

@@ -8,13 +8,9 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "config/base/text.h"
 #include "retro/text/tokenizer.h"
 #include "tools/convert/plan/import_keys.h"
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
 
 bool import_is_folder(const char *path) {
     struct stat st;
