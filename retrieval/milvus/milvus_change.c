@@ -15,21 +15,21 @@
 /* Rows of one request, and bytes of it at about which it is sent. Documents that are asked for at once. */
 enum { PUT_ROWS = 1000, PUT_BYTES = 4 << 20, PUT_DOCUMENTS = MILVUS_PAGE / 2 };
 
-static void note_written(struct milvus_collection *r, const struct buffer *reply) {
+static void note_written(struct milvus_collection *milvus, const struct buffer *reply) {
     struct text_span rest = {reply->data, reply->size};
     struct wire_field field;
     enum { TIMESTAMP = 9 };
     while (wire_next(&rest, &field) == WIRE_FIELD) {
         if (field.number != TIMESTAMP || field.kind != WIRE_INT) continue;
-        long long now = field.value, before = atomic_load(&r->written);
-        while (now > before && !atomic_compare_exchange_weak(&r->written, &before, now)) continue;
+        long long now = field.value, before = atomic_load(&milvus->written);
+        while (now > before && !atomic_compare_exchange_weak(&milvus->written, &before, now)) continue;
     }
 }
 
-static enum status call_change(struct milvus_collection *r, struct milvus_message *m, struct error *e) {
+static enum status call_change(struct milvus_collection *milvus, struct milvus_message *m, struct error *e) {
     struct buffer reply = {0};
-    enum status status = milvus_ask(r, m, &reply, e);
-    if (status == STATUS_OK) note_written(r, &reply);
+    enum status status = milvus_ask(milvus, m, &reply, e);
+    if (status == STATUS_OK) note_written(milvus, &reply);
     buffer_free(&reply);
     return status;
 }
@@ -73,7 +73,8 @@ static enum status take_subject(struct change_subject *subjects, int n, const st
 }
 
 /* Fills in up to PUT_DOCUMENTS of different ids. */
-static enum status ask_subjects(struct milvus_collection *r, struct change_subject *subjects, int n, struct error *e) {
+static enum status ask_subjects(struct milvus_collection *milvus, struct change_subject *subjects, int n,
+                                struct error *e) {
     static const char *const columns[] = {COLUMN_KEY, COLUMN_CHUNK, COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
     struct buffer expression = {0}, reply = {0};
     struct answer_rows rows;
@@ -83,7 +84,7 @@ static enum status ask_subjects(struct milvus_collection *r, struct change_subje
     buffer_append_string(&expression, "]");
     struct milvus_query q = {
         .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = MILVUS_ALL};
-    enum status status = milvus_query(r, &q, &reply, &rows, e);
+    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
     for (int i = 0; i < rows.n && status == STATUS_OK; i++) status = take_subject(subjects, n, &rows, i, e);
     answer_rows_free(&rows);
     buffer_free(&expression);
@@ -98,7 +99,7 @@ struct row_range {
 };
 
 /* Counts those that are there; of that content only, where it is not NULL. */
-static enum status count_range(struct milvus_collection *r, const struct row_range *range, const char *content,
+static enum status count_range(struct milvus_collection *milvus, const struct row_range *range, const char *content,
                                int *n_there, struct error *e) {
     static const char *const columns[] = {COLUMN_CONTENT};
     struct buffer expression = {0}, reply = {0};
@@ -107,7 +108,7 @@ static enum status count_range(struct milvus_collection *r, const struct row_ran
     *n_there = 0;
     milvus_express_keys(&expression, range->id, range->first, range->n);
     struct milvus_query q = {.expression = expression.data, .columns = columns, .n_columns = 1, .sight = MILVUS_ALL};
-    enum status status = milvus_query(r, &q, &reply, &rows, e);
+    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
     if (status == STATUS_OK) status = answer_texts(&rows, COLUMN_CONTENT, &contents, e);
     for (int i = 0; i < rows.n && status == STATUS_OK; i++)
         *n_there += content == NULL || (contents[i].size == 32 && memcmp(contents[i].text, content, 32) == 0);
@@ -118,14 +119,14 @@ static enum status count_range(struct milvus_collection *r, const struct row_ran
 }
 
 /* Whether all rows of a document are there and of one content. */
-static enum status ask_whole(struct milvus_collection *r, const char *id, const char *content, int n_chunks,
+static enum status ask_whole(struct milvus_collection *milvus, const char *id, const char *content, int n_chunks,
                              bool *whole, struct error *e) {
     enum status status = STATUS_OK;
     *whole = true;
     for (int first = 0; first < n_chunks && *whole && status == STATUS_OK; first += MILVUS_PAGE) {
         struct row_range range = {id, first, min_int(MILVUS_PAGE, n_chunks - first)};
         int n_there;
-        status = count_range(r, &range, content, &n_there, e);
+        status = count_range(milvus, &range, content, &n_there, e);
         *whole = status == STATUS_OK && n_there == range.n;
     }
     return status;
@@ -135,11 +136,11 @@ static struct collection_document document_of(const struct change_subject *s) {
     return (struct collection_document){.id = s->id, .path = s->head.path, .metadata = s->head.metadata};
 }
 
-static enum status shows_some(struct milvus_collection *r, const struct filter *filter, const char *const *ids, int n,
-                              bool *shows, struct error *e) {
+static enum status shows_some(struct milvus_collection *milvus, const struct filter *filter, const char *const *ids,
+                              int n, bool *shows, struct error *e) {
     struct change_subject *subjects = xcalloc((size_t)n, sizeof *subjects);
     for (int i = 0; i < n; i++) subject_set(&subjects[i], ids[i], 1);
-    enum status status = ask_subjects(r, subjects, n, e);
+    enum status status = ask_subjects(milvus, subjects, n, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         struct collection_document now = document_of(&subjects[i]);
         shows[i] = subjects[i].head.n_chunks > 0;
@@ -157,17 +158,17 @@ enum status milvus_shows_all(struct collection *c, const struct filter *filter, 
     return status;
 }
 
-static enum status has_some(struct milvus_collection *r, const struct collection_document *const *documents, int n,
+static enum status has_some(struct milvus_collection *milvus, const struct collection_document *const *documents, int n,
                             bool *has, struct error *e) {
     struct change_subject *subjects = xcalloc((size_t)n, sizeof *subjects);
     for (int i = 0; i < n; i++) subject_set(&subjects[i], documents[i]->id, 1);
-    enum status status = ask_subjects(r, subjects, n, e);
+    enum status status = ask_subjects(milvus, subjects, n, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         const struct milvus_head *head = &subjects[i].head;
         char content[33];
         milvus_content(documents[i], content);
         has[i] = head->n_chunks > 0 && strcmp(head->content, content) == 0;
-        if (has[i]) status = ask_whole(r, documents[i]->id, content, head->n_chunks, &has[i], e);
+        if (has[i]) status = ask_whole(milvus, documents[i]->id, content, head->n_chunks, &has[i], e);
     }
     subjects_free(subjects, n);
     return status;
@@ -183,40 +184,40 @@ enum status milvus_has_all(struct collection *c, const struct collection_documen
 
 /* Deleting. */
 
-static enum status delete_keys(struct milvus_collection *r, const char *id, int first, int n, struct error *e) {
+static enum status delete_keys(struct milvus_collection *milvus, const char *id, int first, int n, struct error *e) {
     struct milvus_message m = {.method = "Delete"};
     struct buffer expression = {0};
     milvus_express_keys(&expression, id, first, n);
-    wire_put_string(&m.body, 3, r->address.collection);
+    wire_put_string(&m.body, 3, milvus->address.collection);
     wire_put_string(&m.body, 5, expression.data);
-    enum status status = call_change(r, &m, e);
+    enum status status = call_change(milvus, &m, e);
     buffer_free(&expression);
     return status;
 }
 
 /* Deletes the rows of chunks [first, end) and those that follow them. */
-static enum status delete_from(struct milvus_collection *r, const char *id, int first, int end, struct error *e) {
+static enum status delete_from(struct milvus_collection *milvus, const char *id, int first, int end, struct error *e) {
     int n_there = MILVUS_PAGE;
     enum status status = STATUS_OK;
     while (n_there == MILVUS_PAGE && status == STATUS_OK && end <= INT32_MAX - MILVUS_PAGE) {
-        status = count_range(r, &(struct row_range){id, end, MILVUS_PAGE}, NULL, &n_there, e);
+        status = count_range(milvus, &(struct row_range){id, end, MILVUS_PAGE}, NULL, &n_there, e);
         end += n_there > 0 ? MILVUS_PAGE : 0;
     }
     while (end > first && status == STATUS_OK) {
         int n = min_int(MILVUS_PAGE, end - first);
         end -= n;
-        status = delete_keys(r, id, end, n, e);
+        status = delete_keys(milvus, id, end, n, e);
     }
     return status;
 }
 
 /* Rows that a broken-off change has left of a document, without its first, go too where all may be changed. */
 enum status milvus_delete(struct collection *c, const struct filter *filter, const char *id, struct error *e) {
-    struct milvus_collection *r = milvus_of(c);
+    struct milvus_collection *milvus = milvus_of(c);
     struct change_subject *subject = xcalloc(1, sizeof *subject);
     bool allowed = true;
     subject_set(subject, id, 1);
-    enum status status = ask_subjects(r, subject, 1, e);
+    enum status status = ask_subjects(milvus, subject, 1, e);
     const struct milvus_head *head = &subject->head;
     int end = head->n_chunks;
     bool there = end > 0 || (subject->beyond && filter == NULL);
@@ -226,7 +227,7 @@ enum status milvus_delete(struct collection *c, const struct filter *filter, con
     subjects_free(subject, 1);
     if (status == STATUS_OK && !(there && allowed))
         return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
-    return status ? status : delete_from(r, id, 0, max_int(end, 1), e);
+    return status ? status : delete_from(milvus, id, 0, max_int(end, 1), e);
 }
 
 /* Putting. */
@@ -257,9 +258,9 @@ static enum status check_allowed(const struct filter *filter, const struct chang
 }
 
 /* A document as every collection refuses it. */
-static enum status check_document(const struct milvus_collection *r, struct document_put *p) {
+static enum status check_document(const struct milvus_collection *milvus, struct document_put *p) {
     struct buffer image = {0};
-    p->status = document_image_write(&image, p->document, p->vectors, &r->info, &p->error);
+    p->status = document_image_write(&image, p->document, p->vectors, &milvus->info, &p->error);
     buffer_free(&image);
     return p->status;
 }
@@ -347,14 +348,14 @@ static enum status carry_out_run(struct put_run *run, struct error *e) {
     return status;
 }
 
-static enum status put_some(struct milvus_collection *r, const struct filter *filter, struct document_put *puts, int n,
-                            struct error *e) {
-    struct put_run run = {.remote = r, .filter = filter, .puts = puts, .n = n};
+static enum status put_some(struct milvus_collection *milvus, const struct filter *filter, struct document_put *puts,
+                            int n, struct error *e) {
+    struct put_run run = {.remote = milvus, .filter = filter, .puts = puts, .n = n};
     run.subjects = xcalloc((size_t)n, sizeof *run.subjects);
     for (int i = 0; i < n; i++) {
         subject_set(&run.subjects[i], puts[i].document->id,
-                    document_count_chunks(puts[i].document->n, r->info.chunk_length));
-        check_document(r, &puts[i]);
+                    document_count_chunks(puts[i].document->n, milvus->info.chunk_length));
+        check_document(milvus, &puts[i]);
     }
     enum status status = carry_out_run(&run, e);
     milvus_batch_free(&run.batch);

@@ -16,19 +16,21 @@ enum { FORMAT_VERSION = 2 };
 
 /* Messages. */
 
-enum status milvus_ask(struct milvus_collection *r, struct milvus_message *m, struct buffer *reply, struct error *e) {
+enum status milvus_ask(struct milvus_collection *milvus, struct milvus_message *m, struct buffer *reply,
+                       struct error *e) {
     struct milvus_call call = {
         .method = m->method, .message = {m->body.data, m->body.size}, .answers_status = m->answers_status};
-    enum status status = milvus_call(r->milvus, &call, reply, e);
+    enum status status = milvus_call(milvus->milvus, &call, reply, e);
     buffer_free(&m->body);
     if (status == STATUS_NOT_FOUND)
-        return error_set(e, status, "Milvus has no collection %s; retro-index build makes one", r->address.collection);
+        return error_set(e, status, "Milvus has no collection %s; retro-index build makes one",
+                         milvus->address.collection);
     return status;
 }
 
-static struct milvus_message message_of(const struct milvus_collection *r, const char *method) {
+static struct milvus_message message_of(const struct milvus_collection *milvus, const char *method) {
     struct milvus_message m = {.method = method};
-    wire_put_string(&m.body, 3, r->address.collection);
+    wire_put_string(&m.body, 3, milvus->address.collection);
     return m;
 }
 
@@ -42,32 +44,32 @@ static void put_pair(struct buffer *out, int field, const char *key, const char 
 /* ConsistencyLevel of common.proto. Milvus takes an absent one for the first. */
 static const int levels[] = {[MILVUS_STRONG] = 0, [MILVUS_SESSION] = 1, [MILVUS_BOUNDED] = 2, [MILVUS_EVENTUALLY] = 3};
 
-void milvus_put_consistency(const struct milvus_collection *r, struct buffer *out, int timestamp_field,
+void milvus_put_consistency(const struct milvus_collection *milvus, struct buffer *out, int timestamp_field,
                             int level_field) {
-    enum milvus_consistency consistency = milvus_settings_of(r->milvus)->consistency;
-    int64_t written = atomic_load(&r->written);
+    enum milvus_consistency consistency = milvus_settings_of(milvus->milvus)->consistency;
+    int64_t written = atomic_load(&milvus->written);
     if (consistency == MILVUS_SESSION) wire_put_int(out, timestamp_field, written > 0 ? written : 1);
     wire_put_int(out, level_field, levels[consistency]);
 }
 
 /* guarantee_timestamp 8, consistency_level 11 of a QueryRequest. */
-static void put_sight(const struct milvus_collection *r, struct buffer *out, enum milvus_sight sight) {
-    if (sight == MILVUS_AS_ASKED) milvus_put_consistency(r, out, 8, 11);
+static void put_sight(const struct milvus_collection *milvus, struct buffer *out, enum milvus_sight sight) {
+    if (sight == MILVUS_AS_ASKED) milvus_put_consistency(milvus, out, 8, 11);
     if (sight == MILVUS_ALL) wire_put_int(out, 11, levels[MILVUS_STRONG]);
     if (sight == MILVUS_ARRIVED) wire_put_int(out, 11, levels[MILVUS_EVENTUALLY]);
 }
 
-enum status milvus_query(struct milvus_collection *r, const struct milvus_query *q, struct buffer *reply,
+enum status milvus_query(struct milvus_collection *milvus, const struct milvus_query *q, struct buffer *reply,
                          struct answer_rows *rows, struct error *e) {
-    struct milvus_message m = message_of(r, "Query");
+    struct milvus_message m = message_of(milvus, "Query");
     char limit[16];
     *rows = (struct answer_rows){0};
     wire_put_string(&m.body, 4, q->expression);
     for (int i = 0; i < q->n_columns; i++) wire_put_string(&m.body, 5, q->columns[i]);
     snprintf(limit, sizeof limit, "%d", q->limit);
     if (q->limit > 0) put_pair(&m.body, 9, "limit", limit);
-    put_sight(r, &m.body, q->sight);
-    if (milvus_ask(r, &m, reply, e)) return e->status;
+    put_sight(milvus, &m.body, q->sight);
+    if (milvus_ask(milvus, &m, reply, e)) return e->status;
     return answer_rows_read(rows, (struct text_span){reply->data, reply->size}, e);
 }
 
@@ -138,7 +140,8 @@ static void write_description(struct buffer *out, const struct collection_option
     put_object_end(&w);
 }
 
-static enum status read_description(struct milvus_collection *r, const struct buffer *description, struct error *e) {
+static enum status read_description(struct milvus_collection *milvus, const struct buffer *description,
+                                    struct error *e) {
     struct milvus_facts facts = {0};
     struct json *root;
     struct json_reader reader = {.name = "its description", .e = e};
@@ -148,61 +151,61 @@ static enum status read_description(struct milvus_collection *r, const struct bu
     json_close(root);
     if (status) {
         json_table_free(&fact_table, &facts);
-        return error_prefix(e, "collection %s in Milvus was not made by retro-index", r->address.collection);
+        return error_prefix(e, "collection %s in Milvus was not made by retro-index", milvus->address.collection);
     }
-    r->info = (struct collection_info){.chunk_length = facts.chunk_length,
-                                       .eod = facts.eod,
-                                       .max_token = facts.max_token,
-                                       .dim = facts.dim,
-                                       .embedder_hash = facts.embedder_hash,
-                                       .tokenizer_hash = facts.tokenizer_hash,
-                                       .embedder = facts.embedder,
-                                       .tokenizer = facts.tokenizer,
-                                       .query_prompt = facts.query_prompt,
-                                       .document_prompt = facts.document_prompt,
-                                       .index_factory = facts.index};
+    milvus->info = (struct collection_info){.chunk_length = facts.chunk_length,
+                                            .eod = facts.eod,
+                                            .max_token = facts.max_token,
+                                            .dim = facts.dim,
+                                            .embedder_hash = facts.embedder_hash,
+                                            .tokenizer_hash = facts.tokenizer_hash,
+                                            .embedder = facts.embedder,
+                                            .tokenizer = facts.tokenizer,
+                                            .query_prompt = facts.query_prompt,
+                                            .document_prompt = facts.document_prompt,
+                                            .index_factory = facts.index};
     return STATUS_OK;
 }
 
-static enum status describe(struct milvus_collection *r, struct error *e) {
-    struct milvus_message m = message_of(r, "DescribeCollection");
+static enum status describe(struct milvus_collection *milvus, struct error *e) {
+    struct milvus_message m = message_of(milvus, "DescribeCollection");
     struct buffer reply = {0}, description = {0};
-    enum status status = milvus_ask(r, &m, &reply, e);
+    enum status status = milvus_ask(milvus, &m, &reply, e);
     if (status == STATUS_OK)
         status = answer_description_read(&description, (struct text_span){reply.data, reply.size}, e);
-    if (status == STATUS_OK) status = read_description(r, &description, e);
+    if (status == STATUS_OK) status = read_description(milvus, &description, e);
     buffer_free(&reply);
     buffer_free(&description);
     return status;
 }
 
 /* Milvus searches what it has loaded. */
-static enum status ask_loaded(struct milvus_collection *r, bool *loaded, struct error *e) {
+static enum status ask_loaded(struct milvus_collection *milvus, bool *loaded, struct error *e) {
     struct milvus_message m = {.method = "GetLoadState"};
     struct buffer reply = {0};
-    wire_put_string(&m.body, 2, r->address.collection);
-    enum status status = milvus_ask(r, &m, &reply, e);
+    wire_put_string(&m.body, 2, milvus->address.collection);
+    enum status status = milvus_ask(milvus, &m, &reply, e);
     if (status == STATUS_OK) status = answer_is_loaded(loaded, (struct text_span){reply.data, reply.size}, e);
     buffer_free(&reply);
     return status;
 }
 
-static enum status load(struct milvus_collection *r, struct error *e) {
+static enum status load(struct milvus_collection *milvus, struct error *e) {
     struct buffer reply = {0};
     bool loaded = false;
-    if (ask_loaded(r, &loaded, e)) return e->status;
+    if (ask_loaded(milvus, &loaded, e)) return e->status;
     if (loaded) return STATUS_OK;
-    struct milvus_message m = message_of(r, "LoadCollection");
+    struct milvus_message m = message_of(milvus, "LoadCollection");
     m.answers_status = true;
     wire_put_int(&m.body, 4, 1);
-    enum status status = milvus_ask(r, &m, &reply, e);
+    enum status status = milvus_ask(milvus, &m, &reply, e);
     double until = time_now() + load_seconds;
     while (status == STATUS_OK && !loaded) {
         struct timespec pause = {.tv_nsec = (long)(1e9 * load_pause_seconds)};
-        status = ask_loaded(r, &loaded, e);
+        status = ask_loaded(milvus, &loaded, e);
         if (status == STATUS_OK && !loaded && time_now() > until)
-            status = error_set(e, STATUS_BUSY, "Milvus has not loaded collection %s in %.0f s", r->address.collection,
-                               load_seconds);
+            status = error_set(e, STATUS_BUSY, "Milvus has not loaded collection %s in %.0f s",
+                               milvus->address.collection, load_seconds);
         if (status == STATUS_OK && !loaded) nanosleep(&pause, NULL);
     }
     buffer_free(&reply);
@@ -214,29 +217,29 @@ static enum status load(struct milvus_collection *r, struct error *e) {
 static void free_counts(struct snapshot *s) { free(s); }
 
 /* The newest counts. Nothing is read from it: what is found has snapshots of its own. */
-static void renew(struct milvus_collection *r, int64_t n_documents, int64_t n_chunks) {
+static void renew(struct milvus_collection *milvus, int64_t n_documents, int64_t n_chunks) {
     static const struct snapshot_ops ops = {.close = free_counts};
     struct snapshot *s = xcalloc(1, sizeof *s), *old;
     s->ops = &ops;
-    s->info = &r->info;
+    s->info = &milvus->info;
     s->n_documents = n_documents;
     s->n_chunks = n_chunks;
     s->chunk_limit = MILVUS_MOST_HITS;
-    s->max_token = r->info.max_token;
+    s->max_token = milvus->info.max_token;
     atomic_init(&s->holders, 1);
-    pthread_mutex_lock(&r->lock);
-    old = r->newest;
+    pthread_mutex_lock(&milvus->lock);
+    old = milvus->newest;
     s->version = old ? old->version + 1 : 1;
-    r->newest = s;
-    pthread_mutex_unlock(&r->lock);
+    milvus->newest = s;
+    pthread_mutex_unlock(&milvus->lock);
     snapshot_release(old);
 }
 
 struct snapshot *milvus_hold(struct collection *c) {
-    struct milvus_collection *r = milvus_of(c);
-    pthread_mutex_lock(&r->lock);
-    struct snapshot *s = snapshot_hold(r->newest);
-    pthread_mutex_unlock(&r->lock);
+    struct milvus_collection *milvus = milvus_of(c);
+    pthread_mutex_lock(&milvus->lock);
+    struct snapshot *s = snapshot_hold(milvus->newest);
+    pthread_mutex_unlock(&milvus->lock);
     return s;
 }
 
@@ -259,19 +262,19 @@ static enum status refuse_words(struct collection *c, struct snapshot *s, const 
 }
 
 static void close_collection(struct collection *c) {
-    struct milvus_collection *r = milvus_of(c);
-    for (int i = 0; i < r->cache.n; i++) milvus_document_release(r->cache.list[i]);
-    free(r->cache.list);
-    free((char *)(uintptr_t)r->info.embedder);
-    free((char *)(uintptr_t)r->info.tokenizer);
-    free((char *)(uintptr_t)r->info.query_prompt);
-    free((char *)(uintptr_t)r->info.document_prompt);
-    free((char *)(uintptr_t)r->info.index_factory);
-    snapshot_release(r->newest);
-    milvus_close(r->milvus);
-    pthread_mutex_destroy(&r->cache.lock);
-    pthread_mutex_destroy(&r->lock);
-    free(r);
+    struct milvus_collection *milvus = milvus_of(c);
+    for (int i = 0; i < milvus->cache.n; i++) milvus_document_release(milvus->cache.list[i]);
+    free(milvus->cache.list);
+    free((char *)(uintptr_t)milvus->info.embedder);
+    free((char *)(uintptr_t)milvus->info.tokenizer);
+    free((char *)(uintptr_t)milvus->info.query_prompt);
+    free((char *)(uintptr_t)milvus->info.document_prompt);
+    free((char *)(uintptr_t)milvus->info.index_factory);
+    snapshot_release(milvus->newest);
+    milvus_close(milvus->milvus);
+    pthread_mutex_destroy(&milvus->cache.lock);
+    pthread_mutex_destroy(&milvus->lock);
+    free(milvus);
 }
 
 static const struct collection_ops milvus_ops = {.remote = true,
@@ -291,29 +294,29 @@ static const struct collection_ops milvus_ops = {.remote = true,
 
 static enum status begin(struct milvus_collection **out, const char *address, const struct milvus_settings *s,
                          struct error *e) {
-    struct milvus_collection *r = xcalloc(1, sizeof *r);
-    r->base.ops = &milvus_ops;
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_mutex_init(&r->cache.lock, NULL);
-    atomic_init(&r->written, 0);
-    *out = r;
-    if (milvus_address_parse(&r->address, address, e)) return e->status;
-    return milvus_open(&r->milvus, r->address.server, s, e);
+    struct milvus_collection *milvus = xcalloc(1, sizeof *milvus);
+    milvus->base.ops = &milvus_ops;
+    pthread_mutex_init(&milvus->lock, NULL);
+    pthread_mutex_init(&milvus->cache.lock, NULL);
+    atomic_init(&milvus->written, 0);
+    *out = milvus;
+    if (milvus_address_parse(&milvus->address, address, e)) return e->status;
+    return milvus_open(&milvus->milvus, milvus->address.server, s, e);
 }
 
 enum status milvus_collection_open(struct collection **out, const char *address, const struct milvus_settings *s,
                                    struct error *e) {
-    struct milvus_collection *r;
-    enum status status = begin(&r, address, s, e);
-    if (status == STATUS_OK) status = describe(r, e);
-    if (status == STATUS_OK) status = load(r, e);
-    if (status == STATUS_OK) renew(r, 0, 0);
-    if (status == STATUS_OK) status = follow_counts(&r->base, e);
+    struct milvus_collection *milvus;
+    enum status status = begin(&milvus, address, s, e);
+    if (status == STATUS_OK) status = describe(milvus, e);
+    if (status == STATUS_OK) status = load(milvus, e);
+    if (status == STATUS_OK) renew(milvus, 0, 0);
+    if (status == STATUS_OK) status = follow_counts(&milvus->base, e);
     if (status) {
-        collection_close(&r->base);
+        collection_close(&milvus->base);
         return status;
     }
-    *out = &r->base;
+    *out = &milvus->base;
     return STATUS_OK;
 }
 
@@ -331,39 +334,39 @@ static void put_column(struct buffer *out, const struct milvus_column *c, int di
     wire_end(out, field);
 }
 
-static enum status create(struct milvus_collection *r, const struct collection_options *o, const char *description,
+static enum status create(struct milvus_collection *milvus, const struct collection_options *o, const char *description,
                           struct error *e) {
-    struct milvus_message m = message_of(r, "CreateCollection");
+    struct milvus_message m = message_of(milvus, "CreateCollection");
     struct buffer reply = {0};
     m.answers_status = true;
     size_t schema = wire_begin(&m.body, 4);
-    wire_put_string(&m.body, 1, r->address.collection);
+    wire_put_string(&m.body, 1, milvus->address.collection);
     wire_put_string(&m.body, 2, description);
     for (int i = 0; i < MILVUS_COLUMNS; i++) put_column(&m.body, &milvus_columns[i], o->dim);
     wire_end(&m.body, schema);
     wire_put_int(&m.body, 5, 1);
-    enum status status = milvus_ask(r, &m, &reply, e);
+    enum status status = milvus_ask(milvus, &m, &reply, e);
     buffer_free(&reply);
     return status;
 }
 
-static enum status create_index(struct milvus_collection *r, const char *index, struct error *e) {
-    struct milvus_message m = message_of(r, "CreateIndex");
+static enum status create_index(struct milvus_collection *milvus, const char *index, struct error *e) {
+    struct milvus_message m = message_of(milvus, "CreateIndex");
     struct buffer reply = {0};
     m.answers_status = true;
     wire_put_string(&m.body, 4, COLUMN_VECTOR);
     put_pair(&m.body, 5, "index_type", index);
     put_pair(&m.body, 5, "metric_type", "IP");
     put_pair(&m.body, 5, "params", strcmp(index, "HNSW") == 0 ? "{\"M\": 16, \"efConstruction\": 200}" : "{}");
-    enum status status = milvus_ask(r, &m, &reply, e);
+    enum status status = milvus_ask(milvus, &m, &reply, e);
     buffer_free(&reply);
     return status;
 }
 
-static enum status ask_there(struct milvus_collection *r, bool *there, struct error *e) {
-    struct milvus_message m = message_of(r, "HasCollection");
+static enum status ask_there(struct milvus_collection *milvus, bool *there, struct error *e) {
+    struct milvus_message m = message_of(milvus, "HasCollection");
     struct buffer reply = {0};
-    enum status status = milvus_ask(r, &m, &reply, e);
+    enum status status = milvus_ask(milvus, &m, &reply, e);
     if (status == STATUS_OK) status = answer_truth(there, (struct text_span){reply.data, reply.size}, e);
     buffer_free(&reply);
     return status;
@@ -378,7 +381,7 @@ enum status milvus_collection_create(const char *address, const struct milvus_se
                                      const struct collection_options *o, int32_t max_token, struct error *e) {
     const char *index = o->index_factory ? o->index_factory : "HNSW";
     struct buffer description = {0};
-    struct milvus_collection *r;
+    struct milvus_collection *milvus;
     bool there = false;
     if (check_index(index, e)) return e->status;
     if (o->pictures.embedder)
@@ -386,17 +389,17 @@ enum status milvus_collection_create(const char *address, const struct milvus_se
                          "a collection in Milvus has one embedder; pictures with one of their own (%s) need a "
                          "collection in a folder",
                          o->pictures.embedder);
-    enum status status = begin(&r, address, s, e);
-    if (status == STATUS_OK) status = ask_there(r, &there, e);
+    enum status status = begin(&milvus, address, s, e);
+    if (status == STATUS_OK) status = ask_there(milvus, &there, e);
     if (status == STATUS_OK && there)
         status = error_set(e, STATUS_INVALID,
                            "Milvus has a collection %s already: retro-index add adds to it, and nothing here drops one",
-                           r->address.collection);
+                           milvus->address.collection);
     write_description(&description, o, max_token, index);
-    if (status == STATUS_OK) status = create(r, o, description.data, e);
-    if (status == STATUS_OK) status = create_index(r, index, e);
-    if (status == STATUS_OK) status = load(r, e);
+    if (status == STATUS_OK) status = create(milvus, o, description.data, e);
+    if (status == STATUS_OK) status = create_index(milvus, index, e);
+    if (status == STATUS_OK) status = load(milvus, e);
     buffer_free(&description);
-    collection_close(&r->base);
+    collection_close(&milvus->base);
     return status;
 }

@@ -73,14 +73,15 @@ enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *
     return STATUS_OK;
 }
 
-enum status milvus_find_head(struct milvus_collection *r, const char *id, struct milvus_head *out, struct error *e) {
+enum status milvus_find_head(struct milvus_collection *milvus, const char *id, struct milvus_head *out,
+                             struct error *e) {
     static const char *const wanted[] = {COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
     struct buffer expression = {0}, reply = {0};
     struct answer_rows rows;
     *out = (struct milvus_head){0};
     milvus_express_keys(&expression, id, 0, 1);
     struct milvus_query q = {.expression = expression.data, .columns = wanted, .n_columns = ARRAY_COUNT(wanted)};
-    enum status status = milvus_query(r, &q, &reply, &rows, e);
+    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
     if (status == STATUS_OK && rows.n > 0) status = milvus_head_read(out, &rows, 0, e);
     answer_rows_free(&rows);
     buffer_free(&expression);
@@ -140,8 +141,8 @@ struct document_parts {
 };
 
 static enum status join_chunks(struct document_parts *parts, const struct chunk_piece *pieces, int n,
-                               const struct milvus_collection *r, const char *id, struct error *e) {
-    size_t whole = (size_t)r->info.chunk_length * sizeof(uint32_t);
+                               const struct milvus_collection *milvus, const char *id, struct error *e) {
+    size_t whole = (size_t)milvus->info.chunk_length * sizeof(uint32_t);
     for (int i = 0; i < n; i++) {
         const struct chunk_piece *piece = &pieces[i];
         size_t tokens = parts->tokens.size, begins = parts->text.size;
@@ -161,13 +162,14 @@ static enum status join_chunks(struct document_parts *parts, const struct chunk_
     return STATUS_OK;
 }
 
-static enum status check_document(const struct milvus_collection *r, const struct milvus_document *d, struct error *e) {
+static enum status check_document(const struct milvus_collection *milvus, const struct milvus_document *d,
+                                  struct error *e) {
     const struct collection_document *document = &d->document;
     char content[33];
     const char *fault = marks_fault(document->marks, document->text.size);
     if (fault) return misfit(e, document->id, fault);
     for (int i = 0; i < document->n; i++)
-        if (document->ids[i] < 0 || document->ids[i] > r->info.max_token)
+        if (document->ids[i] < 0 || document->ids[i] > milvus->info.max_token)
             return misfit(e, document->id, "it has a token that its tokenizer has not");
     if (!utf8_is_valid(document->text.text, document->text.size)) return misfit(e, document->id, "it is not UTF-8");
     milvus_content(document, content);
@@ -202,14 +204,14 @@ static struct milvus_document *make_document(const struct milvus_wanted *wanted,
     return d;
 }
 
-static enum status put_together(const struct milvus_collection *r, struct milvus_wanted *wanted,
+static enum status put_together(const struct milvus_collection *milvus, struct milvus_wanted *wanted,
                                 const struct chunk_piece *pieces, struct error *e) {
     char id[513];
     struct document_parts parts = {.bounds = xcalloc((size_t)wanted->n_chunks + 1, sizeof *parts.bounds)};
     struct head_facts head = {0};
     snprintf(id, sizeof id, "%.*s", (int)wanted->id.size, wanted->id.text);
     enum status status = read_head(pieces[0].head, &head, e);
-    if (status == STATUS_OK) status = join_chunks(&parts, pieces, wanted->n_chunks, r, id, e);
+    if (status == STATUS_OK) status = join_chunks(&parts, pieces, wanted->n_chunks, milvus, id, e);
     if (status) {
         json_table_free(&head_table, &head);
         buffer_free(&parts.text);
@@ -219,7 +221,7 @@ static enum status put_together(const struct milvus_collection *r, struct milvus
         return status;
     }
     struct milvus_document *d = make_document(wanted, &head, &parts);
-    status = check_document(r, d, e);
+    status = check_document(milvus, d, e);
     if (status == STATUS_OK) status = facts_append(&d->facts, d->document.metadata, e);
     if (status)
         milvus_document_release(d);
@@ -379,15 +381,15 @@ static enum status begin_fetch(struct document_fetch *f, struct error *e) {
 }
 
 /* The rows mostly have arrived where they are asked for; only where one has not, Milvus is made to wait for it. */
-enum status milvus_fetch(struct milvus_collection *r, struct milvus_wanted *wanted, int n, struct error *e) {
-    struct document_fetch f = {.remote = r, .wanted = wanted, .n = n};
+enum status milvus_fetch(struct milvus_collection *milvus, struct milvus_wanted *wanted, int n, struct error *e) {
+    struct document_fetch f = {.remote = milvus, .wanted = wanted, .n = n};
     enum status status = begin_fetch(&f, e);
     if (status == STATUS_OK) status = ask_missing(&f, MILVUS_ARRIVED, e);
     if (status == STATUS_OK) status = ask_missing(&f, MILVUS_ALL, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         if (f.pieces[i] == NULL || !is_whole(f.pieces[i], wanted[i].n_chunks)) continue;
-        status = put_together(r, &wanted[i], f.pieces[i], e);
-        if (status == STATUS_OK) cache_add(&r->cache, wanted[i].found);
+        status = put_together(milvus, &wanted[i], f.pieces[i], e);
+        if (status == STATUS_OK) cache_add(&milvus->cache, wanted[i].found);
     }
     for (int i = 0; i < n; i++) free(f.pieces[i]);
     for (int i = 0; i < f.n_replies; i++) buffer_free(&f.replies[i]);

@@ -56,7 +56,7 @@ static enum status take_vectors(struct vector_range *range, const struct answer_
     return STATUS_OK;
 }
 
-static enum status ask_vectors(struct milvus_collection *r, struct vector_range *range, enum milvus_sight sight,
+static enum status ask_vectors(struct milvus_collection *milvus, struct vector_range *range, enum milvus_sight sight,
                                struct error *e) {
     static const char *const columns[] = {COLUMN_CONTENT, COLUMN_CHUNK, COLUMN_VECTOR};
     enum status status = STATUS_OK;
@@ -68,8 +68,8 @@ static enum status ask_vectors(struct milvus_collection *r, struct vector_range 
                             min_int(MILVUS_PAGE, range->n - at));
         struct milvus_query q = {
             .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = sight};
-        status = milvus_query(r, &q, &reply, &rows, e);
-        if (status == STATUS_OK) status = take_vectors(range, &rows, r->info.dim, e);
+        status = milvus_query(milvus, &q, &reply, &rows, e);
+        if (status == STATUS_OK) status = take_vectors(range, &rows, milvus->info.dim, e);
         answer_rows_free(&rows);
         buffer_free(&expression);
         buffer_free(&reply);
@@ -94,13 +94,13 @@ static enum status pin_vectors(const struct snapshot *s, int64_t first, int n, f
     return error_set(e, STATUS_NOT_FOUND, "document %.200s has gone or changed meanwhile", range.document->document.id);
 }
 
-struct milvus_pin *milvus_pin_make(struct milvus_collection *r, int n_documents) {
+struct milvus_pin *milvus_pin_make(struct milvus_collection *milvus, int n_documents) {
     static const struct snapshot_ops ops = {.close = pin_close, .chunk = pin_chunk, .vectors = pin_vectors};
     struct milvus_pin *pin = xcalloc(1, sizeof *pin);
     pin->base.ops = &ops;
-    pin->base.info = &r->info;
+    pin->base.info = &milvus->info;
     atomic_init(&pin->base.holders, 1);
-    pin->collection = r;
+    pin->collection = milvus;
     pin->documents = xcalloc((size_t)n_documents + 1, sizeof(struct milvus_document *));
     pin->n_documents = n_documents;
     return pin;
@@ -115,8 +115,8 @@ int64_t milvus_pin_add(struct milvus_pin *pin, int document, int chunk) {
 
 /* Finding. */
 
-static void show_document(struct milvus_collection *r, struct milvus_document *d, struct collection_found *out) {
-    struct milvus_pin *pin = milvus_pin_make(r, 1);
+static void show_document(struct milvus_collection *milvus, struct milvus_document *d, struct collection_found *out) {
+    struct milvus_pin *pin = milvus_pin_make(milvus, 1);
     pin->documents[0] = d;
     for (int i = 0; i < d->n_chunks; i++) milvus_pin_add(pin, 0, i);
     *out = (struct collection_found){milvus_document_stored(d), &pin->base};
@@ -124,17 +124,17 @@ static void show_document(struct milvus_collection *r, struct milvus_document *d
 
 enum status milvus_find(struct collection *c, const struct filter *filter, const char *id, struct collection_found *out,
                         struct error *e) {
-    struct milvus_collection *r = milvus_of(c);
+    struct milvus_collection *milvus = milvus_of(c);
     struct milvus_head head;
-    if (milvus_find_head(r, id, &head, e)) return e->status;
+    if (milvus_find_head(milvus, id, &head, e)) return e->status;
     struct milvus_wanted wanted = {.id = {id, strlen(id)}, .n_chunks = head.n_chunks};
     memcpy(wanted.content, head.content, sizeof wanted.content);
     milvus_head_free(&head);
-    if (wanted.n_chunks > 0 && milvus_fetch(r, &wanted, 1, e)) return e->status;
+    if (wanted.n_chunks > 0 && milvus_fetch(milvus, &wanted, 1, e)) return e->status;
     if (wanted.found) {
         struct stored_document stored = milvus_document_stored(wanted.found);
         if (document_is_allowed(filter, &stored)) {
-            show_document(r, wanted.found, out);
+            show_document(milvus, wanted.found, out);
             return STATUS_OK;
         }
     }
@@ -205,7 +205,7 @@ static enum status take_heads(struct head_walk *w, const struct answer_rows *row
     return status;
 }
 
-static enum status take_page(struct milvus_collection *r, struct head_walk *w, bool *more, struct error *e) {
+static enum status take_page(struct milvus_collection *milvus, struct head_walk *w, bool *more, struct error *e) {
     static const char *const columns[] = {COLUMN_KEY, COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
     struct buffer expression = {0}, reply = {0};
     struct answer_rows rows;
@@ -217,7 +217,7 @@ static enum status take_page(struct milvus_collection *r, struct head_walk *w, b
     }
     struct milvus_query q = {
         .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .limit = w->page};
-    enum status status = milvus_query(r, &q, &reply, &rows, e);
+    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
     if (status == STATUS_OK) status = take_heads(w, &rows, e);
     *more = rows.n == w->page;
     answer_rows_free(&rows);
@@ -242,13 +242,13 @@ enum status milvus_walk(struct collection *c, const struct collection_walk *aske
 
 /* Counting. */
 
-static enum status count_rows(struct milvus_collection *r, const char *expression, int64_t *n, struct error *e) {
+static enum status count_rows(struct milvus_collection *milvus, const char *expression, int64_t *n, struct error *e) {
     static const char *const columns[] = {"count(*)"};
     struct buffer reply = {0};
     struct answer_rows rows;
     const int64_t *counts;
     struct milvus_query q = {.expression = expression, .columns = columns, .n_columns = 1};
-    enum status status = milvus_query(r, &q, &reply, &rows, e);
+    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
     if (status == STATUS_OK) status = answer_numbers(&rows, columns[0], &counts, e);
     if (status == STATUS_OK && rows.n != 1)
         status = error_set(e, STATUS_CORRUPT, "Milvus answers a count with %d numbers", rows.n);

@@ -76,7 +76,8 @@ struct milvus_message {
     bool answers_status;
 };
 /* Calls it and frees its body, on failure too. */
-enum status milvus_ask(struct milvus_collection *r, struct milvus_message *m, struct buffer *reply, struct error *e);
+enum status milvus_ask(struct milvus_collection *milvus, struct milvus_message *m, struct buffer *reply,
+                       struct error *e);
 
 void milvus_key(const char *id, int chunk, char key[MILVUS_KEY_SIZE]);
 
@@ -95,14 +96,14 @@ struct milvus_query {
     enum milvus_sight sight;
 };
 /* *rows point into *reply; free both, on failure too. */
-enum status milvus_query(struct milvus_collection *r, const struct milvus_query *q, struct buffer *reply,
+enum status milvus_query(struct milvus_collection *milvus, const struct milvus_query *q, struct buffer *reply,
                          struct answer_rows *rows, struct error *e);
 /* Appends 'key in ["...", ...]' of chunks [first, first + n) of a document. */
 void milvus_express_keys(struct buffer *out, const char *id, int first, int n);
 /* Keys are 40 hexadecimal digits; anything else is no key of ours. STATUS_CORRUPT. */
 enum status milvus_check_keys(const struct text_span *keys, int n, struct error *e);
 /* Fields of a request that say what its reader may see: guarantee_timestamp and consistency_level at their numbers. */
-void milvus_put_consistency(const struct milvus_collection *r, struct buffer *out, int timestamp_field,
+void milvus_put_consistency(const struct milvus_collection *milvus, struct buffer *out, int timestamp_field,
                             int level_field);
 
 /* Rows of documents. */
@@ -138,7 +139,7 @@ struct milvus_wanted {
 };
 /* Finds all of them, in the cache or in Milvus. They are known to have been there a moment ago: a search or a head says
  * so. */
-enum status milvus_fetch(struct milvus_collection *r, struct milvus_wanted *wanted, int n, struct error *e);
+enum status milvus_fetch(struct milvus_collection *milvus, struct milvus_wanted *wanted, int n, struct error *e);
 /* The row of a document's first chunk, which tells of all. */
 struct milvus_head {
     struct text_span id;
@@ -151,7 +152,8 @@ void milvus_head_free(struct milvus_head *h);
 /* Of row i. */
 enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *rows, int i, struct error *e);
 /* The document's head; out->n_chunks 0: there is none. out->id is not set. */
-enum status milvus_find_head(struct milvus_collection *r, const char *id, struct milvus_head *out, struct error *e);
+enum status milvus_find_head(struct milvus_collection *milvus, const char *id, struct milvus_head *out,
+                             struct error *e);
 
 /* Documents that were found, as a snapshot that chunks are read from. */
 struct milvus_pin {
@@ -164,7 +166,7 @@ struct milvus_pin {
     float *vectors; /* [n_chunks, dim]; NULL: they are asked for when they are wanted */
     int n_documents, n_chunks, capacity;
 };
-struct milvus_pin *milvus_pin_make(struct milvus_collection *r, int n_documents);
+struct milvus_pin *milvus_pin_make(struct milvus_collection *milvus, int n_documents);
 /* Appends chunk `chunk` of a document; returns its id. */
 int64_t milvus_pin_add(struct milvus_pin *pin, int document, int chunk);
 

@@ -65,15 +65,15 @@ static void express_scope(struct buffer *out, const struct nearest_query *q) {
     labels_express_without(out, q->excluded, q->n_excluded);
 }
 
-static void write_search(struct milvus_collection *r, const struct nearest_query *q, struct buffer *out) {
+static void write_search(struct milvus_collection *milvus, const struct nearest_query *q, struct buffer *out) {
     static const char *const columns[] = {COLUMN_KEY, COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNK, COLUMN_CHUNKS};
     /* HNSW visits at least as many as are asked for; 64 are what hundred thousand chunks need for a recall of 0.99. */
     enum { LEAST_VISITED = 64 };
     struct buffer scope = {0};
     express_scope(&scope, q);
-    wire_put_string(out, 3, r->address.collection);
+    wire_put_string(out, 3, milvus->address.collection);
     if (scope.size > 0) wire_put_string(out, 5, scope.data);
-    put_vectors(out, q, r->info.dim);
+    put_vectors(out, q, milvus->info.dim);
     wire_put_int(out, 7, 1);
     for (size_t i = 0; i < ARRAY_COUNT(columns); i++) wire_put_string(out, 8, columns[i]);
     if (q->rereads) wire_put_string(out, 8, COLUMN_VECTOR);
@@ -82,12 +82,12 @@ static void write_search(struct milvus_collection *r, const struct nearest_query
     put_parameter(out, "round_decimal", "-1");
     put_number_parameter(out, "topk", "", q->k);
     put_number_parameter(out, "params", "{\"ef\": ", max_int(q->k, LEAST_VISITED));
-    milvus_put_consistency(r, out, 11, 14);
+    milvus_put_consistency(milvus, out, 11, 14);
     wire_put_int(out, 12, q->n);
     buffer_free(&scope);
 }
 
-static enum status read_columns(struct milvus_collection *r, struct found_chunks *f, bool with_vectors,
+static enum status read_columns(struct milvus_collection *milvus, struct found_chunks *f, bool with_vectors,
                                 struct error *e) {
     const struct answer_rows *rows = &f->hits.rows;
     if (answer_texts(rows, COLUMN_KEY, &f->keys, e) || answer_texts(rows, COLUMN_DOCUMENT, &f->ids, e) ||
@@ -96,7 +96,7 @@ static enum status read_columns(struct milvus_collection *r, struct found_chunks
         return e->status;
     for (int i = 0; i < rows->n_columns; i++)
         if (with_vectors && rows->columns[i].vectors.size > 0) f->vectors = &rows->columns[i];
-    if (with_vectors && rows->n > 0 && (f->vectors == NULL || f->vectors->dim != r->info.dim))
+    if (with_vectors && rows->n > 0 && (f->vectors == NULL || f->vectors->dim != milvus->info.dim))
         return error_set(e, STATUS_CORRUPT, "Milvus answers with other vectors than it was given");
     for (int i = 0; i < rows->n; i++)
         if (f->ids[i].size < 1 || f->ids[i].size > 512 || f->contents[i].size != 32 || f->counts[i] < 1 ||
@@ -117,19 +117,19 @@ static int number_document(struct found_chunks *f, int i) {
     return f->n_wanted - 1;
 }
 
-static enum status search_rows(struct milvus_collection *r, const struct nearest_query *q, struct found_chunks *f,
+static enum status search_rows(struct milvus_collection *milvus, const struct nearest_query *q, struct found_chunks *f,
                                struct buffer *reply, struct error *e) {
     struct milvus_message m = {.method = "Search"};
-    write_search(r, q, &m.body);
-    if (milvus_ask(r, &m, reply, e)) return e->status;
+    write_search(milvus, q, &m.body);
+    if (milvus_ask(milvus, &m, reply, e)) return e->status;
     if (answer_hits_read(&f->hits, (struct text_span){reply->data, reply->size}, q->n, e) ||
-        read_columns(r, f, q->rereads, e))
+        read_columns(milvus, f, q->rereads, e))
         return e->status;
     int n = f->hits.rows.n;
     f->wanted = xcalloc((size_t)n + 1, sizeof *f->wanted);
     f->document = xcalloc((size_t)n + 1, sizeof *f->document);
     for (int i = 0; i < n; i++) f->document[i] = number_document(f, i);
-    return milvus_fetch(r, f->wanted, f->n_wanted, e);
+    return milvus_fetch(milvus, f->wanted, f->n_wanted, e);
 }
 
 /* Taking. */
@@ -203,11 +203,11 @@ static void pin_documents(const struct found_chunks *f, const struct filter *fil
     }
 }
 
-static enum status search_piece(struct milvus_collection *r, const struct nearest_query *q, struct search_sink *sink,
-                                struct error *e) {
+static enum status search_piece(struct milvus_collection *milvus, const struct nearest_query *q,
+                                struct search_sink *sink, struct error *e) {
     struct found_chunks found = {0};
     struct buffer reply = {0};
-    enum status status = search_rows(r, q, &found, &reply, e);
+    enum status status = search_rows(milvus, q, &found, &reply, e);
     if (status == STATUS_OK) pin_documents(&found, q->filter, sink);
     for (int i = 0, first = 0; i < q->n && status == STATUS_OK; i++) {
         take_query(&found, first, (int)found.hits.counts[i], q->k, sink);
@@ -220,18 +220,18 @@ static enum status search_piece(struct milvus_collection *r, const struct neares
 
 enum status milvus_search(struct collection *c, struct snapshot *s, const struct nearest_query *q,
                           struct nearest_found *out, struct error *e) {
-    struct milvus_collection *r = milvus_of(c);
+    struct milvus_collection *milvus = milvus_of(c);
     size_t n = (size_t)q->n * (size_t)q->k;
     (void)s;
     out->ids = xmalloc(n * sizeof *out->ids);
     out->similarities = xmalloc(n * sizeof *out->similarities);
-    struct search_sink sink = {.pin = milvus_pin_make(r, 0), .ids = out->ids, .similarities = out->similarities};
+    struct search_sink sink = {.pin = milvus_pin_make(milvus, 0), .ids = out->ids, .similarities = out->similarities};
     enum status status = STATUS_OK;
     for (int first = 0; first < q->n && status == STATUS_OK; first += SEARCH_QUERIES) {
         struct nearest_query piece = *q;
-        piece.vectors += (size_t)first * (size_t)r->info.dim;
+        piece.vectors += (size_t)first * (size_t)milvus->info.dim;
         piece.n = min_int(SEARCH_QUERIES, q->n - first);
-        status = search_piece(r, &piece, &sink, e);
+        status = search_piece(milvus, &piece, &sink, e);
     }
     if (status == STATUS_OK) out->snapshot = snapshot_hold(&sink.pin->base);
     snapshot_release(&sink.pin->base);

@@ -107,18 +107,18 @@ static struct store_snapshot *make_snapshot(struct epoch *x, uint64_t sequence) 
     return v;
 }
 
-void store_renew(struct store *l) {
-    struct store_snapshot *old = l->newest;
-    l->newest = make_snapshot(l->epoch, l->end.sequence);
+void store_renew(struct store *store) {
+    struct store_snapshot *old = store->newest;
+    store->newest = make_snapshot(store->epoch, store->end.sequence);
     if (old) snapshot_release(&old->base);
 }
 
 static struct snapshot *hold_newest(struct collection *c) {
-    struct store *l = store_of(c);
-    pthread_mutex_lock(&l->lock);
-    store_refresh(l);
-    struct snapshot *s = snapshot_hold(&l->newest->base);
-    pthread_mutex_unlock(&l->lock);
+    struct store *store = store_of(c);
+    pthread_mutex_lock(&store->lock);
+    store_refresh(store);
+    struct snapshot *s = snapshot_hold(&store->newest->base);
+    pthread_mutex_unlock(&store->lock);
     return s;
 }
 
@@ -156,23 +156,24 @@ static enum status walk_documents(struct collection *c, const struct collection_
 
 static enum status find_document(struct collection *c, const struct filter *filter, const char *id,
                                  struct collection_found *out, struct error *e) {
-    struct store *l = store_of(c);
-    pthread_mutex_lock(&l->lock);
-    store_refresh(l);
-    int64_t place = epoch_find_allowed(l->epoch, filter, id);
-    if (place >= 0) *out = (struct collection_found){epoch_document(l->epoch, place), snapshot_hold(&l->newest->base)};
-    pthread_mutex_unlock(&l->lock);
+    struct store *store = store_of(c);
+    pthread_mutex_lock(&store->lock);
+    store_refresh(store);
+    int64_t place = epoch_find_allowed(store->epoch, filter, id);
+    if (place >= 0)
+        *out = (struct collection_found){epoch_document(store->epoch, place), snapshot_hold(&store->newest->base)};
+    pthread_mutex_unlock(&store->lock);
     return place >= 0 ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
 }
 
 static enum status shows_all(struct collection *c, const struct filter *filter, const char *const *ids, int n,
                              bool *shows, struct error *e) {
-    struct store *l = store_of(c);
+    struct store *store = store_of(c);
     (void)e;
-    pthread_mutex_lock(&l->lock);
-    store_refresh(l);
-    for (int i = 0; i < n; i++) shows[i] = epoch_find_allowed(l->epoch, filter, ids[i]) >= 0;
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_lock(&store->lock);
+    store_refresh(store);
+    for (int i = 0; i < n; i++) shows[i] = epoch_find_allowed(store->epoch, filter, ids[i]) >= 0;
+    pthread_mutex_unlock(&store->lock);
     return STATUS_OK;
 }
 
@@ -197,18 +198,18 @@ enum status epoch_load(struct epoch **out, struct disk_generation *c, struct cha
     return STATUS_OK;
 }
 
-void store_turn(struct store *l, struct epoch *x, const struct change_log_end *end) {
-    x->older = l->epoch;
-    l->epoch = x;
-    l->end = *end;
-    l->astray = false;
-    store_renew(l);
+void store_turn(struct store *store, struct epoch *x, const struct change_log_end *end) {
+    x->older = store->epoch;
+    store->epoch = x;
+    store->end = *end;
+    store->astray = false;
+    store_renew(store);
 }
 
-void store_tidy(struct store *l) {
-    pthread_mutex_lock(&l->lock);
-    struct epoch *detached = epoch_detach_older(l->epoch);
-    pthread_mutex_unlock(&l->lock);
+void store_tidy(struct store *store) {
+    pthread_mutex_lock(&store->lock);
+    struct epoch *detached = epoch_detach_older(store->epoch);
+    pthread_mutex_unlock(&store->lock);
     epoch_release(detached);
 }
 
@@ -217,29 +218,29 @@ static bool went_astray(const struct change_log_end *before, const struct change
     return status == STATUS_CORRUPT || (now->damaged && !before->damaged);
 }
 
-void store_refresh(struct store *l) {
+void store_refresh(struct store *store) {
     struct error e;
-    const struct disk_generation *c = l->epoch->generation;
-    if (l->log || !change_log_is_news(disk_generation_folder(c), &l->end)) return;
-    if (l->end.sequence > 0 && change_log_measure(disk_generation_folder(c)) == 0) {
-        l->astray = true; /* of a generation that is gone, or taken back as a whole */
+    const struct disk_generation *c = store->epoch->generation;
+    if (store->log || !change_log_is_news(disk_generation_folder(c), &store->end)) return;
+    if (store->end.sequence > 0 && change_log_measure(disk_generation_folder(c)) == 0) {
+        store->astray = true; /* of a generation that is gone, or taken back as a whole */
         return;
     }
-    struct replay replay = {.epoch = l->epoch, .sequence = l->end.sequence};
-    struct change_log_end before = l->end;
+    struct replay replay = {.epoch = store->epoch, .sequence = store->end.sequence};
+    struct change_log_end before = store->end;
     enum status status =
-        change_log_read(disk_generation_folder(c), disk_generation_origin(c), change_epoch, &replay, &l->end, &e);
+        change_log_read(disk_generation_folder(c), disk_generation_origin(c), change_epoch, &replay, &store->end, &e);
     if (status) log_warn("changes of another program are not read: %s", e.text);
-    if (went_astray(&before, &l->end, status)) l->astray = true;
-    if (l->end.sequence != before.sequence) store_renew(l);
+    if (went_astray(&before, &store->end, status)) store->astray = true;
+    if (store->end.sequence != before.sequence) store_renew(store);
 }
 
 /* A generation with its changes. */
-static enum status load_generation(const struct store *l, struct epoch **out, struct change_log_end *end,
+static enum status load_generation(const struct store *store, struct epoch **out, struct change_log_end *end,
                                    struct error *e) {
     struct disk_generation *c;
-    if (disk_generation_open(&c, l->dir, e)) return e->status;
-    if (l->device && disk_generation_move(c, l->device, e)) {
+    if (disk_generation_open(&c, store->dir, e)) return e->status;
+    if (store->device && disk_generation_move(c, store->device, e)) {
         disk_generation_close(c);
         return e->status;
     }
@@ -247,18 +248,19 @@ static enum status load_generation(const struct store *l, struct epoch **out, st
 }
 
 /* Another program may remove the generation, with its log, before the log is read. Then CURRENT names another one. */
-static bool was_removed(const struct store *l, const struct epoch *x) {
+static bool was_removed(const struct store *store, const struct epoch *x) {
     struct generation_origin now;
     struct error e;
-    return current_read(l->dir, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
+    return current_read(store->dir, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
            now.generation != disk_generation_info(x->generation)->generation;
 }
 
-static enum status load_newest(const struct store *l, struct epoch **out, struct change_log_end *end, struct error *e) {
-    enum status status = load_generation(l, out, end, e);
-    while (status == STATUS_OK && was_removed(l, *out)) {
+static enum status load_newest(const struct store *store, struct epoch **out, struct change_log_end *end,
+                               struct error *e) {
+    enum status status = load_generation(store, out, end, e);
+    while (status == STATUS_OK && was_removed(store, *out)) {
         epoch_release(*out);
-        status = load_generation(l, out, end, e);
+        status = load_generation(store, out, end, e);
     }
     if (status == STATUS_OK && end->damaged)
         log_warn("%s: the log of changes is damaged behind change %" PRIu64 ": %" PRIu64
@@ -275,56 +277,57 @@ static bool is_of(const struct epoch *x, struct generation_origin origin) {
 }
 
 /* Takes x over where it is what CURRENT names now, and the newest epoch is not or went astray. */
-static bool take_followed(struct store *l, struct epoch *x, const struct change_log_end *end) {
+static bool take_followed(struct store *store, struct epoch *x, const struct change_log_end *end) {
     struct generation_origin now;
     struct error e;
-    if (l->log || current_read(l->dir, &now.generation, &now.manifest_checksum, &e) || !is_of(x, now)) return false;
-    if (is_of(l->epoch, now) && !l->astray) return false;
-    store_turn(l, x, end);
+    if (store->log || current_read(store->dir, &now.generation, &now.manifest_checksum, &e) || !is_of(x, now))
+        return false;
+    if (is_of(store->epoch, now) && !store->astray) return false;
+    store_turn(store, x, end);
     return true;
 }
 
-enum status store_follow(struct store *l, struct error *e) {
+enum status store_follow(struct store *store, struct error *e) {
     struct generation_origin origin;
     struct epoch *x;
     struct change_log_end end;
-    store_tidy(l);
-    if (current_read(l->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
-    pthread_mutex_lock(&l->lock);
-    bool newest = is_of(l->epoch, origin) && !l->astray;
-    pthread_mutex_unlock(&l->lock);
+    store_tidy(store);
+    if (current_read(store->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
+    pthread_mutex_lock(&store->lock);
+    bool newest = is_of(store->epoch, origin) && !store->astray;
+    pthread_mutex_unlock(&store->lock);
     if (newest) return STATUS_OK;
 
-    if (load_newest(l, &x, &end, e)) return e->status;
-    pthread_mutex_lock(&l->lock);
+    if (load_newest(store, &x, &end, e)) return e->status;
+    pthread_mutex_lock(&store->lock);
     /* Changes of this program that began meanwhile have turned to it themselves. */
-    bool taken = take_followed(l, x, &end);
-    pthread_mutex_unlock(&l->lock);
+    bool taken = take_followed(store, x, &end);
+    pthread_mutex_unlock(&store->lock);
     if (!taken) epoch_release(x);
-    store_tidy(l);
+    store_tidy(store);
     return STATUS_OK;
 }
 
 /* The table. */
 
 static enum status move_index(struct collection *c, const char *device, struct error *e) {
-    struct store *l = store_of(c);
-    free(l->device);
-    l->device = xstrdup(device);
-    return disk_generation_move(l->epoch->generation, device, e);
+    struct store *store = store_of(c);
+    free(store->device);
+    store->device = xstrdup(device);
+    return disk_generation_move(store->epoch->generation, device, e);
 }
 
 static struct collection_changes count_changes(struct collection *c) {
-    struct store *l = store_of(c);
-    pthread_mutex_lock(&l->lock);
-    const struct epoch *x = l->epoch;
+    struct store *store = store_of(c);
+    pthread_mutex_lock(&store->lock);
+    const struct epoch *x = store->epoch;
     struct collection_changes changes = {.n_documents = x->n_logged,
                                          .n_chunks = x->n_logged_chunks,
                                          .n_deleted = x->n_gone,
                                          .n_deleted_chunks = atomic_load(&x->n_gone_chunks),
-                                         .log_bytes = l->end.size,
-                                         .damaged = l->end.damaged};
-    pthread_mutex_unlock(&l->lock);
+                                         .log_bytes = store->end.size,
+                                         .damaged = store->end.damaged};
+    pthread_mutex_unlock(&store->lock);
     return changes;
 }
 
@@ -354,15 +357,15 @@ static bool has_words(struct collection *c, const struct snapshot *s) {
 }
 
 static void close_store(struct collection *c) {
-    struct store *l = store_of(c);
-    CHECK(l->n_changing == 0);
-    if (l->newest) snapshot_release(&l->newest->base);
-    epoch_release(l->epoch);
-    pthread_cond_destroy(&l->changed);
-    pthread_mutex_destroy(&l->lock);
-    free(l->dir);
-    free(l->device);
-    free(l);
+    struct store *store = store_of(c);
+    CHECK(store->n_changing == 0);
+    if (store->newest) snapshot_release(&store->newest->base);
+    epoch_release(store->epoch);
+    pthread_cond_destroy(&store->changed);
+    pthread_mutex_destroy(&store->lock);
+    free(store->dir);
+    free(store->device);
+    free(store);
 }
 
 static enum status follow_folder(struct collection *c, struct error *e) { return store_follow(store_of(c), e); }
@@ -383,21 +386,21 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
                                               .move = move_index,
                                               .changes = count_changes,
                                               .compact = store_compact};
-    struct store *l = xcalloc(1, sizeof *l);
+    struct store *store = xcalloc(1, sizeof *store);
     struct epoch *x;
     struct change_log_end end;
-    l->base.ops = &ops;
-    l->dir = xstrdup(dir);
-    l->lock_file = -1;
-    l->pending_end = &l->pending;
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
-    enum status status = load_newest(l, &x, &end, e);
+    store->base.ops = &ops;
+    store->dir = xstrdup(dir);
+    store->lock_file = -1;
+    store->pending_end = &store->pending;
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_cond_init(&store->changed, NULL);
+    enum status status = load_newest(store, &x, &end, e);
     if (status) {
-        close_store(&l->base);
+        close_store(&store->base);
         return status;
     }
-    store_turn(l, x, &end);
-    *out = &l->base;
+    store_turn(store, x, &end);
+    *out = &store->base;
     return STATUS_OK;
 }

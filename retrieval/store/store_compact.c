@@ -147,14 +147,14 @@ static enum status publish(struct compaction *c, struct error *e) {
 }
 
 /* Makes the new generation ours: from here on searches find it. */
-static void take_over(struct store *l, const struct log_copy *copy) {
+static void take_over(struct store *store, const struct log_copy *copy) {
     struct change_log_end end = change_log_end(copy->to);
     end.synced = end.size;
-    pthread_mutex_lock(&l->lock);
-    struct change_log *old = l->log;
-    l->log = copy->to;
-    store_turn(l, copy->epoch, &end);
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_lock(&store->lock);
+    struct change_log *old = store->log;
+    store->log = copy->to;
+    store_turn(store, copy->epoch, &end);
+    pthread_mutex_unlock(&store->lock);
     change_log_close(old);
 }
 
@@ -174,57 +174,57 @@ static enum status turn(struct compaction *c, struct error *e) {
 }
 
 /* Returns when no change is under way and none begins. */
-static enum status pause_changes(struct store *l, struct error *e) {
-    pthread_mutex_lock(&l->lock);
-    l->paused = true;
-    enum status status = store_drain(l, e);
-    while (l->syncing) pthread_cond_wait(&l->changed, &l->lock);
-    pthread_mutex_unlock(&l->lock);
+static enum status pause_changes(struct store *store, struct error *e) {
+    pthread_mutex_lock(&store->lock);
+    store->paused = true;
+    enum status status = store_drain(store, e);
+    while (store->syncing) pthread_cond_wait(&store->changed, &store->lock);
+    pthread_mutex_unlock(&store->lock);
     return status;
 }
 
-static void resume_changes(struct store *l) {
-    pthread_mutex_lock(&l->lock);
-    l->paused = false;
-    pthread_cond_broadcast(&l->changed);
-    pthread_mutex_unlock(&l->lock);
+static void resume_changes(struct store *store) {
+    pthread_mutex_lock(&store->lock);
+    store->paused = false;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
 }
 
 static enum status compact(struct compaction *c, struct error *e) {
-    struct store *l = c->store;
+    struct store *store = c->store;
     struct error why;
     int old = c->snapshot->info->generation;
     enum status status = write_generation(c, e);
     if (status) return status;
-    status = pause_changes(l, e);
+    status = pause_changes(store, e);
     if (status == STATUS_OK) status = turn(c, e);
-    resume_changes(l);
-    if (status == STATUS_OK && (disk_remove_generation(l->dir, old, &why) || disk_sync(l->dir, &why)))
-        log_warn("%s: the old generation stays on the disk, with what was deleted: %s", l->dir, why.text);
+    resume_changes(store);
+    if (status == STATUS_OK && (disk_remove_generation(store->dir, old, &why) || disk_sync(store->dir, &why)))
+        log_warn("%s: the old generation stays on the disk, with what was deleted: %s", store->dir, why.text);
     return status;
 }
 
 /* The folder is locked until the end: a compaction counts as a change that is under way. */
-static enum status begin_compaction(struct store *l, struct error *e) {
-    pthread_mutex_lock(&l->lock);
-    enum status status =
-        l->compacting ? error_set(e, STATUS_BUSY, "%s: a compaction is under way", l->dir) : store_begin_change(l, e);
-    if (status == STATUS_OK) l->compacting = true;
-    pthread_mutex_unlock(&l->lock);
+static enum status begin_compaction(struct store *store, struct error *e) {
+    pthread_mutex_lock(&store->lock);
+    enum status status = store->compacting ? error_set(e, STATUS_BUSY, "%s: a compaction is under way", store->dir)
+                                           : store_begin_change(store, e);
+    if (status == STATUS_OK) store->compacting = true;
+    pthread_mutex_unlock(&store->lock);
     return status;
 }
 
-static void end_compaction(struct store *l) {
-    pthread_mutex_lock(&l->lock);
-    l->compacting = false;
-    store_end_change(l);
-    pthread_mutex_unlock(&l->lock);
+static void end_compaction(struct store *store) {
+    pthread_mutex_lock(&store->lock);
+    store->compacting = false;
+    store_end_change(store);
+    pthread_mutex_unlock(&store->lock);
 }
 
 enum status store_compact(struct collection *collection, const atomic_bool *cancelled, struct error *e) {
-    struct store *l = store_of(collection);
-    if (begin_compaction(l, e)) return e->status;
-    struct compaction c = {.store = l, .cancelled = cancelled, .snapshot = collection_hold(collection)};
+    struct store *store = store_of(collection);
+    if (begin_compaction(store, e)) return e->status;
+    struct compaction c = {.store = store, .cancelled = cancelled, .snapshot = collection_hold(collection)};
     enum status status = compact(&c, e);
     builder_abandon(c.builder);
     disk_generation_close(c.next);
@@ -232,7 +232,7 @@ enum status store_compact(struct collection *collection, const atomic_bool *canc
     free(c.bounds);
     free(c.vectors);
     free(c.picture);
-    end_compaction(l);
-    store_tidy(l);
+    end_compaction(store);
+    store_tidy(store);
     return status;
 }

@@ -151,22 +151,22 @@ static inline bool store_snapshot_has(const struct store_snapshot *v, uint64_t a
 /* The number of the document of the log that has a chunk of the log. */
 int store_snapshot_logged(const struct store_snapshot *v, int64_t chunk);
 /* Turns to the generation that CURRENT names now, where that is another one. */
-enum status store_follow(struct store *l, struct error *e);
+enum status store_follow(struct store *store, struct error *e);
 /* Frees the epochs that no snapshot holds any more. Without the lock: a large index takes a while. */
-void store_tidy(struct store *l);
+void store_tidy(struct store *store);
 /* All of these under the lock. */
 /* Makes the newest snapshot that of the epoch as it is. */
-void store_renew(struct store *l);
+void store_renew(struct store *store);
 /* Takes over an epoch, which has the changes up to `end`. */
-void store_turn(struct store *l, struct epoch *x, const struct change_log_end *end);
+void store_turn(struct store *store, struct epoch *x, const struct change_log_end *end);
 /* Carries out what other programs have changed. */
-void store_refresh(struct store *l);
+void store_refresh(struct store *store);
 /* Carries out one change in memory; *bytes are taken over. STATUS_CORRUPT. */
 enum status epoch_change(struct epoch *x, uint64_t sequence, enum change_kind kind, char *bytes, size_t size,
                          struct error *e);
 /* Locks the folder and opens the log, for the first of the callers who change something at the same time; the lock is
  * open meanwhile. Each must end what it has begun. */
-enum status store_begin_change(struct store *l, struct error *e);
-void store_end_change(struct store *l);
+enum status store_begin_change(struct store *store, struct error *e);
+void store_end_change(struct store *store);
 /* Returns when all that is written is on the disk and in the newest snapshot; the lock is open meanwhile. */
-enum status store_drain(struct store *l, struct error *e);
+enum status store_drain(struct store *store, struct error *e);

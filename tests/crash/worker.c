@@ -65,7 +65,7 @@ static int build(char **words, bool sees) {
 
 /* Changing. */
 
-static struct collection *open_living(const char *dir) {
+static struct collection *open_store(const char *dir) {
     struct collection *l;
     struct error e;
     if (store_open(&l, dir, &e) == STATUS_OK) return l;
@@ -101,13 +101,13 @@ static enum status try_change(struct collection *l, int id, int version) {
 /* A change that failed is tried again; where that fails, too, after a new beginning, as that of another program. */
 static int change_all(const char *dir) {
     static const int steps[][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1}, {1, 3}, {4, 0}, {5, 1}, {5, 1}, {0, 2}};
-    struct collection *l = open_living(dir);
+    struct collection *l = open_store(dir);
     for (size_t i = 0; i < ARRAY_COUNT(steps) && l; i++) {
         if (try_change(l, steps[i][0], steps[i][1]) == STATUS_OK) continue;
         if (try_change(l, steps[i][0], steps[i][1]) == STATUS_OK) continue;
         SAY("opened anew\n");
         collection_close(l);
-        l = open_living(dir);
+        l = open_store(dir);
         if (l) try_change(l, steps[i][0], steps[i][1]);
     }
     collection_close(l);
@@ -132,7 +132,7 @@ static int change_together(const char *dir) {
     enum { CHANGERS = 3 };
     struct changer changers[CHANGERS];
     struct error e;
-    struct collection *l = open_living(dir);
+    struct collection *l = open_store(dir);
     if (l == NULL) return 1;
     for (int i = 0; i < CHANGERS; i++) {
         changers[i] = (struct changer){.store = l, .id = 6 + i};
@@ -146,7 +146,7 @@ static int change_together(const char *dir) {
 
 static int compact(const char *dir) {
     struct error e;
-    struct collection *l = open_living(dir);
+    struct collection *l = open_store(dir);
     if (l == NULL) return 1;
     SAY("try compact\n");
     enum status status = collection_compact(l, NULL, &e);
@@ -233,7 +233,7 @@ static int look(struct collection *l) {
 /* Changes and compacts it: it goes on. */
 static int go_on(const char *dir) {
     struct error e;
-    struct collection *l = open_living(dir);
+    struct collection *l = open_store(dir);
     if (l == NULL) return 1;
     int bad = look(l);
     SAY("goes on\n");
@@ -242,7 +242,7 @@ static int go_on(const char *dir) {
     collection_close(l);
     if (bad) return 1;
     if (disk_generation_verify(dir, &e)) return complain("verify", &e);
-    l = open_living(dir);
+    l = open_store(dir);
     if (l == NULL) return 1;
     bad = look(l);
     collection_close(l);
@@ -264,7 +264,7 @@ static int check_all(int n, char **dirs) {
 static int verify(const char *dir) {
     struct error e;
     if (disk_generation_verify(dir, &e)) return complain("verify", &e);
-    struct collection *l = open_living(dir);
+    struct collection *l = open_store(dir);
     if (l == NULL) return 1;
     int bad = 0;
     struct collection_changes changes;

@@ -43,7 +43,7 @@ static void build(const char *factory, int n_documents) {
     if (builder_commit(b, &e)) fail_msg("%s", e.text);
 }
 
-static struct collection *open_living(void) {
+static struct collection *open_store(void) {
     struct collection *l;
     struct error e;
     if (store_open(&l, test_folder, &e)) fail_msg("%s", e.text);
@@ -203,7 +203,7 @@ static void check_pictures(const struct snapshot *snapshot, const struct model *
 }
 
 /* The snapshot shows the model and nothing else, and finds the nearest of it. */
-static void check_view(const struct snapshot *snapshot, const struct model *m) {
+static void check_snapshot(const struct snapshot *snapshot, const struct model *m) {
     struct seen seen = {0};
     struct error e;
     int64_t ids[2 * K];
@@ -230,7 +230,7 @@ static void check_living(struct collection *l, const struct model *m) {
     int n = 0;
     for (int id = 0; id < IDS; id++) n += m->versions[id] > 0;
     assert_int_equal(snapshot->n_documents, n);
-    check_view(snapshot, m);
+    check_snapshot(snapshot, m);
     snapshot_release(snapshot);
 }
 
@@ -249,7 +249,7 @@ static void change_at_random(const char *factory, uint32_t seed) {
     struct error e;
     build(factory, 5);
     for (int i = 0; i < 5; i++) m.versions[i] = 1;
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     for (uint32_t step = 0; step < 150; step++) {
         uint32_t r = mix(seed, step);
         int id = (int)(r / 64 % IDS);
@@ -258,7 +258,7 @@ static void change_at_random(const char *factory, uint32_t seed) {
                 snapshot_release(held);
                 held = NULL;
                 collection_close(l);
-                l = open_living();
+                l = open_store();
                 break;
             case 1:
                 if (count_documents(&m) > 0) assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);
@@ -278,7 +278,7 @@ static void change_at_random(const char *factory, uint32_t seed) {
             default: put_ok(l, &m, id, 1 + (int)(r / 1024 % 3));
         }
         check_living(l, &m);
-        if (held) check_view(held, &when_held);
+        if (held) check_snapshot(held, &when_held);
     }
     snapshot_release(held);
     collection_close(l);
@@ -339,7 +339,7 @@ static void test_views_stay(void **state) {
     (void)state;
     struct model m = {.versions = {1, 1, 1}}, first = m, second;
     build(INDEX_EXACT, 3);
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     struct snapshot *before = collection_hold(l);
     put_ok(l, &m, 0, 2);
     put_ok(l, &m, 5, 1);
@@ -348,19 +348,19 @@ static void test_views_stay(void **state) {
     put_ok(l, &m, 0, 3);
     put_ok(l, &m, 5, 2);
     put_ok(l, &m, 6, 1);
-    check_view(before, &first);
-    check_view(between, &second);
+    check_snapshot(before, &first);
+    check_snapshot(between, &second);
     assert_true(between->version > before->version);
 
     delete_ok(l, &m, 0);
     first.versions[0] = second.versions[0] = 0;
-    check_view(before, &first);
-    check_view(between, &second);
+    check_snapshot(before, &first);
+    check_snapshot(between, &second);
     put_ok(l, &m, 0, 1);
-    check_view(before, &first);
+    check_snapshot(before, &first);
     check_living(l, &m);
     collection_close(l);
-    check_view(before, &first);
+    check_snapshot(before, &first);
     snapshot_release(before);
     snapshot_release(between);
 }
@@ -371,7 +371,7 @@ static void test_refused_changes(void **state) {
     enum change_effect effect;
     struct made_document d;
     build(INDEX_EXACT, 1);
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     make_document(&d, 3, 1);
     struct collection_document no_text = d.document, no_id = d.document, bad = d.document;
     no_text.n = 0;
@@ -467,7 +467,7 @@ static void test_ending_anywhere(void **state) {
         folder_make(test_folder);
         build(INDEX_EXACT, 3);
         int n = run_child(steps, &ended);
-        struct collection *l = open_living();
+        struct collection *l = open_store();
         struct snapshot *snapshot = collection_hold(l);
         struct seen seen = {0};
         struct error e;
@@ -509,7 +509,7 @@ static int count_changes(const struct model *states, int n, bool *noticed) {
     struct snapshot *snapshot = collection_hold(l);
     int sequence = (int)snapshot->n_changes;
     assert_in_range(sequence, 0, n);
-    check_view(snapshot, &states[sequence]);
+    check_snapshot(snapshot, &states[sequence]);
     snapshot_release(snapshot);
     struct collection_changes changes;
     assert_int_equal(collection_count_changes(l, &changes, &e), STATUS_OK);
@@ -528,7 +528,7 @@ static void test_damaged_log(void **state) {
     bool noticed;
     char path[FOLDER_PATH_SIZE];
     build(INDEX_EXACT, 3);
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     for (int i = 0; i < CHANGES; i++) {
         states[i + 1] = states[i];
         if (i == 2)
@@ -564,7 +564,7 @@ static void test_damaged_log(void **state) {
         folder_write(test_folder, "gen-000001/changes.kept", "", 0);
         assert_int_equal(count_changes(states, CHANGES, &noticed), n);
         assert_false(noticed);
-        l = open_living();
+        l = open_store();
         struct model m = states[n];
         put_ok(l, &m, 9, 2);
         check_living(l, &m);
@@ -574,7 +574,7 @@ static void test_damaged_log(void **state) {
     /* Damage before an acknowledged change is not cut off by itself. */
     log.data[60] ^= 1;
     write_log(log.data, log.size);
-    l = open_living();
+    l = open_store();
     assert_int_equal(put(l, 9, 1, &effect), STATUS_CORRUPT);
     assert_int_equal(collection_delete(l, NULL, "id 0", &e), STATUS_CORRUPT);
     assert_non_null(strstr(e.text, "verify --repair"));
@@ -589,7 +589,7 @@ static void test_damaged_log(void **state) {
     assert_true(repaired.n_kept == 0 && repaired.n_cut > 0);
     assert_int_equal(store_repair(test_folder, &repaired, &e), STATUS_OK);
     assert_false(repaired.log_cut || repaired.fell_back);
-    l = open_living();
+    l = open_store();
     struct model m = states[0];
     put_ok(l, &m, 9, 1);
     check_living(l, &m);
@@ -604,7 +604,7 @@ static void test_two_programs(void **state) {
     struct model m = {.versions = {1, 1, 1}};
     struct error e;
     build(INDEX_EXACT, 3);
-    struct collection *a = open_living(), *b = open_living();
+    struct collection *a = open_store(), *b = open_store();
     put_ok(a, &m, 3, 1);
     check_living(b, &m);
     delete_ok(b, &m, 0);
@@ -631,7 +631,7 @@ static void test_changes_that_are_taken_back(void **state) {
     struct error e;
     char path[FOLDER_PATH_SIZE];
     build(INDEX_EXACT, 3);
-    struct collection *l = open_living(), *reader = open_living();
+    struct collection *l = open_store(), *reader = open_store();
     put_ok(l, &m, 3, 1);
     kept = m;
     read_log(&before, path);
@@ -644,7 +644,7 @@ static void test_changes_that_are_taken_back(void **state) {
     write_log(before.data, before.size);
     folder_write(test_folder, "gen-000001/changes.kept", "", 0);
     m = kept;
-    l = open_living();
+    l = open_store();
     for (int version = 1; version <= 6; version++) put_ok(l, &m, 6, version);
     read_log(&log, path);
     assert_true(log.size > before.size);
@@ -681,21 +681,21 @@ static void test_new_log_that_is_removed(void **state) {
     struct buffer log = {0};
     char path[FOLDER_PATH_SIZE];
     build(INDEX_EXACT, 3);
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     put_ok(l, &m, 3, 1);
     collection_close(l);
     read_log(&log, path);
     remove_log();
     m.versions[3] = 0;
 
-    l = open_living();
+    l = open_store();
     write_log(log.data, 32);
     folder_write(test_folder, "gen-000001/changes.kept", "", 0);
     check_living(l, &m); /* it sees the head */
     remove_log();
     put_ok(l, &m, 4, 1);
     collection_close(l);
-    l = open_living();
+    l = open_store();
     check_living(l, &m);
     collection_close(l);
     buffer_free(&log);
@@ -708,7 +708,7 @@ static void test_change_in_place_of_another(void **state) {
     struct buffer log = {0}, with = {0};
     char path[FOLDER_PATH_SIZE];
     build(INDEX_EXACT, 3);
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     put_ok(l, &m, 3, 1);
     read_log(&log, path);
     other = m;
@@ -717,7 +717,7 @@ static void test_change_in_place_of_another(void **state) {
     read_log(&with, path);
     write_log(log.data, log.size);
     folder_write(test_folder, "gen-000001/changes.kept", "", 0);
-    l = open_living();
+    l = open_store();
     delete_ok(l, &m, 1);
     collection_close(l);
     buffer_clear(&log);
@@ -726,13 +726,13 @@ static void test_change_in_place_of_another(void **state) {
 
     write_log(with.data, with.size);
     folder_write(test_folder, "gen-000001/changes.kept", "", 0);
-    l = open_living();
+    l = open_store();
     check_living(l, &other);
     write_log(log.data, log.size);
     put_ok(l, &m, 6, 1);
     check_living(l, &m);
     collection_close(l);
-    l = open_living();
+    l = open_store();
     check_living(l, &m);
     collection_close(l);
     buffer_free(&log);
@@ -771,7 +771,7 @@ static void test_copies_beside_changes(void **state) {
     bool wrong = false;
     struct error e;
     build(INDEX_EXACT, 3);
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     assert_int_equal(pthread_create(&copier, NULL, copy_again, &wrong), 0);
     for (int version = 2; version < 40; version++) {
         put_ok(l, &m, 0, version);
@@ -828,7 +828,7 @@ static void test_threads(void **state) {
     struct model m = {0};
     struct error e;
     build(INDEX_EXACT, 1);
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     for (int i = 0; i < WRITERS; i++) {
         writers[i] = (struct writer_thread){.store = l, .first = 3 * i, .versions = {i == 0}};
         assert_int_equal(pthread_create(&writers[i].thread, NULL, change_again, &writers[i]), 0);
@@ -848,7 +848,7 @@ static void test_threads(void **state) {
     }
     check_living(l, &m);
     collection_close(l);
-    l = open_living();
+    l = open_store();
     check_living(l, &m);
     collection_close(l);
 }
@@ -861,7 +861,7 @@ static void test_compressed_index(void **state) {
     if (!HAVE_FAISS) return;
     build("SQ8", 10);
     for (int i = 0; i < 10; i++) m.versions[i] = 1;
-    struct collection *l = open_living();
+    struct collection *l = open_store();
     put_ok(l, &m, 2, 2);
     delete_ok(l, &m, 3);
     for (int i = 0; i < 3; i++) assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);

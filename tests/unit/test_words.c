@@ -415,6 +415,42 @@ static void test_leaving_out(void **state) {
     free(w);
 }
 
+/* A collection whose nearest chunk goes while it is found. */
+static const struct collection_ops *whole_ops;
+static int n_searches;
+
+static enum status search_without_first(struct collection *c, struct snapshot *s, const struct nearest_query *q,
+                                        struct nearest_found *out, struct error *e) {
+    enum status status = whole_ops->search(c, s, q, out, e);
+    n_searches++;
+    for (int i = 0; i < q->n && status == STATUS_OK; i++) out->ids[i * q->k] = FOUND_GONE;
+    return status;
+}
+
+/* The next nearest take the place of what has gone. */
+static void test_gone_meanwhile(void **state) {
+    struct world *w = calloc(1, sizeof *w);
+    struct retriever_query query = {.min_similarity = -1};
+    (void)state;
+    open_world(w, DOCUMENTS);
+    struct snapshot *snapshot = collection_hold(w->store);
+    struct collection_ops ops = *w->store->ops;
+    struct hits whole = find(w, snapshot, query, w->made[5].vectors, K + 1);
+    whole_ops = w->store->ops;
+    ops.search = search_without_first;
+    w->store->ops = &ops;
+    struct hits rest = find(w, snapshot, query, w->made[5].vectors, K);
+    assert_int_equal(n_searches, 2);
+    assert_int_equal(rest.n, K);
+    for (int i = 0; i < K; i++) assert_int_equal(rest.list[i].chunk, whole.list[i + 1].chunk);
+    w->store->ops = whole_ops;
+    hits_free(&rest);
+    hits_free(&whole);
+    snapshot_release(snapshot);
+    collection_close(w->store);
+    free(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
@@ -424,6 +460,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_ranks, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_fusion, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_leaving_out, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_gone_meanwhile, folder_set_up, folder_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
