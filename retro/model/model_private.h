@@ -72,6 +72,7 @@ static inline struct model_part model_part_of(const struct model *m, enum stack_
     struct model_part part = m->spec.parts[id];
     return part.family ? part : (struct model_part){.family = m->family, .roots = {""}};
 }
+static inline const struct stack *model_decoder(const struct model *m) { return &m->stacks[STACK_DECODER]; }
 static inline bool model_has_stack(const struct model *m, enum stack_id id) { return m->stacks[id].dims.n_layers > 0; }
 /* Whether the family writes text: it has a decoder with an output matrix. */
 static inline bool model_writes(const struct model *m) { return model_has_stack(m, STACK_DECODER); }

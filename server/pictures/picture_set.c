@@ -109,22 +109,22 @@ int32_t *picture_set_place(const struct picture_set *p, const int32_t *rows, int
 
 /* Viewing. */
 
-void picture_view_begin(struct picture_view *v, const struct picture_set *p, struct session_pool *pool, int skip,
+void picture_pass_begin(struct picture_pass *v, const struct picture_set *p, struct session_pool *pool, int skip,
                         float *rows) {
-    *v = (struct picture_view){.set = p, .pool = pool, .rows = rows};
+    *v = (struct picture_pass){.set = p, .pool = pool, .rows = rows};
     while (v->next < p->n && v->first + p->list[v->next].rows <= skip) {
         v->first += p->list[v->next].rows;
         v->next++;
     }
 }
 
-static size_t tile_values(const struct picture_view *v, const struct picture_cut *cut) {
+static size_t tile_values(const struct picture_pass *v, const struct picture_cut *cut) {
     const struct model *m = v->set->model;
     return (size_t)tower_count(m, TOWER_PROJECTED, cut->height, cut->width) * (size_t)tower_columns(m, TOWER_PROJECTED);
 }
 
 /* A pass over the tiles of the next picture that are left. */
-static enum status begin_pass(struct picture_view *v, struct error *e) {
+static enum status begin_pass(struct picture_pass *v, struct error *e) {
     const struct set_picture *p = &v->set->list[v->next];
     int left = p->cut.tiles - v->tile;
     struct tower_picture *tiles = xcalloc((size_t)left, sizeof *tiles);
@@ -132,13 +132,13 @@ static enum status begin_pass(struct picture_view *v, struct error *e) {
         tiles[i] = (struct tower_picture){p->pixels + (size_t)(v->tile + i) * tile_pixels(&p->cut), p->cut.height,
                                           p->cut.width};
     if (v->tile == 0) v->seen = xrealloc(v->seen, (size_t)p->cut.tiles * tile_values(v, &p->cut) * sizeof *v->seen);
-    enum status status = session_view_begin(v->pool, tiles, left, &v->pass, e);
+    enum status status = session_pictures_begin(v->pool, tiles, left, &v->pass, e);
     free(tiles);
     return status;
 }
 
 /* The tiles' rows in the decoder's order, and on to the next picture. */
-static enum status end_picture(struct picture_view *v, struct error *e) {
+static enum status end_picture(struct picture_pass *v, struct error *e) {
     const struct model *m = v->set->model;
     const struct set_picture *p = &v->set->list[v->next];
     float *to = v->rows + (size_t)v->first * (size_t)tower_columns(m, TOWER_PROJECTED);
@@ -148,13 +148,13 @@ static enum status end_picture(struct picture_view *v, struct error *e) {
     return tile_order_rows(to, v->seen, m, &p->cut, e);
 }
 
-enum status picture_view_advance(struct picture_view *v, bool *done, struct error *e) {
+enum status picture_pass_advance(struct picture_pass *v, bool *done, struct error *e) {
     *done = v->next == v->set->n;
     if (*done) return STATUS_OK;
     const struct picture_cut *cut = &v->set->list[v->next].cut;
     bool ended = false;
     if (v->pass == 0 && begin_pass(v, e)) return e->status;
-    if (session_view_advance(v->pool, v->seen + (size_t)v->tile * tile_values(v, cut), &ended, e)) return e->status;
+    if (session_pictures_advance(v->pool, v->seen + (size_t)v->tile * tile_values(v, cut), &ended, e)) return e->status;
     if (!ended) return STATUS_OK;
 
     v->tile += v->pass;
@@ -164,7 +164,7 @@ enum status picture_view_advance(struct picture_view *v, bool *done, struct erro
     return STATUS_OK;
 }
 
-void picture_view_end(struct picture_view *v) {
+void picture_pass_end(struct picture_pass *v) {
     free(v->seen);
-    *v = (struct picture_view){0};
+    *v = (struct picture_pass){0};
 }

@@ -46,7 +46,7 @@ enum status picture_set_merge(const struct picture_set *p, struct tokens *ids, s
 int32_t *picture_set_place(const struct picture_set *p, const int32_t *rows, int n);
 
 /* The rows of a set as they are computed, part by part: on the thread that owns the pool. */
-struct picture_view {
+struct picture_pass {
     const struct picture_set *set;
     struct session_pool *pool;
     float *rows;     /* [n_rows, d] borrowed */
@@ -55,9 +55,9 @@ struct picture_view {
     float *seen;     /* owned: the tiles' rows as the tower makes them */
 };
 /* Leaves rows before the first `skip` as they are. */
-void picture_view_begin(struct picture_view *v, const struct picture_set *p, struct session_pool *pool, int skip,
+void picture_pass_begin(struct picture_pass *v, const struct picture_set *p, struct session_pool *pool, int skip,
                         float *rows);
 /* About a layer of the tower more. *done: all rows are there. */
-enum status picture_view_advance(struct picture_view *v, bool *done, struct error *e);
+enum status picture_pass_advance(struct picture_pass *v, bool *done, struct error *e);
 /* At the end, or before it. */
-void picture_view_end(struct picture_view *v);
+void picture_pass_end(struct picture_pass *v);

@@ -131,7 +131,7 @@ struct session_limits engine_limits(const struct engine_options *o, const struct
         .micro_batch_rows = o->micro_batch_rows,
         .kv_dtype = info->cache_dtype,
         .max_given = info->picture_rows ? o->max_step_tokens : 0,
-        .max_viewed = info->picture_rows ? o->max_picture : 0,
+        .max_picture_rows = info->picture_rows ? o->max_picture : 0,
         .max_source = info->reads_source ? o->max_context : 0,
         .kept_blocks = kept_blocks(o, info),
     };

@@ -70,7 +70,7 @@ struct engine {
     struct engine_step step;
     double step_seconds;             /* that it took */
     struct engine_sequence *viewing; /* whose pictures are on their way through the tower; NULL: nobody's */
-    struct picture_view view;        /* of these */
+    struct picture_pass view;        /* of these */
     struct workload waiting;         /* of all who wait */
     struct pace pace;
     double paced;          /* when the work that pace has not seen began; 0: there was none to do */

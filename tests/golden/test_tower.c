@@ -175,7 +175,7 @@ static struct session_pool *open_pool(const struct fixture *f, int kept) {
                                     .max_step_rows = ROWS,
                                     .max_logit_rows = 1,
                                     .max_given = STEP,
-                                    .max_viewed = 64,
+                                    .max_picture_rows = 64,
                                     .kv_dtype = DTYPE_F32,
                                     .kept_blocks = kept};
     if (session_pool_open(&pool, f->model, &limits, &e)) fail_msg("%s", e.text);
@@ -199,7 +199,7 @@ static void read_text(struct fixture *f, struct session_pool *pool, unsigned see
     struct tower_picture picture = {pixels, SIDE, SIDE};
     for (int i = 0; i < WORDS; i++) ids[i] = i * 7 % 240;
     ids[PLACE] = model_picture_id(f->model);
-    if (session_view(pool, &picture, 1, rows, &e)) fail_msg("%s", e.text);
+    if (session_encode_pictures(pool, &picture, 1, rows, &e)) fail_msg("%s", e.text);
     struct merged_picture merged = {
         .rows = rows, .tiles = 1, .tile_rows = 4, .name = {.picture = {7, 7, 7, (int32_t)seed}}};
     struct picture_text asked = {ids, WORDS, &merged, 1};

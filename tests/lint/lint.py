@@ -184,6 +184,31 @@ def check_tags(sources):
                 yield f"{name}:{number}: struct {found[1]} is defined in {first[found[1]]} already"
 
 
+# One letter says nothing: the share of identifiers of one letter never rises. Names of libraries and tests count not.
+MOST_LETTERS, FEW_NAMES = 27.0, 1000  # per cent; of fewer names a share says nothing
+NO_NAMES = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|^\s*#\s*include[^\n]*", re.S | re.M)
+NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*|(?<=\.)[A-Za-z_]\w*")
+KEYWORDS = set("""auto bool break case char class const continue default do double else enum extern false float for goto if
+    inline int long namespace new nullptr NULL register restrict return short signed sizeof static struct switch template
+    this true typedef union unsigned using void volatile while _Atomic""".split())
+
+
+def letter_share(sources):
+    """The share of identifiers that are one letter, in per cent, of all files but tests."""
+    letters = names = 0
+    for name, lines in sources.items():
+        if not name.startswith("tests/"):
+            found = [n for n in NAME.findall(NO_NAMES.sub(" ", "\n".join(lines))) if n not in KEYWORDS]
+            letters += sum(len(n) == 1 for n in found)
+            names += len(found)
+    return 100 * letters / names if names >= FEW_NAMES else 0
+
+
+def check_letters(share):
+    if share > MOST_LETTERS:
+        yield f"tests/lint/lint.py:1: {share:.1f} % of all identifiers are single letters, at most {MOST_LETTERS}"
+
+
 # A sentence has a subject: "What is mapped counts as nothing" is no sentence, "mapped files are not counted" is one.
 HEADLESS = re.compile(r"(?:/\*+ |^ \* |\. )(?:What|Which|Who|Whose) [^?]*$")
 # An effect is a statement of its own.
@@ -236,10 +261,12 @@ def check_private(names):
 def main():
     names = tracked_files()
     sources = {n: pathlib.Path(n).read_text(encoding="utf-8").splitlines() for n in names if is_code(n)}
-    checks = (check_includes(sources), check_circles(sources), check_sizes(sources), check_tags(sources), check_style(sources),
+    share = letter_share(sources)
+    checks = (check_letters(share), check_includes(sources), check_circles(sources), check_sizes(sources), check_tags(sources), check_style(sources),
               check_format(sources), check_opening(sources), check_private(names))
     violations = [v for check in checks for v in check]
-    print("\n".join(violations) if violations else f"lint: {len(names)} files, no violations")
+    facts = f"{share:.1f} % of the identifiers are single letters"
+    print("\n".join(violations) if violations else f"lint: {len(names)} files, no violations; {facts}")
     return 1 if violations else 0
 
 

@@ -96,7 +96,7 @@ static enum status see_and_write(struct tower_work *w, struct session_pool *pool
     tower_grid(m, w->pictures->height, w->pictures->width, &picture.grid.rows, &picture.grid.columns);
     ids[0] = model_picture_id(m);
     for (int i = 1; i <= w->prompt; i++) ids[i] = i;
-    enum status status = session_view(pool, w->pictures, 1, w->rows, e);
+    enum status status = session_encode_pictures(pool, w->pictures, 1, w->rows, e);
     if (status == STATUS_OK)
         status = picture_rows_text(&text, m, &(struct picture_text){ids, w->prompt + 1, &picture, 1}, e);
     if (status == STATUS_OK) {
@@ -116,7 +116,7 @@ static enum status measure_first(double *times, struct tower_work *w, const stru
                                     .max_logit_rows = 1,
                                     .kv_dtype = model_info(m)->cache_dtype,
                                     .max_given = STEP_ROWS,
-                                    .max_viewed = count_rows(w, TOWER_ROWS)};
+                                    .max_picture_rows = count_rows(w, TOWER_ROWS)};
     struct session_pool *pool;
     if (session_pool_open(&pool, m, &limits, e)) return e->status;
     size_t rows = (size_t)count_rows(w, TOWER_PROJECTED);

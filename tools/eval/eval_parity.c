@@ -213,7 +213,7 @@ static struct session_limits limits_of(const struct parity *p, const struct pari
                                    .max_neighbors = max_int(c->k, 1),
                                    .max_source = c->max_source,
                                    .max_given = c->pictures.n_tiles ? c->b * c->n : 0,
-                                   .max_viewed = c->pictures.n_tiles ? count_viewed(p, c) : 0,
+                                   .max_picture_rows = c->pictures.n_tiles ? count_viewed(p, c) : 0,
                                    .micro_batch_rows = p->micro_batch_rows,
                                    .kv_dtype = model_info(p->model->model)->cache_dtype};
 }

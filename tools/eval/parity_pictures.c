@@ -216,7 +216,7 @@ enum status parity_pictures_merge(struct parity_case *c, const struct model *m, 
     size_t all = (size_t)parity_pictures_rows(p, m, TOWER_PROJECTED, p->n_tiles);
     float *rows = xmalloc((all * d + 1) * sizeof *rows);
     struct merged_picture *pictures = xcalloc((size_t)p->n + 1, sizeof *pictures);
-    enum status status = p->n_tiles > 0 ? session_view(pool, p->list, p->n_tiles, rows, e) : STATUS_OK;
+    enum status status = p->n_tiles > 0 ? session_encode_pictures(pool, p->list, p->n_tiles, rows, e) : STATUS_OK;
 
     for (int i = 0, tile = 0; i < p->n; i++) {
         const float *first = rows + (size_t)parity_pictures_rows(p, m, TOWER_PROJECTED, tile) * d;

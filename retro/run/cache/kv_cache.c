@@ -3,15 +3,13 @@
 
 #include <stdlib.h>
 
-static const struct stack *decoder_of(const struct kv_cache *c) { return &c->model->stacks[STACK_DECODER]; }
-
 /* Whether this rank's neighbour encoder is conditioned on decoder rows. */
 static bool encodes(const struct model *m) { return m->encodes >= 0 && m->comm->stage == m->encodes; }
 
 enum status kv_cache_measure(struct kv_cache *c, const struct model *m, int n_blocks, enum dtype dtype,
                              struct error *e) {
     *c = (struct kv_cache){.model = m, .n_blocks = n_blocks};
-    const struct stack *s = decoder_of(c);
+    const struct stack *s = model_decoder(c->model);
     int rows = n_blocks * ATTENTION_BLOCK, cols = s->kv_heads.n * s->dims.head_dim;
     size_t row = 2 * (size_t)s->kept.n * (size_t)cols * dtype_bytes(dtype);
     c->k = c->v = tensor_make(NULL, dtype, rows, cols);
@@ -67,7 +65,7 @@ static void copy_rows(const struct kv_cache *c, struct tensor all, const int32_t
 }
 
 void kv_cache_copy(const struct kv_cache *c, int32_t from, int32_t to, int rows) {
-    const struct portion *kept = &decoder_of(c)->kept;
+    const struct portion *kept = &model_decoder(c->model)->kept;
     int32_t places[ATTENTION_BLOCK];
     for (int i = 0; i < rows; i++) places[i] = from * ATTENTION_BLOCK + i;
     for (int i = kept->first; i < kept->first + kept->n; i++) {
@@ -78,7 +76,7 @@ void kv_cache_copy(const struct kv_cache *c, int32_t from, int32_t to, int rows)
 }
 
 struct tensor kv_cache_layer(const struct kv_cache *c, struct tensor first, int layer) {
-    const struct portion *kept = &decoder_of(c)->kept;
+    const struct portion *kept = &model_decoder(c->model)->kept;
     size_t one = (size_t)first.rows * (size_t)first.cols * dtype_bytes(first.dtype);
     CHECK(layer >= kept->first && layer < kept->first + kept->n);
     first.data = (char *)first.data + (size_t)(layer - kept->first) * one;

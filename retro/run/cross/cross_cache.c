@@ -3,16 +3,14 @@
 
 #include <stdlib.h>
 
-static const struct stack *decoder_of(const struct cross_cache *c) { return &c->model->stacks[STACK_DECODER]; }
-
 static int kv_columns(const struct cross_cache *c) {
-    const struct stack *s = decoder_of(c);
+    const struct stack *s = model_decoder(c->model);
     return s->heads.n * s->dims.head_dim;
 }
 
 /* Whether layer i of the decoder has cross attention and is on this stage. */
 static bool layer_reads(const struct cross_cache *c, int i) {
-    const struct stack *s = decoder_of(c);
+    const struct stack *s = model_decoder(c->model);
     return i >= s->kept.first && i < s->kept.first + s->kept.n && s->layers[i].spec.cross;
 }
 
@@ -25,7 +23,7 @@ enum status cross_cache_measure(struct cross_cache *c, const struct model *m, co
                          c->slot_rows);
 
     size_t layers = 0, cols = (size_t)kv_columns(c), row = cols * dtype_bytes(c->dtype);
-    for (int i = 0; i < decoder_of(c)->dims.n_layers; i++) layers += layer_reads(c, i);
+    for (int i = 0; i < model_decoder(c->model)->dims.n_layers; i++) layers += layer_reads(c, i);
     c->projected = tensor_make(NULL, DTYPE_F32, sizes->group_rows, 2 * (int)cols);
     c->projected_bytes = (size_t)sizes->group_rows * 2 * cols * sizeof(float);
     if (!mul_overflows((size_t)c->n_slots * (size_t)c->slot_rows, 2 * layers * row, &c->bytes)) return STATUS_OK;
@@ -33,7 +31,7 @@ enum status cross_cache_measure(struct cross_cache *c, const struct model *m, co
 }
 
 static void make_layers(struct cross_cache *c) {
-    int n = decoder_of(c)->dims.n_layers, rows = c->n_slots * c->slot_rows, cols = kv_columns(c);
+    int n = model_decoder(c->model)->dims.n_layers, rows = c->n_slots * c->slot_rows, cols = kv_columns(c);
     size_t one = (size_t)rows * (size_t)cols * dtype_bytes(c->dtype);
     char *at = c->memory;
     c->k = xcalloc((size_t)n, sizeof *c->k);
@@ -86,9 +84,9 @@ void cross_cache_fill(struct cross_cache *c, struct tensor encoded, const int32_
     struct backend *b = c->model->backend;
     struct tensor out = tensor_rows(c->projected, 0, encoded.rows);
     int cols = kv_columns(c);
-    for (int i = 0; i < decoder_of(c)->dims.n_layers; i++) {
+    for (int i = 0; i < model_decoder(c->model)->dims.n_layers; i++) {
         if (!layer_reads(c, i)) continue;
-        const struct projection *w = &decoder_of(c)->layers[i].cross_kv;
+        const struct projection *w = &model_decoder(c->model)->layers[i].cross_kv;
         backend_linear(b, &(struct linear_args){.y = out, .x = encoded, .weight = &w->weight, .bias = w->bias});
         backend_scatter_rows(b,
                              &(struct scatter_rows_args){.y = c->k[i], .x = tensor_cols(out, 0, cols), .rows = rows});

@@ -1,8 +1,6 @@
 /* retro/run/session/attention_shares.c: see attention_shares.h. */
 #include "retro/run/session/attention_shares.h"
 
-static const struct stack *decoder_of(const struct session_pool *p) { return &p->model->stacks[STACK_DECODER]; }
-
 /* The rows of a span from `row` on; keys are counted from the span's end, so its last rows see what they saw. */
 static void add_span(struct attention_shares *kind, struct attention_span span, int row, struct key_group groups) {
     int skipped = max_int(0, row - span.q_start);
@@ -34,7 +32,7 @@ static struct key_group list_neighbors(struct session_pool *p) {
 void attention_shares_item(struct session_pool *p, const struct step_item *item, int number, int first_cross) {
     struct plan *plan = &p->plan;
     int end = plan->spans[number].q_start + item->n_tokens, r = p->model->spec.retro.retrieved_length;
-    bool neighbors = decoder_of(p)->dims.reads == EDGE_NEIGHBORS;
+    bool neighbors = model_decoder(p->model)->dims.reads == EDGE_NEIGHBORS;
     struct key_group groups = {0, 0};
     if (item->n_self_shares + item->n_cross_shares > 0) plan->tells = 1;
     if (item->n_groups > 0) groups = add_groups(plan, item->groups, item->n_groups);
@@ -67,7 +65,7 @@ static struct pass_shares make_shares(const struct plan *plan, const struct atte
 void attention_shares_pass(const struct session_pool *p, struct tensor y, struct plan_shares *shares,
                            struct pass *pass) {
     const struct plan *plan = &p->plan;
-    const struct stack *s = decoder_of(p);
+    const struct stack *s = model_decoder(p->model);
     int most = p->limits.max_shares, heads = s->dims.heads;
     if (plan->cross_shares.n > 0) {
         shares->cross = make_shares(plan, &plan->cross_shares, tensor_cols(y, 0, most), heads * layers_with_cross(s));

@@ -23,7 +23,7 @@ struct session_bytes {
     size_t cache; /* keys and values: max_sessions times max_tokens */
     size_t kept;  /* the same of kept_blocks */
     size_t cross; /* those of neighbours or sources, and their encoder: max_neighbors, max_source, max_sessions */
-    size_t steps; /* activations and logits: max_step_rows, max_logit_rows, max_viewed */
+    size_t steps; /* activations and logits: max_step_rows, max_logit_rows, max_picture_rows */
 };
 static inline size_t session_bytes_all(const struct session_bytes *b) {
     return b->cache + b->kept + b->cross + b->steps;
@@ -82,13 +82,13 @@ enum status session_image_put(struct session *s, const int32_t *ids, int n, cons
 
 /* Pictures through the model's tower and projector, on all ranks: one picture's rows after another's, to host memory
  * [sum of tower_count, d] (tower.h). */
-enum status session_view(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
-                         struct error *e);
+enum status session_encode_pictures(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
+                                    struct error *e);
 /* The same in parts, between which there can be steps: a pass over the first *taken pictures, and its layers
  * (tower_begin, tower_advance). */
-enum status session_view_begin(struct session_pool *p, const struct tower_picture *pictures, int n, int *taken,
-                               struct error *e);
-enum status session_view_advance(struct session_pool *p, float *rows, bool *done, struct error *e);
+enum status session_pictures_begin(struct session_pool *p, const struct tower_picture *pictures, int n, int *taken,
+                                   struct error *e);
+enum status session_pictures_advance(struct session_pool *p, float *rows, bool *done, struct error *e);
 
 /* The chunk whose neighbours come first in the next step: the next one to close, or of a session that took over rows
  * the latest closed one, which is encoded again. */

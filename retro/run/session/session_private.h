@@ -8,7 +8,7 @@
 
 /* The kinds of rank 0's messages to the others; the bytes of the limits, the plan or the copy follow. An empty message
  * is the end. */
-enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_COPY, MESSAGE_VIEW, MESSAGE_VIEW_ON, MESSAGE_CLOSE };
+enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_COPY, MESSAGE_PICTURES, MESSAGE_PICTURE_PASS, MESSAGE_CLOSE };
 
 struct session {
     struct session_pool *pool;
@@ -61,9 +61,9 @@ struct session_pool {
 };
 
 /* One rank's share of a pool; all ranks get theirs or none does. */
-enum status session_share_open(struct session_pool **out, struct model *m, const struct session_limits *l,
-                               struct error *e);
-void session_share_free(struct session_pool *p);
+enum status session_pool_open_rank(struct session_pool **out, struct model *m, const struct session_limits *l,
+                                   struct error *e);
+void session_pool_free_rank(struct session_pool *p);
 
 /* Rows [0, rows) of block `to` become those of `from`, on all ranks. */
 enum status copy_block(struct session_pool *p, int32_t from, int32_t to, int rows, struct error *e);

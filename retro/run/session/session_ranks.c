@@ -1,5 +1,5 @@
-/* retro/run/session/session_ranks.c: what all ranks of a pool do together beside steps: copying rows, viewing pictures;
- * and the ranks that follow rank 0. See session.h. */
+/* retro/run/session/session_ranks.c: what all ranks of a pool do together beside steps: copying rows, encoding
+ * pictures; and the ranks that follow rank 0. See session.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static size_t count_pixels(int height, int width) { return 3 * (size_t)height * 
 static enum status send_pictures(struct session_pool *p, const struct tower_picture *pictures, int n, struct error *e) {
     int32_t count = n;
     buffer_clear(&p->message);
-    buffer_append(&p->message, &(enum message){MESSAGE_VIEW}, sizeof(enum message));
+    buffer_append(&p->message, &(enum message){MESSAGE_PICTURES}, sizeof(enum message));
     buffer_append(&p->message, &count, sizeof count);
     for (int i = 0; i < n; i++) {
         struct view_header header = {pictures[i].height, pictures[i].width};
@@ -47,8 +47,8 @@ static enum status send_pictures(struct session_pool *p, const struct tower_pict
     return comm_broadcast(p->model->comm->world, &p->message, e);
 }
 
-enum status session_view_begin(struct session_pool *p, const struct tower_picture *pictures, int n, int *taken,
-                               struct error *e) {
+enum status session_pictures_begin(struct session_pool *p, const struct tower_picture *pictures, int n, int *taken,
+                                   struct error *e) {
     CHECK(p->tower != NULL);
     for (int i = 0; i < n; i++)
         if (tower_check(p->model, pictures[i].height, pictures[i].width, e)) return e->status;
@@ -58,11 +58,11 @@ enum status session_view_begin(struct session_pool *p, const struct tower_pictur
     return status;
 }
 
-enum status session_view_advance(struct session_pool *p, float *rows, bool *done, struct error *e) {
+enum status session_pictures_advance(struct session_pool *p, float *rows, bool *done, struct error *e) {
     struct comm *world = p->model->comm->world;
     if (world->size > 1) {
         buffer_clear(&p->message);
-        buffer_append(&p->message, &(enum message){MESSAGE_VIEW_ON}, sizeof(enum message));
+        buffer_append(&p->message, &(enum message){MESSAGE_PICTURE_PASS}, sizeof(enum message));
         if (comm_broadcast(world, &p->message, e)) return e->status;
     }
     enum status status = tower_advance(p->tower, rows, done, e);
@@ -77,14 +77,14 @@ static size_t count_values(const struct session_pool *p, const struct tower_pict
     return rows * (size_t)tower_columns(p->model, TOWER_PROJECTED);
 }
 
-enum status session_view(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
-                         struct error *e) {
+enum status session_encode_pictures(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
+                                    struct error *e) {
     int taken;
     for (int first = 0; first < n; first += taken) {
         bool done = false;
-        if (session_view_begin(p, pictures + first, n - first, &taken, e)) return e->status;
+        if (session_pictures_begin(p, pictures + first, n - first, &taken, e)) return e->status;
         while (!done)
-            if (session_view_advance(p, rows, &done, e)) return e->status;
+            if (session_pictures_advance(p, rows, &done, e)) return e->status;
         rows += count_values(p, pictures + first, taken);
     }
     return STATUS_OK;
@@ -96,7 +96,7 @@ static void follow_open(struct session_pool **p, struct model *m, struct text_sp
     struct session_limits limits;
     CHECK(*p == NULL && in.size == sizeof limits);
     memcpy(&limits, in.text, sizeof limits);
-    session_share_open(p, m, &limits, e); /* a pool that does not fit somewhere is rank 0's to report */
+    session_pool_open_rank(p, m, &limits, e); /* a pool that does not fit somewhere is rank 0's to report */
 }
 
 static void follow_copy(const struct session_pool *p, struct text_span in) {
@@ -115,7 +115,7 @@ static enum status follow_step(struct session_pool *p, struct text_span in, stru
 static enum status unless_refused(enum status status) { return status == STATUS_DEVICE ? status : STATUS_OK; }
 
 /* A rank's rows of the pictures are the same as rank 0's, which keeps them. */
-static enum status follow_view(struct session_pool *p, struct text_span in, struct error *e) {
+static enum status follow_pictures(struct session_pool *p, struct text_span in, struct error *e) {
     int32_t n;
     int taken;
     CHECK(in.size >= sizeof n);
@@ -136,7 +136,7 @@ static enum status follow_view(struct session_pool *p, struct text_span in, stru
     return unless_refused(status);
 }
 
-static enum status follow_view_on(struct session_pool *p, struct error *e) {
+static enum status follow_picture_pass(struct session_pool *p, struct error *e) {
     bool done;
     return unless_refused(tower_advance(p->tower, p->followed, &done, e));
 }
@@ -152,10 +152,10 @@ static enum status follow_message(struct session_pool **p, struct model *m, stru
         case MESSAGE_OPEN: follow_open(p, m, in, e); break;
         case MESSAGE_STEP: return follow_step(*p, in, e);
         case MESSAGE_COPY: follow_copy(*p, in); break;
-        case MESSAGE_VIEW: return follow_view(*p, in, e);
-        case MESSAGE_VIEW_ON: return follow_view_on(*p, e);
+        case MESSAGE_PICTURES: return follow_pictures(*p, in, e);
+        case MESSAGE_PICTURE_PASS: return follow_picture_pass(*p, e);
         case MESSAGE_CLOSE:
-            session_share_free(*p);
+            session_pool_free_rank(*p);
             *p = NULL;
             break;
     }
@@ -173,7 +173,7 @@ enum status session_follow(struct model *m, struct error *e) {
         if (status) break;
     }
     if (status) comm_leave(m->comm, e);
-    if (p) session_share_free(p);
+    if (p) session_pool_free_rank(p);
     buffer_free(&message);
     return status;
 }

@@ -4,8 +4,6 @@
 
 #include "retro/run/session/attention_shares.h"
 
-static const struct stack *decoder_of(const struct session_pool *p) { return &p->model->stacks[STACK_DECODER]; }
-
 /* Laying out. */
 
 static void plan_cross_span(struct plan *plan, int row, int k_start, int k_count) {
@@ -101,7 +99,7 @@ static void plan_positions(struct session_pool *p, const struct step_item *item)
 static void plan_rows(struct session_pool *p, const struct step_item *item) {
     struct session *s = item->session;
     struct plan *plan = &p->plan;
-    int first = plan->n_rows, d = decoder_of(p)->dims.hidden;
+    int first = plan->n_rows, d = model_decoder(p->model)->dims.hidden;
     kv_cache_extend(&p->cache, &s->blocks, s->length + item->n_tokens);
     plan_positions(p, item);
     for (int i = 0; i < item->n_tokens; i++) {
@@ -126,7 +124,7 @@ static bool is_watched(const struct session_pool *p) {
 
 void plan_step(struct session_pool *p, const struct step_item *items, int n) {
     struct plan *plan = &p->plan;
-    enum edge reads = decoder_of(p)->dims.reads;
+    enum edge reads = model_decoder(p->model)->dims.reads;
     plan_clear(plan);
     plan->n_items = n;
     for (int j = 0; j < n; j++) {
@@ -217,7 +215,7 @@ static void enter_stage(struct session_pool *p, struct scratch *scratch) {
     const struct model *m = p->model;
     const struct comm *c = m->comm;
     if (c->stage == 0) {
-        stack_embed(m, decoder_of(p), scratch->x, p->plan.ids, p->plan.positions);
+        stack_embed(m, model_decoder(p->model), scratch->x, p->plan.ids, p->plan.positions);
         if (p->plan.n_given > 0) add_given(p, scratch);
         return;
     }
@@ -264,7 +262,7 @@ static void leave_shares(struct session_pool *p, struct tensor shares) {
 /* Returns early when nobody waits for the step any more. */
 static void run_layers(struct session_pool *p, struct tensor told) {
     const struct model *m = p->model;
-    const struct stack *s = decoder_of(p);
+    const struct stack *s = model_decoder(p->model);
     const struct plan *plan = &p->plan;
     struct pass pass = {.model = m,
                         .stack = s,
@@ -294,7 +292,7 @@ static void run_layers(struct session_pool *p, struct tensor told) {
  * them; the norm iff the model has one (spec 7). */
 static void run_head(struct session_pool *p, int first) {
     const struct model *m = p->model;
-    const struct stack *s = decoder_of(p);
+    const struct stack *s = model_decoder(p->model);
     int n = p->plan.n_logits;
     if (n == 0 || p->cut) return;
     struct tensor x = tensor_rows(p->scratch.x, 0, p->plan.n_rows), picked = tensor_rows(p->picked, 0, n);
@@ -338,7 +336,7 @@ struct tensor run_plans(struct session_pool *p, struct text_span in) {
     bool tells = false;
     struct plan_place end = {0, 0};
     while (in.size > 0) {
-        plan_read(&p->plan, m->spec.retro.retrieved_length, decoder_of(p)->dims.hidden, &in);
+        plan_read(&p->plan, m->spec.retro.retrieved_length, model_decoder(p->model)->dims.hidden, &in);
         run_plan(p, end);
         end.logits += p->plan.n_logits;
         end.rows += p->plan.n_rows;

@@ -144,9 +144,9 @@ static enum status add_sessions(struct budget_parts *p, const struct model *m, c
         budget_add(p, (struct budget_part){.name = "prefixes", .bytes = s.kept}, "lower server.prefix_cache_mb");
     add_cross(p, model_info(m), s.cross, l);
     struct budget_part steps = {.name = "step buffers", .bytes = s.steps};
-    if (l->max_viewed > 0 && model_info(m)->any_picture)
-        budget_add(p, steps, "lower server.max_picture_patches (%d) or server.max_step_tokens (%d)", l->max_viewed,
-                   rows);
+    if (l->max_picture_rows > 0 && model_info(m)->any_picture)
+        budget_add(p, steps, "lower server.max_picture_patches (%d) or server.max_step_tokens (%d)",
+                   l->max_picture_rows, rows);
     else
         budget_add(p, steps, "lower server.max_step_tokens (%d)", rows);
     return STATUS_OK;
