@@ -147,7 +147,8 @@ static void show_passages(struct hits *hits, struct passages *passages) {
 
 static bool same_row(const struct engine_sequence *s, int i, int32_t row, const struct picture_set *pictures) {
     if (engine_sequence_row(s, i) != row) return false;
-    return row >= 0 || memcmp(&s->view.set->names[-1 - row], &pictures->names[-1 - row], sizeof *pictures->names) == 0;
+    return row >= 0 ||
+           memcmp(&s->pictures.set->names[-1 - row], &pictures->names[-1 - row], sizeof *pictures->names) == 0;
 }
 
 /* Rows that the session has computed and the new rows begin with, all but one of these at most. */
@@ -164,7 +165,7 @@ static void restart(struct engine_sequence *s, int32_t *rows, int n, struct pict
     int kept = count_kept(s, rows, n, *set), m = x->info.chunk_length;
     s->n_prefix = n - s->n_ids - s->sequence->asked.n_prompt;
     free(s->passages.rows);
-    view_part_take(&s->view, set);
+    pictures_part_take(&s->pictures, set);
     s->rows = s->passages.rows = rows;
     s->n_rows = n;
     s->n_reread = s->n_ids;

@@ -5,15 +5,15 @@
 
 #include "server/schedule/engine_private.h"
 
-void view_part_close(struct view_part *p) {
+void pictures_part_close(struct pictures_part *p) {
     free(p->rows);
     free(p->positions);
     picture_set_release(p->set);
 }
 
-void view_part_take(struct view_part *p, struct picture_set **set) {
-    view_part_close(p);
-    *p = (struct view_part){.set = *set};
+void pictures_part_take(struct pictures_part *p, struct picture_set **set) {
+    pictures_part_close(p);
+    *p = (struct pictures_part){.set = *set};
     *set = NULL;
 }
 
@@ -24,15 +24,15 @@ static int count_given(const struct engine_sequence *s, int n) {
     return given;
 }
 
-bool engine_wants_view(const struct engine_sequence *s) { return s->view.set && !s->view.done; }
+bool engine_wants_view(const struct engine_sequence *s) { return s->pictures.set && !s->pictures.done; }
 
 static void begin_pictures(struct engine_sequence *s) {
     struct engine *x = s->engine;
-    const struct picture_set *pictures = s->view.set;
+    const struct picture_set *pictures = s->pictures.set;
     size_t values = (size_t)pictures->n_rows * (size_t)x->info.hidden;
-    if (s->view.rows == NULL) s->view.rows = xmalloc((values + 1) * sizeof *s->view.rows);
+    if (s->pictures.rows == NULL) s->pictures.rows = xmalloc((values + 1) * sizeof *s->pictures.rows);
     x->viewing = s;
-    picture_pass_begin(&x->view, pictures, x->pool, count_given(s, session_length(s->session)), s->view.rows);
+    picture_pass_begin(&x->view, pictures, x->pool, count_given(s, session_length(s->session)), s->pictures.rows);
 }
 
 void engine_end_view(struct engine_sequence *s) {
@@ -58,7 +58,7 @@ static void advance_pictures(struct engine *x) {
     if (picture_pass_advance(&x->view, &done, &e)) {
         engine_sequence_finish(s, FINISH_ERROR, &e);
     } else if (done) {
-        s->view.done = true;
+        s->pictures.done = true;
         engine_end_view(s);
     }
 }
@@ -77,11 +77,11 @@ bool engine_view_pictures(struct engine *x) {
 }
 
 void engine_give_rows(const struct engine_sequence *s, struct step_item *item, int first) {
-    const struct picture_set *pictures = s->view.set;
+    const struct picture_set *pictures = s->pictures.set;
     if (pictures == NULL || first >= s->n_rows) return;
     int before = count_given(s, first);
     item->names = pictures->names;
-    if (s->view.positions) item->positions = s->view.positions + (size_t)first * PLACE_SECTIONS;
+    if (s->pictures.positions) item->positions = s->pictures.positions + (size_t)first * PLACE_SECTIONS;
     if (count_given(s, first + item->n_tokens) > before)
-        item->rows = s->view.rows + (size_t)before * (size_t)s->engine->info.hidden;
+        item->rows = s->pictures.rows + (size_t)before * (size_t)s->engine->info.hidden;
 }

@@ -11,10 +11,10 @@
 static int count_wanted(const struct engine_sequence *s) { return told_attention_of_all(s) ? 0 : scoring_first_row(s); }
 
 static struct session_text text_of(const struct engine_sequence *s) {
-    const struct picture_set *pictures = s->view.set;
+    const struct picture_set *pictures = s->pictures.set;
     return (struct session_text){.ids = s->rows,
                                  .n = count_wanted(s),
-                                 .positions = s->view.positions,
+                                 .positions = s->pictures.positions,
                                  .names = pictures ? pictures->names : NULL,
                                  .neighbors = s->lookup.neighbors,
                                  .source = s->source,
@@ -30,7 +30,7 @@ static bool same_pictures(const struct engine_sequence *a, const struct engine_s
     int given = 0;
     for (int i = 0; i < n; i++) given += a->rows[i] < 0;
     if (given == 0) return true;
-    const struct row_name *p = a->view.set->names, *q = b->view.set->names;
+    const struct row_name *p = a->pictures.set->names, *q = b->pictures.set->names;
     return memcmp(p, q, (size_t)given * sizeof *p) == 0;
 }
 
@@ -83,7 +83,7 @@ bool engine_begin_prompt(struct engine_sequence *s) {
     struct engine *x = s->engine;
     if (s->prefix.begun) return true;
     bool keeps = x->metrics.blocks.kept_most > 0;
-    if (s->view.positions == NULL) s->view.positions = picture_set_place(s->view.set, s->rows, s->n_rows);
+    if (s->pictures.positions == NULL) s->pictures.positions = picture_set_place(s->pictures.set, s->rows, s->n_rows);
     struct session_text text = text_of(s);
     if (keeps && is_coming(s, session_find(s->session, &text))) return false;
 

@@ -21,7 +21,7 @@ struct engine_sequence *engine_sequence_open(struct engine *x, struct sequence *
     /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text
      * of its own. */
     s->text.detokenizer.started = asked->n_source == 0 || asked->n_prompt > 1;
-    s->view.set = picture_set_hold(asked->pictures);
+    s->pictures.set = picture_set_hold(asked->pictures);
     lookup_part_open(s);
     return s;
 }
@@ -42,7 +42,7 @@ void engine_sequence_free(struct engine_sequence *s) {
     lookup_part_close(&s->lookup);
     passage_part_close(&s->passages);
     found_part_close(&s->found);
-    view_part_close(&s->view);
+    pictures_part_close(&s->pictures);
     scoring_part_close(&s->scoring);
     attention_part_close(&s->attention);
     guide_part_close(&s->guide);

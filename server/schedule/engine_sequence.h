@@ -52,7 +52,7 @@ struct found_part {
 };
 
 /* Pictures in the prompt (engine_pictures.c). */
-struct view_part {
+struct pictures_part {
     struct picture_set *set; /* held: the request's with found ones among them; NULL: none */
     float *rows;             /* owned [rows of pictures, d] in the order of the text; NULL without */
     int32_t *positions;      /* owned, of all rows when they are read (picture_set_place); NULL: their numbers */
@@ -99,7 +99,7 @@ struct engine_sequence {
     struct lookup_part lookup;
     struct passage_part passages;
     struct found_part found;
-    struct view_part view;
+    struct pictures_part pictures;
     struct scoring_part scoring;
     struct attention_part attention;
     struct guide_part guide;
@@ -191,8 +191,8 @@ void engine_tell_found(struct engine_sequence *s, const struct passage_picture *
 
 /* The part is about the pictures of *set, which becomes its own, and no longer about those
  * before. */
-void view_part_take(struct view_part *p, struct picture_set **set);
-void view_part_close(struct view_part *p);
+void pictures_part_take(struct pictures_part *p, struct picture_set **set);
+void pictures_part_close(struct pictures_part *p);
 /* Whether its prompt cannot be read before its pictures are computed. */
 bool engine_wants_view(const struct engine_sequence *s);
 /* Its pictures are not computed any further. */
