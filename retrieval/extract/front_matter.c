@@ -58,7 +58,7 @@ static bool begin_name(const struct front_matter *m, struct text_span name) {
     return name.size > 0 && !is_damaged(name) && !memchr(name.text, '\0', name.size) && m->begin(m->context, name);
 }
 
-/* Whether an entry is YAML: a map whose key is a text, without references, and without NULs, which JSON has none of. */
+/* Whether an entry is YAML that JSON can say: a map whose key is a text, without references and NULs. */
 static bool is_yaml(struct text_span entry) {
     struct yaml_reader *r;
     struct yaml_item item = {.kind = YAML_MAP};
@@ -114,10 +114,11 @@ static void read_entry(const struct front_matter *m, struct text_span line, stru
     const char *colon = memchr(line.text, ':', line.size);
     struct text_span entry = line, below = *rest;
     if (colon == NULL || strchr(" \t-#", line.text[0])) return;
-    for (struct text_span next = next_line(&below);
-         next.size > 0 && strchr(" \t-#\r", next.text[0]) && !is_dashes(next); next = next_line(&below)) {
+    struct text_span next = next_line(&below);
+    while (next.size > 0 && strchr(" \t-#\r", next.text[0]) && !is_dashes(next)) {
         entry.size = (size_t)(next.text + next.size - entry.text);
         *rest = below;
+        next = next_line(&below);
     }
     if (is_yaml(entry))
         read_yaml(m, entry);

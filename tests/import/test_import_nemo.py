@@ -391,6 +391,15 @@ def test_yaml_that_grows(tmp_path, tensors, text):
     assert done.returncode == 1 and "by which such files grow without bound: refused" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("text,words", [("a: " + 70 * "[" + 70 * "]", "lies in more than 64 maps and lists"),
+                                        ("a: 'no end", "is no YAML: found unexpected end of stream")])
+def test_yaml_that_is_none(tmp_path, tensors, text, words):
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML + text)
+    done = convert(tmp_path, tmp_path / "parts")
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+
+
 def test_harmless_yaml(tmp_path, tensors):
     """References to plain things, tuples, and texts that look like more."""
     more = ("betas: !!python/tuple\n- 0.9\n- 0.98\nfirst: &id001\n- 1\nsecond: *id001\nthird: *id001\n"

@@ -272,13 +272,13 @@ static void test_beside_counts_once(void **state) {
 
 /* The folder's model as retro-convert --to packed writes it. */
 static void pack(const char *to) {
-    struct convert_options o = {.from = folder, .to = to, .packed = true};
+    struct convert_options o = {.from = folder, .to = to, .format = &format_packed};
     struct conversion p;
     struct buffer config = {0};
     struct error e;
     char path[FOLDER_PATH_SIZE];
     snprintf(path, sizeof path, "%s/config.json", folder);
-    if (conversion_open(&p, &o, &e) || packed_write(&p, to, &e) || file_read(path, 1 << 20, &config, &e))
+    if (conversion_open(&p, &o, &e) || format_packed.write(&p, folder, to, &e) || file_read(path, 1 << 20, &config, &e))
         fail_msg("%s", e.text);
     folder_write(to, "config.json", config.data, config.size);
     buffer_free(&config);

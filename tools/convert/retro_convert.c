@@ -127,19 +127,20 @@ static bool check_kind(const struct convert_command *c) {
 
 /* Reads --to. */
 static bool read_type(struct convert_options *o, const char *to) {
-    o->packed = strcmp(to, "packed") == 0;
-    o->gguf = strcmp(to, "gguf") == 0;
-    bool typed = !o->packed && !o->gguf;
+    static const struct written_format *const formats[] = {&format_packed, &format_gguf};
+    for (size_t i = 0; i < ARRAY_COUNT(formats); i++)
+        if (strcmp(to, formats[i]->name) == 0) o->format = formats[i];
+    bool typed = o->format == NULL;
     if (typed && !dtype_parse(&o->dtype, to)) {
         line_print(stderr, "retro-convert: --to %s: expected int8, int4, bf16, f16, f32, packed or gguf", to);
         return false;
     }
-    if (o->gguf && o->from_gguf) {
+    if (o->format == &format_gguf && o->from_gguf) {
         line_print(stderr, "retro-convert: %s is a GGUF file already", o->from);
         return false;
     }
     if (!typed && o->n_keep > 0) {
-        fprintf(stderr, "retro-convert: --keep: %s changes no type\n", o->packed ? "packing" : "writing GGUF");
+        fprintf(stderr, "retro-convert: --keep: %s changes no type\n", o->format->doing);
         return false;
     }
     if (o->calibrate && (!typed || o->dtype != DTYPE_INT4)) {
@@ -176,11 +177,8 @@ static bool parse(int argc, char **argv, struct convert_command *c, const char *
 
 static void describe(struct buffer *note, const struct convert_options *o, const struct calibration *c) {
     buffer_printf(note, "\n## Conversion\n\nThe weights of this folder were converted by retro-convert %s to %s",
-                  RETRO_VERSION,
-                  o->packed ? "the packed layout of the CPU backend"
-                  : o->gguf ? "a GGUF file, each in its type"
-                            : dtype_name(o->dtype));
-    if (o->dtype == DTYPE_INT4 && !o->packed && !o->gguf) buffer_printf(note, " (word table and output matrix: int8)");
+                  RETRO_VERSION, o->format ? o->format->described : dtype_name(o->dtype));
+    if (o->dtype == DTYPE_INT4 && o->format == NULL) buffer_printf(note, " (word table and output matrix: int8)");
     if (c) buffer_printf(note, ", calibrated on %d tokens of text", calibration_tokens(c));
     for (int i = 0; i < o->n_keep; i++) buffer_printf(note, "%s %s", i ? "," : "; kept as they were:", o->keep[i]);
     buffer_append_string(note, ". The figures above hold for the weights before.\n");
@@ -192,9 +190,8 @@ static enum status write_weights(struct conversion *p, const struct convert_opti
     if (o->calibrate && calibration_run(&c, p, o, e)) return error_prefix(e, "--calibrate");
     for (int i = 0; c && i < p->n; i++) p->changes[i].importance = calibration_importance(c, p->changes[i].weight);
     describe(note, o, c);
-    enum status status = o->packed ? packed_write(p, out->partial, e)
-                         : o->gguf ? gguf_write(p, o->from, out->partial, e)
-                                   : conversion_write(p, out->partial, e);
+    enum status status =
+        o->format ? o->format->write(p, o->from, out->partial, e) : conversion_write(p, out->partial, e);
     calibration_close(c);
     return status;
 }
@@ -213,7 +210,7 @@ static enum status convert(struct conversion *p, const struct convert_options *o
     struct buffer note = {0};
     if (output_open(&out, o, e)) return e->status;
     enum status status = write_weights(p, o, &out, &note, e);
-    if (status == STATUS_OK && !o->gguf)
+    if (status == STATUS_OK && !(o->format && o->format->whole))
         status =
             o->from_gguf ? output_copy_gguf(&out, o->from, note.data, e) : output_copy(&out, o->from, note.data, e);
     if (status == STATUS_OK) status = verify(p, out.partial, e);
@@ -255,7 +252,7 @@ static bool has_type(const struct import_plan *p, const struct convert_command *
 /* Whether types change as the weights are written. A vision model's matrices are known when its folder is opened; a
  * model has to be whole to be calibrated, packed or written as GGUF. */
 static bool converts_at_once(const struct convert_command *c) {
-    return c->type && !c->convert.packed && !c->convert.gguf && c->convert.calibrate == NULL;
+    return c->type && c->convert.format == NULL && c->convert.calibrate == NULL;
 }
 
 /* Imports into a folder beside the target, which takes its name, or is converted into it. */

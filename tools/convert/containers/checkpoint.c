@@ -39,13 +39,29 @@ static bool has_entry(const char *folder, const char *start) {
     return found;
 }
 
+/* A container, told by a file whose name begins with one of its signs. */
+struct container_kind {
+    const char *signs[3];
+    enum status (*open)(struct checkpoint *c, struct error *e);
+    const char *shown; /* in the list of those that are known */
+};
+
+/* In Megatron's own order. */
+static const struct container_kind containers[] = {
+    {{".metadata"}, checkpoint_open_distributed, ".metadata (torch_dist)"},
+    {{"mp_rank_", "tp_rank_", "model_weights.ckpt"}, checkpoint_open_ranks, "mp_rank_*/model_optim_rng.pt (torch)"},
+    {{"metadata.json"}, checkpoint_open_zarr, "metadata.json (zarr)"},
+};
+
 static bool is_checkpoint(const char *path) {
-    static const char *const names[] = {tracker_name,        ".metadata",          "metadata.json",
-                                        "model_config.yaml", "model_weights.ckpt", "weights/.metadata"};
+    static const char *const names[] = {tracker_name, "model_config.yaml", "weights/.metadata"};
+    bool found = false;
     if (is_file(path)) return ends_with(path, ".nemo");
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
-        if (path_exists(path, names[i])) return true;
-    return has_entry(path, "mp_rank_") || has_entry(path, "tp_rank_");
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) found = found || path_exists(path, names[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(containers); i++)
+        for (size_t k = 0; k < ARRAY_COUNT(containers[i].signs) && containers[i].signs[k]; k++)
+            found = found || has_entry(path, containers[i].signs[k]);
+    return found;
 }
 
 /* The folders of a path that are checkpoints by their names, iterations of Megatron's or NeMo's NAME--val_loss=...; in
@@ -147,18 +163,21 @@ static enum status enter_nemo(struct checkpoint *c, struct error *e) {
     return STATUS_OK;
 }
 
-/* In Megatron's own order. */
 static enum status open_container(struct checkpoint *c, struct error *e) {
     enum status status = is_file(c->folder) ? checkpoint_list_archive(c, e) : checkpoint_list_folder(c, e);
     if (status || enter_nemo(c, e)) return e->status;
-    if (checkpoint_has(c, ".metadata")) return checkpoint_open_distributed(c, e);
-    if (has_start(c, "mp_rank_") || has_start(c, "tp_rank_") || has_start(c, "model_weights.ckpt"))
-        return checkpoint_open_ranks(c, e);
-    if (checkpoint_has(c, "metadata.json")) return checkpoint_open_zarr(c, e);
-    return error_set(e, STATUS_UNSUPPORTED,
-                     "%s is no checkpoint that is known: no mp_rank_*/model_optim_rng.pt (torch), no .metadata "
-                     "(torch_dist), no metadata.json (zarr)",
-                     c->folder);
+    struct buffer known = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(containers); i++) {
+        for (size_t k = 0; k < ARRAY_COUNT(containers[i].signs) && containers[i].signs[k]; k++) {
+            if (!has_start(c, containers[i].signs[k])) continue;
+            buffer_free(&known);
+            return containers[i].open(c, e);
+        }
+        buffer_printf(&known, "%s no %s", i ? "," : "", containers[i].shown);
+    }
+    error_set(e, STATUS_UNSUPPORTED, "%s is no checkpoint that is known:%s", c->folder, known.data);
+    buffer_free(&known);
+    return e->status;
 }
 
 enum status checkpoint_open(struct checkpoint **out, const char *path, const char *scratch, struct error *e) {

@@ -4,14 +4,26 @@
 #include "retro/model/model.h"
 #include "tools/convert/formats/planes.h"
 
+struct conversion;
+
+/* A file that a model is written as in place of model.safetensors, whose matrices keep their types. */
+struct written_format {
+    const char *name;      /* of --to */
+    const char *described; /* in the card */
+    const char *doing;     /* in messages: "packing" */
+    bool loaded;           /* made of a loaded model, not of stored tensors */
+    bool whole;            /* says all: no config.json and no tokenizer stands beside it */
+    /* Of the folder or file `from`, into `folder`. */
+    enum status (*write)(const struct conversion *p, const char *from, const char *folder, struct error *e);
+};
+
 struct convert_options {
-    const char *from, *to;   /* folders */
-    enum dtype dtype;        /* of matrices, unless packed */
-    bool packed;             /* as the CPU backend lays weights out */
-    bool gguf;               /* as a GGUF file, in the types it has */
-    bool from_gguf;          /* `from` is a GGUF file */
-    const char *calibrate;   /* a text, or NULL */
-    const char *const *keep; /* patterns of tensors that stay as they are */
+    const char *from, *to;               /* folders */
+    enum dtype dtype;                    /* of matrices, without a format */
+    const struct written_format *format; /* NULL: a folder of safetensors */
+    bool from_gguf;                      /* `from` is a GGUF file */
+    const char *calibrate;               /* a text, or NULL */
+    const char *const *keep;             /* patterns of tensors that stay as they are */
     int n_keep;
     bool resume;          /* goes on where an earlier run with the same identity ended, and keeps what is complete */
     const char *identity; /* a line that names what the files depend on; NULL: such a run cannot be gone on with */

@@ -132,13 +132,15 @@ static enum status check_unpacked(const struct convert_options *o, struct error 
 
 static enum status open_model(struct conversion *p, const struct convert_options *o, struct collector *c,
                               struct error *e) {
-    struct model_options options = {
-        .check_only = !o->packed && o->calibrate == NULL, .storable = true, .loaded = collect, .context = c};
+    struct model_options options = {.check_only = !(o->format && o->format->loaded) && o->calibrate == NULL,
+                                    .storable = true,
+                                    .loaded = collect,
+                                    .context = c};
     if (check_unpacked(o, e) || backend_open(&p->backend, "cpu", &(struct backend_options){0}, e) ||
         comm_open_single(&p->comm, e) || model_open(&p->model, o->from, p->backend, p->comm, &options, e))
         return e->status;
     bool embeds = strcmp(model_info(p->model)->family, "bert") == 0;
-    if (embeds && o->packed)
+    if (embeds && o->format && o->format->loaded)
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s is an embedder, which collections know by its safetensors: it cannot be packed", o->from);
     if (embeds && o->calibrate)
@@ -151,8 +153,9 @@ enum status conversion_open(struct conversion *p, const struct convert_options *
     struct collector c = {0};
     *p = (struct conversion){0};
     enum status status = open_model(p, o, &c, e);
-    if (status == STATUS_OK && !o->packed) status = weights_open(&p->weights, o->from, e);
-    if (status == STATUS_OK && !o->packed && !o->gguf) {
+    bool loaded = o->format && o->format->loaded;
+    if (status == STATUS_OK && !loaded) status = weights_open(&p->weights, o->from, e);
+    if (status == STATUS_OK && o->format == NULL) {
         p->changes = xcalloc((size_t)c.n + 1, sizeof *p->changes);
         for (int i = 0; i < c.n && status == STATUS_OK; i++) add_change(p, &c.tensors[i], o);
         if (status == STATUS_OK) status = check_keep(p, o, e);

@@ -384,7 +384,7 @@ static void list_factors(struct gguf_writing *g) {
     }
 }
 
-enum status gguf_write(const struct conversion *p, const char *from, const char *folder, struct error *e) {
+static enum status gguf_write(const struct conversion *p, const char *from, const char *folder, struct error *e) {
     struct gguf_writing g = {.model = p->model, .loader = {.model = p->model, .weights = p->weights}};
     struct gguf_keys keys = {.n = 0};
     if (architecture_choose(p->model, &g.architecture, e)) return e->status;
@@ -398,3 +398,9 @@ enum status gguf_write(const struct conversion *p, const char *from, const char 
     buffer_free(&keys.bytes);
     return status;
 }
+
+const struct written_format format_gguf = {.name = "gguf",
+                                           .described = "a GGUF file, each in its type",
+                                           .doing = "writing GGUF",
+                                           .whole = true,
+                                           .write = gguf_write};

@@ -70,7 +70,8 @@ static enum status collect(struct packing *k, struct error *e) {
     return STATUS_OK;
 }
 
-enum status packed_write(const struct conversion *p, const char *folder, struct error *e) {
+static enum status packed_write(const struct conversion *p, const char *from, const char *folder, struct error *e) {
+    (void)from;
     struct packing k = {.conversion = p};
     struct tensor_file *f;
     struct buffer path = {0};
@@ -90,3 +91,9 @@ enum status packed_write(const struct conversion *p, const char *folder, struct 
     buffer_free(&path);
     return status;
 }
+
+const struct written_format format_packed = {.name = "packed",
+                                             .described = "the packed layout of the CPU backend",
+                                             .doing = "packing",
+                                             .loaded = true,
+                                             .write = packed_write};

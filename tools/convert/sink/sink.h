@@ -26,11 +26,9 @@ enum status tensor_file_close(struct tensor_file *f, struct error *e);
 /* convert_tensors.c: writes model.safetensors as planned, filling in what the table shows. */
 enum status conversion_write(struct conversion *p, const char *folder, struct error *e);
 
-/* convert_packed.c: writes model.packed (retro/model/packed.h). */
-enum status packed_write(const struct conversion *p, const char *folder, struct error *e);
-
-/* convert_gguf_write.c: writes model.gguf of the folder `from`. */
-enum status gguf_write(const struct conversion *p, const char *from, const char *folder, struct error *e);
+/* convert_packed.c: model.packed (retro/model/packed.h), as the CPU backend lays weights out. convert_gguf_write.c:
+ * model.gguf. */
+extern const struct written_format format_packed, format_gguf;
 
 /* convert_folder.c: the output folder while it is written. From output_open on SIGINT and SIGTERM are asked for by
  * output_check, so that what is there can be removed; a second one ends the process at once. Whatever an earlier run
