@@ -1,15 +1,17 @@
-// server/page/page.js: the page from its start: which model, which way to ask, one entry for each question, and the
-// stream of each answer.
+// server/page/page.js: the page from its start: which model, which way to ask, and the conversation that is open.
 
-import { Answer, showTrouble } from "./answer.js";
-import { Attachments, thumbnail } from "./pictures.js";
-import { getJson, Refusal, streamEvents } from "./server.js";
-import { setDefaults, settings, showSettings, startSettings } from "./settings.js";
-import { Sources } from "./sources.js";
+import { showTrouble } from "./answer.js";
+import { Conversation } from "./conversation.js";
+import { Entry } from "./entry.js";
+import { Attachments } from "./pictures.js";
+import { getJson, Refusal } from "./server.js";
+import { setDefaults, settings, settingsToKeep, showSettings, startSettings, takeKept } from "./settings.js";
+import { drawShelf, startShelf } from "./shelf.js";
+import { LIMITS, readConversation, readSources } from "./store.js";
+import { writeAnswer } from "./writing.js";
 
 const $ = (selector) => document.querySelector(selector);
 const prompt = $("#prompt"), log = $("#log"), form = $("#ask"), spoken = $("#spoken");
-const entryShape = $("#entry-shape").content.firstElementChild;
 const NEAR = 0.5; // examples are shown where the collection has a passage that is so similar to the first
 
 const EXAMPLES = {
@@ -39,7 +41,8 @@ const WORDS = {
 
 let models = [], model = null, props = null;
 let running = null; // the AbortController of the answers that are being written
-let turns = []; // of the chat: {question, pictures, answer}
+let live = null; // keeps the turn that is being written, as far as it has come
+let conversation = new Conversation();
 const attached = new Attachments(prompt);
 
 const chosen = (name) => form.elements[name].value;
@@ -97,7 +100,6 @@ async function chooseModel(id) {
   model = models.find((one) => one.id === id);
   props = await getJson(`props?model=${encodeURIComponent(id)}`);
   setDefaults(props);
-  turns = [];
   $("#modes").hidden = !model.meta.chat;
   $("#reads").hidden = !props.retrieval;
   form.elements.mode.value = model.meta.chat ? "chat" : "complete";
@@ -111,6 +113,7 @@ async function listModels() {
   $("#model").replaceChildren(...models.map(({ id }) => new Option(id, id)));
   $(".model").hidden = models.length === 1;
   await chooseModel(models[0].id);
+  if (conversation.turns.size === 0 && remembered()) await openConversation(remembered());
 }
 
 // `load` asks the server for what the page cannot do without.
@@ -148,140 +151,142 @@ function requestBody(text, pictures, reads, seed) {
   if (props.retrieval) body.retrieval = reads ? reading : { enabled: false };
   if (mode() === "complete") return { ...body, prompt: text };
   const messages = system ? [{ role: "system", content: system }] : [];
-  for (const turn of turns) {
-    messages.push({ role: "user", content: content(turn.question, turn.pictures) });
-    messages.push({ role: "assistant", content: turn.answer });
+  const said = conversation.path().filter((turn) => turn.mode === "chat" && turn.answers[0].text);
+  for (const turn of said) {
+    messages.push({ role: "user", content: content(turn.question, model.meta.pictures ? turn.pictures : []) });
+    messages.push({ role: "assistant", content: turn.answers[0].text });
   }
   return { ...body, messages: [...messages, { role: "user", content: content(text, pictures) }] };
 }
 
-// The answers of one question: with documents, without, or both of the same seed.
-function openEntry(text, pictures) {
-  const entry = entryShape.cloneNode(true);
-  const both = chosen("read") === "both", chats = mode() === "chat";
-  const plans = both ? [true, false] : [chosen("read") === "on"];
-  const question = entry.querySelector(".question");
-  question.textContent = chats ? text : `Text ${log.children.length + 1}`; // an unseen heading of a text
-  question.classList.toggle("unseen", !chats);
-  entry.querySelector(".seen").append(...pictures.map(thumbnail));
-  entry.querySelector(".seen").hidden = pictures.length === 0;
-  entry.querySelector(".answers").classList.toggle("two", both);
-  entry.classList.toggle("alone", !plans[0] && !both);
-  const answers = plans.map((reads) => {
-    const label = both ? (reads ? "With your documents" : "Without") : "";
-    return { reads, answer: new Answer(label, chats ? "" : text) };
-  });
-  entry.querySelector(".answers").append(...answers.map(({ answer }) => answer.element));
-  const sources = new Sources(entry.querySelector("aside"), (passage) => answers[0].answer.lightTokens(passage));
-  log.append(entry);
-  return { entry, answers, sources };
+// The conversation that is open.
+
+const OPEN = "retro-conversation"; // the tab comes back to it when it is loaded again
+
+function remember(id) {
+  try {
+    sessionStorage.setItem(OPEN, id);
+  } catch {
+    // The next load begins another one.
+  }
+}
+
+function remembered() {
+  try {
+    return sessionStorage.getItem(OPEN);
+  } catch {
+    return null;
+  }
+}
+
+const ways = () => ({ model: model.id, mode: mode(), read: chosen("read"), chosen: settingsToKeep() });
+
+// Keeps a turn as it is now, and says where that cannot be.
+async function keepTurn(owner, entry) {
+  const words = {
+    null: "This browser keeps no conversations: they end when the page is left.",
+    full: `This conversation has reached ${LIMITS.bytes / 1e6} MB: what follows is not kept. Begin another one.`,
+    failed: "The browser has no room left: this turn is not kept. Delete conversations, or begin another one.",
+  };
+  const result = await owner.keep(entry.record(), entry.heard, ways()).catch(() => "failed");
+  $("#unkept").textContent = words[result] ?? "";
+}
+
+function placeEntry(turn) {
+  const entry = new Entry(turn, log.children.length + 1, { goOn: ask });
+  log.append(entry.element);
+  return entry;
+}
+
+function showConversation() {
+  const { id, sources } = conversation;
+  log.replaceChildren();
+  for (const turn of conversation.path()) {
+    placeEntry(turn).restore(async () => sources.get(turn.id) ?? readSources(id, turn.id));
+  }
+  const empty = log.children.length === 0;
+  $("#welcome").hidden = !empty;
+  $("#fresh").hidden = empty;
+  $("#unkept").textContent = "";
+  if (!empty) showLast(4);
+}
+
+// Entries above have estimated heights until they are near the screen, which takes a few frames.
+function showLast(frames) {
+  log.lastElementChild?.scrollIntoView();
+  if (frames > 0) requestAnimationFrame(() => showLast(frames - 1));
+}
+
+function beginConversation() {
+  running?.abort();
+  conversation = new Conversation();
+  remember("");
+  showConversation();
+  drawShelf();
+  prompt.focus();
+}
+
+async function openConversation(id) {
+  const kept = await readConversation(id).catch(() => null);
+  if (!kept?.head || !model) return;
+  const { model: name, mode: way, read, chosen: values } = kept.head.settings;
+  running?.abort();
+  takeKept(values);
+  if (name !== model.id && models.some((one) => one.id === name)) {
+    $("#model").value = name;
+    await chooseModel(name);
+  }
+  if (way === "complete" || model.meta.chat) form.elements.mode.value = way;
+  if (props.retrieval) form.elements.read.value = read;
+  showMode();
+  conversation = new Conversation(kept);
+  remember(id);
+  showConversation();
+}
+
+function askedPlans() {
+  const read = chosen("read");
+  return read === "both" ? [true, false] : [read === "on"];
 }
 
 async function ask(text, pictures = []) {
   if (running || !model || text.trim() === "") return;
+  const answers = askedPlans().map((reads) => ({ reads, text: "" }));
+  const turn = { parent: conversation.leaf, mode: mode(), model: model.id, question: text, pictures, answers };
+  await answerTurn(turn);
+}
+
+// Adds a turn to the conversation and has it answered: with documents, without, or both of the same seed.
+async function answerTurn(given) {
+  const owner = conversation; // another one may have been opened when the answer is there
   const seed = settings().seed === "" ? Math.floor(Math.random() * 1e6) : settings().seed;
-  const { entry, answers, sources } = openEntry(text, pictures);
-  const chats = mode() === "chat", conversation = turns; // another one may have begun when the answer is there
+  const bodies = given.answers.map(({ reads }) => requestBody(given.question, given.pictures, reads, seed));
+  const turn = owner.add(given), entry = placeEntry(turn);
   running = new AbortController();
+  live = () => keepTurn(owner, entry);
+  remember(owner.id);
   $("#welcome").hidden = true;
   spoken.replaceChildren();
   showRunning(true);
-  entry.scrollIntoView();
+  entry.element.scrollIntoView();
+  live();
+  const again = () => ask(given.question, given.pictures);
   try {
-    await Promise.all(answers.map(({ reads, answer }, i) =>
-      write(answer, requestBody(text, pictures, reads, seed),
-        { sources, speaks: i === 0, again: () => ask(text, pictures) })));
+    await Promise.all(bodies.map(async (body, i) => {
+      const refusal = await writeAnswer(entry, i, body, running.signal);
+      if (refusal) entry.answers[i].fail(refusal, { ...actions, again });
+    }));
   } finally {
-    running = null;
+    running = live = null;
     showRunning(false);
+    $("#fresh").hidden = conversation.turns.size === 0;
+    await keepTurn(owner, entry);
   }
-  if (chats && answers[0].answer.text) conversation.push({ question: text, pictures, answer: answers[0].answer.text });
-  $("#fresh").hidden = turns.length === 0;
 }
 
 function showRunning(runs) {
   $("#send").hidden = runs;
   $("#stop").hidden = !runs;
-}
-
-// One answer from its request to its last event.
-async function write(answer, body, { sources, speaks, again }) {
-  const path = body.messages ? "v1/chat/completions" : "v1/completions";
-  const watch = { start: performance.now(), first: 0, last: 0, usage: null, finish: "", seed: body.seed };
-  const marks = {};
-  answer.begin();
-  answer.find(".copy").addEventListener("click", () => copy(answer));
-  answer.find(".copy").hidden = !navigator.clipboard;
-  answer.find(".go-on").addEventListener("click", () => ask(answer.before + answer.text));
-  try {
-    for await (const event of streamEvents(path, body, running.signal)) {
-      take(event, answer, sources, watch, marks);
-      if (speaks) speak(answer.text, false);
-    }
-    answer.mark(marks, sources);
-  } catch (problem) {
-    if (problem.name === "AbortError") watch.finish = "stopped";
-    else if (problem instanceof Refusal) answer.fail(problem, { ...actions, again });
-    else throw problem;
-  } finally {
-    answer.end();
-    answer.find(".go-on").hidden = body.messages !== undefined || watch.finish === "stop";
-    answer.measured(describeWatch(watch));
-    if (speaks) speak(answer.text, true);
-  }
-}
-
-async function copy(answer) {
-  await navigator.clipboard.writeText(answer.before + answer.text);
-  answer.find(".reading").textContent = "Copied.";
-}
-
-function take(event, answer, sources, watch, marks) {
-  const choice = event.choices[0];
-  const text = choice?.text ?? choice?.delta?.content ?? "";
-  if (text || choice?.delta?.reasoning_content) {
-    watch.first ||= performance.now();
-    watch.last = performance.now();
-  }
-  if (event.retrieval) sources.add(event.retrieval);
-  if (choice?.delta?.reasoning_content) answer.think(choice.delta.reasoning_content);
-  if (text) answer.append(text);
-  if (choice?.finish_reason) watch.finish = choice.finish_reason;
-  if (event.usage) watch.usage = event.usage;
-  watch.generation ??= event.system_fingerprint?.match(/_g(\d+)$/)?.[1];
-  if (event.attention) marks.attention = event.attention;
-  if (event.compare) marks.compare = event.compare[0];
-  if (event.citations) marks.citations = event.citations;
-}
-
-const secondsOf = (milliseconds) => `${(milliseconds / 1000).toFixed(2)} s`;
-
-// A fast stream comes in lumps, so that the time between two tokens says nothing: the speed is that of the whole.
-function describeWatch(watch) {
-  const whole = watch.last - watch.start;
-  const facts = [];
-  const tokens = watch.usage?.completion_tokens ?? 0;
-  if (watch.finish === "stopped") facts.push("stopped");
-  if (!watch.first && watch.finish === "stop") facts.push("the model ends the text here");
-  if (watch.first) facts.push(`first token after ${secondsOf(watch.first - watch.start)}`);
-  if (watch.first && tokens) {
-    facts.push(`${number(tokens)} tokens${watch.finish === "length" ? " (the limit)" : ""} in ${secondsOf(whole)}`);
-    facts.push(`${number(Math.round((1000 * tokens) / whole))} tokens/s`);
-  }
-  if (watch.first) facts.push(`seed ${watch.seed}`);
-  if (watch.generation) facts.push(`generation ${watch.generation}`);
-  return facts.join(" · ");
-}
-
-// Whole sentences are read out, each once; the text itself changes too often for that.
-let heard = 0;
-function speak(text, complete) {
-  if (text.length === 0 || text.length < heard) heard = 0;
-  const rest = text.slice(heard);
-  const end = complete ? rest.length : Math.max(rest.lastIndexOf(". "), rest.lastIndexOf("\n"), -1) + 1;
-  if (end === 0) return;
-  spoken.append(rest.slice(0, end));
-  heard = complete ? 0 : heard + end;
 }
 
 // Starting.
@@ -310,19 +315,18 @@ $("#stop").addEventListener("click", () => {
   running?.abort();
   prompt.focus();
 });
-$("#fresh").addEventListener("click", () => {
-  running?.abort();
-  turns = [];
-  log.replaceChildren();
-  $("#welcome").hidden = false;
-  $("#fresh").hidden = true;
-  prompt.focus();
-});
+$("#fresh").addEventListener("click", beginConversation);
+addEventListener("pagehide", () => live?.());
 $("#model").addEventListener("change", (event) => start(() => chooseModel(event.target.value)));
 for (const radio of form.elements.mode) radio.addEventListener("change", showMode);
 
 startSettings(() => {
   if (model === null) start(listModels);
   prompt.focus();
+});
+startShelf({
+  open: openConversation,
+  opened: () => conversation.id,
+  forgotten: (id) => id === conversation.id && beginConversation(),
 });
 start(listModels);
