@@ -58,6 +58,18 @@ export function meanWeights(tokens) {
   return sums;
 }
 
+// Browsers have no clipboard for pages that come over http from another machine, but still copy a selection.
+async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const from = document.activeElement, field = element("textarea", "unseen");
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+  from.focus();
+}
+
 export class Answer {
   // `goOn(text)` writes on from the whole text; null where that cannot be.
   constructor(label, before, goOn) {
@@ -76,7 +88,6 @@ export class Answer {
     this.citations = [];
     this.sources = null; // those that stand beside it
     this.find(".copy").addEventListener("click", () => this.copy());
-    this.find(".copy").hidden = !navigator.clipboard;
     this.find(".go-on").addEventListener("click", () => this.goOn(this.before + this.text));
   }
 
@@ -121,7 +132,7 @@ export class Answer {
   }
 
   async copy() {
-    await navigator.clipboard.writeText(this.before + this.text);
+    await copyText(this.before + this.text);
     this.find(".reading").textContent = "Copied.";
   }
 

@@ -15,8 +15,9 @@ const waiting = new WeakMap();
 export class Entry {
   heard = { retrieval: [], marks: [] }; // what the server sent besides texts, to be kept
 
-  // `number` counts the texts of a conversation. `goOn(text)` writes on from there.
-  constructor(turn, number, { goOn }) {
+  // `number` counts the texts of a conversation. `versions` are the turns that may stand in its place. `does` has
+  // goOn(text), again(question) and show(turn, direction).
+  constructor(turn, number, versions, does) {
     const { mode, question, pictures, answers } = turn;
     const chats = mode === "chat", both = answers.length > 1;
     this.turn = turn;
@@ -30,10 +31,56 @@ export class Entry {
     this.element.classList.toggle("alone", !answers[0].reads);
     this.answers = answers.map(({ reads }) => {
       const label = both ? (reads ? "With your documents" : "Without") : "";
-      return new Answer(label, chats ? "" : question, chats ? null : goOn);
+      return new Answer(label, chats ? "" : question, chats ? null : does.goOn);
     });
     this.find(".answers").append(...this.answers.map(({ element }) => element));
     this.sources = new Sources(this.find("aside"), (passage) => this.answers[0].lightTokens(passage));
+    this.offerVersions(versions, does.show);
+    this.offerEdit(does.again);
+    this.find(".again").addEventListener("click", () => does.again());
+  }
+
+  offerVersions(versions, show) {
+    const at = versions.indexOf(this.turn);
+    this.find(".versions").hidden = versions.length === 1;
+    this.find(".versions span").textContent = `${at + 1} of ${versions.length}`;
+    for (const [name, to] of [["earlier", versions[at - 1]], ["later", versions[at + 1]]]) {
+      const button = this.find(`.${name}`);
+      button.disabled = !to;
+      button.addEventListener("click", () => show(to, name));
+    }
+  }
+
+  // After a step to an earlier or a later one. Gives the words to say.
+  focusVersions(direction) {
+    const button = this.find(`.${direction}`);
+    (button.disabled ? this.find(".versions button:enabled") : button).focus();
+    return `Version ${this.find(".versions span").textContent}`;
+  }
+
+  offerEdit(again) {
+    const form = this.find(".editing"), field = form.querySelector("textarea");
+    const show = (shown) => {
+      form.hidden = !shown;
+      this.find(".question").classList.toggle("unseen", shown || this.turn.mode !== "chat");
+      if (shown) field.focus();
+      else this.find(".edit").focus();
+    };
+    this.find(".edit").addEventListener("click", () => {
+      field.value = this.turn.question;
+      show(true);
+    });
+    form.querySelector(".cancel").addEventListener("click", () => show(false));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (field.value.trim() !== "") again(field.value);
+    });
+    form.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") show(false);
+      if (event.key !== "Enter" || event.target !== field || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      form.requestSubmit();
+    });
   }
 
   find(selector) {

@@ -8,37 +8,11 @@ import { getJson, Refusal } from "./server.js";
 import { setDefaults, settings, settingsToKeep, showSettings, startSettings, takeKept } from "./settings.js";
 import { drawShelf, startShelf } from "./shelf.js";
 import { LIMITS, readConversation, readSources } from "./store.js";
+import { showExamples, WORDS } from "./welcome.js";
 import { writeAnswer } from "./writing.js";
 
 const $ = (selector) => document.querySelector(selector);
 const prompt = $("#prompt"), log = $("#log"), form = $("#ask"), spoken = $("#spoken");
-const NEAR = 0.5; // examples are shown where the collection has a passage that is so similar to the first
-
-const EXAMPLES = {
-  complete: [
-    "open() returns a file descriptor, a small, nonnegative integer that is an index",
-    "git commit records changes to the repository. The option --amend",
-    "When a process receives a signal for which it has installed no handler, the default action is taken. " +
-      "For SIGTERM this is",
-  ],
-  chat: ["What does open() return?", "What does git commit --amend do?", "What happens on SIGTERM by default?"],
-};
-const WORDS = {
-  complete: {
-    title: "Begin a sentence.",
-    reads: "The model goes on with it, and searches your documents while it writes. " +
-      "What it read stands beside its text.",
-    alone: "The model goes on with it. No documents are served, so it writes from what it learned.",
-    field: "Begin a sentence", button: "Write",
-  },
-  chat: {
-    title: "Ask your documents.",
-    reads: "The answer names the passages it uses, and they stand beside it.",
-    alone: "No documents are served, so the model answers from what it learned.",
-    field: "Ask a question", button: "Send",
-  },
-};
-
 let models = [], model = null, props = null;
 let running = null; // the AbortController of the answers that are being written
 let live = null; // keeps the turn that is being written, as far as it has come
@@ -75,25 +49,8 @@ function showMode() {
   $("#send").textContent = words.button;
   for (const element of document.querySelectorAll(".of-chat")) element.hidden = mode() !== "chat";
   attached.allow(mode() === "chat" && model.meta.pictures);
-  showExamples();
-}
-
-// The examples are about the demo's collection; another one is asked whether it knows of such things.
-async function showExamples() {
-  const list = $("#welcome ul"), asked = mode();
-  list.replaceChildren();
-  if (!props.retrieval || model !== models[0]) return;
-  const query = encodeURIComponent(EXAMPLES[asked][0]);
-  const found = await getJson(`v1/retrieval/search?k=1&q=${query}`).catch(() => ({ data: [] }));
-  if (!(1 - found.data[0]?.distance >= NEAR) || asked !== mode()) return;
-  list.replaceChildren(...EXAMPLES[asked].map((text) => {
-    const item = document.createElement("li"), button = document.createElement("button");
-    button.type = "button";
-    button.textContent = text;
-    button.addEventListener("click", () => ask(text));
-    item.append(button);
-    return item;
-  }));
+  $("#welcome ul").replaceChildren();
+  if (props.retrieval && model === models[0]) showExamples(mode, ask);
 }
 
 async function chooseModel(id) {
@@ -143,20 +100,20 @@ function content(text, pictures) {
   return [...pictures.map(({ url }) => ({ type: "image_url", image_url: { url } })), { type: "text", text }];
 }
 
-function requestBody(text, pictures, reads, seed) {
+function requestBody({ mode: way, question, pictures }, reads, seed) {
   const { temperature, top_p, max_tokens, k, min_similarity, compare, system } = settings();
   const writing = { max_tokens, temperature, top_p, seed };
   const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
   const reading = { enabled: true, k, min_similarity, attention: "tokens", ...(compare ? { compare: "off" } : {}) };
   if (props.retrieval) body.retrieval = reads ? reading : { enabled: false };
-  if (mode() === "complete") return { ...body, prompt: text };
+  if (way === "complete") return { ...body, prompt: question };
   const messages = system ? [{ role: "system", content: system }] : [];
   const said = conversation.path().filter((turn) => turn.mode === "chat" && turn.answers[0].text);
   for (const turn of said) {
     messages.push({ role: "user", content: content(turn.question, model.meta.pictures ? turn.pictures : []) });
     messages.push({ role: "assistant", content: turn.answers[0].text });
   }
-  return { ...body, messages: [...messages, { role: "user", content: content(text, pictures) }] };
+  return { ...body, messages: [...messages, { role: "user", content: content(question, pictures) }] };
 }
 
 // The conversation that is open.
@@ -193,17 +150,33 @@ async function keepTurn(owner, entry) {
 }
 
 function placeEntry(turn) {
-  const entry = new Entry(turn, log.children.length + 1, { goOn: ask });
+  const does = { goOn: ask, again: (question) => askAgain(turn, question), show: showVersion };
+  const entry = new Entry(turn, log.children.length + 1, conversation.versions(turn), does);
   log.append(entry.element);
   return entry;
 }
 
-function showConversation() {
+// Shows the turns of the path from its `first` on.
+function showPath(first) {
   const { id, sources } = conversation;
-  log.replaceChildren();
-  for (const turn of conversation.path()) {
-    placeEntry(turn).restore(async () => sources.get(turn.id) ?? readSources(id, turn.id));
-  }
+  for (const element of [...log.children].slice(first)) element.remove();
+  return conversation.path().slice(first).map((turn) => {
+    const entry = placeEntry(turn);
+    entry.restore(async () => sources.get(turn.id) ?? readSources(id, turn.id));
+    return entry;
+  });
+}
+
+// Another version of a turn, and what follows it.
+function showVersion(turn, direction) {
+  if (running) return;
+  conversation.choose(turn).catch(() => {});
+  const [entry] = showPath(conversation.path().indexOf(turn));
+  spoken.textContent = entry.focusVersions(direction);
+}
+
+function showConversation() {
+  showPath(0);
   const empty = log.children.length === 0;
   $("#welcome").hidden = !empty;
   $("#fresh").hidden = empty;
@@ -244,23 +217,34 @@ async function openConversation(id) {
   showConversation();
 }
 
-function askedPlans() {
+function plannedAnswers() {
   const read = chosen("read");
-  return read === "both" ? [true, false] : [read === "on"];
+  const plans = read === "both" ? [true, false] : [read === "on"];
+  return plans.map((reads) => ({ reads, text: "" }));
 }
 
 async function ask(text, pictures = []) {
   if (running || !model || text.trim() === "") return;
-  const answers = askedPlans().map((reads) => ({ reads, text: "" }));
-  const turn = { parent: conversation.leaf, mode: mode(), model: model.id, question: text, pictures, answers };
-  await answerTurn(turn);
+  const asked = { mode: mode(), model: model.id, question: text, pictures };
+  await answerTurn({ parent: conversation.leaf, ...asked, answers: plannedAnswers() });
 }
 
-// Adds a turn to the conversation and has it answered: with documents, without, or both of the same seed.
-async function answerTurn(given) {
+// Writes another version of a turn, of the same question or another, in the way that is chosen now.
+async function askAgain({ parent, mode: way, question: same, pictures }, question = same) {
+  if (running || !model) return;
+  const depth = conversation.path().findIndex((turn) => turn.parent === parent);
+  conversation.leaf = parent;
+  showPath(depth);
+  prompt.focus({ preventScroll: true });
+  await answerTurn({ parent, mode: way, model: model.id, question, pictures, answers: plannedAnswers() }, true);
+}
+
+// Adds a turn to the conversation and has it answered: with documents, without, or both of the same
+// seed. `anew`: not of the one in the settings, which would write the same again.
+async function answerTurn(given, anew = false) {
   const owner = conversation; // another one may have been opened when the answer is there
-  const seed = settings().seed === "" ? Math.floor(Math.random() * 1e6) : settings().seed;
-  const bodies = given.answers.map(({ reads }) => requestBody(given.question, given.pictures, reads, seed));
+  const seed = anew || settings().seed === "" ? Math.floor(Math.random() * 1e6) : settings().seed;
+  const bodies = given.answers.map(({ reads }) => requestBody(given, reads, seed));
   const turn = owner.add(given), entry = placeEntry(turn);
   running = new AbortController();
   live = () => keepTurn(owner, entry);
@@ -270,7 +254,7 @@ async function answerTurn(given) {
   showRunning(true);
   entry.element.scrollIntoView();
   live();
-  const again = () => ask(given.question, given.pictures);
+  const again = () => askAgain(turn);
   try {
     await Promise.all(bodies.map(async (body, i) => {
       const refusal = await writeAnswer(entry, i, body, running.signal);
@@ -285,6 +269,7 @@ async function answerTurn(given) {
 }
 
 function showRunning(runs) {
+  document.body.classList.toggle("running", runs);
   $("#send").hidden = runs;
   $("#stop").hidden = !runs;
 }

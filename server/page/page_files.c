@@ -32,6 +32,7 @@ EMBED(page_entry_js, "entry.js");
 EMBED(page_writing_js, "writing.js");
 EMBED(page_shelf_js, "shelf.js");
 EMBED(page_export_js, "export.js");
+EMBED(page_welcome_js, "welcome.js");
 EMBED(page_icon, "icon.svg");
 
 #define SCRIPT "text/javascript; charset=utf-8"
@@ -50,6 +51,7 @@ static const struct page_file page_files[] = {
     {"/page/writing.js", SCRIPT, page_writing_js_start, page_writing_js_end},
     {"/page/shelf.js", SCRIPT, page_shelf_js_start, page_shelf_js_end},
     {"/page/export.js", SCRIPT, page_export_js_start, page_export_js_end},
+    {"/page/welcome.js", SCRIPT, page_welcome_js_start, page_welcome_js_end},
     {"/page/icon.svg", "image/svg+xml", page_icon_start, page_icon_end},
 };
 
