@@ -86,6 +86,8 @@ const struct route api_routes[] = {
     PAGE_FILE("/page/shelf.js", "text/javascript", "The page's list of conversations"),
     PAGE_FILE("/page/export.js", "text/javascript", "Conversations as files"),
     PAGE_FILE("/page/welcome.js", "text/javascript", "What the page shows before a question"),
+    PAGE_FILE("/page/documents.js", "text/javascript", "The page's documents"),
+    PAGE_FILE("/page/uploads.js", "text/javascript", "How the page sends files"),
     PAGE_FILE("/page/icon.svg", "image/svg+xml", "The page's icon"),
 };
 const int n_api_routes = (int)ARRAY_COUNT(api_routes);

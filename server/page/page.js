@@ -2,6 +2,7 @@
 
 import { showTrouble } from "./answer.js";
 import { Conversation } from "./conversation.js";
+import { startDocuments } from "./documents.js";
 import { Entry } from "./entry.js";
 import { Attachments } from "./pictures.js";
 import { getJson, Refusal } from "./server.js";
@@ -70,7 +71,15 @@ async function listModels() {
   $("#model").replaceChildren(...models.map(({ id }) => new Option(id, id)));
   $(".model").hidden = models.length === 1;
   await chooseModel(models[0].id);
+  $("#open-documents").hidden = !props.retrieval; // the documents are those of the first model
   if (conversation.turns.size === 0 && remembered()) await openConversation(remembered());
+}
+
+// Documents came or went: the numbers have changed.
+async function countAgain() {
+  const found = await getJson("v1/models").catch(() => ({ data: [] }));
+  for (const one of models) one.meta = found.data.find(({ id }) => id === one.id)?.meta ?? one.meta;
+  showFacts();
 }
 
 // `load` asks the server for what the page cannot do without.
@@ -294,7 +303,7 @@ if (!CSS.supports("field-sizing", "content")) {
   prompt.addEventListener("input", () => (prompt.rows = Math.min(prompt.value.split("\n").length, 8)));
 }
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && running && !$("#settings").open) running.abort();
+  if (event.key === "Escape" && running && !$("dialog[open]")) running.abort();
 });
 $("#stop").addEventListener("click", () => {
   running?.abort();
@@ -309,6 +318,7 @@ startSettings(() => {
   if (model === null) start(listModels);
   prompt.focus();
 });
+startDocuments({ changed: countAgain });
 startShelf({
   open: openConversation,
   opened: () => conversation.id,

@@ -33,6 +33,8 @@ EMBED(page_writing_js, "writing.js");
 EMBED(page_shelf_js, "shelf.js");
 EMBED(page_export_js, "export.js");
 EMBED(page_welcome_js, "welcome.js");
+EMBED(page_documents_js, "documents.js");
+EMBED(page_uploads_js, "uploads.js");
 EMBED(page_icon, "icon.svg");
 
 #define SCRIPT "text/javascript; charset=utf-8"
@@ -52,6 +54,8 @@ static const struct page_file page_files[] = {
     {"/page/shelf.js", SCRIPT, page_shelf_js_start, page_shelf_js_end},
     {"/page/export.js", SCRIPT, page_export_js_start, page_export_js_end},
     {"/page/welcome.js", SCRIPT, page_welcome_js_start, page_welcome_js_end},
+    {"/page/documents.js", SCRIPT, page_documents_js_start, page_documents_js_end},
+    {"/page/uploads.js", SCRIPT, page_uploads_js_start, page_uploads_js_end},
     {"/page/icon.svg", "image/svg+xml", page_icon_start, page_icon_end},
 };
 
