@@ -16,6 +16,7 @@ export class Conversation {
     this.id = kept.head.id;
     this.title = kept.head.title;
     this.leaf = kept.head.leaf;
+    this.deleted = false; // what is still being written of it is not kept
     this.turns = new Map(kept.turns.map((turn) => [turn.id, turn]));
     this.sources = new Map(); // of turns that this page wrote or has looked at
   }
@@ -53,6 +54,7 @@ export class Conversation {
 
   // Keeps a turn as it is now. Gives what keepTurns() gives.
   async keep(turn, sources, settings) {
+    if (this.deleted) return "kept";
     this.sources.set(turn.id, sources);
     const head = { id: this.id, title: this.title, leaf: this.leaf, settings, size: this.turns.size };
     const record = (one) => ({ turn: one, sources: this.sources.get(one.id) ?? { retrieval: [], marks: [] } });

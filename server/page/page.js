@@ -322,6 +322,10 @@ startDocuments({ changed: countAgain });
 startShelf({
   open: openConversation,
   opened: () => conversation.id,
-  forgotten: (id) => id === conversation.id && beginConversation(),
+  forgotten: (id) => {
+    if (id !== conversation.id) return;
+    conversation.deleted = true;
+    beginConversation();
+  },
 });
 start(listModels);

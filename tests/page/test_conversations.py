@@ -262,6 +262,20 @@ def test_what_is_half_written_is_kept_when_the_page_is_left(visit, chat_config, 
     assert one.text(".question") == "count" and one.page.locator(".busy").count() == 0
 
 
+def test_what_is_deleted_while_it_is_written_stays_deleted(visit, chat_config, start):
+    one = visit(start(chat_config, RETRO_CPU="generic"))
+    one.set(max_tokens=1500)
+    one.page.fill("#prompt", "count")
+    one.page.press("#prompt", "Enter")
+    one.until("document.querySelector('.written')?.textContent.startsWith('abc')")
+    open_shelf(one)
+    deed(one, "count", ".delete")
+    one.wait()
+    wait_names(one)
+    assert database(one)["conversations"] == []
+    assert one.text("#shelf-told") == "“count” is deleted."
+
+
 def test_hundreds_of_turns_open_and_go_on(one):
     turns = [turn("long", f"t{i:04}", f"t{i - 1:04}" if i else "", f"Question {i}", "Words of an answer. " * 40, made=i)
              for i in range(400)]
