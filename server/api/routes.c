@@ -85,6 +85,15 @@ const struct route api_routes[] = {
     PAGE_FILE("/page/sources.js", "text/javascript", "How the page shows sources"),
     PAGE_FILE("/page/pictures.js", "text/javascript", "How the page takes and shows pictures"),
     PAGE_FILE("/page/settings.js", "text/javascript", "The page's settings"),
+    PAGE_FILE("/page/store.js", "text/javascript", "Where the page keeps conversations"),
+    PAGE_FILE("/page/conversation.js", "text/javascript", "The turns of a conversation"),
+    PAGE_FILE("/page/entry.js", "text/javascript", "How the page shows a turn"),
+    PAGE_FILE("/page/writing.js", "text/javascript", "How the page follows an answer"),
+    PAGE_FILE("/page/shelf.js", "text/javascript", "The page's list of conversations"),
+    PAGE_FILE("/page/export.js", "text/javascript", "Conversations as files"),
+    PAGE_FILE("/page/welcome.js", "text/javascript", "What the page shows before a question"),
+    PAGE_FILE("/page/documents.js", "text/javascript", "The page's documents"),
+    PAGE_FILE("/page/uploads.js", "text/javascript", "How the page sends files"),
     PAGE_FILE("/page/icon.svg", "image/svg+xml", "The page's icon"),
 };
 const int n_api_routes = (int)ARRAY_COUNT(api_routes);

@@ -58,18 +58,37 @@ export function meanWeights(tokens) {
   return sums;
 }
 
+// Browsers have no clipboard for pages that come over http from another machine, but still copy a selection.
+async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const from = document.activeElement, field = element("textarea", "unseen");
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+  from.focus();
+}
+
 export class Answer {
-  constructor(label, before) {
+  // `goOn(text)` writes on from the whole text; null where that cannot be.
+  constructor(label, before, goOn) {
     this.element = shape.cloneNode(true);
     this.written = this.find(".written");
     this.find(".label").textContent = label;
     this.find(".before").textContent = before;
     this.before = before;
+    this.goOn = goOn;
     this.text = "";
+    this.thoughts = "";
+    this.measured = ""; // in words
+    this.finish = ""; // the API's finish_reason, or "stopped"
     this.tokens = [];
     this.sentences = [];
     this.citations = [];
     this.sources = null; // those that stand beside it
+    this.find(".copy").addEventListener("click", () => this.copy());
+    this.find(".go-on").addEventListener("click", () => this.goOn(this.before + this.text));
   }
 
   find(selector) {
@@ -89,18 +108,32 @@ export class Answer {
 
   think(text) {
     const thoughts = this.find(".thoughts");
+    this.thoughts += text;
     thoughts.hidden = false;
     thoughts.querySelector("p").append(text);
   }
 
-  end() {
+  end(measured, finish) {
+    this.measured = measured;
+    this.finish = finish;
     this.element.classList.remove("busy");
     this.find(".text").removeAttribute("aria-busy");
+    this.find(".measured").textContent = measured;
     this.find(".actions").hidden = this.text === "";
+    this.find(".go-on").hidden = !this.goOn || finish === "stop";
   }
 
-  measured(words) {
-    this.find(".measured").textContent = words;
+  // Shows what was kept.
+  restore({ text, thoughts, measured, finish }) {
+    this.begin();
+    this.append(text);
+    if (thoughts) this.think(thoughts);
+    this.end(measured || (text ? "" : "no answer came"), finish);
+  }
+
+  async copy() {
+    await copyText(this.before + this.text);
+    this.find(".reading").textContent = "Copied.";
   }
 
   fail(refusal, actions) {

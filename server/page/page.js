@@ -1,45 +1,23 @@
-// server/page/page.js: the page from its start: which model, which way to ask, one entry for each question, and the
-// stream of each answer.
+// server/page/page.js: the page from its start: which model, which way to ask, and the conversation that is open.
 
-import { Answer, showTrouble } from "./answer.js";
-import { Attachments, thumbnail } from "./pictures.js";
-import { getJson, Refusal, streamEvents } from "./server.js";
-import { setDefaults, settings, showSettings, startSettings } from "./settings.js";
-import { Sources } from "./sources.js";
+import { showTrouble } from "./answer.js";
+import { Conversation } from "./conversation.js";
+import { startDocuments } from "./documents.js";
+import { Entry } from "./entry.js";
+import { Attachments } from "./pictures.js";
+import { getJson, Refusal } from "./server.js";
+import { setDefaults, settings, settingsToKeep, showSettings, startSettings, takeKept } from "./settings.js";
+import { drawShelf, startShelf } from "./shelf.js";
+import { LIMITS, readConversation, readSources } from "./store.js";
+import { showExamples, WORDS } from "./welcome.js";
+import { writeAnswer } from "./writing.js";
 
 const $ = (selector) => document.querySelector(selector);
 const prompt = $("#prompt"), log = $("#log"), form = $("#ask"), spoken = $("#spoken");
-const entryShape = $("#entry-shape").content.firstElementChild;
-const NEAR = 0.5; // examples are shown where the collection has a passage that is so similar to the first
-
-const EXAMPLES = {
-  complete: [
-    "open() returns a file descriptor, a small, nonnegative integer that is an index",
-    "git commit records changes to the repository. The option --amend",
-    "When a process receives a signal for which it has installed no handler, the default action is taken. " +
-      "For SIGTERM this is",
-  ],
-  chat: ["What does open() return?", "What does git commit --amend do?", "What happens on SIGTERM by default?"],
-};
-const WORDS = {
-  complete: {
-    title: "Begin a sentence.",
-    reads: "The model goes on with it, and searches your documents while it writes. " +
-      "What it read stands beside its text.",
-    alone: "The model goes on with it. No documents are served, so it writes from what it learned.",
-    field: "Begin a sentence", button: "Write",
-  },
-  chat: {
-    title: "Ask your documents.",
-    reads: "The answer names the passages it uses, and they stand beside it.",
-    alone: "No documents are served, so the model answers from what it learned.",
-    field: "Ask a question", button: "Send",
-  },
-};
-
 let models = [], model = null, props = null;
 let running = null; // the AbortController of the answers that are being written
-let turns = []; // of the chat: {question, pictures, answer}
+let live = null; // keeps the turn that is being written, as far as it has come
+let conversation = new Conversation();
 const attached = new Attachments(prompt);
 
 const chosen = (name) => form.elements[name].value;
@@ -72,32 +50,14 @@ function showMode() {
   $("#send").textContent = words.button;
   for (const element of document.querySelectorAll(".of-chat")) element.hidden = mode() !== "chat";
   attached.allow(mode() === "chat" && model.meta.pictures);
-  showExamples();
-}
-
-// The examples are about the demo's collection; another one is asked whether it knows of such things.
-async function showExamples() {
-  const list = $("#welcome ul"), asked = mode();
-  list.replaceChildren();
-  if (!props.retrieval || model !== models[0]) return;
-  const query = encodeURIComponent(EXAMPLES[asked][0]);
-  const found = await getJson(`v1/retrieval/search?k=1&q=${query}`).catch(() => ({ data: [] }));
-  if (!(1 - found.data[0]?.distance >= NEAR) || asked !== mode()) return;
-  list.replaceChildren(...EXAMPLES[asked].map((text) => {
-    const item = document.createElement("li"), button = document.createElement("button");
-    button.type = "button";
-    button.textContent = text;
-    button.addEventListener("click", () => ask(text));
-    item.append(button);
-    return item;
-  }));
+  $("#welcome ul").replaceChildren();
+  if (props.retrieval && model === models[0]) showExamples(mode, ask);
 }
 
 async function chooseModel(id) {
   model = models.find((one) => one.id === id);
   props = await getJson(`props?model=${encodeURIComponent(id)}`);
   setDefaults(props);
-  turns = [];
   $("#modes").hidden = !model.meta.chat;
   $("#reads").hidden = !props.retrieval;
   form.elements.mode.value = model.meta.chat ? "chat" : "complete";
@@ -111,6 +71,15 @@ async function listModels() {
   $("#model").replaceChildren(...models.map(({ id }) => new Option(id, id)));
   $(".model").hidden = models.length === 1;
   await chooseModel(models[0].id);
+  $("#open-documents").hidden = !props.retrieval; // the documents are those of the first model
+  if (conversation.turns.size === 0 && remembered()) await openConversation(remembered());
+}
+
+// Documents came or went: the numbers have changed.
+async function countAgain() {
+  const found = await getJson("v1/models").catch(() => ({ data: [] }));
+  for (const one of models) one.meta = found.data.find(({ id }) => id === one.id)?.meta ?? one.meta;
+  showFacts();
 }
 
 // `load` asks the server for what the page cannot do without.
@@ -140,148 +109,178 @@ function content(text, pictures) {
   return [...pictures.map(({ url }) => ({ type: "image_url", image_url: { url } })), { type: "text", text }];
 }
 
-function requestBody(text, pictures, reads, seed) {
+function requestBody({ mode: way, question, pictures }, reads, seed) {
   const { temperature, top_p, max_tokens, k, min_similarity, compare, system } = settings();
   const writing = { max_tokens, temperature, top_p, seed };
   const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
   const reading = { enabled: true, k, min_similarity, attention: "tokens", ...(compare ? { compare: "off" } : {}) };
   if (props.retrieval) body.retrieval = reads ? reading : { enabled: false };
-  if (mode() === "complete") return { ...body, prompt: text };
+  if (way === "complete") return { ...body, prompt: question };
   const messages = system ? [{ role: "system", content: system }] : [];
-  for (const turn of turns) {
-    messages.push({ role: "user", content: content(turn.question, turn.pictures) });
-    messages.push({ role: "assistant", content: turn.answer });
+  const said = conversation.path().filter((turn) => turn.mode === "chat" && turn.answers[0].text);
+  for (const turn of said) {
+    messages.push({ role: "user", content: content(turn.question, model.meta.pictures ? turn.pictures : []) });
+    messages.push({ role: "assistant", content: turn.answers[0].text });
   }
-  return { ...body, messages: [...messages, { role: "user", content: content(text, pictures) }] };
+  return { ...body, messages: [...messages, { role: "user", content: content(question, pictures) }] };
 }
 
-// The answers of one question: with documents, without, or both of the same seed.
-function openEntry(text, pictures) {
-  const entry = entryShape.cloneNode(true);
-  const both = chosen("read") === "both", chats = mode() === "chat";
-  const plans = both ? [true, false] : [chosen("read") === "on"];
-  const question = entry.querySelector(".question");
-  question.textContent = chats ? text : `Text ${log.children.length + 1}`; // an unseen heading of a text
-  question.classList.toggle("unseen", !chats);
-  entry.querySelector(".seen").append(...pictures.map(thumbnail));
-  entry.querySelector(".seen").hidden = pictures.length === 0;
-  entry.querySelector(".answers").classList.toggle("two", both);
-  entry.classList.toggle("alone", !plans[0] && !both);
-  const answers = plans.map((reads) => {
-    const label = both ? (reads ? "With your documents" : "Without") : "";
-    return { reads, answer: new Answer(label, chats ? "" : text) };
+// The conversation that is open.
+
+const OPEN = "retro-conversation"; // the tab comes back to it when it is loaded again
+
+function remember(id) {
+  try {
+    sessionStorage.setItem(OPEN, id);
+  } catch {
+    // The next load begins another one.
+  }
+}
+
+function remembered() {
+  try {
+    return sessionStorage.getItem(OPEN);
+  } catch {
+    return null;
+  }
+}
+
+const ways = () => ({ model: model.id, mode: mode(), read: chosen("read"), chosen: settingsToKeep() });
+
+// Keeps a turn as it is now, and says where that cannot be.
+async function keepTurn(owner, entry) {
+  const words = {
+    null: "This browser keeps no conversations: they end when the page is left.",
+    full: `This conversation has reached ${LIMITS.bytes / 1e6} MB: what follows is not kept. Begin another one.`,
+    failed: "The browser has no room left: this turn is not kept. Delete conversations, or begin another one.",
+  };
+  const result = await owner.keep(entry.record(), entry.heard, ways()).catch(() => "failed");
+  $("#unkept").textContent = words[result] ?? "";
+}
+
+function placeEntry(turn) {
+  const does = { goOn: ask, again: (question) => askAgain(turn, question), show: showVersion };
+  const entry = new Entry(turn, log.children.length + 1, conversation.versions(turn), does);
+  log.append(entry.element);
+  return entry;
+}
+
+// Shows the turns of the path from its `first` on.
+function showPath(first) {
+  const { id, sources } = conversation;
+  for (const element of [...log.children].slice(first)) element.remove();
+  return conversation.path().slice(first).map((turn) => {
+    const entry = placeEntry(turn);
+    entry.restore(async () => sources.get(turn.id) ?? readSources(id, turn.id));
+    return entry;
   });
-  entry.querySelector(".answers").append(...answers.map(({ answer }) => answer.element));
-  const sources = new Sources(entry.querySelector("aside"), (passage) => answers[0].answer.lightTokens(passage));
-  log.append(entry);
-  return { entry, answers, sources };
+}
+
+// Another version of a turn, and what follows it.
+function showVersion(turn, direction) {
+  if (running) return;
+  conversation.choose(turn).catch(() => {});
+  const [entry] = showPath(conversation.path().indexOf(turn));
+  spoken.textContent = entry.focusVersions(direction);
+}
+
+function showConversation() {
+  showPath(0);
+  const empty = log.children.length === 0;
+  $("#welcome").hidden = !empty;
+  $("#fresh").hidden = empty;
+  $("#unkept").textContent = "";
+  if (!empty) showLast(4);
+}
+
+// Entries above have estimated heights until they are near the screen, which takes a few frames.
+function showLast(frames) {
+  log.lastElementChild?.scrollIntoView();
+  if (frames > 0) requestAnimationFrame(() => showLast(frames - 1));
+}
+
+function beginConversation() {
+  running?.abort();
+  conversation = new Conversation();
+  remember("");
+  showConversation();
+  drawShelf();
+  prompt.focus();
+}
+
+async function openConversation(id) {
+  const kept = await readConversation(id).catch(() => null);
+  if (!kept?.head || !model) return;
+  const { model: name, mode: way, read, chosen: values } = kept.head.settings;
+  running?.abort();
+  takeKept(values);
+  if (name !== model.id && models.some((one) => one.id === name)) {
+    $("#model").value = name;
+    await chooseModel(name);
+  }
+  if (way === "complete" || model.meta.chat) form.elements.mode.value = way;
+  if (props.retrieval) form.elements.read.value = read;
+  showMode();
+  conversation = new Conversation(kept);
+  remember(id);
+  showConversation();
+}
+
+function plannedAnswers() {
+  const read = chosen("read");
+  const plans = read === "both" ? [true, false] : [read === "on"];
+  return plans.map((reads) => ({ reads, text: "" }));
 }
 
 async function ask(text, pictures = []) {
   if (running || !model || text.trim() === "") return;
-  const seed = settings().seed === "" ? Math.floor(Math.random() * 1e6) : settings().seed;
-  const { entry, answers, sources } = openEntry(text, pictures);
-  const chats = mode() === "chat", conversation = turns; // another one may have begun when the answer is there
+  const asked = { mode: mode(), model: model.id, question: text, pictures };
+  await answerTurn({ parent: conversation.leaf, ...asked, answers: plannedAnswers() });
+}
+
+// Writes another version of a turn, of the same question or another, in the way that is chosen now.
+async function askAgain({ parent, mode: way, question: same, pictures }, question = same) {
+  if (running || !model) return;
+  const depth = conversation.path().findIndex((turn) => turn.parent === parent);
+  conversation.leaf = parent;
+  showPath(depth);
+  prompt.focus({ preventScroll: true });
+  await answerTurn({ parent, mode: way, model: model.id, question, pictures, answers: plannedAnswers() }, true);
+}
+
+// Adds a turn to the conversation and has it answered: with documents, without, or both of the same
+// seed. `anew`: not of the one in the settings, which would write the same again.
+async function answerTurn(given, anew = false) {
+  const owner = conversation; // another one may have been opened when the answer is there
+  const seed = anew || settings().seed === "" ? Math.floor(Math.random() * 1e6) : settings().seed;
+  const bodies = given.answers.map(({ reads }) => requestBody(given, reads, seed));
+  const turn = owner.add(given), entry = placeEntry(turn);
   running = new AbortController();
+  live = () => keepTurn(owner, entry);
+  remember(owner.id);
   $("#welcome").hidden = true;
   spoken.replaceChildren();
   showRunning(true);
-  entry.scrollIntoView();
+  entry.element.scrollIntoView();
+  live();
+  const again = () => askAgain(turn);
   try {
-    await Promise.all(answers.map(({ reads, answer }, i) =>
-      write(answer, requestBody(text, pictures, reads, seed),
-        { sources, speaks: i === 0, again: () => ask(text, pictures) })));
+    await Promise.all(bodies.map(async (body, i) => {
+      const refusal = await writeAnswer(entry, i, body, running.signal);
+      if (refusal) entry.answers[i].fail(refusal, { ...actions, again });
+    }));
   } finally {
-    running = null;
+    running = live = null;
     showRunning(false);
+    $("#fresh").hidden = conversation.turns.size === 0;
+    await keepTurn(owner, entry);
   }
-  if (chats && answers[0].answer.text) conversation.push({ question: text, pictures, answer: answers[0].answer.text });
-  $("#fresh").hidden = turns.length === 0;
 }
 
 function showRunning(runs) {
+  document.body.classList.toggle("running", runs);
   $("#send").hidden = runs;
   $("#stop").hidden = !runs;
-}
-
-// One answer from its request to its last event.
-async function write(answer, body, { sources, speaks, again }) {
-  const path = body.messages ? "v1/chat/completions" : "v1/completions";
-  const watch = { start: performance.now(), first: 0, last: 0, usage: null, finish: "", seed: body.seed };
-  const marks = {};
-  answer.begin();
-  answer.find(".copy").addEventListener("click", () => copy(answer));
-  answer.find(".copy").hidden = !navigator.clipboard;
-  answer.find(".go-on").addEventListener("click", () => ask(answer.before + answer.text));
-  try {
-    for await (const event of streamEvents(path, body, running.signal)) {
-      take(event, answer, sources, watch, marks);
-      if (speaks) speak(answer.text, false);
-    }
-    answer.mark(marks, sources);
-  } catch (problem) {
-    if (problem.name === "AbortError") watch.finish = "stopped";
-    else if (problem instanceof Refusal) answer.fail(problem, { ...actions, again });
-    else throw problem;
-  } finally {
-    answer.end();
-    answer.find(".go-on").hidden = body.messages !== undefined || watch.finish === "stop";
-    answer.measured(describeWatch(watch));
-    if (speaks) speak(answer.text, true);
-  }
-}
-
-async function copy(answer) {
-  await navigator.clipboard.writeText(answer.before + answer.text);
-  answer.find(".reading").textContent = "Copied.";
-}
-
-function take(event, answer, sources, watch, marks) {
-  const choice = event.choices[0];
-  const text = choice?.text ?? choice?.delta?.content ?? "";
-  if (text || choice?.delta?.reasoning_content) {
-    watch.first ||= performance.now();
-    watch.last = performance.now();
-  }
-  if (event.retrieval) sources.add(event.retrieval);
-  if (choice?.delta?.reasoning_content) answer.think(choice.delta.reasoning_content);
-  if (text) answer.append(text);
-  if (choice?.finish_reason) watch.finish = choice.finish_reason;
-  if (event.usage) watch.usage = event.usage;
-  watch.generation ??= event.system_fingerprint?.match(/_g(\d+)$/)?.[1];
-  if (event.attention) marks.attention = event.attention;
-  if (event.compare) marks.compare = event.compare[0];
-  if (event.citations) marks.citations = event.citations;
-}
-
-const secondsOf = (milliseconds) => `${(milliseconds / 1000).toFixed(2)} s`;
-
-// A fast stream comes in lumps, so that the time between two tokens says nothing: the speed is that of the whole.
-function describeWatch(watch) {
-  const whole = watch.last - watch.start;
-  const facts = [];
-  const tokens = watch.usage?.completion_tokens ?? 0;
-  if (watch.finish === "stopped") facts.push("stopped");
-  if (!watch.first && watch.finish === "stop") facts.push("the model ends the text here");
-  if (watch.first) facts.push(`first token after ${secondsOf(watch.first - watch.start)}`);
-  if (watch.first && tokens) {
-    facts.push(`${number(tokens)} tokens${watch.finish === "length" ? " (the limit)" : ""} in ${secondsOf(whole)}`);
-    facts.push(`${number(Math.round((1000 * tokens) / whole))} tokens/s`);
-  }
-  if (watch.first) facts.push(`seed ${watch.seed}`);
-  if (watch.generation) facts.push(`generation ${watch.generation}`);
-  return facts.join(" · ");
-}
-
-// Whole sentences are read out, each once; the text itself changes too often for that.
-let heard = 0;
-function speak(text, complete) {
-  if (text.length === 0 || text.length < heard) heard = 0;
-  const rest = text.slice(heard);
-  const end = complete ? rest.length : Math.max(rest.lastIndexOf(". "), rest.lastIndexOf("\n"), -1) + 1;
-  if (end === 0) return;
-  spoken.append(rest.slice(0, end));
-  heard = complete ? 0 : heard + end;
 }
 
 // Starting.
@@ -304,25 +303,29 @@ if (!CSS.supports("field-sizing", "content")) {
   prompt.addEventListener("input", () => (prompt.rows = Math.min(prompt.value.split("\n").length, 8)));
 }
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && running && !$("#settings").open) running.abort();
+  if (event.key === "Escape" && running && !$("dialog[open]")) running.abort();
 });
 $("#stop").addEventListener("click", () => {
   running?.abort();
   prompt.focus();
 });
-$("#fresh").addEventListener("click", () => {
-  running?.abort();
-  turns = [];
-  log.replaceChildren();
-  $("#welcome").hidden = false;
-  $("#fresh").hidden = true;
-  prompt.focus();
-});
+$("#fresh").addEventListener("click", beginConversation);
+addEventListener("pagehide", () => live?.());
 $("#model").addEventListener("change", (event) => start(() => chooseModel(event.target.value)));
 for (const radio of form.elements.mode) radio.addEventListener("change", showMode);
 
 startSettings(() => {
   if (model === null) start(listModels);
   prompt.focus();
+});
+startDocuments({ changed: countAgain });
+startShelf({
+  open: openConversation,
+  opened: () => conversation.id,
+  forgotten: (id) => {
+    if (id !== conversation.id) return;
+    conversation.deleted = true;
+    beginConversation();
+  },
 });
 start(listModels);

@@ -26,6 +26,15 @@ EMBED(page_answer_js, "answer.js");
 EMBED(page_sources_js, "sources.js");
 EMBED(page_settings_js, "settings.js");
 EMBED(page_pictures_js, "pictures.js");
+EMBED(page_store_js, "store.js");
+EMBED(page_conversation_js, "conversation.js");
+EMBED(page_entry_js, "entry.js");
+EMBED(page_writing_js, "writing.js");
+EMBED(page_shelf_js, "shelf.js");
+EMBED(page_export_js, "export.js");
+EMBED(page_welcome_js, "welcome.js");
+EMBED(page_documents_js, "documents.js");
+EMBED(page_uploads_js, "uploads.js");
 EMBED(page_icon, "icon.svg");
 
 #define SCRIPT "text/javascript; charset=utf-8"
@@ -38,6 +47,15 @@ static const struct page_file page_files[] = {
     {"/page/sources.js", SCRIPT, page_sources_js_start, page_sources_js_end},
     {"/page/settings.js", SCRIPT, page_settings_js_start, page_settings_js_end},
     {"/page/pictures.js", SCRIPT, page_pictures_js_start, page_pictures_js_end},
+    {"/page/store.js", SCRIPT, page_store_js_start, page_store_js_end},
+    {"/page/conversation.js", SCRIPT, page_conversation_js_start, page_conversation_js_end},
+    {"/page/entry.js", SCRIPT, page_entry_js_start, page_entry_js_end},
+    {"/page/writing.js", SCRIPT, page_writing_js_start, page_writing_js_end},
+    {"/page/shelf.js", SCRIPT, page_shelf_js_start, page_shelf_js_end},
+    {"/page/export.js", SCRIPT, page_export_js_start, page_export_js_end},
+    {"/page/welcome.js", SCRIPT, page_welcome_js_start, page_welcome_js_end},
+    {"/page/documents.js", SCRIPT, page_documents_js_start, page_documents_js_end},
+    {"/page/uploads.js", SCRIPT, page_uploads_js_start, page_uploads_js_end},
     {"/page/icon.svg", "image/svg+xml", page_icon_start, page_icon_end},
 };
 

@@ -11,6 +11,13 @@ const readUrl = (file) => new Promise((resolve, reject) => {
   reader.readAsDataURL(file);
 });
 
+// The bytes of a data: address, which the page's policy shows only as a blob.
+export function pictureBlob(url) {
+  const [head, data] = url.split(",");
+  const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
+  return new Blob([bytes], { type: head.slice("data:".length).split(";")[0] });
+}
+
 export function thumbnail({ name, shown }) {
   const image = document.createElement("img");
   image.src = shown;
@@ -26,7 +33,7 @@ export async function showPicture(place, { picture, title, document: name }) {
 }
 
 export class Attachments {
-  pictures = []; // {name, url, shown}
+  pictures = []; // {name, url}
   allowed = false;
 
   constructor(field) {
@@ -59,14 +66,14 @@ export class Attachments {
     const words = [];
     for (const file of files) {
       const { name } = file, known = KINDS.includes(file.type);
-      if (known) this.append({ name, url: await readUrl(file), shown: URL.createObjectURL(file) });
+      if (known) this.append({ name, url: await readUrl(file) }, URL.createObjectURL(file));
       words.push(`${name} is ${known ? "added" : "no PNG, JPEG, WebP or GIF"}.`);
     }
     told.textContent = words.join(" ");
     this.field.focus();
   }
 
-  append(picture) {
+  append(picture, shown) {
     const item = document.createElement("li"), remove = document.createElement("button");
     remove.type = "button";
     remove.textContent = "×";
@@ -78,7 +85,7 @@ export class Attachments {
       told.textContent = `${picture.name} is removed.`;
       this.field.focus();
     };
-    item.append(thumbnail(picture), remove);
+    item.append(thumbnail({ name: picture.name, shown }), remove);
     this.pictures.push(picture);
     list.append(item);
     list.hidden = false;

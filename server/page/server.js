@@ -13,29 +13,54 @@ export class Refusal extends Error {
   }
 }
 
-async function call(path, options = {}) {
+function authorization() {
   const { key } = settings();
-  const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
-  let response;
-  try {
-    response = await fetch(path, { ...options, headers, credentials: "same-origin" });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Refusal(0, { message: "", code: "unreachable" });
-  }
-  if (response.ok) return response;
-  const text = await response.text();
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+function readRefusal(status, text, retryAfter) {
   let error = { message: text.slice(0, 300), code: "" };
   try {
     error = JSON.parse(text).error ?? error;
   } catch {
     // A proxy between here and there answered in its own words.
   }
-  throw new Refusal(response.status, error, Number(response.headers.get("Retry-After")) || 0);
+  return new Refusal(status, error, Number(retryAfter) || 0);
+}
+
+const unreachable = () => new Refusal(0, { message: "", code: "unreachable" });
+
+async function call(path, options = {}) {
+  const headers = { ...options.headers, ...authorization() };
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers, credentials: "same-origin" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw unreachable();
+  }
+  if (response.ok) return response;
+  throw readRefusal(response.status, await response.text(), response.headers.get("Retry-After"));
 }
 
 export const getJson = async (path) => (await call(path)).json();
 export const getBlob = async (path) => (await call(path)).blob();
+export const remove = (path) => call(path, { method: "DELETE" });
+
+// Sends a file as a form does. `progress` is called with the share that is sent; fetch() does not tell it.
+export const upload = (path, file, progress) => new Promise((resolve, reject) => {
+  const request = new XMLHttpRequest(), form = new FormData();
+  form.append("file", file);
+  request.open("POST", path);
+  for (const [name, value] of Object.entries(authorization())) request.setRequestHeader(name, value);
+  request.upload.onprogress = ({ loaded, total }) => progress(total > 0 ? loaded / total : 1);
+  request.onerror = () => reject(unreachable());
+  request.onload = () => {
+    if (request.status < 300) resolve(JSON.parse(request.responseText));
+    else reject(readRefusal(request.status, request.responseText, request.getResponseHeader("Retry-After")));
+  };
+  request.send(form);
+});
 
 // The data of each event, parsed, until [DONE].
 export async function* streamEvents(path, body, signal) {

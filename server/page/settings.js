@@ -30,6 +30,18 @@ function keep(storage, name, value) {
 
 export const settings = () => ({ ...defaults, ...chosen });
 
+// What a conversation was asked with; the key is nobody's but the tab's.
+export function settingsToKeep() {
+  const { key, ...others } = chosen;
+  return others;
+}
+
+export function takeKept(values) {
+  const { key } = chosen;
+  chosen = { ...values, ...(key ? { key } : {}) };
+  keep(sessionStorage, KEPT, chosen);
+}
+
 // The values of a model's requests that say nothing, as GET /props has them.
 export function setDefaults(props) {
   const context = props.default_generation_settings.n_ctx;

@@ -43,7 +43,7 @@ def test_the_page_names_only_files_that_are_served(server):
 
 
 def test_together_they_are_small():
-    assert sum(len(p.read_bytes()) for p in FILES.values()) < 60000
+    assert sum(len(p.read_bytes()) for p in FILES.values()) < 110000
 
 
 def test_the_page_can_be_switched_off(start):
