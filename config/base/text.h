@@ -1,23 +1,37 @@
-/* config/base/text.h: what a text begins and ends with. A text begins and ends with "", and with itself. */
+/* config/base/text.h: predicates on texts and their characters. A text starts and ends with "", and with itself. */
 #pragma once
 
 #include <string.h>
 
 #include "config/base/buffer.h"
 
-static inline bool span_begins_with(struct text_span text, const char *start) {
+/* Spans may hold any bytes; one of no bytes may be NULL. */
+static inline bool span_equals(struct text_span a, struct text_span b) {
+    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
+}
+static inline bool span_is(struct text_span span, const char *text) {
+    return span_equals(span, (struct text_span){text, strlen(text)});
+}
+static inline bool span_starts_with(struct text_span span, const char *start) {
     size_t size = strlen(start);
-    return text.size >= size && memcmp(text.text, start, size) == 0;
+    return span.size >= size && (size == 0 || memcmp(span.text, start, size) == 0);
 }
-static inline bool span_ends_with(struct text_span text, const char *end) {
+static inline bool span_ends_with(struct text_span span, const char *end) {
     size_t size = strlen(end);
-    return text.size >= size && memcmp(text.text + text.size - size, end, size) == 0;
+    return span.size >= size && (size == 0 || memcmp(span.text + span.size - size, end, size) == 0);
 }
-static inline bool text_begins_with(const char *text, const char *start) {
-    return strncmp(text, start, strlen(start)) == 0;
+/* The order of bytes, a beginning first: below, at or above 0. */
+static inline int span_compare(struct text_span a, struct text_span b) {
+    size_t size = a.size < b.size ? a.size : b.size;
+    int order = size > 0 ? memcmp(a.text, b.text, size) : 0;
+    return order ? order : (a.size > b.size) - (a.size < b.size);
 }
-static inline bool text_ends_with(const char *text, const char *end) {
+
+static inline bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
+static inline bool ends_with(const char *text, const char *end) {
     return span_ends_with((struct text_span){text, strlen(text)}, end);
 }
+
+static inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 /* A blank, tab, or end of a line. */
 static inline bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "config/base/utf8.h"
 
 /* A struct json is jansson's json_t under a name of ours. */
@@ -82,8 +83,6 @@ enum status json_parse_any(struct json **out, struct text_span text, const char 
 
 /* Digits of a number that surely fits int64_t. */
 enum { SAFE_DIGITS = 18 };
-
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* Whether the digits [start, end) outside strings are an integer: no point and no exponent is next to them. */
 static bool is_integer(struct text_span text, size_t start, size_t end) {

@@ -11,57 +11,60 @@ static bool is_ascii(struct text_span text) {
     return all < 0x80;
 }
 
-void word_reader_open(struct word_reader *r, struct text_span text) {
-    *r = (struct word_reader){.at = text.text, .end = text.text + text.size};
+void word_reader_open(struct word_reader *reader, struct text_span text) {
+    *reader = (struct word_reader){.at = text.text, .end = text.text + text.size};
     if (is_ascii(text)) return;
-    unicode_fold(text.text, text.size, &r->folded);
-    r->at = r->folded.text;
-    r->end = r->at + r->folded.size;
+    unicode_fold(text.text, text.size, &reader->folded);
+    reader->at = reader->folded.text;
+    reader->end = reader->at + reader->folded.size;
 }
 
-void word_reader_close(struct word_reader *r) { mapped_free(&r->folded); }
+void word_reader_close(struct word_reader *reader) { mapped_free(&reader->folded); }
 
 /* Runs of word characters. */
 
 enum place { PLACE_BETWEEN, PLACE_WITHIN, PLACE_ALONE };
 
 /* Chinese, Japanese and Korean are written without blanks: a character is a word. */
-static bool stands_alone(int32_t c) { return (c >= 0x2e80 && c < 0xe000) || (c >= 0x20000 && c < 0x40000); }
-
-/* Beyond U+FFFF signs are words too, as pictures of ships are. */
-static enum place place_of(int32_t c) {
-    if (c < 0x80) {
-        bool within = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        return within ? PLACE_WITHIN : PLACE_BETWEEN;
-    }
-    if (!unicode_is_word(c) && !unicode_is_numeric(c) && c < 0x10000) return PLACE_BETWEEN;
-    return stands_alone(c) ? PLACE_ALONE : PLACE_WITHIN;
+static bool stands_alone(int32_t character) {
+    return (character >= 0x2e80 && character < 0xe000) || (character >= 0x20000 && character < 0x40000);
 }
 
-static void add_character(struct word_reader *r, int length) {
-    char first = *r->at;
-    r->joined |= first == '_';
-    if (r->size + (size_t)length <= WORD_BYTES) {
-        memcpy(r->run + r->size, r->at, (size_t)length);
-        if (first >= 'A' && first <= 'Z') r->run[r->size] = (char)(first + 32);
-        r->size += (size_t)length;
+/* Beyond U+FFFF signs are words too, as pictures of ships are. */
+static enum place place_of(int32_t character) {
+    if (character < 0x80) {
+        bool within = (character >= '0' && character <= '9') || (character >= 'a' && character <= 'z') ||
+                      (character >= 'A' && character <= 'Z') || character == '_';
+        return within ? PLACE_WITHIN : PLACE_BETWEEN;
+    }
+    if (!unicode_is_word(character) && !unicode_is_numeric(character) && character < 0x10000) return PLACE_BETWEEN;
+    return stands_alone(character) ? PLACE_ALONE : PLACE_WITHIN;
+}
+
+static void add_character(struct word_reader *reader, int length) {
+    char first = *reader->at;
+    reader->joined |= first == '_';
+    if (reader->size + (size_t)length <= WORD_BYTES) {
+        memcpy(reader->run + reader->size, reader->at, (size_t)length);
+        if (first >= 'A' && first <= 'Z') reader->run[reader->size] = (char)(first + 32);
+        reader->size += (size_t)length;
     }
 }
 
 /* The next run; false at the end of the text. */
-static bool next_run(struct word_reader *r) {
+static bool next_run(struct word_reader *reader) {
     enum place place = PLACE_WITHIN;
-    r->size = r->part = 0;
-    r->joined = false;
-    while (r->at < r->end && place != PLACE_ALONE) {
-        int32_t c = (unsigned char)*r->at;
-        int length = c < 0x80 ? 1 : utf8_read(r->at, (size_t)(r->end - r->at), &c);
-        place = place_of(c);
-        if (r->size > 0 && place != PLACE_WITHIN) break;
-        if (place != PLACE_BETWEEN) add_character(r, length);
-        r->at += length;
+    reader->size = reader->part = 0;
+    reader->joined = false;
+    while (reader->at < reader->end && place != PLACE_ALONE) {
+        int32_t character = (unsigned char)*reader->at;
+        int length = character < 0x80 ? 1 : utf8_read(reader->at, (size_t)(reader->end - reader->at), &character);
+        place = place_of(character);
+        if (reader->size > 0 && place != PLACE_WITHIN) break;
+        if (place != PLACE_BETWEEN) add_character(reader, length);
+        reader->at += length;
     }
-    return r->size > 0;
+    return reader->size > 0;
 }
 
 /* "files" is "file", "entries" is "entry"; "class" and "status" stay. */
@@ -79,23 +82,23 @@ static uint64_t hash_word(const char *word, size_t size) {
 }
 
 /* The next word of the run; false when it has no more. The whole run comes after its parts. */
-static bool next_part(struct word_reader *r, uint64_t *word) {
-    while (r->part < r->size && r->run[r->part] == '_') r->part++;
-    size_t end = r->part;
-    while (end < r->size && r->run[end] != '_') end++;
-    if (end > r->part) {
-        *word = hash_word(r->run + r->part, end - r->part);
-        r->part = end;
+static bool next_part(struct word_reader *reader, uint64_t *word) {
+    while (reader->part < reader->size && reader->run[reader->part] == '_') reader->part++;
+    size_t end = reader->part;
+    while (end < reader->size && reader->run[end] != '_') end++;
+    if (end > reader->part) {
+        *word = hash_word(reader->run + reader->part, end - reader->part);
+        reader->part = end;
         return true;
     }
-    if (!r->joined) return false;
-    r->joined = false;
-    *word = hash_word(r->run, r->size);
+    if (!reader->joined) return false;
+    reader->joined = false;
+    *word = hash_word(reader->run, reader->size);
     return true;
 }
 
-bool word_reader_next(struct word_reader *r, uint64_t *word) {
-    while (!next_part(r, word))
-        if (!next_run(r)) return false;
+bool word_reader_next(struct word_reader *reader, uint64_t *word) {
+    while (!next_part(reader, word))
+        if (!next_run(reader)) return false;
     return true;
 }

@@ -16,7 +16,7 @@ struct word_reader {
 };
 
 /* `text` is borrowed until the reader is closed. */
-void word_reader_open(struct word_reader *r, struct text_span text);
+void word_reader_open(struct word_reader *reader, struct text_span text);
 /* The hash of the next word; false at the end of the text. The whole of an identifier comes after its parts. */
-bool word_reader_next(struct word_reader *r, uint64_t *word);
-void word_reader_close(struct word_reader *r);
+bool word_reader_next(struct word_reader *reader, uint64_t *word);
+void word_reader_close(struct word_reader *reader);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "config/json/json_writer.h"
 
 static const char think_begin[] = "<think>", think_end[] = "</think>";
@@ -34,10 +35,6 @@ static size_t find(struct text_span s, const char *mark) {
     return at ? (size_t)(at - s.text) : SIZE_MAX;
 }
 
-static bool starts_with(struct text_span s, const char *mark) {
-    return s.size >= strlen(mark) && memcmp(s.text, mark, strlen(mark)) == 0;
-}
-
 /* Whether the text is the beginning of the mark and not all of it. */
 static bool may_become(struct text_span s, const char *mark) {
     return s.size < strlen(mark) && memcmp(s.text, mark, s.size) == 0;
@@ -49,8 +46,6 @@ static size_t before_mark(struct text_span s, const char *mark) {
     while (at < s.size && !may_become((struct text_span){s.text + at, s.size - at}, mark)) at++;
     return at;
 }
-
-static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
 static size_t blanks_at(struct text_span s, size_t at) {
     while (at < s.size && is_blank(s.text[at])) at++;
@@ -105,7 +100,7 @@ static bool read_begin(struct chat_reply *r, struct text_span s, bool last) {
     struct text_span rest = {s.text + at, s.size - at};
     r->part = REPLY_SAYS;
     if (!r->reasons) return true;
-    if (starts_with(rest, think_begin)) {
+    if (span_starts_with(rest, think_begin)) {
         r->part = REPLY_THINKS;
         r->trims = true;
         r->read += at + strlen(think_begin);
@@ -240,7 +235,7 @@ static enum call_found read_mistral(struct chat_reply *r, struct text_span s, bo
 
 /* The whole answer: one call, or several with semicolons between them. */
 static enum call_found read_llama(struct chat_reply *r, struct text_span s, bool last, size_t *used) {
-    size_t at = starts_with(s, llama_begin) ? strlen(llama_begin) : 0;
+    size_t at = span_starts_with(s, llama_begin) ? strlen(llama_begin) : 0;
     int before = r->n_calls;
     if (!last) return CALL_WAITS;
     while ((at = blanks_at(s, at)) < s.size) {
@@ -265,7 +260,7 @@ static size_t find_call(const struct chat_reply *r, struct text_span s, bool las
     if (r->format == CALLS_LLAMA) {
         size_t at = blanks_at(s, 0);
         struct text_span rest = {s.text + at, s.size - at};
-        bool begins = starts_with(rest, "{") || starts_with(rest, llama_begin);
+        bool begins = span_starts_with(rest, "{") || span_starts_with(rest, llama_begin);
         if (!last && may_become(rest, llama_begin)) *sure = 0;
         return r->content.size == 0 && begins ? at : SIZE_MAX;
     }

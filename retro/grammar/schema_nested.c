@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "config/base/utf8.h"
 #include "retro/grammar/schema_private.h"
 
@@ -56,15 +57,11 @@ struct name_list {
     struct lookup_table places; /* of the items */
 };
 
-static bool same_name(struct text_span a, struct text_span b) {
-    return a.size == b.size && memcmp(a.text, b.text, a.size) == 0;
-}
-
 static void names_add(struct name_list *names, struct text_span name, bool required) {
     uint64_t hash = lookup_hash(name.text, name.size);
     size_t at = 0;
     for (int i; (i = lookup_next(&names->places, hash, &at)) >= 0;)
-        if (same_name(names->items[i], name)) {
+        if (span_equals(names->items[i], name)) {
             names->required[i] = names->required[i] || required;
             return;
         }
@@ -101,7 +98,7 @@ bool schema_requires(struct schema_compiler *c, const struct schema_list *list, 
         if (!schema_charge(c, list->items[i], json_count(required))) return false;
         for (size_t k = 0; k < json_count(required); k++) {
             struct text_span one = json_text(json_item(required, k));
-            if (one.text && same_name(one, name)) return true;
+            if (one.text && span_equals(one, name)) return true;
         }
     }
     return false;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "config/json/json_writer.h"
 #include "retro/grammar/schema_private.h"
 
@@ -25,14 +26,10 @@ static long double number_of(const struct json *v) {
 
 static bool same_number(const struct json *a, const struct json *b) { return number_of(a) == number_of(b); }
 
-static bool same_text(struct text_span a, struct text_span b) {
-    return a.size == b.size && memcmp(a.text, b.text, a.size) == 0;
-}
-
 bool json_equal(const struct json *a, const struct json *b) {
     if (json_is_numeric(a) && json_is_numeric(b)) return same_number(a, b);
     if (json_kind(a) != json_kind(b) || json_count(a) != json_count(b)) return false;
-    if (json_is_text(a)) return same_text(json_text(a), json_text(b));
+    if (json_is_text(a)) return span_equals(json_text(a), json_text(b));
     if (json_kind(a) == JSON_KIND_BOOL) return json_bool(a) == json_bool(b);
     for (size_t i = 0; json_is_list(a) && i < json_count(a); i++)
         if (!json_equal(json_item(a, i), json_item(b, i))) return false;
@@ -46,16 +43,11 @@ bool json_equal(const struct json *a, const struct json *b) {
 /* Sets of values, sorted. Lists and objects are sorted by their size alone: those of one size are compared one by one.
  */
 
-static int compare_texts(struct text_span a, struct text_span b) {
-    int order = memcmp(a.text, b.text, a.size < b.size ? a.size : b.size);
-    return order ? order : (a.size > b.size) - (a.size < b.size);
-}
-
 static int compare_values(const struct json *a, const struct json *b) {
     bool number = json_is_numeric(a);
     if (number && json_is_numeric(b)) return (number_of(a) > number_of(b)) - (number_of(a) < number_of(b));
     if (json_kind(a) != json_kind(b)) return json_kind(a) < json_kind(b) ? -1 : 1;
-    if (json_is_text(a)) return compare_texts(json_text(a), json_text(b));
+    if (json_is_text(a)) return span_compare(json_text(a), json_text(b));
     if (json_kind(a) == JSON_KIND_BOOL) return (int)json_bool(a) - (int)json_bool(b);
     return (json_count(a) > json_count(b)) - (json_count(a) < json_count(b));
 }

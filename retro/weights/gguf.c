@@ -1,6 +1,8 @@
 /* retro/weights/gguf.c: the GGUF reader. See gguf.h. */
 #include "retro/weights/gguf.h"
 
+#include "config/base/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,13 +102,8 @@ static enum status take_value(struct cursor *c, struct gguf_value *v) {
     return skip_items(c, v, v->item, count);
 }
 
-static int compare_spans(struct text_span a, struct text_span b) {
-    int order = memcmp(a.text, b.text, a.size < b.size ? a.size : b.size);
-    return order ? order : (a.size > b.size) - (a.size < b.size);
-}
-
 static int compare_keys(const void *a, const void *b) {
-    return compare_spans(((const struct gguf_value *)a)->key, ((const struct gguf_value *)b)->key);
+    return span_compare(((const struct gguf_value *)a)->key, ((const struct gguf_value *)b)->key);
 }
 
 /* The keys of one file, sorted. */

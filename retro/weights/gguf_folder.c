@@ -7,12 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "config/base/text.h"
 #include "config/json/json_writer.h"
 #include "retro/weights/gguf_architectures.h"
-
-static bool span_is(struct text_span s, const char *text) {
-    return s.size == strlen(text) && memcmp(s.text, text, s.size) == 0;
-}
 
 static const struct gguf_value *find_key(const struct gguf *g, const struct architecture *a, const char *key) {
     char name[100];

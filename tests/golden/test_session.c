@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "config/json/json_writer.h"
 #include "retro/run/session/session.h"
 #include "retro/weights/weights.h"
@@ -292,11 +293,6 @@ static void test_an_abandoned_step(void **state) {
     sequence_free(&alone);
     sequence_free(&s);
     fixture_close(&f);
-}
-
-static bool ends_with(const char *s, const char *suffix) {
-    size_t n = strlen(s), m = strlen(suffix);
-    return n >= m && strcmp(s + n - m, suffix) == 0;
 }
 
 /* from/config.json with another value for one key, as to/config.json. */

@@ -97,19 +97,19 @@ struct mail_text {
 
 /* The first plain text and the first page are the message's own, where they are not attached to it. */
 static void take_part(void *context, const struct mail_part *part) {
-    struct mail_text *m = context;
+    struct mail_text *own = context;
     bool is_text = strcasecmp(part->type, "text") == 0 && !part->is_attached;
-    bool is_plain = is_text && !m->has_plain && strcasecmp(part->subtype, "plain") == 0;
-    bool is_html = is_text && !m->has_html && strcasecmp(part->subtype, "html") == 0;
-    struct buffer *own = is_plain ? &m->plain : &m->html;
-    m->has_plain |= is_plain;
-    m->has_html |= is_html;
+    bool is_plain = is_text && !own->has_plain && strcasecmp(part->subtype, "plain") == 0;
+    bool is_html = is_text && !own->has_html && strcasecmp(part->subtype, "html") == 0;
+    struct buffer *text = is_plain ? &own->plain : &own->html;
+    own->has_plain |= is_plain;
+    own->has_html |= is_html;
     if (!is_plain && !is_html) {
-        mail_add_attachment(&m->attachments, part);
+        mail_add_attachment(&own->attachments, part);
         return;
     }
-    mail_read_part(part, own);
-    mail_decode_charset(part->charset, own);
+    mail_read_part(part, text);
+    mail_decode_charset(part->charset, text);
 }
 
 static void read_page(const struct buffer *html, struct buffer *text) {
@@ -135,10 +135,10 @@ static void write_headers(const struct mail_message *message, struct document_te
     buffer_free(&value);
 }
 
-static void write_text(struct mail_text *m, struct document_text *out) {
-    if (!m->has_plain) read_page(&m->html, &m->plain);
-    for (size_t i = 0; i < m->plain.size; i++)
-        if (m->plain.data[i] && m->plain.data[i] != '\r') buffer_append(&out->text, m->plain.data + i, 1);
+static void write_text(struct mail_text *own, struct document_text *out) {
+    if (!own->has_plain) read_page(&own->html, &own->plain);
+    for (size_t i = 0; i < own->plain.size; i++)
+        if (own->plain.data[i] && own->plain.data[i] != '\r') buffer_append(&out->text, own->plain.data + i, 1);
 }
 
 /* The document of a message, where it has text, then its attachments. */

@@ -118,21 +118,21 @@ static struct text_span skip_to_header(struct text_span text) {
 }
 
 struct mail_message *mail_parse(struct text_span whole) {
-    struct mail_message *m = xcalloc(1, sizeof *m);
+    struct mail_message *mail = xcalloc(1, sizeof *mail);
     struct text_span text = skip_to_header(whole);
     GMimeStream *stream = gmime.g_mime_stream_mem_new_with_buffer(text.text, text.size);
     GMimeParser *parser = gmime.g_mime_parser_new_with_stream(stream);
-    m->message = gmime.g_mime_parser_construct_message(parser, NULL);
+    mail->message = gmime.g_mime_parser_construct_message(parser, NULL);
     gmime.g_object_unref(parser);
     gmime.g_object_unref(stream);
-    return m;
+    return mail;
 }
 
-void mail_free(struct mail_message *m) {
-    if (m->message) gmime.g_object_unref(m->message);
-    for (int i = 0; i < m->n; i++) free(m->names[i]);
-    free(m->names);
-    free(m);
+void mail_free(struct mail_message *mail) {
+    if (mail->message) gmime.g_object_unref(mail->message);
+    for (int i = 0; i < mail->n; i++) free(mail->names[i]);
+    free(mail->names);
+    free(mail);
 }
 
 /* Headers. */
@@ -174,9 +174,9 @@ static bool find_raw(GMimeObject *object, const char *name, struct buffer *value
     return line != NULL;
 }
 
-bool mail_find_header(const struct mail_message *m, const char *name, struct buffer *value) {
+bool mail_find_header(const struct mail_message *mail, const char *name, struct buffer *value) {
     struct buffer raw = {0};
-    bool found = m->message && find_raw((GMimeObject *)m->message, name, &raw);
+    bool found = mail->message && find_raw((GMimeObject *)mail->message, name, &raw);
     char *text = found ? gmime.g_mime_utils_header_decode_text(NULL, raw.data) : NULL;
     buffer_clear(value);
     buffer_append_string(value, text ? text : "");
@@ -213,17 +213,17 @@ static char *find_name(GMimeObject *object) {
     return name ? name : xstrdup("");
 }
 
-static struct mail_part describe_part(struct mail_message *m, GMimeObject *object) {
+static struct mail_part describe_part(struct mail_message *mail, GMimeObject *object) {
     GMimeContentType *type = gmime.g_mime_object_get_content_type(object);
     const char *position = gmime.g_mime_object_get_disposition(object);
     const char *charset = gmime.g_mime_object_get_content_type_parameter(object, "charset");
-    m->names = xgrow(m->names, m->n, &m->capacity, sizeof *m->names);
-    m->names[m->n] = find_name(object);
-    m->n++;
+    mail->names = xgrow(mail->names, mail->n, &mail->capacity, sizeof *mail->names);
+    mail->names[mail->n] = find_name(object);
+    mail->n++;
     return (struct mail_part){.type = or_empty(type ? gmime.g_mime_content_type_get_media_type(type) : "text"),
                               .subtype = or_empty(type ? gmime.g_mime_content_type_get_media_subtype(type) : "plain"),
                               .charset = or_empty(charset),
-                              .name = m->names[m->n - 1],
+                              .name = mail->names[mail->n - 1],
                               .is_attached = position && strcasecmp(position, "attachment") == 0,
                               .content = object};
 }
@@ -246,9 +246,9 @@ static void walk_object(const struct part_walk *walk, GMimeObject *object, int d
     for (int i = 0; i < n; i++) walk_object(walk, gmime.g_mime_multipart_get_part(parts, i), depth + 1);
 }
 
-void mail_walk(struct mail_message *m, void (*take)(void *context, const struct mail_part *part), void *context) {
-    struct part_walk walk = {m, take, context};
-    if (m->message) walk_object(&walk, gmime.g_mime_message_get_mime_part(m->message), 0);
+void mail_walk(struct mail_message *mail, void (*take)(void *context, const struct mail_part *part), void *context) {
+    struct part_walk walk = {mail, take, context};
+    if (mail->message) walk_object(&walk, gmime.g_mime_message_get_mime_part(mail->message), 0);
 }
 
 static void write_object(GMimeObject *object, GMimeStream *out) {

@@ -20,10 +20,10 @@ struct mail_message;
 enum status mail_open_library(const char *file, struct error *e);
 /* The library is open. `text` is copied. */
 struct mail_message *mail_parse(struct text_span text);
-void mail_free(struct mail_message *m);
+void mail_free(struct mail_message *mail);
 /* The first header of that name in UTF-8, its lines joined, into *value; false: there is none. */
-bool mail_find_header(const struct mail_message *m, const char *name, struct buffer *value);
+bool mail_find_header(const struct mail_message *mail, const char *name, struct buffer *value);
 /* Calls `take` for each part in order. Parts more than eight deep within parts are passed over. */
-void mail_walk(struct mail_message *m, void (*take)(void *context, const struct mail_part *part), void *context);
+void mail_walk(struct mail_message *mail, void (*take)(void *context, const struct mail_part *part), void *context);
 /* Appends a part's bytes, decoded for the transfer alone. A message within the message comes whole. */
 void mail_read_part(const struct mail_part *part, struct buffer *out);

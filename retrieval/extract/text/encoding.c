@@ -46,7 +46,7 @@ static size_t decode_utf16(struct buffer *out, const char *bytes, size_t size, b
     return damaged;
 }
 
-static bool starts_with(const struct buffer *b, const char *mark, size_t size) {
+static bool has_mark(const struct buffer *b, const char *mark, size_t size) {
     return b->size >= size && memcmp(b->data, mark, size) == 0;
 }
 
@@ -120,9 +120,9 @@ bool extract_decode(struct buffer *b, size_t *damaged, enum extract_note *note) 
     struct buffer text = {0};
     *damaged = 0;
     *note = NOTE_NONE;
-    if (starts_with(b, "\xff\xfe\0\0", 4) || starts_with(b, "\0\0\xfe\xff", 4)) {
+    if (has_mark(b, "\xff\xfe\0\0", 4) || has_mark(b, "\0\0\xfe\xff", 4)) {
         *damaged = decode_utf32(&text, b->data + 4, b->size - 4, b->data[0] == '\0');
-    } else if (starts_with(b, "\xff\xfe", 2) || starts_with(b, "\xfe\xff", 2)) {
+    } else if (has_mark(b, "\xff\xfe", 2) || has_mark(b, "\xfe\xff", 2)) {
         *damaged = decode_utf16(&text, b->data + 2, b->size - 2, b->data[0] == '\xfe');
     } else {
         int order = guess_utf16(b);

@@ -272,7 +272,7 @@ static bool check_skills(const struct chat_request *r, const struct chat_input *
     return true;
 }
 
-static bool ends_with(const struct buffer *text, const char *words) {
+static bool ends_in_word(const struct buffer *text, const char *words) {
     size_t size = text->size, n = strlen(words);
     while (size > 0 && strchr(" \r\n\t", text->data[size - 1])) size--;
     return size >= n && memcmp(text->data + size - n, words, n) == 0;
@@ -325,8 +325,8 @@ static bool fill(const struct served_model *model, const struct chat_request *r,
     if (ok && out->place) chat_place_keep(out->place, t, model->tokenizer, &text);
     if (ok && out->place && out->pictures) ok = chat_place_count(out->place, model_picture_id(out->pictures->model), f);
     if (ok && out->pictures && picture_set_merge(out->pictures, &out->ids, &e)) ok = failure_from_error(f, &e);
-    out->thinks = ok && ends_with(&text.text, "<think>");
-    out->thought = ok && ends_with(&text.text, "</think>");
+    out->thinks = ok && ends_in_word(&text.text, "<think>");
+    out->thought = ok && ends_in_word(&text.text, "</think>");
     *format = r->calls_tools ? call_format_of(template_literals(t)) : CALLS_NONE;
     template_output_free(&text);
     return ok;

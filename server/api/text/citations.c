@@ -1,6 +1,7 @@
 /* server/api/text/citations.c: see citations.h. */
 #include "server/api/text/citations.h"
 
+#include "config/base/text.h"
 #include "server/api/text/neighbor_json.h"
 
 /* Digits of a number: more passages than these count no prompt has. */
@@ -9,8 +10,6 @@ enum { MAX_DIGITS = 6 };
 bool citations_may_be(const struct generation *g, const struct progress *p) {
     return g->answer.n_searches > 0 && p->n_found > 0;
 }
-
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* Reads the number at *at and moves behind it; 0: there is none. */
 static int read_number(struct text_span text, size_t *at) {

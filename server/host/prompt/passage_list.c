@@ -1,11 +1,11 @@
 /* server/host/prompt/passage_list.c: see passage_list.h. */
 #include "server/host/prompt/passage_list.h"
 
+#include "config/base/text.h"
+
 #include <string.h>
 
 /* Sentences. */
-
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 /* Whether text[0, end) ends with the full stop, question or exclamation mark of Chinese and Japanese. */
 static bool ends_with_wide_mark(struct text_span text, size_t end) {

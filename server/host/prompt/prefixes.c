@@ -5,16 +5,12 @@
 #include <string.h>
 
 #include "config/base/hash.h"
+#include "config/base/text.h"
 #include "config/json/json_value.h"
 #include "config/json/json_writer.h"
 #include "retro/model/identity.h"
 
 enum { MOST_BYTES = 16 << 20 };
-
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 /* Chats. */
 
