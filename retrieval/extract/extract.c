@@ -180,7 +180,8 @@ static enum status extract_file_at(const struct extract_file *f, int depth, cons
         return error_set(e, STATUS_INVALID, "%s: files lie within files more than %d deep", f->name, MAX_NESTED);
     const struct document_form *form = document_form_of(f->kind);
     bool is_packed = form->read && form->parse && ends_with(f->name, ".gz");
-    if (form->in_child || is_packed) return extract_in_child(f, depth, taker, e);
+    if (form->in_child || is_packed || document_kind_holds_several(f->kind))
+        return extract_in_child(f, depth, taker, e);
     return form->read ? extract_with_pages(f, taker, e) : refuse_kind(f, e);
 }
 

@@ -17,9 +17,8 @@ struct document_form {
     const char *name;     /* for messages; NULL: the row before says it, or nobody asks */
     const char *suffixes; /* of names, without the first dot, a blank between them */
     const char *type;     /* its media type */
-    bool in_child;        /* its parser is ours, and runs in a process of its own */
-    bool holds_several;   /* any number of documents */
-    bool holds_files;     /* these are files in turn, or may be */
+    bool in_child;        /* `read` runs in a process of its own */
+    bool holds_files;     /* its documents are files in turn, or may be */
     /* In the child, before files are out of reach. */
     void (*prepare)(const struct extract_file *f);
     /* A file that is one document. */

@@ -24,7 +24,7 @@ static const struct document_form forms[DOCUMENT_KINDS] = {
                        .in_child = true,
                        .prepare = extract_html_prepare,
                        .read = extract_html_file},
-    [DOCUMENT_MAN] = {.name = "man pages", .type = "text/troff", .read = extract_man, .parse = extract_packed},
+    [DOCUMENT_MAN] = {.name = "man pages", .read = extract_man, .parse = extract_packed},
     [DOCUMENT_PDF] = {.name = "PDF",
                       .suffixes = "pdf",
                       .type = "application/pdf",
@@ -47,43 +47,26 @@ static const struct document_form forms[DOCUMENT_KINDS] = {
                        .read = extract_office},
     [DOCUMENT_EPUB] =
         {.name = "EPUB", .suffixes = "epub", .type = "application/epub+zip", .in_child = true, .read = extract_office},
-    [DOCUMENT_CSV] = {.name = "CSV",
-                      .suffixes = "csv",
-                      .type = "text/csv",
-                      .in_child = true,
-                      .holds_several = true,
-                      .parse = extract_records},
-    [DOCUMENT_TSV] = {.suffixes = "tsv",
-                      .type = "text/tab-separated-values",
-                      .in_child = true,
-                      .holds_several = true,
-                      .parse = extract_records},
+    [DOCUMENT_CSV] = {.name = "CSV", .suffixes = "csv", .type = "text/csv", .parse = extract_records},
+    [DOCUMENT_TSV] = {.suffixes = "tsv", .type = "text/tab-separated-values", .parse = extract_records},
     [DOCUMENT_JSONL] = {.name = "JSONL",
                         .suffixes = "jsonl ndjson",
                         .type = "application/jsonl",
-                        .in_child = true,
-                        .holds_several = true,
                         .parse = extract_records},
     [DOCUMENT_EML] = {.name = "e-mail",
                       .suffixes = "eml",
                       .type = "message/rfc822",
-                      .in_child = true,
-                      .holds_several = true,
                       .holds_files = true,
                       .prepare = extract_mail_prepare,
                       .parse = extract_mail},
     [DOCUMENT_MBOX] = {.suffixes = "mbox",
                        .type = "application/mbox",
-                       .in_child = true,
-                       .holds_several = true,
                        .holds_files = true,
                        .prepare = extract_mail_prepare,
                        .parse = extract_mail},
     [DOCUMENT_ARCHIVE] = {.name = "zip and tar",
                           .suffixes = "zip tar tgz tar.gz tar.xz tar.bz2",
                           .type = "application/zip",
-                          .in_child = true,
-                          .holds_several = true,
                           .holds_files = true,
                           .parse = extract_members},
     [DOCUMENT_PICTURE] = {.suffixes = "jpg jpeg png webp gif", .read = extract_picture},
@@ -129,7 +112,7 @@ enum document_kind document_kind_within(const char *path) {
     return kind == DOCUMENT_PICTURE ? DOCUMENT_UNKNOWN : kind;
 }
 
-bool document_kind_holds_several(enum document_kind kind) { return forms[kind].holds_several; }
+bool document_kind_holds_several(enum document_kind kind) { return forms[kind].parse && forms[kind].read == NULL; }
 
 void document_list_kinds(struct buffer *names) {
     for (int kind = 0; kind < DOCUMENT_KINDS; kind++)
