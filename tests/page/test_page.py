@@ -421,7 +421,7 @@ def test_everything_is_reached_by_keyboard(visit):
         assert "solid" in style[:2] or style[2] != "none", reached
         if reached[-1] == "read":
             break
-    assert reached[:5] == ["skip", "open-shelf", "fresh", "theme", "open-settings"] and "LI" in reached and reached[-3:] == ["prompt", "send", "read"]
+    assert reached[:6] == ["skip", "open-shelf", "open-documents", "fresh", "theme", "open-settings"] and "LI" in reached and reached[-3:] == ["prompt", "send", "read"]
 
 
 def test_the_dialog_closes_by_escape_and_leaves_the_stream(visit):
