@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "retrieval/filter/filter_private.h"
 #include "retrieval/filter/scope.h"
 
@@ -43,22 +44,12 @@ void filter_release(struct filter *f) {
 
 static bool is_number(const struct fact *f) { return f->kind == FACT_INT || f->kind == FACT_REAL; }
 
-static bool span_is(struct text_span a, struct text_span b) {
-    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
-}
-
-static int compare_spans(struct text_span a, struct text_span b) {
-    size_t n = a.size < b.size ? a.size : b.size;
-    int order = n > 0 ? memcmp(a.text, b.text, n) : 0;
-    return order ? order : (a.size > b.size) - (a.size < b.size);
-}
-
 /* An order of all values: booleans, numbers, texts. 0: they are equal. */
 static int compare_facts(const struct fact *a, const struct fact *b) {
     if (is_number(a) && is_number(b)) return fact_compare_numbers(a, b);
     int x = is_number(a) ? FACT_INT : (int)a->kind, y = is_number(b) ? FACT_INT : (int)b->kind;
     if (x != y) return x < y ? -1 : 1;
-    return a->kind == FACT_BOOL ? (int)a->truth - (int)b->truth : compare_spans(a->text, b->text);
+    return a->kind == FACT_BOOL ? (int)a->truth - (int)b->truth : span_compare(a->text, b->text);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -118,7 +109,7 @@ static bool condition_allows(const struct filter *f, const struct filter_subject
     if (strcmp(f->key, "path") == 0) return text_holds(f, s->path);
     if (strcmp(f->key, "id") == 0) return text_holds(f, s->id) || text_holds(f, scope_own(s->id));
     for (size_t at = 0; facts_next(s->facts, &at, &fact);)
-        if (span_is(fact.name, key) && condition_holds(f, &fact)) return true;
+        if (span_equals(fact.name, key) && condition_holds(f, &fact)) return true;
     return false;
 }
 
@@ -149,7 +140,7 @@ static enum verdict judge_condition(const struct filter *f, const struct filter_
     bool is_own = strcmp(f->key, "id") == 0 || strcmp(f->key, "path") == 0;
     if (is_own) return condition_allows(f, s) ? VERDICT_YES : VERDICT_NO;
     for (size_t at = 0; facts_next(s->facts, &at, &fact);) {
-        if (!span_is(fact.name, key)) continue;
+        if (!span_equals(fact.name, key)) continue;
         n++;
         n_fit += condition_holds(f, &fact);
         listed = listed || fact.listed;
