@@ -1,14 +1,17 @@
 /* kernels/backend.h: what a device can do. One table of functions; cpu/ and cuda/ fill it.
  *
- * A backend is opened by name and owns its device memory, stream and thread pool. Compute ops enqueue in order, never
- * allocate and return nothing: the first failure sticks in the backend, later ops do nothing, and backend_sync reports
- * it. Shapes were checked when the weights were loaded, so a mismatch here is our bug and CHECK aborts.
+ * A backend is opened by name and owns its device memory, stream and thread pool. Compute ops
+ * enqueue in order, never allocate and return nothing: the first failure sticks in the backend,
+ * later ops do nothing, and backend_sync reports it. Shapes were checked when the weights were
+ * loaded, so a mismatch here is our bug and CHECK aborts.
  *
- * Activations are f32. Every op computes a row from that row alone, in an order that does not depend on how many
- * rows there are: the result for a sequence is bitwise the same alone and in any batch.
+ * Activations are f32. Every op computes a row from that row alone, in an order that does not
+ * depend on how many rows there are: the result for a sequence is bitwise the same alone and in any
+ * batch.
  *
- * The ops are called through the wrappers at the end: backend_linear(b, &(struct linear_args){...}). Arrays of int
- * and float in argument structs are host memory, read when the op is enqueued. */
+ * The ops are called through the wrappers at the end: backend_linear(b, &(struct
+ * linear_args){...}). Arrays of int and float in argument structs are host memory, read when the op
+ * is enqueued. */
 #pragma once
 
 #include "kernels/tensor.h"
@@ -21,7 +24,8 @@ struct backend {
 
 enum activation {
     ACTIVATION_NONE,
-    ACTIVATION_GELU_TANH, /* 0.5 x (1 + tanh(0.79788456 x (1 + 0.044715 x^2))), docs/spec/retro-model.md 4.5 */
+    ACTIVATION_GELU_TANH, /* 0.5 x (1 + tanh(0.79788456 x (1 + 0.044715 x^2))),
+                             docs/spec/retro-model.md 4.5 */
     ACTIVATION_GELU_ERF,  /* 0.5 x (1 + erf(x / sqrt 2)) */
     ACTIVATION_SILU,      /* x sigmoid(x) */
     ACTIVATION_RELU,
@@ -29,14 +33,15 @@ enum activation {
     ACTIVATION_QUICK_GELU /* x sigmoid(1.702 x) */
 };
 
-/* y = activation(x W^T + bias). x [rows, n_in], y [rows, n_out], bias f32 [n_out] or NULL; y overlaps nothing. Products
- * are summed in f32. With bf16 weights a backend may round x to bf16 first, to nearest even, where the device has a dot
- * product of that type: each term is then off by at most 2^-8 of its size. f32 and f16 weights meet x as it is. With
- * int8 and int4 weights a backend may round x to integers too: in each block of QUANTISE_BLOCK to multiples of its
- * largest magnitude / 127, so each x is off by at most 1 / 254 of that; for int4 to multiples of the least power of two
- * that is not below it, so off by at most 1 / 127. Q4_K, Q5_K and Q6_K weights do as int8 with blocks of SUPER_BLOCK. A
- * NaN or, on the CPU, an infinity in x makes that row of y NaN. The header of kernels/cuda/linear.cu says what that
- * device rounds. */
+/* y = activation(x W^T + bias). x [rows, n_in], y [rows, n_out], bias f32 [n_out] or NULL; y
+ * overlaps nothing. Products are summed in f32. With bf16 weights a backend may round x to bf16
+ * first, to nearest even, where the device has a dot product of that type: each term is then off by
+ * at most 2^-8 of its size. f32 and f16 weights meet x as it is. With int8 and int4 weights a
+ * backend may round x to integers too: in each block of QUANTISE_BLOCK to multiples of its largest
+ * magnitude / 127, so each x is off by at most 1 / 254 of that; for int4 to multiples of the least
+ * power of two that is not below it, so off by at most 1 / 127. Q4_K, Q5_K and Q6_K weights do as
+ * int8 with blocks of SUPER_BLOCK. A NaN or, on the CPU, an infinity in x makes that row of y NaN.
+ * The header of kernels/cuda/linear.cu says what that device rounds. */
 struct linear_args {
     struct tensor y, x;
     const struct weight *weight;
@@ -44,10 +49,11 @@ struct linear_args {
     enum activation activation;
 };
 
-/* One sequence of an attention call: query rows [q_start, q_start + q_count) read k_count keys. Without a block table
- * those are rows [k_start, k_start + k_count) of k and v; with one, k_start counts in the table: key i is row
- * blocks[k_start + i / ATTENTION_BLOCK] * ATTENTION_BLOCK + i % ATTENTION_BLOCK. Sequences overlap in no query row; a
- * row in no sequence, or with k_count 0, gets zeros. */
+/* One sequence of an attention call: query rows [q_start, q_start + q_count) read k_count keys.
+ * Without a block table those are rows [k_start, k_start + k_count) of k and v; with one, k_start
+ * counts in the table: key i is row blocks[k_start + i / ATTENTION_BLOCK] * ATTENTION_BLOCK + i %
+ * ATTENTION_BLOCK. Sequences overlap in no query row; a row in no sequence, or with k_count 0, gets
+ * zeros. */
 struct attention_span {
     int q_start, q_count, k_start, k_count;
 };
@@ -59,20 +65,22 @@ enum mask {
 };
 
 enum {
-    ATTENTION_MAX_HEAD = 512, /* largest head_dim, of rope too: whoever reads a model's shape checks it */
-    /* Rows of a block of keys and values. Every jump from one block to another costs a reader about 0.3 us, measured on
-     * an EPYC (Zen 5) with blocks in random order: 7 to 11 % of reading rows of 1 KiB in blocks of 64 rows, half of
-     * that in blocks of 128. */
+    ATTENTION_MAX_HEAD =
+        512, /* largest head_dim, of rope too: whoever reads a model's shape checks it */
+    /* Rows of a block of keys and values. Every jump from one block to another costs a reader about
+     * 0.3 us, measured on an EPYC (Zen 5) with blocks in random order: 7 to 11 % of reading rows of
+     * 1 KiB in blocks of 64 rows, half of that in blocks of 128. */
     ATTENTION_BLOCK = 128
 };
 
-/* out = softmax(scale q k^T + bias) v per head (spec 4.3). q, out f32 [rows, heads * head_dim], heads side by side; k,
- * v [key rows, kv_heads * head_dim] of any dtype; query head i reads key head i / (heads / kv_heads). Self attention
- * over a KV cache, over packed rows, encoder and chunked cross attention are all this op: chunked cross attention is
- * one span per chunk, the rows [(n-1) mod m, n) cut every m, each reading its own k * r neighbour rows (spec 5.3).
+/* out = softmax(scale q k^T + bias) v per head (spec 4.3). q, out f32 [rows, heads * head_dim],
+ * heads side by side; k, v [key rows, kv_heads * head_dim] of any dtype; query head i reads key
+ * head i / (heads / kv_heads). Self attention over a KV cache, over packed rows, encoder and
+ * chunked cross attention are all this op: chunked cross attention is one span per chunk, the rows
+ * [(n-1) mod m, n) cut every m, each reading its own k * r neighbour rows (spec 5.3).
  *
- * Equal keys and values give equal bits, with and without a block table and in whatever blocks they lie. Rows of k and
- * v that a query does not see have no effect on it, NaN included. */
+ * Equal keys and values give equal bits, with and without a block table and in whatever blocks they
+ * lie. Rows of k and v that a query does not see have no effect on it, NaN included. */
 struct attention_args {
     struct tensor out, q, k, v;
     const struct attention_span *spans;
@@ -80,14 +88,17 @@ struct attention_args {
     int heads, kv_heads, head_dim;
     float scale;
     enum mask mask;
-    const int32_t *blocks; /* the block tables of all spans, [n_blocks]; NULL: keys and values lie row after row */
+    const int32_t *blocks; /* the block tables of all spans, [n_blocks]; NULL: keys and values lie
+                              row after row */
     int n_blocks;
-    /* Added to the scores by head and distance, f32 [heads, 2 D + 1], on the device: head h adds bias[h][D + distance],
-     * distance = key - where the query stands, at least -D and at most D. data NULL: nothing. T5's relative positions
-     * are this (Raffel et al. 2020, section 2.1). */
+    /* Added to the scores by head and distance, f32 [heads, 2 D + 1], on the device: head h adds
+     * bias[h][D + distance], distance = key - where the query stands, at least -D and at most D.
+     * data NULL: nothing. T5's relative positions are this (Raffel et al. 2020, section 2.1). */
     struct tensor bias;
-    int window;    /* > 0: a query sees only the last `window` of its keys; needs MASK_CAUSAL. 0: all */
-    float softcap; /* > 0: a score s becomes softcap tanh(s / softcap), after scale, before the bias. 0: it stays */
+    int window; /* > 0: a query sees only the last `window` of its keys; needs MASK_CAUSAL. 0: all
+                 */
+    float softcap; /* > 0: a score s becomes softcap tanh(s / softcap), after scale, before the
+                      bias. 0: it stays */
 };
 
 /* Keys [first, first + n) of a span; or key groups [first, first + n) of all. */
@@ -96,9 +107,10 @@ struct key_group {
 };
 
 /* Attention of `of`, shared out over groups of keys: y[i, g] grows by
- *     weight * sum over heads, and over the keys of group g of row i's span, of softmax(scale q k^T + bias),
- * where the groups of span s are those that span_groups[s] counts, at most as many as y has columns. Rows in no span
- * keep what y holds. `out` and `v` of `of` are not read. The result for a row does not depend on other rows. */
+ *     weight * sum over heads, and over the keys of group g of row i's span, of softmax(scale q k^T
+ * + bias), where the groups of span s are those that span_groups[s] counts, at most as many as y
+ * has columns. Rows in no span keep what y holds. `out` and `v` of `of` are not read. The result
+ * for a row does not depend on other rows. */
 struct attention_shares_args {
     struct attention_args of;
     struct tensor y; /* f32 [rows of q, at least the groups of any span] */
@@ -110,16 +122,17 @@ struct attention_shares_args {
 
 enum norm_kind { NORM_LAYER, NORM_RMS };
 
-/* y = norm(x) gamma + beta per row (spec 4.2); beta is NULL for RMS. y may be x. Zero-centred gamma is resolved at
- * load. */
+/* y = norm(x) gamma + beta per row (spec 4.2); beta is NULL for RMS. y may be x. Zero-centred gamma
+ * is resolved at load. */
 struct norm_args {
     struct tensor y, x;
     const float *gamma, *beta;
     float epsilon;
     enum norm_kind kind;
-    int heads; /* > 1: a row is so many rows side by side, and gamma and beta are of one of them; 0 and 1: one row */
-    /* The sums of squares of longer rows, of which x holds some columns: f32 [rows, 1], on the device, of `whole`
-     * columns. RMS only. data NULL: the norm is of x itself. */
+    int heads; /* > 1: a row is so many rows side by side, and gamma and beta are of one of them; 0
+                  and 1: one row */
+    /* The sums of squares of longer rows, of which x holds some columns: f32 [rows, 1], on the
+     * device, of `whole` columns. RMS only. data NULL: the norm is of x itself. */
     struct tensor squares;
     int whole;
 };
@@ -129,8 +142,9 @@ struct square_rows_args {
     struct tensor y, x;
 };
 
-/* y = a + scale row_scale[i] (b + bias): residual, output bias and attention gate in one pass. bias and row_scale may
- * be NULL (nothing, and 1). Where row_scale is 0, y is exactly a. y may be a or b. */
+/* y = a + scale row_scale[i] (b + bias): residual, output bias and attention gate in one pass. bias
+ * and row_scale may be NULL (nothing, and 1). Where row_scale is 0, y is exactly a. y may be a or
+ * b. */
 struct add_args {
     struct tensor y, a, b;
     const float *bias;
@@ -144,28 +158,29 @@ struct glu_args {
     enum activation activation;
 };
 
-/* The experts that a row uses, and their weights: y[i] = the k largest of softmax(logits[i]), largest first, the lowest
- * expert first among equals, then the k numbers of those experts. With `renormalise` the k weights are divided by their
- * sum. A NaN ranks as -infinity and makes the weights of its row NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
+/* The experts that a row uses, and their weights: y[i] = the k largest of softmax(logits[i]),
+ * largest first, the lowest expert first among equals, then the k numbers of those experts. With
+ * `renormalise` the k weights are divided by their sum. A NaN ranks as -infinity and makes the
+ * weights of its row NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
 struct route_args {
     struct tensor y, logits;
     bool renormalise;
 };
 
-/* A mixture of experts: y = sum over j of weight j times expert j of x's row, in the order of routes, where an expert
- * is
- *     (activation(g) * u) W2^T, [g, u] = x W1^T
- * and, where there is a shared expert, + sigmoid(gate) shared. The routes are read by the device when the op runs: the
- * host need not know them. A row's result is the same whatever other rows its experts meet.
+/* A mixture of experts: y = sum over j of weight j times expert j of x's row, in the order of
+ * routes, where an expert is (activation(g) * u) W2^T, [g, u] = x W1^T and, where there is a shared
+ * expert, + sigmoid(gate) shared. The routes are read by the device when the op runs: the host need
+ * not know them. A row's result is the same whatever other rows its experts meet.
  *
  * Each expert meets its own rows only. */
 struct experts_args {
-    struct tensor y, x;             /* [rows, d] */
-    struct tensor routes;           /* [rows, 2 k], of backend_route */
-    const struct weight *fc1, *fc2; /* [n_experts]: [2F, d] with the rows of g first, [d, F]; host arrays */
-    struct tensor shared, gate;     /* [rows, d], [rows, 1]; data NULL: there is no shared expert */
-    struct tensor few, parts;       /* to work in: [rows, d], [rows, k d] */
-    struct tensor wide, gated;      /* likewise: [rows, 2F], [rows, F] */
+    struct tensor y, x;   /* [rows, d] */
+    struct tensor routes; /* [rows, 2 k], of backend_route */
+    const struct weight *fc1,
+        *fc2; /* [n_experts]: [2F, d] with the rows of g first, [d, F]; host arrays */
+    struct tensor shared, gate; /* [rows, d], [rows, 1]; data NULL: there is no shared expert */
+    struct tensor few, parts;   /* to work in: [rows, d], [rows, k d] */
+    struct tensor wide, gated;  /* likewise: [rows, 2F], [rows, F] */
     int n_experts;
     enum activation activation;
 };
@@ -176,8 +191,9 @@ struct softcap_args {
     float cap;
 };
 
-/* y[i] = scale word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. A negative id stands for
- * a word of zeros. `word` is a packed weight (it is often the output matrix too); position and type are plain f32 rows.
+/* y[i] = scale word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. A
+ * negative id stands for a word of zeros. `word` is a packed weight (it is often the output matrix
+ * too); position and type are plain f32 rows.
  */
 struct embed_args {
     struct tensor y;
@@ -187,16 +203,18 @@ struct embed_args {
     float scale; /* > 0: as above; 0: none, as 1 */
 };
 
-/* Rotates the first `rotated` dims of every head of x in place (spec 4.4): half-split pairs (i, i + rotated/2) or
- * interleaved pairs (2i, 2i+1). Angle = float32(position * inv_freq[i]), inv_freq f32 [rotated / 2], host memory. What
- * is rotated is also multiplied by `scale`. A row may have several positions, as time, row and column of a picture's
- * patch: pair i turns by the row's position section_of[i]. */
+/* Rotates the first `rotated` dims of every head of x in place (spec 4.4): half-split pairs (i, i +
+ * rotated/2) or interleaved pairs (2i, 2i+1). Angle = float32(position * inv_freq[i]), inv_freq f32
+ * [rotated / 2], host memory. The rotated dims are also multiplied by `scale`. A row may have
+ * several positions, as time, row and column of a picture's patch: pair i turns by the row's
+ * position section_of[i]. */
 struct rope_args {
     struct tensor x;          /* [rows, heads * head_dim] */
     const int32_t *positions; /* [rows, sections] */
     const float *inv_freq;
-    const uint8_t *section_of; /* [rotated / 2] < sections; NULL: all pairs turn by the row's first position */
-    int sections;              /* positions of a row; 0: one */
+    const uint8_t *
+        section_of; /* [rotated / 2] < sections; NULL: all pairs turn by the row's first position */
+    int sections;   /* positions of a row; 0: one */
     int heads, head_dim, rotated;
     bool interleaved;
     float scale; /* > 0: as above; 0: none, as 1 */
@@ -208,7 +226,8 @@ struct gather_rows_args {
     const int32_t *rows; /* [y.rows] */
 };
 
-/* y[rows[i]] = x[i], converting the dtype: how new keys and values enter the cache. A negative index is skipped. */
+/* y[rows[i]] = x[i], converting the dtype: how new keys and values enter the cache. A negative
+ * index is skipped. */
 struct scatter_rows_args {
     struct tensor y, x;
     const int32_t *rows; /* [x.rows] */
@@ -221,8 +240,9 @@ struct mean_rows_args {
     bool normalize;
 };
 
-/* A change to one logit before a draw: first bias is added, then a positive one is divided by `repetition` and any
- * other multiplied by it, then `penalty` is taken away; each step is rounded to float. */
+/* A change to one logit before a draw: first bias is added, then a positive one is divided by
+ * `repetition` and any other multiplied by it, then `penalty` is taken away; each step is rounded
+ * to float. */
 struct logit_edit {
     int32_t id;       /* each once in a row */
     float bias;       /* -INFINITY: not drawn while there is another */
@@ -231,33 +251,36 @@ struct logit_edit {
     float logit; /* the op's own: what it was */
 };
 
-/* How one row of logits becomes a token. Order: edits, mask, temperature, then top_k, top_p, min_p on what is left,
- * then a draw. temperature 0 is greedy: the lowest id among the largest logits. Ids >= n_vocab (padding) are never
- * drawn. */
+/* How one row of logits becomes a token. Order: edits, mask, temperature, then top_k, top_p, min_p
+ * on what is left, then a draw. temperature 0 is greedy: the lowest id among the largest logits.
+ * Ids >= n_vocab (padding) are never drawn. */
 struct sample_params {
-    float temperature;        /* >= 0 */
-    float top_p;              /* (0, 1]; keeps the smallest set of largest probabilities whose sum reaches it */
-    float min_p;              /* [0, 1]; drops tokens below min_p times the largest probability */
-    int top_k;                /* 0: off */
+    float temperature; /* >= 0 */
+    float top_p; /* (0, 1]; keeps the smallest set of largest probabilities whose sum reaches it */
+    float min_p; /* [0, 1]; drops tokens below min_p times the largest probability */
+    int top_k;   /* 0: off */
     uint64_t seed;            /* the draw depends on (seed, draw) only, never on the batch */
     uint64_t draw;            /* number of tokens this sequence has drawn before */
     struct logit_edit *edits; /* [n_edits] host */
     int64_t n_edits;
-    const uint32_t *mask; /* [n_vocab / 32, rounded up] host; only ids whose bit is set are drawn; NULL: all may be */
+    const uint32_t *mask; /* [n_vocab / 32, rounded up] host; only ids whose bit is set are drawn;
+                             NULL: all may be */
 };
 
-/* ids[i] = one token from logits row i; logprobs[i] = its log-probability under softmax of the raw logits: those before
- * edits and mask. A row whose mask has no id with a finite logit may draw any. */
+/* ids[i] = one token from logits row i; logprobs[i] = its log-probability under softmax of the raw
+ * logits: those before edits and mask. A row whose mask has no id with a finite logit may draw any.
+ */
 struct sample_args {
-    struct tensor logits; /* f32 [rows, >= n_vocab]; edited during the op, and afterwards as before */
+    struct tensor
+        logits; /* f32 [rows, >= n_vocab]; edited during the op, and afterwards as before */
     const struct sample_params *params;
     int n_vocab;
     int32_t *ids;    /* host, valid after sync */
     float *logprobs; /* host, valid after sync */
 };
 
-/* The operations, each with its struct NAME_args. A new one is a word here, its struct, its wrapper that checks shapes
- * (device/backend.c), cpu_NAME and cuda_NAME. */
+/* The operations, each with its struct NAME_args. A new one is a word here, its struct, its wrapper
+ * that checks shapes (device/backend.c), cpu_NAME and cuda_NAME. */
 /* clang-format off */
 #define BACKEND_OPERATIONS(OPERATION) \
     OPERATION(linear) OPERATION(attention) OPERATION(attention_shares) OPERATION(norm) \
@@ -269,25 +292,31 @@ struct sample_args {
 
 struct backend_ops {
     const char *name;
-    const char *(*describe)(const struct backend *b); /* which device and which kernels, for people */
+    const char *(*describe)(
+        const struct backend *backend); /* which device and which kernels, for people */
 
-    /* Memory and order. alloc returns NULL when the device is full; memory is zeroed and 64-byte aligned. */
-    void *(*alloc)(struct backend *b, size_t bytes);
-    void (*release)(struct backend *b, void *p);
-    size_t (*available)(struct backend *b); /* bytes that alloc can still give; SIZE_MAX when nobody can tell */
-    void (*upload)(struct backend *b, void *device, const void *host, size_t bytes);
-    void (*download)(struct backend *b, void *host, const void *device, size_t bytes);
-    enum status (*sync)(struct backend *b, struct error *e);
-    void (*close)(struct backend *b);
+    /* Memory and order. alloc returns NULL when the device is full; memory is zeroed and 64-byte
+     * aligned. */
+    void *(*alloc)(struct backend *backend, size_t bytes);
+    void (*release)(struct backend *backend, void *p);
+    size_t (*available)(struct backend *backend); /* bytes that alloc can still give; SIZE_MAX when
+                                                     nobody can tell */
+    void (*upload)(struct backend *backend, void *device, const void *host, size_t bytes);
+    void (*download)(struct backend *backend, void *host, const void *device, size_t bytes);
+    enum status (*sync)(struct backend *backend, struct error *e);
+    void (*close)(struct backend *backend);
 
-    /* Loading: a host matrix becomes w->data in the packed layout of w->dtype. A float matrix of any dtype may become a
-     * float weight of any other; a quantised one keeps its dtype. STATUS_UNSUPPORTED for anything else. */
-    enum status (*pack)(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
-    /* Names the packed layout, for files that hold weights in it; NULL where a device has none that may be kept. Then
-     * packed_bytes is what w->data takes, 0 when that overflows, and w->data may point to memory of somebody else, such
-     * as a mapped file, aligned to 64 bytes and never written to. */
+    /* Loading: a host matrix becomes weight->data in the packed layout of weight->dtype. A float
+     * matrix of any dtype may become a float weight of any other; a quantised one keeps its dtype.
+     * STATUS_UNSUPPORTED for anything else. */
+    enum status (*pack)(struct backend *backend, struct weight *weight,
+                        const struct host_matrix *host, struct error *e);
+    /* Names the packed layout, for files that hold weights in it; NULL where a device has none that
+     * may be kept. Then packed_bytes is what weight->data takes, 0 when that overflows, and
+     * weight->data may point to memory of somebody else, such as a mapped file, aligned to 64 bytes
+     * and never written to. */
     const char *packed_layout;
-    size_t (*packed_bytes)(const struct weight *w);
+    size_t (*packed_bytes)(const struct weight *weight);
 
     BACKEND_OPERATIONS(OPERATION_MEMBER)
 };
@@ -297,31 +326,42 @@ struct backend_options {
     bool eager;  /* GPU: launch every op by itself, not steps as graphs; to compare the two */
 };
 
-/* "auto" is "cuda" where there is a CUDA device and the build has CUDA, else "cpu". Any other name is itself. */
+/* "auto" is "cuda" where there is a CUDA device and the build has CUDA, else "cpu". Any other name
+ * is itself. */
 const char *backend_choose(const char *device);
-/* Opens "cpu" (the instruction set is picked by CPUID) or, in a build with CUDA, "cuda:N" ("cuda" is "cuda:0"), or what
- * backend_choose says. An unknown or absent device is an error. */
-enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e);
-void backend_close(struct backend *b);
+/* Opens "cpu" (the instruction set is picked by CPUID) or, in a build with CUDA, "cuda:N" ("cuda"
+ * is "cuda:0"), or what backend_choose says. An unknown or absent device is an error. */
+enum status backend_open(struct backend **out, const char *device,
+                         const struct backend_options *options, struct error *e);
+void backend_close(struct backend *backend);
 /* Names the kernels that were picked, for logs and --version: "cpu avx512, 2 threads". */
-const char *backend_describe(const struct backend *b);
+const char *backend_describe(const struct backend *backend);
 
 /* alloc that reports: STATUS_NO_MEMORY names what it was for. */
-enum status backend_alloc(struct backend *b, void **out, size_t bytes, const char *what, struct error *e);
-static inline void backend_release(struct backend *b, void *p) { b->ops->release(b, p); }
-static inline enum status backend_sync(struct backend *b, struct error *e) { return b->ops->sync(b, e); }
-enum status backend_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
-static inline void backend_upload(struct backend *b, void *device, const void *host, size_t bytes) {
-    b->ops->upload(b, device, host, bytes);
+enum status backend_alloc(struct backend *backend, void **out, size_t bytes, const char *what,
+                          struct error *e);
+static inline void backend_release(struct backend *backend, void *p) {
+    backend->ops->release(backend, p);
 }
-static inline void backend_download(struct backend *b, void *host, const void *device, size_t bytes) {
-    b->ops->download(b, host, device, bytes);
+static inline enum status backend_sync(struct backend *backend, struct error *e) {
+    return backend->ops->sync(backend, e);
+}
+enum status backend_pack(struct backend *backend, struct weight *weight,
+                         const struct host_matrix *host, struct error *e);
+static inline void backend_upload(struct backend *backend, void *device, const void *host,
+                                  size_t bytes) {
+    backend->ops->upload(backend, device, host, bytes);
+}
+static inline void backend_download(struct backend *backend, void *host, const void *device,
+                                    size_t bytes) {
+    backend->ops->download(backend, host, device, bytes);
 }
 
 /* Each wrapper checks shapes (backend.c), then calls the device unless an earlier op failed. */
 #define OPERATION_WRAPPER(name) void backend_##name(struct backend *b, const struct name##_args *a);
 BACKEND_OPERATIONS(OPERATION_WRAPPER)
 
-/* log softmax(logits)[id] for the n largest ids of one host row, best first, lowest id first among equals; used for
- * log-probabilities in answers. Returns log sum exp. ids and logprobs hold n entries. */
+/* log softmax(logits)[id] for the n largest ids of one host row, best first, lowest id first among
+ * equals; used for log-probabilities in answers. Returns log sum exp. ids and logprobs hold n
+ * entries. */
 float logprobs_top(const float *logits, int n_vocab, int n, int32_t *ids, float *logprobs);

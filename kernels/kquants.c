@@ -14,8 +14,8 @@ enum {
 
 static uint16_t half_read(const uint8_t *from) { return (uint16_t)(from[0] | from[1] << 8); }
 
-/* Eight scales and eight minimums of 6 bits in 12 bytes: the first four of each have a byte, the others their lower
- * four bits in the last bytes and their upper two in those of the first. */
+/* Eight scales and eight minimums of 6 bits in 12 bytes: the first four of each have a byte, the
+ * others their lower four bits in the last bytes and their upper two in those of the first. */
 static void scales_read(struct super_block *to, const uint8_t *packed) {
     for (int i = 0; i < 4; i++) {
         to->scales[i] = packed[i] & 63;
@@ -25,21 +25,23 @@ static void scales_read(struct super_block *to, const uint8_t *packed) {
     }
 }
 
-/* Parts 2 i and 2 i + 1 are the low and the high halves of the same 32 bytes; bit p of `fifth` belongs to part p. */
-static void five_bits_read(struct super_block *to, enum dtype t, const uint8_t *from) {
-    const uint8_t *fifth = from + FIFTH_AT, *q = t == DTYPE_Q5_K ? fifth + 32 : fifth;
+/* Parts 2 i and 2 i + 1 are the low and the high halves of the same 32 bytes; bit p of `fifth`
+ * belongs to part p. */
+static void five_bits_read(struct super_block *to, enum dtype dtype, const uint8_t *from) {
+    const uint8_t *fifth = from + FIFTH_AT, *q = dtype == DTYPE_Q5_K ? fifth + 32 : fifth;
     to->d = half_read(from);
     to->dmin = half_read(from + 2);
     scales_read(to, from + PACKED_AT);
     for (int p = 0; p < 8; p++)
         for (int k = 0; k < 32; k++) {
             int low = q[p / 2 * 32 + k] >> 4 * (p & 1) & 15;
-            to->q[p * 32 + k] = (uint8_t)(t == DTYPE_Q5_K ? low | (fifth[k] >> p & 1) << 4 : low);
+            to->q[p * 32 + k] =
+                (uint8_t)(dtype == DTYPE_Q5_K ? low | (fifth[k] >> p & 1) << 4 : low);
         }
 }
 
-/* Each half of 128 columns is four runs of 32: run r has its lower four bits in run r % 2 of the half's 64 bytes, and
- * its upper two in bits 2 r of the half's 32. */
+/* Each half of 128 columns is four runs of 32: run r has its lower four bits in run r % 2 of the
+ * half's 64 bytes, and its upper two in bits 2 r of the half's 32. */
 static void six_bits_read(struct super_block *to, const uint8_t *from) {
     to->d = half_read(from + D_AT);
     for (int i = 0; i < SUPER_PARTS; i++) to->scales[i] = (int8_t)from[SCALES_AT + i];
@@ -51,30 +53,31 @@ static void six_bits_read(struct super_block *to, const uint8_t *from) {
     }
 }
 
-void super_block_read(struct super_block *to, enum dtype t, const void *from) {
-    CHECK(dtype_kquant(t));
+void super_block_read(struct super_block *to, enum dtype dtype, const void *from) {
+    CHECK(dtype_kquant(dtype));
     memset(to, 0, sizeof *to);
-    if (t == DTYPE_Q6_K)
+    if (dtype == DTYPE_Q6_K)
         six_bits_read(to, from);
     else
-        five_bits_read(to, t, from);
+        five_bits_read(to, dtype, from);
 }
 
-void super_block_widen(float *to, enum dtype t, const struct super_block *block) {
-    const int part = super_part(t), centre = t == DTYPE_Q6_K ? KQUANT_CENTRE : 0;
+void super_block_widen(float *to, enum dtype dtype, const struct super_block *block) {
+    const int part = super_part(dtype), centre = dtype == DTYPE_Q6_K ? KQUANT_CENTRE : 0;
     const float d = f16_to_f32(block->d), dmin = f16_to_f32(block->dmin);
     for (int k = 0; k < SUPER_BLOCK; k++) {
-        float scale = d * (float)block->scales[k / part], minimum = dmin * (float)block->minimums[k / part];
+        float scale = d * (float)block->scales[k / part],
+              minimum = dmin * (float)block->minimums[k / part];
         to[k] = scale * (float)(block->q[k] - centre) - minimum;
     }
 }
 
-void kquants_widen(float *to, enum dtype t, const void *from, int n) {
+void kquants_widen(float *to, enum dtype dtype, const void *from, int n) {
     CHECK(n % SUPER_BLOCK == 0);
     const char *blocks = from;
-    for (int i = 0; i < n; i += SUPER_BLOCK, blocks += super_block_bytes(t)) {
+    for (int i = 0; i < n; i += SUPER_BLOCK, blocks += super_block_bytes(dtype)) {
         struct super_block block;
-        super_block_read(&block, t, blocks);
-        super_block_widen(to + i, t, &block);
+        super_block_read(&block, dtype, blocks);
+        super_block_widen(to + i, dtype, &block);
     }
 }

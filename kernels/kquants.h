@@ -1,5 +1,6 @@
-/* kernels/kquants.h: GGUF's super-blocks of 256 weights, as its files hold them (ggml-quants.h of llama.cpp is the
- * definition; the package `gguf` reads them in numpy). A super-block is cut into parts, each with an integer scale:
+/* kernels/kquants.h: GGUF's super-blocks of 256 weights, as its files hold them (ggml-quants.h of
+ * llama.cpp is the definition; the package `gguf` reads them in numpy). A super-block is cut into
+ * parts, each with an integer scale:
  *
  *     Q4_K   w = (d s) q - (dmin m), q in 0 .. 15, 8 parts of 32, s and m in 0 .. 63
  *            { f16 d, f16 dmin, uint8 packed[12] (s and m), uint8 q[128] }
@@ -24,10 +25,10 @@ struct super_block {
 };
 
 /* Columns of a part. */
-static inline int super_part(enum dtype t) { return t == DTYPE_Q6_K ? 16 : 32; }
+static inline int super_part(enum dtype dtype) { return dtype == DTYPE_Q6_K ? 16 : 32; }
 
-void super_block_read(struct super_block *to, enum dtype t, const void *from);
+void super_block_read(struct super_block *to, enum dtype dtype, const void *from);
 /* SUPER_BLOCK weights as f32: each product and difference above rounded once. */
-void super_block_widen(float *to, enum dtype t, const struct super_block *block);
+void super_block_widen(float *to, enum dtype dtype, const struct super_block *block);
 /* n columns, whole super-blocks of one row as GGUF holds them, by the same rule. */
-void kquants_widen(float *to, enum dtype t, const void *from, int n);
+void kquants_widen(float *to, enum dtype dtype, const void *from, int n);

@@ -1,44 +1,60 @@
-/* kernels/tensor.h: element types, a two-dimensional view, and matrices of weights. Views own nothing. */
+/* kernels/tensor.h: element types, a two-dimensional view, and matrices of weights. Views own
+ * nothing. */
 #pragma once
 
 #include "config/base/base.h"
 
 /* From INT8 on, types are for weights only.
  *
- *     int8   w = scale * q, q in [-127, 127]: blocks of QUANTISE_BLOCK along n_in, one f16 scale each
- *     int4   w = scale * q + minimum, q in 0 .. 15: the same with an f16 minimum beside the scale
- *     fp8    w = scale * q with q of e4m3 (a sign, 4 bits of exponent, 3 of mantissa) and one f32 scale a row:
- *            made on a GPU's way in from wider weights. No file holds it, and the CPU does not run it.
- *     Q4_K, Q5_K, Q6_K   GGUF's super-blocks of SUPER_BLOCK along n_in: kernels/kquants.h
+ *     int8   w = scale * q, q in [-127, 127]: blocks of QUANTISE_BLOCK along n_in, one f16 scale
+ * each int4   w = scale * q + minimum, q in 0 .. 15: the same with an f16 minimum beside the scale
+ *     fp8    w = scale * q with q of e4m3 (a sign, 4 bits of exponent, 3 of mantissa) and one f32
+ * scale a row: made on a GPU's way in from wider weights. No file holds it, and the CPU does not
+ * run it. Q4_K, Q5_K, Q6_K   GGUF's super-blocks of SUPER_BLOCK along n_in: kernels/kquants.h
  *
  * n_in is a multiple of the block. */
-enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4, DTYPE_FP8, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K };
+enum dtype {
+    DTYPE_F32,
+    DTYPE_F16,
+    DTYPE_BF16,
+    DTYPE_INT8,
+    DTYPE_INT4,
+    DTYPE_FP8,
+    DTYPE_Q4_K,
+    DTYPE_Q5_K,
+    DTYPE_Q6_K
+};
 
 enum { QUANTISE_BLOCK = 32, SUPER_BLOCK = 256 };
 
 /* Bytes of one super-block, 0 for a type without them. */
-static inline size_t super_block_bytes(enum dtype t) {
-    return t == DTYPE_Q4_K ? 144 : t == DTYPE_Q5_K ? 176 : t == DTYPE_Q6_K ? 210 : 0;
+static inline size_t super_block_bytes(enum dtype dtype) {
+    return dtype == DTYPE_Q4_K ? 144 : dtype == DTYPE_Q5_K ? 176 : dtype == DTYPE_Q6_K ? 210 : 0;
 }
-static inline bool dtype_kquant(enum dtype t) { return super_block_bytes(t) != 0; }
-static inline bool dtype_quantised(enum dtype t) { return t == DTYPE_INT8 || t == DTYPE_INT4 || dtype_kquant(t); }
+static inline bool dtype_kquant(enum dtype dtype) { return super_block_bytes(dtype) != 0; }
+static inline bool dtype_quantised(enum dtype dtype) {
+    return dtype == DTYPE_INT8 || dtype == DTYPE_INT4 || dtype_kquant(dtype);
+}
 /* Columns that one block of a quantised type holds. */
-static inline int dtype_block(enum dtype t) { return dtype_kquant(t) ? SUPER_BLOCK : QUANTISE_BLOCK; }
+static inline int dtype_block(enum dtype dtype) {
+    return dtype_kquant(dtype) ? SUPER_BLOCK : QUANTISE_BLOCK;
+}
 /* Of one element; quantised weights have no elements of their own. */
-static inline size_t dtype_bytes(enum dtype t) {
-    CHECK(!dtype_quantised(t) && t != DTYPE_FP8);
-    return t == DTYPE_F32 ? 4 : 2;
+static inline size_t dtype_bytes(enum dtype dtype) {
+    CHECK(!dtype_quantised(dtype) && dtype != DTYPE_FP8);
+    return dtype == DTYPE_F32 ? 4 : 2;
 }
 /* Of a matrix of that many elements with its scales and minimums: what a product has to read. */
-static inline size_t matrix_bytes(enum dtype t, size_t elements) {
-    if (t == DTYPE_FP8) return elements;
-    if (dtype_kquant(t)) return elements / SUPER_BLOCK * super_block_bytes(t);
-    if (!dtype_quantised(t)) return elements * dtype_bytes(t);
-    return elements / QUANTISE_BLOCK * (t == DTYPE_INT8 ? QUANTISE_BLOCK + 2 : QUANTISE_BLOCK / 2 + 4);
+static inline size_t matrix_bytes(enum dtype dtype, size_t elements) {
+    if (dtype == DTYPE_FP8) return elements;
+    if (dtype_kquant(dtype)) return elements / SUPER_BLOCK * super_block_bytes(dtype);
+    if (!dtype_quantised(dtype)) return elements * dtype_bytes(dtype);
+    return elements / QUANTISE_BLOCK *
+           (dtype == DTYPE_INT8 ? QUANTISE_BLOCK + 2 : QUANTISE_BLOCK / 2 + 4);
 }
-const char *dtype_name(enum dtype t);
-/* "f32", "float32", "F32", ... as configuration and checkpoints spell it; false when unknown, or when no wider weights
- * can be converted to it (fp8, Q4_K, Q5_K, Q6_K). */
+const char *dtype_name(enum dtype dtype);
+/* "f32", "float32", "F32", ... as configuration and checkpoints spell it; false when unknown, or
+ * when no wider weights can be converted to it (fp8, Q4_K, Q5_K, Q6_K). */
 bool dtype_parse(enum dtype *out, const char *name);
 
 /* Rows of device memory. Element (i, j) is at data + (i * stride + j) * dtype_bytes(dtype). */
@@ -50,12 +66,15 @@ struct tensor {
 };
 
 static inline struct tensor tensor_make(void *data, enum dtype dtype, int rows, int cols) {
-    return (struct tensor){.data = data, .stride = cols, .rows = rows, .cols = cols, .dtype = dtype};
+    return (struct tensor){
+        .data = data, .stride = cols, .rows = rows, .cols = cols, .dtype = dtype};
 }
 /* Rows [first, first + rows), columns [col, col + cols) of t. */
 static inline struct tensor tensor_slice(struct tensor t, int first, int rows, int col, int cols) {
-    CHECK(first >= 0 && rows >= 0 && first + rows <= t.rows && col >= 0 && cols >= 0 && col + cols <= t.cols);
-    t.data = (char *)t.data + ((size_t)first * (size_t)t.stride + (size_t)col) * dtype_bytes(t.dtype);
+    CHECK(first >= 0 && rows >= 0 && first + rows <= t.rows && col >= 0 && cols >= 0 &&
+          col + cols <= t.cols);
+    t.data =
+        (char *)t.data + ((size_t)first * (size_t)t.stride + (size_t)col) * dtype_bytes(t.dtype);
     t.rows = rows;
     t.cols = cols;
     return t;
@@ -71,16 +90,18 @@ static inline float *tensor_f32(struct tensor t) {
     return (float *)t.data;
 }
 
-/* A matrix [n_out, n_in] as files hold it, row after row. int8: one int8_t each; int4: two a byte, the even column in
- * the low nibble. scales and minimums are f16 [n_out, n_in / QUANTISE_BLOCK], NULL where the dtype has none. Q4_K, Q5_K
- * and Q6_K: rows of super-blocks as a GGUF file holds them, which have their scales inside; no alignment. */
+/* A matrix [n_out, n_in] as files hold it, row after row. int8: one int8_t each; int4: two a byte,
+ * the even column in the low nibble. scales and minimums are f16 [n_out, n_in / QUANTISE_BLOCK],
+ * NULL where the dtype has none. Q4_K, Q5_K and Q6_K: rows of super-blocks as a GGUF file holds
+ * them, which have their scales inside; no alignment. */
 struct host_matrix {
     const void *values;
     const uint16_t *scales, *minimums;
     enum dtype dtype;
 };
 
-/* W [n_out, n_in] of y = x W^T in the backend's packed layout; made by backend_pack, owned by whoever packed it. */
+/* W [n_out, n_in] of y = x W^T in the backend's packed layout; made by backend_pack, owned by
+ * whoever packed it. */
 struct weight {
     void *data;
     enum dtype dtype;
@@ -106,4 +127,5 @@ static inline uint16_t f32_to_bf16(float v) {
 float f16_to_f32(uint16_t v);
 uint16_t f32_to_f16(float v);
 /* n elements, any pair of dtypes that are not quantised. */
-void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype, size_t n);
+void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype,
+                   size_t n);

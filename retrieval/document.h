@@ -1,4 +1,5 @@
-/* retrieval/document.h: documents and their chunks, as collections of all kinds take and show them. */
+/* retrieval/document.h: documents and their chunks, as collections of all kinds take and show them.
+ */
 #pragma once
 
 #include <string.h>
@@ -7,21 +8,26 @@
 #include "retrieval/filter/filter.h"
 #include "retrieval/marks.h"
 
-/* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter. */
+/* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter.
+ */
 struct collection_document {
     const char *id;           /* the caller's own; NULL: document_id_of_path */
     const char *path, *title; /* path: the name that is shown, and that filters compare */
     const char *metadata;     /* a JSON object; NULL: none */
-    const char *source; /* the file that it came from, a path without links, which clients are not shown; or NULL */
+    const char *source; /* the file that it came from, a path without links, which clients are not
+                           shown; or NULL */
     struct text_span text;
     struct mark_span marks; /* of its pages, lines and headings */
     const int32_t *ids;     /* [n] */
-    const uint32_t *bounds; /* [chunks + 1] where chunks begin in the text, in bytes; the last: where it ends */
+    const uint32_t *
+        bounds; /* [chunks + 1] where chunks begin in the text, in bytes; the last: where it ends */
     int n;
-    const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it has none */
+    const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it
+                             has none */
 };
 enum { DOCUMENT_ID_SIZE = 33 };
-/* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever and whenever. */
+/* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever
+ * and whenever. */
 void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]);
 /* Of a text: digits of the same kind, which no two texts share. */
 void text_hash(struct text_span text, char hash[DOCUMENT_ID_SIZE]);
@@ -41,13 +47,19 @@ struct stored_document {
     int64_t n_chunks;
 };
 /* Whether the filter allows the document. NULL allows all. */
-static inline bool document_is_allowed(const struct filter *f, const struct stored_document *d) {
-    return f == NULL || filter_allows(f, &(struct filter_subject){.id = d->id, .path = d->path, .facts = d->facts});
+static inline bool document_is_allowed(const struct filter *filter,
+                                       const struct stored_document *document) {
+    return filter == NULL ||
+           filter_allows(filter,
+                         &(struct filter_subject){
+                             .id = document->id, .path = document->path, .facts = document->facts});
 }
-/* filter_allows or filter_admits; and its answer for a document, of which id, path and metadata are looked at. */
+/* filter_allows or filter_admits; and its answer for a document, of which id, path and metadata are
+ * looked at. */
 typedef bool filter_question(const struct filter *f, const struct filter_subject *s);
-enum status document_ask_filter(const struct filter *filter, filter_question *asks, const struct collection_document *d,
-                                bool *yes, struct error *e);
+enum status document_ask_filter(const struct filter *filter, filter_question *asks,
+                                const struct collection_document *document, bool *yes,
+                                struct error *e);
 /* Called for each of several documents. Another status than STATUS_OK ends the walk. */
 typedef enum status document_taker(void *context, const struct stored_document *d, struct error *e);
 
@@ -58,8 +70,8 @@ struct chunk {
     const char *document_id;  /* stable across generations */
     const char *path, *title; /* of the document; title may be "" */
     const char *metadata;     /* of the document: a JSON object, or "" */
-    const uint32_t *tokens;   /* [n_following] of the chunk and of what follows it in its document */
-    int n_tokens;             /* of the chunk: 1 .. chunk_length */
+    const uint32_t *tokens; /* [n_following] of the chunk and of what follows it in its document */
+    int n_tokens;           /* of the chunk: 1 .. chunk_length */
     int n_following;
     uint64_t start, end;     /* bytes of the document's text */
     struct text_span text;   /* these bytes */
@@ -67,15 +79,23 @@ struct chunk {
     struct mark_span marks;  /* of the document */
 };
 /* Chunk i of a document that is held as it was put. `number` is the document's. */
-struct chunk document_chunk(const struct collection_document *d, int i, int chunk_length, int64_t number);
+struct chunk document_chunk(const struct collection_document *document, int i, int chunk_length,
+                            int64_t number);
 
 /* How a change went. */
-enum change_effect { CHANGE_NOTHING, CHANGE_ADDED, CHANGE_REPLACED, CHANGE_DELETED, CHANGE_REFUSED };
+enum change_effect {
+    CHANGE_NOTHING,
+    CHANGE_ADDED,
+    CHANGE_REPLACED,
+    CHANGE_DELETED,
+    CHANGE_REFUSED
+};
 /* One of several documents that are put together: what to put, and how it went. */
 struct document_put {
     const struct collection_document *document;
     const float *vectors; /* [chunks, dim] */
-    int n_embedded;       /* chunks whose vectors were computed for this: the caller's own, which puts do not read */
+    int n_embedded; /* chunks whose vectors were computed for this: the caller's own, which puts do
+                       not read */
     enum change_effect effect;
     enum status status;
     struct error error;

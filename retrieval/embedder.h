@@ -1,6 +1,7 @@
-/* retrieval/embedder.h: texts in, vectors out. Retrieval knows no model: whoever sees both folders (server, tools)
- * fills this in with a model that gives rows (server/host/documents/embedder_model.h); tests fill it in with a toy.
- * Several embedders can be open at once. */
+/* retrieval/embedder.h: texts in, vectors out. Retrieval knows no model: whoever sees both folders
+ * (server, tools) fills this in with a model that gives rows
+ * (server/host/documents/embedder_model.h); tests fill it in with a toy. Several embedders can be
+ * open at once. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -20,32 +21,38 @@ struct embedder_picture {
 };
 
 struct embed_request {
-    const struct text_span *texts;           /* [n] */
-    const struct embedder_picture *pictures; /* [n] in place of texts, for an embedder that sees; NULL: none */
+    const struct text_span *texts; /* [n] */
+    const struct embedder_picture
+        *pictures; /* [n] in place of texts, for an embedder that sees; NULL: none */
     int n;
     struct text_span query; /* a reranker reads each text beside it */
     enum embed_role role;
     int dimensions; /* of a vector, 1 .. dim: its first numbers (Matryoshka); 0: dim */
-    bool raw;       /* vectors as the embedder's folder says, which may leave them at any length; an index asks for
-                     * those of unit length, so that a dot product is the cosine */
-    float *vectors; /* [n, dimensions], in the order of the texts; zeros for a text without tokens */
-    int *n_tokens;  /* [n] that were read of each text, prompt and special tokens included; or NULL */
+    bool raw; /* vectors as the embedder's folder says, which may leave them at any length; an index
+               * asks for those of unit length, so that a dot product is the cosine */
+    float
+        *vectors; /* [n, dimensions], in the order of the texts; zeros for a text without tokens */
+    int *
+        n_tokens; /* [n] that were read of each text, prompt and special tokens included; or NULL */
 };
 
-/* A reranker (server/host/documents/reranker_model.h) has the same table: it reads texts beside a query, and a vector
- * is one number, the text's relevance, 0 .. 1. */
+/* A reranker (server/host/documents/reranker_model.h) has the same table: it reads texts beside a
+ * query, and a vector is one number, the text's relevance, 0 .. 1. */
 struct embedder {
     int dim;
     int max_tokens; /* of a text with its prompt; what comes after is not read */
     bool raw;       /* vectors that are asked for raw may have another length than 1 */
     bool sees;      /* pictures become vectors of the texts' space */
-    uint64_t hash;  /* of weights, vocabulary, pooling and limit: vectors of another hash do not mix */
+    uint64_t
+        hash; /* of weights, vocabulary, pooling and limit: vectors of another hash do not mix */
     const char *name;
     const char *prompts[EMBED_ROLES]; /* never NULL; vectors of other prompts do not mix either */
     /* One caller at a time. STATUS_INVALID where dimensions is out of range. */
-    enum status (*embed)(void *self, const struct embed_request *r, struct error *e);
-    /* The picture of a file's bytes. Any number of callers, beside one of embed. NULL: the embedder does not see. */
-    enum status (*read_picture)(const void *self, struct text_span file, struct embedder_picture *out, struct error *e);
+    enum status (*embed)(void *self, const struct embed_request *request, struct error *e);
+    /* The picture of a file's bytes. Any number of callers, beside one of embed. NULL: the embedder
+     * does not see. */
+    enum status (*read_picture)(const void *self, struct text_span file,
+                                struct embedder_picture *out, struct error *e);
     void *self;
 };
 
@@ -54,14 +61,17 @@ static inline const struct embedder *embedder_if_open(const struct embedder *emb
     return embedder->self ? embedder : NULL;
 }
 
-static inline enum status embedder_embed(const struct embedder *embedder, const struct embed_request *r,
-                                         struct error *e) {
-    return embedder->embed(embedder->self, r, e);
+static inline enum status embedder_embed(const struct embedder *embedder,
+                                         const struct embed_request *request, struct error *e) {
+    return embedder->embed(embedder->self, request, e);
 }
 
-/* STATUS_UNSUPPORTED of an embedder that does not see, STATUS_INVALID and STATUS_TOO_LARGE of the file. */
-static inline enum status embedder_read_picture(const struct embedder *embedder, struct text_span file,
-                                                struct embedder_picture *out, struct error *e) {
+/* STATUS_UNSUPPORTED of an embedder that does not see, STATUS_INVALID and STATUS_TOO_LARGE of the
+ * file. */
+static inline enum status embedder_read_picture(const struct embedder *embedder,
+                                                struct text_span file, struct embedder_picture *out,
+                                                struct error *e) {
     if (embedder->sees) return embedder->read_picture(embedder->self, file, out, e);
-    return error_set(e, STATUS_UNSUPPORTED, "the embedder %s reads texts, no pictures", embedder->name);
+    return error_set(e, STATUS_UNSUPPORTED, "the embedder %s reads texts, no pictures",
+                     embedder->name);
 }

@@ -1,15 +1,17 @@
-/* retrieval/marks.h: what is known of places in a document's text beside the text: where its pages begin, which line of
- * the file stands where, which words are headings. A document is stored with its marks; a place is looked up in them
- * when it is shown. */
+/* retrieval/marks.h: what is known of places in a document's text beside the text: where its pages
+ * begin, which line of the file stands where, which words are headings. A document is stored with
+ * its marks; a place is looked up in them when it is shown. */
 #pragma once
 
 #include "config/base/buffer.h"
 
 enum mark_kind {
     MARK_PAGE = 1, /* value: the page that begins here, from 1 */
-    MARK_LINE,     /* value: the line of the file that begins here, from 1; every newline behind it begins the next */
+    MARK_LINE,     /* value: the line of the file that begins here, from 1; every newline behind it
+                      begins the next */
     MARK_NO_LINE,  /* what follows is not as it lies in the file: no line is known */
-    MARK_HEADING   /* value: bytes of the heading, which are part of the text; level: 1 .. MARK_LEVELS */
+    MARK_HEADING /* value: bytes of the heading, which are part of the text; level: 1 .. MARK_LEVELS
+                  */
 };
 enum { MARK_LEVELS = 6 };
 
@@ -35,13 +37,14 @@ void marks_add(struct buffer *marks, enum mark_kind kind, int level, size_t at, 
 static inline struct mark_span marks_of(const struct buffer *marks) {
     return (struct mark_span){marks->data, (uint32_t)(marks->size / sizeof(struct mark))};
 }
-bool marks_equal(struct mark_span a, struct mark_span b);
+bool marks_equal(struct mark_span left, struct mark_span right);
 
 struct document_place {
-    uint32_t page, line;                    /* 0: not known */
-    struct text_span headings[MARK_LEVELS]; /* [n_headings] from the outermost to the one over the place */
+    uint32_t page, line; /* 0: not known */
+    struct text_span
+        headings[MARK_LEVELS]; /* [n_headings] from the outermost to the one over the place */
     int n_headings;
 };
-/* The place of byte `at` of the text, whose marks have no fault. Blanks there belong to what follows them,
- * and so does what a heading begins with. */
+/* The place of byte `at` of the text, whose marks have no fault. Blanks there belong to what
+ * follows them, and so does what a heading begins with. */
 struct document_place place_find(struct mark_span marks, struct text_span text, uint64_t at);

@@ -30,15 +30,18 @@ const char *picture_media_type(struct text_span file) {
                  {"image/gif", "GIF8", 0, 4},
                  {"image/webp", "WEBP", 8, 4}};
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
-        if (file.size >= kinds[i].at + kinds[i].n && memcmp(file.text + kinds[i].at, kinds[i].bytes, kinds[i].n) == 0)
+        if (file.size >= kinds[i].at + kinds[i].n &&
+            memcmp(file.text + kinds[i].at, kinds[i].bytes, kinds[i].n) == 0)
             return kinds[i].type;
     return NULL;
 }
 
-enum status picture_document_write(struct buffer *text, struct text_span file, struct text_span caption,
-                                   struct error *e) {
+enum status picture_document_write(struct buffer *text, struct text_span file,
+                                   struct text_span caption, struct error *e) {
     const char *type = picture_media_type(file);
-    if (type == NULL) return error_set(e, STATUS_UNSUPPORTED, "no JPEG, PNG, WebP or GIF, as its first bytes tell");
+    if (type == NULL)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "no JPEG, PNG, WebP or GIF, as its first bytes tell");
     buffer_printf(text, "data:%s;base64,", type);
     base64_encode(file, text);
     buffer_append_string(text, caption_begin);
@@ -46,7 +49,8 @@ enum status picture_document_write(struct buffer *text, struct text_span file, s
     return STATUS_OK;
 }
 
-enum status picture_document_file(const struct picture_document *p, struct buffer *file, struct error *e) {
+enum status picture_document_file(const struct picture_document *document, struct buffer *file,
+                                  struct error *e) {
     struct text_span type;
-    return data_url_read(file, &type, p->url, MOST_BYTES, e);
+    return data_url_read(file, &type, document->url, MOST_BYTES, e);
 }

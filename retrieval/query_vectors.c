@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Texts that are embedded at a stretch: some forwards of an embedder on a CPU, a tenth of a second on a slow one. */
+/* Texts that are embedded at a stretch: some forwards of an embedder on a CPU, a tenth of a second
+ * on a slow one. */
 enum { EMBED_PIECE = 8 };
 
 static bool all_are_abandoned(const struct retriever_query *queries, int n) {
@@ -22,28 +23,29 @@ struct embed_piece {
     int n;
 };
 
-static enum status embed_piece(const struct embedder *embedder, struct embed_piece *p, struct error *e) {
+static enum status embed_piece(const struct embedder *embedder, struct embed_piece *piece,
+                               struct error *e) {
     size_t dim = (size_t)embedder->dim;
-    float *embedded = xmalloc((size_t)p->n * dim * sizeof *embedded);
+    float *embedded = xmalloc((size_t)piece->n * dim * sizeof *embedded);
     int n_tokens[EMBED_PIECE] = {0};
-    struct embed_request request = {.texts = p->texts,
-                                    .pictures = p->picture,
-                                    .n = p->n,
+    struct embed_request request = {.texts = piece->texts,
+                                    .pictures = piece->picture,
+                                    .n = piece->n,
                                     .role = EMBED_QUERY,
                                     .vectors = embedded,
                                     .n_tokens = n_tokens};
-    enum status status = p->n > 0 ? embedder_embed(embedder, &request, e) : STATUS_OK;
-    for (int i = 0; i < p->n && status == STATUS_OK; i++) {
-        memcpy(p->places[i], embedded + (size_t)i * dim, dim * sizeof *embedded);
-        if (p->counts[i]) *p->counts[i] += n_tokens[i];
+    enum status status = piece->n > 0 ? embedder_embed(embedder, &request, e) : STATUS_OK;
+    for (int i = 0; i < piece->n && status == STATUS_OK; i++) {
+        memcpy(piece->places[i], embedded + (size_t)i * dim, dim * sizeof *embedded);
+        if (piece->counts[i]) *piece->counts[i] += n_tokens[i];
     }
     free(embedded);
-    p->n = 0;
+    piece->n = 0;
     return status;
 }
 
-enum status query_vectors(const struct embedder *embedder, const struct retriever_query *queries, int n, int max_k,
-                          float *vectors, struct error *e) {
+enum status query_vectors(const struct embedder *embedder, const struct retriever_query *queries,
+                          int n, int max_k, float *vectors, struct error *e) {
     size_t dim = (size_t)embedder->dim;
     struct embed_piece texts = {.n = 0};
     enum status status = STATUS_OK;

@@ -1,4 +1,5 @@
-/* retrieval/query_vectors.h: the vectors of queries, given or embedded: what retrievers of all kinds begin with. */
+/* retrieval/query_vectors.h: the vectors of queries, given or embedded: what retrievers of all
+ * kinds begin with. */
 #pragma once
 
 #include "retrieval/embedder.h"
@@ -12,7 +13,7 @@ static inline int query_capped(const struct retriever_query *query, int max_k) {
 static inline bool query_is_abandoned(const struct retriever_query *query) {
     return query->cancelled && atomic_load(query->cancelled);
 }
-/* vectors [n, dim], zeros. Embedding takes by far the longest, so it goes in pieces, without the queries that nobody
- * waits for; STATUS_CANCELLED where these are all. */
-enum status query_vectors(const struct embedder *embedder, const struct retriever_query *queries, int n, int max_k,
-                          float *vectors, struct error *e);
+/* vectors [n, dim], zeros. Embedding takes by far the longest, so it goes in pieces, without the
+ * queries that nobody waits for; STATUS_CANCELLED where these are all. */
+enum status query_vectors(const struct embedder *embedder, const struct retriever_query *queries,
+                          int n, int max_k, float *vectors, struct error *e);

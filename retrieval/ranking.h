@@ -1,6 +1,6 @@
-/* retrieval/ranking.h: vectors and words of queries to hits: lists of candidates that a collection gives become one
- * ranking, without copies, excluded documents, too many chunks of one document and near-duplicates. The same for all
- * kinds of collections. */
+/* retrieval/ranking.h: vectors and words of queries to hits: lists of candidates that a collection
+ * gives become one ranking, without copies, excluded documents, too many chunks of one document and
+ * near-duplicates. The same for all kinds of collections. */
 #pragma once
 
 #include "retrieval/retriever.h"
@@ -9,9 +9,12 @@
 struct ranked_query {
     const struct retriever_query *query; /* its snapshot is there */
     const float *passages;               /* [dim] its vector; NULL: passages are not sought */
-    const float *pictures;               /* [pictures.dim]; NULL: pictures are not sought by vectors of their own */
-    int k;                               /* hits that are wanted; 0: none */
-    struct hits *hits;                   /* zeroed; filled in */
+    const float
+        *pictures;     /* [pictures.dim]; NULL: pictures are not sought by vectors of their own */
+    int k;             /* hits that are wanted; 0: none */
+    struct hits *hits; /* zeroed; filled in */
 };
-/* Each gets its best k hits, which do not depend on the other queries. On failure some may have hits. */
-enum status ranking_find(struct collection *c, const struct ranked_query *queries, int n, struct error *e);
+/* Each gets its best k hits, which do not depend on the other queries. On failure some may have
+ * hits. */
+enum status ranking_find(struct collection *collection, const struct ranked_query *queries, int n,
+                         struct error *e);

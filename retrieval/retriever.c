@@ -1,4 +1,5 @@
-/* retrieval/retriever.c: texts to vectors, vectors to hits, hits in the order of a reranker. See retriever.h. */
+/* retrieval/retriever.c: texts to vectors, vectors to hits, hits in the order of a reranker. See
+ * retriever.h. */
 #include "retrieval/retriever.h"
 
 #include <stdlib.h>
@@ -16,18 +17,19 @@ struct retriever {
 
 /* Hits. */
 
-void hits_free(struct hits *h) {
-    free(h->list);
-    free(h->ids);
-    snapshot_release(h->pinned);
-    *h = (struct hits){0};
+void hits_free(struct hits *hits) {
+    free(hits->list);
+    free(hits->ids);
+    snapshot_release(hits->pinned);
+    *hits = (struct hits){0};
 }
 
 int hit_list_names(const struct hit *hit, const char *names[HIT_LISTS]) {
     static const struct {
         enum hit_list list;
         const char *name;
-    } lists[HIT_LISTS] = {{HIT_BY_PASSAGES, "passages"}, {HIT_BY_WORDS, "words"}, {HIT_BY_PICTURES, "pictures"}};
+    } lists[HIT_LISTS] = {
+        {HIT_BY_PASSAGES, "passages"}, {HIT_BY_WORDS, "words"}, {HIT_BY_PICTURES, "pictures"}};
     int n = 0;
     for (int i = 0; i < HIT_LISTS; i++) {
         if ((hit->by & (unsigned)lists[i].list) == 0) continue;
@@ -48,30 +50,34 @@ void hit_put_lists(struct json_writer *w, const struct hit *hit) {
 
 /* Vectors. */
 
-static bool seeks_passages(const struct retriever *t, const struct retriever_query *query) {
-    if (t->embedders.pictures == NULL) return true;
-    return query->picture == NULL && (query->vector || query->text.size > 0 || query->picture_vector == NULL);
+static bool seeks_passages(const struct retriever *retriever, const struct retriever_query *query) {
+    if (retriever->embedders.pictures == NULL) return true;
+    return query->picture == NULL &&
+           (query->vector || query->text.size > 0 || query->picture_vector == NULL);
 }
 
 /* Vectors that a query brings are for the lists that they are of. */
-static bool seeks_pictures(const struct retriever *t, const struct retriever_query *query) {
+static bool seeks_pictures(const struct retriever *retriever, const struct retriever_query *query) {
     bool given = query->vector == NULL || query->picture_vector;
-    return t->embedders.pictures && given && query->r <= 0 && !query->choice.no_pictures &&
+    return retriever->embedders.pictures && given && query->r <= 0 && !query->choice.no_pictures &&
            query->choice.way != RETRIEVE_WORDS;
 }
 
-/* The queries' vectors by one of the embedders, [n, dim], zeros where a query is not for its list. */
-static enum status embed_queries(const struct retriever *t, bool pictures, const struct retriever_query *queries, int n,
-                                 float **out, struct error *e) {
-    const struct embedder *embedder = pictures ? t->embedders.pictures : t->embedders.texts;
+/* The queries' vectors by one of the embedders, [n, dim], zeros where a query is not for its list.
+ */
+static enum status embed_queries(const struct retriever *retriever, bool pictures,
+                                 const struct retriever_query *queries, int n, float **out,
+                                 struct error *e) {
+    const struct embedder *embedder =
+        pictures ? retriever->embedders.pictures : retriever->embedders.texts;
     struct retriever_query *asked = xcalloc((size_t)n + 1, sizeof *asked);
     *out = xcalloc((size_t)n * (size_t)embedder->dim + 1, sizeof **out);
     for (int i = 0; i < n; i++) {
         asked[i] = queries[i];
         if (pictures) asked[i].vector = queries[i].picture_vector;
-        if (!(pictures ? seeks_pictures : seeks_passages)(t, &queries[i])) asked[i].k = 0;
+        if (!(pictures ? seeks_pictures : seeks_passages)(retriever, &queries[i])) asked[i].k = 0;
     }
-    enum status status = query_vectors(embedder, asked, n, t->max_k, *out, e);
+    enum status status = query_vectors(embedder, asked, n, retriever->max_k, *out, e);
     free(asked);
     return status;
 }
@@ -85,77 +91,97 @@ struct retriever_batch {
     int n;
 };
 
-static enum status embed_all(const struct retriever *t, struct retriever_batch *b, struct error *e) {
+static enum status embed_all(const struct retriever *retriever, struct retriever_batch *batch,
+                             struct error *e) {
     bool seen = false;
-    for (int i = 0; i < b->n; i++) seen = seen || seeks_pictures(t, &b->queries[i]);
-    if (embed_queries(t, false, b->queries, b->n, &b->passages, e)) return e->status;
-    return seen ? embed_queries(t, true, b->queries, b->n, &b->pictures, e) : STATUS_OK;
+    for (int i = 0; i < batch->n; i++) seen = seen || seeks_pictures(retriever, &batch->queries[i]);
+    if (embed_queries(retriever, false, batch->queries, batch->n, &batch->passages, e))
+        return e->status;
+    return seen ? embed_queries(retriever, true, batch->queries, batch->n, &batch->pictures, e)
+                : STATUS_OK;
 }
 
-static enum status search_embedded(const struct retriever *t, const struct retriever_batch *b, struct hits *hits,
+static enum status search_embedded(const struct retriever *retriever,
+                                   const struct retriever_batch *batch, struct hits *hits,
                                    struct error *e) {
-    struct ranked_query *ranked = xcalloc((size_t)b->n + 1, sizeof *ranked);
-    for (int i = 0; i < b->n; i++) {
-        const struct retriever_query *query = &b->queries[i];
+    struct ranked_query *ranked = xcalloc((size_t)batch->n + 1, sizeof *ranked);
+    for (int i = 0; i < batch->n; i++) {
+        const struct retriever_query *query = &batch->queries[i];
         ranked[i] =
-            (struct ranked_query){.query = query, .k = query_width(query, t->reranker, t->max_k), .hits = &hits[i]};
-        if (seeks_passages(t, query)) ranked[i].passages = b->passages + (size_t)i * (size_t)t->embedders.texts->dim;
-        if (seeks_pictures(t, query)) ranked[i].pictures = b->pictures + (size_t)i * (size_t)t->embedders.pictures->dim;
-        CHECK(query->snapshot->info->dim == t->embedders.texts->dim);
+            (struct ranked_query){.query = query,
+                                  .k = query_width(query, retriever->reranker, retriever->max_k),
+                                  .hits = &hits[i]};
+        if (seeks_passages(retriever, query))
+            ranked[i].passages =
+                batch->passages + (size_t)i * (size_t)retriever->embedders.texts->dim;
+        if (seeks_pictures(retriever, query))
+            ranked[i].pictures =
+                batch->pictures + (size_t)i * (size_t)retriever->embedders.pictures->dim;
+        CHECK(query->snapshot->info->dim == retriever->embedders.texts->dim);
     }
-    enum status status = ranking_find(t->collection, ranked, b->n, e);
-    for (int i = 0; i < b->n && status == STATUS_OK; i++)
-        status = hits_rerank(&hits[i], &b->queries[i], t->reranker, t->max_k, e);
+    enum status status = ranking_find(retriever->collection, ranked, batch->n, e);
+    for (int i = 0; i < batch->n && status == STATUS_OK; i++)
+        status =
+            hits_rerank(&hits[i], &batch->queries[i], retriever->reranker, retriever->max_k, e);
     free(ranked);
     return status;
 }
 
-enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
-                             struct error *e) {
-    struct snapshot *newest = retriever_hold(t);
-    struct retriever_batch b = {.queries = xcalloc((size_t)n + 1, sizeof *b.queries), .n = n};
+enum status retriever_search(struct retriever *retriever, const struct retriever_query *queries,
+                             int n, struct hits *hits, struct error *e) {
+    struct snapshot *newest = retriever_hold(retriever);
+    struct retriever_batch batch = {.queries = xcalloc((size_t)n + 1, sizeof *batch.queries),
+                                    .n = n};
     memset(hits, 0, (size_t)n * sizeof *hits);
     for (int i = 0; i < n; i++) {
-        b.queries[i] = queries[i];
-        if (queries[i].snapshot == NULL) b.queries[i].snapshot = newest;
+        batch.queries[i] = queries[i];
+        if (queries[i].snapshot == NULL) batch.queries[i].snapshot = newest;
     }
-    enum status status = embed_all(t, &b, e);
-    if (status == STATUS_OK) status = search_embedded(t, &b, hits, e);
+    enum status status = embed_all(retriever, &batch, e);
+    if (status == STATUS_OK) status = search_embedded(retriever, &batch, hits, e);
     for (int i = 0; i < n && status; i++) hits_free(&hits[i]);
-    free(b.queries);
-    free(b.passages);
-    free(b.pictures);
+    free(batch.queries);
+    free(batch.passages);
+    free(batch.pictures);
     snapshot_release(newest);
     return status;
 }
 
 /* Opening. */
 
-struct snapshot *retriever_hold(struct retriever *t) {
-    return collection_hold(t->collection);
+struct snapshot *retriever_hold(struct retriever *retriever) {
+    return collection_hold(retriever->collection);
 }
 
-bool retriever_has_words(const struct retriever *t, const struct snapshot *s) {
-    return t->collection->ops->has_words == NULL || t->collection->ops->has_words(t->collection, s);
+bool retriever_has_words(const struct retriever *retriever, const struct snapshot *snapshot) {
+    return retriever->collection->ops->has_words == NULL ||
+           retriever->collection->ops->has_words(retriever->collection, snapshot);
 }
 
-enum status retriever_make_words(struct retriever *t, struct snapshot *s, struct error *e) {
+enum status retriever_make_words(struct retriever *retriever, struct snapshot *snapshot,
+                                 struct error *e) {
     int64_t none;
-    return t->collection->ops->search_words(t->collection, s, &(struct word_query){.text = {"", 0}, .k = 1}, &none, e);
+    return retriever->collection->ops->search_words(
+        retriever->collection, snapshot, &(struct word_query){.text = {"", 0}, .k = 1}, &none, e);
 }
 
-void retriever_set_reranker(struct retriever *t, const struct embedder *reranker) { t->reranker = reranker; }
-void retriever_close(struct retriever *t) { free(t); }
+void retriever_set_reranker(struct retriever *retriever, const struct embedder *reranker) {
+    retriever->reranker = reranker;
+}
+void retriever_close(struct retriever *retriever) { free(retriever); }
 
-enum status retriever_open(struct retriever **out, struct collection *c, struct retriever_embedders embedders,
-                           int max_k, struct error *e) {
-    if (max_k < 1) return error_set(e, STATUS_INVALID, "retriever: at most %d hits of a query; 1 or more", max_k);
-    struct snapshot *snapshot = collection_hold(c);
+enum status retriever_open(struct retriever **out, struct collection *collection,
+                           struct retriever_embedders embedders, int max_k, struct error *e) {
+    if (max_k < 1)
+        return error_set(e, STATUS_INVALID, "retriever: at most %d hits of a query; 1 or more",
+                         max_k);
+    struct snapshot *snapshot = collection_hold(collection);
     enum status status = collection_match_embedder(snapshot->info, embedders.texts, e);
-    if (status == STATUS_OK) status = collection_match_picture_embedder(snapshot->info, embedders.pictures, e);
+    if (status == STATUS_OK)
+        status = collection_match_picture_embedder(snapshot->info, embedders.pictures, e);
     snapshot_release(snapshot);
     if (status) return status;
     *out = xmalloc(sizeof **out);
-    **out = (struct retriever){.collection = c, .embedders = embedders, .max_k = max_k};
+    **out = (struct retriever){.collection = collection, .embedders = embedders, .max_k = max_k};
     return STATUS_OK;
 }

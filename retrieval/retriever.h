@@ -1,7 +1,8 @@
-/* retrieval/retriever.h: query -> hits, wherever the documents are: a collection and the embedders that it was made
- * with.
+/* retrieval/retriever.h: query -> hits, wherever the documents are: a collection and the embedders
+ * that it was made with.
  *
- * A hit shows nothing that can be closed under it: `hits` hold the snapshot that all their pointers lead into. */
+ * A hit shows nothing that can be closed under it: `hits` hold the snapshot that all their pointers
+ * lead into. */
 #pragma once
 
 #include "config/json/json_writer.h"
@@ -17,31 +18,37 @@ enum retriever_way {
 struct retriever_choice {
     enum retriever_way way;
     int per_document; /* at most so many chunks of a document; 0: any */
-    float distinct;   /* a chunk whose cosine with a better one is above this is left out; 0: none is */
-    int rerank;       /* so many hits, k or more, are put in order by the retriever's reranker; 0: none are */
+    float
+        distinct; /* a chunk whose cosine with a better one is above this is left out; 0: none is */
+    int rerank;   /* so many hits, k or more, are put in order by the retriever's reranker; 0: none
+                     are */
     bool no_pictures; /* the vectors that pictures have of their own embedder are not searched */
 };
 
-/* Where pictures have an embedder of their own, a query is sought in two lists, of passages by the documents' embedder
- * and of pictures by theirs, and the lists are fused by rank: cosines of two embedders cannot be compared. A picture is
- * sought among the pictures alone. So is no query whose hits a model reads by cross attention (r): it reads tokens. */
+/* Where pictures have an embedder of their own, a query is sought in two lists, of passages by the
+ * documents' embedder and of pictures by theirs, and the lists are fused by rank: cosines of two
+ * embedders cannot be compared. A picture is sought among the pictures alone. So is no query whose
+ * hits a model reads by cross attention (r): it reads tokens. */
 struct retriever_query {
-    struct text_span text;                  /* embedded as the documents were */
-    const struct embedder_picture *picture; /* in place of the text; only vectors find by it; NULL: none */
-    const float *vector;                    /* [dim], unit length, in place of the text; NULL: none */
-    const float *picture_vector;            /* [pictures.dim], the same for the pictures' embedder; NULL: none */
-    int k;                                  /* at most so many hits; 0 or less: none */
+    struct text_span text; /* embedded as the documents were */
+    const struct embedder_picture
+        *picture;        /* in place of the text; only vectors find by it; NULL: none */
+    const float *vector; /* [dim], unit length, in place of the text; NULL: none */
+    const float
+        *picture_vector; /* [pictures.dim], the same for the pictures' embedder; NULL: none */
+    int k;               /* at most so many hits; 0 or less: none */
     int r; /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
     struct retriever_choice choice;
     float min_similarity;  /* the floor of the cosine, in each list by itself; -1: none */
     struct filter *filter; /* documents that may be found; borrowed. NULL: all */
-    /* [n_excluded] documents, by path or id, that are found as little as if there were none such; borrowed. The next
-     * nearest chunks take the places of theirs. */
+    /* [n_excluded] documents, by path or id, that are found as little as if there were none such;
+     * borrowed. The next nearest chunks take the places of theirs. */
     const struct text_span *excluded;
     int n_excluded;
-    struct snapshot *snapshot;    /* of this retriever, what is searched; borrowed. NULL: the newest */
+    struct snapshot *snapshot; /* of this retriever, what is searched; borrowed. NULL: the newest */
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
-    int *n_embedded; /* tokens that embedder and reranker have read for it are added here; NULL: nobody counts */
+    int *n_embedded; /* tokens that embedder and reranker have read for it are added here; NULL:
+                        nobody counts */
 };
 
 /* The lists that a hit was in, as bits. */
@@ -54,9 +61,11 @@ struct hit {
     int64_t chunk;            /* its number in this snapshot; in Milvus: in its document */
     uint64_t start, end;      /* bytes of the document's text */
     struct text_span text;    /* these bytes: UTF-8, any tokenizer's */
-    struct text_span source;  /* all of the document's text, which `text` is part of; NULL: it is not at hand */
-    struct mark_span marks;   /* of the document, for place_find; none without `source` */
-    const uint32_t *tokens;   /* [n_tokens] of the chunk, by the tokenizer that the documents were cut with */
+    struct text_span
+        source; /* all of the document's text, which `text` is part of; NULL: it is not at hand */
+    struct mark_span marks; /* of the document, for place_find; none without `source` */
+    const uint32_t
+        *tokens; /* [n_tokens] of the chunk, by the tokenizer that the documents were cut with */
     int n_tokens;
     float similarity; /* cosine, of the list in which it stands best */
     unsigned by;      /* bits of enum hit_list; 0: pictures have no embedder of their own */
@@ -72,12 +81,12 @@ void hit_put_lists(struct json_writer *w, const struct hit *hit);
 struct hits {
     struct hit *list; /* [n], best first */
     int n;
-    /* [n, r] what the model reads of each: the chunk and what follows it in its document, cut or padded with the
-     * end-of-document id (docs/spec/retro-data.md 9). NULL when r is 0. */
+    /* [n, r] what the model reads of each: the chunk and what follows it in its document, cut or
+     * padded with the end-of-document id (docs/spec/retro-data.md 9). NULL when r is 0. */
     int32_t *ids;
     struct snapshot *pinned; /* what list points into */
 };
-void hits_free(struct hits *h); /* of zeroed ones: nothing */
+void hits_free(struct hits *hits); /* of zeroed ones: nothing */
 
 /* A chunk as a hit, which borrows from the chunk's snapshot. */
 void hit_show(struct hit *hit, const struct chunk *chunk, float similarity);
@@ -89,23 +98,26 @@ struct retriever_embedders {
     const struct embedder *texts;    /* and pictures, where these have no other */
     const struct embedder *pictures; /* their own; NULL: they have none */
 };
-/* A query gets max_k hits at most. Collection and embedders are borrowed. STATUS_INVALID where the collection was made
- * with others. */
-enum status retriever_open(struct retriever **out, struct collection *c, struct retriever_embedders embedders,
-                           int max_k, struct error *e);
+/* A query gets max_k hits at most. Collection and embedders are borrowed. STATUS_INVALID where the
+ * collection was made with others. */
+enum status retriever_open(struct retriever **out, struct collection *collection,
+                           struct retriever_embedders embedders, int max_k, struct error *e);
 /* Snapshots and hits that are held outlive it. NULL: nothing. */
-void retriever_close(struct retriever *t);
+void retriever_close(struct retriever *retriever);
 /* The newest snapshot, held for the caller. Any thread. */
-struct snapshot *retriever_hold(struct retriever *t);
-/* The words that a ranking by words needs of a snapshot, which are made when they are first needed: whether that takes
- * no time any more, and to make them now. Any thread, beside searches. STATUS_NO_MEMORY. */
-bool retriever_has_words(const struct retriever *t, const struct snapshot *s);
-enum status retriever_make_words(struct retriever *t, struct snapshot *s, struct error *e);
+struct snapshot *retriever_hold(struct retriever *retriever);
+/* The words that a ranking by words needs of a snapshot, which are made when they are first needed:
+ * whether that takes no time any more, and to make them now. Any thread, beside searches.
+ * STATUS_NO_MEMORY. */
+bool retriever_has_words(const struct retriever *retriever, const struct snapshot *snapshot);
+enum status retriever_make_words(struct retriever *retriever, struct snapshot *snapshot,
+                                 struct error *e);
 /* From now on queries can be reranked (retriever_choice.rerank). The reranker is borrowed. */
-void retriever_set_reranker(struct retriever *t, const struct embedder *reranker);
-/* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a failure there are none.
- * A query's hits do not depend on the other queries. A query that nobody waits for any more may find anything;
- * STATUS_CANCELLED when these are all. One caller at a time. STATUS_UNSUPPORTED for a ranking by words in Milvus, whose
- * hits are what is there when they are sought, whatever snapshot a query names: it keeps no older state. */
-enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
-                             struct error *e);
+void retriever_set_reranker(struct retriever *retriever, const struct embedder *reranker);
+/* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a
+ * failure there are none. A query's hits do not depend on the other queries. A query that nobody
+ * waits for any more may find anything; STATUS_CANCELLED when these are all. One caller at a time.
+ * STATUS_UNSUPPORTED for a ranking by words in Milvus, whose hits are what is there when they are
+ * sought, whatever snapshot a query names: it keeps no older state. */
+enum status retriever_search(struct retriever *retriever, const struct retriever_query *queries,
+                             int n, struct hits *hits, struct error *e);

@@ -11,7 +11,16 @@
 #include "server/access/keyring.h"
 #include "server/cli_check.h"
 
-enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION, CLI_NEW_KEY, CLI_HASH_KEY };
+enum cli_option {
+    CLI_CONFIG = 1,
+    CLI_SET,
+    CLI_CHECK,
+    CLI_PRINT,
+    CLI_HELP,
+    CLI_VERSION,
+    CLI_NEW_KEY,
+    CLI_HASH_KEY
+};
 
 static const struct option long_options[] = {
     {"config", required_argument, NULL, CLI_CONFIG},
@@ -39,61 +48,71 @@ static void print_help(void) {
         "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
-        "  --check-config    check the options, the folders they name and whether these go together, list that, and "
+        "  --check-config    check the options, the folders they name and whether these go "
+        "together, list that, and "
         "exit\n"
         "  --print-config    print the options in effect and exit\n"
-        "  --new-key NAME    print a line for server.keys_file, and on stderr the new key that it is of, and exit\n"
+        "  --new-key NAME    print a line for server.keys_file, and on stderr the new key that it "
+        "is of, and exit\n"
         "  --hash-key NAME   the same of a key that is read from standard input\n"
         "  --help            this text\n"
         "  --version         version, compiler and index library\n\n"
         "Once it listens:\n\n"
-        "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"The fork() system call\", \"max_tokens\": "
+        "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"The fork() system call\", "
+        "\"max_tokens\": "
         "32}'\n\n"
         "Options:\n\n");
     config_print_help(stdout);
 }
 
-static enum status scan(int argc, char **argv, struct cli_arguments *a, struct error *e) {
+static enum status scan(int argc, char **argv, struct cli_arguments *arguments, struct error *e) {
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
         switch (option) {
-            case CLI_CONFIG: a->config = optarg; break;
+            case CLI_CONFIG: arguments->config = optarg; break;
             case CLI_SET:
-                a->sets[a->n_sets] = optarg;
-                a->n_sets++;
+                arguments->sets[arguments->n_sets] = optarg;
+                arguments->n_sets++;
                 break;
             case CLI_NEW_KEY:
             case CLI_HASH_KEY:
-                a->key_name = optarg;
-                a->instead = (enum cli_option)option;
+                arguments->key_name = optarg;
+                arguments->instead = (enum cli_option)option;
                 break;
-            case ':': return error_set(e, STATUS_INVALID, "%s needs a value; see --help", argv[optind - 1]);
-            case '?': return error_set(e, STATUS_INVALID, "unknown option %s; see --help", argv[optind - 1]);
-            default: a->instead = (enum cli_option)option;
+            case ':':
+                return error_set(e, STATUS_INVALID, "%s needs a value; see --help",
+                                 argv[optind - 1]);
+            case '?':
+                return error_set(e, STATUS_INVALID, "unknown option %s; see --help",
+                                 argv[optind - 1]);
+            default: arguments->instead = (enum cli_option)option;
         }
     }
-    if (optind < argc) return error_set(e, STATUS_INVALID, "unexpected argument %s; see --help", argv[optind]);
+    if (optind < argc)
+        return error_set(e, STATUS_INVALID, "unexpected argument %s; see --help", argv[optind]);
     return STATUS_OK;
 }
 
-/* Sampling that the options leave to the model goes to stderr, so that standard output stays a configuration. */
-static enum status print_sampling(const struct config *c, struct error *e) {
+/* Sampling that the options leave to the model goes to stderr, so that standard output stays a
+ * configuration. */
+static enum status print_sampling(const struct config *config, struct error *e) {
     struct generation_config model;
     struct buffer text = {0};
-    if (c->model.path[0] == '\0' || !c->model.sampling_defaults) return STATUS_OK;
-    if (generation_config_read(c->model.path, &model, e)) return e->status;
+    if (config->model.path[0] == '\0' || !config->model.sampling_defaults) return STATUS_OK;
+    if (generation_config_read(config->model.path, &model, e)) return e->status;
     sampling_defaults_print(&model.sampling, &text);
     if (text.size > 0)
-        line_print(stderr, "retro-server: requests that do not say get %s, from %s/generation_config.json", text.data,
-                   c->model.path);
+        line_print(stderr,
+                   "retro-server: requests that do not say get %s, from %s/generation_config.json",
+                   text.data, config->model.path);
     buffer_free(&text);
     return STATUS_OK;
 }
 
-static enum status print_config(const struct config *c, struct error *e) {
-    config_print_json(c, stdout);
-    return print_sampling(c, e);
+static enum status print_config(const struct config *config, struct error *e) {
+    config_print_json(config, stdout);
+    return print_sampling(config, e);
 }
 
 /* Keys. */
@@ -106,7 +125,8 @@ static enum status read_secret(struct buffer *out, struct error *e) {
     size_t size = strlen(line);
     if (size < KEY_MIN_BYTES || size > KEY_MAX_BYTES)
         return error_set(e, STATUS_INVALID,
-                         "standard input holds a key of %zu bytes, allowed is %d .. %d: a short key can be guessed, as "
+                         "standard input holds a key of %zu bytes, allowed is %d .. %d: a short "
+                         "key can be guessed, as "
                          "its hash is not salted",
                          size, KEY_MIN_BYTES, KEY_MAX_BYTES);
     buffer_append(out, line, size);
@@ -118,7 +138,8 @@ static enum status print_key_line(const char *name, const struct buffer *secret,
     struct buffer line = {0};
     struct key_list list;
     key_line_write(name, (struct text_span){secret->data, secret->size}, &line);
-    enum status status = key_list_parse(&list, (struct text_span){line.data, line.size}, "the new line", e);
+    enum status status =
+        key_list_parse(&list, (struct text_span){line.data, line.size}, "the new line", e);
     if (status == STATUS_OK) {
         key_list_free(&list);
         fputs(line.data, stdout);
@@ -127,40 +148,43 @@ static enum status print_key_line(const char *name, const struct buffer *secret,
     return status;
 }
 
-static enum status print_key(const struct cli_arguments *a, struct error *e) {
+static enum status print_key(const struct cli_arguments *arguments, struct error *e) {
     struct buffer secret = {0};
-    bool made = a->instead == CLI_NEW_KEY;
+    bool made = arguments->instead == CLI_NEW_KEY;
     enum status status = made ? key_make(&secret, e) : read_secret(&secret, e);
-    if (status == STATUS_OK) status = print_key_line(a->key_name, &secret, e);
-    if (status == STATUS_OK && made) line_print(stderr, "the key, which is shown only here: %s", secret.data);
+    if (status == STATUS_OK) status = print_key_line(arguments->key_name, &secret, e);
+    if (status == STATUS_OK && made)
+        line_print(stderr, "the key, which is shown only here: %s", secret.data);
     buffer_free(&secret);
     return status;
 }
 
-static enum status apply(const struct cli_arguments *a, struct config *c, enum cli_action *action, struct error *e) {
-    *action = a->instead ? CLI_EXIT : CLI_SERVE;
-    if (a->instead == CLI_HELP) {
+static enum status apply(const struct cli_arguments *arguments, struct config *config,
+                         enum cli_action *action, struct error *e) {
+    *action = arguments->instead ? CLI_EXIT : CLI_SERVE;
+    if (arguments->instead == CLI_HELP) {
         print_help();
         return STATUS_OK;
     }
-    if (a->instead == CLI_VERSION) {
+    if (arguments->instead == CLI_VERSION) {
         printf("retro-server " RETRO_VERSION ", compiler %s, %s\n", __VERSION__,
                HAVE_FAISS ? "FAISS and exact search" : "exact search");
         return STATUS_OK;
     }
-    if (a->key_name) return print_key(a, e);
-    if (a->config && config_read(c, a->config, e)) return e->status;
-    for (int i = 0; i < a->n_sets; i++)
-        if (config_set(c, a->sets[i], e)) return e->status;
-    if (config_check(c, e)) return e->status;
-    if (a->instead == CLI_PRINT && print_config(c, e)) return e->status;
-    return a->instead == CLI_CHECK ? cli_check(c, a->config, e) : STATUS_OK;
+    if (arguments->key_name) return print_key(arguments, e);
+    if (arguments->config && config_read(config, arguments->config, e)) return e->status;
+    for (int i = 0; i < arguments->n_sets; i++)
+        if (config_set(config, arguments->sets[i], e)) return e->status;
+    if (config_check(config, e)) return e->status;
+    if (arguments->instead == CLI_PRINT && print_config(config, e)) return e->status;
+    return arguments->instead == CLI_CHECK ? cli_check(config, arguments->config, e) : STATUS_OK;
 }
 
-enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *action, struct error *e) {
-    struct cli_arguments a = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
-    enum status status = scan(argc, argv, &a, e);
-    if (status == STATUS_OK) status = apply(&a, c, action, e);
-    free(a.sets);
+enum status cli_parse(int argc, char **argv, struct config *config, enum cli_action *action,
+                      struct error *e) {
+    struct cli_arguments arguments = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
+    enum status status = scan(argc, argv, &arguments, e);
+    if (status == STATUS_OK) status = apply(&arguments, config, action, e);
+    free(arguments.sets);
     return status;
 }

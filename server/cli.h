@@ -1,4 +1,5 @@
-/* server/cli.h: the command line of retro-server: options to a configuration, and what is printed instead of serving.
+/* server/cli.h: the command line of retro-server: options to a configuration, and what is printed
+ * instead of serving.
  */
 #pragma once
 
@@ -6,5 +7,7 @@
 
 enum cli_action { CLI_SERVE, CLI_EXIT }; /* CLI_EXIT: what was asked for has been printed */
 
-/* c must be initialised. The file is read first, then --set in order, wherever they stand. */
-enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *action, struct error *e);
+/* The config must be initialised. The file is read first, then --set in order, wherever they stand.
+ */
+enum status cli_parse(int argc, char **argv, struct config *config, enum cli_action *action,
+                      struct error *e);

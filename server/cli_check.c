@@ -16,21 +16,22 @@
 /* Folders that options name. */
 
 /* Whether a folder is there with the file that makes it what it should be. */
-static enum status folder_check(const char *option, const char *folder, const char *file, const char *what,
-                                struct error *e) {
+static enum status folder_check(const char *option, const char *folder, const char *file,
+                                const char *what, struct error *e) {
     struct buffer path = {0};
     enum status status = STATUS_OK;
     buffer_printf(&path, "%s/%s", folder, file);
     bool there = access(folder, F_OK) == 0;
     if (!there || access(path.data, R_OK) != 0)
-        status = error_set(e, STATUS_NOT_FOUND, "%s: %s: %s%s", option, there ? path.data : folder, strerror(errno),
-                           there ? what : "");
+        status = error_set(e, STATUS_NOT_FOUND, "%s: %s: %s%s", option, there ? path.data : folder,
+                           strerror(errno), there ? what : "");
     buffer_free(&path);
     return status;
 }
 
 /* The same of a model, which may be a GGUF file. */
-static enum status model_check(const char *option, const char *path, const char *what, struct error *e) {
+static enum status model_check(const char *option, const char *path, const char *what,
+                               struct error *e) {
     struct buffer gguf = {0};
     bool found = gguf_find_file(path, &gguf);
     enum status status = STATUS_OK;
@@ -42,36 +43,38 @@ static enum status model_check(const char *option, const char *path, const char 
     return status;
 }
 
-static enum status check_model_folder(const struct config *c, struct error *e) {
-    return model_check("model.path", c->model.path, "; this is no model folder", e);
+static enum status check_model_folder(const struct config *config, struct error *e) {
+    return model_check("model.path", config->model.path, "; this is no model folder", e);
 }
 
-static enum status check_collection_folder(const struct config *c, struct error *e) {
-    if (collection_name_is_remote(c->retrieval.collection)) return STATUS_OK;
-    return folder_check("retrieval.collection", c->retrieval.collection, "CURRENT",
+static enum status check_collection_folder(const struct config *config, struct error *e) {
+    if (collection_name_is_remote(config->retrieval.collection)) return STATUS_OK;
+    return folder_check("retrieval.collection", config->retrieval.collection, "CURRENT",
                         "; this is no collection, which retro-index makes", e);
 }
 
-static enum status check_embedder_folder(const struct config *c, struct error *e) {
-    return model_check("retrieval.embedder", c->retrieval.embedder, "; this is no embedder folder", e);
+static enum status check_embedder_folder(const struct config *config, struct error *e) {
+    return model_check("retrieval.embedder", config->retrieval.embedder,
+                       "; this is no embedder folder", e);
 }
 
-static enum status check_picture_embedder_folder(const struct config *c, struct error *e) {
-    return model_check("retrieval.picture_embedder", c->retrieval.picture_embedder, "; this is no embedder folder", e);
+static enum status check_picture_embedder_folder(const struct config *config, struct error *e) {
+    return model_check("retrieval.picture_embedder", config->retrieval.picture_embedder,
+                       "; this is no embedder folder", e);
 }
 
 /* The files that say who may ask, and who the server is. */
 
-static enum status check_keys(const struct config *c, struct error *e) {
+static enum status check_keys(const struct config *config, struct error *e) {
     struct keyring *keys = NULL;
-    enum status status = keyring_open(&keys, c->server.keys_file, e);
+    enum status status = keyring_open(&keys, config->server.keys_file, e);
     keyring_close(keys);
     return status;
 }
 
-static enum status check_certificate(const struct config *c, struct error *e) {
+static enum status check_certificate(const struct config *config, struct error *e) {
     struct tls *tls = NULL;
-    enum status status = tls_open(&tls, c->server.tls_certificate, c->server.tls_key, e);
+    enum status status = tls_open(&tls, config->server.tls_certificate, config->server.tls_key, e);
     tls_close(tls);
     return status;
 }
@@ -80,32 +83,38 @@ static enum status check_certificate(const struct config *c, struct error *e) {
 
 static const struct check_step {
     const char *name;
-    size_t value; /* of a char * in the configuration; NO_VALUE: none, the step is for every configuration */
+    size_t value; /* of a char * in the configuration; NO_VALUE: none, the step is for every
+                     configuration */
     bool folder;  /* all folders are tried, so that all that are missing are told at once */
-    enum status (*run)(const struct config *c, struct error *e);
+    enum status (*run)(const struct config *config, struct error *e);
 } steps[] = {
 #define NO_VALUE SIZE_MAX
     {"model.path", offsetof(struct config, model.path), true, check_model_folder},
-    {"retrieval.collection", offsetof(struct config, retrieval.collection), true, check_collection_folder},
-    {"retrieval.embedder", offsetof(struct config, retrieval.embedder), true, check_embedder_folder},
+    {"retrieval.collection", offsetof(struct config, retrieval.collection), true,
+     check_collection_folder},
+    {"retrieval.embedder", offsetof(struct config, retrieval.embedder), true,
+     check_embedder_folder},
     {"retrieval.picture_embedder", offsetof(struct config, retrieval.picture_embedder), true,
      check_picture_embedder_folder},
     {"server.keys_file", offsetof(struct config, server.keys_file), false, check_keys},
-    {"server.tls_certificate", offsetof(struct config, server.tls_certificate), false, check_certificate},
-    {"what limits, models, collection and embedder say of each other", NO_VALUE, false, check_configuration},
+    {"server.tls_certificate", offsetof(struct config, server.tls_certificate), false,
+     check_certificate},
+    {"what limits, models, collection and embedder say of each other", NO_VALUE, false,
+     check_configuration},
 };
 
-static const char *step_value(const struct check_step *step, const struct config *c) {
-    return step->value == NO_VALUE ? NULL : *(char *const *)((const char *)c + step->value);
+static const char *step_value(const struct check_step *step, const struct config *config) {
+    return step->value == NO_VALUE ? NULL : *(char *const *)((const char *)config + step->value);
 }
 
-static enum status step_run(const struct check_step *step, const struct config *c, struct error *e) {
-    const char *value = step_value(step, c);
+static enum status step_run(const struct check_step *step, const struct config *config,
+                            struct error *e) {
+    const char *value = step_value(step, config);
     if (value && value[0] == '\0') {
         line_print(stderr, "not set: %s", step->name);
         return STATUS_OK;
     }
-    if (step->run(c, e)) return e->status;
+    if (step->run(config, e)) return e->status;
     line_print(stderr, "checked: %s%s%s", step->name, value ? ": " : "", value ? value : "");
     return STATUS_OK;
 }
@@ -114,25 +123,33 @@ static enum status step_run(const struct check_step *step, const struct config *
 static void tell_sandbox(void) {
     int version = sandbox_landlock_version();
     if (version > 0)
-        line_print(stderr, "foreign files: parsed behind a filter of system calls and Landlock (version %d)", version);
+        line_print(
+            stderr,
+            "foreign files: parsed behind a filter of system calls and Landlock (version %d)",
+            version);
     else
-        line_print(stderr, "foreign files: parsed behind a filter of system calls; this kernel has no Landlock");
+        line_print(
+            stderr,
+            "foreign files: parsed behind a filter of system calls; this kernel has no Landlock");
 }
 
 static void name_the_rest(size_t next) {
-    for (size_t i = next; i < ARRAY_COUNT(steps); i++) line_print(stderr, "not reached: %s", steps[i].name);
+    for (size_t i = next; i < ARRAY_COUNT(steps); i++)
+        line_print(stderr, "not reached: %s", steps[i].name);
 }
 
-enum status cli_check(const struct config *c, const char *file, struct error *e) {
+enum status cli_check(const struct config *config, const char *file, struct error *e) {
     int wrong = 0;
-    line_print(stderr, "checked: names, types and ranges of the options%s%s", file ? " in " : "", file ? file : "");
+    line_print(stderr, "checked: names, types and ranges of the options%s%s", file ? " in " : "",
+               file ? file : "");
     for (size_t i = 0; i < ARRAY_COUNT(steps); i++) {
         if (wrong > 0 && !steps[i].folder) {
             name_the_rest(i);
-            return error_set(e, STATUS_NOT_FOUND, "the configuration names %d folder%s that cannot be used", wrong,
+            return error_set(e, STATUS_NOT_FOUND,
+                             "the configuration names %d folder%s that cannot be used", wrong,
                              wrong == 1 ? "" : "s");
         }
-        if (step_run(&steps[i], c, e) == STATUS_OK) continue;
+        if (step_run(&steps[i], config, e) == STATUS_OK) continue;
         if (!steps[i].folder) {
             name_the_rest(i + 1);
             return e->status;
@@ -142,8 +159,9 @@ enum status cli_check(const struct config *c, const char *file, struct error *e)
     }
     tell_sandbox();
     line_print(stderr,
-               "left to a start: whether %s:%d is free, %s there, and enough memory; the bytes of weights and index",
-               c->server.host, c->server.port, c->model.device);
+               "left to a start: whether %s:%d is free, %s there, and enough memory; the bytes of "
+               "weights and index",
+               config->server.host, config->server.port, config->model.device);
     printf("the configuration is valid\n");
     return STATUS_OK;
 }

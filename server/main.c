@@ -3,9 +3,10 @@
  *   device, ranks, address, model -> tokenizer -> collection, embedder, retriever, retrieval thread
  *   -> engine -> other models (served_models.h) -> api -> HTTP
  *
- * Everything lives as long as the process. SIGTERM, SIGINT or SIGHUP (which reads files again where there are such)
- * ends it: no new connections, running requests are finished for up to server.drain_timeout seconds, then all is closed
- * in reverse order. A second signal ends the waiting. */
+ * Everything lives as long as the process. SIGTERM, SIGINT or SIGHUP (which reads files again where
+ * there are such) ends it: no new connections, running requests are finished for up to
+ * server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the
+ * waiting. */
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
@@ -48,143 +49,158 @@ struct server {
 /* The model. */
 
 /* A server that everybody reaches, and that answers everybody, is to be meant so. */
-static enum status check_keys(const struct server *s, struct error *e) {
-    const struct server_settings *c = &s->config.server;
-    if (!c->require_keys || s->place.local || c->keys_file[0]) return STATUS_OK;
-    return error_set(e, STATUS_INVALID,
-                     "other machines reach %s, and no keys are asked for: set server.keys_file to a file of keys "
-                     "(retro-server --new-key makes them), or server.require_keys to false to answer everybody",
-                     s->place.text);
+static enum status check_keys(const struct server *server, struct error *e) {
+    const struct server_settings *settings = &server->config.server;
+    if (!settings->require_keys || server->place.local || settings->keys_file[0]) return STATUS_OK;
+    return error_set(
+        e, STATUS_INVALID,
+        "other machines reach %s, and no keys are asked for: set server.keys_file to a file of "
+        "keys "
+        "(retro-server --new-key makes them), or server.require_keys to false to answer everybody",
+        server->place.text);
 }
 
-/* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer is read meanwhile.
+/* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer
+ * is read meanwhile.
  */
 static enum status prepare_start(void *context, struct error *e) {
-    struct server *s = context;
-    const struct config *c = &s->config;
-    if (http_reserve(c->server.max_connections, e) || service_socket(&s->socket, e)) return e->status;
-    s->handed_over = s->socket >= 0;
-    if (!s->handed_over && http_bind(c->server.host, c->server.port, &s->socket, e)) return e->status;
-    if (http_place_of(s->socket, &s->place, e) || check_keys(s, e)) return e->status;
-    return tokenizer_opening_start(&s->served.decoders[0].opening, c->model.path, e);
+    struct server *server = context;
+    const struct config *config = &server->config;
+    if (http_reserve(config->server.max_connections, e) || service_socket(&server->socket, e))
+        return e->status;
+    server->handed_over = server->socket >= 0;
+    if (!server->handed_over &&
+        http_bind(config->server.host, config->server.port, &server->socket, e))
+        return e->status;
+    if (http_place_of(server->socket, &server->place, e) || check_keys(server, e)) return e->status;
+    return tokenizer_opening_start(&server->served.decoders[0].opening, config->model.path, e);
 }
 
-static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,
-                                 struct error *e) {
-    const struct server *s = context;
-    struct engine_options o;
-    if (served_models_engine_options(&o, &s->config, info, e)) return e->status;
-    *l = engine_limits(&o, info);
+static enum status plan_sessions(void *context, const struct model_info *info,
+                                 struct session_limits *limits, struct error *e) {
+    const struct server *server = context;
+    struct engine_options options;
+    if (served_models_engine_options(&options, &server->config, info, e)) return e->status;
+    *limits = engine_limits(&options, info);
     return STATUS_OK;
 }
 
 /* The parts that rank 0 has beside the model. */
-static enum status plan_beside(void *context, const struct model_info *info, struct backend *b, struct budget_parts *p,
+static enum status plan_beside(void *context, const struct model_info *info,
+                               struct backend *backend, struct budget_parts *parts,
                                struct error *e) {
-    const struct config *c = &((const struct server *)context)->config;
+    const struct config *config = &((const struct server *)context)->config;
     const struct budget_use sessions = {.limits = plan_sessions, .context = context};
     (void)info; /* documents and other models take the same beside any model */
-    if (documents_measure(c, b, p, e)) return e->status;
-    return other_models_measure(c, b, &sessions, p, e);
+    if (documents_measure(config, backend, parts, e)) return e->status;
+    return other_models_measure(config, backend, &sessions, parts, e);
 }
 
-static enum status open_model(struct server *s, struct error *e) {
-    const struct config *c = &s->config;
-    struct budget_use budget = {.limits = plan_sessions, .beside = plan_beside, .context = s};
-    struct opened_model_use use = {.start = prepare_start, .context = s, .budget = &budget};
-    struct decoder_part *first = &s->served.decoders[0];
-    if (c->model.path[0] == '\0')
-        return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
-    if (opened_model_open(&first->opened, c, c->model.path, &use, e)) return e->status;
-    first->path = c->model.path;
-    first->name = c->model.name[0] ? xstrdup(c->model.name) : path_name(c->model.path);
+static enum status open_model(struct server *server, struct error *e) {
+    const struct config *config = &server->config;
+    struct budget_use budget = {.limits = plan_sessions, .beside = plan_beside, .context = server};
+    struct opened_model_use use = {.start = prepare_start, .context = server, .budget = &budget};
+    struct decoder_part *first = &server->served.decoders[0];
+    if (config->model.path[0] == '\0')
+        return error_set(e, STATUS_INVALID,
+                         "model.path is not set; use --config FILE or --set model.path=FOLDER");
+    if (opened_model_open(&first->opened, config, config->model.path, &use, e)) return e->status;
+    first->path = config->model.path;
+    first->name =
+        config->model.name[0] ? xstrdup(config->model.name) : path_name(config->model.path);
     return STATUS_OK;
 }
 
 /* The service. */
 
-static enum status open_parts(struct server *s, struct error *e) {
-    const struct config *c = &s->config;
+static enum status open_parts(struct server *server, struct error *e) {
+    const struct config *config = &server->config;
     struct error contradiction;
-    if (check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
-    if (served_models_open_pictures(&s->served, c, e)) return e->status;
-    if (decoder_part_open(&s->served.decoders[0], c, true, e) || served_models_open_others(&s->served, c, e))
+    if (check_limits(config, &contradiction)) log_warn("%s", contradiction.text);
+    if (served_models_open_pictures(&server->served, config, e)) return e->status;
+    if (decoder_part_open(&server->served.decoders[0], config, true, e) ||
+        served_models_open_others(&server->served, config, e))
         return e->status;
     return STATUS_OK;
 }
 
-static enum status open_networks(struct api *a, const struct json_list *allow, struct error *e) {
+static enum status open_networks(struct api *api, const struct json_list *allow, struct error *e) {
     char *const *texts = allow->items;
-    a->networks = xcalloc(allow->count, sizeof *a->networks);
+    api->networks = xcalloc(allow->count, sizeof *api->networks);
     for (size_t i = 0; i < allow->count; i++) {
-        if (network_parse(&a->networks[i], texts[i], e)) return e->status;
-        a->n_networks++;
+        if (network_parse(&api->networks[i], texts[i], e)) return e->status;
+        api->n_networks++;
     }
     return STATUS_OK;
 }
 
 /* Metrics name keys. */
-static enum operations_access operations_of(const struct server_settings *c) {
-    if (c->operations != OPERATIONS_AUTO) return (enum operations_access)c->operations;
-    return c->keys_file[0] ? OPERATIONS_KEY : OPERATIONS_OPEN;
+static enum operations_access operations_of(const struct server_settings *settings) {
+    if (settings->operations != OPERATIONS_AUTO)
+        return (enum operations_access)settings->operations;
+    return settings->keys_file[0] ? OPERATIONS_KEY : OPERATIONS_OPEN;
 }
 
-static enum status open_api(struct server *s, struct error *e) {
-    const struct server_settings *c = &s->config.server;
-    s->api = (struct api){.origins = c->cors_origins.items,
-                          .n_origins = (int)c->cors_origins.count,
-                          .page = c->page,
-                          .operations = operations_of(c),
-                          .local = s->place.local,
-                          .request_timeout = c->request_timeout,
-                          .logs_bodies = s->config.log.prompts,
-                          .created = time(NULL),
-                          .traffic = traffic_open()};
-    if (c->keys_file[0] && keyring_open(&s->api.keys, c->keys_file, e)) return e->status;
-    if (s->api.keys) log_info("keys: %d, from %s", keyring_count(s->api.keys), c->keys_file);
-    if (open_networks(&s->api, &c->allow, e)) return e->status;
-    if (host_rules_open(&s->api.hosts, c->hosts.items, c->hosts.count, e)) return e->status;
-    return served_models_serve(&s->served, &s->config, &s->api, e);
+static enum status open_api(struct server *server, struct error *e) {
+    const struct server_settings *settings = &server->config.server;
+    server->api = (struct api){.origins = settings->cors_origins.items,
+                               .n_origins = (int)settings->cors_origins.count,
+                               .page = settings->page,
+                               .operations = operations_of(settings),
+                               .local = server->place.local,
+                               .request_timeout = settings->request_timeout,
+                               .logs_bodies = server->config.log.prompts,
+                               .created = time(NULL),
+                               .traffic = traffic_open()};
+    if (settings->keys_file[0] && keyring_open(&server->api.keys, settings->keys_file, e))
+        return e->status;
+    if (server->api.keys)
+        log_info("keys: %d, from %s", keyring_count(server->api.keys), settings->keys_file);
+    if (open_networks(&server->api, &settings->allow, e)) return e->status;
+    if (host_rules_open(&server->api.hosts, settings->hosts.items, settings->hosts.count, e))
+        return e->status;
+    return served_models_serve(&server->served, &server->config, &server->api, e);
 }
 
-static void log_certificate(struct server *s) {
+static void log_certificate(struct server *server) {
     char text[400];
-    tls_describe(s->tls, text, sizeof text);
+    tls_describe(server->tls, text, sizeof text);
     log_info("%s", text);
 }
 
-static enum status open_tls(struct server *s, struct error *e) {
-    const struct server_settings *c = &s->config.server;
-    if (c->tls_certificate[0] == '\0') return STATUS_OK;
-    if (tls_open(&s->tls, c->tls_certificate, c->tls_key, e)) return e->status;
-    log_certificate(s);
+static enum status open_tls(struct server *server, struct error *e) {
+    const struct server_settings *settings = &server->config.server;
+    if (settings->tls_certificate[0] == '\0') return STATUS_OK;
+    if (tls_open(&server->tls, settings->tls_certificate, settings->tls_key, e)) return e->status;
+    log_certificate(server);
     return STATUS_OK;
 }
 
-static enum status open_http(struct server *s, struct error *e) {
-    const struct config *c = &s->config;
-    if (open_tls(s, e)) return e->status;
-    struct http_options o = {.socket = s->socket,
-                             .shared = s->handed_over,
-                             .connections = {.max = c->server.max_connections,
-                                             .max_per_client = c->server.max_client_connections,
-                                             .idle_timeout = c->server.connection_timeout,
-                                             .head_timeout = c->server.head_timeout,
-                                             .min_body_rate = c->server.min_body_rate,
-                                             .encrypted = s->tls != NULL},
-                             .max_body_bytes = c->server.max_body_bytes,
-                             .request_threads = c->server.request_threads,
-                             .max_requests = c->server.max_requests,
-                             .api = &s->api,
-                             .tls = s->tls};
-    s->socket = -1;
-    if (http_open(&s->http, &o, e)) return e->status;
-    log_info("listening on %s://%s", s->tls ? "https" : "http", s->place.text);
+static enum status open_http(struct server *server, struct error *e) {
+    const struct config *config = &server->config;
+    if (open_tls(server, e)) return e->status;
+    struct http_options options = {
+        .socket = server->socket,
+        .shared = server->handed_over,
+        .connections = {.max = config->server.max_connections,
+                        .max_per_client = config->server.max_client_connections,
+                        .idle_timeout = config->server.connection_timeout,
+                        .head_timeout = config->server.head_timeout,
+                        .min_body_rate = config->server.min_body_rate,
+                        .encrypted = server->tls != NULL},
+        .max_body_bytes = config->server.max_body_bytes,
+        .request_threads = config->server.request_threads,
+        .max_requests = config->server.max_requests,
+        .api = &server->api,
+        .tls = server->tls};
+    server->socket = -1;
+    if (http_open(&server->http, &options, e)) return e->status;
+    log_info("listening on %s://%s", server->tls ? "https" : "http", server->place.text);
     return STATUS_OK;
 }
 
-/* Signals. They may reach any thread: libraries have some of their own before main begins. So each is counted in a file
- * that main waits for. */
+/* Signals. They may reach any thread: libraries have some of their own before main begins. So each
+ * is counted in a file that main waits for. */
 
 static int signal_counter = -1;
 static atomic_bool reload_wanted;
@@ -225,11 +241,13 @@ static void ignore_signals(void) {
     signal(SIGHUP, SIG_IGN);
 }
 
-/* The model's and the collection's files are mapped: one that is cut or becomes unreadable while they are in use ends
- * the server wherever a page of it is touched. Nothing but the system's own calls may be used here. */
+/* The model's and the collection's files are mapped: one that is cut or becomes unreadable while
+ * they are in use ends the server wherever a page of it is touched. Nothing but the system's own
+ * calls may be used here. */
 static void explain_bus_error(int number) {
     static const char text[] =
-        "retro-server: a page of memory cannot be read: a file of the model or of the collection was cut, or its disk "
+        "retro-server: a page of memory cannot be read: a file of the model or of the collection "
+        "was cut, or its disk "
         "fails; never change them in place, make new ones and start again\n";
     ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
     (void)number, (void)n;
@@ -237,96 +255,106 @@ static void explain_bus_error(int number) {
 }
 
 static bool signal_within(int milliseconds) {
-    struct pollfd p = {.fd = signal_counter, .events = POLLIN};
+    struct pollfd pollfd = {.fd = signal_counter, .events = POLLIN};
     uint64_t one;
     int n;
-    while ((n = poll(&p, 1, milliseconds)) < 0 && errno == EINTR) continue;
+    while ((n = poll(&pollfd, 1, milliseconds)) < 0 && errno == EINTR) continue;
     return n > 0 && read(signal_counter, &one, sizeof one) == sizeof one;
 }
 
 /* Files that are read again while the server runs; what cannot be used changes nothing. */
 
-static bool server_reloads(const struct server *s) { return s->api.keys || s->config.server.tls_certificate[0]; }
+static bool server_reloads(const struct server *server) {
+    return server->api.keys || server->config.server.tls_certificate[0];
+}
 
-static void server_reload(struct server *s) {
+static void server_reload(struct server *server) {
     struct error e;
-    if (s->api.keys && keyring_reload(s->api.keys, &e))
+    if (server->api.keys && keyring_reload(server->api.keys, &e))
         log_error("%s; the keys are as before", e.text);
-    else if (s->api.keys)
-        log_info("keys: %d, from %s", keyring_count(s->api.keys), s->config.server.keys_file);
-    if (s->tls && tls_reload(s->tls, &e))
+    else if (server->api.keys)
+        log_info("keys: %d, from %s", keyring_count(server->api.keys),
+                 server->config.server.keys_file);
+    if (server->tls && tls_reload(server->tls, &e))
         log_error("%s; the certificate is as before", e.text);
-    else if (s->tls)
-        log_certificate(s);
+    else if (server->tls)
+        log_certificate(server);
 }
 
 /* A signal that ends the server. */
-static bool end_within(struct server *s, int milliseconds) {
+static bool end_within(struct server *server, int milliseconds) {
     if (!signal_within(milliseconds)) return false;
     if (!atomic_exchange(&reload_wanted, false)) return true;
-    server_reload(s);
+    server_reload(server);
     return false;
 }
 
-static enum status server_open(struct server *s, struct error *e) {
-    if (open_parts(s, e) || open_api(s, e) || count_signals(server_reloads(s), e) || open_http(s, e)) return e->status;
+static enum status server_open(struct server *server, struct error *e) {
+    if (open_parts(server, e) || open_api(server, e) || count_signals(server_reloads(server), e) ||
+        open_http(server, e))
+        return e->status;
     return STATUS_OK;
 }
 
-static void server_close(struct server *s) {
-    served_models_stop(&s->served);
-    http_close(s->http);
-    tls_close(s->tls);
-    served_models_close(&s->served);
-    traffic_close(s->api.traffic);
-    keyring_close(s->api.keys);
-    free(s->api.networks);
-    host_rules_free(&s->api.hosts);
-    if (s->socket >= 0) close(s->socket);
+static void server_close(struct server *server) {
+    served_models_stop(&server->served);
+    http_close(server->http);
+    tls_close(server->tls);
+    served_models_close(&server->served);
+    traffic_close(server->api.traffic);
+    keyring_close(server->api.keys);
+    free(server->api.networks);
+    host_rules_free(&server->api.hosts);
+    if (server->socket >= 0) close(server->socket);
 }
 
-/* Everything is answered as before, but /readyz, so that balancers of load turn elsewhere; each answer ends its
- * connection. A socket of the service manager has a successor that takes new connections at once. */
-static void leave(struct server *s) {
-    double end = time_now() + s->config.server.drain_delay;
-    atomic_store(&s->api.leaving, true);
-    if (s->handed_over) http_quiesce(s->http);
-    if (s->config.server.drain_delay > 0) log_info("leaving: no longer ready, and answering as before");
-    while (time_now() < end && !(s->handed_over && http_connections(s->http) == 0))
-        if (end_within(s, 20)) return;
+/* Everything is answered as before, but /readyz, so that balancers of load turn elsewhere; each
+ * answer ends its connection. A socket of the service manager has a successor that takes new
+ * connections at once. */
+static void leave(struct server *server) {
+    double end = time_now() + server->config.server.drain_delay;
+    atomic_store(&server->api.leaving, true);
+    if (server->handed_over) http_quiesce(server->http);
+    if (server->config.server.drain_delay > 0)
+        log_info("leaving: no longer ready, and answering as before");
+    while (time_now() < end && !(server->handed_over && http_connections(server->http) == 0))
+        if (end_within(server, 20)) return;
 }
 
-/* Requests end by themselves; those that do not are cancelled, and told so, when the engine stops. */
-static void drain(struct server *s) {
-    leave(s);
-    double deadline = time_now() + s->config.server.drain_timeout;
-    atomic_store(&s->api.draining, true);
-    if (!s->handed_over) http_quiesce(s->http);
-    log_info("stopping: %d requests to finish", http_active(s->http));
-    while (http_active(s->http) > 0 && time_now() < deadline)
-        if (end_within(s, 20)) break;
-    served_models_stop(&s->served);
-    for (int i = 0; i < 50 && http_active(s->http) > 0; i++) signal_within(20);
+/* Requests end by themselves; those that do not are cancelled, and told so, when the engine stops.
+ */
+static void drain(struct server *server) {
+    leave(server);
+    double deadline = time_now() + server->config.server.drain_timeout;
+    atomic_store(&server->api.draining, true);
+    if (!server->handed_over) http_quiesce(server->http);
+    log_info("stopping: %d requests to finish", http_active(server->http));
+    while (http_active(server->http) > 0 && time_now() < deadline)
+        if (end_within(server, 20)) break;
+    served_models_stop(&server->served);
+    for (int i = 0; i < 50 && http_active(server->http) > 0; i++) signal_within(20);
     log_info("stopped");
 }
 
-static enum status serve(struct server *s, struct error *e) {
-    struct opened_model *first = &s->served.decoders[0].opened;
-    enum status status = open_model(s, e);
+static enum status serve(struct server *server, struct error *e) {
+    struct opened_model *first = &server->served.decoders[0].opened;
+    enum status status = open_model(server, e);
     if (status) return status;
     if (opened_model_follows(first)) {
         /* A process that is not rank 0: signals are for rank 0, which lets the others go. */
         ignore_signals();
         return opened_model_follow(first, e);
     }
-    status = server_open(s, e);
+    status = server_open(server, e);
     if (status == STATUS_OK) {
         service_tell("READY=1");
-        while (!end_within(s, 1000) && !served_models_failed(&s->served) && status == STATUS_OK)
+        while (!end_within(server, 1000) && !served_models_failed(&server->served) &&
+               status == STATUS_OK)
             status = opened_model_check(first, e);
-        if (served_models_failed(&s->served)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
+        if (served_models_failed(&server->served))
+            status = error_set(e, STATUS_DEVICE, "the device failed, see above");
         service_tell("STOPPING=1");
-        drain(s);
+        drain(server);
     }
     return status;
 }
@@ -335,37 +363,39 @@ static enum status serve(struct server *s, struct error *e) {
 static void log_sandbox(void) {
     if (sandbox_landlock_version() > 0) return;
     log_warn(
-        "foreign files: this kernel has no Landlock, or it is switched off: the filter of system calls alone keeps "
+        "foreign files: this kernel has no Landlock, or it is switched off: the filter of system "
+        "calls alone keeps "
         "the programs that read PDF and man pages from the files that their user may read");
 }
 
 int main(int argc, char **argv) {
-    struct server s = {.socket = -1};
+    struct server server = {.socket = -1};
     struct error e = {0};
     enum cli_action action;
     openmp_wait_passively(argv);
     mallopt(M_ARENA_MAX, 1); /* heaps of several threads would each grow to a peak of their own */
     standard_streams_open();
-    config_init(&s.config);
-    /* Foreign files are parsed by processes that begin as this one is now: without threads, and before it reads keys.
+    config_init(&server.config);
+    /* Foreign files are parsed by processes that begin as this one is now: without threads, and
+     * before it reads keys.
      */
     enum status status = sandbox_start(argv, &e);
-    if (status == STATUS_OK) status = cli_parse(argc, argv, &s.config, &action, &e);
+    if (status == STATUS_OK) status = cli_parse(argc, argv, &server.config, &action, &e);
     if (status == STATUS_OK && action == CLI_SERVE) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGBUS, explain_bus_error);
-        log_set_level((enum log_level)s.config.log.level);
-        log_set_format((enum log_format)s.config.log.format);
+        log_set_level((enum log_level)server.config.log.level);
+        log_set_format((enum log_format)server.config.log.format);
         status = log_queue_open(&e);
         if (status == STATUS_OK) {
             log_sandbox();
-            served_models_init(&s.served, &s.config);
-            status = serve(&s, &e);
-            server_close(&s);
+            served_models_init(&server.served, &server.config);
+            status = serve(&server, &e);
+            server_close(&server);
         }
         log_queue_close(last_lines_seconds);
     }
     if (status) line_print(stderr, "retro-server: %s", e.text);
-    config_free(&s.config);
+    config_free(&server.config);
     return process_end(status ? EXIT_FAILURE : EXIT_SUCCESS);
 }

@@ -1,5 +1,5 @@
-/* server/served_models.h: the models that a server has open, each with what serves it: the one of model.path, which may
- * have a collection, and those of model.others. */
+/* server/served_models.h: the models that a server has open, each with what serves it: the one of
+ * model.path, which may have a collection, and those of model.others. */
 #pragma once
 
 #include "server/api/api.h"
@@ -45,7 +45,8 @@ struct served_models {
     struct picture_thread *pictures;
     struct decoder_part *decoders; /* [n_decoders] the first is that of model.path */
     int n_decoders;
-    struct embedder_part *embedders; /* [n_embedders] the first is the collection's, where there is one */
+    struct embedder_part
+        *embedders; /* [n_embedders] the first is the collection's, where there is one */
     int n_embedders;
     struct embedder_part reranker; /* zeroed: there is none */
     struct served_model *served;   /* [n_decoders] */
@@ -54,21 +55,26 @@ struct served_models {
 };
 
 /* The engine's sizes, without what it works with. */
-enum status served_models_engine_options(struct engine_options *o, const struct config *c,
-                                         const struct model_info *info, struct error *e);
+enum status served_models_engine_options(struct engine_options *options,
+                                         const struct config *config, const struct model_info *info,
+                                         struct error *e);
 
 /* Room for all that the configuration names; served_models_close frees it. */
-void served_models_init(struct served_models *p, const struct config *c);
+void served_models_init(struct served_models *served, const struct config *config);
 /* The thread that reads pictures for all models, before any of them. */
-enum status served_models_open_pictures(struct served_models *p, const struct config *c, struct error *e);
+enum status served_models_open_pictures(struct served_models *served, const struct config *config,
+                                        struct error *e);
 /* The tokenizer and, for the first one, the collection; then the engine. The model is open. */
-enum status decoder_part_open(struct decoder_part *d, const struct config *c, bool documents, struct error *e);
+enum status decoder_part_open(struct decoder_part *part, const struct config *config,
+                              bool documents, struct error *e);
 /* The collection's embedder and model.others, after the first decoder. */
-enum status served_models_open_others(struct served_models *p, const struct config *c, struct error *e);
+enum status served_models_open_others(struct served_models *served, const struct config *config,
+                                      struct error *e);
 /* Fills in the models of the API. */
-enum status served_models_serve(struct served_models *p, const struct config *c, struct api *a, struct error *e);
+enum status served_models_serve(struct served_models *served, const struct config *config,
+                                struct api *api, struct error *e);
 
 /* No thread works from here on. */
-void served_models_stop(struct served_models *p);
-bool served_models_failed(struct served_models *p); /* a device did */
-void served_models_close(struct served_models *p);
+void served_models_stop(struct served_models *served);
+bool served_models_failed(struct served_models *served); /* a device did */
+void served_models_close(struct served_models *served);

@@ -26,12 +26,15 @@ enum status service_socket(int *fd, struct error *e) {
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     if (n <= 0) return STATUS_OK;
-    if (n != 1) return error_set(e, STATUS_INVALID, "the service manager hands over %ld sockets, expected one", n);
+    if (n != 1)
+        return error_set(e, STATUS_INVALID,
+                         "the service manager hands over %ld sockets, expected one", n);
     if (getsockopt(FIRST_FD, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0)
         return error_errno(e, "the socket of the service manager");
     if (!listens)
-        return error_set(e, STATUS_INVALID,
-                         "the socket of the service manager does not listen (ListenStream=, Accept=no)");
+        return error_set(
+            e, STATUS_INVALID,
+            "the socket of the service manager does not listen (ListenStream=, Accept=no)");
     if (fcntl(FIRST_FD, F_SETFD, FD_CLOEXEC) != 0 || fcntl(FIRST_FD, F_SETFL, O_NONBLOCK) != 0)
         return error_errno(e, "the socket of the service manager");
     *fd = FIRST_FD;
@@ -48,7 +51,8 @@ void service_tell(const char *state) {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
     if (fd < 0) return;
-    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, length) < 0)
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, length) <
+        0)
         log_warn("the service manager cannot be told %s: %s", state, strerror(errno));
     close(fd);
 }

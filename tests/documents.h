@@ -1,5 +1,5 @@
-/* tests/documents.h: small documents whose text, tokens and vectors follow from a number and a version: who finds one
- * can tell whether it is whole. */
+/* tests/documents.h: small documents whose text, tokens and vectors follow from a number and a
+ * version: who finds one can tell whether it is whole. */
 #pragma once
 
 #include <math.h>
@@ -16,7 +16,8 @@ struct made_document {
     uint32_t bounds[LONGEST / CHUNK + 2];
     float vectors[(LONGEST / CHUNK + 1) * DIM];
     float picture[PICTURE_DIM];
-    struct mark marks[2]; /* its first line, and a page whose number is the version, at the last byte */
+    struct mark
+        marks[2]; /* its first line, and a page whose number is the version, at the last byte */
     struct collection_document document;
 };
 
@@ -38,11 +39,13 @@ static inline void make_vector(float *v, int dim, uint32_t seed, int first) {
 }
 
 static inline void make_document(struct made_document *d, int id, int version) {
-    int n = 1 + (int)(mix((uint32_t)id, (uint32_t)version) % LONGEST), n_chunks = document_count_chunks(n, CHUNK);
+    int n = 1 + (int)(mix((uint32_t)id, (uint32_t)version) % LONGEST),
+        n_chunks = document_count_chunks(n, CHUNK);
     *d = (struct made_document){0};
     snprintf(d->id, sizeof d->id, "id %d", id);
     snprintf(d->path, sizeof d->path, "folder/%d.txt", id);
-    snprintf(d->source, sizeof d->source, "%s%d-%d.txt", id % 2 ? "/home/somebody/" : "", id, version);
+    snprintf(d->source, sizeof d->source, "%s%d-%d.txt", id % 2 ? "/home/somebody/" : "", id,
+             version);
     snprintf(d->metadata, sizeof d->metadata, "{\"version\":%d}", version);
     for (int i = 0; i < n; i++) d->ids[i] = id * 50 + i;
     for (int i = 0; i < 2 * n; i++) d->text[i] = (char)('a' + (id + i + 3 * version) % 26);
@@ -50,7 +53,8 @@ static inline void make_document(struct made_document *d, int id, int version) {
     for (int i = 0; i < n_chunks; i++)
         make_vector(d->vectors + i * DIM, DIM, mix((uint32_t)id, (uint32_t)version), i * DIM);
     d->marks[0] = (struct mark){.kind = MARK_LINE, .value = 1};
-    d->marks[1] = (struct mark){.at = (uint32_t)(2 * n - 1), .kind = MARK_PAGE, .value = (uint32_t)version};
+    d->marks[1] =
+        (struct mark){.at = (uint32_t)(2 * n - 1), .kind = MARK_PAGE, .value = (uint32_t)version};
     d->document = (struct collection_document){.id = d->id,
                                                .path = d->path,
                                                .title = "a title",
@@ -65,8 +69,11 @@ static inline void make_document(struct made_document *d, int id, int version) {
 
 /* The space of pictures of collections that have one. */
 static inline struct picture_space made_pictures(void) {
-    return (struct picture_space){
-        .embedder = "toy eyes", .embedder_hash = 7, .query_prompt = "", .document_prompt = "", .dim = PICTURE_DIM};
+    return (struct picture_space){.embedder = "toy eyes",
+                                  .embedder_hash = 7,
+                                  .query_prompt = "",
+                                  .document_prompt = "",
+                                  .dim = PICTURE_DIM};
 }
 
 static inline bool is_made_picture(int id, int version) { return (id + version) % 3 > 0; }

@@ -17,15 +17,18 @@ enum { FOLDER_SIZE = 40, FOLDER_PATH_SIZE = 120 };
 
 /* A new one, in memory where there is such a place: some tests sync hundreds of times. */
 static inline void folder_make(char folder[FOLDER_SIZE]) {
-    snprintf(folder, FOLDER_SIZE, "%s/retro-test-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    snprintf(folder, FOLDER_SIZE, "%s/retro-test-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(folder));
 }
 
 static inline void folder_path(char path[FOLDER_PATH_SIZE], const char *folder, const char *name) {
-    assert_in_range(snprintf(path, FOLDER_PATH_SIZE, "%s/%s", folder, name), 1, FOLDER_PATH_SIZE - 1);
+    assert_in_range(snprintf(path, FOLDER_PATH_SIZE, "%s/%s", folder, name), 1,
+                    FOLDER_PATH_SIZE - 1);
 }
 
-static inline void folder_write(const char *folder, const char *name, const void *bytes, size_t size) {
+static inline void folder_write(const char *folder, const char *name, const void *bytes,
+                                size_t size) {
     char path[FOLDER_PATH_SIZE];
     folder_path(path, folder, name);
     FILE *f = fopen(path, "wb");
@@ -34,7 +37,8 @@ static inline void folder_write(const char *folder, const char *name, const void
     assert_int_equal(fclose(f), 0);
 }
 
-static inline int folder_remove_entry(const char *path, const struct stat *st, int flag, struct FTW *walk) {
+static inline int folder_remove_entry(const char *path, const struct stat *st, int flag,
+                                      struct FTW *walk) {
     (void)st, (void)flag, (void)walk;
     return remove(path);
 }

@@ -1,5 +1,6 @@
-/* tests/grammars.h: a vocabulary for tests of grammars: every byte, and texts that cross the borders of whatever a
- * grammar tells apart; and a walk that compares masks, token by token, with what they stand for. */
+/* tests/grammars.h: a vocabulary for tests of grammars: every byte, and texts that cross the
+ * borders of whatever a grammar tells apart; and a walk that compares masks, token by token, with
+ * what they stand for. */
 #pragma once
 
 #include <stdio.h>
@@ -12,12 +13,13 @@
 enum { TEST_END = 256, TEST_CALL, TEST_CALL_END, TEST_THINK, TEST_THINK_END, TEST_WORDS };
 
 static const char *const test_words[] = {
-    "\"",   "\": ", "\", \"",    "\":\"",   "\"}", "},",    "}]",       "{\"",      "{\"a\":",  "\"a\"",
-    "null", "true", "fals",      "12",      "-1",  "0.",    "1e",       ", ",       "  ",       "\n",
-    "\n  ", "abc",  "a b",       "ab",      "c",   "\xC3",  "\xC3\xA4", "\xF0\x9F", "\x98\x80", "aaaaaaaa",
-    "\"b",  "b\"",  "\",\"b\":", "\":\"\"", "}}}", "[[",    "]]",       "2020-",    "-01",      "T1",
-    ":00",  "00Z",  "+",         "foo",     "bar", "\"foo", "foo\":",   "\\u00",    "\\",       "\\n",
-    "1, 2", "[{\"", "\"], \"",   "e\": \"", "\" "};
+    "\"",        "\": ",    "\", \"",   "\":\"",    "\"}",      "},",       "}]",     "{\"",
+    "{\"a\":",   "\"a\"",   "null",     "true",     "fals",     "12",       "-1",     "0.",
+    "1e",        ", ",      "  ",       "\n",       "\n  ",     "abc",      "a b",    "ab",
+    "c",         "\xC3",    "\xC3\xA4", "\xF0\x9F", "\x98\x80", "aaaaaaaa", "\"b",    "b\"",
+    "\",\"b\":", "\":\"\"", "}}}",      "[[",       "]]",       "2020-",    "-01",    "T1",
+    ":00",       "00Z",     "+",        "foo",      "bar",      "\"foo",    "foo\":", "\\u00",
+    "\\",        "\\n",     "1, 2",     "[{\"",     "\"], \"",  "e\": \"",  "\" "};
 
 /* A byte as byte-level vocabularies write it. */
 static inline void put_test_byte(struct buffer *out, int byte) {
@@ -32,19 +34,22 @@ static inline void put_test_byte(struct buffer *out, int byte) {
 }
 
 static inline struct tokenizer *open_test_tokenizer(void) {
-    static const char *const marks[] = {"<end>", "<tool_call>", "</tool_call>", "<think>", "</think>"};
+    static const char *const marks[] = {"<end>", "<tool_call>", "</tool_call>", "<think>",
+                                        "</think>"};
     struct buffer json = {0};
     struct tokenizer *t;
     struct error e;
     buffer_append_string(&json, "{\"added_tokens\": [");
     for (int i = 0; i < TEST_WORDS - TEST_END; i++)
-        buffer_printf(&json,
-                      "%s{\"id\": %d, \"content\": \"%s\", \"special\": true, \"lstrip\": false, \"rstrip\": "
-                      "false, \"single_word\": false, \"normalized\": false}",
-                      i ? ", " : "", TEST_END + i, marks[i]);
+        buffer_printf(
+            &json,
+            "%s{\"id\": %d, \"content\": \"%s\", \"special\": true, \"lstrip\": false, \"rstrip\": "
+            "false, \"single_word\": false, \"normalized\": false}",
+            i ? ", " : "", TEST_END + i, marks[i]);
     buffer_append_string(&json,
                          "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
-                         "\"add_prefix_space\": false, \"use_regex\": true}, \"decoder\": {\"type\": \"ByteLevel\"}, "
+                         "\"add_prefix_space\": false, \"use_regex\": true}, \"decoder\": "
+                         "{\"type\": \"ByteLevel\"}, "
                          "\"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": {");
     for (int b = 0; b < 256; b++) {
         buffer_append_string(&json, b ? ", \"" : "\"");
@@ -73,7 +78,9 @@ static inline void open_test_vocab(struct vocab *v, const struct tokenizer *t) {
     vocab_open(v, t, tokenizer_vocab_size(t), ends, 1);
 }
 
-static inline bool mask_has(const uint32_t *mask, int32_t id) { return mask[id / 32] >> (id % 32) & 1; }
+static inline bool mask_has(const uint32_t *mask, int32_t id) {
+    return mask[id / 32] >> (id % 32) & 1;
+}
 
 /* The result of a walk. */
 struct test_walk {
@@ -81,7 +88,8 @@ struct test_walk {
     bool whole; /* the text was ended where the grammar allows it */
 };
 
-/* Fails, saying which token, unless the mask has exactly the tokens whose text goes on with the walk's. */
+/* Fails, saying which token, unless the mask has exactly the tokens whose text goes on with the
+ * walk's. */
 static inline bool mask_is_exact(struct grammar *g, const struct tokenizer *t, const uint32_t *mask,
                                  struct buffer *text) {
     struct error e;
@@ -93,7 +101,8 @@ static inline bool mask_is_exact(struct grammar *g, const struct tokenizer *t, c
         enum status status = grammar_try(g, text->data, text->size, &match, &e);
         text->size = size;
         if (status == STATUS_OK && (match != MATCH_NONE) == mask_has(mask, id)) continue;
-        fprintf(stderr, "after \"%.*s\": token %d is %s\n", (int)size, text->data ? text->data : "", id,
+        fprintf(stderr, "after \"%.*s\": token %d is %s\n", (int)size, text->data ? text->data : "",
+                id,
                 status               ? e.text
                 : mask_has(mask, id) ? "allowed"
                                      : "not allowed");
@@ -107,8 +116,8 @@ static inline void ids_add(int32_t *ids, int *n, int32_t id) {
     (*n)++;
 }
 
-/* Writes at most `most` tokens, drawn at random from those allowed; `check` every mask. False after an error, which is
- * printed. */
+/* Writes at most `most` tokens, drawn at random from those allowed; `check` every mask. False after
+ * an error, which is printed. */
 static inline bool walk_grammar(struct grammar *g, const struct tokenizer *t, int most, bool check,
                                 struct test_walk *out) {
     static const struct matcher_begin at_once = {.after = -1, .optional = -1};
@@ -122,7 +131,8 @@ static inline bool walk_grammar(struct grammar *g, const struct tokenizer *t, in
     for (int i = 0; ok && i < most && !out->whole; i++) {
         const uint32_t *mask;
         int n = 0;
-        ok = matcher_mask(&m, &mask, &e) == STATUS_OK && (!check || mask_is_exact(g, t, mask, &out->text));
+        ok = matcher_mask(&m, &mask, &e) == STATUS_OK &&
+             (!check || mask_is_exact(g, t, mask, &out->text));
         for (int32_t id = 0; ok && id < vocab; id++)
             if (mask_has(mask, id)) ids_add(allowed, &n, id);
         if (!ok || n == 0) break;

@@ -1,5 +1,6 @@
-/* tools/usage.h: what the command lines of the tools share: numbers, and what is printed when --help follows a
- * command's name: how it is called, what it does, its options. To standard output, with exit code 0. */
+/* tools/usage.h: what the command lines of the tools share: numbers, and what is printed when
+ * --help follows a command's name: how it is called, what it does, its options. To standard output,
+ * with exit code 0. */
 #pragma once
 
 #include <errno.h>
@@ -9,13 +10,15 @@
 #include "config/base/base.h"
 
 /* The value of the option `name`. */
-static inline enum status usage_number(const char *name, const char *text, long long min, long long max,
-                                       long long *number, struct error *e) {
+static inline enum status usage_number(const char *name, const char *text, long long min,
+                                       long long max, long long *number, struct error *e) {
     char *end;
     errno = 0;
     *number = strtoll(text, &end, 10);
-    if (*end == '\0' && end != text && errno == 0 && *number >= min && *number <= max) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "%s %s: expected a whole number, %lld .. %lld", name, text, min, max);
+    if (*end == '\0' && end != text && errno == 0 && *number >= min && *number <= max)
+        return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "%s %s: expected a whole number, %lld .. %lld", name, text,
+                     min, max);
 }
 
 /* A command of a tool, as --help shows it. */
@@ -34,9 +37,9 @@ static inline void usage_lines(FILE *out, const char *text, int column) {
     putc('\n', out);
 }
 
-static inline void usage_print(FILE *out, const char *program, const struct usage *u) {
-    fprintf(out, "usage: %s %s %s\n  ", program, u->name, u->arguments);
-    usage_lines(out, u->help, 2);
+static inline void usage_print(FILE *out, const char *program, const struct usage *usage) {
+    fprintf(out, "usage: %s %s %s\n  ", program, usage->name, usage->arguments);
+    usage_lines(out, usage->help, 2);
 }
 
 /* `value` is what follows the option's name; NULL for a flag. */
@@ -48,7 +51,7 @@ static inline void usage_option(FILE *out, const char *name, const char *value, 
 }
 
 /* All commands of a tool, a line or so each. */
-static inline void usage_command(FILE *out, const struct usage *u, int column) {
-    fprintf(out, "  %-*s ", column - 3, u->name);
-    usage_lines(out, u->help, column);
+static inline void usage_command(FILE *out, const struct usage *usage, int column) {
+    fprintf(out, "  %-*s ", column - 3, usage->name);
+    usage_lines(out, usage->help, column);
 }

@@ -39,13 +39,15 @@ enum status error_prefix(struct error *e, const char *format, ...) {
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n >= 0 && (size_t)n + 3 < sizeof text)
-        snprintf(text + n, sizeof text - (size_t)n, ": %.*s", (int)(sizeof text - (size_t)n - 3), e->text);
+        snprintf(text + n, sizeof text - (size_t)n, ": %.*s", (int)(sizeof text - (size_t)n - 3),
+                 e->text);
     memcpy(e->text, text, sizeof text);
     return e->status;
 }
 
 _Noreturn void check_failed(const char *file, int line, const char *condition) {
-    fprintf(stderr, "%s:%d: CHECK failed: %s (a bug in retro-server, please report it)\n", file, line, condition);
+    fprintf(stderr, "%s:%d: CHECK failed: %s (a bug in retro-server, please report it)\n", file,
+            line, condition);
     abort();
 }
 
@@ -58,7 +60,9 @@ static void *check_allocated(void *p, size_t bytes) {
 }
 
 void *xmalloc(size_t bytes) { return check_allocated(malloc(bytes), bytes); }
-void *xcalloc(size_t count, size_t bytes) { return check_allocated(calloc(count, bytes), count * bytes); }
+void *xcalloc(size_t count, size_t bytes) {
+    return check_allocated(calloc(count, bytes), count * bytes);
+}
 void *xrealloc(void *p, size_t bytes) { return check_allocated(realloc(p, bytes), bytes); }
 
 void *xgrow(void *items, int n, int *capacity, size_t size) {

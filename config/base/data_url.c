@@ -1,4 +1,5 @@
-/* config/base/data_url.c: data: URLs: RFC 2397, with the forgiving base64 of the WHATWG's Infra Standard. */
+/* config/base/data_url.c: data: URLs: RFC 2397, with the forgiving base64 of the WHATWG's Infra
+ * Standard. */
 #include "config/base/data_url.h"
 
 #include <string.h>
@@ -19,7 +20,8 @@ static int digit_of_hex(char c) {
     return -1;
 }
 
-/* The next byte of the text, which it leaves behind: one character, or %xx. The text is not empty. */
+/* The next byte of the text, which it leaves behind: one character, or %xx. The text is not empty.
+ */
 static unsigned char percent_next(struct text_span *text) {
     int high = text->size >= 3 && text->text[0] == '%' ? digit_of_hex(text->text[1]) : -1;
     int low = high >= 0 ? digit_of_hex(text->text[2]) : -1;
@@ -51,12 +53,14 @@ static void text_decode(struct buffer *out, struct text_span text, bool spaces) 
     buffer_append(out, piece, n);
 }
 
-static enum status plain_decode(struct buffer *out, struct text_span data, size_t limit, struct error *e) {
+static enum status plain_decode(struct buffer *out, struct text_span data, size_t limit,
+                                struct error *e) {
     text_decode(out, data, true);
     return out->size > limit ? refuse_large(limit, e) : STATUS_OK;
 }
 
-static enum status coded_decode(struct buffer *out, struct text_span data, size_t limit, struct error *e) {
+static enum status coded_decode(struct buffer *out, struct text_span data, size_t limit,
+                                struct error *e) {
     struct buffer digits = {0};
     enum status status = STATUS_OK;
     text_decode(&digits, data, false);
@@ -90,15 +94,17 @@ static size_t span_until(struct text_span text, char c) {
     return found ? (size_t)(found - text.text) : text.size;
 }
 
-enum status data_url_read(struct buffer *bytes, struct text_span *type, struct text_span url, size_t limit,
-                          struct error *e) {
+enum status data_url_read(struct buffer *bytes, struct text_span *type, struct text_span url,
+                          size_t limit, struct error *e) {
     buffer_clear(bytes);
-    if (!data_url_is(url)) return error_set(e, STATUS_INVALID, "the URL does not begin with \"data:\"");
+    if (!data_url_is(url))
+        return error_set(e, STATUS_INVALID, "the URL does not begin with \"data:\"");
 
     struct text_span head = {url.text + sizeof scheme - 1, url.size - (sizeof scheme - 1)}, data;
     size_t comma = span_until(head, ',');
     if (comma == head.size)
-        return error_set(e, STATUS_INVALID, "the data: URL has no comma between its type and its data");
+        return error_set(e, STATUS_INVALID,
+                         "the data: URL has no comma between its type and its data");
     data = (struct text_span){head.text + comma + 1, head.size - comma - 1};
     data.size = span_until(data, '#');
     head.size = comma;

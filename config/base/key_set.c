@@ -5,39 +5,42 @@
 
 #include "config/base/hash.h"
 
-static size_t key_set_find(const struct key_set *s, uint64_t a, uint64_t b) {
+static size_t key_set_find(const struct key_set *set, uint64_t a, uint64_t b) {
     uint64_t key[2] = {a, b};
-    size_t i = hash_bytes(key, sizeof key, 0) & (s->capacity - 1);
-    while (s->slots[i].used && (s->slots[i].a != a || s->slots[i].b != b)) i = (i + 1) & (s->capacity - 1);
+    size_t i = hash_bytes(key, sizeof key, 0) & (set->capacity - 1);
+    while (set->slots[i].used && (set->slots[i].a != a || set->slots[i].b != b))
+        i = (i + 1) & (set->capacity - 1);
     return i;
 }
 
-bool key_set_add(struct key_set *s, uint64_t a, uint64_t b) {
-    if (2 * s->n >= s->capacity) {
-        struct key_set larger = {.capacity = s->capacity ? 2 * s->capacity : 256, .n = s->n};
+bool key_set_add(struct key_set *set, uint64_t a, uint64_t b) {
+    if (2 * set->n >= set->capacity) {
+        struct key_set larger = {.capacity = set->capacity ? 2 * set->capacity : 256, .n = set->n};
         larger.slots = xcalloc(larger.capacity, sizeof *larger.slots);
-        for (size_t i = 0; i < s->capacity; i++)
-            if (s->slots[i].used) larger.slots[key_set_find(&larger, s->slots[i].a, s->slots[i].b)] = s->slots[i];
-        free(s->slots);
-        *s = larger;
+        for (size_t i = 0; i < set->capacity; i++)
+            if (set->slots[i].used)
+                larger.slots[key_set_find(&larger, set->slots[i].a, set->slots[i].b)] =
+                    set->slots[i];
+        free(set->slots);
+        *set = larger;
     }
-    size_t i = key_set_find(s, a, b);
-    if (s->slots[i].used) return false;
-    s->slots[i].a = a;
-    s->slots[i].b = b;
-    s->slots[i].number = 0;
-    s->slots[i].used = true;
-    s->n++;
+    size_t i = key_set_find(set, a, b);
+    if (set->slots[i].used) return false;
+    set->slots[i].a = a;
+    set->slots[i].b = b;
+    set->slots[i].number = 0;
+    set->slots[i].used = true;
+    set->n++;
     return true;
 }
 
-int64_t *key_set_number(const struct key_set *s, uint64_t a, uint64_t b) {
-    if (s->capacity == 0) return NULL;
-    size_t i = key_set_find(s, a, b);
-    return s->slots[i].used ? &s->slots[i].number : NULL;
+int64_t *key_set_number(const struct key_set *set, uint64_t a, uint64_t b) {
+    if (set->capacity == 0) return NULL;
+    size_t i = key_set_find(set, a, b);
+    return set->slots[i].used ? &set->slots[i].number : NULL;
 }
 
-void key_set_free(struct key_set *s) {
-    free(s->slots);
-    *s = (struct key_set){0};
+void key_set_free(struct key_set *set) {
+    free(set->slots);
+    *set = (struct key_set){0};
 }

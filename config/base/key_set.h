@@ -1,5 +1,5 @@
-/* config/base/key_set.h: a set of 128-bit keys, each with a number: files by device and inode, texts and names by hash.
- * Zero-initialise. */
+/* config/base/key_set.h: a set of 128-bit keys, each with a number: files by device and inode,
+ * texts and names by hash. Zero-initialise. */
 #pragma once
 
 #include "config/base/base.h"
@@ -12,7 +12,8 @@ struct key_set {
     } * slots;
     size_t n, capacity;
 };
-bool key_set_add(struct key_set *s, uint64_t a, uint64_t b); /* false when it was there */
-/* The number of a key, to read and to set until the next key is added; NULL where it is not in the set. */
-int64_t *key_set_number(const struct key_set *s, uint64_t a, uint64_t b);
-void key_set_free(struct key_set *s);
+bool key_set_add(struct key_set *set, uint64_t a, uint64_t b); /* false when it was there */
+/* The number of a key, to read and to set until the next key is added; NULL where it is not in the
+ * set. */
+int64_t *key_set_number(const struct key_set *set, uint64_t a, uint64_t b);
+void key_set_free(struct key_set *set);

@@ -1,4 +1,5 @@
-/* config/base/log.c: lines of the log, and the queue between a service and whoever reads them. See log.h. */
+/* config/base/log.c: lines of the log, and the queue between a service and whoever reads them. See
+ * log.h. */
 #include "config/base/log.h"
 
 #include <errno.h>
@@ -53,7 +54,8 @@ static void time_print(struct buffer *out) {
 }
 
 /* Appends {"time":...,"level":...,members} and a line end. */
-static void members_stamp(struct buffer *out, enum log_level level, const char *members, size_t size) {
+static void members_stamp(struct buffer *out, enum log_level level, const char *members,
+                          size_t size) {
     buffer_append_string(out, "{\"time\":\"");
     time_print(out);
     buffer_printf(out, "\",\"level\":\"%s\",", level_names[level]);
@@ -91,7 +93,8 @@ static void queue_append(const char *bytes, size_t size) {
 /* The line that tells how many were dropped. */
 static void queue_report(struct buffer *out) {
     char text[100];
-    snprintf(text, sizeof text, "%ld lines of this log were dropped: standard error was not read fast enough",
+    snprintf(text, sizeof text,
+             "%ld lines of this log were dropped: standard error was not read fast enough",
              queue.dropped);
     line_stamp(out, LOG_LEVEL_WARN, text);
 }
@@ -176,7 +179,8 @@ enum status log_queue_open(struct error *e) {
 
 void log_queue_close(double seconds) {
     double until = time_now() + seconds;
-    struct timespec deadline = {.tv_sec = (time_t)until, .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
+    struct timespec deadline = {.tv_sec = (time_t)until,
+                                .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
     int waited = 0;
     pthread_mutex_lock(&queue.lock);
     bool open = queue.state == QUEUE_RUNNING;

@@ -1,8 +1,8 @@
 /* config/base/memory.c: reads /proc and the file systems of control groups. See memory.h.
  *
- * Where a group's files lie is told by two files: /proc/self/cgroup has the path of the process's group in a hierarchy,
- * /proc/self/mountinfo where the hierarchy is mounted, and from which path on: in a container that is often its own
- * group, so that the path does not exist below. */
+ * Where a group's files lie is told by two files: /proc/self/cgroup has the path of the process's
+ * group in a hierarchy, /proc/self/mountinfo where the hierarchy is mounted, and from which path
+ * on: in a container that is often its own group, so that the path does not exist below. */
 #include "config/base/memory.h"
 
 #include <limits.h>
@@ -16,8 +16,12 @@
 static const struct version {
     const char *limits[2], *usage, *pages[3];
 } versions[] = {
-    {{"memory.limit_in_bytes"}, "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}},
-    {{"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}},
+    {{"memory.limit_in_bytes"},
+     "memory.usage_in_bytes",
+     {"total_inactive_file", "total_active_file"}},
+    {{"memory.max", "memory.high"},
+     "memory.current",
+     {"inactive_file", "active_file", "slab_reclaimable"}},
 };
 
 /* A mounted hierarchy that limits memory, and the group in it. */
@@ -37,8 +41,8 @@ static FILE *open_at(const char *root, const char *folder, const char *name) {
     return f;
 }
 
-/* The number behind `key` and a space or colon in a file, which is closed; the first number where key is "". False for
- * anything else, such as "max", and without a file. */
+/* The number behind `key` and a space or colon in a file, which is closed; the first number where
+ * key is "". False for anything else, such as "max", and without a file. */
 static bool find_number(FILE *f, const char *key, size_t *value) {
     char *line = NULL;
     size_t capacity = 0, n = strlen(key);
@@ -55,12 +59,13 @@ static bool find_number(FILE *f, const char *key, size_t *value) {
 static bool has_entry(const char *list, const char *entry) {
     size_t n = strlen(entry);
     for (const char *at = list; (at = strstr(at, entry)) != NULL; at += n)
-        if ((at == list || at[-1] == ',') && (at[n] == '\0' || at[n] == ',' || at[n] == '\n')) return true;
+        if ((at == list || at[-1] == ',') && (at[n] == '\0' || at[n] == ',' || at[n] == '\n'))
+            return true;
     return false;
 }
 
 /* "31 23 0:28 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory" */
-static void find_mounts(const char *root, struct hierarchy h[2]) {
+static void find_mounts(const char *root, struct hierarchy hierarchy[2]) {
     FILE *f = open_at(root, "/proc/self", "mountinfo");
     char *line = NULL, top[PATH_MAX], mount[PATH_MAX], type[64], options[512];
     size_t capacity = 0;
@@ -71,16 +76,16 @@ static void find_mounts(const char *root, struct hierarchy h[2]) {
             continue;
         bool second = strcmp(type, "cgroup2") == 0;
         if (!second && (strcmp(type, "cgroup") != 0 || !has_entry(options, "memory"))) continue;
-        h[second].found = true;
-        snprintf(h[second].mount, sizeof h[second].mount, "%s", mount);
-        snprintf(h[second].top, sizeof h[second].top, "%s", top);
+        hierarchy[second].found = true;
+        snprintf(hierarchy[second].mount, sizeof hierarchy[second].mount, "%s", mount);
+        snprintf(hierarchy[second].top, sizeof hierarchy[second].top, "%s", top);
     }
     free(line);
     if (f) fclose(f);
 }
 
 /* "5:memory:/docker/0123" and "0::/user.slice". */
-static void find_groups(const char *root, struct hierarchy h[2]) {
+static void find_groups(const char *root, struct hierarchy hierarchy[2]) {
     FILE *f = open_at(root, "/proc/self", "cgroup");
     char *line = NULL;
     size_t capacity = 0;
@@ -90,56 +95,63 @@ static void find_groups(const char *root, struct hierarchy h[2]) {
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
         bool second = names[1] == '\0';
-        if (second || has_entry(names + 1, "memory")) snprintf(h[second].group, sizeof h[second].group, "%s", path);
+        if (second || has_entry(names + 1, "memory"))
+            snprintf(hierarchy[second].group, sizeof hierarchy[second].group, "%s", path);
     }
     free(line);
     if (f) fclose(f);
 }
 
-/* The group's path below the mount: "" for the mounted group itself, and for a group that lies elsewhere. */
-static const char *path_below(const struct hierarchy *h) {
-    size_t n = strlen(h->top);
-    const char *rest = h->group;
-    if (strcmp(h->top, "/") != 0) rest = strncmp(rest, h->top, n) == 0 ? rest + n : "";
+/* The group's path below the mount: "" for the mounted group itself, and for a group that lies
+ * elsewhere. */
+static const char *path_below(const struct hierarchy *hierarchy) {
+    size_t n = strlen(hierarchy->top);
+    const char *rest = hierarchy->group;
+    if (strcmp(hierarchy->top, "/") != 0)
+        rest = strncmp(rest, hierarchy->top, n) == 0 ? rest + n : "";
     return rest[0] != '/' || rest[1] == '\0' || strstr(rest, "/..") ? "" : rest;
 }
 
-/* One group: what it may still take becomes *m where that is less. */
-static void apply_group(struct memory *m, const char *root, const char *folder, const struct version *v) {
+/* One group: what it may still take becomes *memory where that is less. */
+static void apply_group(struct memory *memory, const char *root, const char *folder,
+                        const struct version *version) {
     size_t used = 0, pages = 0, value;
-    if (!find_number(open_at(root, folder, v->usage), "", &used)) return;
-    for (size_t i = 0; i < ARRAY_COUNT(v->pages) && v->pages[i]; i++)
-        if (find_number(open_at(root, folder, "memory.stat"), v->pages[i], &value)) pages += value;
+    if (!find_number(open_at(root, folder, version->usage), "", &used)) return;
+    for (size_t i = 0; i < ARRAY_COUNT(version->pages) && version->pages[i]; i++)
+        if (find_number(open_at(root, folder, "memory.stat"), version->pages[i], &value))
+            pages += value;
     used -= pages < used ? pages : used;
-    for (size_t i = 0; i < ARRAY_COUNT(v->limits) && v->limits[i]; i++) {
-        if (!find_number(open_at(root, folder, v->limits[i]), "", &value)) continue;
+    for (size_t i = 0; i < ARRAY_COUNT(version->limits) && version->limits[i]; i++) {
+        if (!find_number(open_at(root, folder, version->limits[i]), "", &value)) continue;
         size_t left = value > used ? value - used : 0;
-        if (left >= m->available) continue;
-        m->available = left;
-        snprintf(m->limit, sizeof m->limit, "%.150s/%s", folder, v->limits[i]);
+        if (left >= memory->available) continue;
+        memory->available = left;
+        snprintf(memory->limit, sizeof memory->limit, "%.150s/%s", folder, version->limits[i]);
     }
 }
 
-static void apply_hierarchy(struct memory *m, const char *root, const struct hierarchy *h, const struct version *v) {
+static void apply_hierarchy(struct memory *memory, const char *root,
+                            const struct hierarchy *hierarchy, const struct version *version) {
     struct buffer folder = {0};
-    size_t top = strlen(h->mount);
-    if (!h->found) return;
-    buffer_printf(&folder, "%s%s", h->mount, path_below(h));
+    size_t top = strlen(hierarchy->mount);
+    if (!hierarchy->found) return;
+    buffer_printf(&folder, "%s%s", hierarchy->mount, path_below(hierarchy));
     for (char *slash; folder.data != NULL; *slash = '\0') {
-        apply_group(m, root, folder.data, v);
+        apply_group(memory, root, folder.data, version);
         slash = strrchr(folder.data, '/');
         if (slash == NULL || (size_t)(slash - folder.data) < top) break;
     }
     buffer_free(&folder);
 }
 
-void memory_read(struct memory *m, const char *root) {
-    struct hierarchy *h = xcalloc(2, sizeof *h);
+void memory_read(struct memory *memory, const char *root) {
+    struct hierarchy *hierarchy = xcalloc(2, sizeof *hierarchy);
     size_t kilobytes;
-    *m = (struct memory){.available = SIZE_MAX};
-    if (find_number(open_at(root, "/proc", "meminfo"), "MemAvailable", &kilobytes)) m->available = kilobytes * 1024;
-    find_mounts(root, h);
-    find_groups(root, h);
-    for (int i = 0; i < 2; i++) apply_hierarchy(m, root, &h[i], &versions[i]);
-    free(h);
+    *memory = (struct memory){.available = SIZE_MAX};
+    if (find_number(open_at(root, "/proc", "meminfo"), "MemAvailable", &kilobytes))
+        memory->available = kilobytes * 1024;
+    find_mounts(root, hierarchy);
+    find_groups(root, hierarchy);
+    for (int i = 0; i < 2; i++) apply_hierarchy(memory, root, &hierarchy[i], &versions[i]);
+    free(hierarchy);
 }

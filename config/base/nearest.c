@@ -7,19 +7,19 @@ enum { NEAREST_MAX_LENGTH = 64 };
 
 /* Levenshtein distance of two names of at most NEAREST_MAX_LENGTH bytes, one row of its table at a
  * time. */
-static int edit_distance(struct text_span a, struct text_span b) {
+static int edit_distance(struct text_span left, struct text_span right) {
     int row[NEAREST_MAX_LENGTH + 1];
-    for (size_t j = 0; j <= b.size; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= a.size; i++) {
+    for (size_t j = 0; j <= right.size; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= left.size; i++) {
         int diagonal = row[0];
         row[0] = (int)i;
-        for (size_t j = 1; j <= b.size; j++) {
-            int replaced = diagonal + (a.text[i - 1] != b.text[j - 1]);
+        for (size_t j = 1; j <= right.size; j++) {
+            int replaced = diagonal + (left.text[i - 1] != right.text[j - 1]);
             diagonal = row[j];
             row[j] = min_int(replaced, min_int(row[j], row[j - 1]) + 1);
         }
     }
-    return row[b.size];
+    return row[right.size];
 }
 
 void nearest_offer(struct nearest_name *nearest, struct text_span wanted, struct text_span known) {

@@ -39,8 +39,8 @@ int process_end(int code) {
     errno = 0;
     bool failed_now = fflush(stdout) != 0;
     if (failed_before || failed_now) {
-        fprintf(stderr, "%s: standard output: not everything could be written%s%s\n", program_invocation_short_name,
-                errno ? ": " : "", errno ? strerror(errno) : "");
+        fprintf(stderr, "%s: standard output: not everything could be written%s%s\n",
+                program_invocation_short_name, errno ? ": " : "", errno ? strerror(errno) : "");
         if (code == 0) code = 1;
     }
     if (code == 0) return 0;

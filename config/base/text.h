@@ -1,4 +1,5 @@
-/* config/base/text.h: predicates on texts and their characters. A text starts and ends with "", and with itself. */
+/* config/base/text.h: predicates on texts and their characters. A text starts and ends with "", and
+ * with itself. */
 #pragma once
 
 #include <string.h>
@@ -6,8 +7,9 @@
 #include "config/base/buffer.h"
 
 /* Spans may hold any bytes; one of no bytes may be NULL. */
-static inline bool span_equals(struct text_span a, struct text_span b) {
-    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
+static inline bool span_equals(struct text_span left, struct text_span right) {
+    return left.size == right.size &&
+           (left.size == 0 || memcmp(left.text, right.text, left.size) == 0);
 }
 static inline bool span_is(struct text_span span, const char *text) {
     return span_equals(span, (struct text_span){text, strlen(text)});
@@ -21,13 +23,15 @@ static inline bool span_ends_with(struct text_span span, const char *end) {
     return span.size >= size && (size == 0 || memcmp(span.text + span.size - size, end, size) == 0);
 }
 /* The order of bytes, a beginning first: below, at or above 0. */
-static inline int span_compare(struct text_span a, struct text_span b) {
-    size_t size = a.size < b.size ? a.size : b.size;
-    int order = size > 0 ? memcmp(a.text, b.text, size) : 0;
-    return order ? order : (a.size > b.size) - (a.size < b.size);
+static inline int span_compare(struct text_span left, struct text_span right) {
+    size_t size = left.size < right.size ? left.size : right.size;
+    int order = size > 0 ? memcmp(left.text, right.text, size) : 0;
+    return order ? order : (left.size > right.size) - (left.size < right.size);
 }
 
-static inline bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
+static inline bool starts_with(const char *text, const char *start) {
+    return strncmp(text, start, strlen(start)) == 0;
+}
 static inline bool ends_with(const char *text, const char *end) {
     return span_ends_with((struct text_span){text, strlen(text)}, end);
 }

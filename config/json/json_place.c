@@ -21,41 +21,45 @@ struct place_walk {
     int line;
 };
 
-static char walk_peek(const struct place_walk *w) { return w->at < w->size ? w->text[w->at] : '\0'; }
+static char walk_peek(const struct place_walk *walk) {
+    return walk->at < walk->size ? walk->text[walk->at] : '\0';
+}
 
-static void walk_step(struct place_walk *w) {
-    if (walk_peek(w) == '\n') w->line++;
-    if (w->at < w->size) w->at++;
+static void walk_step(struct place_walk *walk) {
+    if (walk_peek(walk) == '\n') walk->line++;
+    if (walk->at < walk->size) walk->at++;
 }
 
 /* Over blanks and the comma or colon between two tokens. */
-static void walk_blanks(struct place_walk *w) {
-    while (walk_peek(w) != '\0' && strchr(" \t\r\n,:", walk_peek(w))) walk_step(w);
+static void walk_blanks(struct place_walk *walk) {
+    while (walk_peek(walk) != '\0' && strchr(" \t\r\n,:", walk_peek(walk))) walk_step(walk);
 }
 
-/* The string token at w->at, quotes included; w ends up behind it. */
-static struct text_span walk_string(struct place_walk *w) {
-    size_t start = w->at++;
-    while (w->at < w->size && w->text[w->at] != '"') w->at += w->text[w->at] == '\\' ? 2 : 1;
-    w->at = w->at < w->size ? w->at + 1 : w->size;
-    return (struct text_span){w->text + start, w->at - start};
+/* The string token at walk->at, quotes included; the walk ends up behind it. */
+static struct text_span walk_string(struct place_walk *walk) {
+    size_t start = walk->at++;
+    while (walk->at < walk->size && walk->text[walk->at] != '"')
+        walk->at += walk->text[walk->at] == '\\' ? 2 : 1;
+    walk->at = walk->at < walk->size ? walk->at + 1 : walk->size;
+    return (struct text_span){walk->text + start, walk->at - start};
 }
 
-static void walk_value(struct place_walk *w) {
+static void walk_value(struct place_walk *walk) {
     int depth = 0;
     do {
-        char c = walk_peek(w);
+        char c = walk_peek(walk);
         if (c == '"') {
-            walk_string(w);
+            walk_string(walk);
             continue;
         }
         if (c == '{' || c == '[') depth++;
         if (c == '}' || c == ']') depth--;
-        walk_step(w);
+        walk_step(walk);
         /* A number or a word ends before the next comma or bracket. */
         if (depth == 0 && c != '}' && c != ']')
-            while (walk_peek(w) != '\0' && !strchr(" \t\r\n,]}", walk_peek(w))) walk_step(w);
-    } while (depth > 0 && w->at < w->size);
+            while (walk_peek(walk) != '\0' && !strchr(" \t\r\n,]}", walk_peek(walk)))
+                walk_step(walk);
+    } while (depth > 0 && walk->at < walk->size);
 }
 
 /* Whether a string token means `name`; the parser itself decodes escapes. */
@@ -70,31 +74,32 @@ static bool token_means(struct text_span token, const char *name) {
     return same;
 }
 
-/* From the start of an object or a list to the member or item `place` in it: *line is its, w is at
- * its value. */
-static bool walk_into(struct place_walk *w, const struct json_place *place, int *line) {
-    walk_blanks(w);
-    if (walk_peek(w) != (place->name ? '{' : '[')) return false;
-    walk_step(w);
+/* From the start of an object or a list to the member or item `place` in it: *line is its, the walk
+ * is at its value. */
+static bool walk_into(struct place_walk *walk, const struct json_place *place, int *line) {
+    walk_blanks(walk);
+    if (walk_peek(walk) != (place->name ? '{' : '[')) return false;
+    walk_step(walk);
     for (size_t i = 0;; i++) {
-        walk_blanks(w);
-        *line = w->line;
-        if (walk_peek(w) == '}' || walk_peek(w) == ']' || w->at >= w->size) return false;
+        walk_blanks(walk);
+        *line = walk->line;
+        if (walk_peek(walk) == '}' || walk_peek(walk) == ']' || walk->at >= walk->size)
+            return false;
         if (place->name == NULL && i == place->item) return true;
-        bool found = place->name && token_means(walk_string(w), place->name);
-        walk_blanks(w);
+        bool found = place->name && token_means(walk_string(walk), place->name);
+        walk_blanks(walk);
         if (found) return true;
-        walk_value(w);
+        walk_value(walk);
     }
 }
 
-static bool walk_to(struct place_walk *w, const struct json_place *place, int *line) {
+static bool walk_to(struct place_walk *walk, const struct json_place *place, int *line) {
     if (place == NULL) return true;
-    return walk_to(w, place->above, line) && walk_into(w, place, line);
+    return walk_to(walk, place->above, line) && walk_into(walk, place, line);
 }
 
 int json_place_line(const struct json_place *place, struct text_span text) {
-    struct place_walk w = {.text = text.text, .size = text.size, .line = 1};
+    struct place_walk walk = {.text = text.text, .size = text.size, .line = 1};
     int line = 0;
-    return place && walk_to(&w, place, &line) ? line : 0;
+    return place && walk_to(&walk, place, &line) ? line : 0;
 }

@@ -9,7 +9,9 @@
 #include "config/base/utf8.h"
 
 /* A struct json is jansson's json_t under a name of ours. */
-static const json_t *value_of(const struct json *v) { return (const json_t *)(const void *)v; }
+static const json_t *value_of(const struct json *json) {
+    return (const json_t *)(const void *)json;
+}
 static const struct json *json_of(const json_t *v) { return (const struct json *)(const void *)v; }
 
 /* Where a scan over JSON text is; the text need not be valid. */
@@ -18,23 +20,23 @@ struct text_scan {
     int depth, deepest;
 };
 
-static void scan_byte(struct text_scan *s, char c) {
+static void scan_byte(struct text_scan *scan, char c) {
     switch (c) {
         case '{':
         case '[':
-            s->values++;
-            s->depth++;
-            if (s->depth > s->deepest) s->deepest = s->depth;
+            scan->values++;
+            scan->depth++;
+            if (scan->depth > scan->deepest) scan->deepest = scan->depth;
             break;
         case '}':
-        case ']': s->depth--; break;
-        case ',': s->values++; break;
+        case ']': scan->depth--; break;
+        case ',': scan->values++; break;
         default: break;
     }
 }
 
 static struct text_scan scan_text(struct text_span text) {
-    struct text_scan s = {0};
+    struct text_scan scan = {0};
     bool inside = false;
     for (size_t i = 0; i < text.size; i++) {
         char c = text.text[i];
@@ -43,9 +45,9 @@ static struct text_scan scan_text(struct text_span text) {
         else if (inside && c == '\\')
             i++;
         else if (!inside)
-            scan_byte(&s, c);
+            scan_byte(&scan, c);
     }
-    return s;
+    return scan;
 }
 
 size_t json_count_values(struct text_span text) { return scan_text(text).values; }
@@ -59,39 +61,47 @@ static enum status check_bytes(struct text_span text, const char *name, struct e
     return error_set(e, STATUS_INVALID, "%s:%d: not JSON: a NUL byte", name, line);
 }
 
-static enum status parse_text(struct json **out, struct text_span text, size_t flags, const char *name,
-                              struct error *e) {
+static enum status parse_text(struct json **out, struct text_span text, size_t flags,
+                              const char *name, struct error *e) {
     json_error_t at;
     *out = NULL;
     enum status status = check_bytes(text, name, e);
     if (status) return status;
     if (scan_text(text).deepest > JSON_DEPTH_LIMIT)
-        return error_set(e, STATUS_INVALID, "%s: nested deeper than %d levels", name, JSON_DEPTH_LIMIT);
-    *out =
-        (struct json *)(void *)json_loadb(text.text, text.size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &at);
-    if (*out == NULL) return error_set(e, STATUS_INVALID, "%s:%d:%d: not JSON: %s", name, at.line, at.column, at.text);
+        return error_set(e, STATUS_INVALID, "%s: nested deeper than %d levels", name,
+                         JSON_DEPTH_LIMIT);
+    *out = (struct json *)(void *)json_loadb(text.text, text.size,
+                                             JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &at);
+    if (*out == NULL)
+        return error_set(e, STATUS_INVALID, "%s:%d:%d: not JSON: %s", name, at.line, at.column,
+                         at.text);
     return STATUS_OK;
 }
 
-enum status json_parse(struct json **out, struct text_span text, const char *name, struct error *e) {
+enum status json_parse(struct json **out, struct text_span text, const char *name,
+                       struct error *e) {
     return parse_text(out, text, 0, name, e);
 }
 
-enum status json_parse_any(struct json **out, struct text_span text, const char *name, struct error *e) {
+enum status json_parse_any(struct json **out, struct text_span text, const char *name,
+                           struct error *e) {
     return parse_text(out, text, JSON_DECODE_ANY, name, e);
 }
 
 /* Digits of a number that surely fits int64_t. */
 enum { SAFE_DIGITS = 18 };
 
-/* Whether the digits [start, end) outside strings are an integer: no point and no exponent is next to them. */
+/* Whether the digits [start, end) outside strings are an integer: no point and no exponent is next
+ * to them. */
 static bool is_integer(struct text_span text, size_t start, size_t end) {
-    char before = start > 0 ? text.text[start - 1] : ' ', after = end < text.size ? text.text[end] : ' ';
+    char before = start > 0 ? text.text[start - 1] : ' ',
+         after = end < text.size ? text.text[end] : ' ';
     if (before == '-' && start > 1) before = text.text[start - 2];
     return strchr(".eE+", before) == NULL && strchr(".eE", after) == NULL;
 }
 
-/* A copy of the text in which integers that may not fit int64_t are reals: "1000000000000000000000.0". */
+/* A copy of the text in which integers that may not fit int64_t are reals:
+ * "1000000000000000000000.0". */
 static void widen_integers(struct text_span text, struct buffer *out) {
     size_t copied = 0, i = 0;
     bool inside = false;
@@ -131,8 +141,8 @@ enum status json_from_text(struct json **out, struct text_span text, struct erro
 
 void json_close(struct json *document) { json_decref((json_t *)(void *)document); }
 
-static enum status take_line(struct text_span line, const char *where, json_record_taker *take, void *context,
-                             struct error *e) {
+static enum status take_line(struct text_span line, const char *where, json_record_taker *take,
+                             void *context, struct error *e) {
     struct json *record;
     enum status status = json_parse(&record, line, where, e);
     if (status) return status;
@@ -142,7 +152,8 @@ static enum status take_line(struct text_span line, const char *where, json_reco
     return status;
 }
 
-enum status json_parse_lines(const char *path, json_record_taker *take, void *context, struct error *e) {
+enum status json_parse_lines(const char *path, json_record_taker *take, void *context,
+                             struct error *e) {
     struct file_map map;
     struct buffer where = {0};
     enum status status = file_map_open(&map, path, e);
@@ -154,7 +165,8 @@ enum status json_parse_lines(const char *path, json_record_taker *take, void *co
         size_t size = (size_t)((stop ? stop : end) - at);
         buffer_clear(&where);
         buffer_printf(&where, "%s:%d", path, line);
-        if (size > 0) status = take_line((struct text_span){at, size}, where.data, take, context, e);
+        if (size > 0)
+            status = take_line((struct text_span){at, size}, where.data, take, context, e);
         at = stop ? stop + 1 : end;
     }
     buffer_free(&where);
@@ -162,42 +174,51 @@ enum status json_parse_lines(const char *path, json_record_taker *take, void *co
     return status;
 }
 
-enum json_kind json_kind(const struct json *v) {
+enum json_kind json_kind(const struct json *json) {
     static const enum json_kind kinds[] = {
-        [JSON_OBJECT] = JSON_KIND_OBJECT, [JSON_ARRAY] = JSON_KIND_LIST, [JSON_STRING] = JSON_KIND_TEXT,
-        [JSON_INTEGER] = JSON_KIND_INT,   [JSON_REAL] = JSON_KIND_REAL,  [JSON_TRUE] = JSON_KIND_BOOL,
+        [JSON_OBJECT] = JSON_KIND_OBJECT, [JSON_ARRAY] = JSON_KIND_LIST,
+        [JSON_STRING] = JSON_KIND_TEXT,   [JSON_INTEGER] = JSON_KIND_INT,
+        [JSON_REAL] = JSON_KIND_REAL,     [JSON_TRUE] = JSON_KIND_BOOL,
         [JSON_FALSE] = JSON_KIND_BOOL,    [JSON_NULL] = JSON_KIND_NULL,
     };
-    return v ? kinds[json_typeof(value_of(v))] : JSON_KIND_ABSENT;
+    return json ? kinds[json_typeof(value_of(json))] : JSON_KIND_ABSENT;
 }
 
-bool json_is_numeric(const struct json *v) { return json_kind(v) == JSON_KIND_INT || json_kind(v) == JSON_KIND_REAL; }
-
-bool json_is_absent(const struct json *v) { return v == NULL || json_kind(v) == JSON_KIND_NULL; }
-
-bool json_bool(const struct json *v) { return json_is_true(value_of(v)); }
-int64_t json_int(const struct json *v) { return json_integer_value(value_of(v)); }
-double json_double(const struct json *v) { return json_number_value(value_of(v)); }
-
-struct text_span json_text(const struct json *v) {
-    return (struct text_span){json_string_value(value_of(v)), json_string_length(value_of(v))};
+bool json_is_numeric(const struct json *json) {
+    return json_kind(json) == JSON_KIND_INT || json_kind(json) == JSON_KIND_REAL;
 }
 
-const char *json_word(const struct json *v) {
-    struct text_span text = json_text(v);
+bool json_is_absent(const struct json *json) {
+    return json == NULL || json_kind(json) == JSON_KIND_NULL;
+}
+
+bool json_bool(const struct json *json) { return json_is_true(value_of(json)); }
+int64_t json_int(const struct json *json) { return json_integer_value(value_of(json)); }
+double json_double(const struct json *json) { return json_number_value(value_of(json)); }
+
+struct text_span json_text(const struct json *json) {
+    return (struct text_span){json_string_value(value_of(json)),
+                              json_string_length(value_of(json))};
+}
+
+const char *json_word(const struct json *json) {
+    struct text_span text = json_text(json);
     return text.text && strlen(text.text) == text.size ? text.text : NULL;
 }
 
-bool json_text_is(const struct json *v, const char *text) {
-    const char *word = json_word(v);
+bool json_text_is(const struct json *json, const char *text) {
+    const char *word = json_word(json);
     return word && strcmp(word, text) == 0;
 }
 
-size_t json_count(const struct json *v) {
-    return json_kind(v) == JSON_KIND_OBJECT ? json_object_size(value_of(v)) : json_array_size(value_of(v));
+size_t json_count(const struct json *json) {
+    return json_kind(json) == JSON_KIND_OBJECT ? json_object_size(value_of(json))
+                                               : json_array_size(value_of(json));
 }
 
-const struct json *json_item(const struct json *list, size_t i) { return json_of(json_array_get(value_of(list), i)); }
+const struct json *json_item(const struct json *list, size_t i) {
+    return json_of(json_array_get(value_of(list), i));
+}
 
 const struct json *json_member(const struct json *object, const char *name) {
     return json_of(json_object_get(value_of(object), name));
@@ -217,13 +238,14 @@ bool json_next(const struct json *object, struct json_entry *it) {
     return true;
 }
 
-const char *json_kind_name(const struct json *v) {
+const char *json_kind_name(const struct json *json) {
     static const char *const names[] = {
-        [JSON_KIND_ABSENT] = "nothing", [JSON_KIND_NULL] = "null",          [JSON_KIND_BOOL] = "false",
-        [JSON_KIND_INT] = "an integer", [JSON_KIND_REAL] = "a real number", [JSON_KIND_TEXT] = "a string",
-        [JSON_KIND_LIST] = "an array",  [JSON_KIND_OBJECT] = "an object",
+        [JSON_KIND_ABSENT] = "nothing",     [JSON_KIND_NULL] = "null",
+        [JSON_KIND_BOOL] = "false",         [JSON_KIND_INT] = "an integer",
+        [JSON_KIND_REAL] = "a real number", [JSON_KIND_TEXT] = "a string",
+        [JSON_KIND_LIST] = "an array",      [JSON_KIND_OBJECT] = "an object",
     };
-    return json_bool(v) ? "true" : names[json_kind(v)];
+    return json_bool(json) ? "true" : names[json_kind(json)];
 }
 
 /* The most bytes of text[0, size), at most `limit`, that do not end within a character. */
@@ -237,17 +259,22 @@ static size_t whole_characters(struct text_span text, size_t limit) {
     return used;
 }
 
-const char *json_shown(const struct json *v, char shown[JSON_SHOWN_SIZE]) {
-    struct text_span text = json_text(v);
-    switch (json_kind(v)) {
+const char *json_shown(const struct json *json, char shown[JSON_SHOWN_SIZE]) {
+    struct text_span text = json_text(json);
+    switch (json_kind(json)) {
         case JSON_KIND_TEXT: {
             size_t used = whole_characters(text, JSON_SHOWN_SIZE - 6);
-            snprintf(shown, JSON_SHOWN_SIZE, "\"%.*s%s\"", (int)used, text.text, used < text.size ? "..." : "");
+            snprintf(shown, JSON_SHOWN_SIZE, "\"%.*s%s\"", (int)used, text.text,
+                     used < text.size ? "..." : "");
             return shown;
         }
-        case JSON_KIND_INT: snprintf(shown, JSON_SHOWN_SIZE, "%lld", (long long)json_int(v)); return shown;
-        case JSON_KIND_REAL: snprintf(shown, JSON_SHOWN_SIZE, "%.15g", json_double(v)); return shown;
+        case JSON_KIND_INT:
+            snprintf(shown, JSON_SHOWN_SIZE, "%lld", (long long)json_int(json));
+            return shown;
+        case JSON_KIND_REAL:
+            snprintf(shown, JSON_SHOWN_SIZE, "%.15g", json_double(json));
+            return shown;
         case JSON_KIND_LIST: return "a list";
-        default: return json_kind_name(v);
+        default: return json_kind_name(json);
     }
 }

@@ -38,9 +38,13 @@ void put_line(struct json_writer *w, FILE *file) {
 }
 
 /* Whether members and items at the present depth have a line each. */
-static bool has_lines(const struct json_writer *w) { return w->indent > 0 && w->depth > 0 && w->depth < w->line; }
+static bool has_lines(const struct json_writer *w) {
+    return w->indent > 0 && w->depth > 0 && w->depth < w->line;
+}
 
-static void start_line(struct json_writer *w) { buffer_printf(w->out, "\n%*s", w->indent * w->depth, ""); }
+static void start_line(struct json_writer *w) {
+    buffer_printf(w->out, "\n%*s", w->indent * w->depth, "");
+}
 
 /* The comma before a value, unless it follows a key or is the first of its container, and the
  * blanks. */

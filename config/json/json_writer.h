@@ -41,7 +41,7 @@ void put_int(struct json_writer *w, int64_t v);
 void put_bool(struct json_writer *w, bool v);
 void put_null(struct json_writer *w);
 void put_json(struct json_writer *w, const struct json *value); /* a parsed value; absent is null */
-void put_raw(struct json_writer *w, struct text_span value);    /* one value, which is JSON already */
+void put_raw(struct json_writer *w, struct text_span value); /* one value, which is JSON already */
 /* Shortest form that reads back as the same float; NaN is null, infinities are -9999 and 9999 (as
  * vLLM). */
 void put_float(struct json_writer *w, float v);
@@ -61,5 +61,6 @@ void put_key_string_n(struct json_writer *w, const char *key, const char *s, siz
 void put_key_int(struct json_writer *w, const char *key, int64_t v);
 void put_key_float(struct json_writer *w, const char *key, float v);
 void put_key_bool(struct json_writer *w, const char *key, bool v);
-void put_key_hex(struct json_writer *w, const char *key, uint64_t v); /* as a string of 16 lower-case digits */
+void put_key_hex(struct json_writer *w, const char *key,
+                 uint64_t v); /* as a string of 16 lower-case digits */
 void put_key_null(struct json_writer *w, const char *key);

@@ -1,14 +1,14 @@
-/* config/options/options_print.c: options as JSON (--print-config), as text (--help) and as the tables of
- * docs/config.md. */
+/* config/options/options_print.c: options as JSON (--print-config), as text (--help) and as the
+ * tables of docs/config.md. */
 #include <string.h>
 
 #include "config/json/json_writer.h"
 #include "config/options/options.h"
 
-const char *option_type_words(const struct option_row *o) {
-    if (option_has_structs(o)) return "a list of objects";
-    if (o->path) return "a path";
-    return o->field.type == JSON_LIST ? "a list of strings" : json_type_words(o->field.type);
+const char *option_type_words(const struct option_row *row) {
+    if (option_has_structs(row)) return "a list of objects";
+    if (row->path) return "a path";
+    return row->field.type == JSON_LIST ? "a list of strings" : json_type_words(row->field.type);
 }
 
 static void put_texts(struct json_writer *w, const struct json_list *list) {
@@ -18,51 +18,53 @@ static void put_texts(struct json_writer *w, const struct json_list *list) {
     put_array_end(w);
 }
 
-static void put_members(struct json_writer *w, const struct json_table *t, const char *item) {
+static void put_members(struct json_writer *w, const struct json_table *table, const char *item) {
     put_object(w);
-    for (int i = 0; i < t->count; i++) {
-        const struct json_field *f = &t->fields[i];
-        put_key(w, f->name);
-        json_field_put(w, f, item);
+    for (int i = 0; i < table->count; i++) {
+        const struct json_field *field = &table->fields[i];
+        put_key(w, field->name);
+        json_field_put(w, field, item);
     }
     put_object_end(w);
 }
 
-static void put_structs(struct json_writer *w, const struct json_field *f, const struct json_list *list) {
+static void put_structs(struct json_writer *w, const struct json_field *field,
+                        const struct json_list *list) {
     put_array_line(w);
     for (size_t i = 0; i < list->count; i++)
-        put_members(w, f->item->table, (const char *)list->items + i * f->item_size);
+        put_members(w, field->item->table, (const char *)list->items + i * field->item_size);
     put_array_end(w);
 }
 
-static void put_value(struct json_writer *w, const struct option_row *o, const void *section) {
-    const void *field = (const char *)section + o->field.offset;
-    if (o->field.type != JSON_LIST)
-        json_field_put(w, &o->field, section);
-    else if (option_has_structs(o))
-        put_structs(w, &o->field, field);
+static void put_value(struct json_writer *w, const struct option_row *row, const void *section) {
+    const void *field = (const char *)section + row->field.offset;
+    if (row->field.type != JSON_LIST)
+        json_field_put(w, &row->field, section);
+    else if (option_has_structs(row))
+        put_structs(w, &row->field, field);
     else
         put_texts(w, field);
 }
 
 /* Whether part i is the first of its section; the one behind the last is. */
-static bool begins_section(const struct option_set *s, int i) {
-    return i == 0 || i == s->count || strcmp(s->parts[i].section->name, s->parts[i - 1].section->name) != 0;
+static bool begins_section(const struct option_set *set, int i) {
+    return i == 0 || i == set->count ||
+           strcmp(set->parts[i].section->name, set->parts[i - 1].section->name) != 0;
 }
 
-void options_print_json(const struct option_set *s, const void *values, FILE *out) {
+void options_print_json(const struct option_set *set, const void *values, FILE *out) {
     struct buffer text = {0};
     struct json_writer w;
     put_begin_indented(&w, &text, 4);
     put_object(&w);
-    for (int i = 0; i < s->count; i++) {
-        const struct option_section *section = s->parts[i].section;
-        if (begins_section(s, i)) put_key_object(&w, section->name);
+    for (int i = 0; i < set->count; i++) {
+        const struct option_section *section = set->parts[i].section;
+        if (begins_section(set, i)) put_key_object(&w, section->name);
         for (int j = 0; j < section->count; j++) {
             put_key(&w, section->rows[j].field.name);
-            put_value(&w, &section->rows[j], (const char *)values + s->parts[i].offset);
+            put_value(&w, &section->rows[j], (const char *)values + set->parts[i].offset);
         }
-        if (begins_section(s, i + 1)) put_object_end(&w);
+        if (begins_section(set, i + 1)) put_object_end(&w);
     }
     put_object_end(&w);
     put_line(&w, out);
@@ -70,53 +72,59 @@ void options_print_json(const struct option_set *s, const void *values, FILE *ou
 }
 
 /* A default as it is written in a file; "empty" where there is none. */
-static void print_default(const struct option_row *o, const void *section, struct buffer *out) {
+static void print_default(const struct option_row *row, const void *section, struct buffer *out) {
     struct json_writer w;
-    if (o->field.type == JSON_TEXT && o->field.text[0] == '\0') {
+    if (row->field.type == JSON_TEXT && row->field.text[0] == '\0') {
         buffer_append_string(out, "empty");
         return;
     }
     put_begin_spaced(&w, out);
-    put_value(&w, o, section);
+    put_value(&w, row, section);
 }
 
-static void print_help_line(const char *section, const struct option_row *o, const void *defaults, FILE *out) {
+static void print_help_line(const char *section, const struct option_row *row, const void *defaults,
+                            FILE *out) {
     struct buffer key = {0}, range = {0}, value = {0};
-    buffer_printf(&key, "%s.%s", section, o->field.name);
-    json_field_range_print(&o->field, NULL, &range);
-    print_default(o, defaults, &value);
-    fprintf(out, "  %-28s %s (%s%s%s; default %s)\n", key.data, o->help, option_type_words(o), range.size ? ", " : "",
-            range.size ? range.data : "", value.data);
+    buffer_printf(&key, "%s.%s", section, row->field.name);
+    json_field_range_print(&row->field, NULL, &range);
+    print_default(row, defaults, &value);
+    fprintf(out, "  %-28s %s (%s%s%s; default %s)\n", key.data, row->help, option_type_words(row),
+            range.size ? ", " : "", range.size ? range.data : "", value.data);
     buffer_free(&key);
     buffer_free(&range);
     buffer_free(&value);
 }
 
-void options_print_help(const struct option_set *s, const void *defaults, FILE *out) {
-    for (int i = 0; i < s->count; i++) {
-        const struct option_section *section = s->parts[i].section;
-        const void *values = (const char *)defaults + s->parts[i].offset;
-        for (int j = 0; j < section->count; j++) print_help_line(section->name, &section->rows[j], values, out);
+void options_print_help(const struct option_set *set, const void *defaults, FILE *out) {
+    for (int i = 0; i < set->count; i++) {
+        const struct option_section *section = set->parts[i].section;
+        const void *values = (const char *)defaults + set->parts[i].offset;
+        for (int j = 0; j < section->count; j++)
+            print_help_line(section->name, &section->rows[j], values, out);
     }
 }
 
-static void print_table_row(const char *section, const struct option_row *o, const void *defaults, FILE *out) {
+static void print_table_row(const char *section, const struct option_row *row, const void *defaults,
+                            FILE *out) {
     struct buffer range = {0}, value = {0};
-    json_field_range_print(&o->field, NULL, &range);
-    print_default(o, defaults, &value);
-    fprintf(out, "| `%s.%s` | %s | `%s` | %s | %s |\n", section, o->field.name, option_type_words(o), value.data,
-            range.size ? range.data : "", o->help);
+    json_field_range_print(&row->field, NULL, &range);
+    print_default(row, defaults, &value);
+    fprintf(out, "| `%s.%s` | %s | `%s` | %s | %s |\n", section, row->field.name,
+            option_type_words(row), value.data, range.size ? range.data : "", row->help);
     buffer_free(&range);
     buffer_free(&value);
 }
 
-void options_print_markdown(const struct option_set *s, const void *defaults, FILE *out) {
-    for (int i = 0; i < s->count; i++) {
-        const struct option_section *section = s->parts[i].section;
-        const void *values = (const char *)defaults + s->parts[i].offset;
-        if (begins_section(s, i))
-            fprintf(out, "\n## %s\n\n| option | type | default | allowed | meaning |\n|---|---|---|---|---|\n",
+void options_print_markdown(const struct option_set *set, const void *defaults, FILE *out) {
+    for (int i = 0; i < set->count; i++) {
+        const struct option_section *section = set->parts[i].section;
+        const void *values = (const char *)defaults + set->parts[i].offset;
+        if (begins_section(set, i))
+            fprintf(out,
+                    "\n## %s\n\n| option | type | default | allowed | meaning "
+                    "|\n|---|---|---|---|---|\n",
                     section->name);
-        for (int j = 0; j < section->count; j++) print_table_row(section->name, &section->rows[j], values, out);
+        for (int j = 0; j < section->count; j++)
+            print_table_row(section->name, &section->rows[j], values, out);
     }
 }

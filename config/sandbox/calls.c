@@ -1,9 +1,11 @@
-/* config/sandbox/calls.c: lists of the system calls that a process may make: the only file that includes libseccomp.
+/* config/sandbox/calls.c: lists of the system calls that a process may make: the only file that
+ * includes libseccomp.
  *
- * A call that is on no list fails with EPERM: libraries probe for what they can do without, as terminals, threads and
- * caches, and take it as a machine on which that is missing. fontconfig changes the mode of its cache's folder where
- * the cache is older than the fonts, and abort() sends a signal before it ends the process by itself. A call that no
- * library makes ends the process: who makes it has taken the process over, and gets no second try. */
+ * A call that is on no list fails with EPERM: libraries probe for what they can do without, as
+ * terminals, threads and caches, and take it as a machine on which that is missing. fontconfig
+ * changes the mode of its cache's folder where the cache is older than the fonts, and abort() sends
+ * a signal before it ends the process by itself. A call that no library makes ends the process: who
+ * makes it has taken the process over, and gets no second try. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -18,10 +20,12 @@
 
 /* Names that a machine does not have are passed over. */
 static const char *const of_both[] = {
-    "read",      "write",         "writev",       "lseek",          "close",          "fstat",       "brk",
-    "munmap",    "mremap",        "madvise",      "rt_sigreturn",   "futex",          "exit",        "exit_group",
-    "getrandom", "clock_gettime", "clock_getres", "gettimeofday",   "time",           "sched_yield", "getpid",
-    "gettid",    "sigaltstack",   "rt_sigaction", "rt_sigprocmask", "restart_syscall"};
+    "read",           "write",        "writev",       "lseek",        "close",
+    "fstat",          "brk",          "munmap",       "mremap",       "madvise",
+    "rt_sigreturn",   "futex",        "exit",         "exit_group",   "getrandom",
+    "clock_gettime",  "clock_getres", "gettimeofday", "time",         "sched_yield",
+    "getpid",         "gettid",       "sigaltstack",  "rt_sigaction", "rt_sigprocmask",
+    "restart_syscall"};
 
 /* Metadata tells no content; files are Landlock's. */
 static const char *const of_program[] = {"execve",
@@ -166,10 +170,12 @@ static int add_names(scmp_filter_ctx filter, uint32_t action, const char *const 
 }
 
 /* Allowed where these bits of an argument are zero. */
-static int add_without(scmp_filter_ctx filter, const char *name, unsigned argument, scmp_datum_t bits) {
+static int add_without(scmp_filter_ctx filter, const char *name, unsigned argument,
+                       scmp_datum_t bits) {
     int call = seccomp_syscall_resolve_name(name);
     if (call < 0) return 0;
-    return seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1, SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, bits, 0));
+    return seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1,
+                            SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, bits, 0));
 }
 
 /* Commands that set an owner or a signal would reach other processes. */
@@ -177,15 +183,17 @@ static int add_fcntl(scmp_filter_ctx filter) {
     static const int commands[] = {F_GETFD, F_SETFD, F_GETFL, F_DUPFD, F_DUPFD_CLOEXEC};
     int call = seccomp_syscall_resolve_name("fcntl"), fault = 0;
     for (size_t i = 0; i < ARRAY_COUNT(commands) && fault == 0; i++)
-        fault = seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1,
-                                 SCMP_CMP(1, SCMP_CMP_MASKED_EQ, UINT32_MAX, (scmp_datum_t)commands[i]));
+        fault = seccomp_rule_add(
+            filter, SCMP_ACT_ALLOW, call, 1,
+            SCMP_CMP(1, SCMP_CMP_MASKED_EQ, UINT32_MAX, (scmp_datum_t)commands[i]));
     return fault;
 }
 
 /* Its own limits are read, and no one's are set. */
 static int add_prlimit(scmp_filter_ctx filter) {
     return seccomp_rule_add(filter, SCMP_ACT_ALLOW, seccomp_syscall_resolve_name("prlimit64"), 2,
-                            SCMP_CMP(0, SCMP_CMP_MASKED_EQ, UINT32_MAX, 0), SCMP_CMP(2, SCMP_CMP_EQ, 0, 0));
+                            SCMP_CMP(0, SCMP_CMP_MASKED_EQ, UINT32_MAX, 0),
+                            SCMP_CMP(2, SCMP_CMP_EQ, 0, 0));
 }
 
 static int add_work(scmp_filter_ctx filter) {
@@ -206,14 +214,16 @@ static int add_program(scmp_filter_ctx filter) {
 static int fill_list(scmp_filter_ctx filter, enum calls_list list) {
     int fault = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     if (fault == 0) fault = add_names(filter, SCMP_ACT_ALLOW, of_both, ARRAY_COUNT(of_both));
-    if (fault == 0) fault = add_names(filter, SCMP_ACT_KILL_PROCESS, ends_process, ARRAY_COUNT(ends_process));
+    if (fault == 0)
+        fault = add_names(filter, SCMP_ACT_KILL_PROCESS, ends_process, ARRAY_COUNT(ends_process));
     if (fault) return fault;
     return list == CALLS_OF_WORK ? add_work(filter) : add_program(filter);
 }
 
 /* The kernel's form of a list, by way of a file in memory. */
 static int export_list(scmp_filter_ctx filter, struct sock_fprog *out) {
-    int fd = memfd_create("calls", MFD_CLOEXEC), fault = fd < 0 ? -errno : seccomp_export_bpf(filter, fd);
+    int fd = memfd_create("calls", MFD_CLOEXEC),
+        fault = fd < 0 ? -errno : seccomp_export_bpf(filter, fd);
     off_t size = fault == 0 ? lseek(fd, 0, SEEK_END) : 0;
     if (fault == 0) {
         out->len = (unsigned short)((size_t)size / sizeof *out->filter);
@@ -237,6 +247,7 @@ const char *calls_compile(void) {
 }
 
 const char *confine_calls(enum calls_list list) {
-    bool done = lists[list].filter && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &lists[list], 0, 0) == 0;
+    bool done =
+        lists[list].filter && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &lists[list], 0, 0) == 0;
     return done ? NULL : "a filter of system calls (seccomp)";
 }

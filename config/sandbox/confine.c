@@ -1,4 +1,5 @@
-/* config/sandbox/confine.c: what a child gives up before its work: identity, privileges, limits, descriptors. */
+/* config/sandbox/confine.c: what a child gives up before its work: identity, privileges, limits,
+ * descriptors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -25,13 +26,15 @@ enum { FD_CONTROL = 3, MOST_DESCRIPTORS = 64 };
 /* Identity. */
 
 static bool become_nobody(void) {
-    return setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 && setresuid(NOBODY, NOBODY, NOBODY) == 0;
+    return setgroups(0, NULL) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
+           setresuid(NOBODY, NOBODY, NOBODY) == 0;
 }
 
 /* Where there are none, a service manager may refuse the call. */
 static bool drop_capabilities(void) {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}}, has[_LINUX_CAPABILITY_U32S_3];
+    struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}},
+                                  has[_LINUX_CAPABILITY_U32S_3];
     if (syscall(SYS_capget, &head, has) == 0 && memcmp(has, none, sizeof none) == 0) return true;
     return syscall(SYS_capset, &head, none) == 0;
 }
@@ -44,7 +47,8 @@ const char *confine_identity(void) {
     /* A container may have no other user than root; there Landlock has to do. */
     if (geteuid() == 0 && !become_nobody() && sandbox_landlock_version() == 0)
         return "another user than root, and has no Landlock";
-    prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED, 0, 0, 0); /* root alone may, and needs it */
+    prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED, 0, 0,
+          0); /* root alone may, and needs it */
     if (!drop_capabilities()) return "to give up capabilities";
     return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0 ? NULL : "to keep its memory from others";
 }
@@ -64,7 +68,8 @@ const char *confine_limits(size_t memory, int seconds) {
     if (refused == NULL) refused = lower_limit(RLIMIT_CPU, (rlim_t)seconds, "a limit on time");
     if (refused == NULL) refused = lower_limit(RLIMIT_FSIZE, 0, "a limit on files");
     if (refused == NULL) refused = lower_limit(RLIMIT_NPROC, 0, "a limit on processes");
-    if (refused == NULL) refused = lower_limit(RLIMIT_NOFILE, MOST_DESCRIPTORS, "a limit on descriptors");
+    if (refused == NULL)
+        refused = lower_limit(RLIMIT_NOFILE, MOST_DESCRIPTORS, "a limit on descriptors");
     if (refused == NULL) refused = lower_limit(RLIMIT_MEMLOCK, 0, "a limit on locked memory");
     if (refused == NULL) refused = lower_limit(RLIMIT_MSGQUEUE, 0, "a limit on queues");
     return refused ? refused : lower_limit(RLIMIT_CORE, 0, "a limit on core files");
@@ -83,7 +88,8 @@ static void refuse_when(const char *refused) {
     if (refused) tell_control(CONTROL_REFUSED, refused);
 }
 
-/* Input, output and nothing become the standard streams; all others but the control socket are closed. */
+/* Input, output and nothing become the standard streams; all others but the control socket are
+ * closed. */
 static void take_descriptors(const int fds[KEEPER_FDS]) {
     int high[KEEPER_FDS];
     /* Out of the way of one another. */
@@ -98,7 +104,8 @@ static void take_descriptors(const int fds[KEEPER_FDS]) {
 }
 
 static void run_work(const struct keeper_job *job, size_t have) {
-    struct sandbox_call call = {.input = {"", job->input}, .options = job->bytes, .output = STDOUT_FILENO};
+    struct sandbox_call call = {
+        .input = {"", job->input}, .options = job->bytes, .output = STDOUT_FILENO};
     if (job->input > 0) {
         void *input = mmap(NULL, job->input, PROT_READ, MAP_PRIVATE, STDIN_FILENO, 0);
         if (input == MAP_FAILED) tell_control(CONTROL_REFUSED, "memory for the input");

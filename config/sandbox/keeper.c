@@ -1,6 +1,6 @@
-/* config/sandbox/keeper.c: the process that begins the children. It stays as it was when the program began: without
- * threads, documents or keys, in a directory that is empty. It reaps its children and tells how they ended; one whose
- * asker has closed its control socket is killed. */
+/* config/sandbox/keeper.c: the process that begins the children. It stays as it was when the
+ * program began: without threads, documents or keys, in a directory that is empty. It reaps its
+ * children and tells how they ended; one whose asker has closed its control socket is killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -116,14 +116,14 @@ static void keep_socket(int fd) {
     close_range(4, ~0U, 0);
 }
 
-static void keeper_open(struct keeper *k, int fd, char **argv) {
+static void keeper_open(struct keeper *keeper, int fd, char **argv) {
     keep_socket(fd);
     forget_secrets(argv);
     prctl(PR_SET_NAME, "retro-keeper", 0, 0, 0);
-    *k = (struct keeper){.jobs = 3, .signals = open_signals()};
-    k->refused = enter_empty_directory() ? calls_compile() : "an empty directory in /tmp";
-    k->refused_errno = errno;
-    k->have = measure_address_space();
+    *keeper = (struct keeper){.jobs = 3, .signals = open_signals()};
+    keeper->refused = enter_empty_directory() ? calls_compile() : "an empty directory in /tmp";
+    keeper->refused_errno = errno;
+    keeper->have = measure_address_space();
 }
 
 /* Children. */
@@ -135,15 +135,15 @@ static void tell_end(int control, enum control_kind kind, int value, const char 
     close(control);
 }
 
-static void reap_children(struct keeper *k) {
+static void reap_children(struct keeper *keeper) {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-        for (int i = 0; i < k->n; i++) {
-            if (k->children[i].pid != pid) continue;
-            tell_end(k->children[i].control, CONTROL_ENDED, status, "");
-            k->children[i] = k->children[k->n - 1];
-            k->n--;
+        for (int i = 0; i < keeper->n; i++) {
+            if (keeper->children[i].pid != pid) continue;
+            tell_end(keeper->children[i].control, CONTROL_ENDED, status, "");
+            keeper->children[i] = keeper->children[keeper->n - 1];
+            keeper->n--;
             break;
         }
 }
@@ -155,8 +155,10 @@ static bool receive_job(int fd, struct keeper_job *job, int fds[KEEPER_FDS]) {
         char bytes[CMSG_SPACE(KEEPER_FDS * sizeof(int))];
     } control;
     struct iovec part = {job, sizeof *job};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
     ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR) n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *head = n == (ssize_t)sizeof *job ? CMSG_FIRSTHDR(&message) : NULL;
@@ -174,60 +176,68 @@ static void follow_keeper(pid_t keeper) {
     if (getppid() != keeper) _exit(1); /* it is gone already */
 }
 
-static void begin_child(struct keeper *k, const struct keeper_job *job, const int fds[KEEPER_FDS]) {
-    pid_t keeper = getpid(), pid = k->refused ? -1 : fork();
+static void begin_child(struct keeper *the_keeper, const struct keeper_job *job,
+                        const int fds[KEEPER_FDS]) {
+    pid_t keeper = getpid(), pid = the_keeper->refused ? -1 : fork();
     if (pid == 0) {
         follow_keeper(keeper);
-        child_begin(job, fds, k->have);
+        child_begin(job, fds, the_keeper->have);
     }
     close(fds[KEEPER_INPUT]);
     close(fds[KEEPER_OUTPUT]);
     if (pid < 0) {
-        tell_end(fds[KEEPER_CONTROL], CONTROL_REFUSED, k->refused ? k->refused_errno : errno,
-                 k->refused ? k->refused : "another process");
+        tell_end(fds[KEEPER_CONTROL], CONTROL_REFUSED,
+                 the_keeper->refused ? the_keeper->refused_errno : errno,
+                 the_keeper->refused ? the_keeper->refused : "another process");
         return;
     }
-    k->children = xgrow(k->children, k->n, &k->capacity, sizeof *k->children);
-    k->children[k->n] = (struct kept_child){pid, fds[KEEPER_CONTROL], false};
-    k->n++;
+    the_keeper->children = xgrow(the_keeper->children, the_keeper->n, &the_keeper->capacity,
+                                 sizeof *the_keeper->children);
+    the_keeper->children[the_keeper->n] = (struct kept_child){pid, fds[KEEPER_CONTROL], false};
+    the_keeper->n++;
 }
 
-static void poll_all(struct keeper *k) {
-    k->polled = xrealloc(k->polled, (POLL_CHILDREN + (size_t)k->n) * sizeof *k->polled);
-    k->polled[POLL_JOBS] = (struct pollfd){.fd = k->jobs, .events = POLLIN};
-    k->polled[POLL_SIGNALS] = (struct pollfd){.fd = k->signals, .events = POLLIN};
-    for (int i = 0; i < k->n; i++)
-        k->polled[POLL_CHILDREN + i] =
-            (struct pollfd){.fd = k->children[i].killed ? -1 : k->children[i].control, .events = POLLRDHUP};
-    while (poll(k->polled, POLL_CHILDREN + (nfds_t)k->n, -1) < 0 && errno == EINTR) continue;
+static void poll_all(struct keeper *keeper) {
+    keeper->polled =
+        xrealloc(keeper->polled, (POLL_CHILDREN + (size_t)keeper->n) * sizeof *keeper->polled);
+    keeper->polled[POLL_JOBS] = (struct pollfd){.fd = keeper->jobs, .events = POLLIN};
+    keeper->polled[POLL_SIGNALS] = (struct pollfd){.fd = keeper->signals, .events = POLLIN};
+    for (int i = 0; i < keeper->n; i++)
+        keeper->polled[POLL_CHILDREN + i] =
+            (struct pollfd){.fd = keeper->children[i].killed ? -1 : keeper->children[i].control,
+                            .events = POLLRDHUP};
+    while (poll(keeper->polled, POLL_CHILDREN + (nfds_t)keeper->n, -1) < 0 && errno == EINTR)
+        continue;
 }
 
-/* A child whose asker has gone. It stays in the list until it is reaped, and is asked about no more. */
-static void kill_unwanted(struct keeper *k) {
-    for (int i = 0; i < k->n; i++) {
-        if (!(k->polled[POLL_CHILDREN + i].revents & (POLLRDHUP | POLLHUP | POLLERR))) continue;
-        kill(k->children[i].pid, SIGKILL);
-        k->children[i].killed = true;
+/* A child whose asker has gone. It stays in the list until it is reaped, and is asked about no
+ * more. */
+static void kill_unwanted(struct keeper *keeper) {
+    for (int i = 0; i < keeper->n; i++) {
+        if (!(keeper->polled[POLL_CHILDREN + i].revents & (POLLRDHUP | POLLHUP | POLLERR)))
+            continue;
+        kill(keeper->children[i].pid, SIGKILL);
+        keeper->children[i].killed = true;
     }
 }
 
 _Noreturn void keeper_serve(int fd, char **argv) {
     static struct keeper_job job;
     struct signalfd_siginfo info;
-    struct keeper k;
+    struct keeper keeper;
     int fds[KEEPER_FDS];
     bool goes_on = true;
-    keeper_open(&k, fd, argv);
+    keeper_open(&keeper, fd, argv);
     while (goes_on) {
-        poll_all(&k);
-        kill_unwanted(&k);
-        if (k.polled[POLL_SIGNALS].revents)
-            while (read(k.signals, &info, sizeof info) > 0) reap_children(&k);
-        if (k.polled[POLL_JOBS].revents) {
-            goes_on = receive_job(k.jobs, &job, fds);
-            if (goes_on) begin_child(&k, &job, fds);
+        poll_all(&keeper);
+        kill_unwanted(&keeper);
+        if (keeper.polled[POLL_SIGNALS].revents)
+            while (read(keeper.signals, &info, sizeof info) > 0) reap_children(&keeper);
+        if (keeper.polled[POLL_JOBS].revents) {
+            goes_on = receive_job(keeper.jobs, &job, fds);
+            if (goes_on) begin_child(&keeper, &job, fds);
         }
     }
-    for (int i = 0; i < k.n; i++) kill(k.children[i].pid, SIGKILL);
+    for (int i = 0; i < keeper.n; i++) kill(keeper.children[i].pid, SIGKILL);
     _exit(0);
 }

@@ -1,5 +1,6 @@
-/* config/sandbox/landlock.c: which files a process reaches, by Landlock, which kernels have since 5.13 and where it is
- * switched on. Each version knows more rights; those that a kernel does not know are not asked for. */
+/* config/sandbox/landlock.c: which files a process reaches, by Landlock, which kernels have
+ * since 5.13 and where it is switched on. Each version knows more rights; those that a kernel does
+ * not know are not asked for. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
@@ -28,13 +29,13 @@ int sandbox_landlock_version(void) {
 }
 
 static struct landlock_rules rules_of(int version) {
-    struct landlock_rules r = {.files = RIGHTS_FILES_1};
-    if (version >= 2) r.files |= RIGHT_REFER;
-    if (version >= 3) r.files |= RIGHT_TRUNCATE;
-    if (version >= 4) r.network = RIGHTS_NETWORK;
-    if (version >= 5) r.files |= RIGHT_IOCTL_DEVICE;
-    if (version >= 6) r.scoped = RIGHTS_SCOPED;
-    return r;
+    struct landlock_rules rules = {.files = RIGHTS_FILES_1};
+    if (version >= 2) rules.files |= RIGHT_REFER;
+    if (version >= 3) rules.files |= RIGHT_TRUNCATE;
+    if (version >= 4) rules.network = RIGHTS_NETWORK;
+    if (version >= 5) rules.files |= RIGHT_IOCTL_DEVICE;
+    if (version >= 6) rules.scoped = RIGHTS_SCOPED;
+    return rules;
 }
 
 /* A path that is not there needs no rule. */
@@ -48,15 +49,18 @@ static bool allow_path(int ruleset, const char *path, uint64_t rights) {
     return done;
 }
 
-/* Where distributions keep programs, libraries and what these read: never /etc as a whole, /proc or a home. */
+/* Where distributions keep programs, libraries and what these read: never /etc as a whole, /proc or
+ * a home. */
 static bool allow_libraries(int ruleset) {
-    static const char *const folders[] = {"/usr", "/lib", "/lib64", "/lib32", "/nix/store", "/gnu/store"};
+    static const char *const folders[] = {"/usr",   "/lib",       "/lib64",
+                                          "/lib32", "/nix/store", "/gnu/store"};
     static const char *const data[] = {"/etc/fonts", "/var/cache/fontconfig"};
     static const char *const files[] = {"/etc/ld.so.cache", "/etc/localtime", "/dev/null"};
     bool done = true;
     for (size_t i = 0; i < ARRAY_COUNT(folders); i++)
         done = done && allow_path(ruleset, folders[i], RIGHTS_READ | LANDLOCK_ACCESS_FS_EXECUTE);
-    for (size_t i = 0; i < ARRAY_COUNT(data); i++) done = done && allow_path(ruleset, data[i], RIGHTS_READ);
+    for (size_t i = 0; i < ARRAY_COUNT(data); i++)
+        done = done && allow_path(ruleset, data[i], RIGHTS_READ);
     for (size_t i = 0; i < ARRAY_COUNT(files); i++)
         done = done && allow_path(ruleset, files[i], LANDLOCK_ACCESS_FS_READ_FILE);
     return done;
@@ -69,7 +73,9 @@ static bool restrict_by(bool libraries, const char *program) {
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
     if (ruleset < 0) return false;
     bool done = !libraries || allow_libraries(ruleset);
-    if (done && program) done = allow_path(ruleset, program, LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE);
+    if (done && program)
+        done =
+            allow_path(ruleset, program, LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE);
     if (done) done = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
     close(ruleset);
     return done;
@@ -79,4 +85,6 @@ const char *confine_files(const char *program) {
     return restrict_by(true, program) ? NULL : "a list of files (Landlock)";
 }
 
-const char *confine_no_files(void) { return restrict_by(false, NULL) ? NULL : "an empty list of files (Landlock)"; }
+const char *confine_no_files(void) {
+    return restrict_by(false, NULL) ? NULL : "an empty list of files (Landlock)";
+}

@@ -1,9 +1,10 @@
-/* config/sandbox/sandbox.h: processes of their own for work on foreign bytes. Such a process has its input, an end of a
- * pipe that it writes to, and nothing else: no file, no network, no other process, no privilege, and limits on memory
- * and time. Bytes that it hands over are to be judged like foreign ones.
+/* config/sandbox/sandbox.h: processes of their own for work on foreign bytes. Such a process has
+ * its input, an end of a pipe that it writes to, and nothing else: no file, no network, no other
+ * process, no privilege, and limits on memory and time. Bytes that it hands over are to be judged
+ * like foreign ones.
  *
- * They are begun by one process, the keeper, which is forked before the program has threads or secrets, and which ends
- * with it. docs/files.md says what holds on which kernel. */
+ * They are begun by one process, the keeper, which is forked before the program has threads or
+ * secrets, and which ends with it. docs/files.md says what holds on which kernel. */
 #pragma once
 
 #include <stdatomic.h>
@@ -30,12 +31,14 @@ enum { SANDBOX_OPTIONS_BYTES = 8192 };
 
 /* A function of this program, or another program. */
 struct sandbox_job {
-    const char *name;         /* of the input, for errors */
-    struct text_span input;   /* copied; a program finds it on its standard input */
-    sandbox_work *work;       /* NULL: the program */
-    sandbox_work *prepare;    /* called before, while libraries' own files can be read; NULL: nothing to prepare */
+    const char *name;       /* of the input, for errors */
+    struct text_span input; /* copied; a program finds it on its standard input */
+    sandbox_work *work;     /* NULL: the program */
+    sandbox_work *prepare;  /* called before, while libraries' own files can be read; NULL: nothing
+                               to prepare */
     struct text_span options; /* of at most SANDBOX_OPTIONS_BYTES */
-    char *const *argv;        /* of the program, which is looked for in PATH; all of at most SANDBOX_OPTIONS_BYTES */
+    char *const *argv;        /* of the program, which is looked for in PATH; all of at most
+                                 SANDBOX_OPTIONS_BYTES */
     const char *package;      /* of Debian, that the program comes in */
     struct sandbox_limits limits;
 };
@@ -47,19 +50,23 @@ struct sandbox_child {
     bool killed;
 };
 
-/* Starts the keeper. To be called once, at the beginning of a program that has or will have threads or secrets; others
- * get one with their first job. argv is the program's, which is cleared in the keeper together with the environment;
- * NULL: it is left. */
+/* Starts the keeper. To be called once, at the beginning of a program that has or will have threads
+ * or secrets; others get one with their first job. argv is the program's, which is cleared in the
+ * keeper together with the environment; NULL: it is left. */
 enum status sandbox_start(char **argv, struct error *e);
-/* Landlock's version in this kernel; 0: it has none, and only the filter of system calls, the user and the empty
- * directory keep a process from files. */
+/* Landlock's version in this kernel; 0: it has none, and only the filter of system calls, the user
+ * and the empty directory keep a process from files. */
 int sandbox_landlock_version(void);
 
 /* A child that was begun is read, and ended. */
-enum status sandbox_begin(struct sandbox_child *c, const struct sandbox_job *job, struct error *e);
-/* *got is less than size at the end alone. STATUS_INVALID when it takes too long, STATUS_CANCELLED. */
-enum status sandbox_read(struct sandbox_child *c, void *bytes, size_t size, size_t *got, struct error *e);
-void sandbox_kill(struct sandbox_child *c);
-/* Waits for its end. STATUS_OK and its exit code, or how it failed: STATUS_INVALID for a signal and for a limit,
- * STATUS_UNSUPPORTED where the program is not installed, or the kernel refuses what the process is confined by. */
-enum status sandbox_end(struct sandbox_child *c, int *code, struct error *e);
+enum status sandbox_begin(struct sandbox_child *child, const struct sandbox_job *job,
+                          struct error *e);
+/* *got is less than size at the end alone. STATUS_INVALID when it takes too long, STATUS_CANCELLED.
+ */
+enum status sandbox_read(struct sandbox_child *child, void *bytes, size_t size, size_t *got,
+                         struct error *e);
+void sandbox_kill(struct sandbox_child *child);
+/* Waits for its end. STATUS_OK and its exit code, or how it failed: STATUS_INVALID for a signal and
+ * for a limit, STATUS_UNSUPPORTED where the program is not installed, or the kernel refuses what
+ * the process is confined by. */
+enum status sandbox_end(struct sandbox_child *child, int *code, struct error *e);

@@ -10,7 +10,8 @@ struct keeper_job {
     uint64_t input, memory;
     int32_t seconds, n_arguments;
     sandbox_work *work, *prepare;
-    _Alignas(16) char bytes[SANDBOX_OPTIONS_BYTES]; /* the options, or the arguments, each with its NUL */
+    _Alignas(16) char bytes[SANDBOX_OPTIONS_BYTES]; /* the options, or the arguments, each with its
+                                                       NUL */
 };
 enum keeper_fd { KEEPER_INPUT, KEEPER_OUTPUT, KEEPER_CONTROL, KEEPER_FDS };
 
@@ -33,10 +34,11 @@ _Noreturn void child_begin(const struct keeper_job *job, const int fds[KEEPER_FD
 const char *confine_privileges(void);
 /* No capability, nobody's identity where it was root's. */
 const char *confine_identity(void);
-/* `memory` bytes of address space, so many seconds of processor time, no file that is written, no process. */
+/* `memory` bytes of address space, so many seconds of processor time, no file that is written, no
+ * process. */
 const char *confine_limits(size_t memory, int seconds);
-/* Files that programs and libraries need can be read, and `program` begun; NULL: none. Without Landlock nothing
- * changes. */
+/* Files that programs and libraries need can be read, and `program` begun; NULL: none. Without
+ * Landlock nothing changes. */
 const char *confine_files(const char *program);
 /* No file can be opened any more. */
 const char *confine_no_files(void);

@@ -1,5 +1,6 @@
-/* config/text/unicode.h: Unicode for tokenizers and the index of words: text that remembers where its bytes came from,
- * the normalisations of the reference tokenizers, folding. utf8proc is included by unicode.c only. */
+/* config/text/unicode.h: Unicode for tokenizers and the index of words: text that remembers where
+ * its bytes came from, the normalisations of the reference tokenizers, folding. utf8proc is
+ * included by unicode.c only. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -12,10 +13,10 @@ struct mapped_text {
     const uint32_t *origin; /* NULL: byte i comes from base + i */
     uint32_t base;
 };
-static inline uint32_t mapped_origin(const struct mapped_text *m, size_t i) {
-    return m->origin ? m->origin[i] : m->base + (uint32_t)i;
+static inline uint32_t mapped_origin(const struct mapped_text *text, size_t i) {
+    return text->origin ? text->origin[i] : text->base + (uint32_t)i;
 }
-struct mapped_text mapped_slice(const struct mapped_text *m, size_t from, size_t to);
+struct mapped_text mapped_slice(const struct mapped_text *text, size_t from, size_t to);
 
 /* Owns what a mapped_text borrows. Zero-initialise. */
 struct mapped_buffer {
@@ -23,17 +24,19 @@ struct mapped_buffer {
     uint32_t *origin;
     size_t size, capacity;
 };
-void mapped_append(struct mapped_buffer *b, const char *bytes, size_t n, uint32_t origin);
-struct mapped_text mapped_view(const struct mapped_buffer *b);
-void mapped_free(struct mapped_buffer *b);
+void mapped_append(struct mapped_buffer *buffer, const char *bytes, size_t n, uint32_t origin);
+struct mapped_text mapped_view(const struct mapped_buffer *buffer);
+void mapped_free(struct mapped_buffer *buffer);
 
 /* Appends text with U+FFFD for every maximal subpart that is no UTF-8. */
 void unicode_repair(const char *text, size_t size, struct mapped_buffer *out);
 
 enum unicode_form { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD };
-void unicode_normalise(const struct mapped_text *in, enum unicode_form form, struct mapped_buffer *out);
-/* For comparing: NFKC and full case folding (Unicode 3.13, NFKC_Casefold), so that "ŁÓDŹ", "łódź" and full-width
- * letters are the same. Bytes that are no UTF-8, and U+200B, which parts words, become blanks. Origins are not kept. */
+void unicode_normalise(const struct mapped_text *in, enum unicode_form form,
+                       struct mapped_buffer *out);
+/* For comparing: NFKC and full case folding (Unicode 3.13, NFKC_Casefold), so that "ŁÓDŹ", "łódź"
+ * and full-width letters are the same. Bytes that are no UTF-8, and U+200B, which parts words,
+ * become blanks. Origins are not kept. */
 void unicode_fold(const char *text, size_t size, struct mapped_buffer *out);
 /* Character by character, without the final sigma rule, as Rust's char::to_lowercase. */
 void unicode_lowercase(const struct mapped_text *in, struct mapped_buffer *out);
@@ -42,10 +45,12 @@ void unicode_lowercase(const struct mapped_text *in, struct mapped_buffer *out);
 struct bert_normalizer {
     bool clean_text, handle_chinese_chars, strip_accents, lowercase;
 };
-void unicode_normalise_bert(const struct mapped_text *in, const struct bert_normalizer *b, struct mapped_buffer *out);
+void unicode_normalise_bert(const struct mapped_text *in, const struct bert_normalizer *normalizer,
+                            struct mapped_buffer *out);
 
 bool unicode_is_space(int32_t character); /* White_Space */
-bool unicode_is_word(int32_t character);  /* regular expressions' \w: letters, marks, decimal digits, connectors */
+bool unicode_is_word(
+    int32_t character); /* regular expressions' \w: letters, marks, decimal digits, connectors */
 bool unicode_is_punctuation(int32_t character); /* ASCII punctuation, or category P */
 bool unicode_is_printable(int32_t character);   /* as str.isprintable of Python */
 bool unicode_is_letter(int32_t character);      /* category L */
@@ -54,8 +59,9 @@ bool unicode_is_digit(int32_t character);       /* Nd, superscripts, digits in c
 bool unicode_is_numeric(int32_t character);     /* category N */
 bool unicode_is_upper(int32_t character);
 bool unicode_is_lower(int32_t character);
-bool unicode_is_cased(int32_t character);          /* upper, lower or title case */
-bool unicode_is_case_ignorable(int32_t character); /* marks, modifiers, apostrophes: Case_Ignorable */
+bool unicode_is_cased(int32_t character); /* upper, lower or title case */
+bool unicode_is_case_ignorable(
+    int32_t character); /* marks, modifiers, apostrophes: Case_Ignorable */
 enum unicode_case { UNICODE_CASE_UPPER, UNICODE_CASE_TITLE, UNICODE_CASE_LOWER };
 int32_t unicode_lower(int32_t character); /* one character, as Unicode's simple mapping */
 /* The full mapping: up to three characters; returns how many. */

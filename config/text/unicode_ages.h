@@ -1,5 +1,5 @@
-/* config/text/unicode_ages.h: where the reference libraries' Unicode tables are older or newer than ours. Private to
- * the tokenizers; see unicode_ages.c for how the lists were made. */
+/* config/text/unicode_ages.h: where the reference libraries' Unicode tables are older or newer than
+ * ours. Private to the tokenizers; see unicode_ages.c for how the lists were made. */
 #pragma once
 
 #include "config/base/base.h"

@@ -16,23 +16,25 @@ static void hex_print(char *text, const uint8_t *bytes, int n) {
 
 enum status nonce_make(char nonce[NONCE_TEXT], struct error *e) {
     uint8_t bytes[NONCE_TEXT / 2];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return error_errno(e, "no random numbers");
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return error_errno(e, "no random numbers");
     hex_print(nonce, bytes, (int)sizeof bytes);
     return STATUS_OK;
 }
 
-void seat_name_machine(struct seat *s) {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    memset(s->machine, 0, sizeof s->machine);
-    if (gethostname(s->machine, sizeof s->machine - 1) != 0 || s->machine[0] == '\0')
-        snprintf(s->machine, sizeof s->machine, "unnamed");
-    for (char *c = s->machine; *c; c++)
+void seat_name_machine(struct seat *seat) {
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    memset(seat->machine, 0, sizeof seat->machine);
+    if (gethostname(seat->machine, sizeof seat->machine - 1) != 0 || seat->machine[0] == '\0')
+        snprintf(seat->machine, sizeof seat->machine, "unnamed");
+    for (char *c = seat->machine; *c; c++)
         if (strchr(allowed, *c) == NULL) *c = '-';
 }
 
 /* The side that proves comes first, so that its proof is never that of the other. */
-static void proof_make(char proof[PROOF_TEXT], const char *side, const char *nonce, struct text_span text,
-                       struct text_span secret) {
+static void proof_make(char proof[PROOF_TEXT], const char *side, const char *nonce,
+                       struct text_span text, struct text_span secret) {
     uint8_t code[SHA256_BYTES];
     const struct text_span parts[] = {{side, strlen(side) + 1}, {nonce, strlen(nonce) + 1}, text};
     sha256_authenticate(secret, parts, (int)ARRAY_COUNT(parts), code);
@@ -61,43 +63,48 @@ bool challenge_read(char nonce[NONCE_TEXT], const char *text) {
            strlen(nonce) == NONCE_TEXT - 1;
 }
 
-static void seat_print(struct buffer *out, const struct seat *s) {
-    buffer_printf(out, "seat %s %s %s\n", s->machine, s->address, s->port);
+static void seat_print(struct buffer *out, const struct seat *seat) {
+    buffer_printf(out, "seat %s %s %s\n", seat->machine, seat->address, seat->port);
 }
 
 #define SEAT_FORMAT "seat %63[a-zA-Z0-9._-] %63[a-zA-Z0-9.:%%_-] %7[0-9]"
 
-void greeting_print(struct buffer *out, const struct greeting *g, const char *nonce, struct text_span secret) {
+void greeting_print(struct buffer *out, const struct greeting *greeting, const char *nonce,
+                    struct text_span secret) {
     char proof[PROOF_TEXT];
     size_t begin = out->size;
-    buffer_printf(out, "rank %d of %d %d\nchannel %d\nversion %s\n", g->rank, g->tensor, g->pipeline, g->channel,
-                  g->version);
-    seat_print(out, &g->seat);
-    buffer_printf(out, "challenge %s\n", g->nonce);
-    proof_make(proof, "rank", nonce, (struct text_span){out->data + begin, out->size - begin}, secret);
+    buffer_printf(out, "rank %d of %d %d\nchannel %d\nversion %s\n", greeting->rank,
+                  greeting->tensor, greeting->pipeline, greeting->channel, greeting->version);
+    seat_print(out, &greeting->seat);
+    buffer_printf(out, "challenge %s\n", greeting->nonce);
+    proof_make(proof, "rank", nonce, (struct text_span){out->data + begin, out->size - begin},
+               secret);
     buffer_printf(out, "proof %s\n\n", proof);
 }
 
-bool greeting_read(struct greeting *g, bool *proven, const char *text, const char *nonce, struct text_span secret) {
+bool greeting_read(struct greeting *greeting, bool *proven, const char *text, const char *nonce,
+                   struct text_span secret) {
     char proof[PROOF_TEXT], expected[PROOF_TEXT];
     int shown = 0, end = 0;
-    *g = (struct greeting){0};
+    *greeting = (struct greeting){0};
     *proven = false;
     int n = sscanf(text,
                    "rank %2d of %2d %2d\nchannel %1d\nversion %31[a-zA-Z0-9._+-]\n" SEAT_FORMAT
                    "\nchallenge %32[0-9a-f]\n%nproof %64[0-9a-f]%n",
-                   &g->rank, &g->tensor, &g->pipeline, &g->channel, g->version, g->seat.machine, g->seat.address,
-                   g->seat.port, g->nonce, &shown, proof, &end);
-    if (n != 10 || !is_end(text + end) || strlen(g->nonce) != NONCE_TEXT - 1 || strlen(proof) != PROOF_TEXT - 1)
+                   &greeting->rank, &greeting->tensor, &greeting->pipeline, &greeting->channel,
+                   greeting->version, greeting->seat.machine, greeting->seat.address,
+                   greeting->seat.port, greeting->nonce, &shown, proof, &end);
+    if (n != 10 || !is_end(text + end) || strlen(greeting->nonce) != NONCE_TEXT - 1 ||
+        strlen(proof) != PROOF_TEXT - 1)
         return false;
     proof_make(expected, "rank", nonce, (struct text_span){text, (size_t)shown}, secret);
     *proven = proofs_equal(proof, expected);
     return true;
 }
 
-void welcome_print(struct buffer *out, const struct greeting *g, struct text_span secret) {
+void welcome_print(struct buffer *out, const struct greeting *greeting, struct text_span secret) {
     char proof[PROOF_TEXT];
-    proof_make(proof, "listener", g->nonce, (struct text_span){"", 0}, secret);
+    proof_make(proof, "listener", greeting->nonce, (struct text_span){"", 0}, secret);
     buffer_printf(out, "welcome %s\n\n", proof);
 }
 
@@ -111,17 +118,19 @@ static enum status refusal_read(const char *text, struct error *e) {
     char why[GREETING_MOST];
     if (strncmp(text, word, sizeof word - 1) != 0)
         return error_set(e, STATUS_CORRUPT, "it answers like another program");
-    snprintf(why, sizeof why, "%.*s", (int)strcspn(text + sizeof word - 1, "\n"), text + sizeof word - 1);
+    snprintf(why, sizeof why, "%.*s", (int)strcspn(text + sizeof word - 1, "\n"),
+             text + sizeof word - 1);
     for (char *c = why; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?';
     return error_set(e, STATUS_INVALID, "%s", why);
 }
 
-enum status welcome_read(const char *text, const struct greeting *g, struct text_span secret, struct error *e) {
+enum status welcome_read(const char *text, const struct greeting *greeting, struct text_span secret,
+                         struct error *e) {
     char proof[PROOF_TEXT], expected[PROOF_TEXT];
     int end = 0;
     if (sscanf(text, "welcome %64[0-9a-f]%n", proof, &end) != 1) return refusal_read(text, e);
-    proof_make(expected, "listener", g->nonce, (struct text_span){"", 0}, secret);
+    proof_make(expected, "listener", greeting->nonce, (struct text_span){"", 0}, secret);
     if (!is_end(text + end) || strlen(proof) != PROOF_TEXT - 1 || !proofs_equal(proof, expected))
         return error_set(e, STATUS_CORRUPT, "it does not have the secret");
     return STATUS_OK;
@@ -136,7 +145,9 @@ enum status seats_read(struct seat *seats, int size, const char *text, struct er
     if (strncmp(text, "seat ", 5) != 0) return refusal_read(text, e);
     for (int r = 0; r < size; r++) {
         int end = 0;
-        if (sscanf(text, SEAT_FORMAT "\n%n", seats[r].machine, seats[r].address, seats[r].port, &end) != 3 || end == 0)
+        if (sscanf(text, SEAT_FORMAT "\n%n", seats[r].machine, seats[r].address, seats[r].port,
+                   &end) != 3 ||
+            end == 0)
             return error_set(e, STATUS_CORRUPT, "rank 0 names %d of %d ranks", r, size);
         text += end;
     }

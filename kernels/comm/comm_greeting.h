@@ -1,8 +1,8 @@
-/* kernels/comm/comm_greeting.h: the words by which ranks that are processes get to know each other, and the proof that
- * both have the same secret. Only texts: comm_rendezvous.c sends them.
+/* kernels/comm/comm_greeting.h: the words by which ranks that are processes get to know each other,
+ * and the proof that both have the same secret. Only texts: comm_rendezvous.c sends them.
  *
- * A message is lines of text and an empty line. Whoever listens says the first; a stranger gets no further than
- * that:
+ * A message is lines of text and an empty line. Whoever listens says the first; a stranger gets no
+ * further than that:
  *
  *     listener   retro-server ranks 2       the number of this protocol
  *                challenge NONCE            16 random bytes, as 32 hexadecimal digits
@@ -11,8 +11,9 @@
  *                version 0.1.0
  *                seat MACHINE ADDRESS PORT  where others reach it
  *                challenge NONCE
- *                proof CODE                 HMAC-SHA-256 by the secret of the listener's challenge and the lines above
- *     listener   welcome CODE               the same of the rank's challenge; or: refused WHY
+ *                proof CODE                 HMAC-SHA-256 by the secret of the listener's challenge
+ * and the lines above listener   welcome CODE               the same of the rank's challenge; or:
+ * refused WHY
  *
  * The secret itself is never sent. */
 #pragma once
@@ -36,20 +37,24 @@ struct greeting {
 
 enum status nonce_make(char nonce[NONCE_TEXT], struct error *e);
 /* The name of this machine; other characters than letters, digits, '.', '_' and '-' become '-'. */
-void seat_name_machine(struct seat *s);
+void seat_name_machine(struct seat *seat);
 
 void challenge_print(struct buffer *out, const char *nonce);
-/* The bytes are foreign here and below, and `text` ends with NUL. False when it is something else. */
+/* The bytes are foreign here and below, and `text` ends with NUL. False when it is something else.
+ */
 bool challenge_read(char nonce[NONCE_TEXT], const char *text);
 
 /* `nonce` is the listener's. */
-void greeting_print(struct buffer *out, const struct greeting *g, const char *nonce, struct text_span secret);
+void greeting_print(struct buffer *out, const struct greeting *greeting, const char *nonce,
+                    struct text_span secret);
 /* *proven: whoever made it has the secret, and knew our nonce. */
-bool greeting_read(struct greeting *g, bool *proven, const char *text, const char *nonce, struct text_span secret);
+bool greeting_read(struct greeting *greeting, bool *proven, const char *text, const char *nonce,
+                   struct text_span secret);
 
-void welcome_print(struct buffer *out, const struct greeting *g, struct text_span secret);
+void welcome_print(struct buffer *out, const struct greeting *greeting, struct text_span secret);
 /* STATUS_INVALID when it is a refusal, with its words; STATUS_CORRUPT when it is something else. */
-enum status welcome_read(const char *text, const struct greeting *g, struct text_span secret, struct error *e);
+enum status welcome_read(const char *text, const struct greeting *greeting, struct text_span secret,
+                         struct error *e);
 /* `why` is cut where it is longer than a message. */
 void refusal_print(struct buffer *out, const char *why);
 

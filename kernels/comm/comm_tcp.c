@@ -12,51 +12,56 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The system's own time limits stay as long as they are: the ranks' watch is earlier, and leaves out the time in which
- * this process was stopped. */
+/* The system's own time limits stay as long as they are: the ranks' watch is earlier, and leaves
+ * out the time in which this process was stopped. */
 static int tcp_set_up(int fd) {
     int yes = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     return fd;
 }
 
-enum status endpoint_parse(struct seat *s, const char *text, struct error *e) {
-    *s = (struct seat){0};
+enum status endpoint_parse(struct seat *seat, const char *text, struct error *e) {
+    *seat = (struct seat){0};
     int end = 0;
-    bool ok = sscanf(text, "[%63[0-9a-fA-F:.%%a-z]]:%5[0-9]%n", s->address, s->port, &end) == 2 ||
-              sscanf(text, "%63[a-zA-Z0-9._-]:%5[0-9]%n", s->address, s->port, &end) == 2;
-    int port = ok ? atoi(s->port) : 0;
+    bool ok =
+        sscanf(text, "[%63[0-9a-fA-F:.%%a-z]]:%5[0-9]%n", seat->address, seat->port, &end) == 2 ||
+        sscanf(text, "%63[a-zA-Z0-9._-]:%5[0-9]%n", seat->address, seat->port, &end) == 2;
+    int port = ok ? atoi(seat->port) : 0;
     if (ok && text[end] == '\0' && port >= 1 && port <= 65535 - COMM_MAX_RANKS) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
-                     "parallel.rendezvous is \"%.100s\"; expected host:port, an address of rank 0's machine and a port "
+                     "parallel.rendezvous is \"%.100s\"; expected host:port, an address of rank "
+                     "0's machine and a port "
                      "of 1 .. %d",
                      text, 65535 - COMM_MAX_RANKS);
 }
 
-static struct addrinfo *seat_find(const struct seat *s, struct error *e) {
+static struct addrinfo *seat_find(const struct seat *seat, struct error *e) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    int code = getaddrinfo(s->address, s->port, &hints, &found);
+    int code = getaddrinfo(seat->address, seat->port, &hints, &found);
     if (code == 0) return found;
-    error_set(e, STATUS_INVALID, "%s: %s", s->address, gai_strerror(code));
+    error_set(e, STATUS_INVALID, "%s: %s", seat->address, gai_strerror(code));
     return NULL;
 }
 
-static void address_print(const struct sockaddr *a, socklen_t size, char *text, size_t most) {
-    if (getnameinfo(a, size, text, (socklen_t)most, NULL, 0, NI_NUMERICHOST) != 0) snprintf(text, most, "?");
+static void address_print(const struct sockaddr *sockaddr, socklen_t size, char *text,
+                          size_t most) {
+    if (getnameinfo(sockaddr, size, text, (socklen_t)most, NULL, 0, NI_NUMERICHOST) != 0)
+        snprintf(text, most, "?");
 }
 
-enum status tcp_listen(int *listener, struct seat *s, struct error *e) {
+enum status tcp_listen(int *listener, struct seat *seat, struct error *e) {
     int yes = 1;
-    struct addrinfo *a = seat_find(s, e);
-    if (a == NULL) return e->status;
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct addrinfo *addrinfo = seat_find(seat, e);
+    if (addrinfo == NULL) return e->status;
+    int fd = socket(addrinfo->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    bool ok = fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, COMM_MAX_RANKS) == 0;
+    bool ok = fd >= 0 && bind(fd, addrinfo->ai_addr, addrinfo->ai_addrlen) == 0 &&
+              listen(fd, COMM_MAX_RANKS) == 0;
     if (ok)
-        address_print(a->ai_addr, a->ai_addrlen, s->address, sizeof s->address);
+        address_print(addrinfo->ai_addr, addrinfo->ai_addrlen, seat->address, sizeof seat->address);
     else
-        error_errno(e, "cannot listen for other ranks at %s port %s", s->address, s->port);
-    freeaddrinfo(a);
+        error_errno(e, "cannot listen for other ranks at %s port %s", seat->address, seat->port);
+    freeaddrinfo(addrinfo);
     if (!ok) tcp_close(&fd);
     *listener = fd;
     return ok ? STATUS_OK : e->status;
@@ -75,15 +80,16 @@ bool tcp_wait(int fd, short events, double deadline) {
 enum status tcp_open(int *fd, const struct seat *to, double deadline, struct error *e) {
     int failed = ETIMEDOUT;
     socklen_t size = sizeof failed;
-    struct addrinfo *a = seat_find(to, e);
+    struct addrinfo *addrinfo = seat_find(to, e);
     *fd = -1;
-    if (a == NULL) return e->status;
-    int new = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (new < 0 || (connect(new, a->ai_addr, a->ai_addrlen) != 0 && errno != EINPROGRESS))
+    if (addrinfo == NULL) return e->status;
+    int new = socket(addrinfo->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (new < 0 ||
+        (connect(new, addrinfo->ai_addr, addrinfo->ai_addrlen) != 0 && errno != EINPROGRESS))
         failed = errno;
     else if (tcp_wait(new, POLLOUT, deadline))
         getsockopt(new, SOL_SOCKET, SO_ERROR, &failed, &size);
-    freeaddrinfo(a);
+    freeaddrinfo(addrinfo);
     if (failed == 0) {
         *fd = tcp_set_up(new);
         return STATUS_OK;
@@ -98,25 +104,26 @@ int tcp_accept(int listener) {
 }
 
 void tcp_address(int fd, bool own, char *text, size_t size) {
-    struct sockaddr_storage a = {0};
-    socklen_t bytes = sizeof a;
-    int failed = own ? getsockname(fd, (struct sockaddr *)&a, &bytes) : getpeername(fd, (struct sockaddr *)&a, &bytes);
+    struct sockaddr_storage storage = {0};
+    socklen_t bytes = sizeof storage;
+    int failed = own ? getsockname(fd, (struct sockaddr *)&storage, &bytes)
+                     : getpeername(fd, (struct sockaddr *)&storage, &bytes);
     if (failed)
         snprintf(text, size, "?");
     else
-        address_print((struct sockaddr *)&a, bytes, text, size);
+        address_print((struct sockaddr *)&storage, bytes, text, size);
 }
 
 bool tcp_is_local(int fd) {
-    struct sockaddr_storage a = {0};
-    socklen_t bytes = sizeof a;
-    if (getsockname(fd, (struct sockaddr *)&a, &bytes) != 0) return false;
-    if (a.ss_family == AF_INET) {
-        const struct sockaddr_in *four = (const void *)&a;
+    struct sockaddr_storage storage = {0};
+    socklen_t bytes = sizeof storage;
+    if (getsockname(fd, (struct sockaddr *)&storage, &bytes) != 0) return false;
+    if (storage.ss_family == AF_INET) {
+        const struct sockaddr_in *four = (const void *)&storage;
         return ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
     }
-    const struct sockaddr_in6 *six = (const void *)&a;
-    return a.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+    const struct sockaddr_in6 *six = (const void *)&storage;
+    return storage.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
 }
 
 bool tcp_ended(int fd) {
@@ -132,7 +139,8 @@ void tcp_close(int *fd) {
 
 bool tcp_write(int fd, struct text_span bytes, double deadline) {
     while (bytes.size > 0) {
-        ssize_t n = tcp_wait(fd, POLLOUT, deadline) ? send(fd, bytes.text, bytes.size, MSG_NOSIGNAL) : -1;
+        ssize_t n =
+            tcp_wait(fd, POLLOUT, deadline) ? send(fd, bytes.text, bytes.size, MSG_NOSIGNAL) : -1;
         if (n <= 0) return false;
         bytes.text += n;
         bytes.size -= (size_t)n;

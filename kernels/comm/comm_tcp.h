@@ -1,16 +1,19 @@
-/* kernels/comm/comm_tcp.h: TCP connections between ranks that are processes: addresses, and whole messages within
- * a time limit. Sockets are non-blocking, closed on exec, and -1 where there is none. Deadlines are times of time_now.
+/* kernels/comm/comm_tcp.h: TCP connections between ranks that are processes: addresses, and whole
+ * messages within a time limit. Sockets are non-blocking, closed on exec, and -1 where there is
+ * none. Deadlines are times of time_now.
  */
 #pragma once
 
 #include "config/base/buffer.h"
 #include "kernels/comm/comm_greeting.h"
 
-/* Splits "host:port", "[2001:db8::1]:port" into a seat without a machine; STATUS_INVALID when it is neither. */
-enum status endpoint_parse(struct seat *s, const char *text, struct error *e);
+/* Splits "host:port", "[2001:db8::1]:port" into a seat without a machine; STATUS_INVALID when it is
+ * neither. */
+enum status endpoint_parse(struct seat *seat, const char *text, struct error *e);
 
-/* Listens at the seat's address, a name or a number, and only there; the address becomes the number. */
-enum status tcp_listen(int *listener, struct seat *s, struct error *e);
+/* Listens at the seat's address, a name or a number, and only there; the address becomes the
+ * number. */
+enum status tcp_listen(int *listener, struct seat *seat, struct error *e);
 enum status tcp_open(int *fd, const struct seat *to, double deadline, struct error *e);
 /* A connection that has come; -1 when there is none. */
 int tcp_accept(int listener);

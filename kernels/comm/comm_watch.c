@@ -1,6 +1,7 @@
 /* kernels/comm/comm_watch.c: see comm_watch.h.
  *
- * A message is two bytes, its kind and for whom its sender waits; behind a failure follows its text, in TEXT bytes. */
+ * A message is two bytes, its kind and for whom its sender waits; behind a failure follows its
+ * text, in TEXT bytes. */
 #include "kernels/comm/comm_watch.h"
 
 #include <errno.h>
@@ -51,140 +52,148 @@ struct rank_watch {
 };
 
 /* Under the lock. The first failure stays. */
-static void failure_set(struct rank_watch *w, const char *text) {
-    if (w->failure.status) return;
-    error_set(&w->failure, STATUS_DEVICE, "%s", text);
-    atomic_store(&w->failed, true);
-    pthread_cond_broadcast(&w->changed);
+static void failure_set(struct rank_watch *watch, const char *text) {
+    if (watch->failure.status) return;
+    error_set(&watch->failure, STATUS_DEVICE, "%s", text);
+    atomic_store(&watch->failed, true);
+    pthread_cond_broadcast(&watch->changed);
 }
 
-static void peer_lose(struct rank_watch *w, int r, const char *why) {
+static void peer_lose(struct rank_watch *watch, int r, const char *why) {
     char text[TEXT];
-    struct watched_peer *peer = &w->peers[r];
-    snprintf(text, sizeof text, "%s lost %s, which has ended or cannot be reached: %s", w->ranks.names[w->ranks.rank],
-             w->ranks.names[r], why);
-    if (!peer->left) failure_set(w, text);
+    struct watched_peer *peer = &watch->peers[r];
+    snprintf(text, sizeof text, "%s lost %s, which has ended or cannot be reached: %s",
+             watch->ranks.names[watch->ranks.rank], watch->ranks.names[r], why);
+    if (!peer->left) failure_set(watch, text);
     close(peer->fd);
     peer->fd = -1;
 }
 
-static void message_take(struct rank_watch *w, struct watched_peer *peer) {
-    peer->heard = w->clock;
+static void message_take(struct rank_watch *watch, struct watched_peer *peer) {
+    peer->heard = watch->clock;
     peer->size = 0;
     peer->waits_for = (unsigned char)peer->message[1];
     if (peer->message[0] == GOODBYE) peer->left = true;
     if (peer->message[0] != FAILURE) return;
     peer->message[HEAD + TEXT - 1] = '\0';
-    failure_set(w, peer->message + HEAD);
+    failure_set(watch, peer->message + HEAD);
 }
 
 /* Reads what has come of one message. */
-static bool peer_read(struct rank_watch *w, int r) {
-    struct watched_peer *peer = &w->peers[r];
+static bool peer_read(struct rank_watch *watch, int r) {
+    struct watched_peer *peer = &watch->peers[r];
     size_t most = peer->size < HEAD || peer->message[0] != FAILURE ? HEAD : HEAD + TEXT;
     ssize_t n = recv(peer->fd, peer->message + peer->size, most - peer->size, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (n <= 0) {
-        peer_lose(w, r, n < 0 ? strerror(errno) : "its connection is closed");
+        peer_lose(watch, r, n < 0 ? strerror(errno) : "its connection is closed");
         return false;
     }
     peer->size += (size_t)n;
-    if (peer->size == HEAD + TEXT || (peer->size == HEAD && peer->message[0] != FAILURE)) message_take(w, peer);
+    if (peer->size == HEAD + TEXT || (peer->size == HEAD && peer->message[0] != FAILURE))
+        message_take(watch, peer);
     return true;
 }
 
-static void peer_send(struct rank_watch *w, int r, char kind) {
-    char message[HEAD + TEXT] = {kind, (char)atomic_load(&w->waits_for)};
+static void peer_send(struct rank_watch *watch, int r, char kind) {
+    char message[HEAD + TEXT] = {kind, (char)atomic_load(&watch->waits_for)};
     size_t bytes = kind == FAILURE ? sizeof message : HEAD;
-    if (kind == FAILURE) snprintf(message + HEAD, TEXT, "%s", w->failure.text);
-    if (w->peers[r].fd >= 0) send(w->peers[r].fd, message, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (kind == FAILURE) snprintf(message + HEAD, TEXT, "%s", watch->failure.text);
+    if (watch->peers[r].fd >= 0)
+        send(watch->peers[r].fd, message, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void peers_tell(struct rank_watch *w, char kind) {
-    for (int r = 0; r < w->ranks.size; r++) peer_send(w, r, kind);
+static void peers_tell(struct rank_watch *watch, char kind) {
+    for (int r = 0; r < watch->ranks.size; r++) peer_send(watch, r, kind);
 }
 
 /* A network that has gone silences several at once: all of them are named. */
-static void silence_notice(struct rank_watch *w) {
+static void silence_notice(struct rank_watch *watch) {
     char text[TEXT];
     int n = 0;
     bool lost = false;
-    for (int r = 0; r < w->ranks.size; r++)
-        lost = lost || (w->peers[r].fd >= 0 && w->clock - w->peers[r].heard > w->silence);
+    for (int r = 0; r < watch->ranks.size; r++)
+        lost = lost ||
+               (watch->peers[r].fd >= 0 && watch->clock - watch->peers[r].heard > watch->silence);
     if (!lost) return;
-    n = snprintf(text, sizeof text, "%s heard nothing for %.3g s from", w->ranks.names[w->ranks.rank], w->silence);
-    for (int r = 0; r < w->ranks.size && n < (int)sizeof text - RANK_NAME; r++) {
-        if (w->peers[r].fd < 0 || w->clock - w->peers[r].heard <= w->silence / 2) continue;
-        n += snprintf(text + n, sizeof text - (size_t)n, " %s,", w->ranks.names[r]);
+    n = snprintf(text, sizeof text, "%s heard nothing for %.3g s from",
+                 watch->ranks.names[watch->ranks.rank], watch->silence);
+    for (int r = 0; r < watch->ranks.size && n < (int)sizeof text - RANK_NAME; r++) {
+        if (watch->peers[r].fd < 0 || watch->clock - watch->peers[r].heard <= watch->silence / 2)
+            continue;
+        n += snprintf(text + n, sizeof text - (size_t)n, " %s,", watch->ranks.names[r]);
     }
-    snprintf(text + n, sizeof text - (size_t)n, " which hangs or cannot be reached (parallel.timeout %g s)",
-             w->ranks.timeout);
-    failure_set(w, text);
+    snprintf(text + n, sizeof text - (size_t)n,
+             " which hangs or cannot be reached (parallel.timeout %g s)", watch->ranks.timeout);
+    failure_set(watch, text);
 }
 
-/* Until something comes, or it is time to say that this rank is there. A rest is shorter than LONGEST_LOOK: all of it
- * counts. */
-static void watch_rest(struct rank_watch *w) {
-    double rest = fmin(w->silence / BEATS, LONGEST_LOOK / 2);
+/* Until something comes, or it is time to say that this rank is there. A rest is shorter than
+ * LONGEST_LOOK: all of it counts. */
+static void watch_rest(struct rank_watch *watch) {
+    double rest = fmin(watch->silence / BEATS, LONGEST_LOOK / 2);
     struct pollfd polled[COMM_MAX_RANKS + 1];
     uint64_t rung;
-    for (int r = 0; r < w->ranks.size; r++) polled[r] = (struct pollfd){.fd = w->peers[r].fd, .events = POLLIN};
-    polled[w->ranks.size] = (struct pollfd){.fd = w->bell, .events = POLLIN};
-    pthread_mutex_unlock(&w->lock);
-    int ready = poll(polled, (nfds_t)w->ranks.size + 1, (int)(1e3 * rest));
-    pthread_mutex_lock(&w->lock);
+    for (int r = 0; r < watch->ranks.size; r++)
+        polled[r] = (struct pollfd){.fd = watch->peers[r].fd, .events = POLLIN};
+    polled[watch->ranks.size] = (struct pollfd){.fd = watch->bell, .events = POLLIN};
+    pthread_mutex_unlock(&watch->lock);
+    int ready = poll(polled, (nfds_t)watch->ranks.size + 1, (int)(1e3 * rest));
+    pthread_mutex_lock(&watch->lock);
     double now = time_now();
-    w->clock += now - w->last < LONGEST_LOOK ? now - w->last : LONGEST_LOOK;
-    w->last = now;
-    if (ready > 0 && polled[w->ranks.size].revents && read(w->bell, &rung, sizeof rung) < 0) return;
-    for (int r = 0; r < w->ranks.size && ready > 0; r++)
-        while (w->peers[r].fd >= 0 && polled[r].revents && peer_read(w, r)) continue;
+    watch->clock += now - watch->last < LONGEST_LOOK ? now - watch->last : LONGEST_LOOK;
+    watch->last = now;
+    if (ready > 0 && polled[watch->ranks.size].revents && read(watch->bell, &rung, sizeof rung) < 0)
+        return;
+    for (int r = 0; r < watch->ranks.size && ready > 0; r++)
+        while (watch->peers[r].fd >= 0 && polled[r].revents && peer_read(watch, r)) continue;
 }
 
 static bool peer_has_all(const struct watched_peer *peer) {
     int waiting = 0;
     struct pollfd polled = {.fd = peer->fd};
-    return peer->fd < 0 || poll(&polled, 1, 0) != 0 || ioctl(peer->fd, TIOCOUTQ, &waiting) != 0 || waiting == 0;
+    return peer->fd < 0 || poll(&polled, 1, 0) != 0 || ioctl(peer->fd, TIOCOUTQ, &waiting) != 0 ||
+           waiting == 0;
 }
 
-/* Waits until the last words have arrived: what an ended process left to send is thrown away as soon as the other side
- * says something. */
-static void peers_flush(const struct rank_watch *w) {
+/* Waits until the last words have arrived: what an ended process left to send is thrown away as
+ * soon as the other side says something. */
+static void peers_flush(const struct rank_watch *watch) {
     enum { LOOKS = 1000 };
     bool all = false;
     for (int i = 0; i < LOOKS && !all; i++) {
         all = true;
-        for (int r = 0; r < w->ranks.size; r++) all = all && peer_has_all(&w->peers[r]);
+        for (int r = 0; r < watch->ranks.size; r++) all = all && peer_has_all(&watch->peers[r]);
         if (!all) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
 }
 
 static void *watch_run(void *argument) {
-    struct rank_watch *w = argument;
-    pthread_mutex_lock(&w->lock);
-    while (!w->closing) {
-        if (w->clock >= w->beat) {
-            peers_tell(w, BEAT);
-            w->beat = w->clock + w->silence / BEATS;
+    struct rank_watch *watch = argument;
+    pthread_mutex_lock(&watch->lock);
+    while (!watch->closing) {
+        if (watch->clock >= watch->beat) {
+            peers_tell(watch, BEAT);
+            watch->beat = watch->clock + watch->silence / BEATS;
         }
-        watch_rest(w);
-        silence_notice(w);
-        if (w->failure.status && !w->told) peers_tell(w, FAILURE);
-        w->told = w->failure.status != STATUS_OK;
+        watch_rest(watch);
+        silence_notice(watch);
+        if (watch->failure.status && !watch->told) peers_tell(watch, FAILURE);
+        watch->told = watch->failure.status != STATUS_OK;
     }
-    if (!w->told) peers_tell(w, w->failure.status ? FAILURE : GOODBYE);
-    pthread_mutex_unlock(&w->lock);
-    peers_flush(w);
+    if (!watch->told) peers_tell(watch, watch->failure.status ? FAILURE : GOODBYE);
+    pthread_mutex_unlock(&watch->lock);
+    peers_flush(watch);
     return NULL;
 }
 
-static void watch_free(struct rank_watch *w) {
-    for (int r = 0; r < w->ranks.size; r++)
-        if (w->peers[r].fd >= 0) close(w->peers[r].fd);
-    if (w->bell >= 0) close(w->bell);
-    pthread_cond_destroy(&w->changed);
-    pthread_mutex_destroy(&w->lock);
-    free(w);
+static void watch_free(struct rank_watch *watch) {
+    for (int r = 0; r < watch->ranks.size; r++)
+        if (watch->peers[r].fd >= 0) close(watch->peers[r].fd);
+    if (watch->bell >= 0) close(watch->bell);
+    pthread_cond_destroy(&watch->changed);
+    pthread_mutex_destroy(&watch->lock);
+    free(watch);
 }
 
 static void condition_open(pthread_cond_t *condition) {
@@ -196,99 +205,106 @@ static void condition_open(pthread_cond_t *condition) {
 }
 
 /* Signals are for the threads that wait for them. */
-static bool thread_start(struct rank_watch *w) {
+static bool thread_start(struct rank_watch *watch) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&w->thread, NULL, watch_run, w) == 0;
+    bool started = pthread_create(&watch->thread, NULL, watch_run, watch) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 
-enum status watch_open(struct rank_watch **out, const struct watched_ranks *ranks, struct error *e) {
-    struct rank_watch *w = xcalloc(1, sizeof *w);
-    w->ranks = *ranks;
-    w->ranks.sockets = NULL; /* the peers have them */
-    w->silence = 0.75 * ranks->timeout > LEAST_SILENCE ? 0.75 * ranks->timeout : LEAST_SILENCE;
-    w->last = time_now();
-    w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    atomic_init(&w->waits_for, WATCH_NOBODY);
+enum status watch_open(struct rank_watch **out, const struct watched_ranks *ranks,
+                       struct error *e) {
+    struct rank_watch *watch = xcalloc(1, sizeof *watch);
+    watch->ranks = *ranks;
+    watch->ranks.sockets = NULL; /* the peers have them */
+    watch->silence = 0.75 * ranks->timeout > LEAST_SILENCE ? 0.75 * ranks->timeout : LEAST_SILENCE;
+    watch->last = time_now();
+    watch->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    atomic_init(&watch->waits_for, WATCH_NOBODY);
     for (int r = 0; r < ranks->size; r++)
-        w->peers[r] = (struct watched_peer){.fd = ranks->sockets[r], .waits_for = WATCH_NOBODY};
-    pthread_mutex_init(&w->lock, NULL);
-    condition_open(&w->changed);
-    if (w->bell < 0 || !thread_start(w)) {
-        watch_free(w);
-        return error_set(e, STATUS_NO_MEMORY, "the thread that watches other ranks could not be started");
+        watch->peers[r] = (struct watched_peer){.fd = ranks->sockets[r], .waits_for = WATCH_NOBODY};
+    pthread_mutex_init(&watch->lock, NULL);
+    condition_open(&watch->changed);
+    if (watch->bell < 0 || !thread_start(watch)) {
+        watch_free(watch);
+        return error_set(e, STATUS_NO_MEMORY,
+                         "the thread that watches other ranks could not be started");
     }
-    *out = w;
+    *out = watch;
     return STATUS_OK;
 }
 
-bool watch_failed(const struct rank_watch *w) { return atomic_load_explicit(&w->failed, memory_order_acquire); }
+bool watch_failed(const struct rank_watch *watch) {
+    return atomic_load_explicit(&watch->failed, memory_order_acquire);
+}
 
-enum status watch_outcome(struct rank_watch *w, double seconds, struct error *e) {
+enum status watch_outcome(struct rank_watch *watch, double seconds, struct error *e) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)seconds;
-    pthread_mutex_lock(&w->lock);
-    while (w->failure.status == STATUS_OK && seconds > 0)
-        if (pthread_cond_timedwait(&w->changed, &w->lock, &until)) break;
-    enum status status = w->failure.status;
-    if (status) *e = w->failure;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_lock(&watch->lock);
+    while (watch->failure.status == STATUS_OK && seconds > 0)
+        if (pthread_cond_timedwait(&watch->changed, &watch->lock, &until)) break;
+    enum status status = watch->failure.status;
+    if (status) *e = watch->failure;
+    pthread_mutex_unlock(&watch->lock);
     return status;
 }
 
-static void bell_ring(struct rank_watch *w) {
+static void bell_ring(struct rank_watch *watch) {
     uint64_t one = 1;
-    CHECK(write(w->bell, &one, sizeof one) == sizeof one || errno == EAGAIN);
+    CHECK(write(watch->bell, &one, sizeof one) == sizeof one || errno == EAGAIN);
 }
 
-enum status watch_check(struct rank_watch *w, struct error *e) {
+enum status watch_check(struct rank_watch *watch, struct error *e) {
     char text[TEXT];
-    if (watch_outcome(w, 0, e)) return e->status;
-    pthread_mutex_lock(&w->lock);
-    for (int r = 0; r < w->ranks.size; r++) {
-        if (!w->peers[r].left) continue;
-        snprintf(text, sizeof text, "%s lost %s, which has ended", w->ranks.names[w->ranks.rank], w->ranks.names[r]);
-        failure_set(w, text);
+    if (watch_outcome(watch, 0, e)) return e->status;
+    pthread_mutex_lock(&watch->lock);
+    for (int r = 0; r < watch->ranks.size; r++) {
+        if (!watch->peers[r].left) continue;
+        snprintf(text, sizeof text, "%s lost %s, which has ended",
+                 watch->ranks.names[watch->ranks.rank], watch->ranks.names[r]);
+        failure_set(watch, text);
     }
-    enum status status = w->failure.status;
-    if (status) *e = w->failure;
-    pthread_mutex_unlock(&w->lock);
-    if (status) bell_ring(w);
+    enum status status = watch->failure.status;
+    if (status) *e = watch->failure;
+    pthread_mutex_unlock(&watch->lock);
+    if (status) bell_ring(watch);
     return status;
 }
 
-void watch_fail(struct rank_watch *w, struct error *why) {
-    pthread_mutex_lock(&w->lock);
-    failure_set(w, why->text);
-    *why = w->failure;
-    pthread_mutex_unlock(&w->lock);
-    bell_ring(w);
+void watch_fail(struct rank_watch *watch, struct error *why) {
+    pthread_mutex_lock(&watch->lock);
+    failure_set(watch, why->text);
+    *why = watch->failure;
+    pthread_mutex_unlock(&watch->lock);
+    bell_ring(watch);
 }
 
-void watch_wait(struct rank_watch *w, int whom) { atomic_store_explicit(&w->waits_for, whom, memory_order_relaxed); }
+void watch_wait(struct rank_watch *watch, int whom) {
+    atomic_store_explicit(&watch->waits_for, whom, memory_order_relaxed);
+}
 
-int watch_culprit(struct rank_watch *w, int whom) {
-    pthread_mutex_lock(&w->lock);
-    for (int i = 0; i < w->ranks.size; i++) {
-        int next = w->peers[whom].waits_for;
-        if (next < 0 || next >= w->ranks.size || next == w->ranks.rank) break;
+int watch_culprit(struct rank_watch *watch, int whom) {
+    pthread_mutex_lock(&watch->lock);
+    for (int i = 0; i < watch->ranks.size; i++) {
+        int next = watch->peers[whom].waits_for;
+        if (next < 0 || next >= watch->ranks.size || next == watch->ranks.rank) break;
         whom = next;
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&watch->lock);
     return whom;
 }
 
 /* The thread says what there is to say before it ends. */
-void watch_close(struct rank_watch *w) {
-    if (w == NULL) return;
-    pthread_mutex_lock(&w->lock);
-    w->closing = true;
-    pthread_mutex_unlock(&w->lock);
-    bell_ring(w);
-    pthread_join(w->thread, NULL);
-    watch_free(w);
+void watch_close(struct rank_watch *watch) {
+    if (watch == NULL) return;
+    pthread_mutex_lock(&watch->lock);
+    watch->closing = true;
+    pthread_mutex_unlock(&watch->lock);
+    bell_ring(watch);
+    pthread_join(watch->thread, NULL);
+    watch_free(watch);
 }

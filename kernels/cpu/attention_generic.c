@@ -1,14 +1,16 @@
-/* kernels/cpu/attention_generic.c: the softmax of one range of keys, and merging ranges, in plain loops: the
- * specification of what attention.c describes. */
+/* kernels/cpu/attention_generic.c: the softmax of one range of keys, and merging ranges, in plain
+ * loops: the specification of what attention.c describes. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/variants.h"
 
 /* One key or value of a head in f32. */
-static void load_row(float *to, const struct attention_range *range, struct tensor t, int key, int head) {
+static void load_row(float *to, const struct attention_range *range, struct tensor t, int key,
+                     int head) {
     int row = range->starts[key / ATTENTION_BLOCK] + key % ATTENTION_BLOCK;
-    const char *from = (const char *)row_of(t, row) + (size_t)(head * range->head_dim) * dtype_bytes(t.dtype);
+    const char *from =
+        (const char *)row_of(t, row) + (size_t)(head * range->head_dim) * dtype_bytes(t.dtype);
     dtype_convert(to, DTYPE_F32, from, t.dtype, (size_t)range->head_dim);
 }
 
@@ -21,7 +23,8 @@ static float row_dot(const float *q, const float *k, int n) {
     return sums[0];
 }
 
-/* The score of a key with the soft-cap and the bias. `at` is the row among those of all key heads. */
+/* The score of a key with the soft-cap and the bias. `at` is the row among those of all key heads.
+ */
 static float bend_score(const struct attention_range *range, int at, int key, float score) {
     if (range->softcap > 0) score = range->softcap * tanhf(score / range->softcap);
     if (range->reach < 0) return score;
@@ -45,14 +48,14 @@ static void soften_row(const struct attention_range *range, int at) {
 }
 
 static void attend_head(const struct attention_range *range, int head) {
-    const struct attention_scratch *s = range->scratch;
+    const struct attention_scratch *scratch = range->scratch;
     float loaded[ATTENTION_MAX_HEAD];
     int first = head * range->rows;
     for (int key = range->hidden[0]; key < range->keys; key++) {
         load_row(loaded, range, range->k, key, head);
         for (int row = 0; row < range->rows; row++)
             range->scratch->scores[(first + row) * ATTENTION_KEYS + key] =
-                row_dot(s->queries + (first + row) * range->padded, loaded, range->head_dim);
+                row_dot(scratch->queries + (first + row) * range->padded, loaded, range->head_dim);
     }
     for (int row = 0; row < range->rows; row++)
         if (range->visible[row] > range->hidden[row]) soften_row(range, first + row);
@@ -61,21 +64,24 @@ static void attend_head(const struct attention_range *range, int head) {
         for (int row = 0; row < range->rows; row++) {
             if (key < range->hidden[row] || key >= range->visible[row]) continue;
             float *out = range->sums.out + (first + row) * range->padded;
-            float p = s->scores[(first + row) * ATTENTION_KEYS + key];
+            float p = scratch->scores[(first + row) * ATTENTION_KEYS + key];
             for (int d = 0; d < range->head_dim; d++) out[d] += p * loaded[d];
         }
     }
 }
 
 void attention_generic(const struct attention_range *range) {
-    memset(range->sums.out, 0, (size_t)(range->kv_heads * range->rows * range->padded) * sizeof(float));
+    memset(range->sums.out, 0,
+           (size_t)(range->kv_heads * range->rows * range->padded) * sizeof(float));
     for (int head = 0; head < range->kv_heads; head++) attend_head(range, head);
 }
 
-void merge_generic(const struct attention_sums *to, const struct attention_sums *from, int row, int padded) {
+void merge_generic(const struct attention_sums *to, const struct attention_sums *from, int row,
+                   int padded) {
     float largest = to->largest[row] > from->largest[row] ? to->largest[row] : from->largest[row];
     float keep = expf(to->largest[row] - largest), enter = expf(from->largest[row] - largest);
     to->sum[row] = to->sum[row] * keep + from->sum[row] * enter;
     to->largest[row] = largest;
-    for (int i = row * padded; i < (row + 1) * padded; i++) to->out[i] = to->out[i] * keep + from->out[i] * enter;
+    for (int i = row * padded; i < (row + 1) * padded; i++)
+        to->out[i] = to->out[i] * keep + from->out[i] * enter;
 }

@@ -1,10 +1,12 @@
-/* kernels/cpu/attention_vector.h: what attention.c describes, on `struct vec`; include after a simd header.
+/* kernels/cpu/attention_vector.h: what attention.c describes, on `struct vec`; include after a simd
+ * header.
  *
- * There are two ways. Where one row reads each key head, as in decoding, keys and values are read where they are, in
- * the order they lie there, through all heads of the piece: nothing is written but scores and sums, and memory sets the
- * pace. Where several rows read a key head, some keys at a time are converted to f32 first, once for all rows, and
- * tiles of rows and keys, or of rows and columns, are held in registers. Each sum has the same order of operations both
- * ways, and wherever a block of keys ends. */
+ * There are two ways. Where one row reads each key head, as in decoding, keys and values are read
+ * where they are, in the order they lie there, through all heads of the piece: nothing is written
+ * but scores and sums, and memory sets the pace. Where several rows read a key head, some keys at a
+ * time are converted to f32 first, once for all rows, and tiles of rows and keys, or of rows and
+ * columns, are held in registers. Each sum has the same order of operations both ways, and wherever
+ * a block of keys ends. */
 #pragma once
 
 #include <math.h>
@@ -16,8 +18,10 @@
 
 enum {
     SCORE_ROWS = VEC_SUMS >= 16 ? 4 : 1, /* rows of a tile with four keys */
-    MIX_ROWS = VEC_SUMS >= 16 ? 4 : 2,   /* rows, and vectors of columns, of a tile; a single row goes with four */
-    KEYS_AHEAD = 8192                    /* bytes from what is read to what is fetched */
+    MIX_ROWS = VEC_SUMS >= 16
+                   ? 4
+                   : 2, /* rows, and vectors of columns, of a tile; a single row goes with four */
+    KEYS_AHEAD = 8192   /* bytes from what is read to what is fetched */
 };
 
 /* Sixteen columns of which the first n exist; the others are zeros. */
@@ -32,17 +36,21 @@ ALWAYS_INLINE struct vec load_columns(const char *p, int n, const enum dtype dty
 /* Keys, or values, of a range that lie row after row in one block. */
 struct key_rows {
     const char *data; /* the first */
-    const char *next; /* such that row i, from row `left` on, is at next + i * stride: it lies in the next block */
+    const char *next; /* such that row i, from row `left` on, is at next + i * stride: it lies in
+                         the next block */
     size_t stride;    /* bytes */
     int first, n;     /* number of the first in the range; how many */
     int left, ahead;  /* rows to the end of the block; rows from what is read to what is fetched */
 };
 
-/* Rows of t, which is range->k or range->v: those of the range from `skip` on that block `part` of it holds. */
-static inline struct key_rows block_rows(const struct attention_range *range, struct tensor t, int part, int skip) {
+/* Rows of t, which is range->k or range->v: those of the range from `skip` on that block `part` of
+ * it holds. */
+static inline struct key_rows block_rows(const struct attention_range *range, struct tensor t,
+                                         int part, int skip) {
     size_t size = dtype_bytes(t.dtype), columns = (size_t)(range->kv_heads * range->head_dim);
     int begin = part * ATTENTION_BLOCK, from = max_int(0, skip - begin);
-    struct key_rows rows = {.stride = (size_t)t.stride * size, .first = begin + from, .left = ATTENTION_BLOCK - from};
+    struct key_rows rows = {
+        .stride = (size_t)t.stride * size, .first = begin + from, .left = ATTENTION_BLOCK - from};
     rows.data = row_of(t, range->starts[part] + from);
     rows.next = (const char *)row_of(t, range->starts[part + 1]) - (size_t)rows.left * rows.stride;
     rows.n = min_int(ATTENTION_BLOCK, range->keys - begin) - from;
@@ -50,7 +58,8 @@ static inline struct key_rows block_rows(const struct attention_range *range, st
     return rows;
 }
 
-/* The address fetched when row i is read. Past the last key this is any address, and fetching it does nothing. */
+/* The address fetched when row i is read. Past the last key this is any address, and fetching it
+ * does nothing. */
 static inline const char *row_ahead(const struct key_rows *rows, int i) {
     i += rows->ahead;
     return (i < rows->left ? rows->data : rows->next) + (size_t)i * rows->stride;
@@ -60,15 +69,18 @@ ALWAYS_INLINE void bytes_fetch(const char *p, size_t bytes) {
     for (size_t line = 0; line < bytes; line += 64) _mm_prefetch(p + line, _MM_HINT_T0);
 }
 
-/* The bias of keys [key, key + 16) for row `row`. Most lie at one side of what the bias tells apart, or within. */
+/* The bias of keys [key, key + 16) for row `row`. Most lie at one side of what the bias tells
+ * apart, or within. */
 static inline struct vec load_bias(const struct attention_range *range, int row, int key) {
     const float *bias = range->bias[row];
-    int reach = range->reach, first = range->distance[row % range->rows] + key, last = first + TILE_COLUMNS - 1;
+    int reach = range->reach, first = range->distance[row % range->rows] + key,
+        last = first + TILE_COLUMNS - 1;
     if (last <= -reach) return vec_set1(bias[-reach]);
     if (first >= reach) return vec_set1(bias[reach]);
     if (first >= -reach && last <= reach) return vec_load(bias + first);
     float each[TILE_COLUMNS];
-    for (int i = 0; i < TILE_COLUMNS; i++) each[i] = bias[max_int(-reach, min_int(first + i, reach))];
+    for (int i = 0; i < TILE_COLUMNS; i++)
+        each[i] = bias[max_int(-reach, min_int(first + i, reach))];
     return vec_load(each);
 }
 
@@ -85,7 +97,8 @@ static inline void bend_scores(const struct attention_range *range, int row, int
 }
 
 /* Scores of one row become e^(score - largest); keys that it does not see do not count. */
-static inline void soften_row(const struct attention_range *range, int row, int hidden, int visible) {
+static inline void soften_row(const struct attention_range *range, int row, int hidden,
+                              int visible) {
     float *scores = range->scratch->scores + row * ATTENTION_KEYS;
     struct vec top = vec_set1(-INFINITY), sum = vec_zero();
     if (range->softcap > 0 || range->reach >= 0) bend_scores(range, row, hidden, visible);
@@ -110,13 +123,16 @@ static inline void soften_row(const struct attention_range *range, int row, int 
 
 /* One row a key head. */
 
-/* How far pairs of a key and a row that are worked on together lie apart: in bytes of keys, and in rows and keys. */
+/* How far pairs of a key and a row that are worked on together lie apart: in bytes of keys, and in
+ * rows and keys. */
 struct step {
     size_t bytes;
     int rows, keys;
 };
 
-static inline int pad_columns(int columns) { return (columns + TILE_COLUMNS - 1) / TILE_COLUMNS * TILE_COLUMNS; }
+static inline int pad_columns(int columns) {
+    return (columns + TILE_COLUMNS - 1) / TILE_COLUMNS * TILE_COLUMNS;
+}
 
 /* A key, where it lies and its number in the range, and the row whose score it makes. */
 struct key_pair {
@@ -125,8 +141,8 @@ struct key_pair {
 };
 
 /* Scores of four pairs of a key and a row, from `first` on. */
-ALWAYS_INLINE void score_four(const struct attention_range *range, struct key_pair first, struct step step,
-                              const int columns, const enum dtype dtype) {
+ALWAYS_INLINE void score_four(const struct attention_range *range, struct key_pair first,
+                              struct step step, const int columns, const enum dtype dtype) {
     const int padded = pad_columns(columns), apart = step.rows * padded;
     const size_t size = dtype_bytes(dtype);
     const char *k = first.data;
@@ -135,24 +151,29 @@ ALWAYS_INLINE void score_four(const struct attention_range *range, struct key_pa
     int d = 0;
     for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
         for (int i = 0; i < 4; i++)
-            sums[i] =
-                vec_fma(vec_load(q + i * apart + d),
-                        load_columns(k + (size_t)i * step.bytes + (size_t)d * size, TILE_COLUMNS, dtype), sums[i]);
+            sums[i] = vec_fma(
+                vec_load(q + i * apart + d),
+                load_columns(k + (size_t)i * step.bytes + (size_t)d * size, TILE_COLUMNS, dtype),
+                sums[i]);
     if (d < columns)
         for (int i = 0; i < 4; i++)
-            sums[i] = vec_fma(vec_load(q + i * apart + d),
-                              load_columns(k + (size_t)i * step.bytes + (size_t)d * size, columns - d, dtype), sums[i]);
+            sums[i] = vec_fma(
+                vec_load(q + i * apart + d),
+                load_columns(k + (size_t)i * step.bytes + (size_t)d * size, columns - d, dtype),
+                sums[i]);
     float four[4], *scores = range->scratch->scores + first.row * ATTENTION_KEYS + first.key;
     vec_sum_four(four, sums[0], sums[1], sums[2], sums[3]);
     for (int i = 0; i < 4; i++) scores[i * (step.rows * ATTENTION_KEYS + step.keys)] = four[i];
 }
 
-/* Four keys of a head go together, the last with some of those before; fewer than four, each four times. */
-ALWAYS_INLINE void score_few_heads(const struct attention_range *range, const struct key_rows *rows, const int columns,
-                                   const enum dtype dtype) {
+/* Four keys of a head go together, the last with some of those before; fewer than four, each four
+ * times. */
+ALWAYS_INLINE void score_few_heads(const struct attention_range *range, const struct key_rows *rows,
+                                   const int columns, const enum dtype dtype) {
     const size_t head_bytes = (size_t)columns * dtype_bytes(dtype);
     const int together = rows->n < 4 ? 1 : 4;
-    const struct step step = rows->n < 4 ? (struct step){0} : (struct step){.bytes = rows->stride, .keys = 1};
+    const struct step step =
+        rows->n < 4 ? (struct step){0} : (struct step){.bytes = rows->stride, .keys = 1};
     for (int i = 0; i < rows->n; i += together)
         for (int head = 0; head < range->kv_heads; head++) {
             int key = min_int(i, rows->n - together);
@@ -164,8 +185,8 @@ ALWAYS_INLINE void score_few_heads(const struct attention_range *range, const st
 }
 
 /* Four heads of a key go together, the last with some of those before. */
-ALWAYS_INLINE void score_lone_rows(const struct attention_range *range, const struct key_rows *rows, const int columns,
-                                   const enum dtype dtype) {
+ALWAYS_INLINE void score_lone_rows(const struct attention_range *range, const struct key_rows *rows,
+                                   const int columns, const enum dtype dtype) {
     const size_t head_bytes = (size_t)columns * dtype_bytes(dtype);
     const struct step step = {.bytes = head_bytes, .rows = 1};
     for (int key = 0; key < rows->n; key++) {
@@ -173,13 +194,15 @@ ALWAYS_INLINE void score_lone_rows(const struct attention_range *range, const st
         for (int i = 0; i < range->kv_heads; i += 4) {
             int head = min_int(i, range->kv_heads - 4);
             bytes_fetch(ahead + (size_t)head * head_bytes, 4 * head_bytes);
-            score_four(range, (struct key_pair){data + (size_t)head * head_bytes, head, rows->first + key}, step,
-                       columns, dtype);
+            score_four(range,
+                       (struct key_pair){data + (size_t)head * head_bytes, head, rows->first + key},
+                       step, columns, dtype);
         }
     }
 }
 
-/* Values of one head from some column on: bytes from one to the next, and the columns that are left. */
+/* Values of one head from some column on: bytes from one to the next, and the columns that are
+ * left. */
 struct head_values {
     const char *data;
     size_t stride;
@@ -187,27 +210,29 @@ struct head_values {
 };
 
 /* out += p V over `keys` values, in their first 16 columns, of which n exist. */
-ALWAYS_INLINE void mix_columns(float *out, const struct vec *p, struct head_values v, int n, const int keys,
-                               const enum dtype dtype) {
+ALWAYS_INLINE void mix_columns(float *out, const struct vec *p, struct head_values values, int n,
+                               const int keys, const enum dtype dtype) {
     struct vec sum = vec_load(out);
-    for (int i = 0; i < keys; i++) sum = vec_fma(p[i], load_columns(v.data + (size_t)i * v.stride, n, dtype), sum);
+    for (int i = 0; i < keys; i++)
+        sum = vec_fma(p[i], load_columns(values.data + (size_t)i * values.stride, n, dtype), sum);
     vec_store(out, sum);
 }
 
-ALWAYS_INLINE void mix_keys(float *out, const float *p, struct head_values v, const int keys, const enum dtype dtype) {
+ALWAYS_INLINE void mix_keys(float *out, const float *p, struct head_values values, const int keys,
+                            const enum dtype dtype) {
     struct vec x[4];
     for (int i = 0; i < keys; i++) x[i] = vec_set1(p[i]);
-    for (; v.columns >= TILE_COLUMNS; v.columns -= TILE_COLUMNS) {
-        mix_columns(out, x, v, TILE_COLUMNS, keys, dtype);
+    for (; values.columns >= TILE_COLUMNS; values.columns -= TILE_COLUMNS) {
+        mix_columns(out, x, values, TILE_COLUMNS, keys, dtype);
         out += TILE_COLUMNS;
-        v.data += TILE_COLUMNS * dtype_bytes(dtype);
+        values.data += TILE_COLUMNS * dtype_bytes(dtype);
     }
-    if (v.columns > 0) mix_columns(out, x, v, v.columns, keys, dtype);
+    if (values.columns > 0) mix_columns(out, x, values, values.columns, keys, dtype);
 }
 
 /* Where there are few heads, four keys at a time go past the sums of each. */
-ALWAYS_INLINE void mix_lone_rows(const struct attention_range *range, const struct key_rows *rows, const int columns,
-                                 const enum dtype dtype) {
+ALWAYS_INLINE void mix_lone_rows(const struct attention_range *range, const struct key_rows *rows,
+                                 const int columns, const enum dtype dtype) {
     const size_t head_bytes = (size_t)columns * dtype_bytes(dtype), stride = rows->stride;
     const int heads = range->kv_heads, padded = pad_columns(columns);
     const float *scores = range->scratch->scores + rows->first;
@@ -215,36 +240,39 @@ ALWAYS_INLINE void mix_lone_rows(const struct attention_range *range, const stru
     int key = 0;
     for (; heads < 4 && key + 4 <= rows->n; key += 4, data += 4 * stride)
         for (int head = 0; head < heads; head++) {
-            struct head_values v = {data + (size_t)head * head_bytes, stride, columns};
-            for (int i = 0; i < 4; i++) bytes_fetch(row_ahead(rows, key + i) + (size_t)head * head_bytes, head_bytes);
-            mix_keys(range->sums.out + head * padded, scores + head * ATTENTION_KEYS + key, v, 4, dtype);
+            struct head_values values = {data + (size_t)head * head_bytes, stride, columns};
+            for (int i = 0; i < 4; i++)
+                bytes_fetch(row_ahead(rows, key + i) + (size_t)head * head_bytes, head_bytes);
+            mix_keys(range->sums.out + head * padded, scores + head * ATTENTION_KEYS + key, values,
+                     4, dtype);
         }
     for (; key < rows->n; key++, data += stride) {
         const float *p = scores + key;
         const char *ahead = row_ahead(rows, key);
         float *out = range->sums.out;
-        struct head_values v = {data, stride, columns};
+        struct head_values values = {data, stride, columns};
         for (int head = 0; head < heads; head++) {
             bytes_fetch(ahead + (size_t)head * head_bytes, head_bytes);
-            mix_keys(out, p, v, 1, dtype);
+            mix_keys(out, p, values, 1, dtype);
             out += padded;
             p += ATTENTION_KEYS;
-            v.data += head_bytes;
+            values.data += head_bytes;
         }
     }
 }
 
 /* Several rows a key head. */
 
-/* Where some keys or values of one head are, most often in the copy: floats from one to the next, and how many there
- * are. */
+/* Where some keys or values of one head are, most often in the copy: floats from one to the next,
+ * and how many there are. */
 struct copied {
     const float *data;
     int apart, n;
 };
 
 /* Scores of `rows` rows against four keys. */
-ALWAYS_INLINE void score_tile(float *scores, const float *q, int padded, const float *k, int apart, const int rows) {
+ALWAYS_INLINE void score_tile(float *scores, const float *q, int padded, const float *k, int apart,
+                              const int rows) {
     struct vec sums[4 * SCORE_ROWS], v[4];
     for (int i = 0; i < 4 * rows; i++) sums[i] = vec_zero();
     for (int d = 0; d < padded; d += TILE_COLUMNS) {
@@ -255,11 +283,13 @@ ALWAYS_INLINE void score_tile(float *scores, const float *q, int padded, const f
         }
     }
     for (int r = 0; r < rows; r++)
-        vec_sum_four(scores + r * ATTENTION_KEYS, sums[4 * r], sums[4 * r + 1], sums[4 * r + 2], sums[4 * r + 3]);
+        vec_sum_four(scores + r * ATTENTION_KEYS, sums[4 * r], sums[4 * r + 1], sums[4 * r + 2],
+                     sums[4 * r + 3]);
 }
 
-/* Sixteen keys side by side: [columns][16], and the next sixteen behind them. A vector of scores is then made of the
- * sixteen sums of each key, added in the order of vec_sum_four: lane and lane + 8 first, then 4, 2 and 1 apart. */
+/* Sixteen keys side by side: [columns][16], and the next sixteen behind them. A vector of scores is
+ * then made of the sixteen sums of each key, added in the order of vec_sum_four: lane and lane + 8
+ * first, then 4, 2 and 1 apart. */
 struct turned_keys {
     const float *data;
     int columns; /* padded */
@@ -273,22 +303,23 @@ enum {
 };
 
 /* The sums over columns lane, lane + 16, ... of `rows` rows. */
-ALWAYS_INLINE void sum_lane(struct vec *out, const float *q, struct turned_keys k, const int lane, const int rows,
-                            const int vecs) {
+ALWAYS_INLINE void sum_lane(struct vec *out, const float *q, struct turned_keys keys,
+                            const int lane, const int rows, const int vecs) {
     for (int i = 0; i < rows * vecs; i++) out[i] = vec_zero();
-    for (int d = lane; d < k.columns; d += TILE_COLUMNS) {
+    for (int d = lane; d < keys.columns; d += TILE_COLUMNS) {
         struct vec v[TURNED_VECS];
-        for (int t = 0; t < vecs; t++) v[t] = vec_load(k.data + (t * k.columns + d) * TILE_COLUMNS);
+        for (int t = 0; t < vecs; t++)
+            v[t] = vec_load(keys.data + (t * keys.columns + d) * TILE_COLUMNS);
         for (int r = 0; r < rows; r++) {
-            struct vec x = vec_set1(q[r * k.columns + d]);
+            struct vec x = vec_set1(q[r * keys.columns + d]);
             for (int t = 0; t < vecs; t++) out[r * vecs + t] = vec_fma(x, v[t], out[r * vecs + t]);
         }
     }
 }
 
 #define SUM_LANES(name, half, apart) \
-    ALWAYS_INLINE void name(struct vec *out, const float *q, struct turned_keys k, const int lane, const int rows, \
-                            const int vecs) { \
+    ALWAYS_INLINE void name(struct vec *out, const float *q, struct turned_keys k, const int lane, \
+                            const int rows, const int vecs) { \
         struct vec other[TURNED_SUMS]; \
         half(out, q, k, lane, rows, vecs); \
         half(other, q, k, lane + (apart), rows, vecs); \
@@ -298,13 +329,14 @@ SUM_LANES(sum_two_lanes, sum_lane, 8)
 SUM_LANES(sum_four_lanes, sum_two_lanes, 4)
 #undef SUM_LANES
 
-/* Scores of `rows` rows against 16 vecs keys. Sums of four lanes fit the registers; those of all four such sets are
- * added from memory. */
-ALWAYS_INLINE void score_lanes(float *scores, const float *q, struct turned_keys k, const int rows, const int vecs) {
+/* Scores of `rows` rows against 16 vecs keys. Sums of four lanes fit the registers; those of all
+ * four such sets are added from memory. */
+ALWAYS_INLINE void score_lanes(float *scores, const float *q, struct turned_keys keys,
+                               const int rows, const int vecs) {
     float fours[4][TURNED_SUMS * TILE_COLUMNS];
     for (int lane = 0; lane < 4; lane++) {
         struct vec sums[TURNED_SUMS];
-        struct turned_keys from = {k.data + lane * TILE_COLUMNS, k.columns};
+        struct turned_keys from = {keys.data + lane * TILE_COLUMNS, keys.columns};
         sum_four_lanes(sums, q + lane, from, 0, rows, vecs);
         for (int i = 0; i < rows * vecs; i++) vec_store(fours[lane] + i * TILE_COLUMNS, sums[i]);
     }
@@ -318,11 +350,13 @@ ALWAYS_INLINE void score_lanes(float *scores, const float *q, struct turned_keys
 }
 
 /* Scores of all rows of one key head against sixteen keys, or twice as many. */
-ALWAYS_INLINE void score_turned(float *scores, const float *q, struct turned_keys k, const int rows, const int vecs) {
+ALWAYS_INLINE void score_turned(float *scores, const float *q, struct turned_keys keys,
+                                const int rows, const int vecs) {
     int row = 0;
     for (; row + SCORE_ROWS <= rows; row += SCORE_ROWS)
-        score_lanes(scores + row * ATTENTION_KEYS, q + row * k.columns, k, SCORE_ROWS, vecs);
-    for (; row < rows; row++) score_lanes(scores + row * ATTENTION_KEYS, q + row * k.columns, k, 1, vecs);
+        score_lanes(scores + row * ATTENTION_KEYS, q + row * keys.columns, keys, SCORE_ROWS, vecs);
+    for (; row < rows; row++)
+        score_lanes(scores + row * ATTENTION_KEYS, q + row * keys.columns, keys, 1, vecs);
 }
 
 /* Whether registers are wide enough, rows are enough and there is room for keys to be turned. */
@@ -331,14 +365,14 @@ static inline bool keys_turn(const struct attention_range *range) {
 }
 
 /* All rows against the first 16 vecs keys of `k`. */
-ALWAYS_INLINE void turn_keys(const struct attention_range *range, float *scores, const float *q, struct copied k,
-                             const int vecs) {
+ALWAYS_INLINE void turn_keys(const struct attention_range *range, float *scores, const float *q,
+                             struct copied copied, const int vecs) {
     const int padded = range->padded;
     float *turned = range->scratch->copy + TURNED_AT;
     for (int t = 0; t < vecs; t++)
         for (int d = 0; d < padded; d += TILE_COLUMNS)
-            vec_turn(turned + (t * padded + d) * TILE_COLUMNS, k.data + t * TILE_COLUMNS * k.apart + d, k.apart,
-                     TILE_COLUMNS);
+            vec_turn(turned + (t * padded + d) * TILE_COLUMNS,
+                     copied.data + t * TILE_COLUMNS * copied.apart + d, copied.apart, TILE_COLUMNS);
     if (padded == 32)
         score_turned(scores, q, (struct turned_keys){turned, 32}, range->rows, vecs);
     else if (padded == 64)
@@ -349,47 +383,59 @@ ALWAYS_INLINE void turn_keys(const struct attention_range *range, float *scores,
         score_turned(scores, q, (struct turned_keys){turned, padded}, range->rows, vecs);
 }
 
-/* All rows of one key head, from row `first` on, against keys of which the first is number `key`. */
-static void score_copy(const struct attention_range *range, struct copied k, int first, int key) {
+/* All rows of one key head, from row `first` on, against keys of which the first is number `key`.
+ */
+static void score_copy(const struct attention_range *range, struct copied copied, int first,
+                       int key) {
     const int padded = range->padded;
     const float *q = range->scratch->queries + first * padded;
     float *scores = range->scratch->scores + first * ATTENTION_KEYS + key;
     int done = 0;
     if (keys_turn(range)) {
-        for (; done + TURNED_VECS * TILE_COLUMNS <= k.n; done += TURNED_VECS * TILE_COLUMNS)
-            turn_keys(range, scores + done, q, (struct copied){k.data + done * k.apart, k.apart, k.n - done},
-                      TURNED_VECS);
-        for (; done + TILE_COLUMNS <= k.n; done += TILE_COLUMNS)
-            turn_keys(range, scores + done, q, (struct copied){k.data + done * k.apart, k.apart, k.n - done}, 1);
+        for (; done + TURNED_VECS * TILE_COLUMNS <= copied.n; done += TURNED_VECS * TILE_COLUMNS)
+            turn_keys(
+                range, scores + done, q,
+                (struct copied){copied.data + done * copied.apart, copied.apart, copied.n - done},
+                TURNED_VECS);
+        for (; done + TILE_COLUMNS <= copied.n; done += TILE_COLUMNS)
+            turn_keys(
+                range, scores + done, q,
+                (struct copied){copied.data + done * copied.apart, copied.apart, copied.n - done},
+                1);
     }
     int row = 0;
     for (; row + SCORE_ROWS <= range->rows; row += SCORE_ROWS)
-        for (int i = done; i < k.n; i += 4)
-            score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart,
-                       SCORE_ROWS);
+        for (int i = done; i < copied.n; i += 4)
+            score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded,
+                       copied.data + i * copied.apart, copied.apart, SCORE_ROWS);
     for (; row < range->rows; row++)
-        for (int i = done; i < k.n; i += 4)
-            score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart, 1);
+        for (int i = done; i < copied.n; i += 4)
+            score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded,
+                       copied.data + i * copied.apart, copied.apart, 1);
 }
 
 /* out += p V, in 16 vecs columns of `rows` rows. */
-ALWAYS_INLINE void mix_tile(float *to, int padded, const float *p, struct copied values, const int rows,
-                            const int vecs) {
+ALWAYS_INLINE void mix_tile(float *to, int padded, const float *p, struct copied values,
+                            const int rows, const int vecs) {
     struct vec out[MIX_ROWS * MIX_ROWS], v[4];
     for (int r = 0; r < rows; r++)
-        for (int t = 0; t < vecs; t++) out[r * vecs + t] = vec_load(to + r * padded + t * TILE_COLUMNS);
+        for (int t = 0; t < vecs; t++)
+            out[r * vecs + t] = vec_load(to + r * padded + t * TILE_COLUMNS);
     for (int i = 0; i < values.n; i++) {
-        for (int t = 0; t < vecs; t++) v[t] = vec_load(values.data + i * values.apart + t * TILE_COLUMNS);
+        for (int t = 0; t < vecs; t++)
+            v[t] = vec_load(values.data + i * values.apart + t * TILE_COLUMNS);
         for (int r = 0; r < rows; r++) {
             struct vec x = vec_set1(p[r * ATTENTION_KEYS + i]);
             for (int t = 0; t < vecs; t++) out[r * vecs + t] = vec_fma(x, v[t], out[r * vecs + t]);
         }
     }
     for (int r = 0; r < rows; r++)
-        for (int t = 0; t < vecs; t++) vec_store(to + r * padded + t * TILE_COLUMNS, out[r * vecs + t]);
+        for (int t = 0; t < vecs; t++)
+            vec_store(to + r * padded + t * TILE_COLUMNS, out[r * vecs + t]);
 }
 
-ALWAYS_INLINE void mix_rows(float *to, int padded, const float *p, struct copied values, const int rows) {
+ALWAYS_INLINE void mix_rows(float *to, int padded, const float *p, struct copied values,
+                            const int rows) {
     const int vecs = rows == 1 ? 4 : MIX_ROWS;
     const float *data = values.data;
     int d = 0;
@@ -397,7 +443,8 @@ ALWAYS_INLINE void mix_rows(float *to, int padded, const float *p, struct copied
         mix_tile(to + d, padded, p, values, rows, vecs);
     for (; d + 2 * TILE_COLUMNS <= padded; d += 2 * TILE_COLUMNS, values.data = data + d)
         mix_tile(to + d, padded, p, values, rows, 2);
-    for (; d < padded; d += TILE_COLUMNS, values.data = data + d) mix_tile(to + d, padded, p, values, rows, 1);
+    for (; d < padded; d += TILE_COLUMNS, values.data = data + d)
+        mix_tile(to + d, padded, p, values, rows, 1);
 }
 
 /* Keys [first, end) of those that are copied. */
@@ -406,15 +453,18 @@ struct key_piece {
 };
 
 /* The keys that row `row` of each head sees, of the n from number `key` on. */
-static inline struct key_piece keys_of_row(const struct attention_range *range, int row, int key, int n) {
+static inline struct key_piece keys_of_row(const struct attention_range *range, int row, int key,
+                                           int n) {
     int first = max_int(0, min_int(n, range->hidden[row] - key));
     return (struct key_piece){first, max_int(first, min_int(n, range->visible[row] - key))};
 }
 
 /* As score_copy, for values; rows that see the same keys go together. */
-static void mix_copy(const struct attention_range *range, struct copied values, int first, int key) {
+static void mix_copy(const struct attention_range *range, struct copied values, int first,
+                     int key) {
     const int padded = range->padded;
-    const bool all_seen = range->hidden[range->rows - 1] <= key && range->visible[0] >= key + values.n;
+    const bool all_seen =
+        range->hidden[range->rows - 1] <= key && range->visible[0] >= key + values.n;
     const float *p = range->scratch->scores + first * ATTENTION_KEYS + key;
     float *out = range->sums.out + first * padded;
     for (int row = 0; row < range->rows;) {
@@ -425,7 +475,8 @@ static void mix_copy(const struct attention_range *range, struct copied values, 
             seen = keys_of_row(range, row, key, values.n);
             if (last.first != seen.first || last.end != seen.end) together = 1;
         }
-        struct copied mine = {values.data + seen.first * values.apart, values.apart, seen.end - seen.first};
+        struct copied mine = {values.data + seen.first * values.apart, values.apart,
+                              seen.end - seen.first};
         const float *weights = p + row * ATTENTION_KEYS + seen.first;
         if (together == 1)
             mix_rows(out + row * padded, padded, weights, mine, 1);
@@ -436,8 +487,8 @@ static void mix_copy(const struct attention_range *range, struct copied values, 
 }
 
 /* Keys, or values, [key, key + n) of all heads in f32; zeros in columns beyond head_dim. */
-ALWAYS_INLINE void copy_keys(const struct attention_range *range, const struct key_rows *rows, int key, int n,
-                             const int columns, const enum dtype dtype) {
+ALWAYS_INLINE void copy_keys(const struct attention_range *range, const struct key_rows *rows,
+                             int key, int n, const int columns, const enum dtype dtype) {
     const size_t size = dtype_bytes(dtype), head_bytes = (size_t)columns * size;
     const int padded = pad_columns(columns);
     float *to = range->scratch->copy;
@@ -448,42 +499,44 @@ ALWAYS_INLINE void copy_keys(const struct attention_range *range, const struct k
             int d = 0;
             for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
                 vec_store(to + d, load_columns(from + (size_t)d * size, TILE_COLUMNS, dtype));
-            if (d < columns) vec_store(to + d, load_columns(from + (size_t)d * size, columns - d, dtype));
+            if (d < columns)
+                vec_store(to + d, load_columns(from + (size_t)d * size, columns - d, dtype));
             from += head_bytes;
             to += padded;
         }
     }
 }
 
-/* Heads of 64 are compiled for themselves, here and where rows are lone: measured, 4 to 12 % faster. Longer heads gain
- * nothing. */
-ALWAYS_INLINE void copy_width(const struct attention_range *range, const struct key_rows *rows, int key, int n,
-                              const enum dtype dtype) {
+/* Heads of 64 are compiled for themselves, here and where rows are lone: measured, 4 to 12 %
+ * faster. Longer heads gain nothing. */
+ALWAYS_INLINE void copy_width(const struct attention_range *range, const struct key_rows *rows,
+                              int key, int n, const enum dtype dtype) {
     if (range->head_dim == 64)
         copy_keys(range, rows, key, n, 64, dtype);
     else
         copy_keys(range, rows, key, n, range->head_dim, dtype);
 }
 
-/* Keys or values that are copied at a time. Many rows take as many as half of the room holds, the other half is for
- * turned keys; few take four, so that memory need not wait for them long. */
+/* Keys or values that are copied at a time. Many rows take as many as half of the room holds, the
+ * other half is for turned keys; few take four, so that memory need not wait for them long. */
 static inline int copy_step(const struct attention_range *range) {
     int room = TURNED_AT / (range->kv_heads * range->padded);
     room -= room % (room < TILE_COLUMNS ? 4 : TILE_COLUMNS);
     return range->rows <= 16 ? 4 : max_int(4, min_int(64, room));
 }
 
-/* How many keys are turned where they lie: they are read once, and need no copy. Values are read once for
- * every few rows, and rows of a matrix often lie in the same places of a cache, so those are copied. */
-ALWAYS_INLINE int keys_in_place(const struct attention_range *range, const struct key_rows *rows, const bool scores,
-                                const enum dtype dtype) {
+/* How many keys are turned where they lie: they are read once, and need no copy. Values are read
+ * once for every few rows, and rows of a matrix often lie in the same places of a cache, so those
+ * are copied. */
+ALWAYS_INLINE int keys_in_place(const struct attention_range *range, const struct key_rows *rows,
+                                const bool scores, const enum dtype dtype) {
     bool fit = scores && dtype == DTYPE_F32 && range->head_dim == range->padded && keys_turn(range);
     return fit ? rows->n / TILE_COLUMNS * TILE_COLUMNS : 0;
 }
 
 /* Scores of what is copied beyond the last key do no harm. */
-ALWAYS_INLINE void copy_pass(const struct attention_range *range, const struct key_rows *rows, const bool scores,
-                             const enum dtype dtype) {
+ALWAYS_INLINE void copy_pass(const struct attention_range *range, const struct key_rows *rows,
+                             const bool scores, const enum dtype dtype) {
     const int apart = range->kv_heads * range->padded, step = copy_step(range);
     const int in_place = keys_in_place(range, rows, scores, dtype);
     for (int head = 0; in_place > 0 && head < range->kv_heads; head++) {
@@ -504,9 +557,10 @@ ALWAYS_INLINE void copy_pass(const struct attention_range *range, const struct k
     }
 }
 
-/* Scores of some keys of the range, or the sums of their values, where one row reads each key head. */
-ALWAYS_INLINE void lone_pass(const struct attention_range *range, const struct key_rows *rows, const bool scores,
-                             const int columns, const enum dtype dtype) {
+/* Scores of some keys of the range, or the sums of their values, where one row reads each key head.
+ */
+ALWAYS_INLINE void lone_pass(const struct attention_range *range, const struct key_rows *rows,
+                             const bool scores, const int columns, const enum dtype dtype) {
     if (scores && range->kv_heads < 4)
         score_few_heads(range, rows, columns, dtype);
     else if (scores)
@@ -515,9 +569,11 @@ ALWAYS_INLINE void lone_pass(const struct attention_range *range, const struct k
         mix_lone_rows(range, rows, columns, dtype);
 }
 
-/* The same for any number of rows and all keys, block by block. A lone row sees all keys from its first on; others
- * begin at a multiple of four keys, so that four scores that are written together lie in one row. */
-ALWAYS_INLINE void range_pass(const struct attention_range *range, const bool scores, const enum dtype dtype) {
+/* The same for any number of rows and all keys, block by block. A lone row sees all keys from its
+ * first on; others begin at a multiple of four keys, so that four scores that are written together
+ * lie in one row. */
+ALWAYS_INLINE void range_pass(const struct attention_range *range, const bool scores,
+                              const enum dtype dtype) {
     const int skip = range->rows == 1 ? range->hidden[0] : range->hidden[0] / 4 * 4;
     for (int part = skip / ATTENTION_BLOCK; part * ATTENTION_BLOCK < range->keys; part++) {
         const struct key_rows rows = block_rows(range, scores ? range->k : range->v, part, skip);
@@ -545,12 +601,13 @@ static inline void attention_vector(const struct attention_range *range) {
         int hidden = range->hidden[i % range->rows], visible = range->visible[i % range->rows];
         if (visible > hidden) soften_row(range, i, hidden, visible);
     }
-    memset(range->sums.out, 0, (size_t)(range->kv_heads * range->rows * range->padded) * sizeof(float));
+    memset(range->sums.out, 0,
+           (size_t)(range->kv_heads * range->rows * range->padded) * sizeof(float));
     any_pass(range, false);
 }
 
-static inline void merge_vector(const struct attention_sums *to, const struct attention_sums *from, int row,
-                                int padded) {
+static inline void merge_vector(const struct attention_sums *to, const struct attention_sums *from,
+                                int row, int padded) {
     float largest = to->largest[row] > from->largest[row] ? to->largest[row] : from->largest[row];
     struct vec keep = vec_exp(vec_set1(to->largest[row] - largest));
     struct vec enter = vec_exp(vec_set1(from->largest[row] - largest));

@@ -1,4 +1,5 @@
-/* kernels/cpu/backend.c: the CPU device: its table, memory, and the choice of vector kernels and threads. */
+/* kernels/cpu/backend.c: the CPU device: its table, memory, and the choice of vector kernels and
+ * threads. */
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -9,16 +10,18 @@
 #include "config/base/memory.h"
 #include "kernels/cpu/cpu.h"
 
-/* Larger blocks are aligned to and advised as huge pages: streaming weights through 4 KB pages costs TLB misses. */
+/* Larger blocks are aligned to and advised as huge pages: streaming weights through 4 KB pages
+ * costs TLB misses. */
 enum { HUGE_PAGE = 2 << 20, WORTH_A_CHECK = 64 << 20 };
 
 static size_t memory_available(void) {
-    struct memory m;
-    memory_read(&m, "");
-    return m.available;
+    struct memory memory;
+    memory_read(&memory, "");
+    return memory.available;
 }
 
-/* Linux promises memory it does not have and kills the process that uses it, so a large block is refused here. */
+/* Linux promises memory it does not have and kills the process that uses it, so a large block is
+ * refused here. */
 void *cpu_reserve(size_t bytes) {
     size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : 64, rounded;
     if (add_overflows(bytes == 0 ? 1 : bytes, alignment - 1, &rounded)) return NULL;
@@ -26,7 +29,8 @@ void *cpu_reserve(size_t bytes) {
     rounded -= rounded % alignment;
     void *p = aligned_alloc(alignment, rounded);
     if (p == NULL) return NULL;
-    if (alignment == HUGE_PAGE) madvise(p, rounded, MADV_HUGEPAGE); /* advice: without huge pages it is only slower */
+    if (alignment == HUGE_PAGE)
+        madvise(p, rounded, MADV_HUGEPAGE); /* advice: without huge pages it is only slower */
     return p;
 }
 
@@ -37,60 +41,63 @@ struct clearing {
 
 static void clear_piece(const void *context, int piece, int thread) {
     (void)thread;
-    const struct clearing *c = context;
-    size_t at = (size_t)piece * HUGE_PAGE, left = c->bytes - at;
-    memset(c->data + at, 0, left < HUGE_PAGE ? left : HUGE_PAGE);
+    const struct clearing *clearing = context;
+    size_t at = (size_t)piece * HUGE_PAGE, left = clearing->bytes - at;
+    memset(clearing->data + at, 0, left < HUGE_PAGE ? left : HUGE_PAGE);
 }
 
-/* Memory that is used is there from the start, and no op waits for a page: all threads clear it, page after page. */
-static void *cpu_alloc(struct backend *b, size_t bytes) {
-    struct clearing c = {.data = cpu_reserve(bytes), .bytes = bytes};
+/* Memory that is used is there from the start, and no op waits for a page: all threads clear it,
+ * page after page. */
+static void *cpu_alloc(struct backend *backend, size_t bytes) {
+    struct clearing clearing = {.data = cpu_reserve(bytes), .bytes = bytes};
     size_t pieces = bytes / HUGE_PAGE + (bytes % HUGE_PAGE != 0);
-    if (c.data == NULL || pieces > INT_MAX) {
-        free(c.data);
+    if (clearing.data == NULL || pieces > INT_MAX) {
+        free(clearing.data);
         return NULL;
     }
-    cpu_run(b, (double)bytes, (int)pieces, clear_piece, &c);
-    return c.data;
+    cpu_run(backend, (double)bytes, (int)pieces, clear_piece, &clearing);
+    return clearing.data;
 }
 
-static void cpu_release(struct backend *b, void *p) {
-    (void)b;
+static void cpu_release(struct backend *backend, void *p) {
+    (void)backend;
     free(p);
 }
 
-static size_t cpu_available(struct backend *b) {
-    (void)b;
+static size_t cpu_available(struct backend *backend) {
+    (void)backend;
     return memory_available();
 }
 
-static void cpu_copy_in(struct backend *b, void *device, const void *host, size_t bytes) {
-    (void)b;
+static void cpu_copy_in(struct backend *backend, void *device, const void *host, size_t bytes) {
+    (void)backend;
     if (bytes) memcpy(device, host, bytes);
 }
 
-static void cpu_copy_out(struct backend *b, void *host, const void *device, size_t bytes) {
-    (void)b;
+static void cpu_copy_out(struct backend *backend, void *host, const void *device, size_t bytes) {
+    (void)backend;
     if (bytes) memcpy(host, device, bytes);
 }
 
 /* Ops run as they are called, so there is nothing to wait for. */
-static enum status cpu_sync(struct backend *b, struct error *e) {
-    enum status s = b->error.status;
-    if (s && e != NULL) *e = b->error;
-    b->error = (struct error){.status = STATUS_OK};
-    return s;
+static enum status cpu_sync(struct backend *backend, struct error *e) {
+    enum status status = backend->error.status;
+    if (status && e != NULL) *e = backend->error;
+    backend->error = (struct error){.status = STATUS_OK};
+    return status;
 }
 
-static void cpu_close(struct backend *b) {
-    struct cpu *cpu = cpu_of(b);
+static void cpu_close(struct backend *backend) {
+    struct cpu *cpu = cpu_of(backend);
     pool_close(cpu->pool);
     free(cpu->scratch);
     free(cpu->inputs);
     free(cpu);
 }
 
-static const char *cpu_describe(const struct backend *b) { return cpu_of(b)->description; }
+static const char *cpu_describe(const struct backend *backend) {
+    return cpu_of(backend)->description;
+}
 
 #define CPU_COLUMN(name) .name = cpu_##name,
 static const struct backend_ops cpu_ops = {.name = "cpu",
@@ -107,61 +114,68 @@ static const struct backend_ops cpu_ops = {.name = "cpu",
                                            .packed_bytes = cpu_packed_bytes,
                                            BACKEND_OPERATIONS(CPU_COLUMN)};
 
-/* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run all of them on one
- * machine. */
+/* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run
+ * all of them on one machine. */
 static const struct cpu_kernels *choose_kernels(struct error *e) {
-    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
+    static const char *const names[] = {"generic",    "avx2",       "avxvnni", "avx512",
+                                        "avx512vnni", "avx512bf16", "amx"};
     const char *forced = getenv("RETRO_CPU");
     for (int i = 0; cpu_variants[i] != NULL; i++) {
         if (forced != NULL && strcmp(forced, cpu_variants[i]->name) != 0) continue;
         if (cpu_supports(cpu_variants[i])) return cpu_variants[i];
         if (forced == NULL) continue;
-        error_set(e, STATUS_UNSUPPORTED, "RETRO_CPU=%s: this CPU lacks the instructions; unset it", forced);
+        error_set(e, STATUS_UNSUPPORTED, "RETRO_CPU=%s: this CPU lacks the instructions; unset it",
+                  forced);
         return NULL;
     }
     for (size_t i = 0; i < ARRAY_COUNT(names); i++)
         if (strcmp(forced, names[i]) == 0) {
-            error_set(e, STATUS_UNSUPPORTED, "RETRO_CPU=%s: this build has no kernels for it (CPU=generic, or not x86)",
+            error_set(e, STATUS_UNSUPPORTED,
+                      "RETRO_CPU=%s: this build has no kernels for it (CPU=generic, or not x86)",
                       forced);
             return NULL;
         }
     error_set(e, STATUS_INVALID,
-              "RETRO_CPU=%.40s: expected generic, avx2, avxvnni, avx512, avx512vnni, avx512bf16 or amx, or unset",
+              "RETRO_CPU=%.40s: expected generic, avx2, avxvnni, avx512, avx512vnni, avx512bf16 or "
+              "amx, or unset",
               forced);
     return NULL;
 }
 
 static int threads_available(void) {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more CPUs than a cpu_set_t holds: ask for --threads */
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1; /* more CPUs than a cpu_set_t holds: ask for --threads */
     return max_int(1, CPU_COUNT(&set));
 }
 
-enum status cpu_open(struct backend *b, const struct backend_options *o, struct error *e) {
-    int threads = o == NULL || o->threads == 0 ? threads_available() : o->threads;
+enum status cpu_open(struct backend *backend, const struct backend_options *options,
+                     struct error *e) {
+    int threads = options == NULL || options->threads == 0 ? threads_available() : options->threads;
     if (threads < 1 || threads > CPU_MAX_THREADS)
-        return error_set(e, STATUS_INVALID, "cpu: %d threads asked for, expected 0 (all) to %d", threads,
-                         CPU_MAX_THREADS);
+        return error_set(e, STATUS_INVALID, "cpu: %d threads asked for, expected 0 (all) to %d",
+                         threads, CPU_MAX_THREADS);
     struct error why;
     const struct cpu_kernels *kernels = choose_kernels(&why);
     if (kernels == NULL) return error_set(e, why.status, "%s", why.text);
     struct cpu *cpu = xcalloc(1, sizeof *cpu);
     cpu->kernels = kernels;
     cpu->threads = threads;
-    b->device = cpu;
-    enum status s = pool_open(&cpu->pool, threads, e);
-    if (s == STATUS_OK) {
-        cpu->scratch = cpu_alloc(b, (size_t)threads * sizeof *cpu->scratch);
-        cpu->inputs = cpu_alloc(b, INPUT_BYTES);
+    backend->device = cpu;
+    enum status status = pool_open(&cpu->pool, threads, e);
+    if (status == STATUS_OK) {
+        cpu->scratch = cpu_alloc(backend, (size_t)threads * sizeof *cpu->scratch);
+        cpu->inputs = cpu_alloc(backend, INPUT_BYTES);
         if (cpu->scratch == NULL || cpu->inputs == NULL)
-            s = error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads", threads);
+            status = error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads",
+                               threads);
     }
-    if (s) {
-        cpu_close(b);
-        return s;
+    if (status) {
+        cpu_close(backend);
+        return status;
     }
-    snprintf(cpu->description, sizeof cpu->description, "cpu %s, %d thread%s", kernels->name, threads,
-             threads == 1 ? "" : "s");
-    b->ops = &cpu_ops;
+    snprintf(cpu->description, sizeof cpu->description, "cpu %s, %d thread%s", kernels->name,
+             threads, threads == 1 ? "" : "s");
+    backend->ops = &cpu_ops;
     return STATUS_OK;
 }

@@ -1,9 +1,10 @@
 /* kernels/cpu/blocks_vector.h: the register-tile kernels of blocks.h; include after a dots header.
  *
- * A strip is LANES columns: a tile in AVX-512 registers, half of one in AVX2's. A kernel takes R rows of one group and
- * S strips, keeps an integer sum of the block and a float sum of the row for each pair in registers, and streams the
- * weights past them once. R, S and the dtype are compile-time constants of each instance; the arithmetic of one element
- * is the same in all of them. */
+ * A strip is LANES columns: a tile in AVX-512 registers, half of one in AVX2's. A kernel takes R
+ * rows of one group and S strips, keeps an integer sum of the block and a float sum of the row for
+ * each pair in registers, and streams the weights past them once. R, S and the dtype are
+ * compile-time constants of each instance; the arithmetic of one element is the same in all of
+ * them. */
 #pragma once
 
 #include "kernels/cpu/variants.h"
@@ -12,8 +13,8 @@
 
 enum { TILE_STRIPS = TILE_COLUMNS / LANES, STRIP_BYTES = LANES * QUAD };
 
-/* The bytes fetched while the groups of rows pass over the tiles of one turn: of `tiles` tiles from `from` on, the next
- * block after every `every` blocks. */
+/* The bytes fetched while the groups of rows pass over the tiles of one turn: of `tiles` tiles from
+ * `from` on, the next block after every `every` blocks. */
 struct block_fetch {
     const char *from;
     size_t block;
@@ -38,11 +39,13 @@ ALWAYS_INLINE size_t block_offset(const enum dtype dtype, size_t b) {
 }
 
 /* `tile` is where the strip's tile starts, `half` which strip of the tile it is. */
-ALWAYS_INLINE struct block_at block_at(const char *tile, int half, const enum dtype dtype, size_t b) {
+ALWAYS_INLINE struct block_at block_at(const char *tile, int half, const enum dtype dtype,
+                                       size_t b) {
     size_t second = dtype == DTYPE_INT8 ? b & 1 : 0;
     tile += block_offset(dtype, b);
-    return (struct block_at){(const uint16_t *)(const void *)tile + second * TILE_COLUMNS + half * LANES,
-                             (const uint8_t *)tile + LINE_BYTES + second * INT8_BLOCK_BYTES + half * STRIP_BYTES};
+    return (struct block_at){
+        (const uint16_t *)(const void *)tile + second * TILE_COLUMNS + half * LANES,
+        (const uint8_t *)tile + LINE_BYTES + second * INT8_BLOCK_BYTES + half * STRIP_BYTES};
 }
 
 /* The compile-time constants of a kernel. */
@@ -63,82 +66,90 @@ struct block_scales {
     struct floats scales[2], minimums[2];
 };
 
-ALWAYS_INLINE struct block_scales scales_load(const struct block_at *at, const struct kernel_form f) {
-    struct block_scales v = {{floats_zero(), floats_zero()}, {floats_zero(), floats_zero()}};
-    for (int s = 0; s < f.strips; s++) {
-        v.scales[s] = floats_load_f16(at[s].scales);
-        if (f.dtype == DTYPE_INT4) v.minimums[s] = floats_load_f16(at[s].scales + TILE_COLUMNS);
+ALWAYS_INLINE struct block_scales scales_load(const struct block_at *at,
+                                              const struct kernel_form form) {
+    struct block_scales scales = {{floats_zero(), floats_zero()}, {floats_zero(), floats_zero()}};
+    for (int s = 0; s < form.strips; s++) {
+        scales.scales[s] = floats_load_f16(at[s].scales);
+        if (form.dtype == DTYPE_INT4)
+            scales.minimums[s] = floats_load_f16(at[s].scales + TILE_COLUMNS);
     }
-    return v;
+    return scales;
 }
 
 /* The block's sums of row r enter the row's. */
-ALWAYS_INLINE void add_block(struct block_sums *sums, const struct input_block *x, const struct block_scales *w,
-                             const int r, const struct kernel_form f) {
-    for (int s = 0; s < f.strips; s++) {
-        struct floats *total = &sums->totals[r * f.strips + s];
-        struct ints block = sums->block[r * f.strips + s];
-        if (f.dtype == DTYPE_INT4) {
+ALWAYS_INLINE void add_block(struct block_sums *sums, const struct input_block *input_block,
+                             const struct block_scales *scales, const int r,
+                             const struct kernel_form form) {
+    for (int s = 0; s < form.strips; s++) {
+        struct floats *total = &sums->totals[r * form.strips + s];
+        struct ints block = sums->block[r * form.strips + s];
+        if (form.dtype == DTYPE_INT4) {
             block = int4_finish(block);
-            *total = floats_fma(w->minimums[s], floats_set1(x[r].sum), *total);
+            *total = floats_fma(scales->minimums[s], floats_set1(input_block[r].sum), *total);
         }
-        *total = floats_fma(floats_scaled(w->scales[s], x + r, f.powers), floats_of(block), *total);
+        *total = floats_fma(floats_scaled(scales->scales[s], input_block + r, form.powers),
+                            floats_of(block), *total);
     }
 }
 
-/* A block enters the rows' sums. Each row's scales follow its last products, so that the products of the rows behind it
- * keep the multipliers busy. */
-ALWAYS_INLINE void block_int8(struct block_sums *sums, const struct input_block *x, const struct block_at *at,
-                              const struct kernel_form f) {
+/* A block enters the rows' sums. Each row's scales follow its last products, so that the products
+ * of the rows behind it keep the multipliers busy. */
+ALWAYS_INLINE void block_int8(struct block_sums *sums, const struct input_block *block,
+                              const struct block_at *at, const struct kernel_form form) {
     struct block_scales scales;
     struct quads w[2];
-    for (int i = 0; i < f.rows * f.strips; i++) sums->block[i] = int8_start(x + i / f.strips);
+    for (int i = 0; i < form.rows * form.strips; i++)
+        sums->block[i] = int8_start(block + i / form.strips);
 #pragma GCC unroll 8
     for (int quad = 0; quad < BLOCK_QUADS; quad++) {
         const bool last = quad == BLOCK_QUADS - 1;
-        if (last) scales = scales_load(at, f);
-        for (int s = 0; s < f.strips; s++) w[s] = quads_int8(at[s].values + quad * QUAD_BYTES);
-        for (int r = 0; r < f.rows; r++) {
-            struct ints *sum = sums->block + r * f.strips;
-            for (int s = 0; s < f.strips; s++) sum[s] = int8_add(sum[s], w[s], x[r].q + quad * QUAD);
-            if (last) add_block(sums, x, &scales, r, f);
+        if (last) scales = scales_load(at, form);
+        for (int s = 0; s < form.strips; s++) w[s] = quads_int8(at[s].values + quad * QUAD_BYTES);
+        for (int r = 0; r < form.rows; r++) {
+            struct ints *sum = sums->block + r * form.strips;
+            for (int s = 0; s < form.strips; s++)
+                sum[s] = int8_add(sum[s], w[s], block[r].q + quad * QUAD);
+            if (last) add_block(sums, block, &scales, r, form);
         }
     }
 }
 
-ALWAYS_INLINE void block_int4(struct block_sums *sums, const struct input_block *x, const struct block_at *at,
-                              const struct kernel_form f) {
+ALWAYS_INLINE void block_int4(struct block_sums *sums, const struct input_block *block,
+                              const struct block_at *at, const struct kernel_form form) {
     struct block_scales scales;
     __typeof__(load_quads(NULL)) low[2], high[2];
-    for (int i = 0; i < f.rows * f.strips; i++) sums->block[i] = int4_start();
+    for (int i = 0; i < form.rows * form.strips; i++) sums->block[i] = int4_start();
 #pragma GCC unroll 4
     for (int quad = 0; quad < BLOCK_QUADS / 2; quad++) {
         const bool last = quad == BLOCK_QUADS / 2 - 1;
-        if (last) scales = scales_load(at, f);
-        for (int s = 0; s < f.strips; s++) {
+        if (last) scales = scales_load(at, form);
+        for (int s = 0; s < form.strips; s++) {
             high[s] = load_quads(at[s].values + quad * QUAD_BYTES);
             low[s] = low_halves(high[s]);
             high[s] = high_halves(high[s]);
         }
-        for (int r = 0; r < f.rows; r++) {
-            struct ints *sum = sums->block + r * f.strips;
-            for (int s = 0; s < f.strips; s++) {
-                sum[s] = int4_add(sum[s], low[s], x[r].q + quad * QUAD);
-                sum[s] = int4_add(sum[s], high[s], x[r].q + (quad + BLOCK_QUADS / 2) * QUAD);
+        for (int r = 0; r < form.rows; r++) {
+            struct ints *sum = sums->block + r * form.strips;
+            for (int s = 0; s < form.strips; s++) {
+                sum[s] = int4_add(sum[s], low[s], block[r].q + quad * QUAD);
+                sum[s] = int4_add(sum[s], high[s], block[r].q + (quad + BLOCK_QUADS / 2) * QUAD);
             }
-            if (last) add_block(sums, x, &scales, r, f);
+            if (last) add_block(sums, block, &scales, r, form);
         }
     }
 }
 
 /* Past the matrix this does nothing. */
-ALWAYS_INLINE void fetch_block(struct block_fetch *f, size_t tile_bytes, const enum dtype dtype, const bool near) {
-    if (--f->wait > 0) return;
-    f->wait = f->every;
-    const size_t b = f->block++, second = dtype == DTYPE_INT8 ? b & 1 : 0;
-    const char *from = f->from + block_offset(dtype, b) + second * (LINE_BYTES + INT8_BLOCK_BYTES);
+ALWAYS_INLINE void fetch_block(struct block_fetch *fetch, size_t tile_bytes, const enum dtype dtype,
+                               const bool near) {
+    if (--fetch->wait > 0) return;
+    fetch->wait = fetch->every;
+    const size_t b = fetch->block++, second = dtype == DTYPE_INT8 ? b & 1 : 0;
+    const char *from =
+        fetch->from + block_offset(dtype, b) + second * (LINE_BYTES + INT8_BLOCK_BYTES);
     const int lines = dtype == DTYPE_INT8 ? 9 - (int)second : INT4_BLOCK_BYTES / LINE_BYTES;
-    for (int t = 0; t < f->tiles; t++, from += tile_bytes)
+    for (int t = 0; t < fetch->tiles; t++, from += tile_bytes)
         for (int i = 0; i < lines; i++) {
             if (near)
                 _mm_prefetch(from + i * LINE_BYTES, _MM_HINT_T0);
@@ -147,78 +158,95 @@ ALWAYS_INLINE void fetch_block(struct block_fetch *f, size_t tile_bytes, const e
         }
 }
 
-ALWAYS_INLINE void block_kernel(const struct block_place *p, const struct kernel_form f) {
-    const int rows = f.rows, strips = f.strips;
-    const enum dtype dtype = f.dtype;
-    const struct linear_args *a = p->product->args;
-    const struct weight *w = a->weight;
-    const size_t blocks = (size_t)w->n_in / QUANTISE_BLOCK, tile_bytes = packed_tile_bytes(dtype, w->n_in);
-    const struct input_block *x = group_input(p->product, p->row);
-    const char *tile = (const char *)w->data + (size_t)(p->strip / TILE_STRIPS) * tile_bytes;
-    struct block_fetch fetch = *p->fetch;
+ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct kernel_form form) {
+    const int rows = form.rows, strips = form.strips;
+    const enum dtype dtype = form.dtype;
+    const struct linear_args *args = place->product->args;
+    const struct weight *weight = args->weight;
+    const size_t blocks = (size_t)weight->n_in / QUANTISE_BLOCK,
+                 tile_bytes = packed_tile_bytes(dtype, weight->n_in);
+    const struct input_block *block = group_input(place->product, place->row);
+    const char *tile =
+        (const char *)weight->data + (size_t)(place->strip / TILE_STRIPS) * tile_bytes;
+    struct block_fetch fetch = *place->fetch;
     struct block_sums sums;
     for (int i = 0; i < rows * strips; i++) sums.totals[i] = floats_zero();
-    for (size_t b = 0; b < blocks; b++, x += rows) {
+    for (size_t b = 0; b < blocks; b++, block += rows) {
         struct block_at at[2];
         for (int s = 0; s < strips; s++)
             at[s] = block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
-                             strips < TILE_STRIPS ? p->strip % TILE_STRIPS : s % TILE_STRIPS, dtype, b);
+                             strips < TILE_STRIPS ? place->strip % TILE_STRIPS : s % TILE_STRIPS,
+                             dtype, b);
         fetch_block(&fetch, tile_bytes, dtype, rows <= FEW_ROWS && strips == TILE_STRIPS);
         if (dtype == DTYPE_INT8)
-            block_int8(&sums, x, at, f);
+            block_int8(&sums, block, at, form);
         else
-            block_int4(&sums, x, at, f);
+            block_int4(&sums, block, at, form);
     }
-    *p->fetch = fetch;
+    *place->fetch = fetch;
     for (int r = 0; r < rows; r++)
         for (int s = 0; s < strips; s++) {
-            int column = (p->strip + s) * LANES, n = min_int(LANES, w->n_out - column);
+            int column = (place->strip + s) * LANES, n = min_int(LANES, weight->n_out - column);
             if (n <= 0) continue;
-            floats_store(row_f32(a->y, p->row + r) + column, sums.totals[r * strips + s],
-                         a->bias == NULL ? NULL : a->bias + column, n);
+            floats_store(row_f32(args->y, place->row + r) + column, sums.totals[r * strips + s],
+                         args->bias == NULL ? NULL : args->bias + column, n);
         }
 }
 
-ALWAYS_INLINE void block_strips(const struct block_place *p, int rows, const struct kernel_form f) {
-    const int strips = f.strips;
-    const enum dtype dtype = f.dtype;
-    if (rows == 1 && strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){1, strips, dtype, f.powers});
-    if (rows == 2 && 2 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){2, strips, dtype, f.powers});
-    if (rows == 3 && 3 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){3, strips, dtype, f.powers});
-    if (rows == 4 && 4 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){4, strips, dtype, f.powers});
-    if (rows == 5 && 5 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){5, strips, dtype, f.powers});
-    if (rows == 6 && 6 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){6, strips, dtype, f.powers});
+ALWAYS_INLINE void block_strips(const struct block_place *place, int rows,
+                                const struct kernel_form form) {
+    const int strips = form.strips;
+    const enum dtype dtype = form.dtype;
+    if (rows == 1 && strips <= DOT_SUMS)
+        block_kernel(place, (struct kernel_form){1, strips, dtype, form.powers});
+    if (rows == 2 && 2 * strips <= DOT_SUMS)
+        block_kernel(place, (struct kernel_form){2, strips, dtype, form.powers});
+    if (rows == 3 && 3 * strips <= DOT_SUMS)
+        block_kernel(place, (struct kernel_form){3, strips, dtype, form.powers});
+    if (rows == 4 && 4 * strips <= DOT_SUMS)
+        block_kernel(place, (struct kernel_form){4, strips, dtype, form.powers});
+    if (rows == 5 && 5 * strips <= DOT_SUMS)
+        block_kernel(place, (struct kernel_form){5, strips, dtype, form.powers});
+    if (rows == 6 && 6 * strips <= DOT_SUMS)
+        block_kernel(place, (struct kernel_form){6, strips, dtype, form.powers});
 }
 
 /* All groups of rows pass over the same strips, which stay in cache meanwhile. */
-ALWAYS_INLINE void block_turn(const struct block_product *p, int strip, int strips, const enum dtype dtype,
-                              const bool powers) {
-    const struct weight *w = p->args->weight;
-    int rows = p->args->x.rows, groups = (rows + p->group - 1) / p->group;
-    size_t tile_bytes = packed_tile_bytes(dtype, w->n_in);
+ALWAYS_INLINE void block_turn(const struct block_product *product, int strip, int strips,
+                              const enum dtype dtype, const bool powers) {
+    const struct weight *weight = product->args->weight;
+    int rows = product->args->x.rows, groups = (rows + product->group - 1) / product->group;
+    size_t tile_bytes = packed_tile_bytes(dtype, weight->n_in);
     /* Half a tile fetches half of the next. */
-    int tiles = max_int(1, strips / TILE_STRIPS), passes = groups * max_int(1, TILE_STRIPS / strips);
+    int tiles = max_int(1, strips / TILE_STRIPS),
+        passes = groups * max_int(1, TILE_STRIPS / strips);
     struct block_fetch fetch = {.tiles = tiles, .every = passes, .wait = passes};
-    fetch.from = (const char *)w->data + (size_t)(strip / TILE_STRIPS) * tile_bytes;
+    fetch.from = (const char *)weight->data + (size_t)(strip / TILE_STRIPS) * tile_bytes;
     fetch.from += rows <= FEW_ROWS ? FETCH_AHEAD : (size_t)tiles * tile_bytes;
-    if (strip % TILE_STRIPS != 0 && strips < TILE_STRIPS) fetch.block = (size_t)w->n_in / QUANTISE_BLOCK / TILE_STRIPS;
-    for (int row = 0; row < rows; row += p->group) {
-        struct block_place place = {.product = p, .fetch = &fetch, .row = row, .strip = strip};
-        const int together = group_rows(p, row);
+    if (strip % TILE_STRIPS != 0 && strips < TILE_STRIPS)
+        fetch.block = (size_t)weight->n_in / QUANTISE_BLOCK / TILE_STRIPS;
+    for (int row = 0; row < rows; row += product->group) {
+        struct block_place place = {
+            .product = product, .fetch = &fetch, .row = row, .strip = strip};
+        const int together = group_rows(product, row);
         if (strips == 2)
-            block_strips(&place, together, (struct kernel_form){.strips = 2, .dtype = dtype, .powers = powers});
-        if (strips == 1) block_strips(&place, together, (struct kernel_form){.strips = 1, .dtype = dtype});
+            block_strips(&place, together,
+                         (struct kernel_form){.strips = 2, .dtype = dtype, .powers = powers});
+        if (strips == 1)
+            block_strips(&place, together, (struct kernel_form){.strips = 1, .dtype = dtype});
     }
 }
 
-ALWAYS_INLINE void blocks_vector(const struct block_product *p, int first_tile, int n_tiles, const bool powers) {
+ALWAYS_INLINE void blocks_vector(const struct block_product *product, int first_tile, int n_tiles,
+                                 const bool powers) {
     int end = (first_tile + n_tiles) * TILE_STRIPS, most = DOT_SUMS / INPUT_ROWS;
-    if (p->args->x.rows <= FEW_ROWS) most = TILE_STRIPS * p->group <= DOT_SUMS ? TILE_STRIPS : 1;
+    if (product->args->x.rows <= FEW_ROWS)
+        most = TILE_STRIPS * product->group <= DOT_SUMS ? TILE_STRIPS : 1;
     for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
         strips = min_int(most, end - strip);
-        if (p->args->weight->dtype == DTYPE_INT8)
-            block_turn(p, strip, strips, DTYPE_INT8, false);
+        if (product->args->weight->dtype == DTYPE_INT8)
+            block_turn(product, strip, strips, DTYPE_INT8, false);
         else
-            block_turn(p, strip, strips, DTYPE_INT4, powers);
+            block_turn(product, strip, strips, DTYPE_INT4, powers);
     }
 }

@@ -1,4 +1,5 @@
-/* kernels/cpu/math_generic.c: elementwise functions through libm: the reference of the vector versions. */
+/* kernels/cpu/math_generic.c: elementwise functions through libm: the reference of the vector
+ * versions. */
 #include <math.h>
 
 #include "kernels/cpu/row_math.h"
@@ -8,7 +9,8 @@
 static float activate_one(float x, enum activation activation) {
     switch (activation) {
         case ACTIVATION_NONE: return x;
-        case ACTIVATION_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * x * (1.0f + 0.044715f * x * x)));
+        case ACTIVATION_GELU_TANH:
+            return 0.5f * x * (1.0f + tanhf(0.79788456f * x * (1.0f + 0.044715f * x * x)));
         case ACTIVATION_GELU_ERF: return 0.5f * x * erfcf(-0.70710678f * x);
         case ACTIVATION_SILU: return x / (1.0f + expf(-x));
         case ACTIVATION_RELU: return x < 0 ? 0 : x;

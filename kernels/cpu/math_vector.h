@@ -1,11 +1,13 @@
-/* kernels/cpu/math_vector.h: exponential and activations on `struct vec`; include after simd_avx2.h or simd_avx512.h.
+/* kernels/cpu/math_vector.h: exponential and activations on `struct vec`; include after simd_avx2.h
+ * or simd_avx512.h.
  */
 #pragma once
 
 #include "kernels/cpu/cpu.h"
 
-/* e^x: x = n ln 2 + r with ln 2 in two parts, e^r by the degree 7 polynomial of the Cephes library's expf. Within 2 ulp
- * of the true value where that is normal. The bounds are where the result has long become 0 or infinity. */
+/* e^x: x = n ln 2 + r with ln 2 in two parts, e^r by the degree 7 polynomial of the Cephes
+ * library's expf. Within 2 ulp of the true value where that is normal. The bounds are where the
+ * result has long become 0 or infinity. */
 static inline struct vec vec_exp(struct vec x) {
     x = vec_min(vec_set1(100), vec_max(vec_set1(-120), x));
     struct vec n = vec_round(vec_mul(x, vec_set1(0x1.715476p0f)));
@@ -21,7 +23,8 @@ static inline struct vec vec_exp(struct vec x) {
     return vec_scale(p, n);
 }
 
-/* tanh x: near 0 by the polynomial of the Cephes library's tanhf, farther out from e^(2 |x|). Within a few ulp. */
+/* tanh x: near 0 by the polynomial of the Cephes library's tanhf, farther out from e^(2 |x|).
+ * Within a few ulp. */
 static inline struct vec vec_tanh(struct vec x) {
     struct vec size = vec_abs(x), square = vec_mul(x, x);
     struct vec p = vec_set1(-5.70498872745e-3f);
@@ -42,9 +45,10 @@ static inline struct vec vec_gated(struct vec x, struct vec z) {
     return vec_div(x, vec_add(vec_set1(1), e));
 }
 
-/* erfc(z) for z in [0, 20]: t P(t) e^(-z^2) with t = 1 / (1 + 0.3 z), P the polynomial of degree 8 with the least
- * relative error, 4e-8, up to z = 14, beyond which erfc is 0 in f32. The exponential and the polynomial do not wait for
- * each other, and pairs of terms are added as a tree. Within 5e-7 of the true value, relative to it. */
+/* erfc(z) for z in [0, 20]: t P(t) e^(-z^2) with t = 1 / (1 + 0.3 z), P the polynomial of degree 8
+ * with the least relative error, 4e-8, up to z = 14, beyond which erfc is 0 in f32. The exponential
+ * and the polynomial do not wait for each other, and pairs of terms are added as a tree. Within
+ * 5e-7 of the true value, relative to it. */
 static inline struct vec vec_erfc_positive(struct vec z) {
     struct vec e = vec_exp(vec_mul(vec_sub(vec_zero(), z), z));
     struct vec t = vec_div(vec_set1(1), vec_fma(z, vec_set1(0.3f), vec_set1(1)));
@@ -58,8 +62,9 @@ static inline struct vec vec_erfc_positive(struct vec z) {
     return vec_mul(vec_mul(t, vec_fma(fourth, high, low)), e);
 }
 
-/* 0.5 x erfc(-x / sqrt 2): for x < 0 directly, so that the small tail keeps its precision, else 2 - erfc(x / sqrt 2).
- * Beyond |x| = 20 the tail is zero in f32; stopping there keeps the square finite. */
+/* 0.5 x erfc(-x / sqrt 2): for x < 0 directly, so that the small tail keeps its precision, else 2 -
+ * erfc(x / sqrt 2). Beyond |x| = 20 the tail is zero in f32; stopping there keeps the square
+ * finite. */
 static inline struct vec vec_gelu_erf(struct vec x) {
     struct vec z = vec_min(vec_set1(20), vec_mul(vec_abs(x), vec_set1(0.70710678f)));
     struct vec tail = vec_erfc_positive(z), half = vec_mul(x, vec_set1(0.5f));
@@ -85,7 +90,8 @@ static inline struct vec vec_activate(struct vec x, enum activation activation) 
 static inline __attribute__((always_inline)) void activate_by(float *y, const float *x, int n,
                                                               const enum activation activation) {
     int i = 0;
-    for (; i + TILE_COLUMNS <= n; i += TILE_COLUMNS) vec_store(y + i, vec_activate(vec_load(x + i), activation));
+    for (; i + TILE_COLUMNS <= n; i += TILE_COLUMNS)
+        vec_store(y + i, vec_activate(vec_load(x + i), activation));
     if (i < n) vec_store_n(y + i, vec_activate(vec_load_n(x + i, n - i), activation), n - i);
 }
 
@@ -107,7 +113,8 @@ static inline void softcap_vector(float *x, int n, float cap) {
     int i = 0;
     for (; i + TILE_COLUMNS <= n; i += TILE_COLUMNS)
         vec_store(x + i, vec_mul(most, vec_tanh(vec_div(vec_load(x + i), most))));
-    if (i < n) vec_store_n(x + i, vec_mul(most, vec_tanh(vec_div(vec_load_n(x + i, n - i), most))), n - i);
+    if (i < n)
+        vec_store_n(x + i, vec_mul(most, vec_tanh(vec_div(vec_load_n(x + i, n - i), most))), n - i);
 }
 
 static inline void exp_vector(float *y, const float *x, int n) {

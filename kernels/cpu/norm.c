@@ -1,5 +1,5 @@
-/* kernels/cpu/norm.c: LayerNorm, RMSNorm, sums of squares and the residual sum, row by row; the arithmetic is in
- * row_math.h. */
+/* kernels/cpu/norm.c: LayerNorm, RMSNorm, sums of squares and the residual sum, row by row; the
+ * arithmetic is in row_math.h. */
 #include "kernels/cpu/cpu.h"
 
 struct norm_call {
@@ -13,9 +13,10 @@ static void norm_one(const void *context, int i, int thread) {
     call->kernels->norm(call->args, i);
 }
 
-void cpu_norm(struct backend *b, const struct norm_args *a) {
-    struct norm_call call = {.args = a, .kernels = cpu_of(b)->kernels};
-    if (a->x.cols > 0) cpu_run(b, 4.0 * a->x.rows * a->x.cols, a->x.rows, norm_one, &call);
+void cpu_norm(struct backend *backend, const struct norm_args *args) {
+    struct norm_call call = {.args = args, .kernels = cpu_of(backend)->kernels};
+    if (args->x.cols > 0)
+        cpu_run(backend, 4.0 * args->x.rows * args->x.cols, args->x.rows, norm_one, &call);
 }
 
 struct square_call {
@@ -29,9 +30,9 @@ static void square_one(const void *context, int i, int thread) {
     call->kernels->square(call->args, i);
 }
 
-void cpu_square_rows(struct backend *b, const struct square_rows_args *a) {
-    struct square_call call = {.args = a, .kernels = cpu_of(b)->kernels};
-    cpu_run(b, (double)a->x.rows * a->x.cols, a->x.rows, square_one, &call);
+void cpu_square_rows(struct backend *backend, const struct square_rows_args *args) {
+    struct square_call call = {.args = args, .kernels = cpu_of(backend)->kernels};
+    cpu_run(backend, (double)args->x.rows * args->x.cols, args->x.rows, square_one, &call);
 }
 
 struct add_call {
@@ -45,7 +46,7 @@ static void add_one(const void *context, int i, int thread) {
     call->kernels->add(call->args, i);
 }
 
-void cpu_add(struct backend *b, const struct add_args *a) {
-    struct add_call call = {.args = a, .kernels = cpu_of(b)->kernels};
-    cpu_run(b, (double)a->y.rows * a->y.cols, a->y.rows, add_one, &call);
+void cpu_add(struct backend *backend, const struct add_args *args) {
+    struct add_call call = {.args = args, .kernels = cpu_of(backend)->kernels};
+    cpu_run(backend, (double)args->y.rows * args->y.cols, args->y.rows, add_one, &call);
 }

@@ -1,6 +1,7 @@
-/* kernels/cpu/row_math.h: norm, residual sum, scaling and narrowing of one row, in plain loops that every variant's
- * file compiles for its instruction set. Each loop has one order of operations, whatever the width: the results are
- * bitwise the same in all variants. `omp simd` says what the compiler cannot know: y is x or apart from it. */
+/* kernels/cpu/row_math.h: norm, residual sum, scaling and narrowing of one row, in plain loops that
+ * every variant's file compiles for its instruction set. Each loop has one order of operations,
+ * whatever the width: the results are bitwise the same in all variants. `omp simd` says what the
+ * compiler cannot know: y is x or apart from it. */
 #pragma once
 
 #include <math.h>
@@ -15,7 +16,8 @@ static inline double chains_sum(const double c[CHAINS]) {
     return ((c[0] + c[1]) + (c[2] + c[3])) + ((c[4] + c[5]) + (c[6] + c[7]));
 }
 
-/* Sums are in double, element j in chain j mod 8: they depend on nothing but the row and its length. */
+/* Sums are in double, element j in chain j mod 8: they depend on nothing but the row and its
+ * length. */
 static inline double row_sum(const float *x, int n) {
     double chains[CHAINS] = {0};
     int j = 0;
@@ -41,13 +43,15 @@ static inline double row_squares(const float *x, int n, double centre) {
     return chains_sum(chains);
 }
 
-/* Two passes over the n columns: the variance of x - mean has no cancellation. `squares` is the sum of a longer row's,
- * NULL without. */
-static inline void norm_columns(const struct norm_args *a, float *y, const float *x, int n, const float *squares) {
-    const float *gamma = a->gamma, *beta = a->beta;
-    double mean = a->kind == NORM_LAYER ? row_sum(x, n) / n : 0;
-    double variance = squares == NULL ? row_squares(x, n, mean) / n : (double)*squares / a->whole;
-    float centre = (float)mean, scale = (float)(1 / sqrt(variance + (double)a->epsilon));
+/* Two passes over the n columns: the variance of x - mean has no cancellation. `squares` is the sum
+ * of a longer row's, NULL without. */
+static inline void norm_columns(const struct norm_args *args, float *y, const float *x, int n,
+                                const float *squares) {
+    const float *gamma = args->gamma, *beta = args->beta;
+    double mean = args->kind == NORM_LAYER ? row_sum(x, n) / n : 0;
+    double variance =
+        squares == NULL ? row_squares(x, n, mean) / n : (double)*squares / args->whole;
+    float centre = (float)mean, scale = (float)(1 / sqrt(variance + (double)args->epsilon));
     if (beta == NULL)
 #pragma omp simd
         for (int j = 0; j < n; j++) y[j] = (x[j] - centre) * scale * gamma[j];
@@ -56,22 +60,24 @@ static inline void norm_columns(const struct norm_args *a, float *y, const float
         for (int j = 0; j < n; j++) y[j] = (x[j] - centre) * scale * gamma[j] + beta[j];
 }
 
-static inline void norm_row(const struct norm_args *a, int i) {
-    const float *x = row_f32(a->x, i), *squares = a->squares.data == NULL ? NULL : row_f32(a->squares, i);
-    float *y = row_f32(a->y, i);
-    int heads = max_int(1, a->heads), n = a->x.cols / heads;
-    for (int head = 0; head < heads; head++) norm_columns(a, y + head * n, x + head * n, n, squares);
+static inline void norm_row(const struct norm_args *args, int i) {
+    const float *x = row_f32(args->x, i),
+                *squares = args->squares.data == NULL ? NULL : row_f32(args->squares, i);
+    float *y = row_f32(args->y, i);
+    int heads = max_int(1, args->heads), n = args->x.cols / heads;
+    for (int head = 0; head < heads; head++)
+        norm_columns(args, y + head * n, x + head * n, n, squares);
 }
 
-static inline void square_row(const struct square_rows_args *a, int i) {
-    *row_f32(a->y, i) = (float)row_squares(row_f32(a->x, i), a->x.cols, 0);
+static inline void square_row(const struct square_rows_args *args, int i) {
+    *row_f32(args->y, i) = (float)row_squares(row_f32(args->x, i), args->x.cols, 0);
 }
 
-static inline void add_row(const struct add_args *a, int i) {
-    const float *x = row_f32(a->a, i), *z = row_f32(a->b, i), *bias = a->bias;
-    float *y = row_f32(a->y, i), scale = a->row_scale == NULL ? 1 : a->row_scale[i];
-    if (a->scale > 0) scale *= a->scale;
-    int n = a->y.cols;
+static inline void add_row(const struct add_args *args, int i) {
+    const float *x = row_f32(args->a, i), *z = row_f32(args->b, i), *bias = args->bias;
+    float *y = row_f32(args->y, i), scale = args->row_scale == NULL ? 1 : args->row_scale[i];
+    if (args->scale > 0) scale *= args->scale;
+    int n = args->y.cols;
     /* A closed gate must not let NaN or infinity through, so it is a choice, not a product. */
     if (scale == 0)
 #pragma omp simd

@@ -1,4 +1,5 @@
-/* kernels/cpu/rows.c: moving whole rows: gather, scatter into a cache, and the mean of a run of rows. */
+/* kernels/cpu/rows.c: moving whole rows: gather, scatter into a cache, and the mean of a run of
+ * rows. */
 #include <math.h>
 #include <string.h>
 
@@ -6,16 +7,18 @@
 
 static void gather_row(const void *context, int i, int thread) {
     (void)thread;
-    const struct gather_rows_args *a = context;
-    size_t n = (size_t)a->y.cols;
-    if (a->rows[i] < 0)
-        memset(row_of(a->y, i), 0, n * dtype_bytes(a->y.dtype));
+    const struct gather_rows_args *args = context;
+    size_t n = (size_t)args->y.cols;
+    if (args->rows[i] < 0)
+        memset(row_of(args->y, i), 0, n * dtype_bytes(args->y.dtype));
     else
-        dtype_convert(row_of(a->y, i), a->y.dtype, row_of(a->x, a->rows[i]), a->x.dtype, n);
+        dtype_convert(row_of(args->y, i), args->y.dtype, row_of(args->x, args->rows[i]),
+                      args->x.dtype, n);
 }
 
-void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a) {
-    if (a->y.cols > 0) cpu_run(b, (double)a->y.rows * a->y.cols, a->y.rows, gather_row, a);
+void cpu_gather_rows(struct backend *backend, const struct gather_rows_args *args) {
+    if (args->y.cols > 0)
+        cpu_run(backend, (double)args->y.rows * args->y.cols, args->y.rows, gather_row, args);
 }
 
 enum { SCATTER_COLUMNS = 256 };
@@ -25,50 +28,53 @@ struct scattering {
     const struct cpu_kernels *kernels;
 };
 
-/* A range of columns of all rows: two rows may name the same place, and then the later one must win. */
+/* A range of columns of all rows: two rows may name the same place, and then the later one must
+ * win. */
 static void scatter_columns(const void *context, int piece, int thread) {
     (void)thread;
-    const struct scattering *s = context;
-    const struct scatter_rows_args *a = s->args;
-    const bool halves = a->y.dtype == DTYPE_F16 && a->x.dtype == DTYPE_F32;
+    const struct scattering *scattering = context;
+    const struct scatter_rows_args *args = scattering->args;
+    const bool halves = args->y.dtype == DTYPE_F16 && args->x.dtype == DTYPE_F32;
     size_t column = (size_t)piece * SCATTER_COLUMNS;
-    size_t columns = (size_t)min_int(SCATTER_COLUMNS, a->x.cols - piece * SCATTER_COLUMNS);
-    for (int i = 0; i < a->x.rows; i++) {
-        if (a->rows[i] < 0) continue;
-        char *to = (char *)row_of(a->y, a->rows[i]) + column * dtype_bytes(a->y.dtype);
-        const char *from = (const char *)row_of(a->x, i) + column * dtype_bytes(a->x.dtype);
+    size_t columns = (size_t)min_int(SCATTER_COLUMNS, args->x.cols - piece * SCATTER_COLUMNS);
+    for (int i = 0; i < args->x.rows; i++) {
+        if (args->rows[i] < 0) continue;
+        char *to = (char *)row_of(args->y, args->rows[i]) + column * dtype_bytes(args->y.dtype);
+        const char *from = (const char *)row_of(args->x, i) + column * dtype_bytes(args->x.dtype);
         if (halves)
-            s->kernels->halve((uint16_t *)(void *)to, (const float *)(const void *)from, (int)columns);
+            scattering->kernels->halve((uint16_t *)(void *)to, (const float *)(const void *)from,
+                                       (int)columns);
         else
-            dtype_convert(to, a->y.dtype, from, a->x.dtype, columns);
+            dtype_convert(to, args->y.dtype, from, args->x.dtype, columns);
     }
 }
 
-void cpu_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
-    int pieces = (a->x.cols + SCATTER_COLUMNS - 1) / SCATTER_COLUMNS;
-    struct scattering s = {.args = a, .kernels = cpu_of(b)->kernels};
-    cpu_run(b, (double)a->x.rows * a->x.cols, pieces, scatter_columns, &s);
+void cpu_scatter_rows(struct backend *backend, const struct scatter_rows_args *args) {
+    int pieces = (args->x.cols + SCATTER_COLUMNS - 1) / SCATTER_COLUMNS;
+    struct scattering scattering = {.args = args, .kernels = cpu_of(backend)->kernels};
+    cpu_run(backend, (double)args->x.rows * args->x.cols, pieces, scatter_columns, &scattering);
 }
 
-/* Sums and the norm are in double: rows are few and the cost is nothing. An empty run gives zeros. */
+/* Sums and the norm are in double: rows are few and the cost is nothing. An empty run gives zeros.
+ */
 static void mean_row(const void *context, int s, int thread) {
     (void)thread;
-    const struct mean_rows_args *a = context;
-    float *y = row_f32(a->y, s);
-    int first = a->starts[s], end = a->starts[s + 1];
+    const struct mean_rows_args *args = context;
+    float *y = row_f32(args->y, s);
+    int first = args->starts[s], end = args->starts[s + 1];
     double squares = 0;
-    for (int j = 0; j < a->y.cols; j++) {
+    for (int j = 0; j < args->y.cols; j++) {
         double sum = 0;
-        for (int i = first; i < end; i++) sum += (double)row_f32(a->x, i)[j];
+        for (int i = first; i < end; i++) sum += (double)row_f32(args->x, i)[j];
         double mean = end > first ? sum / (end - first) : 0;
         y[j] = (float)mean;
         squares += mean * mean;
     }
-    if (!a->normalize || squares == 0) return;
+    if (!args->normalize || squares == 0) return;
     double scale = 1 / sqrt(squares);
-    for (int j = 0; j < a->y.cols; j++) y[j] = (float)((double)y[j] * scale);
+    for (int j = 0; j < args->y.cols; j++) y[j] = (float)((double)y[j] * scale);
 }
 
-void cpu_mean_rows(struct backend *b, const struct mean_rows_args *a) {
-    cpu_run(b, (double)a->x.rows * a->x.cols, a->y.rows, mean_row, a);
+void cpu_mean_rows(struct backend *backend, const struct mean_rows_args *args) {
+    cpu_run(backend, (double)args->x.rows * args->x.cols, args->y.rows, mean_row, args);
 }

@@ -1,15 +1,15 @@
-/* kernels/cpu/sample_weights.h: the integer weight of a logit, w = round(2^40 e^z), z = (logit - largest) /
- * temperature.
+/* kernels/cpu/sample_weights.h: the integer weight of a logit, w = round(2^40 e^z), z = (logit -
+ * largest) / temperature.
  *
- * Sampling sums and compares integers, so its results do not depend on the order of the additions or on the device. For
- * that, e^z itself must be the same everywhere: it is written in double additions, multiplications and one division,
- * each rounded once, nothing fused (in CUDA: __dadd_rn, __dmul_rn, __ddiv_rn). Exactly:
- *     z = max((logit - largest) / temperature, -40)          NaN and infinite logits: see sample_clean
- *     n = round to even of z * 0x1.71547652b82fep0;  r = (z - n * 0x1.62e42fefa39efp-1)
- *     p = 1 + r (1 + r (1/2 + r (1/6 + ... + r / 11!)))     Horner, |r| < 0.35: error below 2^-50
- *     w = round to even of p * 2^n * 2^40
- * z = 0 gives 2^40. Below about z = -28.4, probability 2^-41 of the largest, a token weighs 0 and is never drawn.
- * This file is compiled into each variant so that the compiler can use its vectors; the results are the same. */
+ * Sampling sums and compares integers, so its results do not depend on the order of the additions
+ * or on the device. For that, e^z itself must be the same everywhere: it is written in double
+ * additions, multiplications and one division, each rounded once, nothing fused (in CUDA:
+ * __dadd_rn, __dmul_rn, __ddiv_rn). Exactly: z = max((logit - largest) / temperature, -40) NaN and
+ * infinite logits: see sample_clean n = round to even of z * 0x1.71547652b82fep0;  r = (z - n *
+ * 0x1.62e42fefa39efp-1) p = 1 + r (1 + r (1/2 + r (1/6 + ... + r / 11!)))     Horner, |r| < 0.35:
+ * error below 2^-50 w = round to even of p * 2^n * 2^40 z = 0 gives 2^40. Below about z = -28.4,
+ * probability 2^-41 of the largest, a token weighs 0 and is never drawn. This file is compiled into
+ * each variant so that the compiler can use its vectors; the results are the same. */
 #pragma once
 
 #include <math.h>
@@ -32,8 +32,10 @@ static inline double double_from_bits(uint64_t u) {
 static inline uint64_t sample_weight(double logit, double largest, double temperature) {
     /* Adding 1.5 * 2^52 leaves the nearest integer in the low bits of the sum. */
     static const double magic = 0x1.8p52;
-    /* z is never positive; with its sign bit set, even for zero, doubles compare as their bits do. */
-    int64_t bits = (int64_t)double_bits(-((largest - logit) / temperature)), lowest = (int64_t)double_bits(-40.0);
+    /* z is never positive; with its sign bit set, even for zero, doubles compare as their bits do.
+     */
+    int64_t bits = (int64_t)double_bits(-((largest - logit) / temperature)),
+            lowest = (int64_t)double_bits(-40.0);
     double z = double_from_bits((uint64_t)(bits < lowest ? bits : lowest));
     double shifted = z * 0x1.71547652b82fep0 + magic, n = shifted - magic;
     double r = z - n * 0x1.62e42fefa39efp-1, p = 1.0 / 39916800;
@@ -53,8 +55,9 @@ static inline uint64_t sample_weight(double logit, double largest, double temper
     return double_bits(p * power + 0x1p52) - double_bits(0x1p52);
 }
 
-/* NaN and -inf become the lowest finite value, +inf the largest: a broken row still yields a token. -0 becomes 0. Done
- * on the bits, where the compiler has no comparison of NaN to be careful about. */
+/* NaN and -inf become the lowest finite value, +inf the largest: a broken row still yields a token.
+ * -0 becomes 0. Done on the bits, where the compiler has no comparison of NaN to be careful about.
+ */
 static inline float sample_clean(float logit) {
     uint32_t u, largest = 0x7f7fffff, infinity = 0x7f800000;
     memcpy(&u, &logit, sizeof u);
@@ -85,6 +88,8 @@ static inline uint32_t sample_top(const float *logits, int n) {
     return top;
 }
 
-static inline void sample_weights(uint64_t *w, const float *logits, int n, double largest, double temperature) {
-    for (int i = 0; i < n; i++) w[i] = sample_weight((double)sample_clean(logits[i]), largest, temperature);
+static inline void sample_weights(uint64_t *w, const float *logits, int n, double largest,
+                                  double temperature) {
+    for (int i = 0; i < n; i++)
+        w[i] = sample_weight((double)sample_clean(logits[i]), largest, temperature);
 }

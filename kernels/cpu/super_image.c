@@ -1,4 +1,5 @@
-/* kernels/cpu/super_image.c: GGUF's super-blocks in the packed order. See super_image.h, kernels/kquants.h, layout.h.
+/* kernels/cpu/super_image.c: GGUF's super-blocks in the packed order. See super_image.h,
+ * kernels/kquants.h, layout.h.
  */
 #include "kernels/cpu/super_image.h"
 
@@ -25,8 +26,8 @@ static uint32_t fifth_place(const uint32_t fifth[BLOCK_QUADS], int block) {
     return bits;
 }
 
-static void image_make_five(struct super_image *to, enum dtype t, const char *from) {
-    const bool five = t == DTYPE_Q5_K;
+static void image_make_five(struct super_image *to, enum dtype dtype, const char *from) {
+    const bool five = dtype == DTYPE_Q5_K;
     uint32_t packed[3], fifth[BLOCK_QUADS], q[SUPER_BLOCKS / 2][BLOCK_QUADS], *out = to->words;
     memcpy(&to->d, from, sizeof to->d);
     memcpy(&to->dmin, from + 2, sizeof to->dmin);
@@ -66,14 +67,16 @@ static void image_make_six(struct super_image *to, const char *from) {
         nibbles_place(out, q[b / 4][run % 2], run >= 2);
         out += HALF_QUADS;
         for (int i = 0; i < HALF_QUADS; i += 2)
-            *out++ = (bits[i] >> 2 * run & TWO_BITS) | (bits[i + HALF_QUADS] >> 2 * run & TWO_BITS) << 2 |
-                     (bits[i + 1] >> 2 * run & TWO_BITS) << 4 | (bits[i + 1 + HALF_QUADS] >> 2 * run & TWO_BITS) << 6;
+            *out++ = (bits[i] >> 2 * run & TWO_BITS) |
+                     (bits[i + HALF_QUADS] >> 2 * run & TWO_BITS) << 2 |
+                     (bits[i + 1] >> 2 * run & TWO_BITS) << 4 |
+                     (bits[i + 1 + HALF_QUADS] >> 2 * run & TWO_BITS) << 6;
     }
 }
 
-void super_image_make(struct super_image *to, enum dtype t, const char *from) {
-    if (t == DTYPE_Q6_K)
+void super_image_make(struct super_image *to, enum dtype dtype, const char *from) {
+    if (dtype == DTYPE_Q6_K)
         image_make_six(to, from);
     else
-        image_make_five(to, t, from);
+        image_make_five(to, dtype, from);
 }

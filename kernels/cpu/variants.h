@@ -1,5 +1,6 @@
-/* kernels/cpu/variants.h: the functions that exist once per instruction set; variants.c and variants_x86.c put them
- * into tables. Products are named one by one, all others come from the lists of cpu.h. */
+/* kernels/cpu/variants.h: the functions that exist once per instruction set; variants.c and
+ * variants_x86.c put them into tables. Products are named one by one, all others come from the
+ * lists of cpu.h. */
 #pragma once
 
 #include "kernels/cpu/blocks.h"
@@ -13,7 +14,8 @@
 #define KERNEL_FUNCTION(set, result, name, parameters, arguments, inner) \
     result name##_##set parameters { return inner arguments; }
 
-#define KERNEL_PROTOTYPE(set, result, name, parameters, arguments, inner) result name##_##set parameters;
+#define KERNEL_PROTOTYPE(set, result, name, parameters, arguments, inner) \
+    result name##_##set parameters;
 COMMON_KERNELS(KERNEL_PROTOTYPE, generic)
 COMMON_KERNELS(KERNEL_PROTOTYPE, avx2)
 COMMON_KERNELS(KERNEL_PROTOTYPE, avx512)
@@ -22,8 +24,10 @@ COMMON_KERNELS(KERNEL_PROTOTYPE, avx512)
     void linear_##set(const struct linear_args *a, int first_tile, int n_tiles); \
     void blocks_##set(const struct block_product *p, int first_tile, int n_tiles); \
     void supers_##set(const struct block_product *p, int first_tile, int n_tiles); \
-    void quantise_##set(struct input_block *to, int step, const float *from, int blocks, enum dtype weights); \
-    void quantise_supers_##set(struct super_input *to, int step, const float *from, int supers, enum dtype weights);
+    void quantise_##set(struct input_block *to, int step, const float *from, int blocks, \
+                        enum dtype weights); \
+    void quantise_supers_##set(struct super_input *to, int step, const float *from, int supers, \
+                               enum dtype weights);
 /* Not every set has every product: variants_x86.c says which set's it takes. */
 PRODUCT_PROTOTYPES(generic)
 PRODUCT_PROTOTYPES(avx2)
@@ -33,6 +37,6 @@ PRODUCT_PROTOTYPES(avx512vnni)
 PRODUCT_PROTOTYPES(avx512bf16)
 PRODUCT_PROTOTYPES(amx)
 
-void panel_avx512(const struct panel_product *p, int panel);
-void panels_avx512(const struct panel_product *p, int first_tile, int n_tiles);
+void panel_avx512(const struct panel_product *product, int panel);
+void panels_avx512(const struct panel_product *product, int first_tile, int n_tiles);
 void round_avx512bf16(uint16_t *to, const float *from, int n);

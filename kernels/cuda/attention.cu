@@ -1,5 +1,5 @@
-/* kernels/cuda/attention.cu: softmax attention over packed rows, without a matrix of scores: which span goes to which
- * kernel (attention.cuh). */
+/* kernels/cuda/attention.cu: softmax attention over packed rows, without a matrix of scores: which
+ * span goes to which kernel (attention.cuh). */
 #include "kernels/cuda/attention.cuh"
 
 #include <string.h>
@@ -11,17 +11,21 @@ int count_pad(int n) {
     return (n + step - 1) / step * step;
 }
 
-/* Longest first: under a causal mask later tiles see more keys, and the last blocks to run should be short ones. */
-const struct tile_piece *tiles_list(struct backend *b, const struct attention_args *a, int rows, int *n) {
-    struct cuda *cuda = cuda_of(b);
+/* Longest first: under a causal mask later tiles see more keys, and the last blocks to run should
+ * be short ones. */
+const struct tile_piece *tiles_list(struct backend *backend, const struct attention_args *args,
+                                    int rows, int *n) {
+    struct cuda *cuda = cuda_of(backend);
     struct tile_piece *pieces = NULL;
-    int group = a->heads / a->kv_heads, count = 0;
+    int group = args->heads / args->kv_heads, count = 0;
     for (int pass = 0; pass < 2; pass++) { /* count, then list */
-        if (pass == 1) pieces = (struct tile_piece *)host_list_reserve(&cuda->pieces, (size_t)count * sizeof *pieces);
+        if (pass == 1)
+            pieces = (struct tile_piece *)host_list_reserve(&cuda->pieces,
+                                                            (size_t)count * sizeof *pieces);
         count = 0;
-        for (int i = 0; i < a->n_spans; i++) {
-            if (a->spans[i].q_count <= 1 || a->spans[i].k_count == 0) continue;
-            int tiles = (int)blocks_for((int64_t)a->spans[i].q_count * group, rows);
+        for (int i = 0; i < args->n_spans; i++) {
+            if (args->spans[i].q_count <= 1 || args->spans[i].k_count == 0) continue;
+            int tiles = (int)blocks_for((int64_t)args->spans[i].q_count * group, rows);
             for (int tile = tiles - 1; tile >= 0; tile--) {
                 if (pass == 1) pieces[count] = {i, tile * rows};
                 count++;
@@ -29,7 +33,7 @@ const struct tile_piece *tiles_list(struct backend *b, const struct attention_ar
         }
     }
     *n = count;
-    return array_stage(b, pieces, (size_t)count);
+    return array_stage(backend, pieces, (size_t)count);
 }
 
 struct zero_command {
@@ -37,61 +41,66 @@ struct zero_command {
     size_t step, row, rows;
 };
 
-static void zero_run(struct backend *b, const void *arguments) {
-    const struct zero_command *c = (const struct zero_command *)arguments;
-    cuda_ok(b, cudaMemset2DAsync(c->data, c->step, 0, c->row, c->rows, cuda_of(b)->stream), "zeroing rows");
+static void zero_run(struct backend *backend, const void *arguments) {
+    const struct zero_command *command = (const struct zero_command *)arguments;
+    cuda_ok(backend,
+            cudaMemset2DAsync(command->data, command->step, 0, command->row, command->rows,
+                              cuda_of(backend)->stream),
+            "zeroing rows");
 }
 
 /* Rows that no span writes are zeros; the spans overlap in no row, so it is enough to count. */
-static void rows_zero_unwritten(struct backend *b, const struct attention_args *a) {
+static void rows_zero_unwritten(struct backend *backend, const struct attention_args *args) {
     int written = 0;
-    for (int i = 0; i < a->n_spans; i++) written += a->spans[i].k_count > 0 ? a->spans[i].q_count : 0;
-    if (written == a->out.rows || a->out.cols == 0) return;
-    struct zero_command c = {a->out.data, (size_t)a->out.stride * sizeof(float), (size_t)a->out.cols * sizeof(float),
-                             (size_t)a->out.rows};
-    work_add(b, zero_run, &c, sizeof c);
+    for (int i = 0; i < args->n_spans; i++)
+        written += args->spans[i].k_count > 0 ? args->spans[i].q_count : 0;
+    if (written == args->out.rows || args->out.cols == 0) return;
+    struct zero_command command = {args->out.data, (size_t)args->out.stride * sizeof(float),
+                                   (size_t)args->out.cols * sizeof(float), (size_t)args->out.rows};
+    work_add(backend, zero_run, &command, sizeof command);
 }
 
-/* The block tables on the device, padded: they grow as sequences do, and what is staged after them in equal steps is to
- * lie at equal places (graph.cu). */
-static const int32_t *blocks_stage(struct backend *b, const struct attention_args *a) {
-    struct cuda *cuda = cuda_of(b);
-    if (a->blocks == NULL) return NULL;
-    int n = count_pad(a->n_blocks);
+/* The block tables on the device, padded: they grow as sequences do, and what is staged after them
+ * in equal steps is to lie at equal places (graph.cu). */
+static const int32_t *blocks_stage(struct backend *backend, const struct attention_args *args) {
+    struct cuda *cuda = cuda_of(backend);
+    if (args->blocks == NULL) return NULL;
+    int n = count_pad(args->n_blocks);
     int32_t *padded = (int32_t *)host_list_reserve(&cuda->blocks, (size_t)n * sizeof *padded);
-    memcpy(padded, a->blocks, (size_t)a->n_blocks * sizeof *padded);
-    memset(padded + a->n_blocks, 0, (size_t)(n - a->n_blocks) * sizeof *padded);
-    return array_stage(b, padded, (size_t)n);
+    memcpy(padded, args->blocks, (size_t)args->n_blocks * sizeof *padded);
+    memset(padded + args->n_blocks, 0, (size_t)(n - args->n_blocks) * sizeof *padded);
+    return array_stage(backend, padded, (size_t)n);
 }
 
-struct attention_shape attention_shape_of(struct backend *b, const struct attention_args *a) {
-    return {a->out,
-            a->q,
-            a->k,
-            a->v,
-            array_stage(b, a->spans, (size_t)a->n_spans),
-            blocks_stage(b, a),
-            (const float *)a->bias.data,
-            a->bias.stride,
-            a->heads,
-            a->kv_heads,
-            a->head_dim,
-            a->heads / a->kv_heads,
-            a->scale,
-            a->softcap,
-            a->mask == MASK_CAUSAL,
-            a->window,
-            a->bias.cols / 2,
-            view_divides(&a->k, 8) && view_divides(&a->v, 8) && a->head_dim % 8 == 0};
+struct attention_shape attention_shape_of(struct backend *backend,
+                                          const struct attention_args *args) {
+    return {args->out,
+            args->q,
+            args->k,
+            args->v,
+            array_stage(backend, args->spans, (size_t)args->n_spans),
+            blocks_stage(backend, args),
+            (const float *)args->bias.data,
+            args->bias.stride,
+            args->heads,
+            args->kv_heads,
+            args->head_dim,
+            args->heads / args->kv_heads,
+            args->scale,
+            args->softcap,
+            args->mask == MASK_CAUSAL,
+            args->window,
+            args->bias.cols / 2,
+            view_divides(&args->k, 8) && view_divides(&args->v, 8) && args->head_dim % 8 == 0};
 }
 
-void cuda_attention(struct backend *b, const struct attention_args *a) {
-    CHECK(a->head_dim <= ATTENTION_MAX_HEAD && a->kv_heads <= 65535);
-    struct attention_shape shape = attention_shape_of(b, a);
-    rows_zero_unwritten(b, a);
-    attention_decode(b, a, shape);
-    if (attention_fits_tensor(a))
-        attention_tensor(b, a, shape);
+void cuda_attention(struct backend *backend, const struct attention_args *args) {
+    CHECK(args->head_dim <= ATTENTION_MAX_HEAD && args->kv_heads <= 65535);
+    struct attention_shape shape = attention_shape_of(backend, args);
+    rows_zero_unwritten(backend, args);
+    attention_decode(backend, args, shape);
+    if (attention_fits_tensor(args))
+        attention_tensor(backend, args, shape);
     else
-        attention_tiles(b, a, shape);
+        attention_tiles(backend, args, shape);
 }

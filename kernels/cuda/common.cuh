@@ -1,5 +1,6 @@
-/* kernels/cuda/common.cuh: what the kernels share: launching, loads and stores of any dtype, sums over a warp and a
- * block. Compiled by nvcc for the GPU and by the host compiler against tests/cuda_host. */
+/* kernels/cuda/common.cuh: what the kernels share: launching, loads and stores of any dtype, sums
+ * over a warp and a block. Compiled by nvcc for the GPU and by the host compiler against
+ * tests/cuda_host. */
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,8 +13,8 @@
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
-/* Before a loop whose arrays are to be registers: nvcc would not unroll one this long by itself; and before one that is
- * seldom run and would be long if it were unrolled. */
+/* Before a loop whose arrays are to be registers: nvcc would not unroll one this long by itself;
+ * and before one that is seldom run and would be long if it were unrolled. */
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")
@@ -25,7 +26,8 @@
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr int WARP = 32;
 
-/* A tensor in a kernel's arguments: without padding, because lists of work are compared as bytes. */
+/* A tensor in a kernel's arguments: without padding, because lists of work are compared as bytes.
+ */
 struct view {
     void *data;
     int64_t stride;
@@ -61,9 +63,11 @@ static void launch_run(struct backend *b, const void *arguments) {
 template <typename A>
 void kernel_launch(struct backend *b, void (*kernel)(A), dim3 grid, int block, size_t shared_bytes,
                    const A &arguments) {
-    static_assert(sizeof(A) % 8 == 0 && alignof(A) == 8, "commands lie at multiples of 8 bytes, without gaps");
+    static_assert(sizeof(A) % 8 == 0 && alignof(A) == 8,
+                  "commands lie at multiples of 8 bytes, without gaps");
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-    launch_command<A> c = {kernel, shared_bytes, {grid.x, grid.y, grid.z}, (unsigned)block, arguments};
+    launch_command<A> c = {
+        kernel, shared_bytes, {grid.x, grid.y, grid.z}, (unsigned)block, arguments};
     work_add(b, launch_run<A>, &c, sizeof c);
 }
 
@@ -73,10 +77,12 @@ const T *array_stage(struct backend *b, const T *host, size_t n) {
     return (const T *)cuda_stage(b, host, n * sizeof(T));
 }
 
-static inline unsigned blocks_for(int64_t n, int per_block) { return (unsigned)((n + per_block - 1) / per_block); }
+static inline unsigned blocks_for(int64_t n, int per_block) {
+    return (unsigned)((n + per_block - 1) / per_block);
+}
 
-/* Threads of a block that handles one row, or pieces of one, V columns a thread: whole warps, as many as there is work
- * for and at most 256. */
+/* Threads of a block that handles one row, or pieces of one, V columns a thread: whole warps, as
+ * many as there is work for and at most 256. */
 static inline int row_threads(int cols, int v) {
     int warps = (cols + WARP * v - 1) / (WARP * v);
     return WARP * (warps < 1 ? 1 : warps < 8 ? warps : 8);
@@ -102,14 +108,16 @@ struct lanes {
 };
 
 __device__ inline float half_bits_to_f32(uint16_t bits, enum dtype dtype) {
-    return dtype == DTYPE_BF16 ? __uint_as_float((unsigned)bits << 16) : __half2float(__ushort_as_half(bits));
+    return dtype == DTYPE_BF16 ? __uint_as_float((unsigned)bits << 16)
+                               : __half2float(__ushort_as_half(bits));
 }
 __device__ inline uint16_t f32_to_half_bits(float v, enum dtype dtype) {
-    return dtype == DTYPE_BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(v)) : __half_as_ushort(__float2half_rn(v));
+    return dtype == DTYPE_BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(v))
+                               : __half_as_ushort(__float2half_rn(v));
 }
 
-/* Elements [i, i + V) of an array of any dtype. V > 1: the first is aligned to V elements or 16 bytes, whichever is
- * less. The branch on dtype is the same in every thread. */
+/* Elements [i, i + V) of an array of any dtype. V > 1: the first is aligned to V elements or 16
+ * bytes, whichever is less. The branch on dtype is the same in every thread. */
 template <int V>
 __device__ inline lanes<V> lanes_load(const void *data, enum dtype dtype, int64_t i) {
     lanes<V> out;
@@ -117,8 +125,9 @@ __device__ inline lanes<V> lanes_load(const void *data, enum dtype dtype, int64_
         const float *p = (const float *)data + i;
         if constexpr (V % 4 == 0) {
             for (int j = 0; j < V; j += 4) {
-                float4 v = *(const float4 *)(p + j);
-                out.at[j] = v.x, out.at[j + 1] = v.y, out.at[j + 2] = v.z, out.at[j + 3] = v.w;
+                float4 the_float4 = *(const float4 *)(p + j);
+                out.at[j] = the_float4.x, out.at[j + 1] = the_float4.y,
+                out.at[j + 2] = the_float4.z, out.at[j + 3] = the_float4.w;
             }
         } else {
             for (int j = 0; j < V; j++) out.at[j] = p[j];
@@ -130,16 +139,18 @@ __device__ inline lanes<V> lanes_load(const void *data, enum dtype dtype, int64_
         unsigned words[V / 2];
         if constexpr (V % 8 == 0) {
             for (int j = 0; j < V / 2; j += 4) {
-                uint4 v = *(const uint4 *)(p + 2 * j);
-                words[j] = v.x, words[j + 1] = v.y, words[j + 2] = v.z, words[j + 3] = v.w;
+                uint4 the_uint4 = *(const uint4 *)(p + 2 * j);
+                words[j] = the_uint4.x, words[j + 1] = the_uint4.y, words[j + 2] = the_uint4.z,
+                words[j + 3] = the_uint4.w;
             }
         } else {
             for (int j = 0; j < V / 2; j += 2) {
-                uint2 v = *(const uint2 *)(p + 2 * j);
-                words[j] = v.x, words[j + 1] = v.y;
+                uint2 the_uint2 = *(const uint2 *)(p + 2 * j);
+                words[j] = the_uint2.x, words[j + 1] = the_uint2.y;
             }
         }
-        for (int j = 0; j < V; j++) out.at[j] = half_bits_to_f32((uint16_t)(words[j / 2] >> 16 * (j & 1)), dtype);
+        for (int j = 0; j < V; j++)
+            out.at[j] = half_bits_to_f32((uint16_t)(words[j / 2] >> 16 * (j & 1)), dtype);
     } else {
         for (int j = 0; j < V; j++) out.at[j] = half_bits_to_f32(p[j], dtype);
     }
@@ -155,13 +166,13 @@ __device__ inline void lanes_store(void *data, enum dtype dtype, int64_t i, cons
         else
             ((uint16_t *)data)[i] = f32_to_half_bits(in.at[0], dtype);
     } else if (dtype == DTYPE_F32) {
-        float4 v = {in.at[0], in.at[1], in.at[2], in.at[3]};
-        *(float4 *)((float *)data + i) = v;
+        float4 the_float4 = {in.at[0], in.at[1], in.at[2], in.at[3]};
+        *(float4 *)((float *)data + i) = the_float4;
     } else {
         unsigned halves[4];
         for (int j = 0; j < 4; j++) halves[j] = f32_to_half_bits(in.at[j], dtype);
-        uint2 v = {halves[0] | halves[1] << 16, halves[2] | halves[3] << 16};
-        *(uint2 *)((uint16_t *)data + i) = v;
+        uint2 the_uint2 = {halves[0] | halves[1] << 16, halves[2] | halves[3] << 16};
+        *(uint2 *)((uint16_t *)data + i) = the_uint2;
     }
 }
 
@@ -180,7 +191,8 @@ __device__ inline int first_column() {
 /* The sum of every thread's v, the same bits in every thread; `shared` holds one T per warp. */
 template <typename T>
 __device__ inline T block_sum(T v, T *shared) {
-    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP,
+        warps = (int)blockDim.x / WARP;
     v = warp_sum(v);
     if (warps == 1) return v;
     if (lane == 0) shared[warp] = v;
@@ -194,7 +206,8 @@ __device__ inline T block_sum(T v, T *shared) {
 __device__ inline float value_activate(float x, enum activation activation) {
     switch (activation) {
         case ACTIVATION_NONE: return x;
-        case ACTIVATION_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * x * (1.0f + 0.044715f * x * x)));
+        case ACTIVATION_GELU_TANH:
+            return 0.5f * x * (1.0f + tanhf(0.79788456f * x * (1.0f + 0.044715f * x * x)));
         case ACTIVATION_GELU_ERF: return 0.5f * x * erfcf(-0.70710678f * x);
         case ACTIVATION_SILU: return x / (1.0f + expf(-x));
         case ACTIVATION_RELU: return x < 0 ? 0 : x;

@@ -1,15 +1,17 @@
-/* kernels/cuda/cuda.h: private to the CUDA backend: its state, the list of work, staging of host arrays, and the ops.
+/* kernels/cuda/cuda.h: private to the CUDA backend: its state, the list of work, staging of host
+ * arrays, and the ops.
  *
- * The sources are C++ because nvcc is; the headers of the seams are C. One stream, everything in order. Ops only write
- * down what to do; the list runs when somebody waits, as one CUDA graph if the same list came before: then its commands
- * are equal to the byte, and only what the ring holds differs. Nothing allocates in an op but what grows once to the
- * largest step seen: device workspace and the host's lists. */
+ * The sources are C++ because nvcc is; the headers of the seams are C. One stream, everything in
+ * order. Ops only write down what to do; the list runs when somebody waits, as one CUDA graph if
+ * the same list came before: then its commands are equal to the byte, and only what the ring holds
+ * differs. Nothing allocates in an op but what grows once to the largest step seen: device
+ * workspace and the host's lists. */
 #pragma once
 
 #include <cuda_runtime.h>
 
-/* C++ spells _Noreturn differently, and CUDA has a C function `norm` of its own: ours gets another name in these
- * sources, which never call it. */
+/* C++ spells _Noreturn differently, and CUDA has a C function `norm` of its own: ours gets another
+ * name in these sources, which never call it. */
 #define _Noreturn [[noreturn]]
 #define norm norm_op
 extern "C" {
@@ -31,11 +33,12 @@ enum {
     LOOK_MS = 20                /* between two looks of who watches a wait */
 };
 
-/* Host arrays on their way to the device. Each is copied to pinned memory and has a place in device memory at the same
- * offset; what was added since goes over in one copy when the list of work is launched. Both are rings of segments: a
- * segment is written again only after the event at its end, so a host that is far ahead waits here. A step hands the
- * same arrays to every layer; the latest are compared with what is asked for, and a copy that is there serves again.
- * After a wait for the device the ring starts over, so that equal steps find their arrays at equal places. */
+/* Host arrays on their way to the device. Each is copied to pinned memory and has a place in device
+ * memory at the same offset; what was added since goes over in one copy when the list of work is
+ * launched. Both are rings of segments: a segment is written again only after the event at its end,
+ * so a host that is far ahead waits here. A step hands the same arrays to every layer; the latest
+ * are compared with what is asked for, and a copy that is there serves again. After a wait for the
+ * device the ring starts over, so that equal steps find their arrays at equal places. */
 struct ring {
     char *host, *device;
     cudaEvent_t done[RING_SEGMENTS]; /* recorded when the ring leaves a segment */
@@ -46,9 +49,10 @@ struct ring {
         const void *array;
         size_t at, bytes; /* bytes 0: nothing */
     } latest[RING_REMEMBERED];
-    int next;              /* of `latest` */
-    const void *scattered; /* the copy of indices that was last looked through for one that occurs twice */
-    bool repeats;          /* there was one */
+    int next; /* of `latest` */
+    const void
+        *scattered; /* the copy of indices that was last looked through for one that occurs twice */
+    bool repeats;   /* there was one */
 };
 
 /* Small results on their way to the host: through pinned memory, handed over by the next sync. */
@@ -74,8 +78,8 @@ struct host_list {
     size_t bytes;
 };
 
-/* Work that ops have asked for and the device does not have yet: a row of commands, each with the bytes that its
- * function reads. */
+/* Work that ops have asked for and the device does not have yet: a row of commands, each with the
+ * bytes that its function reads. */
 struct work {
     struct host_list commands;
     size_t bytes, latest; /* latest: where the last command begins, if that is before `bytes` */
@@ -117,53 +121,62 @@ struct cuda {
     struct cuda_watch watch;
     struct workspace inputs, tile, partials, results,
         experts; /* linear: converted x, W; attention: parts of keys; sample: ids; experts: all */
-    struct host_list pieces, combines, blocks, sorted, expert_weights; /* attention; scatter_rows; experts */
+    struct host_list pieces, combines, blocks, sorted,
+        expert_weights; /* attention; scatter_rows; experts */
     char description[120];
 };
 
-static inline struct cuda *cuda_of(const struct backend *b) { return (struct cuda *)b->device; }
+static inline struct cuda *cuda_of(const struct backend *backend) {
+    return (struct cuda *)backend->device;
+}
 
 /* False, with the failure kept in the backend, when `code` is one. */
-bool cuda_ok(struct backend *b, cudaError_t code, const char *what);
+bool cuda_ok(struct backend *backend, cudaError_t code, const char *what);
 
-/* work.cu: ops add to the list of work; it is launched before anything that is not in it touches the device. */
+/* work.cu: ops add to the list of work; it is launched before anything that is not in it touches
+ * the device. */
 typedef void work_function(struct backend *b, const void *arguments);
 /* Lists are compared as bytes, so `arguments` have no padding. */
-void work_add(struct backend *b, work_function *run, const void *arguments, size_t bytes);
-/* Also makes the backend's device this thread's, with work or without: a thread begins with the first GPU, and what it
- * allocated there would be of no use to another. */
-void work_flush(struct backend *b);
-/* The arguments of the command that was listed last, if `run` is its function; valid until the next is added. */
-const void *work_latest(struct backend *b, work_function *run);
+void work_add(struct backend *backend, work_function *run, const void *arguments, size_t bytes);
+/* Also makes the backend's device this thread's, with work or without: a thread begins with the
+ * first GPU, and what it allocated there would be of no use to another. */
+void work_flush(struct backend *backend);
+/* The arguments of the command that was listed last, if `run` is its function; valid until the next
+ * is added. */
+const void *work_latest(struct backend *backend, work_function *run);
 /* Takes it off the list. */
-void work_take_back(struct backend *b);
+void work_take_back(struct backend *backend);
 /* Calls every command's function in order. */
-void work_run(struct backend *b);
-bool work_open(struct backend *b);
+void work_run(struct backend *backend);
+bool work_open(struct backend *backend);
 void work_close(struct cuda *cuda);
 /* Launches, waits for the device, hands over what came back. */
-bool work_sync(struct backend *b);
-/* The device copy of a host array, valid for the ops enqueued until the ring comes round; NULL after a failure. */
-const void *cuda_stage(struct backend *b, const void *host, size_t bytes);
+bool work_sync(struct backend *backend);
+/* The device copy of a host array, valid for the ops enqueued until the ring comes round; NULL
+ * after a failure. */
+const void *cuda_stage(struct backend *backend, const void *host, size_t bytes);
 /* `bytes` of device memory will be at `host` after the next sync. */
-void cuda_fetch(struct backend *b, void *host, const void *device, size_t bytes);
+void cuda_fetch(struct backend *backend, void *host, const void *device, size_t bytes);
 /* At least `bytes` of device memory; NULL after a failure. Growing waits for the device. */
-void *workspace_reserve(struct backend *b, struct workspace *w, size_t bytes);
-void *host_list_reserve(struct host_list *l, size_t bytes);
+void *workspace_reserve(struct backend *backend, struct workspace *workspace, size_t bytes);
+void *host_list_reserve(struct host_list *list, size_t bytes);
 
 /* Weights in the layout of blocks.cuh. */
-static inline bool in_blocks(enum dtype t) { return dtype_quantised(t) || t == DTYPE_FP8; }
+static inline bool in_blocks(enum dtype dtype) {
+    return dtype_quantised(dtype) || dtype == DTYPE_FP8;
+}
 
 /* backend.cu: members of the table that others use. */
-void *cuda_alloc(struct backend *b, size_t bytes);
-enum status cuda_sync(struct backend *b, struct error *e);
+void *cuda_alloc(struct backend *backend, size_t bytes);
+enum status cuda_sync(struct backend *backend, struct error *e);
 /* pack.cu */
-void loading_close(struct weight_loading *l);
+void loading_close(struct weight_loading *loading);
 
 /* graph.cu: runs the list as a graph where it came before, else by its commands. */
-void graphs_run(struct backend *b);
-void graphs_close(struct graphs *g);
+void graphs_run(struct backend *backend);
+void graphs_close(struct graphs *graphs);
 
-enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
+enum status cuda_pack(struct backend *backend, struct weight *weight,
+                      const struct host_matrix *host, struct error *e);
 #define CUDA_PROTOTYPE(name) void cuda_##name(struct backend *b, const struct name##_args *a);
 BACKEND_OPERATIONS(CUDA_PROTOTYPE)

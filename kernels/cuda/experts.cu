@@ -1,5 +1,6 @@
-/* kernels/cuda/experts.cu: mixtures of experts: the choice of each row's experts, the rows sorted by expert, and what
- * the experts made of a row summed up. The products are in blocks.cu and experts_tile.cu. */
+/* kernels/cuda/experts.cu: mixtures of experts: the choice of each row's experts, the rows sorted
+ * by expert, and what the experts made of a row summed up. The products are in blocks.cu and
+ * experts_tile.cu. */
 #include "kernels/cuda/experts.cuh"
 
 #include "kernels/cuda/blocks.cuh"
@@ -14,7 +15,8 @@ struct route_kernel_args {
     int unused = 0;
 };
 
-/* The largest logit that comes after `last` in the order of choice, the same in every lane; last -1: the first. */
+/* The largest logit that comes after `last` in the order of choice, the same in every lane; last
+ * -1: the first. */
 __device__ static int choose_next(const float *logits, int n, int last) {
     float before = last < 0 ? INFINITY : rank_of(logits[last]), largest = -INFINITY;
     int best = n;
@@ -35,13 +37,16 @@ __device__ static int choose_next(const float *logits, int n, int last) {
     return best;
 }
 
-/* grid rows, block 32. Bound by bytes: reads the logits of a row k + 2 times. Sums are in double, as on the CPU. */
-__global__ void route_rows_kernel(struct route_kernel_args k) {
-    const float *logits = (const float *)k.logits.data + blockIdx.x * k.logits.stride;
-    float *y = (float *)k.y.data + blockIdx.x * k.y.stride;
-    int n = k.logits.cols, used = k.y.cols / 2, first = choose_next(logits, n, -1), expert = -1;
+/* grid rows, block 32. Bound by bytes: reads the logits of a row k + 2 times. Sums are in double,
+ * as on the CPU. */
+__global__ void route_rows_kernel(struct route_kernel_args args) {
+    const float *logits = (const float *)args.logits.data + blockIdx.x * args.logits.stride;
+    float *y = (float *)args.y.data + blockIdx.x * args.y.stride;
+    int n = args.logits.cols, used = args.y.cols / 2, first = choose_next(logits, n, -1),
+        expert = -1;
     double sum = 0, kept = 0;
-    for (int i = (int)threadIdx.x; i < n; i += WARP) sum += exp((double)logits[i] - (double)logits[first]);
+    for (int i = (int)threadIdx.x; i < n; i += WARP)
+        sum += exp((double)logits[i] - (double)logits[first]);
     sum = warp_sum(sum);
     for (int j = 0; j < used; j++) {
         expert = choose_next(logits, n, expert);
@@ -51,17 +56,18 @@ __global__ void route_rows_kernel(struct route_kernel_args k) {
         y[j] = (float)weight;
         y[used + j] = (float)expert;
     }
-    if (threadIdx.x > 0 || !k.renormalise) return;
+    if (threadIdx.x > 0 || !args.renormalise) return;
     for (int j = 0; j < used; j++) y[j] = (float)((double)y[j] / kept);
 }
 
-void cuda_route(struct backend *b, const struct route_args *a) {
-    struct route_kernel_args k = {a->y, a->logits, a->renormalise};
-    kernel_launch(b, route_rows_kernel, dim3((unsigned)a->y.rows), WARP, 0, k);
+void cuda_route(struct backend *backend, const struct route_args *args) {
+    struct route_kernel_args route_kernel_args = {args->y, args->logits, args->renormalise};
+    kernel_launch(backend, route_rows_kernel, dim3((unsigned)args->y.rows), WARP, 0,
+                  route_kernel_args);
 }
 
-/* The place that a row gave an expert is a use of it: use row k + j is place j of a row. Sorted by expert, and within
- * one in ascending order, uses are the rows of the products. */
+/* The place that a row gave an expert is a use of it: use row k + j is place j of a row. Sorted by
+ * expert, and within one in ascending order, uses are the rows of the products. */
 struct sort_kernel_args {
     view routes;
     int32_t *starts; /* [experts + 1]: the first sorted use of each expert */
@@ -76,22 +82,23 @@ __device__ static int expert_at(const view &routes, int use) {
     return (int)((const float *)routes.data)[use / used * routes.stride + used + use % used];
 }
 
-/* grid experts, block 256, shared a number a warp. Each block reads all routes twice, which the cache holds: once to
- * count the uses of lower experts, once to write its own. */
-__global__ void experts_sort_kernel(struct sort_kernel_args k) {
+/* grid experts, block 256, shared a number a warp. Each block reads all routes twice, which the
+ * cache holds: once to count the uses of lower experts, once to write its own. */
+__global__ void experts_sort_kernel(struct sort_kernel_args args) {
     DYNAMIC_SHARED(memory);
     int *counts = (int *)(void *)memory;
-    int uses = k.routes.rows * (k.routes.cols / 2), expert = (int)blockIdx.x, below = 0;
+    int uses = args.routes.rows * (args.routes.cols / 2), expert = (int)blockIdx.x, below = 0;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    for (int use = (int)threadIdx.x; use < uses; use += SORT_THREADS) below += expert_at(k.routes, use) < expert;
+    for (int use = (int)threadIdx.x; use < uses; use += SORT_THREADS)
+        below += expert_at(args.routes, use) < expert;
     int at = block_sum(below, counts);
     if (threadIdx.x == 0) {
-        k.starts[expert] = at;
-        if (expert == (int)gridDim.x - 1) k.starts[expert + 1] = uses;
+        args.starts[expert] = at;
+        if (expert == (int)gridDim.x - 1) args.starts[expert + 1] = uses;
     }
     for (int first = 0; first < uses; first += SORT_THREADS) {
         int use = first + (int)threadIdx.x;
-        bool mine = use < uses && expert_at(k.routes, use) == expert;
+        bool mine = use < uses && expert_at(args.routes, use) == expert;
         int before = 0, all = 0;
         unsigned lanes = __ballot_sync(ALL_LANES, mine);
         if (lane == 0) counts[warp] = __popc(lanes);
@@ -103,8 +110,8 @@ __global__ void experts_sort_kernel(struct sort_kernel_args k) {
         __syncthreads();
         int place = at + before + __popc(lanes & ((1u << lane) - 1));
         if (mine) {
-            k.order[place] = use;
-            k.places[use] = place;
+            args.order[place] = use;
+            args.places[use] = place;
         }
         at += all;
     }
@@ -117,18 +124,21 @@ struct cut_kernel_args {
 };
 
 /* One block of 256: the number of tiles before each expert's. */
-__global__ void experts_cut_kernel(struct cut_kernel_args k) {
-    for (int expert = (int)threadIdx.x; expert <= k.experts; expert += SORT_THREADS) {
+__global__ void experts_cut_kernel(struct cut_kernel_args args) {
+    for (int expert = (int)threadIdx.x; expert <= args.experts; expert += SORT_THREADS) {
         int n = 0;
-        for (int i = 0; i < expert; i++) n += (k.starts[i + 1] - k.starts[i] + k.tile - 1) / k.tile;
-        k.tiles[expert] = n;
+        for (int i = 0; i < expert; i++)
+            n += (args.starts[i + 1] - args.starts[i] + args.tile - 1) / args.tile;
+        args.tiles[expert] = n;
     }
 }
 
-int experts_cut(struct backend *b, const struct expert_product *p, int tile) {
-    struct cut_kernel_args k = {p->rows.starts, p->tiles, p->rows.experts, tile};
-    kernel_launch(b, experts_cut_kernel, dim3(1), SORT_THREADS, 0, k);
-    return p->x.rows / tile + (p->x.rows < p->rows.experts ? p->x.rows : p->rows.experts);
+int experts_cut(struct backend *backend, const struct expert_product *product, int tile) {
+    struct cut_kernel_args args = {product->rows.starts, product->tiles, product->rows.experts,
+                                   tile};
+    kernel_launch(backend, experts_cut_kernel, dim3(1), SORT_THREADS, 0, args);
+    return product->x.rows / tile +
+           (product->x.rows < product->rows.experts ? product->x.rows : product->rows.experts);
 }
 
 struct rows_kernel_args {
@@ -137,26 +147,30 @@ struct rows_kernel_args {
     int used, unused;
 };
 
-/* grid (rows, pieces of y's columns), block 32 .. 256. Bound by bytes: reads f32, writes y's type; zeros where y is
- * wider than x. */
-__global__ void experts_rows_kernel(struct rows_kernel_args k) {
+/* grid (rows, pieces of y's columns), block 32 .. 256. Bound by bytes: reads f32, writes y's type;
+ * zeros where y is wider than x. */
+__global__ void experts_rows_kernel(struct rows_kernel_args args) {
     int row = (int)blockIdx.x, col = first_column<1>();
-    if (col >= k.y.cols) return;
-    int from = k.order ? k.order[row] / k.used : row;
-    lanes<1> v = {{col < k.x.cols ? ((const float *)k.x.data)[from * k.x.stride + col] : 0}};
-    lanes_store<1>(k.y.data, k.y.dtype, row * k.y.stride + col, v);
+    if (col >= args.y.cols) return;
+    int from = args.order ? args.order[row] / args.used : row;
+    lanes<1> v = {
+        {col < args.x.cols ? ((const float *)args.x.data)[from * args.x.stride + col] : 0}};
+    lanes_store<1>(args.y.data, args.y.dtype, row * args.y.stride + col, v);
 }
 
-static void copy_rows(struct backend *b, const struct rows_kernel_args &k) {
-    kernel_launch(b, experts_rows_kernel, row_grid(k.y.rows, k.y.cols, 1), row_threads(k.y.cols, 1), 0, k);
+static void copy_rows(struct backend *backend, const struct rows_kernel_args &args) {
+    kernel_launch(backend, experts_rows_kernel, row_grid(args.y.rows, args.y.cols, 1),
+                  row_threads(args.y.cols, 1), 0, args);
 }
 
-struct tensor experts_inputs(struct backend *b, const struct tensor &x, enum dtype dtype, int multiple) {
+struct tensor experts_inputs(struct backend *backend, const struct tensor &x, enum dtype dtype,
+                             int multiple) {
     int cols = (x.cols + multiple - 1) / multiple * multiple;
     size_t bytes = (size_t)x.rows * (size_t)cols * dtype_bytes(dtype);
-    struct tensor y = tensor_make(workspace_reserve(b, &cuda_of(b)->inputs, bytes), dtype, x.rows, cols);
-    struct rows_kernel_args k = {y, x, NULL, 1, 0};
-    copy_rows(b, k);
+    struct tensor y = tensor_make(workspace_reserve(backend, &cuda_of(backend)->inputs, bytes),
+                                  dtype, x.rows, cols);
+    struct rows_kernel_args args = {y, x, NULL, 1, 0};
+    copy_rows(backend, args);
     return y;
 }
 
@@ -166,45 +180,53 @@ struct combine_kernel_args {
 };
 
 /* grid (rows, pieces of d), block 32 .. 256. Bound by bytes: reads k parts, writes one row. */
-__global__ void combine_experts_kernel(struct combine_kernel_args k) {
-    int row = (int)blockIdx.x, col = first_column<1>(), used = k.routes.cols / 2;
-    if (col >= k.y.cols) return;
-    const float *weights = (const float *)k.routes.data + row * k.routes.stride;
-    const int32_t *places = k.places + row * used;
+__global__ void combine_experts_kernel(struct combine_kernel_args args) {
+    int row = (int)blockIdx.x, col = first_column<1>(), used = args.routes.cols / 2;
+    if (col >= args.y.cols) return;
+    const float *weights = (const float *)args.routes.data + row * args.routes.stride;
+    const int32_t *places = args.places + row * used;
     float sum = 0;
-    for (int j = 0; j < used; j++) sum += weights[j] * ((const float *)k.parts.data)[places[j] * k.parts.stride + col];
-    if (k.shared.data != NULL) {
-        float gate = ((const float *)k.gate.data)[row * k.gate.stride];
-        sum += ((const float *)k.shared.data)[row * k.shared.stride + col] / (1.0f + expf(-gate));
+    for (int j = 0; j < used; j++)
+        sum += weights[j] * ((const float *)args.parts.data)[places[j] * args.parts.stride + col];
+    if (args.shared.data != NULL) {
+        float gate = ((const float *)args.gate.data)[row * args.gate.stride];
+        sum += ((const float *)args.shared.data)[row * args.shared.stride + col] /
+               (1.0f + expf(-gate));
     }
-    ((float *)k.y.data)[row * k.y.stride + col] = sum;
+    ((float *)args.y.data)[row * args.y.stride + col] = sum;
 }
 
-struct expert_weights experts_weights(struct backend *b, const struct expert_product *p, int first) {
-    struct host_list *list = &cuda_of(b)->expert_weights;
-    size_t n = (size_t)p->rows.experts;
+struct expert_weights experts_weights(struct backend *backend, const struct expert_product *product,
+                                      int first) {
+    struct host_list *list = &cuda_of(backend)->expert_weights;
+    size_t n = (size_t)product->rows.experts;
     const void **data = (const void **)host_list_reserve(list, n * sizeof *data);
-    for (size_t i = 0; i < n; i++) data[i] = p->weights[i].dtype == p->weights[first].dtype ? p->weights[i].data : NULL;
-    return {array_stage(b, data, n), &p->weights[first]};
+    for (size_t i = 0; i < n; i++)
+        data[i] = product->weights[i].dtype == product->weights[first].dtype
+                      ? product->weights[i].data
+                      : NULL;
+    return {array_stage(backend, data, n), &product->weights[first]};
 }
 
-static void multiply_type(struct backend *b, const struct expert_product *p, int first) {
-    struct expert_weights w = experts_weights(b, p, first);
-    enum dtype type = w.first->dtype;
-    if (!in_blocks(type) && (!two_bytes(type) || w.first->n_in % QUAD != 0))
-        experts_multiply_plain(b, p, &w);
-    else if (p->most <= CUDA_FEW_ROWS)
-        experts_multiply_few(b, p, &w);
+static void multiply_type(struct backend *backend, const struct expert_product *product,
+                          int first) {
+    struct expert_weights weights = experts_weights(backend, product, first);
+    enum dtype type = weights.first->dtype;
+    if (!in_blocks(type) && (!two_bytes(type) || weights.first->n_in % QUAD != 0))
+        experts_multiply_plain(backend, product, &weights);
+    else if (product->most <= CUDA_FEW_ROWS)
+        experts_multiply_few(backend, product, &weights);
     else
-        experts_multiply_many(b, p, &w);
+        experts_multiply_many(backend, product, &weights);
 }
 
 /* Once for every type that an expert's weights have; mostly there is one. */
-static void multiply_experts(struct backend *b, const struct expert_product *p) {
-    for (int i = 0; i < p->rows.experts; i++) {
+static void multiply_experts(struct backend *backend, const struct expert_product *product) {
+    for (int i = 0; i < product->rows.experts; i++) {
         bool seen = false;
-        for (int j = 0; j < i; j++) seen = seen || p->weights[j].dtype == p->weights[i].dtype;
-        if (!seen) multiply_type(b, p, i);
+        for (int j = 0; j < i; j++)
+            seen = seen || product->weights[j].dtype == product->weights[i].dtype;
+        if (!seen) multiply_type(backend, product, i);
     }
 }
 
@@ -221,40 +243,47 @@ static struct tensor take_rows(char *memory, size_t *at, int rows, int cols) {
     return t;
 }
 
-static int32_t *take_numbers(char *memory, size_t *at, int n) { return (int32_t *)take_rows(memory, at, 1, n).data; }
+static int32_t *take_numbers(char *memory, size_t *at, int n) {
+    return (int32_t *)take_rows(memory, at, 1, n).data;
+}
 
 /* Returns the bytes that it takes. */
-static size_t divide_room(struct expert_room *r, char *memory, const struct experts_args *a) {
-    int uses = a->x.rows * (a->routes.cols / 2);
+static size_t divide_room(struct expert_room *room, char *memory, const struct experts_args *args) {
+    int uses = args->x.rows * (args->routes.cols / 2);
     size_t at = 0;
-    r->starts = take_numbers(memory, &at, a->n_experts + 1);
-    r->tiles = take_numbers(memory, &at, a->n_experts + 1);
-    r->order = take_numbers(memory, &at, uses);
-    r->places = take_numbers(memory, &at, uses);
-    r->x = take_rows(memory, &at, uses, a->x.cols);
-    r->wide = take_rows(memory, &at, uses, a->wide.cols);
-    r->gated = take_rows(memory, &at, uses, a->gated.cols);
-    r->parts = take_rows(memory, &at, uses, a->x.cols);
+    room->starts = take_numbers(memory, &at, args->n_experts + 1);
+    room->tiles = take_numbers(memory, &at, args->n_experts + 1);
+    room->order = take_numbers(memory, &at, uses);
+    room->places = take_numbers(memory, &at, uses);
+    room->x = take_rows(memory, &at, uses, args->x.cols);
+    room->wide = take_rows(memory, &at, uses, args->wide.cols);
+    room->gated = take_rows(memory, &at, uses, args->gated.cols);
+    room->parts = take_rows(memory, &at, uses, args->x.cols);
     return at;
 }
 
-void cuda_experts(struct backend *b, const struct experts_args *a) {
-    if (a->x.rows == 0) return;
+void cuda_experts(struct backend *backend, const struct experts_args *args) {
+    if (args->x.rows == 0) return;
     struct expert_room room;
-    size_t bytes = divide_room(&room, NULL, a);
-    divide_room(&room, (char *)workspace_reserve(b, &cuda_of(b)->experts, bytes), a);
-    struct sort_kernel_args sort = {a->routes, room.starts, room.order, room.places};
-    struct rows_kernel_args gather = {room.x, a->x, room.order, a->routes.cols / 2, 0};
-    struct expert_rows rows = {room.starts, room.tiles, a->n_experts, 0};
-    struct expert_product up = {a->fc1, rows, room.tiles, room.x, (float *)room.wide.data, a->x.rows};
-    struct expert_product down = {a->fc2, rows, room.tiles, room.gated, (float *)room.parts.data, a->x.rows};
-    struct glu_args glu = {room.gated, room.wide, a->activation};
-    struct combine_kernel_args combine = {a->y, room.parts, a->routes, a->shared, a->gate, room.places};
+    size_t bytes = divide_room(&room, NULL, args);
+    divide_room(&room, (char *)workspace_reserve(backend, &cuda_of(backend)->experts, bytes), args);
+    struct sort_kernel_args sort = {args->routes, room.starts, room.order, room.places};
+    struct rows_kernel_args gather = {room.x, args->x, room.order, args->routes.cols / 2, 0};
+    struct expert_rows rows = {room.starts, room.tiles, args->n_experts, 0};
+    struct expert_product up = {args->fc1,   rows, room.tiles, room.x, (float *)room.wide.data,
+                                args->x.rows};
+    struct expert_product down = {
+        args->fc2, rows, room.tiles, room.gated, (float *)room.parts.data, args->x.rows};
+    struct glu_args glu = {room.gated, room.wide, args->activation};
+    struct combine_kernel_args combine = {args->y,      room.parts, args->routes,
+                                          args->shared, args->gate, room.places};
 
-    kernel_launch(b, experts_sort_kernel, dim3((unsigned)a->n_experts), SORT_THREADS, WARP * sizeof(int), sort);
-    copy_rows(b, gather);
-    multiply_experts(b, &up);
-    cuda_glu(b, &glu);
-    multiply_experts(b, &down);
-    kernel_launch(b, combine_experts_kernel, row_grid(a->x.rows, a->x.cols, 1), row_threads(a->x.cols, 1), 0, combine);
+    kernel_launch(backend, experts_sort_kernel, dim3((unsigned)args->n_experts), SORT_THREADS,
+                  WARP * sizeof(int), sort);
+    copy_rows(backend, gather);
+    multiply_experts(backend, &up);
+    cuda_glu(backend, &glu);
+    multiply_experts(backend, &down);
+    kernel_launch(backend, combine_experts_kernel, row_grid(args->x.rows, args->x.cols, 1),
+                  row_threads(args->x.cols, 1), 0, combine);
 }

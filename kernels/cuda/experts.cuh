@@ -1,12 +1,13 @@
 /* kernels/cuda/experts.cuh: rows sorted by expert, and products that give each expert its own.
  *
- * Only the device knows the rows of an expert: a product launches as many blocks as there could be tiles of rows, and a
- * block finds its expert in `tiles`, or that there is nothing to do. */
+ * Only the device knows the rows of an expert: a product launches as many blocks as there could be
+ * tiles of rows, and a block finds its expert in `tiles`, or that there is nothing to do. */
 #pragma once
 
 #include "kernels/cuda/common.cuh"
 
-/* On the device: expert e has the sorted rows [starts[e], starts[e + 1]), in tiles [tiles[e], tiles[e + 1]). */
+/* On the device: expert e has the sorted rows [starts[e], starts[e + 1]), in tiles [tiles[e],
+ * tiles[e + 1]). */
 struct expert_rows {
     const int32_t *starts, *tiles; /* [experts + 1] */
     int experts, unused;
@@ -23,12 +24,12 @@ struct expert_product {
 };
 
 /* The expert of a tile; experts: there are fewer tiles. */
-__device__ inline int expert_of(const struct expert_rows &r, int tile) {
-    int low = 0, high = r.experts;
-    if (tile >= r.tiles[r.experts]) return r.experts;
+__device__ inline int expert_of(const struct expert_rows &rows, int tile) {
+    int low = 0, high = rows.experts;
+    if (tile >= rows.tiles[rows.experts]) return rows.experts;
     while (high - low > 1) {
         int middle = (low + high) / 2;
-        if (r.tiles[middle] <= tile)
+        if (rows.tiles[middle] <= tile)
             low = middle;
         else
             high = middle;
@@ -42,18 +43,23 @@ struct expert_weights {
     const struct weight *first;
 };
 
-/* Rows of x in another type, without gaps but for zeros that fill each up to a multiple of columns; valid until the
- * next product. */
-struct tensor experts_inputs(struct backend *b, const struct tensor &x, enum dtype dtype, int multiple);
+/* Rows of x in another type, without gaps but for zeros that fill each up to a multiple of columns;
+ * valid until the next product. */
+struct tensor experts_inputs(struct backend *backend, const struct tensor &x, enum dtype dtype,
+                             int multiple);
 /* Cuts the rows into tiles of `tile` rows; how many there are at most. */
-int experts_cut(struct backend *b, const struct expert_product *p, int tile);
+int experts_cut(struct backend *backend, const struct expert_product *product, int tile);
 /* The experts whose weights have the same type as the one at `first`. */
-struct expert_weights experts_weights(struct backend *b, const struct expert_product *p, int first);
+struct expert_weights experts_weights(struct backend *backend, const struct expert_product *product,
+                                      int first);
 
-/* blocks.cu: few rows, in f32, by int8, int4, fp8 weights, and by f16 and bf16 weights whose rows are whole quads: the
- * order of a sum is that of linear_blocks. */
-void experts_multiply_few(struct backend *b, const struct expert_product *p, const struct expert_weights *w);
-/* experts_tile.cu: many rows by such weights, both rounded to 16 bits for the tensor cores; and any number by other
- * weights, in f32. The order of a sum depends on the weight's shape alone. */
-void experts_multiply_many(struct backend *b, const struct expert_product *p, const struct expert_weights *w);
-void experts_multiply_plain(struct backend *b, const struct expert_product *p, const struct expert_weights *w);
+/* blocks.cu: few rows, in f32, by int8, int4, fp8 weights, and by f16 and bf16 weights whose rows
+ * are whole quads: the order of a sum is that of linear_blocks. */
+void experts_multiply_few(struct backend *backend, const struct expert_product *product,
+                          const struct expert_weights *weights);
+/* experts_tile.cu: many rows by such weights, both rounded to 16 bits for the tensor cores; and any
+ * number by other weights, in f32. The order of a sum depends on the weight's shape alone. */
+void experts_multiply_many(struct backend *backend, const struct expert_product *product,
+                           const struct expert_weights *weights);
+void experts_multiply_plain(struct backend *backend, const struct expert_product *product,
+                            const struct expert_weights *weights);

@@ -1,12 +1,15 @@
-/* kernels/cuda/gemm.h: the one product the backend needs from a library: Y = X W^T, optionally + bias, activated.
+/* kernels/cuda/gemm.h: the one product the backend needs from a library: Y = X W^T, optionally +
+ * bias, activated.
  *
- * gemm_cublas.cu does it with cuBLASLt; the emulated device has plain loops (tests/cuda_host/gemm_host.cc). */
+ * gemm_cublas.cu does it with cuBLASLt; the emulated device has plain loops
+ * (tests/cuda_host/gemm_host.cc). */
 #pragma once
 
 #include "kernels/cuda/cuda.h"
 
-/* Device memory, all row-major: x [rows, n_in] with row stride x_stride and w [n_out, n_in] are of `dtype`, y [rows,
- * n_out] with row stride y_stride is f32, bias f32 [n_out] or NULL. Sums are f32; f32 inputs are not rounded to TF32.
+/* Device memory, all row-major: x [rows, n_in] with row stride x_stride and w [n_out, n_in] are of
+ * `dtype`, y [rows, n_out] with row stride y_stride is f32, bias f32 [n_out] or NULL. Sums are f32;
+ * f32 inputs are not rounded to TF32.
  */
 struct gemm_args {
     const void *x, *w;
@@ -23,9 +26,10 @@ struct gemm_args {
 struct gemm;
 
 enum status gemm_open(struct gemm **out, struct error *e);
-void gemm_close(struct gemm *g);
-/* Whether the product has bias and activation in it; if not, y holds the product alone and the caller adds them. The
- * answer is the same each time. */
-bool gemm_finishes(struct backend *b, const struct gemm_args *a);
-/* Runs a struct gemm_args on the backend's stream: a work_function. A failure sticks in the backend. */
-void gemm_run(struct backend *b, const void *arguments);
+void gemm_close(struct gemm *gemm);
+/* Whether the product has bias and activation in it; if not, y holds the product alone and the
+ * caller adds them. The answer is the same each time. */
+bool gemm_finishes(struct backend *backend, const struct gemm_args *args);
+/* Runs a struct gemm_args on the backend's stream: a work_function. A failure sticks in the
+ * backend. */
+void gemm_run(struct backend *backend, const void *arguments);

@@ -1,11 +1,12 @@
 /* kernels/cuda/gemm_cublas.cu: Y = X W^T by cuBLASLt: the only file that knows it.
  *
- * The library is large and takes long to map, so it is opened with the first device and not linked: a program that uses
- * no GPU starts without it, and runs where there is none.
+ * The library is large and takes long to map, so it is opened with the first device and not linked:
+ * a program that uses no GPU starts without it, and runs where there is none.
  *
- * cuBLASLt counts in columns: our row-major Y [rows, n_out] is its Y^T, n_out x rows, the product of W^T transposed
- * (n_out x n_in, stored n_in x n_out) and X^T (n_in x rows). The heuristics' choice for a shape is kept; choosing
- * allocates on the host, so the first step of a shape is slower than the others. */
+ * cuBLASLt counts in columns: our row-major Y [rows, n_out] is its Y^T, n_out x rows, the product
+ * of W^T transposed (n_out x n_in, stored n_in x n_out) and X^T (n_in x rows). The heuristics'
+ * choice for a shape is kept; choosing allocates on the host, so the first step of a shape is
+ * slower than the others. */
 #include "kernels/cuda/gemm.h"
 
 #include <cublasLt.h>
@@ -96,42 +97,44 @@ static const char *library_load() {
 }
 
 enum status gemm_open(struct gemm **out, struct error *e) {
-    struct gemm *g = (struct gemm *)xcalloc(1, sizeof *g);
-    *out = g;
+    struct gemm *gemm = (struct gemm *)xcalloc(1, sizeof *gemm);
+    *out = gemm;
     static const char *const why = library_load(); /* once, whichever thread comes first */
     if (why)
-        return error_set(e, STATUS_UNSUPPORTED, "%s: %s; install the CUDA toolkit's cuBLAS, or use \"cpu\"",
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: %s; install the CUDA toolkit's cuBLAS, or use \"cpu\"",
                          CUBLAS_LIBRARY, why);
-    cublasStatus_t code = lt.Create(&g->library);
+    cublasStatus_t code = lt.Create(&gemm->library);
     if (code != CUBLAS_STATUS_SUCCESS) {
-        g->library = NULL;
+        gemm->library = NULL;
         return error_set(e, STATUS_DEVICE, "cuBLASLt does not start: %s", lt.GetStatusString(code));
     }
-    if (cudaMalloc(&g->workspace, GEMM_WORKSPACE_BYTES) != cudaSuccess)
-        return error_set(e, STATUS_NO_MEMORY, "no device memory for cuBLASLt's workspace (%d bytes)",
+    if (cudaMalloc(&gemm->workspace, GEMM_WORKSPACE_BYTES) != cudaSuccess)
+        return error_set(e, STATUS_NO_MEMORY,
+                         "no device memory for cuBLASLt's workspace (%d bytes)",
                          GEMM_WORKSPACE_BYTES);
     return STATUS_OK;
 }
 
-static void plan_close(struct gemm_plan *p) {
-    if (p->x) lt.MatrixLayoutDestroy(p->x);
-    if (p->w) lt.MatrixLayoutDestroy(p->w);
-    if (p->y) lt.MatrixLayoutDestroy(p->y);
-    if (p->product) lt.MatmulDescDestroy(p->product);
-    *p = (struct gemm_plan){};
+static void plan_close(struct gemm_plan *plan) {
+    if (plan->x) lt.MatrixLayoutDestroy(plan->x);
+    if (plan->w) lt.MatrixLayoutDestroy(plan->w);
+    if (plan->y) lt.MatrixLayoutDestroy(plan->y);
+    if (plan->product) lt.MatmulDescDestroy(plan->product);
+    *plan = (struct gemm_plan){};
 }
 
-void gemm_close(struct gemm *g) {
-    if (g == NULL) return;
-    for (auto &places : g->plans)
-        for (struct gemm_plan &p : places) plan_close(&p);
-    cudaFree(g->workspace);
-    if (g->library) lt.Destroy(g->library);
-    free(g);
+void gemm_close(struct gemm *gemm) {
+    if (gemm == NULL) return;
+    for (auto &places : gemm->plans)
+        for (struct gemm_plan &plan : places) plan_close(&plan);
+    cudaFree(gemm->workspace);
+    if (gemm->library) lt.Destroy(gemm->library);
+    free(gemm);
 }
 
-static cudaDataType_t dtype_cuda(enum dtype t) {
-    return t == DTYPE_F32 ? CUDA_R_32F : t == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+static cudaDataType_t dtype_cuda(enum dtype dtype) {
+    return dtype == DTYPE_F32 ? CUDA_R_32F : dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
 static bool epilogue_has_bias(cublasLtEpilogue_t epilogue) {
@@ -139,28 +142,34 @@ static bool epilogue_has_bias(cublasLtEpilogue_t epilogue) {
            epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
 }
 
-/* `bias` is not read until the product runs, but the choice goes by how it is aligned; NULL for none. It is of y's
- * type, as the library takes it to be. */
-static cublasStatus_t plan_describe(struct gemm_plan *p, const float *bias) {
-    const struct gemm_shape *s = &p->shape;
+/* `bias` is not read until the product runs, but the choice goes by how it is aligned; NULL for
+ * none. It is of y's type, as the library takes it to be. */
+static cublasStatus_t plan_describe(struct gemm_plan *plan, const float *bias) {
+    const struct gemm_shape *shape = &plan->shape;
     cublasOperation_t transpose = CUBLAS_OP_T;
-    cudaDataType_t type = dtype_cuda(s->dtype);
+    cudaDataType_t type = dtype_cuda(shape->dtype);
     cublasStatus_t codes[] = {
-        lt.MatmulDescCreate(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
-        lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue),
-        lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
-        lt.MatrixLayoutCreate(&p->w, type, (uint64_t)s->n_in, (uint64_t)s->n_out, s->n_in),
-        lt.MatrixLayoutCreate(&p->x, type, (uint64_t)s->n_in, (uint64_t)s->rows, s->x_stride),
-        lt.MatrixLayoutCreate(&p->y, CUDA_R_32F, (uint64_t)s->n_out, (uint64_t)s->rows, s->y_stride)};
+        lt.MatmulDescCreate(&plan->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        lt.MatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose,
+                                  sizeof transpose),
+        lt.MatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &shape->epilogue,
+                                  sizeof shape->epilogue),
+        lt.MatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                  sizeof bias),
+        lt.MatrixLayoutCreate(&plan->w, type, (uint64_t)shape->n_in, (uint64_t)shape->n_out,
+                              shape->n_in),
+        lt.MatrixLayoutCreate(&plan->x, type, (uint64_t)shape->n_in, (uint64_t)shape->rows,
+                              shape->x_stride),
+        lt.MatrixLayoutCreate(&plan->y, CUDA_R_32F, (uint64_t)shape->n_out, (uint64_t)shape->rows,
+                              shape->y_stride)};
     for (cublasStatus_t code : codes)
         if (code != CUBLAS_STATUS_SUCCESS) return code;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 /* The library's first choice within our workspace, for pointers no better aligned than ours. */
-static cublasStatus_t plan_choose(struct gemm *g, struct gemm_plan *p) {
-    const struct gemm_shape *s = &p->shape;
+static cublasStatus_t plan_choose(struct gemm *gemm, struct gemm_plan *plan) {
+    const struct gemm_shape *shape = &plan->shape;
     cublasLtMatmulPreference_t limits;
     cublasStatus_t code = lt.MatmulPreferenceCreate(&limits);
     if (code != CUBLAS_STATUS_SUCCESS) return code;
@@ -168,30 +177,32 @@ static cublasStatus_t plan_choose(struct gemm *g, struct gemm_plan *p) {
     const struct {
         cublasLtMatmulPreferenceAttributes_t name;
         int value;
-    } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, s->w_alignment},
-                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, s->x_alignment},
-                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, s->y_alignment},
-                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, s->y_alignment}};
-    code =
-        lt.MatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape->w_alignment},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape->x_alignment},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape->y_alignment},
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape->y_alignment}};
+    code = lt.MatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                           &workspace, sizeof workspace);
     for (auto &a : alignments) {
         uint32_t value = (uint32_t)a.value;
-        if (code == CUBLAS_STATUS_SUCCESS) code = lt.MatmulPreferenceSetAttribute(limits, a.name, &value, sizeof value);
+        if (code == CUBLAS_STATUS_SUCCESS)
+            code = lt.MatmulPreferenceSetAttribute(limits, a.name, &value, sizeof value);
     }
     cublasLtMatmulHeuristicResult_t best = {};
     int found = 0;
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = lt.MatmulAlgoGetHeuristic(g->library, p->product, p->w, p->x, p->y, p->y, limits, 1, &best, &found);
+        code = lt.MatmulAlgoGetHeuristic(gemm->library, plan->product, plan->w, plan->x, plan->y,
+                                         plan->y, limits, 1, &best, &found);
     lt.MatmulPreferenceDestroy(limits);
-    p->algorithm = best.algo;
+    plan->algorithm = best.algo;
     if (code != CUBLAS_STATUS_SUCCESS) return code;
     return found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state;
 }
 
-static unsigned shape_place(const struct gemm_shape *s) {
-    const unsigned char *bytes = (const unsigned char *)s;
+static unsigned shape_place(const struct gemm_shape *shape) {
+    const unsigned char *bytes = (const unsigned char *)shape;
     uint64_t h = 0;
-    for (size_t i = 0; i < sizeof *s; i += sizeof(uint64_t)) {
+    for (size_t i = 0; i < sizeof *shape; i += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, bytes + i, sizeof word);
         h = (h ^ word) * 0x9e3779b97f4a7c15ull;
@@ -200,25 +211,28 @@ static unsigned shape_place(const struct gemm_shape *s) {
     return (unsigned)(h % (PLANS / WAYS));
 }
 
-/* The plan for a shape, made now or kept from before; another gives way. Where there is no algorithm, that is kept too.
- * No product is in it when it gives way: what was launched has its own copy. */
-static struct gemm_plan *plan_find(struct backend *b, const struct gemm_shape *s, const float *bias) {
-    struct gemm *g = cuda_of(b)->gemm;
-    struct gemm_plan *places = g->plans[shape_place(s)], *p = NULL;
+/* The plan for a shape, made now or kept from before; another gives way. Where there is no
+ * algorithm, that is kept too. No product is in it when it gives way: what was launched has its own
+ * copy. */
+static struct gemm_plan *plan_find(struct backend *backend, const struct gemm_shape *shape,
+                                   const float *bias) {
+    struct gemm *gemm = cuda_of(backend)->gemm;
+    struct gemm_plan *places = gemm->plans[shape_place(shape)], *plan = NULL;
     for (int i = 0; i < WAYS; i++) {
-        if (memcmp(&places[i].shape, s, sizeof *s) == 0) return &places[i];
-        if (p == NULL && places[i].shape.rows == 0) p = &places[i];
+        if (memcmp(&places[i].shape, shape, sizeof *shape) == 0) return &places[i];
+        if (plan == NULL && places[i].shape.rows == 0) plan = &places[i];
     }
-    if (p == NULL) {
-        p = &places[g->replaced % WAYS];
-        g->replaced++;
+    if (plan == NULL) {
+        plan = &places[gemm->replaced % WAYS];
+        gemm->replaced++;
     }
-    plan_close(p);
-    p->shape = *s;
-    p->chosen =
-        cudaSetDevice(cuda_of(b)->ordinal) == cudaSuccess ? plan_describe(p, bias) : CUBLAS_STATUS_NOT_INITIALIZED;
-    if (p->chosen == CUBLAS_STATUS_SUCCESS) p->chosen = plan_choose(g, p);
-    return p;
+    plan_close(plan);
+    plan->shape = *shape;
+    plan->chosen = cudaSetDevice(cuda_of(backend)->ordinal) == cudaSuccess
+                       ? plan_describe(plan, bias)
+                       : CUBLAS_STATUS_NOT_INITIALIZED;
+    if (plan->chosen == CUBLAS_STATUS_SUCCESS) plan->chosen = plan_choose(gemm, plan);
+    return plan;
 }
 
 /* The largest power of two that divides an address, as far as it matters. */
@@ -228,59 +242,69 @@ static int alignment_of(const void *p) {
     return alignment;
 }
 
-/* The epilogue that the library can add to a product, by its documentation. Its GELU is the tanh form, with a
- * hyperbolic tangent that is good enough for 16-bit weights but not for f32. The others are the caller's. */
-static cublasLtEpilogue_t epilogue_wanted(const struct gemm_args *a) {
-    if (a->activation == ACTIVATION_NONE) return a->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    if (a->activation == ACTIVATION_GELU_TANH && a->dtype != DTYPE_F32)
-        return a->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    if (a->activation == ACTIVATION_RELU) return a->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+/* The epilogue that the library can add to a product, by its documentation. Its GELU is the tanh
+ * form, with a hyperbolic tangent that is good enough for 16-bit weights but not for f32. The
+ * others are the caller's. */
+static cublasLtEpilogue_t epilogue_wanted(const struct gemm_args *args) {
+    if (args->activation == ACTIVATION_NONE)
+        return args->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (args->activation == ACTIVATION_GELU_TANH && args->dtype != DTYPE_F32)
+        return args->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    if (args->activation == ACTIVATION_RELU)
+        return args->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 /* With what the library adds where it has an algorithm that does, else the product alone. */
-static struct gemm_plan *plan_of(struct backend *b, const struct gemm_args *a) {
-    cublasLtEpilogue_t wanted = epilogue_wanted(a);
-    bool one = a->rows == 1; /* whose stride may be anything */
-    struct gemm_shape s = {one ? a->n_in : a->x_stride,
-                           one ? a->n_out : a->y_stride,
-                           a->rows,
-                           a->n_out,
-                           a->n_in,
-                           alignment_of(a->x),
-                           alignment_of(a->w),
-                           alignment_of(a->y),
-                           epilogue_has_bias(wanted) ? alignment_of(a->bias) : MOST_ALIGNMENT,
-                           a->dtype,
-                           wanted,
-                           0};
-    struct gemm_plan *p = plan_find(b, &s, epilogue_has_bias(wanted) ? a->bias : NULL);
-    if (p->chosen == CUBLAS_STATUS_SUCCESS || wanted == CUBLASLT_EPILOGUE_DEFAULT) return p;
-    s.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    s.bias_alignment = MOST_ALIGNMENT;
-    return plan_find(b, &s, NULL);
+static struct gemm_plan *plan_of(struct backend *backend, const struct gemm_args *args) {
+    cublasLtEpilogue_t wanted = epilogue_wanted(args);
+    bool one = args->rows == 1; /* whose stride may be anything */
+    struct gemm_shape shape = {
+        one ? args->n_in : args->x_stride,
+        one ? args->n_out : args->y_stride,
+        args->rows,
+        args->n_out,
+        args->n_in,
+        alignment_of(args->x),
+        alignment_of(args->w),
+        alignment_of(args->y),
+        epilogue_has_bias(wanted) ? alignment_of(args->bias) : MOST_ALIGNMENT,
+        args->dtype,
+        wanted,
+        0};
+    struct gemm_plan *plan =
+        plan_find(backend, &shape, epilogue_has_bias(wanted) ? args->bias : NULL);
+    if (plan->chosen == CUBLAS_STATUS_SUCCESS || wanted == CUBLASLT_EPILOGUE_DEFAULT) return plan;
+    shape.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    shape.bias_alignment = MOST_ALIGNMENT;
+    return plan_find(backend, &shape, NULL);
 }
 
-/* Asked when an op is listed, so that the library's choice is made by then and not while a step is captured. */
-bool gemm_finishes(struct backend *b, const struct gemm_args *a) {
-    cublasLtEpilogue_t wanted = epilogue_wanted(a);
-    bool nothing = a->activation == ACTIVATION_NONE && a->bias == NULL;
-    return plan_of(b, a)->shape.epilogue == wanted && (wanted != CUBLASLT_EPILOGUE_DEFAULT || nothing);
+/* Asked when an op is listed, so that the library's choice is made by then and not while a step is
+ * captured. */
+bool gemm_finishes(struct backend *backend, const struct gemm_args *args) {
+    cublasLtEpilogue_t wanted = epilogue_wanted(args);
+    bool nothing = args->activation == ACTIVATION_NONE && args->bias == NULL;
+    return plan_of(backend, args)->shape.epilogue == wanted &&
+           (wanted != CUBLASLT_EPILOGUE_DEFAULT || nothing);
 }
 
-void gemm_run(struct backend *b, const void *arguments) {
-    const struct gemm_args *a = (const struct gemm_args *)arguments;
-    struct gemm *g = cuda_of(b)->gemm;
-    struct gemm_plan *p = plan_of(b, a);
-    cublasStatus_t code = p->chosen;
-    if (code == CUBLAS_STATUS_SUCCESS && epilogue_has_bias(p->shape.epilogue))
-        code = lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias, sizeof a->bias);
+void gemm_run(struct backend *backend, const void *arguments) {
+    const struct gemm_args *args = (const struct gemm_args *)arguments;
+    struct gemm *gemm = cuda_of(backend)->gemm;
+    struct gemm_plan *plan = plan_of(backend, args);
+    cublasStatus_t code = plan->chosen;
+    if (code == CUBLAS_STATUS_SUCCESS && epilogue_has_bias(plan->shape.epilogue))
+        code = lt.MatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                         &args->bias, sizeof args->bias);
     float one = 1, zero = 0;
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = lt.Matmul(g->library, p->product, &one, a->w, p->w, a->x, p->x, &zero, a->y, p->y, a->y, p->y,
-                         &p->algorithm, g->workspace, GEMM_WORKSPACE_BYTES, cuda_of(b)->stream);
-    if (code != CUBLAS_STATUS_SUCCESS && b->error.status == STATUS_OK)
-        error_set(&b->error, STATUS_DEVICE, "cuBLASLt %s [%d, %d] by [%d, %d]^T in %s: %s",
-                  p->chosen ? "has no way to multiply" : "failed to multiply", a->rows, a->n_in, a->n_out, a->n_in,
-                  dtype_name(a->dtype), lt.GetStatusString(code));
+        code = lt.Matmul(gemm->library, plan->product, &one, args->w, plan->w, args->x, plan->x,
+                         &zero, args->y, plan->y, args->y, plan->y, &plan->algorithm,
+                         gemm->workspace, GEMM_WORKSPACE_BYTES, cuda_of(backend)->stream);
+    if (code != CUBLAS_STATUS_SUCCESS && backend->error.status == STATUS_OK)
+        error_set(&backend->error, STATUS_DEVICE, "cuBLASLt %s [%d, %d] by [%d, %d]^T in %s: %s",
+                  plan->chosen ? "has no way to multiply" : "failed to multiply", args->rows,
+                  args->n_in, args->n_out, args->n_in, dtype_name(args->dtype),
+                  lt.GetStatusString(code));
 }

@@ -5,9 +5,9 @@
 #include "kernels/cuda/gemm.h"
 
 /* x, rounded to `dtype`, without gaps between rows; valid until the next product. */
-view linear_input(struct backend *b, const struct tensor &x, enum dtype dtype);
+view linear_input(struct backend *backend, const struct tensor &x, enum dtype dtype);
 /* The library's product with whatever bias and activation it leaves to us. */
-void linear_product(struct backend *b, const struct gemm_args *g);
-/* blocks.cu: linear with int8, int4 and fp8 weights, and of 1 .. CUDA_FEW_ROWS rows with f16 and bf16 weights whose
- * rows are whole quads. */
-void linear_blocks(struct backend *b, const struct linear_args *a);
+void linear_product(struct backend *backend, const struct gemm_args *args);
+/* blocks.cu: linear with int8, int4 and fp8 weights, and of 1 .. CUDA_FEW_ROWS rows with f16 and
+ * bf16 weights whose rows are whole quads. */
+void linear_blocks(struct backend *backend, const struct linear_args *args);

@@ -13,25 +13,28 @@ struct norm_kernel_args {
 
 enum { NORM_THREADS = 1024 }; /* the most: rows of up to 4096 are read once */
 
-/* grid (rows, heads), block 32 .. 1024, shared one float per warp. Bound by bytes, and for few rows by latency: a
- * thread keeps the first V columns it handles, of x, gamma and beta, so that they are on their way at once; longer rows
- * are read twice more from the cache. The variance is of x - mean, in a second pass, so it has no cancellation. The
- * order of the sums depends on the row's length alone. y may be x, or what the sum reads: a thread writes only what it
- * alone has read. */
+/* grid (rows, heads), block 32 .. 1024, shared one float per warp. Bound by bytes, and for few rows
+ * by latency: a thread keeps the first V columns it handles, of x, gamma and beta, so that they are
+ * on their way at once; longer rows are read twice more from the cache. The variance is of x -
+ * mean, in a second pass, so it has no cancellation. The order of the sums depends on the row's
+ * length alone. y may be x, or what the sum reads: a thread writes only what it alone has read. */
 template <int V>
 __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kernel_args k) {
     DYNAMIC_SHARED(shared);
     int n = k.x.cols, first = (int)threadIdx.x * V, step = (int)blockDim.x * V;
     float *x = (float *)k.x.data + blockIdx.x * k.x.stride + blockIdx.y * k.x.cols;
-    float *y = (float *)k.y.data + blockIdx.x * k.y.stride + blockIdx.y * k.x.cols, sum = 0, mean = 0;
+    float *y = (float *)k.y.data + blockIdx.x * k.y.stride + blockIdx.y * k.x.cols, sum = 0,
+          mean = 0;
     lanes<V> kept = {}, gamma = {}, beta = {};
     if (first < n) {
-        kept = k.sum.y.data ? add_at<V>(k.sum, (int)blockIdx.x, first) : lanes_load<V>(x, DTYPE_F32, first);
+        kept = k.sum.y.data ? add_at<V>(k.sum, (int)blockIdx.x, first)
+                            : lanes_load<V>(x, DTYPE_F32, first);
         gamma = lanes_load<V>(k.gamma, DTYPE_F32, first);
         if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, first);
     }
     for (int col = first; k.sum.y.data && col < n; col += step)
-        lanes_store<V>(x, DTYPE_F32, col, col == first ? kept : add_at<V>(k.sum, (int)blockIdx.x, col));
+        lanes_store<V>(x, DTYPE_F32, col,
+                       col == first ? kept : add_at<V>(k.sum, (int)blockIdx.x, col));
     if (k.centre) {
         for (int col = first; col < n; col += step) {
             lanes<V> v = col == first ? kept : lanes_load<V>(x, DTYPE_F32, col);
@@ -45,7 +48,8 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
         for (int j = 0; j < V; j++) sum += (v.at[j] - mean) * (v.at[j] - mean);
     }
     float variance = block_sum(sum, (float *)shared) / (float)n;
-    if (k.squares.data) variance = ((const float *)k.squares.data)[blockIdx.x * k.squares.stride] / (float)k.whole;
+    if (k.squares.data)
+        variance = ((const float *)k.squares.data)[blockIdx.x * k.squares.stride] / (float)k.whole;
     float scale = 1 / sqrtf(variance + k.epsilon);
     for (int col = first; col < n; col += step) {
         lanes<V> v = col == first ? kept : lanes_load<V>(x, DTYPE_F32, col);
@@ -61,21 +65,35 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
     }
 }
 
-void cuda_norm(struct backend *b, const struct norm_args *a) {
-    int heads = a->heads > 1 ? a->heads : 1, cols = a->x.cols / heads;
-    struct tensor x = a->x, y = a->y;
+void cuda_norm(struct backend *backend, const struct norm_args *args) {
+    int heads = args->heads > 1 ? args->heads : 1, cols = args->x.cols / heads;
+    struct tensor x = args->x, y = args->y;
     if (cols == 0) return;
     x.cols = y.cols = cols;
-    struct norm_kernel_args k = {y,          x,        a->gamma, a->beta, a->epsilon, a->kind == NORM_LAYER,
-                                 a->squares, a->whole, 0,        {}};
-    struct tensor gamma = tensor_make((void *)(uintptr_t)a->gamma, DTYPE_F32, 1, cols), beta = gamma;
-    if (a->beta != NULL) beta.data = (void *)(uintptr_t)a->beta;
-    int v = view_divides(&y, 4) && view_divides(&x, 4) && view_divides(&gamma, 4) && view_divides(&beta, 4) ? 4 : 1;
-    if (v == 4 && heads == 1) add_take_back(b, &a->x, &a->y, &k.sum);
-    int warps = (int)blocks_for(cols, WARP * v), threads = WARP * (warps * WARP < NORM_THREADS ? warps : WARP);
+    struct norm_kernel_args norm_kernel_args = {y,
+                                                x,
+                                                args->gamma,
+                                                args->beta,
+                                                args->epsilon,
+                                                args->kind == NORM_LAYER,
+                                                args->squares,
+                                                args->whole,
+                                                0,
+                                                {}};
+    struct tensor gamma = tensor_make((void *)(uintptr_t)args->gamma, DTYPE_F32, 1, cols),
+                  beta = gamma;
+    if (args->beta != NULL) beta.data = (void *)(uintptr_t)args->beta;
+    int v = view_divides(&y, 4) && view_divides(&x, 4) && view_divides(&gamma, 4) &&
+                    view_divides(&beta, 4)
+                ? 4
+                : 1;
+    if (v == 4 && heads == 1) add_take_back(backend, &args->x, &args->y, &norm_kernel_args.sum);
+    int warps = (int)blocks_for(cols, WARP * v),
+        threads = WARP * (warps * WARP < NORM_THREADS ? warps : WARP);
     size_t shared = (size_t)threads / WARP * sizeof(float);
-    dim3 grid((unsigned)a->x.rows, (unsigned)heads);
-    kernel_launch(b, v == 4 ? norm_row_kernel<4> : norm_row_kernel<1>, grid, threads, shared, k);
+    dim3 grid((unsigned)args->x.rows, (unsigned)heads);
+    kernel_launch(backend, v == 4 ? norm_row_kernel<4> : norm_row_kernel<1>, grid, threads, shared,
+                  norm_kernel_args);
 }
 
 struct square_kernel_args {
@@ -84,17 +102,18 @@ struct square_kernel_args {
 
 /* grid rows, block 256, shared one float per warp. Bound by bytes: reads x. */
 enum { SQUARE_THREADS = 256 };
-__global__ void square_rows_kernel(struct square_kernel_args k) {
+__global__ void square_rows_kernel(struct square_kernel_args args) {
     DYNAMIC_SHARED(shared);
-    const float *x = (const float *)k.x.data + blockIdx.x * k.x.stride;
+    const float *x = (const float *)args.x.data + blockIdx.x * args.x.stride;
     float sum = 0;
-    for (int col = (int)threadIdx.x; col < k.x.cols; col += SQUARE_THREADS) sum += x[col] * x[col];
+    for (int col = (int)threadIdx.x; col < args.x.cols; col += SQUARE_THREADS)
+        sum += x[col] * x[col];
     sum = block_sum(sum, (float *)shared);
-    if (threadIdx.x == 0) ((float *)k.y.data)[blockIdx.x * k.y.stride] = sum;
+    if (threadIdx.x == 0) ((float *)args.y.data)[blockIdx.x * args.y.stride] = sum;
 }
 
-void cuda_square_rows(struct backend *b, const struct square_rows_args *a) {
-    struct square_kernel_args k = {a->y, a->x};
-    kernel_launch(b, square_rows_kernel, dim3((unsigned)a->x.rows), SQUARE_THREADS,
-                  SQUARE_THREADS / WARP * sizeof(float), k);
+void cuda_square_rows(struct backend *backend, const struct square_rows_args *args) {
+    struct square_kernel_args square_kernel_args = {args->y, args->x};
+    kernel_launch(backend, square_rows_kernel, dim3((unsigned)args->x.rows), SQUARE_THREADS,
+                  SQUARE_THREADS / WARP * sizeof(float), square_kernel_args);
 }

@@ -25,6 +25,8 @@ __device__ inline lanes<V> add_at(const struct add_kernel_args &k, int row, int 
     return a;
 }
 
-/* Takes the sum that was listed last off the list of work, if it makes x, can be made four columns at a time, and still
- * reads what it should when each of its elements is made just before the same element of y is written. */
-bool add_take_back(struct backend *b, const struct tensor *x, const struct tensor *y, struct add_kernel_args *out);
+/* Takes the sum that was listed last off the list of work, if it makes x, can be made four columns
+ * at a time, and still reads what it should when each of its elements is made just before the same
+ * element of y is written. */
+bool add_take_back(struct backend *backend, const struct tensor *x, const struct tensor *y,
+                   struct add_kernel_args *out);

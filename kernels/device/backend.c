@@ -1,4 +1,5 @@
-/* kernels/device/backend.c: opening a device by name, and the checked wrappers around its ops. See backend.h.
+/* kernels/device/backend.c: opening a device by name, and the checked wrappers around its ops. See
+ * backend.h.
  *
  * The wrappers hold every shape rule in one place, so a device's op may rely on them. */
 #include "kernels/backend.h"
@@ -18,12 +19,14 @@
 struct device {
     const char *name;
     bool numbered;
-    enum status (*open)(struct backend *b, const struct backend_options *o, int ordinal, struct error *e);
+    enum status (*open)(struct backend *backend, const struct backend_options *options, int ordinal,
+                        struct error *e);
 };
 
-static enum status open_cpu(struct backend *b, const struct backend_options *o, int ordinal, struct error *e) {
+static enum status open_cpu(struct backend *backend, const struct backend_options *options,
+                            int ordinal, struct error *e) {
     (void)ordinal;
-    return cpu_open(b, o, e);
+    return cpu_open(backend, options, e);
 }
 
 static const struct device devices[] = {
@@ -37,14 +40,15 @@ static const struct device devices[] = {
 };
 
 /* Whether `name` is this device; *ordinal is what follows its colon, 0 without. */
-static bool device_matches(const struct device *d, const char *name, int *ordinal) {
-    size_t n = strlen(d->name);
+static bool device_matches(const struct device *device, const char *name, int *ordinal) {
+    size_t n = strlen(device->name);
     *ordinal = 0;
-    if (strncmp(name, d->name, n) != 0) return false;
+    if (strncmp(name, device->name, n) != 0) return false;
     if (name[n] == '\0') return true;
     char *end;
-    long number =
-        name[n] == ':' && d->numbered && isdigit((unsigned char)name[n + 1]) ? strtol(name + n + 1, &end, 10) : -1;
+    long number = name[n] == ':' && device->numbered && isdigit((unsigned char)name[n + 1])
+                      ? strtol(name + n + 1, &end, 10)
+                      : -1;
     *ordinal = (int)number;
     return number >= 0 && number < INT_MAX && *end == '\0';
 }
@@ -57,50 +61,57 @@ const char *backend_choose(const char *device) {
     return "cpu";
 }
 
-enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e) {
+enum status backend_open(struct backend **out, const char *device,
+                         const struct backend_options *options, struct error *e) {
     *out = NULL;
     device = backend_choose(device);
     for (size_t i = 0; i < ARRAY_COUNT(devices); i++) {
         int ordinal;
         if (!device_matches(&devices[i], device, &ordinal)) continue;
-        struct backend *b = xcalloc(1, sizeof *b);
-        enum status s = devices[i].open(b, o, ordinal, e);
-        if (s)
-            free(b);
+        struct backend *backend = xcalloc(1, sizeof *backend);
+        enum status status = devices[i].open(backend, options, ordinal, e);
+        if (status)
+            free(backend);
         else
-            *out = b;
-        return s;
+            *out = backend;
+        return status;
     }
-    const char *why =
-        !HAVE_CUDA && strncmp(device, "cuda", 4) == 0 ? "this build has no CUDA" : "there is no such device";
+    const char *why = !HAVE_CUDA && strncmp(device, "cuda", 4) == 0 ? "this build has no CUDA"
+                                                                    : "there is no such device";
     return error_set(e, STATUS_UNSUPPORTED, "device \"%.60s\": %s; use \"cpu\"", device, why);
 }
 
-void backend_close(struct backend *b) {
-    if (b == NULL) return;
-    b->ops->close(b);
-    free(b);
+void backend_close(struct backend *backend) {
+    if (backend == NULL) return;
+    backend->ops->close(backend);
+    free(backend);
 }
 
-const char *backend_describe(const struct backend *b) { return b->ops->describe(b); }
+const char *backend_describe(const struct backend *backend) {
+    return backend->ops->describe(backend);
+}
 
-enum status backend_alloc(struct backend *b, void **out, size_t bytes, const char *what, struct error *e) {
-    *out = b->ops->alloc(b, bytes);
+enum status backend_alloc(struct backend *backend, void **out, size_t bytes, const char *what,
+                          struct error *e) {
+    *out = backend->ops->alloc(backend, bytes);
     if (*out != NULL) return STATUS_OK;
-    return error_set(e, STATUS_NO_MEMORY, "%s: no room for %s: %.1f MB", b->ops->name, what, 1e-6 * (double)bytes);
+    return error_set(e, STATUS_NO_MEMORY, "%s: no room for %s: %.1f MB", backend->ops->name, what,
+                     1e-6 * (double)bytes);
 }
 
-enum status backend_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
-    CHECK(w->n_out > 0 && w->n_in > 0 && host->values != NULL);
-    bool quantised = dtype_quantised(w->dtype);
-    if (w->dtype != host->dtype && (quantised || dtype_quantised(host->dtype)))
+enum status backend_pack(struct backend *backend, struct weight *weight,
+                         const struct host_matrix *host, struct error *e) {
+    CHECK(weight->n_out > 0 && weight->n_in > 0 && host->values != NULL);
+    bool quantised = dtype_quantised(weight->dtype);
+    if (weight->dtype != host->dtype && (quantised || dtype_quantised(host->dtype)))
         return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: a [%d, %d] %s matrix was to become a weight of %s; convert it first", b->ops->name,
-                         w->n_out, w->n_in, dtype_name(host->dtype), dtype_name(w->dtype));
-    CHECK(!quantised || w->n_in % dtype_block(w->dtype) == 0);
-    CHECK(!quantised || (host->scales != NULL) != dtype_kquant(w->dtype));
-    CHECK(!quantised || (host->minimums != NULL) == (w->dtype == DTYPE_INT4));
-    return b->ops->pack(b, w, host, e);
+                         "%s: a [%d, %d] %s matrix was to become a weight of %s; convert it first",
+                         backend->ops->name, weight->n_out, weight->n_in, dtype_name(host->dtype),
+                         dtype_name(weight->dtype));
+    CHECK(!quantised || weight->n_in % dtype_block(weight->dtype) == 0);
+    CHECK(!quantised || (host->scales != NULL) != dtype_kquant(weight->dtype));
+    CHECK(!quantised || (host->minimums != NULL) == (weight->dtype == DTYPE_INT4));
+    return backend->ops->pack(backend, weight, host, e);
 }
 
 static bool tensor_valid(const struct tensor *t) {
@@ -112,178 +123,200 @@ static bool tensor_is_f32(const struct tensor *t, int rows, int cols) {
     return tensor_valid(t) && t->dtype == DTYPE_F32 && t->rows == rows && t->cols == cols;
 }
 
-void backend_linear(struct backend *b, const struct linear_args *a) {
-    CHECK(a->weight != NULL && a->weight->data != NULL);
-    CHECK(tensor_is_f32(&a->x, a->x.rows, a->weight->n_in));
-    CHECK(tensor_is_f32(&a->y, a->x.rows, a->weight->n_out));
-    if (!b->error.status) b->ops->linear(b, a);
+void backend_linear(struct backend *backend, const struct linear_args *args) {
+    CHECK(args->weight != NULL && args->weight->data != NULL);
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->weight->n_in));
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->weight->n_out));
+    if (!backend->error.status) backend->ops->linear(backend, args);
 }
 
 /* Every key of a span lies in k and v. */
-static void keys_check(const struct attention_args *a, const struct attention_span *span) {
+static void keys_check(const struct attention_args *args, const struct attention_span *span) {
     CHECK(span->k_start >= 0 && span->k_count >= 0);
-    if (a->blocks == NULL) {
-        CHECK(span->k_count <= a->k.rows - span->k_start);
+    if (args->blocks == NULL) {
+        CHECK(span->k_count <= args->k.rows - span->k_start);
         return;
     }
-    CHECK(span->k_start <= a->n_blocks && span->k_count <= (int64_t)(a->n_blocks - span->k_start) * ATTENTION_BLOCK);
+    CHECK(span->k_start <= args->n_blocks &&
+          span->k_count <= (int64_t)(args->n_blocks - span->k_start) * ATTENTION_BLOCK);
     for (int at = 0; at < span->k_count; at += ATTENTION_BLOCK) {
-        int64_t block = a->blocks[span->k_start + at / ATTENTION_BLOCK];
-        CHECK(block >= 0 && block * ATTENTION_BLOCK + min_int(ATTENTION_BLOCK, span->k_count - at) <= a->k.rows);
+        int64_t block = args->blocks[span->k_start + at / ATTENTION_BLOCK];
+        CHECK(block >= 0 &&
+              block * ATTENTION_BLOCK + min_int(ATTENTION_BLOCK, span->k_count - at) <=
+                  args->k.rows);
     }
 }
 
-static void spans_check(const struct attention_args *a) {
-    for (int s = 0; s < a->n_spans; s++) {
-        const struct attention_span *span = &a->spans[s];
-        CHECK(span->q_start >= 0 && span->q_count >= 0 && span->q_count <= a->q.rows - span->q_start);
-        CHECK(a->mask == MASK_NONE || span->k_count == 0 || span->k_count >= span->q_count);
-        keys_check(a, span);
+static void spans_check(const struct attention_args *args) {
+    for (int s = 0; s < args->n_spans; s++) {
+        const struct attention_span *span = &args->spans[s];
+        CHECK(span->q_start >= 0 && span->q_count >= 0 &&
+              span->q_count <= args->q.rows - span->q_start);
+        CHECK(args->mask == MASK_NONE || span->k_count == 0 || span->k_count >= span->q_count);
+        keys_check(args, span);
     }
 }
 
 /* All but out and v. */
-static void attention_check(const struct attention_args *a) {
-    CHECK(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->n_spans >= 0 && a->n_blocks >= 0);
-    CHECK(a->head_dim > 0 && a->head_dim <= ATTENTION_MAX_HEAD);
-    CHECK(tensor_is_f32(&a->q, a->q.rows, a->heads * a->head_dim));
-    CHECK(tensor_valid(&a->k) && a->k.cols == a->kv_heads * a->head_dim);
-    CHECK(a->bias.data == NULL || (tensor_is_f32(&a->bias, a->heads, a->bias.cols) && a->bias.cols % 2 == 1));
-    CHECK(a->window >= 0 && (a->window == 0 || a->mask == MASK_CAUSAL));
-    CHECK(a->softcap >= 0);
-    spans_check(a);
+static void attention_check(const struct attention_args *args) {
+    CHECK(args->heads > 0 && args->kv_heads > 0 && args->heads % args->kv_heads == 0 &&
+          args->n_spans >= 0 && args->n_blocks >= 0);
+    CHECK(args->head_dim > 0 && args->head_dim <= ATTENTION_MAX_HEAD);
+    CHECK(tensor_is_f32(&args->q, args->q.rows, args->heads * args->head_dim));
+    CHECK(tensor_valid(&args->k) && args->k.cols == args->kv_heads * args->head_dim);
+    CHECK(args->bias.data == NULL ||
+          (tensor_is_f32(&args->bias, args->heads, args->bias.cols) && args->bias.cols % 2 == 1));
+    CHECK(args->window >= 0 && (args->window == 0 || args->mask == MASK_CAUSAL));
+    CHECK(args->softcap >= 0);
+    spans_check(args);
 }
 
-void backend_attention(struct backend *b, const struct attention_args *a) {
-    attention_check(a);
-    CHECK(tensor_is_f32(&a->out, a->q.rows, a->q.cols));
-    CHECK(tensor_valid(&a->v) && a->v.cols == a->k.cols && a->v.rows == a->k.rows);
-    if (!b->error.status) b->ops->attention(b, a);
+void backend_attention(struct backend *backend, const struct attention_args *args) {
+    attention_check(args);
+    CHECK(tensor_is_f32(&args->out, args->q.rows, args->q.cols));
+    CHECK(tensor_valid(&args->v) && args->v.cols == args->k.cols && args->v.rows == args->k.rows);
+    if (!backend->error.status) backend->ops->attention(backend, args);
 }
 
-void backend_attention_shares(struct backend *b, const struct attention_shares_args *a) {
-    attention_check(&a->of);
-    CHECK(tensor_is_f32(&a->y, a->of.q.rows, a->y.cols));
-    for (int s = 0; s < a->of.n_spans; s++) {
-        struct key_group list = a->span_groups[s];
-        CHECK(list.first >= 0 && list.n >= 0 && list.n <= a->y.cols && list.n <= a->n_groups - list.first);
+void backend_attention_shares(struct backend *backend, const struct attention_shares_args *args) {
+    attention_check(&args->of);
+    CHECK(tensor_is_f32(&args->y, args->of.q.rows, args->y.cols));
+    for (int s = 0; s < args->of.n_spans; s++) {
+        struct key_group list = args->span_groups[s];
+        CHECK(list.first >= 0 && list.n >= 0 && list.n <= args->y.cols &&
+              list.n <= args->n_groups - list.first);
         for (int g = list.first; g < list.first + list.n; g++) {
-            struct key_group keys = a->groups[g];
-            CHECK(keys.first >= 0 && keys.n >= 0 && keys.n <= a->of.spans[s].k_count - keys.first);
+            struct key_group keys = args->groups[g];
+            CHECK(keys.first >= 0 && keys.n >= 0 &&
+                  keys.n <= args->of.spans[s].k_count - keys.first);
         }
     }
-    if (!b->error.status) b->ops->attention_shares(b, a);
+    if (!backend->error.status) backend->ops->attention_shares(backend, args);
 }
 
-void backend_norm(struct backend *b, const struct norm_args *a) {
-    CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->x.rows, a->x.cols));
-    CHECK(a->gamma != NULL && (a->kind == NORM_LAYER || a->beta == NULL));
-    CHECK(a->heads >= 0 && (a->heads <= 1 || a->x.cols % a->heads == 0));
-    CHECK(a->squares.data == NULL || (a->kind == NORM_RMS && a->heads <= 1 && a->whole >= a->x.cols));
-    CHECK(a->squares.data == NULL || tensor_is_f32(&a->squares, a->x.rows, 1));
-    if (!b->error.status) b->ops->norm(b, a);
+void backend_norm(struct backend *backend, const struct norm_args *args) {
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) &&
+          tensor_is_f32(&args->y, args->x.rows, args->x.cols));
+    CHECK(args->gamma != NULL && (args->kind == NORM_LAYER || args->beta == NULL));
+    CHECK(args->heads >= 0 && (args->heads <= 1 || args->x.cols % args->heads == 0));
+    CHECK(args->squares.data == NULL ||
+          (args->kind == NORM_RMS && args->heads <= 1 && args->whole >= args->x.cols));
+    CHECK(args->squares.data == NULL || tensor_is_f32(&args->squares, args->x.rows, 1));
+    if (!backend->error.status) backend->ops->norm(backend, args);
 }
 
-void backend_square_rows(struct backend *b, const struct square_rows_args *a) {
-    CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->x.rows, 1));
-    if (!b->error.status) b->ops->square_rows(b, a);
+void backend_square_rows(struct backend *backend, const struct square_rows_args *args) {
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) &&
+          tensor_is_f32(&args->y, args->x.rows, 1));
+    if (!backend->error.status) backend->ops->square_rows(backend, args);
 }
 
-void backend_add(struct backend *b, const struct add_args *a) {
-    CHECK(tensor_is_f32(&a->a, a->a.rows, a->a.cols));
-    CHECK(tensor_is_f32(&a->b, a->a.rows, a->a.cols) && tensor_is_f32(&a->y, a->a.rows, a->a.cols));
-    CHECK(a->scale >= 0);
-    if (!b->error.status) b->ops->add(b, a);
+void backend_add(struct backend *backend, const struct add_args *args) {
+    CHECK(tensor_is_f32(&args->a, args->a.rows, args->a.cols));
+    CHECK(tensor_is_f32(&args->b, args->a.rows, args->a.cols) &&
+          tensor_is_f32(&args->y, args->a.rows, args->a.cols));
+    CHECK(args->scale >= 0);
+    if (!backend->error.status) backend->ops->add(backend, args);
 }
 
-void backend_glu(struct backend *b, const struct glu_args *a) {
-    CHECK(a->x.cols % 2 == 0 && tensor_is_f32(&a->x, a->x.rows, a->x.cols));
-    CHECK(tensor_is_f32(&a->y, a->x.rows, a->x.cols / 2));
-    if (!b->error.status) b->ops->glu(b, a);
+void backend_glu(struct backend *backend, const struct glu_args *args) {
+    CHECK(args->x.cols % 2 == 0 && tensor_is_f32(&args->x, args->x.rows, args->x.cols));
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->x.cols / 2));
+    if (!backend->error.status) backend->ops->glu(backend, args);
 }
 
-void backend_route(struct backend *b, const struct route_args *a) {
-    CHECK(a->y.cols > 0 && a->y.cols % 2 == 0 && a->y.cols / 2 <= a->logits.cols && a->logits.cols < 1 << 24);
-    CHECK(tensor_is_f32(&a->logits, a->logits.rows, a->logits.cols));
-    CHECK(tensor_is_f32(&a->y, a->logits.rows, a->y.cols));
-    if (!b->error.status) b->ops->route(b, a);
+void backend_route(struct backend *backend, const struct route_args *args) {
+    CHECK(args->y.cols > 0 && args->y.cols % 2 == 0 && args->y.cols / 2 <= args->logits.cols &&
+          args->logits.cols < 1 << 24);
+    CHECK(tensor_is_f32(&args->logits, args->logits.rows, args->logits.cols));
+    CHECK(tensor_is_f32(&args->y, args->logits.rows, args->y.cols));
+    if (!backend->error.status) backend->ops->route(backend, args);
 }
 
-static void experts_check(const struct experts_args *a) {
-    int rows = a->x.rows, d = a->x.cols, ffn = a->fc2[0].n_in;
-    for (int i = 0; i < a->n_experts; i++) {
-        CHECK(a->fc1[i].data != NULL && a->fc1[i].n_in == d && a->fc1[i].n_out == 2 * ffn);
-        CHECK(a->fc2[i].data != NULL && a->fc2[i].n_in == ffn && a->fc2[i].n_out == d);
+static void experts_check(const struct experts_args *args) {
+    int rows = args->x.rows, d = args->x.cols, ffn = args->fc2[0].n_in;
+    for (int i = 0; i < args->n_experts; i++) {
+        CHECK(args->fc1[i].data != NULL && args->fc1[i].n_in == d && args->fc1[i].n_out == 2 * ffn);
+        CHECK(args->fc2[i].data != NULL && args->fc2[i].n_in == ffn && args->fc2[i].n_out == d);
     }
-    CHECK(tensor_is_f32(&a->wide, rows, 2 * ffn) && tensor_is_f32(&a->gated, rows, ffn));
+    CHECK(tensor_is_f32(&args->wide, rows, 2 * ffn) && tensor_is_f32(&args->gated, rows, ffn));
 }
 
-void backend_experts(struct backend *b, const struct experts_args *a) {
-    int rows = a->x.rows, d = a->x.cols, k = a->routes.cols / 2;
-    CHECK(a->n_experts > 0 && k > 0 && k <= a->n_experts);
-    CHECK(tensor_is_f32(&a->x, rows, d) && tensor_is_f32(&a->y, rows, d));
-    CHECK(tensor_is_f32(&a->routes, rows, 2 * k));
-    CHECK(tensor_is_f32(&a->few, rows, d) && tensor_is_f32(&a->parts, rows, k * d));
-    CHECK(a->shared.data == NULL || (tensor_is_f32(&a->shared, rows, d) && tensor_is_f32(&a->gate, rows, 1)));
-    experts_check(a);
-    if (!b->error.status) b->ops->experts(b, a);
+void backend_experts(struct backend *backend, const struct experts_args *args) {
+    int rows = args->x.rows, d = args->x.cols, k = args->routes.cols / 2;
+    CHECK(args->n_experts > 0 && k > 0 && k <= args->n_experts);
+    CHECK(tensor_is_f32(&args->x, rows, d) && tensor_is_f32(&args->y, rows, d));
+    CHECK(tensor_is_f32(&args->routes, rows, 2 * k));
+    CHECK(tensor_is_f32(&args->few, rows, d) && tensor_is_f32(&args->parts, rows, k * d));
+    CHECK(args->shared.data == NULL ||
+          (tensor_is_f32(&args->shared, rows, d) && tensor_is_f32(&args->gate, rows, 1)));
+    experts_check(args);
+    if (!backend->error.status) backend->ops->experts(backend, args);
 }
 
-void backend_softcap(struct backend *b, const struct softcap_args *a) {
-    CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && a->cap > 0);
-    if (!b->error.status) b->ops->softcap(b, a);
+void backend_softcap(struct backend *backend, const struct softcap_args *args) {
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) && args->cap > 0);
+    if (!backend->error.status) backend->ops->softcap(backend, args);
 }
 
-void backend_embed(struct backend *b, const struct embed_args *a) {
-    CHECK(a->word != NULL && a->word->data != NULL && tensor_is_f32(&a->y, a->y.rows, a->word->n_in));
-    CHECK(a->position == NULL || tensor_is_f32(a->position, a->position->rows, a->y.cols));
-    CHECK(a->type == NULL || (tensor_is_f32(a->type, a->type->rows, a->y.cols) && a->type->rows > 0));
-    CHECK(a->scale >= 0);
-    for (int i = 0; i < a->y.rows; i++) {
-        CHECK(a->ids[i] < a->word->n_out);
-        CHECK(a->position == NULL || (a->positions[i] >= 0 && a->positions[i] < a->position->rows));
+void backend_embed(struct backend *backend, const struct embed_args *args) {
+    CHECK(args->word != NULL && args->word->data != NULL &&
+          tensor_is_f32(&args->y, args->y.rows, args->word->n_in));
+    CHECK(args->position == NULL ||
+          tensor_is_f32(args->position, args->position->rows, args->y.cols));
+    CHECK(args->type == NULL ||
+          (tensor_is_f32(args->type, args->type->rows, args->y.cols) && args->type->rows > 0));
+    CHECK(args->scale >= 0);
+    for (int i = 0; i < args->y.rows; i++) {
+        CHECK(args->ids[i] < args->word->n_out);
+        CHECK(args->position == NULL ||
+              (args->positions[i] >= 0 && args->positions[i] < args->position->rows));
     }
-    if (!b->error.status) b->ops->embed(b, a);
+    if (!backend->error.status) backend->ops->embed(backend, args);
 }
 
-void backend_rope(struct backend *b, const struct rope_args *a) {
-    CHECK(a->heads > 0 && a->head_dim > 0 && tensor_is_f32(&a->x, a->x.rows, a->heads * a->head_dim));
-    CHECK(a->rotated >= 0 && a->rotated <= a->head_dim && a->rotated % 2 == 0);
-    CHECK(a->head_dim <= ATTENTION_MAX_HEAD && a->scale >= 0 && a->sections >= 0);
-    for (int p = 0; a->section_of && p < a->rotated / 2; p++) CHECK(a->section_of[p] < a->sections);
-    if (!b->error.status) b->ops->rope(b, a);
+void backend_rope(struct backend *backend, const struct rope_args *args) {
+    CHECK(args->heads > 0 && args->head_dim > 0 &&
+          tensor_is_f32(&args->x, args->x.rows, args->heads * args->head_dim));
+    CHECK(args->rotated >= 0 && args->rotated <= args->head_dim && args->rotated % 2 == 0);
+    CHECK(args->head_dim <= ATTENTION_MAX_HEAD && args->scale >= 0 && args->sections >= 0);
+    for (int p = 0; args->section_of && p < args->rotated / 2; p++)
+        CHECK(args->section_of[p] < args->sections);
+    if (!backend->error.status) backend->ops->rope(backend, args);
 }
 
-void backend_gather_rows(struct backend *b, const struct gather_rows_args *a) {
-    CHECK(tensor_valid(&a->x) && tensor_valid(&a->y) && a->x.cols == a->y.cols);
-    for (int i = 0; i < a->y.rows; i++) CHECK(a->rows[i] < a->x.rows);
-    if (!b->error.status) b->ops->gather_rows(b, a);
+void backend_gather_rows(struct backend *backend, const struct gather_rows_args *args) {
+    CHECK(tensor_valid(&args->x) && tensor_valid(&args->y) && args->x.cols == args->y.cols);
+    for (int i = 0; i < args->y.rows; i++) CHECK(args->rows[i] < args->x.rows);
+    if (!backend->error.status) backend->ops->gather_rows(backend, args);
 }
 
-void backend_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
-    CHECK(tensor_valid(&a->x) && tensor_valid(&a->y) && a->x.cols == a->y.cols);
-    for (int i = 0; i < a->x.rows; i++) CHECK(a->rows[i] < a->y.rows);
-    if (!b->error.status) b->ops->scatter_rows(b, a);
+void backend_scatter_rows(struct backend *backend, const struct scatter_rows_args *args) {
+    CHECK(tensor_valid(&args->x) && tensor_valid(&args->y) && args->x.cols == args->y.cols);
+    for (int i = 0; i < args->x.rows; i++) CHECK(args->rows[i] < args->y.rows);
+    if (!backend->error.status) backend->ops->scatter_rows(backend, args);
 }
 
-void backend_mean_rows(struct backend *b, const struct mean_rows_args *a) {
-    CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->y.rows, a->x.cols));
-    for (int s = 0; s < a->y.rows; s++)
-        CHECK(a->starts[s] >= 0 && a->starts[s] <= a->starts[s + 1] && a->starts[s + 1] <= a->x.rows);
-    if (!b->error.status) b->ops->mean_rows(b, a);
+void backend_mean_rows(struct backend *backend, const struct mean_rows_args *args) {
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols) &&
+          tensor_is_f32(&args->y, args->y.rows, args->x.cols));
+    for (int s = 0; s < args->y.rows; s++)
+        CHECK(args->starts[s] >= 0 && args->starts[s] <= args->starts[s + 1] &&
+              args->starts[s + 1] <= args->x.rows);
+    if (!backend->error.status) backend->ops->mean_rows(backend, args);
 }
 
-void backend_sample(struct backend *b, const struct sample_args *a) {
-    CHECK(tensor_is_f32(&a->logits, a->logits.rows, a->logits.cols));
-    CHECK(a->n_vocab > 0 && a->n_vocab <= a->logits.cols && a->n_vocab <= 1 << 24);
-    for (int i = 0; i < a->logits.rows; i++)
-        for (int64_t j = 0; j < a->params[i].n_edits; j++)
-            CHECK(a->params[i].edits[j].id >= 0 && a->params[i].edits[j].id < a->n_vocab);
-    if (!b->error.status) b->ops->sample(b, a);
+void backend_sample(struct backend *backend, const struct sample_args *args) {
+    CHECK(tensor_is_f32(&args->logits, args->logits.rows, args->logits.cols));
+    CHECK(args->n_vocab > 0 && args->n_vocab <= args->logits.cols && args->n_vocab <= 1 << 24);
+    for (int i = 0; i < args->logits.rows; i++)
+        for (int64_t j = 0; j < args->params[i].n_edits; j++)
+            CHECK(args->params[i].edits[j].id >= 0 && args->params[i].edits[j].id < args->n_vocab);
+    if (!backend->error.status) backend->ops->sample(backend, args);
 }
 
-/* A candidate of logprobs_top sinks to its place among the best so far; ids come in rising order, so a later equal
- * stays behind. NaN ranks last: it compares greater than nothing. */
+/* A candidate of logprobs_top sinks to its place among the best so far; ids come in rising order,
+ * so a later equal stays behind. NaN ranks last: it compares greater than nothing. */
 float logprobs_top(const float *logits, int n_vocab, int n, int32_t *ids, float *logprobs) {
     CHECK(n_vocab > 0 && n >= 0 && n <= n_vocab);
     int kept = 0;
@@ -302,7 +335,8 @@ float logprobs_top(const float *logits, int n_vocab, int n, int32_t *ids, float 
     }
     double sum = 0;
     for (int id = 0; id < n_vocab; id++)
-        if (!isnan(logits[id])) sum += isinf(largest) ? logits[id] == largest : exp((double)logits[id] - largest);
+        if (!isnan(logits[id]))
+            sum += isinf(largest) ? logits[id] == largest : exp((double)logits[id] - largest);
     float log_sum = (float)(largest + log(sum));
     for (int i = 0; i < n; i++)
         logprobs[i] = (float)(logprobs[i] == largest ? -log(sum) : (double)logprobs[i] - log_sum);

@@ -12,29 +12,31 @@ enum { MAX_NESTED = 3 };
 /* Text of all documents of one file, in units of the limit of one. */
 enum { MAX_DOCUMENTS_SIZE = 16 };
 
-void document_text_clear(struct document_text *d) {
-    buffer_clear(&d->text);
-    buffer_clear(&d->title);
-    buffer_clear(&d->marks);
-    d->note = NULL;
+void document_text_clear(struct document_text *text) {
+    buffer_clear(&text->text);
+    buffer_clear(&text->title);
+    buffer_clear(&text->marks);
+    text->note = NULL;
 }
 
-void document_text_free(struct document_text *d) {
-    buffer_free(&d->text);
-    buffer_free(&d->title);
-    buffer_free(&d->marks);
-    d->note = NULL;
+void document_text_free(struct document_text *text) {
+    buffer_free(&text->text);
+    buffer_free(&text->title);
+    buffer_free(&text->marks);
+    text->note = NULL;
 }
 
 /* Reading the file. */
 
-static bool is_same_file(const struct stat *a, const struct stat *b) {
-    return a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+static bool is_same_file(const struct stat *left, const struct stat *right) {
+    return left->st_ino == right->st_ino && left->st_size == right->st_size &&
+           left->st_mtim.tv_sec == right->st_mtim.tv_sec &&
+           left->st_mtim.tv_nsec == right->st_mtim.tv_nsec;
 }
 
 /* A file that is written meanwhile is read once more. */
-static enum status read_file(const char *path, size_t limit, struct buffer *bytes, struct error *e) {
+static enum status read_file(const char *path, size_t limit, struct buffer *bytes,
+                             struct error *e) {
     struct stat before = {0}, after = {0};
     for (int i = 0; i < 2; i++) {
         bool there = stat(path, &before) == 0;
@@ -46,28 +48,31 @@ static enum status read_file(const char *path, size_t limit, struct buffer *byte
 
 /* One document. */
 
-static enum status extract_one(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
-    struct document_text d = {0};
-    enum status status = document_form_of(f->kind)->read(f, &d, e);
-    if (status == STATUS_OK) status = extract_check_blank(f->name, &d.text, e);
+static enum status extract_one(const struct extract_file *file, const struct document_taker *taker,
+                               struct error *e) {
+    struct document_text text = {0};
+    enum status status = document_form_of(file->kind)->read(file, &text, e);
+    if (status == STATUS_OK) status = extract_check_blank(file->name, &text.text, e);
     if (status == STATUS_OK) {
-        buffer_append(&d.title, "", 0);
-        status = taker->take(taker->context, "", &d, e);
+        buffer_append(&text.title, "", 0);
+        status = taker->take(taker->context, "", &text, e);
     }
-    document_text_free(&d);
+    document_text_free(&text);
     return status;
 }
 
 /* A file without text, such as a scan, still has pages. */
-static enum status extract_with_pages(const struct extract_file *f, const struct document_taker *taker,
-                                      struct error *e) {
-    const struct document_form *form = document_form_of(f->kind);
-    enum status status = extract_one(f, taker, e);
+static enum status extract_with_pages(const struct extract_file *file,
+                                      const struct document_taker *taker, struct error *e) {
+    const struct document_form *form = document_form_of(file->kind);
+    enum status status = extract_one(file, taker, e);
     bool is_read = status == STATUS_OK || status == STATUS_INVALID;
-    return form->read_pages && f->limits.pictures && is_read ? form->read_pages(f, taker, e) : status;
+    return form->read_pages && file->limits.pictures && is_read ? form->read_pages(file, taker, e)
+                                                                : status;
 }
 
-/* Files that hold files: archives, and messages with attachments. Members come as bytes, and are files of their own.
+/* Files that hold files: archives, and messages with attachments. Members come as bytes, and are
+ * files of their own.
  */
 
 struct container {
@@ -77,21 +82,22 @@ struct container {
     const char *part; /* of the member that is read */
 };
 
-static enum status extract_file_at(const struct extract_file *f, int depth, const struct document_taker *taker,
-                                   struct error *e);
+static enum status extract_file_at(const struct extract_file *file, int depth,
+                                   const struct document_taker *taker, struct error *e);
 
-static enum status take_within(void *context, const char *part, const struct document_text *d, struct error *e) {
-    const struct container *c = context;
+static enum status take_within(void *context, const char *part, const struct document_text *text,
+                               struct error *e) {
+    const struct container *container = context;
     struct buffer whole = {0};
-    buffer_printf(&whole, "%s%s", c->part, part);
-    enum status status = c->taker->take(c->taker->context, whole.data, d, e);
+    buffer_printf(&whole, "%s%s", container->part, part);
+    enum status status = container->taker->take(container->taker->context, whole.data, text, e);
     buffer_free(&whole);
     return status;
 }
 
 static void skip_within(void *context, const struct error *why) {
-    const struct container *c = context;
-    if (c->taker->skip) c->taker->skip(c->taker->context, why);
+    const struct container *container = context;
+    if (container->taker->skip) container->taker->skip(container->taker->context, why);
 }
 
 /* A member's own fault does not keep the others out. */
@@ -106,10 +112,11 @@ struct guarded_taker {
     enum status failed;
 };
 
-static enum status take_guarded(void *context, const char *part, const struct document_text *d, struct error *e) {
-    struct guarded_taker *g = context;
-    g->failed = take_within((void *)(uintptr_t)g->container, part, d, e);
-    return g->failed;
+static enum status take_guarded(void *context, const char *part, const struct document_text *text,
+                                struct error *e) {
+    struct guarded_taker *taker = context;
+    taker->failed = take_within((void *)(uintptr_t)taker->container, part, text, e);
+    return taker->failed;
 }
 
 static void skip_guarded(void *context, const struct error *why) {
@@ -117,26 +124,30 @@ static void skip_guarded(void *context, const struct error *why) {
 }
 
 /* The time for all files is over: those that are left are not begun. */
-static enum status check_time(const struct extract_file *f, struct error *e) {
-    if (f->limits.until == 0 || time_now() < f->limits.until) return STATUS_OK;
-    return error_set(e, STATUS_TOO_LARGE, "%s: the time for all of the files is over", f->name);
+static enum status check_time(const struct extract_file *file, struct error *e) {
+    if (file->limits.until == 0 || time_now() < file->limits.until) return STATUS_OK;
+    return error_set(e, STATUS_TOO_LARGE, "%s: the time for all of the files is over", file->name);
 }
 
-static enum status take_member(void *context, const char *part, struct text_span bytes, struct error *e) {
-    struct container c = *(struct container *)context;
-    struct guarded_taker guarded = {.container = &c};
+static enum status take_member(void *context, const char *part, struct text_span bytes,
+                               struct error *e) {
+    struct container container = *(struct container *)context;
+    struct guarded_taker guarded = {.container = &container};
     struct document_taker taker = {.context = &guarded, .take = take_guarded, .skip = skip_guarded};
     struct buffer name = {0};
     struct error why = {0};
-    buffer_printf(&name, "%s%s", c.file->name, part);
-    c.part = part;
-    struct extract_file f = {.name = name.data, .bytes = bytes, .kind = document_kind(part), .limits = c.file->limits};
-    enum status status = check_time(&f, &why);
+    buffer_printf(&name, "%s%s", container.file->name, part);
+    container.part = part;
+    struct extract_file file = {.name = name.data,
+                                .bytes = bytes,
+                                .kind = document_kind(part),
+                                .limits = container.file->limits};
+    enum status status = check_time(&file, &why);
     bool late = status != STATUS_OK;
-    if (!late) status = extract_file_at(&f, c.depth + 1, &taker, &why);
+    if (!late) status = extract_file_at(&file, container.depth + 1, &taker, &why);
     buffer_free(&name);
     if (status && !late && guarded.failed == STATUS_OK && is_own_fault(status)) {
-        skip_within(&c, &why);
+        skip_within(&container, &why);
         return STATUS_OK;
     }
     if (status) *e = why;
@@ -144,61 +155,70 @@ static enum status take_member(void *context, const char *part, struct text_span
 }
 
 /* A packed man page, unpacked. */
-static enum status take_page(void *context, const char *part, struct text_span bytes, struct error *e) {
-    const struct container *c = context;
-    struct extract_file f = {.name = c->file->name, .bytes = bytes, .kind = DOCUMENT_MAN, .limits = c->file->limits};
+static enum status take_page(void *context, const char *part, struct text_span bytes,
+                             struct error *e) {
+    const struct container *container = context;
+    struct extract_file file = {.name = container->file->name,
+                                .bytes = bytes,
+                                .kind = DOCUMENT_MAN,
+                                .limits = container->file->limits};
     (void)part;
-    return extract_one(&f, c->taker, e);
+    return extract_one(&file, container->taker, e);
 }
 
-static enum status extract_in_child(const struct extract_file *f, int depth, const struct document_taker *taker,
-                                    struct error *e) {
-    struct container container = {.file = f, .taker = taker, .depth = depth};
+static enum status extract_in_child(const struct extract_file *file, int depth,
+                                    const struct document_taker *taker, struct error *e) {
+    struct container container = {.file = file, .taker = taker, .depth = depth};
     struct piece_taker pieces = {.documents = taker, .context = &container};
     size_t n = 1;
-    if (document_form_of(f->kind)->holds_files) {
+    if (document_form_of(file->kind)->holds_files) {
         pieces.take_member = take_member;
         n = MAX_DOCUMENTS_SIZE;
-    } else if (f->kind == DOCUMENT_MAN) {
+    } else if (file->kind == DOCUMENT_MAN) {
         pieces.take_member = take_page;
     }
-    return child_run_parser(f, n * f->limits.bytes, &pieces, e);
+    return child_run_parser(file, n * file->limits.bytes, &pieces, e);
 }
 
-static enum status refuse_kind(const struct extract_file *f, struct error *e) {
+static enum status refuse_kind(const struct extract_file *file, struct error *e) {
     struct buffer names = {0};
     document_list_kinds(&names);
-    error_set(e, STATUS_UNSUPPORTED, "%s: not a known kind of document; %s are", f->name, names.data);
+    error_set(e, STATUS_UNSUPPORTED, "%s: not a known kind of document; %s are", file->name,
+              names.data);
     buffer_free(&names);
     return e->status;
 }
 
-static enum status extract_file_at(const struct extract_file *f, int depth, const struct document_taker *taker,
-                                   struct error *e) {
-    if (f->bytes.size == 0) return error_set(e, STATUS_INVALID, "%s: empty", f->name);
-    if (depth > MAX_NESTED || (depth == MAX_NESTED && f->kind == DOCUMENT_ARCHIVE))
-        return error_set(e, STATUS_INVALID, "%s: files lie within files more than %d deep", f->name, MAX_NESTED);
-    const struct document_form *form = document_form_of(f->kind);
-    bool is_packed = form->read && form->parse && ends_with(f->name, ".gz");
-    if (form->in_child || is_packed || document_kind_holds_several(f->kind))
-        return extract_in_child(f, depth, taker, e);
-    return form->read ? extract_with_pages(f, taker, e) : refuse_kind(f, e);
+static enum status extract_file_at(const struct extract_file *file, int depth,
+                                   const struct document_taker *taker, struct error *e) {
+    if (file->bytes.size == 0) return error_set(e, STATUS_INVALID, "%s: empty", file->name);
+    if (depth > MAX_NESTED || (depth == MAX_NESTED && file->kind == DOCUMENT_ARCHIVE))
+        return error_set(e, STATUS_INVALID, "%s: files lie within files more than %d deep",
+                         file->name, MAX_NESTED);
+    const struct document_form *form = document_form_of(file->kind);
+    bool is_packed = form->read && form->parse && ends_with(file->name, ".gz");
+    if (form->in_child || is_packed || document_kind_holds_several(file->kind))
+        return extract_in_child(file, depth, taker, e);
+    return form->read ? extract_with_pages(file, taker, e) : refuse_kind(file, e);
 }
 
-enum status document_extract_all(const struct extract_source *source, const struct extract_limits *limits,
+enum status document_extract_all(const struct extract_source *source,
+                                 const struct extract_limits *limits,
                                  const struct document_taker *taker, struct error *e) {
     struct buffer read = {0};
-    struct extract_file f = {.name = source->path, .bytes = source->bytes, .kind = source->kind, .limits = *limits};
+    struct extract_file file = {
+        .name = source->path, .bytes = source->bytes, .kind = source->kind, .limits = *limits};
     enum status status = STATUS_OK;
-    if (f.bytes.size > limits->bytes)
-        return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes, the limit is %zu", f.name, f.bytes.size, limits->bytes);
-    if (f.bytes.text == NULL && f.kind != DOCUMENT_UNKNOWN) {
+    if (file.bytes.size > limits->bytes)
+        return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes, the limit is %zu", file.name,
+                         file.bytes.size, limits->bytes);
+    if (file.bytes.text == NULL && file.kind != DOCUMENT_UNKNOWN) {
         status = read_file(source->path, limits->bytes, &read, e);
-        f.bytes = (struct text_span){read.data, read.size};
-    } else if (f.kind == DOCUMENT_UNKNOWN) {
-        f.bytes = (struct text_span){"?", 1}; /* no reason to read it */
+        file.bytes = (struct text_span){read.data, read.size};
+    } else if (file.kind == DOCUMENT_UNKNOWN) {
+        file.bytes = (struct text_span){"?", 1}; /* no reason to read it */
     }
-    if (status == STATUS_OK) status = extract_file_at(&f, 0, taker, e);
+    if (status == STATUS_OK) status = extract_file_at(&file, 0, taker, e);
     buffer_free(&read);
     return status;
 }
@@ -211,41 +231,46 @@ struct single_document {
     int n;
 };
 
-static enum status take_single(void *context, const char *part, const struct document_text *d, struct error *e) {
-    struct single_document *s = context;
+static enum status take_single(void *context, const char *part, const struct document_text *text,
+                               struct error *e) {
+    struct single_document *document = context;
     (void)part;
-    s->n++;
-    if (s->n > 1) return error_set(e, STATUS_INVALID, "%s: it holds several documents, and one is asked for", s->name);
-    buffer_append(&s->out->text, d->text.data, d->text.size);
-    buffer_append(&s->out->title, d->title.data, d->title.size);
-    buffer_append(&s->out->marks, d->marks.data, d->marks.size);
-    s->out->note = d->note;
+    document->n++;
+    if (document->n > 1)
+        return error_set(e, STATUS_INVALID, "%s: it holds several documents, and one is asked for",
+                         document->name);
+    buffer_append(&document->out->text, text->text.data, text->text.size);
+    buffer_append(&document->out->title, text->title.data, text->title.size);
+    buffer_append(&document->out->marks, text->marks.data, text->marks.size);
+    document->out->note = text->note;
     return STATUS_OK;
 }
 
-static enum status extract_single(const struct extract_source *source, const struct extract_limits *limits,
-                                  struct document_text *out, struct error *e) {
+static enum status extract_single(const struct extract_source *source,
+                                  const struct extract_limits *limits, struct document_text *out,
+                                  struct error *e) {
     struct single_document single = {.name = source->path, .out = out};
     struct document_taker taker = {.context = &single, .take = take_single};
     document_text_clear(out);
     return document_extract_all(source, limits, &taker, e);
 }
 
-enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
-                             struct error *e) {
+enum status document_extract(const char *path, enum document_kind kind, size_t limit,
+                             struct document_text *out, struct error *e) {
     struct extract_limits limits = extract_limits_of(limit);
     return extract_single(&(struct extract_source){.path = path, .kind = kind}, &limits, out, e);
 }
 
-enum status document_extract_upload(const char *name, struct text_span bytes, const struct extract_limits *limits,
-                                    struct document_text *out, struct error *e) {
+enum status document_extract_upload(const char *name, struct text_span bytes,
+                                    const struct extract_limits *limits, struct document_text *out,
+                                    struct error *e) {
     struct extract_source source = {.path = name, .bytes = bytes, .kind = document_kind(name)};
     if (bytes.text == NULL) source.bytes.text = "";
     return extract_single(&source, limits, out, e);
 }
 
-enum status document_extract_bytes(const char *name, struct text_span bytes, size_t limit, struct document_text *out,
-                                   struct error *e) {
+enum status document_extract_bytes(const char *name, struct text_span bytes, size_t limit,
+                                   struct document_text *out, struct error *e) {
     struct extract_limits limits = extract_limits_of(limit);
     return document_extract_upload(name, bytes, &limits, out, e);
 }

@@ -1,6 +1,6 @@
-/* retrieval/extract/extract.h: files to plain text with marks of their places (retrieval/marks.h). docs/files.md lists
- * the kinds and what is kept of each. Formats of others are parsed in a process of their own, under limits. A file of
- * no known kind is reported, not guessed. */
+/* retrieval/extract/extract.h: files to plain text with marks of their places (retrieval/marks.h).
+ * docs/files.md lists the kinds and what is kept of each. Formats of others are parsed in a process
+ * of their own, under limits. A file of no known kind is reported, not guessed. */
 #pragma once
 
 #include <stdatomic.h>
@@ -43,20 +43,22 @@ void document_list_kinds(struct buffer *names);
 struct document_text {
     struct buffer text, title;
     struct buffer marks; /* struct mark, in order */
-    const char *note;    /* a guess that was made, to be told to people, of static storage; NULL: none */
+    const char
+        *note; /* a guess that was made, to be told to people, of static storage; NULL: none */
 };
-void document_text_clear(struct document_text *d);
-void document_text_free(struct document_text *d);
+void document_text_clear(struct document_text *text);
+void document_text_free(struct document_text *text);
 
 /* Of one file. */
 struct extract_limits {
-    size_t bytes;                 /* of the file, and of the text of each document in it */
-    int seconds;                  /* that parsing it may take */
-    size_t memory;                /* bytes that parsing it may take */
-    double until;                 /* time_now() when reading ends, whatever is left of the file; 0: no such time */
-    const atomic_bool *cancelled; /* true: nobody waits any more, STATUS_CANCELLED; NULL: somebody does */
-    const atomic_bool *stopped;   /* likewise: of the program */
-    bool pictures;                /* the pages of a PDF are documents too, as pictures */
+    size_t bytes;  /* of the file, and of the text of each document in it */
+    int seconds;   /* that parsing it may take */
+    size_t memory; /* bytes that parsing it may take */
+    double until;  /* time_now() when reading ends, whatever is left of the file; 0: no such time */
+    const atomic_bool
+        *cancelled; /* true: nobody waits any more, STATUS_CANCELLED; NULL: somebody does */
+    const atomic_bool *stopped; /* likewise: of the program */
+    bool pictures;              /* the pages of a PDF are documents too, as pictures */
 };
 static inline struct extract_limits extract_limits_of(size_t bytes) {
     return (struct extract_limits){.bytes = bytes, .seconds = 60, .memory = (size_t)1 << 30};
@@ -65,11 +67,14 @@ static inline struct extract_limits extract_limits_of(size_t bytes) {
 /* The documents of a file, as they are read. */
 struct document_taker {
     void *context;
-    /* `part` is "" for a file that is one document. A document within a file has what follows the file's path in its
-     * own: "!/notes/a.md" of an archive, "#12" of the record on line 12, "#page=3" of the picture of a page. A status
-     * that it returns ends the reading, but for STATUS_OK. */
-    enum status (*take)(void *context, const char *part, const struct document_text *d, struct error *e);
-    void (*skip)(void *context, const struct error *why); /* a document within the file; NULL: nobody is told */
+    /* `part` is "" for a file that is one document. A document within a file has what follows the
+     * file's path in its own: "!/notes/a.md" of an archive, "#12" of the record on line 12,
+     * "#page=3" of the picture of a page. A status that it returns ends the reading, but for
+     * STATUS_OK. */
+    enum status (*take)(void *context, const char *part, const struct document_text *text,
+                        struct error *e);
+    void (*skip)(void *context,
+                 const struct error *why); /* a document within the file; NULL: nobody is told */
 };
 
 struct extract_source {
@@ -77,19 +82,23 @@ struct extract_source {
     struct text_span bytes; /* NULL: those of the file */
     enum document_kind kind;
 };
-/* Reads every document of a file. Fails with the reason where the file itself cannot be read: empty, binary (NUL bytes
- * in a text), an encoding that is not known, over a limit, damaged, changing while it is read. */
-enum status document_extract_all(const struct extract_source *source, const struct extract_limits *limits,
+/* Reads every document of a file. Fails with the reason where the file itself cannot be read:
+ * empty, binary (NUL bytes in a text), an encoding that is not known, over a limit, damaged,
+ * changing while it is read. */
+enum status document_extract_all(const struct extract_source *source,
+                                 const struct extract_limits *limits,
                                  const struct document_taker *taker, struct error *e);
-/* The text of a file that is one document, its title ("" where there is none) and its marks into *out, which is cleared
- * first. STATUS_INVALID where the file holds several. */
-enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
-                             struct error *e);
+/* The text of a file that is one document, its title ("" where there is none) and its marks into
+ * *out, which is cleared first. STATUS_INVALID where the file holds several. */
+enum status document_extract(const char *path, enum document_kind kind, size_t limit,
+                             struct document_text *out, struct error *e);
 /* The same of bytes that are no file's, as an upload's; the name tells their kind. */
-enum status document_extract_bytes(const char *name, struct text_span bytes, size_t limit, struct document_text *out,
-                                   struct error *e);
+enum status document_extract_bytes(const char *name, struct text_span bytes, size_t limit,
+                                   struct document_text *out, struct error *e);
 /* The same under limits of the caller's. */
-enum status document_extract_upload(const char *name, struct text_span bytes, const struct extract_limits *limits,
-                                    struct document_text *out, struct error *e);
-/* The marks of a text that is at hand: its lines, and the headings of those kinds of text that have any. */
+enum status document_extract_upload(const char *name, struct text_span bytes,
+                                    const struct extract_limits *limits, struct document_text *out,
+                                    struct error *e);
+/* The marks of a text that is at hand: its lines, and the headings of those kinds of text that have
+ * any. */
 void document_mark(enum document_kind kind, struct text_span text, struct buffer *marks);

@@ -1,5 +1,6 @@
-/* retrieval/extract/extract_child.c: work on foreign files in the sandbox (config/sandbox/sandbox.h): our parsers,
- * whose pieces come through a pipe, and programs that print text. See extract_child.h. */
+/* retrieval/extract/extract_child.c: work on foreign files in the sandbox
+ * (config/sandbox/sandbox.h): our parsers, whose pieces come through a pipe, and programs that
+ * print text. See extract_child.h. */
 #include "retrieval/extract/extract_child.h"
 
 #include <errno.h>
@@ -16,15 +17,15 @@ enum piece_kind { PIECE_DOCUMENT = 0x52455430, PIECE_MEMBER, PIECE_SKIPPED, PIEC
 
 struct piece_head {
     uint32_t kind, status; /* of a document: enum extract_note; of a member: 0 */
-    /* Of a document: part, text, title, marks; of a member: part and bytes, as text; else the first is that of the
-     * error's text. */
+    /* Of a document: part, text, title, marks; of a member: part and bytes, as text; else the first
+     * is that of the error's text. */
     uint64_t sizes[4];
 };
 
-static void write_all(struct child_writer *w, const void *bytes, size_t size) {
+static void write_all(struct child_writer *writer, const void *bytes, size_t size) {
     const char *at = bytes;
     while (size > 0) {
-        ssize_t n = write(w->fd, at, size);
+        ssize_t n = write(writer->fd, at, size);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) _exit(1); /* nobody reads any more */
         at += n;
@@ -39,31 +40,36 @@ static uint32_t note_number(const char *note) {
     return number;
 }
 
-void child_write_document(struct child_writer *w, const char *part, const struct document_text *d) {
-    struct piece_head head = {.kind = PIECE_DOCUMENT,
-                              .status = note_number(d->note),
-                              .sizes = {strlen(part), d->text.size, d->title.size, d->marks.size}};
-    write_all(w, &head, sizeof head);
-    write_all(w, part, head.sizes[0]);
-    write_all(w, d->text.data, d->text.size);
-    write_all(w, d->title.data, d->title.size);
-    write_all(w, d->marks.data, d->marks.size);
+void child_write_document(struct child_writer *writer, const char *part,
+                          const struct document_text *text) {
+    struct piece_head head = {
+        .kind = PIECE_DOCUMENT,
+        .status = note_number(text->note),
+        .sizes = {strlen(part), text->text.size, text->title.size, text->marks.size}};
+    write_all(writer, &head, sizeof head);
+    write_all(writer, part, head.sizes[0]);
+    write_all(writer, text->text.data, text->text.size);
+    write_all(writer, text->title.data, text->title.size);
+    write_all(writer, text->marks.data, text->marks.size);
 }
 
-void child_write_member(struct child_writer *w, const char *part, struct text_span bytes) {
+void child_write_member(struct child_writer *writer, const char *part, struct text_span bytes) {
     struct piece_head head = {.kind = PIECE_MEMBER, .sizes = {strlen(part), bytes.size}};
-    write_all(w, &head, sizeof head);
-    write_all(w, part, head.sizes[0]);
-    write_all(w, bytes.text, bytes.size);
+    write_all(writer, &head, sizeof head);
+    write_all(writer, part, head.sizes[0]);
+    write_all(writer, bytes.text, bytes.size);
 }
 
-static void write_error(struct child_writer *w, enum piece_kind kind, const struct error *why) {
+static void write_error(struct child_writer *writer, enum piece_kind kind,
+                        const struct error *why) {
     struct piece_head head = {.kind = kind, .status = why->status, .sizes = {strlen(why->text)}};
-    write_all(w, &head, sizeof head);
-    write_all(w, why->text, head.sizes[0]);
+    write_all(writer, &head, sizeof head);
+    write_all(writer, why->text, head.sizes[0]);
 }
 
-void child_write_skipped(struct child_writer *w, const struct error *why) { write_error(w, PIECE_SKIPPED, why); }
+void child_write_skipped(struct child_writer *writer, const struct error *why) {
+    write_error(writer, PIECE_SKIPPED, why);
+}
 
 struct child_reader {
     struct sandbox_child child;
@@ -76,17 +82,19 @@ struct child_reader {
     bool ended;
 };
 
-static enum status read_part(struct child_reader *r, struct buffer *out, uint64_t size, struct error *e) {
+static enum status read_part(struct child_reader *reader, struct buffer *out, uint64_t size,
+                             struct error *e) {
     char block[1 << 16];
     buffer_clear(out);
-    if (size > r->left)
-        return error_set(e, STATUS_TOO_LARGE, "%s: it has more text than the limit of %zu bytes", r->file->name,
-                         r->file->limits.bytes);
-    r->left -= size;
+    if (size > reader->left)
+        return error_set(e, STATUS_TOO_LARGE, "%s: it has more text than the limit of %zu bytes",
+                         reader->file->name, reader->file->limits.bytes);
+    reader->left -= size;
     while (size > 0) {
         size_t got, n = size < sizeof block ? (size_t)size : sizeof block;
-        if (sandbox_read(&r->child, block, n, &got, e)) return e->status;
-        if (got < n) return error_set(e, STATUS_INVALID, "%s: its parser stopped", r->file->name);
+        if (sandbox_read(&reader->child, block, n, &got, e)) return e->status;
+        if (got < n)
+            return error_set(e, STATUS_INVALID, "%s: its parser stopped", reader->file->name);
         buffer_append(out, block, n);
         size -= n;
     }
@@ -95,62 +103,72 @@ static enum status read_part(struct child_reader *r, struct buffer *out, uint64_
 }
 
 /* A parser that was taken over by what it parsed may write anything. */
-static enum status refuse_nonsense(const struct child_reader *r, struct error *e) {
-    return error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", r->file->name);
+static enum status refuse_nonsense(const struct child_reader *reader, struct error *e) {
+    return error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", reader->file->name);
 }
 
-static enum status check_document(const struct child_reader *r, struct error *e) {
-    const struct document_text *d = &r->document;
-    bool sound = strlen(r->part.data) == r->part.size && strlen(d->title.data) == d->title.size &&
-                 utf8_is_valid(d->text.data, d->text.size) && utf8_is_valid(d->title.data, d->title.size) &&
-                 d->marks.size % sizeof(struct mark) == 0 && marks_fault(marks_of(&d->marks), d->text.size) == NULL;
-    return sound ? STATUS_OK : refuse_nonsense(r, e);
+static enum status check_document(const struct child_reader *reader, struct error *e) {
+    const struct document_text *text = &reader->document;
+    bool sound = strlen(reader->part.data) == reader->part.size &&
+                 strlen(text->title.data) == text->title.size &&
+                 utf8_is_valid(text->text.data, text->text.size) &&
+                 utf8_is_valid(text->title.data, text->title.size) &&
+                 text->marks.size % sizeof(struct mark) == 0 &&
+                 marks_fault(marks_of(&text->marks), text->text.size) == NULL;
+    return sound ? STATUS_OK : refuse_nonsense(reader, e);
 }
 
-static enum status read_document(struct child_reader *r, const struct piece_head *head, struct error *e) {
-    struct buffer *parts[] = {&r->part, &r->document.text, &r->document.title, &r->document.marks};
+static enum status read_document(struct child_reader *reader, const struct piece_head *head,
+                                 struct error *e) {
+    struct buffer *parts[] = {&reader->part, &reader->document.text, &reader->document.title,
+                              &reader->document.marks};
     for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
-        if (read_part(r, parts[i], head->sizes[i], e)) return e->status;
-    if (check_document(r, e)) return e->status;
-    r->document.note = head->status < NOTE_COUNT ? extract_notes[head->status] : NULL;
-    return r->taker->documents->take(r->taker->documents->context, r->part.data, &r->document, e);
+        if (read_part(reader, parts[i], head->sizes[i], e)) return e->status;
+    if (check_document(reader, e)) return e->status;
+    reader->document.note = head->status < NOTE_COUNT ? extract_notes[head->status] : NULL;
+    return reader->taker->documents->take(reader->taker->documents->context, reader->part.data,
+                                          &reader->document, e);
 }
 
-static enum status read_member(struct child_reader *r, const struct piece_head *head, struct error *e) {
-    struct buffer *bytes = &r->document.text;
-    if (r->taker->take_member == NULL) return refuse_nonsense(r, e);
-    if (read_part(r, &r->part, head->sizes[0], e) || read_part(r, bytes, head->sizes[1], e)) return e->status;
-    if (strlen(r->part.data) != r->part.size) return refuse_nonsense(r, e);
-    return r->taker->take_member(r->taker->context, r->part.data, (struct text_span){bytes->data, bytes->size}, e);
+static enum status read_member(struct child_reader *reader, const struct piece_head *head,
+                               struct error *e) {
+    struct buffer *bytes = &reader->document.text;
+    if (reader->taker->take_member == NULL) return refuse_nonsense(reader, e);
+    if (read_part(reader, &reader->part, head->sizes[0], e) ||
+        read_part(reader, bytes, head->sizes[1], e))
+        return e->status;
+    if (strlen(reader->part.data) != reader->part.size) return refuse_nonsense(reader, e);
+    return reader->taker->take_member(reader->taker->context, reader->part.data,
+                                      (struct text_span){bytes->data, bytes->size}, e);
 }
 
-static enum status read_error(struct child_reader *r, const struct piece_head *head, struct error *why,
-                              struct error *e) {
-    if (read_part(r, &r->part, head->sizes[0], e)) return e->status;
+static enum status read_error(struct child_reader *reader, const struct piece_head *head,
+                              struct error *why, struct error *e) {
+    if (read_part(reader, &reader->part, head->sizes[0], e)) return e->status;
     bool known = head->status <= STATUS_INTERNAL;
     *why = (struct error){.status = STATUS_OK};
     if (head->status != STATUS_OK)
-        error_set(why, known ? (enum status)head->status : STATUS_INVALID, "%s", r->part.data);
+        error_set(why, known ? (enum status)head->status : STATUS_INVALID, "%s", reader->part.data);
     return STATUS_OK;
 }
 
-static enum status read_piece(struct child_reader *r, bool *more, struct error *e) {
+static enum status read_piece(struct child_reader *reader, bool *more, struct error *e) {
     struct piece_head head;
     struct error why;
     size_t got;
     *more = false;
-    if (sandbox_read(&r->child, &head, sizeof head, &got, e)) return e->status;
+    if (sandbox_read(&reader->child, &head, sizeof head, &got, e)) return e->status;
     if (got < sizeof head) return STATUS_OK;
     *more = head.kind != PIECE_END;
-    if (head.kind == PIECE_DOCUMENT) return read_document(r, &head, e);
-    if (head.kind == PIECE_MEMBER) return read_member(r, &head, e);
+    if (head.kind == PIECE_DOCUMENT) return read_document(reader, &head, e);
+    if (head.kind == PIECE_MEMBER) return read_member(reader, &head, e);
     if (head.kind == PIECE_END) {
-        r->ended = true;
-        return read_error(r, &head, &r->end, e);
+        reader->ended = true;
+        return read_error(reader, &head, &reader->end, e);
     }
-    if (head.kind != PIECE_SKIPPED) return refuse_nonsense(r, e);
-    if (read_error(r, &head, &why, e)) return e->status;
-    const struct document_taker *documents = r->taker->documents;
+    if (head.kind != PIECE_SKIPPED) return refuse_nonsense(reader, e);
+    if (read_error(reader, &head, &why, e)) return e->status;
+    const struct document_taker *documents = reader->taker->documents;
     if (documents->skip) documents->skip(documents->context, &why);
     return STATUS_OK;
 }
@@ -164,114 +182,120 @@ struct parse_options {
 };
 
 static struct extract_file file_of(const struct sandbox_call *call) {
-    const struct parse_options *o = call->options;
-    return (struct extract_file){
-        .name = o->name, .bytes = call->input, .kind = (enum document_kind)o->kind, .limits = {.bytes = o->bytes}};
+    const struct parse_options *options = call->options;
+    return (struct extract_file){.name = options->name,
+                                 .bytes = call->input,
+                                 .kind = (enum document_kind)options->kind,
+                                 .limits = {.bytes = options->bytes}};
 }
 
 static void prepare_parser(const struct sandbox_call *call) {
-    struct extract_file f = file_of(call);
-    const struct document_form *form = document_form_of(f.kind);
-    if (form->prepare) form->prepare(&f);
+    struct extract_file file = file_of(call);
+    const struct document_form *form = document_form_of(file.kind);
+    if (form->prepare) form->prepare(&file);
 }
 
 /* A file that is one document, with its text checked. */
-static enum status read_single(const struct extract_file *f, struct child_writer *w, struct error *e) {
-    struct document_text d = {0};
-    enum status status = document_form_of(f->kind)->read(f, &d, e);
-    if (status == STATUS_OK) status = extract_check_blank(f->name, &d.text, e);
-    if (status == STATUS_OK) child_write_document(w, "", &d);
+static enum status read_single(const struct extract_file *file, struct child_writer *writer,
+                               struct error *e) {
+    struct document_text text = {0};
+    enum status status = document_form_of(file->kind)->read(file, &text, e);
+    if (status == STATUS_OK) status = extract_check_blank(file->name, &text.text, e);
+    if (status == STATUS_OK) child_write_document(writer, "", &text);
     return status;
 }
 
 static void run_parser(const struct sandbox_call *call) {
-    struct extract_file f = file_of(call);
+    struct extract_file file = file_of(call);
     struct child_writer writer = {.fd = call->output};
     struct error e = {0};
-    const struct document_form *form = document_form_of(f.kind);
-    e.status = form->parse ? form->parse(&f, &writer, &e) : read_single(&f, &writer, &e);
+    const struct document_form *form = document_form_of(file.kind);
+    e.status = form->parse ? form->parse(&file, &writer, &e) : read_single(&file, &writer, &e);
     write_error(&writer, PIECE_END, &e);
 }
 
-static struct sandbox_limits limits_of(const struct extract_file *f) {
-    const struct extract_limits *l = &f->limits;
-    return (struct sandbox_limits){.memory = l->memory,
-                                   .seconds = l->seconds,
-                                   .until = l->until,
-                                   .cancelled = l->cancelled,
-                                   .stopped = l->stopped};
+static struct sandbox_limits limits_of(const struct extract_file *file) {
+    const struct extract_limits *limits = &file->limits;
+    return (struct sandbox_limits){.memory = limits->memory,
+                                   .seconds = limits->seconds,
+                                   .until = limits->until,
+                                   .cancelled = limits->cancelled,
+                                   .stopped = limits->stopped};
 }
 
-static enum status read_pieces(struct child_reader *r, struct error *e) {
+static enum status read_pieces(struct child_reader *reader, struct error *e) {
     bool more = true;
     enum status status = STATUS_OK;
-    while (more && status == STATUS_OK) status = read_piece(r, &more, e);
-    if (!r->ended && status) sandbox_kill(&r->child);
+    while (more && status == STATUS_OK) status = read_piece(reader, &more, e);
+    if (!reader->ended && status) sandbox_kill(&reader->child);
     return status;
 }
 
-static enum status judge_parser(const struct child_reader *r, int code, struct error *e) {
-    if (r->ended && r->end.status) *e = r->end;
-    if (r->ended) return r->end.status;
-    return error_set(e, STATUS_INVALID,
-                     "%s: its parser ended with code %d: it is damaged, or takes more than %zu MiB of memory",
-                     r->file->name, code, r->file->limits.memory >> 20);
+static enum status judge_parser(const struct child_reader *reader, int code, struct error *e) {
+    if (reader->ended && reader->end.status) *e = reader->end;
+    if (reader->ended) return reader->end.status;
+    return error_set(
+        e, STATUS_INVALID,
+        "%s: its parser ended with code %d: it is damaged, or takes more than %zu MiB of memory",
+        reader->file->name, code, reader->file->limits.memory >> 20);
 }
 
-enum status child_run_parser(const struct extract_file *f, size_t output, const struct piece_taker *taker,
-                             struct error *e) {
-    struct parse_options options = {.kind = (int32_t)f->kind, .bytes = f->limits.bytes};
-    memcpy(options.name, f->name, strnlen(f->name, sizeof options.name - 1));
-    struct sandbox_job job = {.name = f->name,
-                              .input = f->bytes,
+enum status child_run_parser(const struct extract_file *file, size_t output,
+                             const struct piece_taker *taker, struct error *e) {
+    struct parse_options options = {.kind = (int32_t)file->kind, .bytes = file->limits.bytes};
+    memcpy(options.name, file->name, strnlen(file->name, sizeof options.name - 1));
+    struct sandbox_job job = {.name = file->name,
+                              .input = file->bytes,
                               .work = run_parser,
                               .prepare = prepare_parser,
                               .options = {(const char *)&options, sizeof options},
-                              .limits = limits_of(f)};
-    struct child_reader r = {.file = f, .taker = taker, .left = output};
+                              .limits = limits_of(file)};
+    struct child_reader reader = {.file = file, .taker = taker, .left = output};
     struct error end;
     int code;
-    if (sandbox_begin(&r.child, &job, e)) return e->status;
-    enum status status = read_pieces(&r, e), ended = sandbox_end(&r.child, &code, &end);
-    if (status == STATUS_OK && ended && !r.ended) *e = end, status = ended;
-    if (status == STATUS_OK) status = judge_parser(&r, code, e);
-    buffer_free(&r.part);
-    document_text_free(&r.document);
+    if (sandbox_begin(&reader.child, &job, e)) return e->status;
+    enum status status = read_pieces(&reader, e), ended = sandbox_end(&reader.child, &code, &end);
+    if (status == STATUS_OK && ended && !reader.ended) *e = end, status = ended;
+    if (status == STATUS_OK) status = judge_parser(&reader, code, e);
+    buffer_free(&reader.part);
+    document_text_free(&reader.document);
     return status;
 }
 
 /* Programs. */
 
-static enum status read_output(struct sandbox_child *c, const struct extract_file *f, struct buffer *out,
-                               struct error *e) {
+static enum status read_output(struct sandbox_child *child, const struct extract_file *file,
+                               struct buffer *out, struct error *e) {
     char block[1 << 16];
     size_t got = sizeof block, before = out->size;
     while (got == sizeof block) {
-        if (sandbox_read(c, block, sizeof block, &got, e)) return e->status;
-        if (got > f->limits.bytes - (out->size - before))
-            return error_set(e, STATUS_TOO_LARGE, "%s: it has more text than the limit of %zu bytes", f->name,
-                             f->limits.bytes);
+        if (sandbox_read(child, block, sizeof block, &got, e)) return e->status;
+        if (got > file->limits.bytes - (out->size - before))
+            return error_set(e, STATUS_TOO_LARGE,
+                             "%s: it has more text than the limit of %zu bytes", file->name,
+                             file->limits.bytes);
         buffer_append(out, block, got);
     }
     return STATUS_OK;
 }
 
-enum status child_run_program(const struct extract_file *f, const struct child_program *program, struct buffer *out,
-                              struct error *e) {
-    struct sandbox_job job = {.name = f->name,
+enum status child_run_program(const struct extract_file *file, const struct child_program *program,
+                              struct buffer *out, struct error *e) {
+    struct sandbox_job job = {.name = file->name,
                               .input = program->input,
                               .argv = program->argv,
                               .package = program->package,
-                              .limits = limits_of(f)};
-    struct sandbox_child c;
+                              .limits = limits_of(file)};
+    struct sandbox_child child;
     struct error end;
     int code;
-    if (sandbox_begin(&c, &job, e)) return e->status;
-    enum status status = read_output(&c, f, out, e);
-    if (status) sandbox_kill(&c);
-    enum status ended = sandbox_end(&c, &code, &end);
+    if (sandbox_begin(&child, &job, e)) return e->status;
+    enum status status = read_output(&child, file, out, e);
+    if (status) sandbox_kill(&child);
+    enum status ended = sandbox_end(&child, &code, &end);
     if (status == STATUS_OK && ended) *e = end, status = ended;
     if (status || code <= program->worst) return status;
-    return error_set(e, STATUS_INVALID, "%s: %s could not read it (exit code %d): it is damaged or locked", f->name,
+    return error_set(e, STATUS_INVALID,
+                     "%s: %s could not read it (exit code %d): it is damaged or locked", file->name,
                      program->argv[0], code);
 }

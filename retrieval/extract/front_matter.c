@@ -13,13 +13,13 @@ struct front_matter {
     void *context;
 };
 
-static struct text_span trim(struct text_span s) {
-    while (s.size > 0 && strchr(" \t\r", s.text[0])) {
-        s.text++;
-        s.size--;
+static struct text_span trim(struct text_span span) {
+    while (span.size > 0 && strchr(" \t\r", span.text[0])) {
+        span.text++;
+        span.size--;
     }
-    while (s.size > 0 && strchr(" \t\r", s.text[s.size - 1])) s.size--;
-    return s;
+    while (span.size > 0 && strchr(" \t\r", span.text[span.size - 1])) span.size--;
+    return span;
 }
 
 static bool is_dashes(struct text_span line) {
@@ -37,15 +37,15 @@ static struct text_span next_line(struct text_span *rest) {
 }
 
 /* A number or boolean as it is where it has no quotes, else text. */
-static void put_scalar(struct json_writer *w, struct text_span s, bool plain) {
+static void put_scalar(struct json_writer *w, struct text_span span, bool plain) {
     struct error ignored;
     struct json *value = NULL;
-    bool bare = plain && json_parse_any(&value, s, "value", &ignored) == STATUS_OK &&
+    bool bare = plain && json_parse_any(&value, span, "value", &ignored) == STATUS_OK &&
                 (json_is_numeric(value) || json_kind(value) == JSON_KIND_BOOL);
     if (bare)
         put_json(w, value);
     else
-        put_string_n(w, s.text, s.size);
+        put_string_n(w, span.text, span.size);
     json_close(value);
 }
 
@@ -54,63 +54,71 @@ static bool is_damaged(struct text_span name) {
     return !utf8_is_valid(name.text, name.size) || memmem(name.text, name.size, "\xef\xbf\xbd", 3);
 }
 
-static bool begin_name(const struct front_matter *m, struct text_span name) {
-    return name.size > 0 && !is_damaged(name) && !memchr(name.text, '\0', name.size) && m->begin(m->context, name);
+static bool begin_name(const struct front_matter *matter, struct text_span name) {
+    return name.size > 0 && !is_damaged(name) && !memchr(name.text, '\0', name.size) &&
+           matter->begin(matter->context, name);
 }
 
-/* Whether an entry is YAML that JSON can say: a map whose key is a text, without references and NULs. */
+/* Whether an entry is YAML that JSON can say: a map whose key is a text, without references and
+ * NULs. */
 static bool is_yaml(struct text_span entry) {
-    struct yaml_reader *r;
+    struct yaml_reader *reader;
     struct yaml_item item = {.kind = YAML_MAP};
     struct error ignored;
     bool known = true;
-    if (yaml_open(&r, entry, "front matter", &ignored)) return false;
+    if (yaml_open(&reader, entry, "front matter", &ignored)) return false;
     for (int n = 0; known && item.kind != YAML_END; n++) {
-        known = yaml_next(r, &item, &ignored) == STATUS_OK && item.kind != YAML_REFERENCE &&
+        known = yaml_next(reader, &item, &ignored) == STATUS_OK && item.kind != YAML_REFERENCE &&
                 (n > 1 || item.kind == (n == 0 ? YAML_MAP : YAML_TEXT));
         known = known && (item.kind != YAML_TEXT || !memchr(item.text.text, '\0', item.text.size));
     }
-    yaml_close(r);
+    yaml_close(reader);
     return known;
 }
 
 /* A text, or the texts of a list; deeper structures are passed over. The entry is YAML. */
-static void put_value(struct json_writer *w, struct yaml_reader *r, struct yaml_item *item) {
+static void put_value(struct json_writer *w, struct yaml_reader *reader, struct yaml_item *item) {
     struct error ignored;
-    bool list = item->kind == YAML_LIST, one = item->kind == YAML_TEXT, nothing = item->plain && item->text.size == 0;
+    bool list = item->kind == YAML_LIST, one = item->kind == YAML_TEXT,
+         nothing = item->plain && item->text.size == 0;
     if (one && !nothing) return put_scalar(w, item->text, item->plain);
     put_array(w);
-    while (!one && yaml_next(r, item, &ignored) == STATUS_OK && item->depth > 1) {
+    while (!one && yaml_next(reader, item, &ignored) == STATUS_OK && item->depth > 1) {
         nothing = item->plain && item->text.size == 0;
-        if (list && item->kind == YAML_TEXT && item->depth == 2 && !nothing) put_scalar(w, item->text, item->plain);
+        if (list && item->kind == YAML_TEXT && item->depth == 2 && !nothing)
+            put_scalar(w, item->text, item->plain);
     }
     put_array_end(w);
 }
 
-static void read_yaml(const struct front_matter *m, struct text_span entry) {
-    struct yaml_reader *r;
+static void read_yaml(const struct front_matter *matter, struct text_span entry) {
+    struct yaml_reader *reader;
     struct yaml_item item;
     struct error ignored;
-    if (yaml_open(&r, entry, "front matter", &ignored)) return;
-    bool there = yaml_next(r, &item, &ignored) == STATUS_OK && yaml_next(r, &item, &ignored) == STATUS_OK;
-    if (there && begin_name(m, item.text)) {
-        if (yaml_next(r, &item, &ignored) == STATUS_OK)
-            put_value(m->w, r, &item);
+    if (yaml_open(&reader, entry, "front matter", &ignored)) return;
+    bool there = yaml_next(reader, &item, &ignored) == STATUS_OK &&
+                 yaml_next(reader, &item, &ignored) == STATUS_OK;
+    if (there && begin_name(matter, item.text)) {
+        if (yaml_next(reader, &item, &ignored) == STATUS_OK)
+            put_value(matter->w, reader, &item);
         else
-            put_string_n(m->w, "", 0);
+            put_string_n(matter->w, "", 0);
     }
-    yaml_close(r);
+    yaml_close(reader);
 }
 
 /* A line that is no YAML ("title: Bread: the book") is a name and the text behind its colon. */
-static void read_plain(const struct front_matter *m, struct text_span line, const char *colon) {
-    struct text_span value = trim((struct text_span){colon + 1, line.size - (size_t)(colon + 1 - line.text)});
-    if (begin_name(m, trim((struct text_span){line.text, (size_t)(colon - line.text)})))
-        put_scalar(m->w, value, value.size > 0);
+static void read_plain(const struct front_matter *matter, struct text_span line,
+                       const char *colon) {
+    struct text_span value =
+        trim((struct text_span){colon + 1, line.size - (size_t)(colon + 1 - line.text)});
+    if (begin_name(matter, trim((struct text_span){line.text, (size_t)(colon - line.text)})))
+        put_scalar(matter->w, value, value.size > 0);
 }
 
 /* A line with a name, and those below it that are indented, are items of a list or comments. */
-static void read_entry(const struct front_matter *m, struct text_span line, struct text_span *rest) {
+static void read_entry(const struct front_matter *matter, struct text_span line,
+                       struct text_span *rest) {
     const char *colon = memchr(line.text, ':', line.size);
     struct text_span entry = line, below = *rest;
     if (colon == NULL || strchr(" \t-#", line.text[0])) return;
@@ -121,23 +129,25 @@ static void read_entry(const struct front_matter *m, struct text_span line, stru
         next = next_line(&below);
     }
     if (is_yaml(entry))
-        read_yaml(m, entry);
+        read_yaml(matter, entry);
     else
-        read_plain(m, line, colon);
+        read_plain(matter, line, colon);
 }
 
 /* Text that ends before its second line of dashes has no front matter. */
-void front_matter_read(struct text_span text, struct json_writer *w, front_matter_begin *begin, void *context) {
-    struct front_matter m = {.w = w, .begin = begin, .context = context};
+void front_matter_read(struct text_span text, struct json_writer *w, front_matter_begin *begin,
+                       void *context) {
+    struct front_matter matter = {.w = w, .begin = begin, .context = context};
     struct text_span rest = text, search;
     /* JSON has no NUL, and a text that has one is none. */
-    if (text.size == 0 || memchr(text.text, '\0', text.size) || !is_dashes(next_line(&rest))) return;
+    if (text.size == 0 || memchr(text.text, '\0', text.size) || !is_dashes(next_line(&rest)))
+        return;
     search = rest;
     bool closed = false;
     while (search.size > 0 && !closed) closed = is_dashes(next_line(&search));
     struct text_span line = next_line(&rest);
     while (closed && !is_dashes(line)) {
-        if (line.size > 0) read_entry(&m, line, &rest);
+        if (line.size > 0) read_entry(&matter, line, &rest);
         line = next_line(&rest);
     }
 }

@@ -1,6 +1,7 @@
-/* retrieval/extract/front_matter.h: metadata at the beginning of a Markdown file: YAML between two lines of three
- * dashes. Values are text, numbers, true, false, and lists. Deeper structures are passed over. An entry that is no
- * YAML, or refers to another, is a name and the text behind its colon. */
+/* retrieval/extract/front_matter.h: metadata at the beginning of a Markdown file: YAML between two
+ * lines of three dashes. Values are text, numbers, true, false, and lists. Deeper structures are
+ * passed over. An entry that is no YAML, or refers to another, is a name and the text behind its
+ * colon. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -8,6 +9,7 @@
 
 /* Whether the value of this name is wanted: its key is written then. */
 typedef bool front_matter_begin(void *context, struct text_span name);
-/* Writes the values of the names that `begin` wants. A text without front matter, or with one that does not end, has no
- * names. */
-void front_matter_read(struct text_span text, struct json_writer *w, front_matter_begin *begin, void *context);
+/* Writes the values of the names that `begin` wants. A text without front matter, or with one that
+ * does not end, has no names. */
+void front_matter_read(struct text_span text, struct json_writer *w, front_matter_begin *begin,
+                       void *context);

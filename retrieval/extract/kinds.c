@@ -1,5 +1,5 @@
-/* retrieval/extract/kinds.c: the kinds of files, a row each: names, and how a file is read. docs/files.md says what is
- * kept of each. A new kind is a row here, and the file that reads it. */
+/* retrieval/extract/kinds.c: the kinds of files, a row each: names, and how a file is read.
+ * docs/files.md says what is kept of each. A new kind is a row here, and the file that reads it. */
 #include <string.h>
 #include <strings.h>
 
@@ -7,17 +7,22 @@
 
 /* Text is kept as it is, and so is source code. */
 static const struct document_form forms[DOCUMENT_KINDS] = {
-    [DOCUMENT_TEXT] = {.name = "text, source code",
-                       .suffixes = "txt text log c h cc cpp cxx hpp hh cu cs go java js mjs ts jsx tsx py rb rs sh sql "
-                                   "pl pm php lua kt swift scala r jl hs ml el clj erl ex dart zig yaml yml toml ini "
-                                   "cfg conf tex org adoc textile diff patch cmake mk proto vim",
-                       .type = "text/plain",
-                       .read = extract_text},
+    [DOCUMENT_TEXT] =
+        {.name = "text, source code",
+         .suffixes =
+             "txt text log c h cc cpp cxx hpp hh cu cs go java js mjs ts jsx tsx py rb rs sh sql "
+             "pl pm php lua kt swift scala r jl hs ml el clj erl ex dart zig yaml yml toml ini "
+             "cfg conf tex org adoc textile diff patch cmake mk proto vim",
+         .type = "text/plain",
+         .read = extract_text},
     [DOCUMENT_MARKDOWN] = {.name = "Markdown",
                            .suffixes = "md markdown",
                            .type = "text/markdown",
                            .read = extract_text},
-    [DOCUMENT_RST] = {.name = "reStructuredText", .suffixes = "rst", .type = "text/x-rst", .read = extract_text},
+    [DOCUMENT_RST] = {.name = "reStructuredText",
+                      .suffixes = "rst",
+                      .type = "text/x-rst",
+                      .read = extract_text},
     [DOCUMENT_HTML] = {.name = "HTML",
                        .suffixes = "html htm xhtml",
                        .type = "text/html",
@@ -30,25 +35,35 @@ static const struct document_form forms[DOCUMENT_KINDS] = {
                       .type = "application/pdf",
                       .read = extract_pdf,
                       .read_pages = extract_pdf_pages},
-    [DOCUMENT_DOCX] = {.name = "DOCX",
-                       .suffixes = "docx",
-                       .type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-                       .in_child = true,
-                       .read = extract_office},
+    [DOCUMENT_DOCX] =
+        {.name = "DOCX",
+         .suffixes = "docx",
+         .type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+         .in_child = true,
+         .read = extract_office},
     [DOCUMENT_ODT] = {.name = "ODT",
                       .suffixes = "odt",
                       .type = "application/vnd.oasis.opendocument.text",
                       .in_child = true,
                       .read = extract_office},
-    [DOCUMENT_PPTX] = {.name = "PPTX",
-                       .suffixes = "pptx",
-                       .type = "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    [DOCUMENT_PPTX] =
+        {.name = "PPTX",
+         .suffixes = "pptx",
+         .type = "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+         .in_child = true,
+         .read = extract_office},
+    [DOCUMENT_EPUB] = {.name = "EPUB",
+                       .suffixes = "epub",
+                       .type = "application/epub+zip",
                        .in_child = true,
                        .read = extract_office},
-    [DOCUMENT_EPUB] =
-        {.name = "EPUB", .suffixes = "epub", .type = "application/epub+zip", .in_child = true, .read = extract_office},
-    [DOCUMENT_CSV] = {.name = "CSV", .suffixes = "csv", .type = "text/csv", .parse = extract_records},
-    [DOCUMENT_TSV] = {.suffixes = "tsv", .type = "text/tab-separated-values", .parse = extract_records},
+    [DOCUMENT_CSV] = {.name = "CSV",
+                      .suffixes = "csv",
+                      .type = "text/csv",
+                      .parse = extract_records},
+    [DOCUMENT_TSV] = {.suffixes = "tsv",
+                      .type = "text/tab-separated-values",
+                      .parse = extract_records},
     [DOCUMENT_JSONL] = {.name = "JSONL",
                         .suffixes = "jsonl ndjson",
                         .type = "application/jsonl",
@@ -94,7 +109,8 @@ static bool has_suffix(const char *name, const char *suffixes) {
     size_t size = strlen(name);
     for (const char *at = suffixes; *at; at += strspn(at, " ")) {
         size_t n = strcspn(at, " ");
-        if (size > n && name[size - n - 1] == '.' && strncasecmp(name + size - n, at, n) == 0) return true;
+        if (size > n && name[size - n - 1] == '.' && strncasecmp(name + size - n, at, n) == 0)
+            return true;
         at += n;
     }
     return false;
@@ -103,7 +119,8 @@ static bool has_suffix(const char *name, const char *suffixes) {
 enum document_kind document_kind(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     for (int kind = 0; kind < DOCUMENT_KINDS; kind++)
-        if (forms[kind].suffixes && has_suffix(name, forms[kind].suffixes)) return (enum document_kind)kind;
+        if (forms[kind].suffixes && has_suffix(name, forms[kind].suffixes))
+            return (enum document_kind)kind;
     return is_man_name(name) ? DOCUMENT_MAN : DOCUMENT_UNKNOWN;
 }
 
@@ -112,17 +129,21 @@ enum document_kind document_kind_within(const char *path) {
     return kind == DOCUMENT_PICTURE ? DOCUMENT_UNKNOWN : kind;
 }
 
-bool document_kind_holds_several(enum document_kind kind) { return forms[kind].parse && forms[kind].read == NULL; }
+bool document_kind_holds_several(enum document_kind kind) {
+    return forms[kind].parse && forms[kind].read == NULL;
+}
 
 void document_list_kinds(struct buffer *names) {
     for (int kind = 0; kind < DOCUMENT_KINDS; kind++)
-        if (forms[kind].name) buffer_printf(names, "%s%s", names->size > 0 ? ", " : "", forms[kind].name);
+        if (forms[kind].name)
+            buffer_printf(names, "%s%s", names->size > 0 ? ", " : "", forms[kind].name);
 }
 
 void document_add_suffix(struct buffer *name, const char *type) {
     for (int kind = 0; kind < DOCUMENT_KINDS; kind++) {
         const struct document_form *form = &forms[kind];
-        if (form->suffixes == NULL || form->type == NULL || strcasecmp(form->type, type) != 0) continue;
+        if (form->suffixes == NULL || form->type == NULL || strcasecmp(form->type, type) != 0)
+            continue;
         buffer_printf(name, ".%.*s", (int)strcspn(form->suffixes, " "), form->suffixes);
     }
 }

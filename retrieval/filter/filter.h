@@ -1,10 +1,11 @@
-/* retrieval/filter/filter.h: which documents a search may find, as a small JSON language (docs/filters.md):
+/* retrieval/filter/filter.h: which documents a search may find, as a small JSON language
+ * (docs/filters.md):
  *
- *     {"and": [{"eq": {"lang": "en"}}, {"range": {"date": {"gte": "2024-01-01"}}}, {"not": {"prefix": {"path":
- * "x/"}}}]}
+ *     {"and": [{"eq": {"lang": "en"}}, {"range": {"date": {"gte": "2024-01-01"}}}, {"not":
+ * {"prefix": {"path": "x/"}}}]}
  *
- * A filter is compiled once and then asked for each document. It never changes; it is counted, and any thread may hold
- * and release one. NULL is no filter: all documents pass. */
+ * A filter is compiled once and then asked for each document. It never changes; it is counted, and
+ * any thread may hold and release one. NULL is no filter: all documents pass. */
 #pragma once
 
 #include <stdatomic.h>
@@ -27,30 +28,32 @@ enum {
     FILTER_MAX_DEPTH = 16
 };
 
-/* From a value of a document that is being read, or from a text that holds one. The reader says where it is wrong. */
-enum status filter_read(struct filter **out, struct json_reader *r, const struct json *value);
+/* From a value of a document that is being read, or from a text that holds one. The reader says
+ * where it is wrong. */
+enum status filter_read(struct filter **out, struct json_reader *reader, const struct json *value);
 /* From a text; `name` is what errors call it. An empty text is NULL. */
 enum status filter_parse(struct filter **out, const char *text, const char *name, struct error *e);
 /* Both; one of them where the other is NULL. The caller holds the result. */
-struct filter *filter_join(struct filter *a, struct filter *b);
+struct filter *filter_join(struct filter *left, struct filter *right);
 
-struct filter *filter_hold(struct filter *f);
-void filter_release(struct filter *f);
+struct filter *filter_hold(struct filter *filter);
+void filter_release(struct filter *filter);
 
-bool filter_allows(const struct filter *f, const struct filter_subject *s);
-/* Whether whoever sees what the filter allows may put the document. A search takes a list where one of its values fits.
- * Here all have to fit, and what equals one value is no list: else a value of another tenant's could stand beside the
- * own one, and the document would be found by both. */
-bool filter_admits(const struct filter *f, const struct filter_subject *s);
+bool filter_allows(const struct filter *filter, const struct filter_subject *subject);
+/* Whether whoever sees what the filter allows may put the document. A search takes a list where one
+ * of its values fits. Here all have to fit, and what equals one value is no list: else a value of
+ * another tenant's could stand beside the own one, and the document would be found by both. */
+bool filter_admits(const struct filter *filter, const struct filter_subject *subject);
 /* STATUS_INVALID, with the words for a document that is not admitted. */
-enum status filter_refuse(const struct filter *f, struct error *e);
-/* As JSON, one spelling for filters that are built alike; NUL-terminated, it lives as long as the filter. Of NULL "".
+enum status filter_refuse(const struct filter *filter, struct error *e);
+/* As JSON, one spelling for filters that are built alike; NUL-terminated, it lives as long as the
+ * filter. Of NULL "".
  */
-const char *filter_text(const struct filter *f);
+const char *filter_text(const struct filter *filter);
 /* Whether both are built alike. */
-bool filter_is_same(const struct filter *a, const struct filter *b);
+bool filter_is_same(const struct filter *left, const struct filter *right);
 
-/* Appends to `metadata`, a JSON object or empty, what a document needs to pass and does not say: each value that the
- * filter demands by "eq", alone or in an outer "and", of a name that the metadata does not have. STATUS_INVALID where
- * the metadata is not an object. */
-enum status filter_fill(const struct filter *f, struct buffer *metadata, struct error *e);
+/* Appends to `metadata`, a JSON object or empty, what a document needs to pass and does not say:
+ * each value that the filter demands by "eq", alone or in an outer "and", of a name that the
+ * metadata does not have. STATUS_INVALID where the metadata is not an object. */
+enum status filter_fill(const struct filter *filter, struct buffer *metadata, struct error *e);

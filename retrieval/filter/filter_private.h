@@ -26,7 +26,8 @@ struct filter {
     size_t key_size;
     struct filter_value *values; /* [n_values]; of FILTER_PREFIX one, a text */
     int n_values, values_capacity;
-    const struct fact **sorted; /* [n_values] the values in an order of their own, owned; NULL: of one value */
+    const struct fact *
+        *sorted; /* [n_values] the values in an order of their own, owned; NULL: of one value */
     struct filter_bound low, high;
     /* Of operators, [n_parts], each held. */
     struct filter **parts;
@@ -35,8 +36,8 @@ struct filter {
 
 /* Held once, without a text. */
 struct filter *filter_make(enum filter_kind kind);
-void filter_add_part(struct filter *f, struct filter *part); /* takes over the hold of part */
+void filter_add_part(struct filter *filter, struct filter *part); /* takes over the hold of part */
 /* Of a condition whose values are all there: what finds one among them. */
-void filter_sort_values(struct filter *f);
+void filter_sort_values(struct filter *filter);
 /* Writes its text, once it is whole. */
-void filter_finish(struct filter *f);
+void filter_finish(struct filter *filter);

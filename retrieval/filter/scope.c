@@ -10,15 +10,15 @@
 /* "@", the digits of a hash and "/". */
 enum { SCOPE_DIGITS = 16, SCOPE_LENGTH = SCOPE_DIGITS + 2 };
 
-static void scope_print(const struct filter *f, char scope[SCOPE_LENGTH + 1]) {
-    const char *text = filter_text(f);
+static void scope_print(const struct filter *filter, char scope[SCOPE_LENGTH + 1]) {
+    const char *text = filter_text(filter);
     snprintf(scope, SCOPE_LENGTH + 1, "@%016" PRIx64 "/", hash_bytes(text, strlen(text), 0));
 }
 
-char *scope_id(const struct filter *f, const char *id) {
+char *scope_id(const struct filter *filter, const char *id) {
     char scope[SCOPE_LENGTH + 1];
     struct buffer whole = {0};
-    scope_print(f, scope);
+    scope_print(filter, scope);
     buffer_printf(&whole, "%s%s", scope, id);
     return whole.data;
 }
@@ -29,10 +29,10 @@ const char *scope_own(const char *stored) {
     return scoped ? stored + SCOPE_LENGTH : stored;
 }
 
-const char *scope_show(const struct filter *f, const char *stored) {
+const char *scope_show(const struct filter *filter, const char *stored) {
     char scope[SCOPE_LENGTH + 1];
     const char *own = scope_own(stored);
-    if (f == NULL || own == stored) return stored;
-    scope_print(f, scope);
+    if (filter == NULL || own == stored) return stored;
+    scope_print(filter, scope);
     return strncmp(stored, scope, SCOPE_LENGTH) == 0 ? own : stored;
 }

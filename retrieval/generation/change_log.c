@@ -13,7 +13,8 @@
 #include "retrieval/generation/generation_private.h"
 
 enum { LOG_FORMAT = 3 };
-static const char log_name[] = "changes.log", cut_name[] = "changes.cut", kept_name[] = "changes.kept";
+static const char log_name[] = "changes.log", cut_name[] = "changes.cut",
+                  kept_name[] = "changes.kept";
 static const char log_magic[8] = {'R', 'E', 'T', 'R', 'O', 'L', 'O', 'G'};
 
 struct log_head {
@@ -52,19 +53,22 @@ struct change_log {
 static uint64_t padded(uint64_t size) { return (size + 7) & ~(uint64_t)7; }
 
 static struct log_head make_head(struct generation_origin origin) {
-    struct log_head head = {
-        .format = LOG_FORMAT, .generation = (uint32_t)origin.generation, .manifest_checksum = origin.manifest_checksum};
+    struct log_head head = {.format = LOG_FORMAT,
+                            .generation = (uint32_t)origin.generation,
+                            .manifest_checksum = origin.manifest_checksum};
     memcpy(head.magic, log_magic, sizeof head.magic);
     head.checksum = hash_bytes(&head, offsetof(struct log_head, checksum), 0);
     return head;
 }
 
-static uint32_t hash_record_head(const struct log_record *r, uint64_t seed) {
-    return (uint32_t)hash_bytes(&r->sequence, offsetof(struct log_record, head_checksum) - sizeof r->checksum, seed);
+static uint32_t hash_record_head(const struct log_record *record, uint64_t seed) {
+    return (uint32_t)hash_bytes(
+        &record->sequence, offsetof(struct log_record, head_checksum) - sizeof record->checksum,
+        seed);
 }
 
-static uint64_t hash_mark(const struct log_mark *m, uint64_t head_checksum) {
-    return hash_bytes(m, offsetof(struct log_mark, checksum), head_checksum);
+static uint64_t hash_mark(const struct log_mark *mark, uint64_t head_checksum) {
+    return hash_bytes(mark, offsetof(struct log_mark, checksum), head_checksum);
 }
 
 /* Reading. */
@@ -81,7 +85,8 @@ static struct log_state stat_log(const char *folder) {
     struct stat st;
     char *path = disk_path(folder, log_name);
     if (stat(path, &st) == 0)
-        state = (struct log_state){(uint64_t)st.st_size, st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec};
+        state = (struct log_state){(uint64_t)st.st_size,
+                                   st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec};
     free(path);
     return state;
 }
@@ -99,7 +104,8 @@ static bool is_zero(const uint8_t *bytes, uint64_t size) {
     return true;
 }
 
-/* Whether the bytes hold the record that *end calls the last. Logs are taken back and begun anew by other programs. */
+/* Whether the bytes hold the record that *end calls the last. Logs are taken back and begun anew by
+ * other programs. */
 static bool has_last(const uint8_t *bytes, uint64_t size, const struct change_log_end *end) {
     uint64_t checksum;
     if (size < end->size) return false;
@@ -108,82 +114,94 @@ static bool has_last(const uint8_t *bytes, uint64_t size, const struct change_lo
     return checksum == end->checksum;
 }
 
-/* Whether a record begins at `at` whose head is sound and which comes behind one of that checksum. */
-static bool record_begins(const struct log_reader *r, uint64_t at, uint64_t sequence, uint64_t seed,
-                          struct log_record *record) {
-    if (at > r->map.size || r->map.size - at < sizeof *record) return false;
-    memcpy(record, r->map.data + at, sizeof *record);
+/* Whether a record begins at `at` whose head is sound and which comes behind one of that checksum.
+ */
+static bool record_begins(const struct log_reader *reader, uint64_t at, uint64_t sequence,
+                          uint64_t seed, struct log_record *record) {
+    if (at > reader->map.size || reader->map.size - at < sizeof *record) return false;
+    memcpy(record, reader->map.data + at, sizeof *record);
     return record->head_checksum == hash_record_head(record, seed) && record->sequence == sequence;
 }
 
 /* Read before the log itself: then nothing that it says can be missing there. */
-static void read_mark(struct log_reader *r, const char *folder, uint64_t head_checksum) {
+static void read_mark(struct log_reader *reader, const char *folder, uint64_t head_checksum) {
     char *path = disk_path(folder, kept_name);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    bool whole = fd >= 0 && read(fd, &r->mark, sizeof r->mark) == (ssize_t)sizeof r->mark &&
-                 r->mark.checksum == hash_mark(&r->mark, head_checksum);
-    if (!whole) r->mark = (struct log_mark){0};
+    bool whole = fd >= 0 &&
+                 read(fd, &reader->mark, sizeof reader->mark) == (ssize_t)sizeof reader->mark &&
+                 reader->mark.checksum == hash_mark(&reader->mark, head_checksum);
+    if (!whole) reader->mark = (struct log_mark){0};
     if (fd >= 0) close(fd);
     free(path);
 }
 
-/* Where a log ends early, by a write that was cut off or by damage. Behind changes.kept nothing was acknowledged. Where
- * that is missing, a sound record behind the end tells the same: a write that was cut off leaves fewer bytes than it
- * had, or zeros, or wrong bytes within the last record. */
-static void judge_rest(struct log_reader *r) {
+/* Where a log ends early, by a write that was cut off or by damage. Behind changes.kept nothing was
+ * acknowledged. Where that is missing, a sound record behind the end tells the same: a write that
+ * was cut off leaves fewer bytes than it had, or zeros, or wrong bytes within the last record. */
+static void judge_rest(struct log_reader *reader) {
     struct log_record record, next;
-    struct change_log_end *end = r->end;
-    uint64_t left = r->map.size - end->size;
+    struct change_log_end *end = reader->end;
+    uint64_t left = reader->map.size - end->size;
     end->torn = left;
-    if (r->mark.size > 0) {
-        end->damaged = r->mark.size > end->size;
-        end->n_lost = r->mark.sequence > end->sequence ? r->mark.sequence - end->sequence : 0;
+    if (reader->mark.size > 0) {
+        end->damaged = reader->mark.size > end->size;
+        end->n_lost =
+            reader->mark.sequence > end->sequence ? reader->mark.sequence - end->sequence : 0;
         return;
     }
-    if (left < sizeof record || is_zero(r->map.data + end->size, left)) return;
-    if (!record_begins(r, end->size, end->sequence + 1, end->checksum, &record)) {
+    if (left < sizeof record || is_zero(reader->map.data + end->size, left)) return;
+    if (!record_begins(reader, end->size, end->sequence + 1, end->checksum, &record)) {
         end->damaged = true;
         return;
     }
     uint64_t behind = end->size + sizeof record + padded(record.size);
-    end->damaged = record.size < left && record_begins(r, behind, end->sequence + 2, record.checksum, &next);
+    end->damaged = record.size < left &&
+                   record_begins(reader, behind, end->sequence + 2, record.checksum, &next);
 }
 
-static enum status read_head(struct log_reader *r, struct generation_origin origin, struct error *e) {
+static enum status read_head(struct log_reader *reader, struct generation_origin origin,
+                             struct error *e) {
     struct log_head head = make_head(origin);
     /* The head is on the disk before the first change is written behind it. */
-    if (r->map.size < sizeof head || (r->map.size == sizeof head && is_zero(r->map.data, sizeof head))) {
-        r->end->torn = r->map.size;
-        r->end->damaged = r->mark.size > sizeof head;
-        r->end->n_lost = r->mark.sequence;
+    if (reader->map.size < sizeof head ||
+        (reader->map.size == sizeof head && is_zero(reader->map.data, sizeof head))) {
+        reader->end->torn = reader->map.size;
+        reader->end->damaged = reader->mark.size > sizeof head;
+        reader->end->n_lost = reader->mark.sequence;
         return STATUS_OK;
     }
-    r->end->n_lost = r->mark.sequence;
-    if (memcmp(r->map.data, &head, sizeof head) != 0)
+    reader->end->n_lost = reader->mark.sequence;
+    if (memcmp(reader->map.data, &head, sizeof head) != 0)
         return error_set(e, STATUS_CORRUPT,
-                         "%s: its head is damaged, or that of another generation than %d; retro-index verify --repair "
+                         "%s: its head is damaged, or that of another generation than %d; "
+                         "retro-index verify --repair "
                          "goes on without its changes",
-                         r->path, origin.generation);
-    r->end->n_lost = 0;
-    r->end->size = sizeof head;
+                         reader->path, origin.generation);
+    reader->end->n_lost = 0;
+    reader->end->size = sizeof head;
     return STATUS_OK;
 }
 
 /* The next record, given to `take`; *more is false at the end. */
-static enum status read_record(struct log_reader *r, change_taker *take, void *context, bool *more, struct error *e) {
+static enum status read_record(struct log_reader *reader, change_taker *take, void *context,
+                               bool *more, struct error *e) {
     struct log_record record;
-    struct change_log_end *end = r->end;
+    struct change_log_end *end = reader->end;
     *more = false;
-    if (!record_begins(r, end->size, end->sequence + 1, end->checksum, &record)) return STATUS_OK;
-    uint64_t left = r->map.size - end->size - sizeof record;
+    if (!record_begins(reader, end->size, end->sequence + 1, end->checksum, &record))
+        return STATUS_OK;
+    uint64_t left = reader->map.size - end->size - sizeof record;
     if (record.size > left || padded(record.size) > left) return STATUS_OK;
-    const uint8_t *payload = r->map.data + end->size + sizeof record;
-    uint64_t seed = hash_bytes(&record.sequence, sizeof record - sizeof record.checksum, end->checksum);
+    const uint8_t *payload = reader->map.data + end->size + sizeof record;
+    uint64_t seed =
+        hash_bytes(&record.sequence, sizeof record - sizeof record.checksum, end->checksum);
     if (hash_bytes(payload, record.size, seed) != record.checksum) return STATUS_OK;
     if (!is_zero(payload + record.size, padded(record.size) - record.size)) return STATUS_OK;
 
     char *bytes = malloc(record.size + 1);
-    if (bytes == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: a change of %" PRIu64 " bytes", r->path, record.size);
+    if (bytes == NULL)
+        return error_set(e, STATUS_NO_MEMORY, "%s: a change of %" PRIu64 " bytes", reader->path,
+                         record.size);
     memcpy(bytes, payload, record.size);
     end->sequence = record.sequence;
     end->checksum = record.checksum;
@@ -191,45 +209,49 @@ static enum status read_record(struct log_reader *r, change_taker *take, void *c
     end->size += sizeof record + padded(record.size);
     *more = true;
     enum status status = take(context, (enum change_kind)record.kind, bytes, record.size, e);
-    return status ? error_prefix(e, "%s: change %" PRIu64, r->path, record.sequence) : STATUS_OK;
+    return status ? error_prefix(e, "%s: change %" PRIu64, reader->path, record.sequence)
+                  : STATUS_OK;
 }
 
-static enum status read_log(struct log_reader *r, struct generation_origin origin, change_taker *take, void *context,
-                            struct error *e) {
+static enum status read_log(struct log_reader *reader, struct generation_origin origin,
+                            change_taker *take, void *context, struct error *e) {
     bool more = true;
-    enum status status = r->end->size == 0 ? read_head(r, origin, e) : STATUS_OK;
-    if (status || r->end->size == 0) return status;
-    if (!has_last(r->map.data, r->map.size, r->end))
-        return error_set(e, STATUS_CORRUPT, "%s: it no longer has change %" PRIu64 ", which was read before", r->path,
-                         r->end->sequence);
-    while (more && status == STATUS_OK) status = read_record(r, take, context, &more, e);
-    if (status == STATUS_OK) judge_rest(r);
+    enum status status = reader->end->size == 0 ? read_head(reader, origin, e) : STATUS_OK;
+    if (status || reader->end->size == 0) return status;
+    if (!has_last(reader->map.data, reader->map.size, reader->end))
+        return error_set(e, STATUS_CORRUPT,
+                         "%s: it no longer has change %" PRIu64 ", which was read before",
+                         reader->path, reader->end->sequence);
+    while (more && status == STATUS_OK) status = read_record(reader, take, context, &more, e);
+    if (status == STATUS_OK) judge_rest(reader);
     return status;
 }
 
-enum status change_log_read(const char *folder, struct generation_origin origin, change_taker *take, void *context,
-                            struct change_log_end *end, struct error *e) {
+enum status change_log_read(const char *folder, struct generation_origin origin, change_taker *take,
+                            void *context, struct change_log_end *end, struct error *e) {
     uint64_t head_checksum = make_head(origin).checksum;
-    /* A log without a change may be removed by the program that began it: its head is read again each time. */
+    /* A log without a change may be removed by the program that began it: its head is read again
+     * each time. */
     if (end->sequence == 0) *end = (struct change_log_end){.checksum = head_checksum};
     end->torn = end->n_lost = 0;
     end->damaged = false;
     end->modified = stat_log(folder).modified;
     char *path = disk_path(folder, log_name);
-    struct log_reader r = {.path = path, .end = end};
+    struct log_reader reader = {.path = path, .end = end};
     enum status status = STATUS_OK;
-    read_mark(&r, folder, head_checksum);
+    read_mark(&reader, folder, head_checksum);
     if (access(path, F_OK) == 0) {
-        status = file_map_open(&r.map, path, e);
-        if (status == STATUS_OK) status = read_log(&r, origin, take, context, e);
-        file_map_close(&r.map);
+        status = file_map_open(&reader.map, path, e);
+        if (status == STATUS_OK) status = read_log(&reader, origin, take, context, e);
+        file_map_close(&reader.map);
     } else if (errno != ENOENT) {
         status = error_errno(e, "%s", path);
     } else if (end->sequence > 0) {
-        status = error_set(e, STATUS_CORRUPT, "%s: it is gone, with change %" PRIu64, path, end->sequence);
+        status = error_set(e, STATUS_CORRUPT, "%s: it is gone, with change %" PRIu64, path,
+                           end->sequence);
     } else {
-        end->damaged = r.mark.size > sizeof(struct log_head);
-        end->n_lost = r.mark.sequence;
+        end->damaged = reader.mark.size > sizeof(struct log_head);
+        end->n_lost = reader.mark.sequence;
     }
     free(path);
     return status;
@@ -247,8 +269,8 @@ uint64_t change_log_measure_changes(const char *folder) {
     return size > sizeof(struct log_head) ? size - sizeof(struct log_head) : 0;
 }
 
-bool disk_generation_is_changed(const struct disk_generation *c) {
-    return change_log_measure_changes(disk_generation_folder(c)) > 0;
+bool disk_generation_is_changed(const struct disk_generation *generation) {
+    return change_log_measure_changes(disk_generation_folder(generation)) > 0;
 }
 
 /* Writing. */
@@ -289,157 +311,177 @@ enum status change_log_cut(const char *folder, const struct change_log_end *end,
     return status;
 }
 
-/* Not synced: see change_log.h. Where it cannot be written, the one before stands, which is behind and true. */
-static void write_mark(const struct change_log *l, const struct change_log_end *end) {
+/* Not synced: see change_log.h. Where it cannot be written, the one before stands, which is behind
+ * and true. */
+static void write_mark(const struct change_log *change_log, const struct change_log_end *end) {
     struct log_mark mark = {.size = end->size, .sequence = end->sequence};
-    mark.checksum = hash_mark(&mark, l->head_checksum);
+    mark.checksum = hash_mark(&mark, change_log->head_checksum);
     struct error why;
-    if (lseek(l->mark, 0, SEEK_SET) != 0 || disk_write(l->mark, kept_name, &mark, sizeof mark, &why))
-        log_debug("%s: %s is not written", l->folder, kept_name);
+    if (lseek(change_log->mark, 0, SEEK_SET) != 0 ||
+        disk_write(change_log->mark, kept_name, &mark, sizeof mark, &why))
+        log_debug("%s: %s is not written", change_log->folder, kept_name);
 }
 
-static enum status open_mark(struct change_log *l, struct error *e) {
-    char *path = disk_path(l->folder, kept_name);
-    l->mark = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    enum status status = l->mark >= 0 ? STATUS_OK : error_errno(e, "%s: open", path);
+static enum status open_mark(struct change_log *change_log, struct error *e) {
+    char *path = disk_path(change_log->folder, kept_name);
+    change_log->mark = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    enum status status = change_log->mark >= 0 ? STATUS_OK : error_errno(e, "%s: open", path);
     free(path);
     return status;
 }
 
 /* The head of a new log, on the disk before anything is written behind it. */
-static enum status write_head(struct change_log *l, struct generation_origin origin, struct error *e) {
+static enum status write_head(struct change_log *change_log, struct generation_origin origin,
+                              struct error *e) {
     struct log_head head = make_head(origin);
-    l->end.size = sizeof head;
-    return disk_write(l->fd, l->path, &head, sizeof head, e);
+    change_log->end.size = sizeof head;
+    return disk_write(change_log->fd, change_log->path, &head, sizeof head, e);
 }
 
 /* Another program may have ended before its fsync. */
-static enum status sync_others(struct change_log *l, struct error *e) {
-    enum status status = disk_sync_open(l->fd, l->path, e);
-    if (status == STATUS_OK) write_mark(l, &l->end);
-    if (status == STATUS_OK) status = disk_sync_open(l->mark, kept_name, e);
-    if (status == STATUS_OK) status = disk_sync(l->folder, e);
-    if (status == STATUS_OK) status = disk_sync_name(l->folder, e);
-    if (status == STATUS_OK) l->end.synced = l->end.size;
+static enum status sync_others(struct change_log *change_log, struct error *e) {
+    enum status status = disk_sync_open(change_log->fd, change_log->path, e);
+    if (status == STATUS_OK) write_mark(change_log, &change_log->end);
+    if (status == STATUS_OK) status = disk_sync_open(change_log->mark, kept_name, e);
+    if (status == STATUS_OK) status = disk_sync(change_log->folder, e);
+    if (status == STATUS_OK) status = disk_sync_name(change_log->folder, e);
+    if (status == STATUS_OK) change_log->end.synced = change_log->end.size;
     return status;
 }
 
 /* A record behind any other end is lost: nobody reads past one that does not fit. */
-static enum status check_end(const struct change_log *l, struct error *e) {
+static enum status check_end(const struct change_log *change_log, struct error *e) {
     struct file_map map = {0};
-    enum status status = l->end.size > 0 ? file_map_open(&map, l->path, e) : STATUS_OK;
+    enum status status =
+        change_log->end.size > 0 ? file_map_open(&map, change_log->path, e) : STATUS_OK;
     if (status) return status;
-    bool fits = l->end.size == map.size && has_last(map.data, map.size, &l->end);
+    bool fits = change_log->end.size == map.size && has_last(map.data, map.size, &change_log->end);
     file_map_close(&map);
     return fits ? STATUS_OK
-                : error_set(e, STATUS_CORRUPT, "%s: it does not end with change %" PRIu64 " any more", l->path,
-                            l->end.sequence);
+                : error_set(e, STATUS_CORRUPT,
+                            "%s: it does not end with change %" PRIu64 " any more",
+                            change_log->path, change_log->end.sequence);
 }
 
-/* A log that could not be put on the disk as it began: an fsync later would not say that of its name. */
-static void remove_new(const struct change_log *l) {
+/* A log that could not be put on the disk as it began: an fsync later would not say that of its
+ * name. */
+static void remove_new(const struct change_log *change_log) {
     struct error why;
-    char *mark = disk_path(l->folder, kept_name);
-    if (disk_remove(mark, &why) || disk_remove(l->path, &why)) log_warn("%s", why.text);
+    char *mark = disk_path(change_log->folder, kept_name);
+    if (disk_remove(mark, &why) || disk_remove(change_log->path, &why)) log_warn("%s", why.text);
     free(mark);
 }
 
-static enum status open_end(struct change_log *l, struct generation_origin origin, struct error *e) {
+static enum status open_end(struct change_log *change_log, struct generation_origin origin,
+                            struct error *e) {
     enum status status = STATUS_OK;
-    if (l->end.torn > 0) {
-        if (cut(l->folder, l->path, l->end.size, e)) return e->status;
-        log_warn("%s: %" PRIu64 " bytes of a change that was never acknowledged are put aside in %s", l->path,
-                 l->end.torn, cut_name);
+    if (change_log->end.torn > 0) {
+        if (cut(change_log->folder, change_log->path, change_log->end.size, e)) return e->status;
+        log_warn("%s: %" PRIu64
+                 " bytes of a change that was never acknowledged are put aside in %s",
+                 change_log->path, change_log->end.torn, cut_name);
     }
-    l->end.torn = 0;
-    if (check_end(l, e)) return e->status;
-    l->fd = open(l->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (l->fd < 0) return error_errno(e, "%s: open", l->path);
-    status = open_mark(l, e);
-    bool is_new = l->end.size == 0;
-    if (status == STATUS_OK && is_new) status = write_head(l, origin, e);
-    if (status == STATUS_OK && l->end.synced < l->end.size) status = sync_others(l, e);
-    if (status && is_new) remove_new(l);
+    change_log->end.torn = 0;
+    if (check_end(change_log, e)) return e->status;
+    change_log->fd =
+        open(change_log->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (change_log->fd < 0) return error_errno(e, "%s: open", change_log->path);
+    status = open_mark(change_log, e);
+    bool is_new = change_log->end.size == 0;
+    if (status == STATUS_OK && is_new) status = write_head(change_log, origin, e);
+    if (status == STATUS_OK && change_log->end.synced < change_log->end.size)
+        status = sync_others(change_log, e);
+    if (status && is_new) remove_new(change_log);
     return status;
 }
 
-enum status change_log_open(struct change_log **out, const char *folder, struct generation_origin origin,
-                            const struct change_log_end *end, struct error *e) {
+enum status change_log_open(struct change_log **out, const char *folder,
+                            struct generation_origin origin, const struct change_log_end *end,
+                            struct error *e) {
     *out = NULL;
     if (end->damaged)
         return error_set(e, STATUS_CORRUPT,
-                         "%s/%s: damaged behind change %" PRIu64 "; retro-index verify --repair cuts it there", folder,
-                         log_name, end->sequence);
-    struct change_log *l = xcalloc(1, sizeof *l);
-    l->path = disk_path(folder, log_name);
-    l->folder = xstrdup(folder);
-    l->fd = l->mark = -1;
-    l->head_checksum = make_head(origin).checksum;
-    l->end = *end;
-    enum status status = open_end(l, origin, e);
+                         "%s/%s: damaged behind change %" PRIu64
+                         "; retro-index verify --repair cuts it there",
+                         folder, log_name, end->sequence);
+    struct change_log *change_log = xcalloc(1, sizeof *change_log);
+    change_log->path = disk_path(folder, log_name);
+    change_log->folder = xstrdup(folder);
+    change_log->fd = change_log->mark = -1;
+    change_log->head_checksum = make_head(origin).checksum;
+    change_log->end = *end;
+    enum status status = open_end(change_log, origin, e);
     if (status) {
-        change_log_close(l);
+        change_log_close(change_log);
         return status;
     }
-    *out = l;
+    *out = change_log;
     return STATUS_OK;
 }
 
-static enum status refuse(const struct change_log *l, struct error *e) {
-    return error_set(e, STATUS_IO, "%s: a write to it failed before; nothing more is written until it is opened again",
-                     l->path);
+static enum status refuse(const struct change_log *change_log, struct error *e) {
+    return error_set(
+        e, STATUS_IO,
+        "%s: a write to it failed before; nothing more is written until it is opened again",
+        change_log->path);
 }
 
-enum status change_log_append(struct change_log *l, enum change_kind kind, struct text_span payload, struct error *e) {
+enum status change_log_append(struct change_log *change_log, enum change_kind kind,
+                              struct text_span payload, struct error *e) {
     static const char zeros[8];
-    if (l->failed) return refuse(l, e);
-    struct log_record record = {.sequence = l->end.sequence + 1, .size = payload.size, .kind = (uint32_t)kind};
-    record.head_checksum = hash_record_head(&record, l->end.checksum);
-    uint64_t seed = hash_bytes(&record.sequence, sizeof record - sizeof record.checksum, l->end.checksum);
+    if (change_log->failed) return refuse(change_log, e);
+    struct log_record record = {
+        .sequence = change_log->end.sequence + 1, .size = payload.size, .kind = (uint32_t)kind};
+    record.head_checksum = hash_record_head(&record, change_log->end.checksum);
+    uint64_t seed = hash_bytes(&record.sequence, sizeof record - sizeof record.checksum,
+                               change_log->end.checksum);
     record.checksum = hash_bytes(payload.text, payload.size, seed);
-    buffer_clear(&l->record);
-    buffer_append(&l->record, &record, sizeof record);
-    buffer_append(&l->record, payload.text, payload.size);
-    buffer_append(&l->record, zeros, (size_t)(padded(payload.size) - payload.size));
+    buffer_clear(&change_log->record);
+    buffer_append(&change_log->record, &record, sizeof record);
+    buffer_append(&change_log->record, payload.text, payload.size);
+    buffer_append(&change_log->record, zeros, (size_t)(padded(payload.size) - payload.size));
 
-    enum status status = disk_write(l->fd, l->path, l->record.data, l->record.size, e);
+    enum status status = disk_write(change_log->fd, change_log->path, change_log->record.data,
+                                    change_log->record.size, e);
     if (status) {
-        l->failed = disk_truncate(l->path, l->end.size, NULL) != STATUS_OK;
+        change_log->failed =
+            disk_truncate(change_log->path, change_log->end.size, NULL) != STATUS_OK;
         return status;
     }
-    l->end.sequence = record.sequence;
-    l->end.checksum = record.checksum;
-    l->end.last = l->end.size;
-    l->end.size += l->record.size;
+    change_log->end.sequence = record.sequence;
+    change_log->end.checksum = record.checksum;
+    change_log->end.last = change_log->end.size;
+    change_log->end.size += change_log->record.size;
     return STATUS_OK;
 }
 
-enum status change_log_sync(struct change_log *l, const struct change_log_end *end, struct error *e) {
-    if (l->failed) return refuse(l, e);
-    enum status status = disk_sync_open(l->fd, l->path, e);
-    l->failed = status != STATUS_OK;
-    if (status == STATUS_OK) write_mark(l, end);
+enum status change_log_sync(struct change_log *change_log, const struct change_log_end *end,
+                            struct error *e) {
+    if (change_log->failed) return refuse(change_log, e);
+    enum status status = disk_sync_open(change_log->fd, change_log->path, e);
+    change_log->failed = status != STATUS_OK;
+    if (status == STATUS_OK) write_mark(change_log, end);
     return status;
 }
 
-bool change_log_give_up(struct change_log *l, uint64_t size) {
+bool change_log_give_up(struct change_log *change_log, uint64_t size) {
     struct error why;
-    l->failed = true;
-    if (disk_truncate(l->path, size, &why) == STATUS_OK) return true;
+    change_log->failed = true;
+    if (disk_truncate(change_log->path, size, &why) == STATUS_OK) return true;
     log_warn("%s", why.text);
     return false;
 }
 
-struct change_log_end change_log_end(const struct change_log *l) {
-    return l->end;
+struct change_log_end change_log_end(const struct change_log *change_log) {
+    return change_log->end;
 }
 
-void change_log_close(struct change_log *l) {
-    if (l == NULL) return;
-    if (l->fd >= 0) close(l->fd);
-    if (l->mark >= 0) close(l->mark);
-    buffer_free(&l->record);
-    free(l->path);
-    free(l->folder);
-    free(l);
+void change_log_close(struct change_log *change_log) {
+    if (change_log == NULL) return;
+    if (change_log->fd >= 0) close(change_log->fd);
+    if (change_log->mark >= 0) close(change_log->mark);
+    buffer_free(&change_log->record);
+    free(change_log->path);
+    free(change_log->folder);
+    free(change_log);
 }

@@ -21,17 +21,18 @@ struct image_layout {
 };
 
 /* picture_dim: numbers of the picture's vector; 0: it has none. */
-static struct image_layout lay_out(const struct image_head *head, uint64_t n_chunks, int dim, int picture_dim) {
-    struct image_layout l = {.ids = sizeof *head};
-    l.bounds = l.ids + (uint64_t)head->n_tokens * sizeof(uint32_t);
-    l.vectors = l.bounds + (n_chunks + 1) * sizeof(uint32_t);
-    l.picture = l.vectors + n_chunks * (uint64_t)dim * sizeof(float);
-    l.marks = l.picture + (uint64_t)picture_dim * sizeof(float);
-    l.strings = l.marks + head->n_marks * sizeof(struct mark);
-    l.text = l.strings + head->id_size + head->path_size + head->title_size + (uint64_t)head->metadata_size +
-             head->source_size + 5;
-    l.end = l.text + head->text_size;
-    return l;
+static struct image_layout lay_out(const struct image_head *head, uint64_t n_chunks, int dim,
+                                   int picture_dim) {
+    struct image_layout layout = {.ids = sizeof *head};
+    layout.bounds = layout.ids + (uint64_t)head->n_tokens * sizeof(uint32_t);
+    layout.vectors = layout.bounds + (n_chunks + 1) * sizeof(uint32_t);
+    layout.picture = layout.vectors + n_chunks * (uint64_t)dim * sizeof(float);
+    layout.marks = layout.picture + (uint64_t)picture_dim * sizeof(float);
+    layout.strings = layout.marks + head->n_marks * sizeof(struct mark);
+    layout.text = layout.strings + head->id_size + head->path_size + head->title_size +
+                  (uint64_t)head->metadata_size + head->source_size + 5;
+    layout.end = layout.text + head->text_size;
+    return layout;
 }
 
 bool vector_is_unit(const float *v, int dim) {
@@ -42,72 +43,85 @@ bool vector_is_unit(const float *v, int dim) {
 }
 
 /* The fault of a document, or NULL. */
-static const char *find_fault(const struct document_image *image, const struct collection_info *info) {
-    const struct collection_document *d = &image->document;
-    if (d->bounds[image->n_chunks] != d->text.size) return "its chunks do not end where its text ends";
+static const char *find_fault(const struct document_image *image,
+                              const struct collection_info *info) {
+    const struct collection_document *document = &image->document;
+    if (document->bounds[image->n_chunks] != document->text.size)
+        return "its chunks do not end where its text ends";
     for (int i = 0; i < image->n_chunks; i++)
-        if (d->bounds[i] > d->bounds[i + 1]) return "a chunk ends before it begins";
-    for (int i = 0; i < d->n; i++)
-        if (d->ids[i] < 0) return "a token is negative";
+        if (document->bounds[i] > document->bounds[i + 1]) return "a chunk ends before it begins";
+    for (int i = 0; i < document->n; i++)
+        if (document->ids[i] < 0) return "a token is negative";
     for (int i = 0; i < image->n_chunks; i++)
         if (!vector_is_unit(image->vectors + (size_t)i * (size_t)info->dim, info->dim))
             return "a vector is not of unit length";
-    if (d->picture && info->pictures.embedder == NULL)
+    if (document->picture && info->pictures.embedder == NULL)
         return "it has a picture's vector, and the collection takes none";
-    if (d->picture && !vector_is_unit(d->picture, info->pictures.dim))
+    if (document->picture && !vector_is_unit(document->picture, info->pictures.dim))
         return "a picture's vector is not of unit length";
-    return marks_fault(d->marks, d->text.size);
+    return marks_fault(document->marks, document->text.size);
 }
 
-static enum status check_strings(const struct collection_document *d, struct error *e) {
-    size_t id = strlen(d->id);
+static enum status check_strings(const struct collection_document *document, struct error *e) {
+    size_t id = strlen(document->id);
     if (id < 1 || id > COLLECTION_MAX_ID)
-        return error_set(e, STATUS_INVALID, "the document's id has %zu bytes; 1 .. %d are possible", id,
-                         COLLECTION_MAX_ID);
-    if (!utf8_is_valid(d->id, id) || !utf8_is_valid(d->text.text, d->text.size))
-        return error_set(e, STATUS_INVALID, "document %.100s: its id or its text is not valid UTF-8", d->id);
-    if (strlen(d->path) > COLLECTION_MAX_STRING || strlen(d->title) > COLLECTION_MAX_STRING ||
-        strlen(d->metadata ? d->metadata : "") > COLLECTION_MAX_STRING ||
-        strlen(d->source ? d->source : "") > COLLECTION_MAX_STRING)
-        return error_set(e, STATUS_TOO_LARGE,
-                         "document %.100s: its name, title, metadata or source has more than %d bytes", d->id,
-                         COLLECTION_MAX_STRING);
+        return error_set(e, STATUS_INVALID, "the document's id has %zu bytes; 1 .. %d are possible",
+                         id, COLLECTION_MAX_ID);
+    if (!utf8_is_valid(document->id, id) ||
+        !utf8_is_valid(document->text.text, document->text.size))
+        return error_set(e, STATUS_INVALID,
+                         "document %.100s: its id or its text is not valid UTF-8", document->id);
+    if (strlen(document->path) > COLLECTION_MAX_STRING ||
+        strlen(document->title) > COLLECTION_MAX_STRING ||
+        strlen(document->metadata ? document->metadata : "") > COLLECTION_MAX_STRING ||
+        strlen(document->source ? document->source : "") > COLLECTION_MAX_STRING)
+        return error_set(
+            e, STATUS_TOO_LARGE,
+            "document %.100s: its name, title, metadata or source has more than %d bytes",
+            document->id, COLLECTION_MAX_STRING);
     return STATUS_OK;
 }
 
-enum status document_image_write(struct buffer *out, const struct collection_document *d, const float *vectors,
-                                 const struct collection_info *info, struct error *e) {
-    if (check_strings(d, e)) return e->status;
-    if (d->n < 1) return error_set(e, STATUS_INVALID, "document %.100s: no text", d->id);
-    if (d->text.size > UINT32_MAX)
-        return error_set(e, STATUS_TOO_LARGE, "document %.100s: %zu bytes of text, at most %u", d->id, d->text.size,
-                         UINT32_MAX);
-    int n_chunks = document_count_chunks(d->n, info->chunk_length);
-    const char *fault =
-        find_fault(&(struct document_image){.document = *d, .vectors = vectors, .n_chunks = n_chunks}, info);
-    if (fault) return error_set(e, STATUS_INVALID, "document %.100s: %s", d->id, fault);
+enum status document_image_write(struct buffer *out, const struct collection_document *document,
+                                 const float *vectors, const struct collection_info *info,
+                                 struct error *e) {
+    if (check_strings(document, e)) return e->status;
+    if (document->n < 1)
+        return error_set(e, STATUS_INVALID, "document %.100s: no text", document->id);
+    if (document->text.size > UINT32_MAX)
+        return error_set(e, STATUS_TOO_LARGE, "document %.100s: %zu bytes of text, at most %u",
+                         document->id, document->text.size, UINT32_MAX);
+    int n_chunks = document_count_chunks(document->n, info->chunk_length);
+    const char *fault = find_fault(
+        &(struct document_image){.document = *document, .vectors = vectors, .n_chunks = n_chunks},
+        info);
+    if (fault) return error_set(e, STATUS_INVALID, "document %.100s: %s", document->id, fault);
 
-    const char *metadata = d->metadata ? d->metadata : "", *source = d->source ? d->source : "";
-    struct image_head head = {.n_tokens = (uint32_t)d->n,
-                              .id_size = (uint32_t)strlen(d->id),
-                              .path_size = (uint32_t)strlen(d->path),
-                              .title_size = (uint32_t)strlen(d->title),
+    const char *metadata = document->metadata ? document->metadata : "",
+               *source = document->source ? document->source : "";
+    struct image_head head = {.n_tokens = (uint32_t)document->n,
+                              .id_size = (uint32_t)strlen(document->id),
+                              .path_size = (uint32_t)strlen(document->path),
+                              .title_size = (uint32_t)strlen(document->title),
                               .metadata_size = (uint32_t)strlen(metadata),
-                              .n_marks = d->marks.n,
-                              .text_size = (uint32_t)d->text.size,
+                              .n_marks = document->marks.n,
+                              .text_size = (uint32_t)document->text.size,
                               .source_size = (uint32_t)strlen(source)};
     buffer_append(out, &head, sizeof head);
-    buffer_append(out, d->ids, (size_t)d->n * sizeof *d->ids);
-    buffer_append(out, d->bounds, ((size_t)n_chunks + 1) * sizeof *d->bounds);
+    buffer_append(out, document->ids, (size_t)document->n * sizeof *document->ids);
+    buffer_append(out, document->bounds, ((size_t)n_chunks + 1) * sizeof *document->bounds);
     buffer_append(out, vectors, (size_t)n_chunks * (size_t)info->dim * sizeof *vectors);
-    if (d->picture) buffer_append(out, d->picture, (size_t)info->pictures.dim * sizeof *d->picture);
-    if (d->marks.n > 0) buffer_append(out, d->marks.bytes, d->marks.n * sizeof(struct mark));
-    buffer_append(out, d->id, head.id_size + (size_t)1);
-    buffer_append(out, d->path, head.path_size + (size_t)1);
-    buffer_append(out, d->title, head.title_size + (size_t)1);
+    if (document->picture)
+        buffer_append(out, document->picture,
+                      (size_t)info->pictures.dim * sizeof *document->picture);
+    if (document->marks.n > 0)
+        buffer_append(out, document->marks.bytes, document->marks.n * sizeof(struct mark));
+    buffer_append(out, document->id, head.id_size + (size_t)1);
+    buffer_append(out, document->path, head.path_size + (size_t)1);
+    buffer_append(out, document->title, head.title_size + (size_t)1);
     buffer_append(out, metadata, head.metadata_size + (size_t)1);
     buffer_append(out, source, head.source_size + (size_t)1);
-    buffer_append(out, d->text.text, d->text.size);
+    buffer_append(out, document->text.text, document->text.size);
     return STATUS_OK;
 }
 
@@ -122,34 +136,41 @@ static bool read_string(const char **at, uint32_t size, const char **string) {
     return strnlen(*string, (size_t)size + 1) == size;
 }
 
-enum status document_image_read(struct document_image *out, struct text_span bytes, const struct collection_info *info,
-                                struct error *e) {
+enum status document_image_read(struct document_image *out, struct text_span bytes,
+                                const struct collection_info *info, struct error *e) {
     struct image_head head;
     if (bytes.size < sizeof head) return corrupt(e, "it is cut off");
     memcpy(&head, bytes.text, sizeof head);
-    if (head.n_tokens < 1 || head.n_tokens > INT32_MAX) return corrupt(e, "its number of tokens is not possible");
-    if (head.id_size < 1 || head.id_size > COLLECTION_MAX_ID) return corrupt(e, "its id is empty or too long");
+    if (head.n_tokens < 1 || head.n_tokens > INT32_MAX)
+        return corrupt(e, "its number of tokens is not possible");
+    if (head.id_size < 1 || head.id_size > COLLECTION_MAX_ID)
+        return corrupt(e, "its id is empty or too long");
     int n_chunks = document_count_chunks((int)head.n_tokens, info->chunk_length);
-    struct image_layout l = lay_out(&head, (uint64_t)n_chunks, info->dim, 0);
-    bool has_picture = info->pictures.embedder && l.end != bytes.size;
-    if (has_picture) l = lay_out(&head, (uint64_t)n_chunks, info->dim, info->pictures.dim);
-    if (l.end != bytes.size) return corrupt(e, "its length is not the one that its parts need");
+    struct image_layout layout = lay_out(&head, (uint64_t)n_chunks, info->dim, 0);
+    bool has_picture = info->pictures.embedder && layout.end != bytes.size;
+    if (has_picture) layout = lay_out(&head, (uint64_t)n_chunks, info->dim, info->pictures.dim);
+    if (layout.end != bytes.size)
+        return corrupt(e, "its length is not the one that its parts need");
 
-    const char *at = bytes.text + l.strings;
+    const char *at = bytes.text + layout.strings;
     *out = (struct document_image){
-        .vectors = (const float *)(const void *)(bytes.text + l.vectors),
+        .vectors = (const float *)(const void *)(bytes.text + layout.vectors),
         .n_chunks = n_chunks,
-        .document = {.text = {bytes.text + l.text, head.text_size},
-                     .marks = {bytes.text + l.marks, head.n_marks},
-                     .ids = (const int32_t *)(const void *)(bytes.text + l.ids),
-                     .bounds = (const uint32_t *)(const void *)(bytes.text + l.bounds),
+        .document = {.text = {bytes.text + layout.text, head.text_size},
+                     .marks = {bytes.text + layout.marks, head.n_marks},
+                     .ids = (const int32_t *)(const void *)(bytes.text + layout.ids),
+                     .bounds = (const uint32_t *)(const void *)(bytes.text + layout.bounds),
                      .n = (int)head.n_tokens,
-                     .picture = has_picture ? (const float *)(const void *)(bytes.text + l.picture) : NULL},
+                     .picture = has_picture
+                                    ? (const float *)(const void *)(bytes.text + layout.picture)
+                                    : NULL},
     };
-    struct collection_document *d = &out->document;
-    bool ended = read_string(&at, head.id_size, &d->id) && read_string(&at, head.path_size, &d->path) &&
-                 read_string(&at, head.title_size, &d->title) && read_string(&at, head.metadata_size, &d->metadata) &&
-                 read_string(&at, head.source_size, &d->source);
+    struct collection_document *document = &out->document;
+    bool ended = read_string(&at, head.id_size, &document->id) &&
+                 read_string(&at, head.path_size, &document->path) &&
+                 read_string(&at, head.title_size, &document->title) &&
+                 read_string(&at, head.metadata_size, &document->metadata) &&
+                 read_string(&at, head.source_size, &document->source);
     if (!ended) return corrupt(e, "a string does not end where it should");
     const char *fault = find_fault(out, info);
     return fault ? corrupt(e, fault) : STATUS_OK;

@@ -1,10 +1,11 @@
-/* retrieval/generation/document_image.h: one document with its vectors as a string of bytes: what a log of changes
- * keeps, and what a collection that changes has in memory of each document that came since its generation.
+/* retrieval/generation/document_image.h: one document with its vectors as a string of bytes: what a
+ * log of changes keeps, and what a collection that changes has in memory of each document that came
+ * since its generation.
  *
- * Little endian: a head of 32 bytes; ids u32 [n]; bounds u32 [chunks + 1]; vectors f32 [chunks, dim]; marks of 12 bytes
- * each; id, path, title, metadata and source, a NUL behind each; the text. A picture of a collection whose pictures
- * have an embedder of their own has its vector of that embedder, f32 [pictures.dim], behind the others: the length
- * tells. */
+ * Little endian: a head of 32 bytes; ids u32 [n]; bounds u32 [chunks + 1]; vectors f32 [chunks,
+ * dim]; marks of 12 bytes each; id, path, title, metadata and source, a NUL behind each; the text.
+ * A picture of a collection whose pictures have an embedder of their own has its vector of that
+ * embedder, f32 [pictures.dim], behind the others: the length tells. */
 #pragma once
 
 #include "retrieval/generation/generation.h"
@@ -15,11 +16,14 @@ struct document_image {
     int n_chunks;
 };
 
-/* Appends the image of d, whose vectors are [chunks, info->dim] of unit length, and d->picture likewise. STATUS_INVALID
- * says what is wrong with the document, STATUS_TOO_LARGE that it is too long. */
-enum status document_image_write(struct buffer *out, const struct collection_document *d, const float *vectors,
-                                 const struct collection_info *info, struct error *e);
-/* Reads an image. The bytes are aligned to 4 and outlive *out; nothing in them is believed unchecked: STATUS_CORRUPT.
+/* Appends the image of d, whose vectors are [chunks, info->dim] of unit length, and
+ * document->picture likewise. STATUS_INVALID says what is wrong with the document, STATUS_TOO_LARGE
+ * that it is too long. */
+enum status document_image_write(struct buffer *out, const struct collection_document *document,
+                                 const float *vectors, const struct collection_info *info,
+                                 struct error *e);
+/* Reads an image. The bytes are aligned to 4 and outlive *out; nothing in them is believed
+ * unchecked: STATUS_CORRUPT.
  */
-enum status document_image_read(struct document_image *out, struct text_span bytes, const struct collection_info *info,
-                                struct error *e);
+enum status document_image_read(struct document_image *out, struct text_span bytes,
+                                const struct collection_info *info, struct error *e);

@@ -1,5 +1,6 @@
-/* retrieval/generation/generation_disk.c: the steps by which a builder changes the disk. Each is announced to a hook,
- * so that a test can end the process before any one of them and look at what a reader finds. */
+/* retrieval/generation/generation_disk.c: the steps by which a builder changes the disk. Each is
+ * announced to a hook, so that a test can end the process before any one of them and look at what a
+ * reader finds. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -138,7 +139,8 @@ enum status disk_sync_name(const char *path, struct error *e) {
 /* One folder, whose name is on the disk when it is there. */
 static enum status make_one_folder(const char *path, struct error *e) {
     step("mkdir");
-    if (mkdir(path, 0700) != 0) return errno == EEXIST ? STATUS_OK : error_errno(e, "%s: make folder", path);
+    if (mkdir(path, 0700) != 0)
+        return errno == EEXIST ? STATUS_OK : error_errno(e, "%s: make folder", path);
     return disk_sync_name(path, e);
 }
 

@@ -23,13 +23,14 @@ struct chunk_record {
     uint32_t n_tokens; /* 1 .. chunk length */
 };
 _Static_assert(sizeof(struct chunk_record) == 32, "rows are read straight from the file");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little endian and mapped as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "files are little endian and mapped as they are");
 
-/* One entry of `documents`, little endian, followed by id, path, title, metadata and source, a NUL behind each, and its
- * marks (retrieval/marks.h); entries are not aligned. */
+/* One entry of `documents`, little endian, followed by id, path, title, metadata and source, a NUL
+ * behind each, and its marks (retrieval/marks.h); entries are not aligned. */
 struct document_record {
     uint64_t first_chunk, n_chunks;
-    uint64_t text_size;                                     /* texts lie back to back in documents.text */
+    uint64_t text_size; /* texts lie back to back in documents.text */
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
     uint32_t n_marks, source_size;
 };
@@ -67,10 +68,11 @@ bool vector_is_unit(const float *v, int dim);
 /* Parses and checks a MANIFEST: checksum, format version, every field present, of its type and in
  * range, nothing else. `name` is what errors call it. Release with manifest_free, also after a
  * failure. */
-enum status manifest_parse(struct manifest *m, const char *text, size_t size, const char *name, struct error *e);
-/* Appends the MANIFEST's text to *out and sets m->checksum. */
-void manifest_print(struct manifest *m, struct buffer *out);
-void manifest_free(struct manifest *m);
+enum status manifest_parse(struct manifest *manifest, const char *text, size_t size,
+                           const char *name, struct error *e);
+/* Appends the MANIFEST's text to *out and sets manifest->checksum. */
+void manifest_print(struct manifest *manifest, struct buffer *out);
+void manifest_free(struct manifest *manifest);
 
 /* "gen-000012" and back; false for any other name. */
 void generation_name(char name[GENERATION_NAME_SIZE], int generation);
@@ -78,42 +80,51 @@ bool generation_parse(const char *name, int *generation);
 
 /* CURRENT: which generation, and its MANIFEST's checksum. STATUS_NOT_FOUND without the file,
  * STATUS_CORRUPT when it is not one line as written. */
-enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum, struct error *e);
+enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum,
+                         struct error *e);
 /* Makes CURRENT name a generation, by CURRENT.tmp and a rename; the caller syncs dir. */
 enum status current_write(const char *dir, struct generation_origin origin, struct error *e);
 
 /* Opens one generation, which CURRENT need not name. */
-enum status disk_generation_open_one(struct disk_generation **out, const char *dir, struct generation_origin origin,
-                                     struct error *e);
+enum status disk_generation_open_one(struct disk_generation **out, const char *dir,
+                                     struct generation_origin origin, struct error *e);
 
-/* Verified against its own checksum and the one that CURRENT has of it. Release with manifest_free, also after a
- * failure. */
-enum status manifest_read(struct manifest *m, const char *folder, struct generation_origin origin, struct error *e);
-/* Maps a file of a generation whose length and checksum are the MANIFEST's; on failure too it is to be closed. */
-enum status file_map_verified(struct file_map *map, const char *path, const struct file_facts *facts, struct error *e);
+/* Verified against its own checksum and the one that CURRENT has of it. Release with manifest_free,
+ * also after a failure. */
+enum status manifest_read(struct manifest *manifest, const char *folder,
+                          struct generation_origin origin, struct error *e);
+/* Maps a file of a generation whose length and checksum are the MANIFEST's; on failure too it is to
+ * be closed. */
+enum status file_map_verified(struct file_map *map, const char *path,
+                              const struct file_facts *facts, struct error *e);
 
-/* A builder of a generation whose files the caller writes, in builder_folder. The facts are those of m, whose strings
- * it takes over; the number is new. It holds the lock. */
-enum status builder_adopt(struct generation_builder **out, const char *dir, struct manifest *m, struct error *e);
-const char *builder_folder(const struct generation_builder *b);
+/* A builder of a generation whose files the caller writes, in builder_folder. The facts are those
+ * of m, whose strings it takes over; the number is new. It holds the lock. */
+enum status builder_adopt(struct generation_builder **out, const char *dir,
+                          struct manifest *manifest, struct error *e);
+const char *builder_folder(const struct generation_builder *builder);
 /* Writes MANIFEST, and puts the folder on the disk: what builder_prepare ends with. */
-enum status builder_seal(struct generation_builder *b, struct error *e);
-struct generation_origin builder_origin(const struct generation_builder *b); /* once it is sealed */
+enum status builder_seal(struct generation_builder *builder, struct error *e);
+struct generation_origin builder_origin(
+    const struct generation_builder *builder); /* once it is sealed */
 
-/* Builds the indexes of the vectors that wait in a generation's folder, by the facts of info, which get the indexes'
- * names; `asked` is for the chunks' (NULL: by size). */
+/* Builds the indexes of the vectors that wait in a generation's folder, by the facts of info, which
+ * get the indexes' names; `asked` is for the chunks' (NULL: by size). */
 #define VECTORS_WAITING "vectors.tmp"
 #define PICTURES_WAITING "pictures.tmp"
-enum status vectors_build(const char *folder, struct collection_info *info, const char *asked, struct error *e);
+enum status vectors_build(const char *folder, struct collection_info *info, const char *asked,
+                          struct error *e);
 
 /* A builder's steps on the disk, one at a time; each announces itself to
  * disk_step_hook first, where a test can end the process. The hook is NULL outside tests. */
 extern void (*disk_step_hook)(const char *step);
-enum status disk_create(int *fd, const char *path, struct error *e); /* a new file; never through a link */
+enum status disk_create(int *fd, const char *path,
+                        struct error *e); /* a new file; never through a link */
 enum status disk_write(int fd, const char *path, const void *bytes, size_t size, struct error *e);
 enum status disk_sync(const char *path, struct error *e); /* a file or a folder */
 enum status disk_sync_open(int fd, const char *path, struct error *e);
-enum status disk_sync_name(const char *path, struct error *e); /* the folder that holds the name of path */
+enum status disk_sync_name(const char *path,
+                           struct error *e); /* the folder that holds the name of path */
 enum status disk_truncate(const char *path, uint64_t size, struct error *e);
 /* A new file with this content, on the disk; its name is not. */
 enum status disk_write_whole(const char *path, const struct buffer *text, struct error *e);

@@ -1,6 +1,6 @@
-/* retrieval/generation/manifest.c: MANIFEST and CURRENT, the two small files that say what a collection
- * is. A MANIFEST ends with the checksum of everything before it, and every field is required, so
- * damage is found wherever it is. */
+/* retrieval/generation/manifest.c: MANIFEST and CURRENT, the two small files that say what a
+ * collection is. A MANIFEST ends with the checksum of everything before it, and every field is
+ * required, so damage is found wherever it is. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +20,9 @@ static const char checksum_end[] = "\"\n}\n";
 /* Bytes of a file: all numbers below are exact as doubles and as int64_t. */
 #define MANIFEST_MOST ((double)((int64_t)1 << 52))
 
-bool generation_is_exact(const char *index_factory) { return strcmp(index_factory, INDEX_EXACT) == 0; }
+bool generation_is_exact(const char *index_factory) {
+    return strcmp(index_factory, INDEX_EXACT) == 0;
+}
 
 const char *generation_file_name(enum generation_file file, const struct collection_info *info) {
     switch (file) {
@@ -28,11 +30,13 @@ const char *generation_file_name(enum generation_file file, const struct collect
         case GENERATION_FILE_OFFSETS: return "chunks.offsets";
         case GENERATION_FILE_DOCUMENTS: return "documents";
         case GENERATION_FILE_TEXT: return "documents.text";
-        case GENERATION_FILE_VECTORS: return generation_is_exact(info->index_factory) ? "vectors.f32" : "vectors.faiss";
+        case GENERATION_FILE_VECTORS:
+            return generation_is_exact(info->index_factory) ? "vectors.f32" : "vectors.faiss";
         case GENERATION_FILE_ORIGINALS: return "vectors.f32";
         case GENERATION_FILE_PICTURE_CHUNKS: return "pictures.chunks";
         case GENERATION_FILE_PICTURES:
-            return generation_is_exact(info->pictures.index_factory) ? "pictures.f32" : "pictures.faiss";
+            return generation_is_exact(info->pictures.index_factory) ? "pictures.f32"
+                                                                     : "pictures.faiss";
         case GENERATION_FILE_COUNT: break;
     }
     CHECK(!"a collection file");
@@ -48,50 +52,58 @@ bool generation_has_file(enum generation_file file, const struct collection_info
     }
 }
 
-static enum status check_checksum(const char *text, size_t size, const char *name, uint64_t *checksum,
-                                  struct error *e) {
-    const size_t key = sizeof checksum_key - 1, end = sizeof checksum_end - 1, tail = key + 16 + end;
+static enum status check_checksum(const char *text, size_t size, const char *name,
+                                  uint64_t *checksum, struct error *e) {
+    const size_t key = sizeof checksum_key - 1, end = sizeof checksum_end - 1,
+                 tail = key + 16 + end;
     if (size < tail || memcmp(text + size - tail, checksum_key, key) != 0 ||
-        memcmp(text + size - end, checksum_end, end) != 0 || !hash_parse(text + size - end - 16, checksum))
-        return error_set(e, STATUS_CORRUPT, "%s: does not end with its checksum; it is cut off or damaged", name);
+        memcmp(text + size - end, checksum_end, end) != 0 ||
+        !hash_parse(text + size - end - 16, checksum))
+        return error_set(e, STATUS_CORRUPT,
+                         "%s: does not end with its checksum; it is cut off or damaged", name);
     uint64_t found = hash_bytes(text, size - tail, 0);
     if (found != *checksum)
-        return error_set(e, STATUS_CORRUPT, "%s: checksum %016" PRIx64 ", expected %016" PRIx64 "; it is damaged", name,
-                         found, *checksum);
+        return error_set(e, STATUS_CORRUPT,
+                         "%s: checksum %016" PRIx64 ", expected %016" PRIx64 "; it is damaged",
+                         name, found, *checksum);
     return STATUS_OK;
 }
 
-static enum status parse_format(struct json_reader *r, const struct json *value, void *object) {
+static enum status parse_format(struct json_reader *reader, const struct json *value,
+                                void *object) {
     (void)object;
-    if (json_kind(value) != JSON_KIND_INT) return json_fail_type(r, json_type_words(JSON_INT), value);
+    if (json_kind(value) != JSON_KIND_INT)
+        return json_fail_type(reader, json_type_words(JSON_INT), value);
     if (json_int(value) == GENERATION_FORMAT) return STATUS_OK;
-    return json_fail(r, JSON_FAULT_UNSUPPORTED, "format %lld, this version reads %d; build the collection again",
+    return json_fail(reader, JSON_FAULT_UNSUPPORTED,
+                     "format %lld, this version reads %d; build the collection again",
                      (long long)json_int(value), GENERATION_FORMAT);
 }
 
 static const struct json_field file_fields[] = {
-    {"bytes", JSON_INT64, JSON_AT(struct file_facts, bytes), .min = 1, .max = MANIFEST_MOST, .required = true},
+    {"bytes", JSON_INT64, JSON_AT(struct file_facts, bytes), .min = 1, .max = MANIFEST_MOST,
+     .required = true},
     {"xxh3", JSON_HEX, JSON_AT(struct file_facts, checksum), .required = true},
 };
 static const struct json_table file_table = JSON_TABLE(file_fields);
 
 /* The files' names depend on the index, which is read before. */
-static enum status parse_files(struct json_reader *r, const struct json *value, void *object) {
-    struct manifest *m = object;
+static enum status parse_files(struct json_reader *reader, const struct json *value, void *object) {
+    struct manifest *manifest = object;
     struct json_field rows[GENERATION_FILE_COUNT];
     int n = 0;
     for (int i = 0; i < GENERATION_FILE_COUNT; i++) {
         enum generation_file file = (enum generation_file)i;
-        if (!generation_has_file(file, &m->info)) continue;
-        rows[n] = (struct json_field){.name = generation_file_name(file, &m->info),
+        if (!generation_has_file(file, &manifest->info)) continue;
+        rows[n] = (struct json_field){.name = generation_file_name(file, &manifest->info),
                                       .type = JSON_STRUCT,
-                                      .offset = (size_t)i * sizeof m->files[0],
+                                      .offset = (size_t)i * sizeof manifest->files[0],
                                       .table = &file_table,
                                       .required = true};
         n++;
     }
     const struct json_table table = {.fields = rows, .count = n};
-    return json_table_read(r, &table, value, m->files);
+    return json_table_read(reader, &table, value, manifest->files);
 }
 
 static const struct json_choice metrics[] = {{metric, 0}, {NULL, 0}};
@@ -100,20 +112,25 @@ static const struct json_field picture_fields[] = {
     {"folder", JSON_TEXT, JSON_AT(struct picture_space, embedder), .required = true},
     {"hash", JSON_HEX, JSON_AT(struct picture_space, embedder_hash), .required = true},
     {"query_prompt", JSON_TEXT, JSON_AT(struct picture_space, query_prompt), .required = true},
-    {"document_prompt", JSON_TEXT, JSON_AT(struct picture_space, document_prompt), .required = true},
-    {"dim", JSON_INT, JSON_AT(struct picture_space, dim), .min = 1, .max = COLLECTION_MAX_DIM, .required = true},
-    {"pictures", JSON_INT64, JSON_AT(struct picture_space, n), .min = 0, .max = INT32_MAX, .required = true},
+    {"document_prompt", JSON_TEXT, JSON_AT(struct picture_space, document_prompt),
+     .required = true},
+    {"dim", JSON_INT, JSON_AT(struct picture_space, dim), .min = 1, .max = COLLECTION_MAX_DIM,
+     .required = true},
+    {"pictures", JSON_INT64, JSON_AT(struct picture_space, n), .min = 0, .max = INT32_MAX,
+     .required = true},
     {"index", JSON_TEXT, JSON_AT(struct picture_space, index_factory), .required = true},
 };
 static const struct json_table picture_table = JSON_TABLE(picture_fields);
 
-/* Every field is required, but for the pictures' embedder. "checksum" has been checked before anything is parsed. */
+/* Every field is required, but for the pictures' embedder. "checksum" has been checked before
+ * anything is parsed. */
 #define AT(member) JSON_AT(struct manifest, info.member), .required = true
 static const struct json_field manifest_fields[] = {
     {"format", JSON_PARSED, .parse = parse_format, .required = true},
     {"generation", JSON_INT, AT(generation), .min = 1, .max = INT32_MAX},
     {"documents", JSON_INT64, AT(n_documents), .min = 1, .max = INT32_MAX},
-    {"chunks", JSON_INT64, AT(n_chunks), .min = 1, .max = MANIFEST_MOST / sizeof(struct chunk_record)},
+    {"chunks", JSON_INT64, AT(n_chunks), .min = 1,
+     .max = MANIFEST_MOST / sizeof(struct chunk_record)},
     {"tokens", JSON_INT64, AT(n_tokens), .min = 1, .max = MANIFEST_MOST / sizeof(uint32_t)},
     {"chunk_length", JSON_INT, AT(chunk_length), .min = 1, .max = COLLECTION_MAX_CHUNK_LENGTH},
     {"eod", JSON_INT, AT(eod), .min = 0, .max = INT32_MAX},
@@ -127,97 +144,106 @@ static const struct json_field manifest_fields[] = {
     {"tokenizer", JSON_TEXT, AT(tokenizer)},
     {"tokenizer_hash", JSON_HEX, AT(tokenizer_hash)},
     {"index", JSON_TEXT, AT(index_factory)},
-    {"picture_embedder", JSON_STRUCT, JSON_AT(struct manifest, info.pictures), .table = &picture_table},
+    {"picture_embedder", JSON_STRUCT, JSON_AT(struct manifest, info.pictures),
+     .table = &picture_table},
     {"files", JSON_PARSED, .parse = parse_files, .required = true},
     {.name = "checksum", .type = JSON_IGNORED},
 };
 #undef AT
 static const struct json_table manifest_table = JSON_TABLE(manifest_fields);
 
-static const struct json_style manifest_style = {
-    .status = STATUS_CORRUPT, .quote = "\"", .member = "field", .advice = "this version does not know it"};
+static const struct json_style manifest_style = {.status = STATUS_CORRUPT,
+                                                 .quote = "\"",
+                                                 .member = "field",
+                                                 .advice = "this version does not know it"};
 
-static const char *find_picture_contradiction(const struct manifest *m) {
-    const struct picture_space *p = &m->info.pictures;
+static const char *find_picture_contradiction(const struct manifest *manifest) {
+    const struct picture_space *space = &manifest->info.pictures;
     size_t vectors;
-    if (p->n == 0) return NULL;
-    if (p->n > m->info.n_documents) return "more pictures than documents";
-    if (!index_is_lossless(p->index_factory))
+    if (space->n == 0) return NULL;
+    if (space->n > manifest->info.n_documents) return "more pictures than documents";
+    if (!index_is_lossless(space->index_factory))
         return "the index of pictures compresses, which this version does not read";
-    if (m->files[GENERATION_FILE_PICTURE_CHUNKS].bytes != (uint64_t)p->n * sizeof(uint64_t))
+    if (manifest->files[GENERATION_FILE_PICTURE_CHUNKS].bytes !=
+        (uint64_t)space->n * sizeof(uint64_t))
         return "the length of pictures.chunks is not eight bytes a picture";
-    if (mul_overflows((size_t)p->n, (size_t)p->dim * sizeof(float), &vectors) ||
-        (generation_is_exact(p->index_factory) && m->files[GENERATION_FILE_PICTURES].bytes != vectors))
+    if (mul_overflows((size_t)space->n, (size_t)space->dim * sizeof(float), &vectors) ||
+        (generation_is_exact(space->index_factory) &&
+         manifest->files[GENERATION_FILE_PICTURES].bytes != vectors))
         return "the length of pictures.f32 is not one vector a picture";
     return NULL;
 }
 
 /* Compares the numbers with each other, whatever the files hold. Returns what is wrong, or NULL. */
-static const char *find_contradiction(const struct manifest *m) {
-    const struct collection_info *info = &m->info;
+static const char *find_contradiction(const struct manifest *manifest) {
+    const struct collection_info *info = &manifest->info;
     size_t vectors;
     if (info->n_documents > info->n_chunks || info->n_chunks > info->n_tokens)
         return "more documents than chunks, or more chunks than tokens";
     if (info->eod > info->max_token) return "\"eod\" is above \"max_token\"";
-    if (m->files[GENERATION_FILE_TOKENS].bytes != (uint64_t)info->n_tokens * sizeof(uint32_t))
+    if (manifest->files[GENERATION_FILE_TOKENS].bytes !=
+        (uint64_t)info->n_tokens * sizeof(uint32_t))
         return "the length of chunks.tokens is not four bytes a token";
-    if (m->files[GENERATION_FILE_OFFSETS].bytes != (uint64_t)info->n_chunks * sizeof(struct chunk_record))
+    if (manifest->files[GENERATION_FILE_OFFSETS].bytes !=
+        (uint64_t)info->n_chunks * sizeof(struct chunk_record))
         return "the length of chunks.offsets is not one record a chunk";
-    enum generation_file exact =
-        generation_is_exact(info->index_factory) ? GENERATION_FILE_VECTORS : GENERATION_FILE_ORIGINALS;
+    enum generation_file exact = generation_is_exact(info->index_factory)
+                                     ? GENERATION_FILE_VECTORS
+                                     : GENERATION_FILE_ORIGINALS;
     if (mul_overflows((size_t)info->n_chunks, (size_t)info->dim * sizeof(float), &vectors) ||
-        (generation_has_file(exact, info) && m->files[exact].bytes != vectors))
+        (generation_has_file(exact, info) && manifest->files[exact].bytes != vectors))
         return "the length of vectors.f32 is not one vector a chunk";
-    return find_picture_contradiction(m);
+    return find_picture_contradiction(manifest);
 }
 
-enum status manifest_parse(struct manifest *m, const char *text, size_t size, const char *name, struct error *e) {
+enum status manifest_parse(struct manifest *manifest, const char *text, size_t size,
+                           const char *name, struct error *e) {
     struct json *root;
-    *m = (struct manifest){0};
+    *manifest = (struct manifest){0};
     if (size > MANIFEST_LIMIT)
         return error_set(e, STATUS_CORRUPT, "%s: %zu bytes, more than a MANIFEST has", name, size);
-    enum status status = check_checksum(text, size, name, &m->checksum, e);
+    enum status status = check_checksum(text, size, name, &manifest->checksum, e);
     if (status == STATUS_OK) status = json_parse(&root, (struct text_span){text, size}, name, e);
     if (status) return status;
 
-    struct json_reader r = {.name = name, .style = &manifest_style, .e = e};
-    status = json_table_read(&r, &manifest_table, root, m);
+    struct json_reader reader = {.name = name, .style = &manifest_style, .e = e};
+    status = json_table_read(&reader, &manifest_table, root, manifest);
     json_close(root);
     if (status) return status;
 
-    const char *wrong = find_contradiction(m);
+    const char *wrong = find_contradiction(manifest);
     return wrong ? error_set(e, STATUS_CORRUPT, "%s: %s", name, wrong) : STATUS_OK;
 }
 
-static void put_files(struct json_writer *w, const struct manifest *m) {
+static void put_files(struct json_writer *w, const struct manifest *manifest) {
     put_key_object(w, "files");
     for (int i = 0; i < GENERATION_FILE_COUNT; i++) {
         enum generation_file file = (enum generation_file)i;
-        if (!generation_has_file(file, &m->info)) continue;
-        put_key(w, generation_file_name(file, &m->info));
+        if (!generation_has_file(file, &manifest->info)) continue;
+        put_key(w, generation_file_name(file, &manifest->info));
         put_object_line(w);
-        put_key_int(w, "bytes", (int64_t)m->files[i].bytes);
-        put_key_hex(w, "xxh3", m->files[i].checksum);
+        put_key_int(w, "bytes", (int64_t)manifest->files[i].bytes);
+        put_key_hex(w, "xxh3", manifest->files[i].checksum);
         put_object_end(w);
     }
     put_object_end(w);
 }
 
-static void put_pictures(struct json_writer *w, const struct picture_space *p) {
-    if (p->embedder == NULL) return;
+static void put_pictures(struct json_writer *w, const struct picture_space *space) {
+    if (space->embedder == NULL) return;
     put_key_object(w, "picture_embedder");
-    put_key_string(w, "folder", p->embedder);
-    put_key_hex(w, "hash", p->embedder_hash);
-    put_key_string(w, "query_prompt", p->query_prompt);
-    put_key_string(w, "document_prompt", p->document_prompt);
-    put_key_int(w, "dim", p->dim);
-    put_key_int(w, "pictures", p->n);
-    put_key_string(w, "index", p->index_factory);
+    put_key_string(w, "folder", space->embedder);
+    put_key_hex(w, "hash", space->embedder_hash);
+    put_key_string(w, "query_prompt", space->query_prompt);
+    put_key_string(w, "document_prompt", space->document_prompt);
+    put_key_int(w, "dim", space->dim);
+    put_key_int(w, "pictures", space->n);
+    put_key_string(w, "index", space->index_factory);
     put_object_end(w);
 }
 
-void manifest_print(struct manifest *m, struct buffer *out) {
-    const struct collection_info *info = &m->info;
+void manifest_print(struct manifest *manifest, struct buffer *out) {
+    const struct collection_info *info = &manifest->info;
     size_t begin = out->size;
     struct json_writer w;
     put_begin_indented(&w, out, 2);
@@ -240,7 +266,7 @@ void manifest_print(struct manifest *m, struct buffer *out) {
     put_key_hex(&w, "tokenizer_hash", info->tokenizer_hash);
     put_key_string(&w, "index", info->index_factory);
     put_pictures(&w, &info->pictures);
-    put_files(&w, m);
+    put_files(&w, manifest);
     put_key_hex(&w, "checksum", 0);
     put_object_end(&w);
     buffer_append(out, "\n", 1);
@@ -248,14 +274,14 @@ void manifest_print(struct manifest *m, struct buffer *out) {
     /* The checksum is of everything before its own line, and takes the place of the zeros. */
     char digits[17];
     size_t end = out->size - (sizeof checksum_end - 1) - 16;
-    m->checksum = hash_bytes(out->data + begin, end - (sizeof checksum_key - 1) - begin, 0);
-    snprintf(digits, sizeof digits, "%016" PRIx64, m->checksum);
+    manifest->checksum = hash_bytes(out->data + begin, end - (sizeof checksum_key - 1) - begin, 0);
+    snprintf(digits, sizeof digits, "%016" PRIx64, manifest->checksum);
     memcpy(out->data + end, digits, 16);
 }
 
-void manifest_free(struct manifest *m) {
-    json_table_free(&manifest_table, m);
-    *m = (struct manifest){0};
+void manifest_free(struct manifest *manifest) {
+    json_table_free(&manifest_table, manifest);
+    *manifest = (struct manifest){0};
 }
 
 void generation_name(char name[GENERATION_NAME_SIZE], int generation) {
@@ -266,7 +292,8 @@ bool generation_parse(const char *name, int *generation) {
     char again[GENERATION_NAME_SIZE];
     if (strncmp(name, "gen-", 4) != 0 || strlen(name) >= sizeof again) return false;
     long long n = 0;
-    for (const char *p = name + 4; *p >= '0' && *p <= '9' && n <= INT32_MAX; p++) n = n * 10 + (*p - '0');
+    for (const char *p = name + 4; *p >= '0' && *p <= '9' && n <= INT32_MAX; p++)
+        n = n * 10 + (*p - '0');
     if (n < 1 || n > INT32_MAX) return false;
     /* One spelling per number. */
     generation_name(again, (int)n);
@@ -293,23 +320,27 @@ static bool current_parse(const struct buffer *text, int *generation, uint64_t *
     char name[GENERATION_NAME_SIZE];
     const char *space = text->size > 0 ? memchr(text->data, ' ', text->size) : NULL;
     size_t size = space ? (size_t)(space - text->data) : 0;
-    if (space == NULL || size >= sizeof name || text->size != size + 18 || text->data[text->size - 1] != '\n')
+    if (space == NULL || size >= sizeof name || text->size != size + 18 ||
+        text->data[text->size - 1] != '\n')
         return false;
     memcpy(name, text->data, size);
     name[size] = '\0';
     return generation_parse(name, generation) && hash_parse(space + 1, manifest_checksum);
 }
 
-enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum, struct error *e) {
+enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum,
+                         struct error *e) {
     char *path = disk_path(dir, "CURRENT");
     struct buffer text = {0};
     enum status status = STATUS_OK;
     if (access(path, F_OK) != 0 && errno == ENOENT)
         status =
-            error_set(e, STATUS_NOT_FOUND, "%s: no such file; %s is not a collection made by retro-index", path, dir);
+            error_set(e, STATUS_NOT_FOUND,
+                      "%s: no such file; %s is not a collection made by retro-index", path, dir);
     if (status == STATUS_OK) status = file_read(path, 256, &text, e);
     if (status == STATUS_OK && !current_parse(&text, generation, manifest_checksum))
-        status = error_set(e, STATUS_CORRUPT, "%s: not a line naming a generation; build the collection again", path);
+        status = error_set(e, STATUS_CORRUPT,
+                           "%s: not a line naming a generation; build the collection again", path);
     buffer_free(&text);
     free(path);
     return status;

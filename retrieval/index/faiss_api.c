@@ -1,5 +1,6 @@
-/* retrieval/index/faiss_api.c: opens FAISS' C library and looks up its functions. Where the address space is limited,
- * what OpenBLAS is about to map is mapped and given back first: a refusal is an error here and an endless loop there.
+/* retrieval/index/faiss_api.c: opens FAISS' C library and looks up its functions. Where the address
+ * space is limited, what OpenBLAS is about to map is mapped and given back first: a refusal is an
+ * error here and an endless loop there.
  */
 #if HAVE_FAISS
 
@@ -15,7 +16,8 @@
 
 #include "retrieval/index/index.h"
 
-/* The largest buffer of OpenBLAS 0.3 on x86-64. FAISS, OpenBLAS and what they need are 100 MB of mapped files. */
+/* The largest buffer of OpenBLAS 0.3 on x86-64. FAISS, OpenBLAS and what they need are 100 MB of
+ * mapped files. */
 #define BUFFER_BYTES ((size_t)128 << 20)
 enum { LIBRARY_BUFFERS = 1, MOST_BUFFERS = 512 };
 
@@ -29,7 +31,8 @@ static int count_buffers(int n) {
     void *buffers[MOST_BUFFERS];
     int mapped = 0;
     while (mapped < n) {
-        buffers[mapped] = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        buffers[mapped] =
+            mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (buffers[mapped] == MAP_FAILED) break;
         mapped++;
     }
@@ -43,10 +46,13 @@ static enum status check_buffers(int n, int threads, struct error *e) {
     n = min_int(n, MOST_BUFFERS);
     if (count_buffers(n) == n) return STATUS_OK;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        snprintf(refused, sizeof refused, "ulimit -v is %llu", (unsigned long long)limit.rlim_cur >> 10);
+        snprintf(refused, sizeof refused, "ulimit -v is %llu",
+                 (unsigned long long)limit.rlim_cur >> 10);
     return error_set(e, STATUS_NO_MEMORY,
-                     "FAISS needs %zu kB more of address space to multiply matrices in %d threads; %s: raise it, set "
-                     "OMP_NUM_THREADS=1, or build the collection with --index " INDEX_EXACT ", which needs no FAISS",
+                     "FAISS needs %zu kB more of address space to multiply matrices in %d threads; "
+                     "%s: raise it, set "
+                     "OMP_NUM_THREADS=1, or build the collection with --index " INDEX_EXACT
+                     ", which needs no FAISS",
                      (size_t)n * (BUFFER_BYTES >> 10), threads, refused);
 }
 
@@ -54,7 +60,8 @@ static enum status check_buffers(int n, int threads, struct error *e) {
 static enum status load(struct faiss_api *api, struct error *e) {
     void *library = dlopen("libfaiss_c.so", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
-        return error_set(e, STATUS_UNSUPPORTED, "FAISS cannot be loaded: %s; run make deps and build again", dlerror());
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "FAISS cannot be loaded: %s; run make deps and build again", dlerror());
     const char *missing = NULL;
 #define FIND_FUNCTION(name) \
     *(void **)&api->name = dlsym(library, "faiss_" #name); \
@@ -64,7 +71,8 @@ static enum status load(struct faiss_api *api, struct error *e) {
 #undef FIND_FUNCTION
     if (missing == NULL) return STATUS_OK;
     dlclose(library);
-    return error_set(e, STATUS_UNSUPPORTED, "FAISS has no %s; run make deps and build again", missing);
+    return error_set(e, STATUS_UNSUPPORTED, "FAISS has no %s; run make deps and build again",
+                     missing);
 }
 
 enum status faiss_open(struct error *e) {

@@ -1,7 +1,7 @@
-/* retrieval/index/faiss_api.h: FAISS' C API, opened when an index first needs it. A program that is linked to FAISS
- * loads OpenBLAS before main, whose initialiser asks for 128 MB of address space per thread and repeats the question
- * without end where a limit (ulimit -v) refuses. Opened late, FAISS costs nothing where exact search is enough, and the
- * room is checked first. */
+/* retrieval/index/faiss_api.h: FAISS' C API, opened when an index first needs it. A program that is
+ * linked to FAISS loads OpenBLAS before main, whose initialiser asks for 128 MB of address space
+ * per thread and repeats the question without end where a limit (ulimit -v) refuses. Opened late,
+ * FAISS costs nothing where exact search is enough, and the room is checked first. */
 #pragma once
 
 #include <faiss/c_api/AutoTune_c.h>
@@ -66,12 +66,15 @@ struct faiss_api {
 #undef FAISS_MEMBER
 };
 
-/* faiss.Index_search(...) is faiss_Index_search(...), once faiss_open has returned STATUS_OK in this process. */
+/* faiss.Index_search(...) is faiss_Index_search(...), once faiss_open has returned STATUS_OK in
+ * this process. */
 extern struct faiss_api faiss;
 
-/* Any thread may call it, any number of times; the first success stays. Errors: STATUS_UNSUPPORTED when the library is
- * not there, STATUS_NO_MEMORY when a limit of the address space leaves too little room. */
+/* Any thread may call it, any number of times; the first success stays. Errors: STATUS_UNSUPPORTED
+ * when the library is not there, STATUS_NO_MEMORY when a limit of the address space leaves too
+ * little room. */
 enum status faiss_open(struct error *e);
 
-/* Before a call that multiplies matrices: whether OpenBLAS gets the buffer that it may ask for. STATUS_NO_MEMORY. */
+/* Before a call that multiplies matrices: whether OpenBLAS gets the buffer that it may ask for.
+ * STATUS_NO_MEMORY. */
 enum status faiss_check_room(struct error *e);

@@ -1,9 +1,10 @@
-/* retrieval/index/index_faiss.c: FAISS as an index (faiss_api.h opens it). Inner product on unit vectors throughout, so
- * a similarity is a cosine. FAISS keeps the message of a failed call per thread until the next one: it is copied at
- * once.
+/* retrieval/index/index_faiss.c: FAISS as an index (faiss_api.h opens it). Inner product on unit
+ * vectors throughout, so a similarity is a cosine. FAISS keeps the message of a failed call per
+ * thread until the next one: it is copied at once.
  *
- * An index is loaded by the CPU and may then move to a GPU. FAISS ends the process when CUDA fails at the wrong place,
- * so whatever can be known before (is there a GPU, does the index fit, is it of a kind that can move) is asked first.
+ * An index is loaded by the CPU and may then move to a GPU. FAISS ends the process when CUDA fails
+ * at the wrong place, so whatever can be known before (is there a GPU, does the index fit, is it of
+ * a kind that can move) is asked first.
  */
 #include <omp.h>
 #include <pthread.h>
@@ -42,13 +43,15 @@ static const char *skip_past(const char *text, const char *mark) {
     return at ? at + strlen(mark) : text;
 }
 
-/* FAISS' messages name the C++ function, the file with its line, and the condition; then they say what is wrong. */
+/* FAISS' messages name the C++ function, the file with its line, and the condition; then they say
+ * what is wrong. */
 static enum status faiss_failed(struct error *e, const char *what) {
     const char *text = faiss.get_last_error();
     const char *line = text ? strstr(text, ".cpp:") : NULL;
     if (line) text = skip_past(line + strlen(".cpp:"), ": ");
     if (text) text = skip_past(text, "' failed: ");
-    return error_set(e, STATUS_INTERNAL, "FAISS: %s: %s", what, text && *text ? text : "no message");
+    return error_set(e, STATUS_INTERNAL, "FAISS: %s: %s", what,
+                     text && *text ? text : "no message");
 }
 
 static enum status make_empty(FaissIndex **out, const char *factory, int dim, struct error *e) {
@@ -69,15 +72,17 @@ enum status index_check_factory(const char *asked, int dim, struct error *e) {
     return status;
 }
 
-/* How far a search looks; FAISS keeps the numbers in the file. An inverted file visits a share of its lists, a graph
- * keeps the best BEAM nodes at hand. */
+/* How far a search looks; FAISS keeps the numbers in the file. An inverted file visits a share of
+ * its lists, a graph keeps the best BEAM nodes at hand. */
 enum { LEAST_PROBES = 16, PROBES_SHARE = 16, BEAM = 128 };
 
-static enum status set_parameter(FaissIndex *index, const char *name, double value, struct error *e) {
+static enum status set_parameter(FaissIndex *index, const char *name, double value,
+                                 struct error *e) {
     FaissParameterSpace *space = NULL;
     if (faiss.ParameterSpace_new(&space)) return faiss_failed(e, "parameters");
     enum status status = STATUS_OK;
-    if (faiss.ParameterSpace_set_index_parameter(space, index, name, value)) status = faiss_failed(e, name);
+    if (faiss.ParameterSpace_set_index_parameter(space, index, name, value))
+        status = faiss_failed(e, name);
     faiss.ParameterSpace_free(space);
     return status;
 }
@@ -86,18 +91,20 @@ static enum status set_search(FaissIndex *index, const char *factory, struct err
     const char *ivf = strstr(factory, "IVF");
     int lists = ivf ? atoi(ivf + 3) : 0;
     if (lists > 0)
-        return set_parameter(index, "nprobe", min_int(lists, max_int(LEAST_PROBES, lists / PROBES_SHARE)), e);
+        return set_parameter(index, "nprobe",
+                             min_int(lists, max_int(LEAST_PROBES, lists / PROBES_SHARE)), e);
     return strstr(factory, "HNSW") ? set_parameter(index, "efSearch", BEAM, e) : STATUS_OK;
 }
 
-/* Training looks at so many vectors for each list, and at SAMPLED_LEAST for what else is learned: more find nothing
- * better and take the time of a training that grows with the collection. */
+/* Training looks at so many vectors for each list, and at SAMPLED_LEAST for what else is learned:
+ * more find nothing better and take the time of a training that grows with the collection. */
 enum { SAMPLED_FOR_LIST = 64, SAMPLED_LEAST = 65536 };
 
-/* The vectors that the index is trained on: those given, or all, or enough at equal distances in *sample, which the
- * caller frees. */
-static enum status choose_training(const struct index_source *source, const char *factory, float **sample,
-                                   const float **training, int64_t *n, struct error *e) {
+/* The vectors that the index is trained on: those given, or all, or enough at equal distances in
+ * *sample, which the caller frees. */
+static enum status choose_training(const struct index_source *source, const char *factory,
+                                   float **sample, const float **training, int64_t *n,
+                                   struct error *e) {
     const char *ivf = strstr(factory, "IVF");
     int64_t enough = (int64_t)SAMPLED_FOR_LIST * (ivf ? atoi(ivf + 3) : 0);
     size_t dim = (size_t)source->dim;
@@ -109,18 +116,20 @@ static enum status choose_training(const struct index_source *source, const char
 
     *sample = malloc((size_t)enough * dim * sizeof **sample);
     if (*sample == NULL)
-        return error_set(e, STATUS_NO_MEMORY, "training the index: %lld vectors of %d numbers", (long long)enough,
-                         source->dim);
+        return error_set(e, STATUS_NO_MEMORY, "training the index: %lld vectors of %d numbers",
+                         (long long)enough, source->dim);
     for (int64_t i = 0; i < enough; i++) {
         int64_t from = (int64_t)((double)i * (double)*n / (double)enough);
-        memcpy(*sample + (size_t)i * dim, source->vectors + (size_t)from * dim, dim * sizeof **sample);
+        memcpy(*sample + (size_t)i * dim, source->vectors + (size_t)from * dim,
+               dim * sizeof **sample);
     }
     *training = *sample;
     *n = enough;
     return STATUS_OK;
 }
 
-static enum status train(FaissIndex *index, const struct index_source *source, const char *factory, struct error *e) {
+static enum status train(FaissIndex *index, const struct index_source *source, const char *factory,
+                         struct error *e) {
     float *sample;
     const float *training;
     int64_t n;
@@ -128,13 +137,15 @@ static enum status train(FaissIndex *index, const struct index_source *source, c
     if (choose_training(source, factory, &sample, &training, &n, e)) return e->status;
     enum status status = STATUS_OK;
     if (faiss.Index_train(index, n, training))
-        status = faiss_failed(e, "training the index (does it have more lists or codes than there are vectors?)");
+        status = faiss_failed(
+            e, "training the index (does it have more lists or codes than there are vectors?)");
     free(sample);
     return status;
 }
 
 /* Vectors are added in pieces: FAISS turns and encodes a whole call's at once, in memory. */
-static enum status add_vectors(FaissIndex *index, const struct index_source *source, struct error *e) {
+static enum status add_vectors(FaissIndex *index, const struct index_source *source,
+                               struct error *e) {
     enum { PIECE = 1 << 16 };
     for (int64_t first = 0; first < source->count; first += PIECE) {
         int64_t n = source->count - first < PIECE ? source->count - first : PIECE;
@@ -144,8 +155,10 @@ static enum status add_vectors(FaissIndex *index, const struct index_source *sou
     return STATUS_OK;
 }
 
-static enum status fill(FaissIndex *index, const struct index_source *source, const char *factory, struct error *e) {
-    if (faiss_check_room(e) || train(index, source, factory, e) || add_vectors(index, source, e)) return e->status;
+static enum status fill(FaissIndex *index, const struct index_source *source, const char *factory,
+                        struct error *e) {
+    if (faiss_check_room(e) || train(index, source, factory, e) || add_vectors(index, source, e))
+        return e->status;
     return set_search(index, factory, e);
 }
 
@@ -173,46 +186,52 @@ static enum status check_written(const char *path, int64_t count, int dim, struc
     return status;
 }
 
-enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
-                              struct error *e) {
+enum status index_build_faiss(const char *path, const char *factory, const float *vectors,
+                              int64_t count, int dim, struct error *e) {
     FaissIndex *index;
-    struct index_source source = {.factory = factory, .vectors = vectors, .count = count, .dim = dim};
+    struct index_source source = {
+        .factory = factory, .vectors = vectors, .count = count, .dim = dim};
     enum status status = make(&index, &source, e);
     if (status) return status;
     if (faiss.write_index_fname(index, path)) status = faiss_failed(e, path);
     /* As the collection's other files: vectors tell of texts. */
-    if (status == STATUS_OK && chmod(path, 0600) != 0) status = error_errno(e, "%s: its mode", path);
+    if (status == STATUS_OK && chmod(path, 0600) != 0)
+        status = error_errno(e, "%s: its mode", path);
     faiss.Index_free(index);
     return status ? status : check_written(path, count, dim, e);
 }
 
-static void lock(const struct faiss_index *x) {
-    if (x->gpu) pthread_mutex_lock((pthread_mutex_t *)&x->gpu_lock);
+static void lock(const struct faiss_index *faiss_index) {
+    if (faiss_index->gpu) pthread_mutex_lock((pthread_mutex_t *)&faiss_index->gpu_lock);
 }
-static void unlock(const struct faiss_index *x) {
-    if (x->gpu) pthread_mutex_unlock((pthread_mutex_t *)&x->gpu_lock);
+static void unlock(const struct faiss_index *faiss_index) {
+    if (faiss_index->gpu) pthread_mutex_unlock((pthread_mutex_t *)&faiss_index->gpu_lock);
 }
 
-/* From 20 queries on, FAISS multiplies matrices, whose sums have another order. The GPU multiplies them anyway. */
+/* From 20 queries on, FAISS multiplies matrices, whose sums have another order. The GPU multiplies
+ * them anyway. */
 enum { SUMMED_ONE_BY_ONE = 16 };
 
-static int ask(const struct faiss_index *x, struct index_query query, int64_t *ids, float *similarities) {
-    int slice = query.bulk || x->gpu ? query.n : SUMMED_ONE_BY_ONE, failed = 0;
-    lock(x);
+static int ask(const struct faiss_index *faiss_index, struct index_query query, int64_t *ids,
+               float *similarities) {
+    int slice = query.bulk || faiss_index->gpu ? query.n : SUMMED_ONE_BY_ONE, failed = 0;
+    lock(faiss_index);
     for (int first = 0; first < query.n && !failed; first += slice) {
         size_t at = (size_t)first * (size_t)query.k;
-        failed = faiss.Index_search(x->faiss, min_int(slice, query.n - first),
-                                    query.vectors + (size_t)first * (size_t)x->base.dim, query.k, similarities + at,
-                                    ids + at);
+        failed = faiss.Index_search(faiss_index->faiss, min_int(slice, query.n - first),
+                                    query.vectors + (size_t)first * (size_t)faiss_index->base.dim,
+                                    query.k, similarities + at, ids + at);
     }
-    unlock(x);
+    unlock(faiss_index);
     return failed;
 }
 
 /* FAISS leaves equal similarities in any order: the lower id comes first, as in exact search. */
 static void order_ties(int64_t *ids, float *similarities, int k) {
     for (int i = 1; i < k; i++)
-        for (int j = i; j > 0 && similarities[j] == similarities[j - 1] && ids[j] >= 0 && ids[j] < ids[j - 1]; j--) {
+        for (int j = i;
+             j > 0 && similarities[j] == similarities[j - 1] && ids[j] >= 0 && ids[j] < ids[j - 1];
+             j--) {
             int64_t id = ids[j];
             ids[j] = ids[j - 1];
             ids[j - 1] = id;
@@ -220,21 +239,23 @@ static void order_ties(int64_t *ids, float *similarities, int k) {
 }
 
 /* One search, its results checked and in order. */
-static enum status search_once(const struct faiss_index *x, struct index_query query, int64_t *ids, float *similarities,
-                               struct error *e) {
+static enum status search_once(const struct faiss_index *faiss_index, struct index_query query,
+                               int64_t *ids, float *similarities, struct error *e) {
     int k = query.k;
     /* FAISS returns without writing anything when the index is empty. */
     for (size_t i = 0; i < (size_t)query.n * (size_t)k; i++) ids[i] = -1;
     enum status status = query.bulk ? faiss_check_room(e) : STATUS_OK;
     if (status) return status;
-    if (query.n > 0 && ask(x, query, ids, similarities)) return faiss_failed(e, "search");
+    if (query.n > 0 && ask(faiss_index, query, ids, similarities)) return faiss_failed(e, "search");
     for (int q = 0; q < query.n; q++) {
         int64_t *row = ids + (size_t)q * (size_t)k;
         float *row_similarities = similarities + (size_t)q * (size_t)k;
         for (int i = 0; i < k; i++) {
-            if (row[i] >= x->base.count)
-                return error_set(e, STATUS_CORRUPT, "index: neighbour %lld of %lld vectors; build the collection again",
-                                 (long long)row[i], (long long)x->base.count);
+            if (row[i] >= faiss_index->base.count)
+                return error_set(
+                    e, STATUS_CORRUPT,
+                    "index: neighbour %lld of %lld vectors; build the collection again",
+                    (long long)row[i], (long long)faiss_index->base.count);
             if (row[i] < 0) {
                 row[i] = -1;
                 row_similarities[i] = -2;
@@ -245,15 +266,16 @@ static enum status search_once(const struct faiss_index *x, struct index_query q
     return STATUS_OK;
 }
 
-/* k and the other queries decide which of equally similar vectors FAISS finds. Asked for more than k, it shows
- * whether a tie crosses the cut: not if the last result is less similar than the k-th. */
+/* k and the other queries decide which of equally similar vectors FAISS finds. Asked for more than
+ * k, it shows whether a tie crosses the cut: not if the last result is less similar than the k-th.
+ */
 static bool tie_is_whole(const int64_t *ids, const float *similarities, int k, int width) {
     return width > k && (ids[width - 1] < 0 || similarities[width - 1] < similarities[k - 1]);
 }
 
 /* Searches one query wider and wider until the tie at its k-th result is whole. */
-static enum status settle_tie(const struct faiss_index *x, struct index_query query, int64_t *ids, float *similarities,
-                              struct error *e) {
+static enum status settle_tie(const struct faiss_index *faiss_index, struct index_query query,
+                              int64_t *ids, float *similarities, struct error *e) {
     int k = query.k;
     enum status status = STATUS_OK;
     bool whole = false;
@@ -262,7 +284,7 @@ static enum status settle_tie(const struct faiss_index *x, struct index_query qu
         int64_t *wide_ids = xmalloc((size_t)width * sizeof *wide_ids);
         float *wide_similarities = xmalloc((size_t)width * sizeof *wide_similarities);
         query.k = width;
-        status = search_once(x, query, wide_ids, wide_similarities, e);
+        status = search_once(faiss_index, query, wide_ids, wide_similarities, e);
         whole = status == STATUS_OK && tie_is_whole(wide_ids, wide_similarities, k, width);
         memcpy(ids, wide_ids, (size_t)k * sizeof *ids);
         memcpy(similarities, wide_similarities, (size_t)k * sizeof *similarities);
@@ -272,23 +294,26 @@ static enum status settle_tie(const struct faiss_index *x, struct index_query qu
     return status;
 }
 
-static enum status faiss_index_search(const struct index *base, struct index_query query, int64_t *ids,
-                                      float *similarities, struct error *e) {
+static enum status faiss_index_search(const struct index *base, struct index_query query,
+                                      int64_t *ids, float *similarities, struct error *e) {
     int n = query.n, k = query.k;
-    const struct faiss_index *x = (const struct faiss_index *)base;
+    const struct faiss_index *faiss_index = (const struct faiss_index *)base;
     int width = k < INDEX_WIDEST - SPARE ? k + SPARE : k;
     int64_t *wide_ids = xmalloc(((size_t)n * (size_t)width + 1) * sizeof *wide_ids);
     float *wide_similarities = xmalloc(((size_t)n * (size_t)width + 1) * sizeof *wide_similarities);
-    enum status status =
-        search_once(x, (struct index_query){.vectors = query.vectors, .n = n, .k = width, .bulk = query.bulk}, wide_ids,
-                    wide_similarities, e);
+    enum status status = search_once(
+        faiss_index,
+        (struct index_query){.vectors = query.vectors, .n = n, .k = width, .bulk = query.bulk},
+        wide_ids, wide_similarities, e);
     for (int q = 0; q < n && status == STATUS_OK; q++) {
         size_t row = (size_t)q * (size_t)k, wide = (size_t)q * (size_t)width;
         memcpy(ids + row, wide_ids + wide, (size_t)k * sizeof *ids);
         memcpy(similarities + row, wide_similarities + wide, (size_t)k * sizeof *similarities);
         if (!tie_is_whole(wide_ids + wide, wide_similarities + wide, k, width))
             status = settle_tie(
-                x, (struct index_query){.vectors = query.vectors + (size_t)q * (size_t)base->dim, .n = 1, .k = k},
+                faiss_index,
+                (struct index_query){
+                    .vectors = query.vectors + (size_t)q * (size_t)base->dim, .n = 1, .k = k},
                 ids + row, similarities + row, e);
     }
     free(wide_ids);
@@ -296,32 +321,37 @@ static enum status faiss_index_search(const struct index *base, struct index_que
     return status;
 }
 
-static enum status faiss_index_vectors(const struct index *base, int64_t first, int n, float *vectors,
-                                       struct error *e) {
-    const struct faiss_index *x = (const struct faiss_index *)base;
-    if (x->lists_on_gpu)
-        return error_set(e, STATUS_UNSUPPORTED, "an inverted file on a GPU gives no vectors back; use \"cpu\"");
-    lock(x);
-    int failed = !x->has_map && n > 0 && faiss.Index_reconstruct_n(x->faiss, first, n, vectors);
-    for (int i = 0; x->has_map && i < n && !failed; i++)
-        failed = faiss.Index_reconstruct(x->faiss, first + i, vectors + (size_t)i * (size_t)base->dim);
-    unlock(x);
+static enum status faiss_index_vectors(const struct index *base, int64_t first, int n,
+                                       float *vectors, struct error *e) {
+    const struct faiss_index *faiss_index = (const struct faiss_index *)base;
+    if (faiss_index->lists_on_gpu)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "an inverted file on a GPU gives no vectors back; use \"cpu\"");
+    lock(faiss_index);
+    int failed = !faiss_index->has_map && n > 0 &&
+                 faiss.Index_reconstruct_n(faiss_index->faiss, first, n, vectors);
+    for (int i = 0; faiss_index->has_map && i < n && !failed; i++)
+        failed = faiss.Index_reconstruct(faiss_index->faiss, first + i,
+                                         vectors + (size_t)i * (size_t)base->dim);
+    unlock(faiss_index);
     return failed ? faiss_failed(e, "reading vectors") : STATUS_OK;
 }
 
 #if HAVE_FAISS_GPU
 
-/* FAISS keeps TEMPORARY for a search's intermediate results, which hold some hundred queries at once, and allocates
- * what a larger search needs beyond it. ROOM is for cuBLAS and for what else allocates beside us. */
+/* FAISS keeps TEMPORARY for a search's intermediate results, which hold some hundred queries at
+ * once, and allocates what a larger search needs beyond it. ROOM is for cuBLAS and for what else
+ * allocates beside us. */
 #define GPU_TEMPORARY ((size_t)256 << 20)
 #define GPU_ROOM ((size_t)256 << 20)
 
-/* Exact search, and inverted files of whole vectors around exact centres: what FAISS searches on a GPU with the CPU's
- * results. *lists is 0 for the first. */
+/* Exact search, and inverted files of whole vectors around exact centres: what FAISS searches on a
+ * GPU with the CPU's results. *lists is 0 for the first. */
 static bool can_move(FaissIndex *index, size_t *lists) {
     FaissIndexIVFFlat *ivf = faiss.IndexIVFFlat_cast(index);
     *lists = ivf ? faiss.IndexIVFFlat_nlist(ivf) : 0;
-    return ivf ? faiss.IndexFlat_cast(faiss.IndexIVFFlat_quantizer(ivf)) != NULL : faiss.IndexFlat_cast(index) != NULL;
+    return ivf ? faiss.IndexFlat_cast(faiss.IndexIVFFlat_quantizer(ivf)) != NULL
+               : faiss.IndexFlat_cast(index) != NULL;
 }
 
 struct gpu_facts {
@@ -335,15 +365,17 @@ static cudaError_t ask_gpu(int gpu, struct gpu_facts *facts) {
     cudaError_t failed = cudaGetDevice(&before);
     if (failed == cudaSuccess) failed = cudaSetDevice(gpu);
     if (failed == cudaSuccess) failed = cudaMemGetInfo(&facts->available, &facts->total);
-    if (failed == cudaSuccess) failed = cudaDeviceGetAttribute(&facts->major, cudaDevAttrComputeCapabilityMajor, gpu);
-    if (failed == cudaSuccess) failed = cudaDeviceGetAttribute(&facts->minor, cudaDevAttrComputeCapabilityMinor, gpu);
+    if (failed == cudaSuccess)
+        failed = cudaDeviceGetAttribute(&facts->major, cudaDevAttrComputeCapabilityMajor, gpu);
+    if (failed == cudaSuccess)
+        failed = cudaDeviceGetAttribute(&facts->minor, cudaDevAttrComputeCapabilityMinor, gpu);
     cudaSetDevice(before);
     (void)cudaGetLastError(); /* FAISS would take it for a failure of its own */
     return failed;
 }
 
-/* FAISS_GPU_ARCHITECTURES is "80;90" or the like: code for these and their minor successors, with PTX for all later
- * ones where no "-real" follows. */
+/* FAISS_GPU_ARCHITECTURES is "80;90" or the like: code for these and their minor successors, with
+ * PTX for all later ones where no "-real" follows. */
 static bool built_for(int capability) {
     for (const char *p = FAISS_GPU_ARCHITECTURES; p; p = strchr(p, ';')) {
         char *end;
@@ -360,7 +392,8 @@ static enum status check_gpu(const struct faiss_index *x, int gpu, size_t lists,
     int n = 0;
     struct gpu_facts facts;
     size_t rows = (size_t)x->base.count + 33 * lists;
-    size_t needed = rows * ((size_t)x->base.dim * sizeof(float) + sizeof(int64_t)) + GPU_TEMPORARY + GPU_ROOM;
+    size_t needed =
+        rows * ((size_t)x->base.dim * sizeof(float) + sizeof(int64_t)) + GPU_TEMPORARY + GPU_ROOM;
     cudaError_t failed = cudaGetDeviceCount(&n);
     if (failed || gpu >= n)
         return error_set(e, STATUS_DEVICE, "cuda:%d: no such CUDA device (%s); use \"cpu\"", gpu,
@@ -370,12 +403,14 @@ static enum status check_gpu(const struct faiss_index *x, int gpu, size_t lists,
     failed = ask_gpu(gpu, &facts);
     if (failed) return error_set(e, STATUS_DEVICE, "cuda:%d: %s", gpu, cudaGetErrorString(failed));
     if (!built_for(10 * facts.major + facts.minor))
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "cuda:%d: compute capability %d.%d, this build's FAISS is for " FAISS_GPU_ARCHITECTURES
-                         ": make deps CUDA=1 FAISS_GPUS=%d%d && make",
-                         gpu, facts.major, facts.minor, facts.major, facts.minor);
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "cuda:%d: compute capability %d.%d, this build's FAISS is for " FAISS_GPU_ARCHITECTURES
+            ": make deps CUDA=1 FAISS_GPUS=%d%d && make",
+            gpu, facts.major, facts.minor, facts.major, facts.minor);
     if (needed > facts.available)
-        return error_set(e, STATUS_NO_MEMORY, "cuda:%d: the index needs %zu MiB, %zu of %zu are free; use \"cpu\"", gpu,
+        return error_set(e, STATUS_NO_MEMORY,
+                         "cuda:%d: the index needs %zu MiB, %zu of %zu are free; use \"cpu\"", gpu,
                          needed >> 20, facts.available >> 20, facts.total >> 20);
     return STATUS_OK;
 }
@@ -388,7 +423,8 @@ static enum status faiss_index_move(struct index *base, int gpu, struct error *e
     if (x->gpu) return error_set(e, STATUS_INVALID, "cuda:%d: the index is on a GPU already", gpu);
     if (!can_move(x->faiss, &lists))
         return error_set(e, STATUS_UNSUPPORTED,
-                         "cuda:%d: an index of this kind is searched by the CPU only; Flat and IVF<lists>,Flat can be "
+                         "cuda:%d: an index of this kind is searched by the CPU only; Flat and "
+                         "IVF<lists>,Flat can be "
                          "on a GPU: build the collection again with one of them, or use \"cpu\"",
                          gpu);
     if (check_gpu(x, gpu, lists, e)) return e->status;
@@ -417,18 +453,19 @@ static void gpu_close(void *gpu) { CHECK(gpu == NULL); }
 
 static enum status faiss_index_move(struct index *base, int gpu, struct error *e) {
     (void)base;
-    return error_set(e, STATUS_UNSUPPORTED, "cuda:%d: this build's FAISS has no GPU support: make deps CUDA=1 && make",
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "cuda:%d: this build's FAISS has no GPU support: make deps CUDA=1 && make",
                      gpu);
 }
 
 #endif
 
 static void faiss_index_close(struct index *base) {
-    struct faiss_index *x = (struct faiss_index *)base;
-    faiss.Index_free(x->faiss);
-    gpu_close(x->gpu);
-    pthread_mutex_destroy(&x->gpu_lock);
-    free(x);
+    struct faiss_index *faiss_index = (struct faiss_index *)base;
+    faiss.Index_free(faiss_index->faiss);
+    gpu_close(faiss_index->gpu);
+    pthread_mutex_destroy(&faiss_index->gpu_lock);
+    free(faiss_index);
 }
 
 static const struct index_ops faiss_ops = {.name = "faiss",
@@ -438,14 +475,15 @@ static const struct index_ops faiss_ops = {.name = "faiss",
                                            .close = faiss_index_close};
 
 static struct index *wrap(FaissIndex *index, int64_t count, int dim) {
-    struct faiss_index *x = xcalloc(1, sizeof *x);
-    x->base = (struct index){.ops = &faiss_ops, .dim = dim, .count = count};
-    x->faiss = index;
-    pthread_mutex_init(&x->gpu_lock, NULL);
-    return &x->base;
+    struct faiss_index *faiss_index = xcalloc(1, sizeof *faiss_index);
+    faiss_index->base = (struct index){.ops = &faiss_ops, .dim = dim, .count = count};
+    faiss_index->faiss = index;
+    pthread_mutex_init(&faiss_index->gpu_lock, NULL);
+    return &faiss_index->base;
 }
 
-enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e) {
+enum status index_make_faiss(struct index **out, const struct index_source *source,
+                             struct error *e) {
     FaissIndex *index;
     enum status status = make(&index, source, e);
     if (status == STATUS_OK) *out = wrap(index, source->count, source->dim);
@@ -453,8 +491,8 @@ enum status index_make_faiss(struct index **out, const struct index_source *sour
 }
 
 /* FAISS reads the very bytes that were checked. */
-static enum status read_checked(FaissIndex **index, const struct file_map *map, const char *path, int64_t count,
-                                int dim, struct error *e) {
+static enum status read_checked(FaissIndex **index, const struct file_map *map, const char *path,
+                                int64_t count, int dim, struct error *e) {
     struct faiss_file file = {.data = map->data, .size = map->size, .name = path};
     if (faiss_file_check(file, count, dim, e)) return e->status;
     FILE *stream = fmemopen((void *)(uintptr_t)map->data, map->size, "rb");
@@ -464,17 +502,20 @@ static enum status read_checked(FaissIndex **index, const struct file_map *map, 
     return status;
 }
 
-/* An inverted file finds a vector by its number only through a map; without one it looks through all lists. */
-static enum status map_vectors(struct faiss_index *x, struct error *e) {
-    FaissIndexPreTransform *turned = faiss.IndexPreTransform_cast(x->faiss);
-    FaissIndexIVF *ivf = faiss.IndexIVF_cast(turned ? faiss.IndexPreTransform_index(turned) : x->faiss);
+/* An inverted file finds a vector by its number only through a map; without one it looks through
+ * all lists. */
+static enum status map_vectors(struct faiss_index *faiss_index, struct error *e) {
+    FaissIndexPreTransform *turned = faiss.IndexPreTransform_cast(faiss_index->faiss);
+    FaissIndexIVF *ivf =
+        faiss.IndexIVF_cast(turned ? faiss.IndexPreTransform_index(turned) : faiss_index->faiss);
     if (ivf == NULL) return STATUS_OK;
     if (faiss.IndexIVF_make_direct_map(ivf, 1)) return faiss_failed(e, "the map of vectors");
-    x->has_map = true;
+    faiss_index->has_map = true;
     return STATUS_OK;
 }
 
-enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e) {
+enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim,
+                             struct error *e) {
     FaissIndex *index = NULL;
     struct file_map map;
     enum status status = faiss_open(e);
@@ -493,8 +534,8 @@ enum status index_open_faiss(struct index **out, const char *path, int64_t count
 
 #else
 
-enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
-                              struct error *e) {
+enum status index_build_faiss(const char *path, const char *factory, const float *vectors,
+                              int64_t count, int dim, struct error *e) {
     (void)vectors, (void)count, (void)dim;
     return error_set(e, STATUS_UNSUPPORTED,
                      "%s: index %s needs FAISS, which this build lacks; run make deps and build "
@@ -506,22 +547,26 @@ enum status index_check_factory(const char *asked, int dim, struct error *e) {
     char factory[INDEX_FACTORY_SIZE];
     if (index_resolve(factory, asked, COUNT_OF_CHECK, dim, e)) return e->status;
     if (strcmp(factory, INDEX_EXACT) == 0) return STATUS_OK;
-    return error_set(e, STATUS_UNSUPPORTED,
-                     "index %s needs FAISS, which this build lacks; run make deps and build again, or use "
-                     "--index " INDEX_EXACT,
-                     factory);
+    return error_set(
+        e, STATUS_UNSUPPORTED,
+        "index %s needs FAISS, which this build lacks; run make deps and build again, or use "
+        "--index " INDEX_EXACT,
+        factory);
 }
 
-enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e) {
+enum status index_make_faiss(struct index **out, const struct index_source *source,
+                             struct error *e) {
     (void)out;
     return error_set(e, STATUS_UNSUPPORTED,
                      "index %s needs FAISS, which this build lacks; run make deps and build again",
                      source->factory ? source->factory : "by size");
 }
 
-enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e) {
+enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim,
+                             struct error *e) {
     (void)out, (void)count, (void)dim;
-    return error_set(e, STATUS_UNSUPPORTED, "%s: needs FAISS, which this build lacks; run make deps and build again",
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s: needs FAISS, which this build lacks; run make deps and build again",
                      path);
 }
 

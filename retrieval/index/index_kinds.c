@@ -1,6 +1,7 @@
-/* retrieval/index/index_kinds.c: which index a collection gets. Where nobody asks for one, the number of chunks decides
- * (docs/indexing.md, "Which index"); the words "flat", "ivf", "ivfpq" and "hnsw" ask for a kind, whose numbers follow
- * from the chunks; anything else is a factory string of FAISS. */
+/* retrieval/index/index_kinds.c: which index a collection gets. Where nobody asks for one, the
+ * number of chunks decides (docs/indexing.md, "Which index"); the words "flat", "ivf", "ivfpq" and
+ * "hnsw" ask for a kind, whose numbers follow from the chunks; anything else is a factory string of
+ * FAISS. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@ static void name_ivf(char *factory, size_t size, int64_t count, int dim) {
     snprintf(factory, size, "IVF%d,Flat", index_lists(count));
 }
 
-/* One byte for eight numbers, which OPQ turns so that the parts matter alike (Ge, He, Ke and Sun 2013). Numbers beyond
- * a multiple of eight are folded in by the rotation. */
+/* One byte for eight numbers, which OPQ turns so that the parts matter alike (Ge, He, Ke and Sun
+ * 2013). Numbers beyond a multiple of eight are folded in by the rotation. */
 static void name_ivfpq(char *factory, size_t size, int64_t count, int dim) {
     int parts = max_int(1, dim / PART), turned = min_int(dim, parts * PART);
     snprintf(factory, size, "OPQ%d_%d,IVF%d,PQ%dnp", parts, turned, index_lists(count), parts);
@@ -40,7 +41,10 @@ static const struct index_kind {
     const char *name;
     int64_t least;
     void (*write)(char *factory, size_t size, int64_t count, int dim);
-} kinds[] = {{"flat", 1, name_flat}, {"ivf", 16, name_ivf}, {"ivfpq", 256, name_ivfpq}, {"hnsw", 1, name_hnsw}};
+} kinds[] = {{"flat", 1, name_flat},
+             {"ivf", 16, name_ivf},
+             {"ivfpq", 256, name_ivfpq},
+             {"hnsw", 1, name_hnsw}};
 
 static const struct index_kind *find_kind(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
@@ -58,8 +62,8 @@ static void choose_factory(char factory[INDEX_FACTORY_SIZE], int64_t count, int 
         snprintf(factory, INDEX_FACTORY_SIZE, INDEX_EXACT);
 }
 
-enum status index_resolve(char factory[INDEX_FACTORY_SIZE], const char *asked, int64_t count, int dim,
-                          struct error *e) {
+enum status index_resolve(char factory[INDEX_FACTORY_SIZE], const char *asked, int64_t count,
+                          int dim, struct error *e) {
     const struct index_kind *kind = asked ? find_kind(asked) : NULL;
     if (asked && strlen(asked) >= INDEX_FACTORY_SIZE)
         return error_set(e, STATUS_INVALID, "index \"%.40s...\": longer than %d characters", asked,
@@ -93,7 +97,8 @@ static int64_t number_after(const char *factory, const char *word) {
     return 0;
 }
 
-/* An inverted file learns a centre per list, a product quantiser 2^bits codes per part: "PQ48", "PQ16x4". */
+/* An inverted file learns a centre per list, a product quantiser 2^bits codes per part: "PQ48",
+ * "PQ16x4". */
 static int64_t factory_least(const char *factory) {
     int64_t least = number_after(factory, "IVF");
     for (const char *at = strstr(factory, "PQ"); at; at = strstr(at + 1, "PQ")) {

@@ -1,6 +1,6 @@
-/* retrieval/index/index_refined.c: an index that compresses, made exact at its end: it names candidates, and the
- * vectors themselves decide which of these are nearest. The vectors stay in their file; a search reads those of its
- * candidates, so the codes alone are in memory for sure. */
+/* retrieval/index/index_refined.c: an index that compresses, made exact at its end: it names
+ * candidates, and the vectors themselves decide which of these are nearest. The vectors stay in
+ * their file; a search reads those of its candidates, so the codes alone are in memory for sure. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,16 +14,16 @@ struct refined_index {
     const float *vectors; /* [count, dim], borrowed */
 };
 
-/* Candidates of a search for k: FACTOR times as many, at least LEAST, and no more than MOST beyond k. Of a million
- * vectors in codes of a byte a number, some 70 candidates hold the two nearest wherever a visited list does
- * (docs/results/indexes.md). */
+/* Candidates of a search for k: FACTOR times as many, at least LEAST, and no more than MOST beyond
+ * k. Of a million vectors in codes of a byte a number, some 70 candidates hold the two nearest
+ * wherever a visited list does (docs/results/indexes.md). */
 enum { FACTOR = 8, LEAST = 64, MOST = 1024 };
 
-static int refined_width(const struct refined_index *x, int k) {
+static int refined_width(const struct refined_index *refined_index, int k) {
     int64_t width = (int64_t)k * FACTOR;
     if (width < LEAST) width = LEAST;
     if (width > (int64_t)k + MOST) width = (int64_t)k + MOST;
-    if (width > x->base.count) width = x->base.count;
+    if (width > refined_index->base.count) width = refined_index->base.count;
     return (int)(width > k ? width : k);
 }
 
@@ -32,13 +32,17 @@ static int compare_ids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Where the vectors' pages are on the disk, they are all asked for before the first is waited for. */
-static void refined_fetch(const struct refined_index *x, const int64_t *ids, int n) {
+/* Where the vectors' pages are on the disk, they are all asked for before the first is waited for.
+ */
+static void refined_fetch(const struct refined_index *refined_index, const int64_t *ids, int n) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    size_t row = (size_t)x->base.dim * sizeof(float);
+    size_t row = (size_t)refined_index->base.dim * sizeof(float);
     for (int i = 0; i < n; i++) {
-        uintptr_t at = (uintptr_t)(x->vectors + (size_t)ids[i] * (size_t)x->base.dim), start = at - at % page;
-        (void)madvise((void *)start, at + row - start, MADV_WILLNEED); /* advice: a refusal costs time alone */
+        uintptr_t at = (uintptr_t)(refined_index->vectors +
+                                   (size_t)ids[i] * (size_t)refined_index->base.dim),
+                  start = at - at % page;
+        (void)madvise((void *)start, at + row - start,
+                      MADV_WILLNEED); /* advice: a refusal costs time alone */
     }
 }
 
@@ -50,39 +54,41 @@ struct refined_nearest {
 };
 
 /* ids [n] become ascending; the best k of them are the nearest. */
-static void refined_choose(const struct refined_index *x, const float *query, int64_t *ids, int n,
-                           struct refined_nearest nearest) {
+static void refined_choose(const struct refined_index *refined_index, const float *query,
+                           int64_t *ids, int n, struct refined_nearest nearest) {
     for (int i = 0; i < nearest.k; i++) {
         nearest.ids[i] = -1;
         nearest.similarities[i] = -2;
     }
     qsort(ids, (size_t)n, sizeof *ids, compare_ids);
-    refined_fetch(x, ids, n);
+    refined_fetch(refined_index, ids, n);
     for (int i = 0; i < n; i++) {
-        struct index_scan scan = {.query = query,
-                                  .vectors = x->vectors + (size_t)ids[i] * (size_t)x->base.dim,
-                                  .count = 1,
-                                  .first = ids[i],
-                                  .dim = x->base.dim,
-                                  .k = nearest.k};
+        struct index_scan scan = {
+            .query = query,
+            .vectors = refined_index->vectors + (size_t)ids[i] * (size_t)refined_index->base.dim,
+            .count = 1,
+            .first = ids[i],
+            .dim = refined_index->base.dim,
+            .k = nearest.k};
         index_scan(scan, nearest.ids, nearest.similarities);
     }
 }
 
-static enum status refined_search(const struct index *base, struct index_query query, int64_t *ids, float *similarities,
-                                  struct error *e) {
-    const struct refined_index *x = (const struct refined_index *)base;
-    size_t k = (size_t)query.k, width = (size_t)refined_width(x, query.k), n = (size_t)query.n;
+static enum status refined_search(const struct index *base, struct index_query query, int64_t *ids,
+                                  float *similarities, struct error *e) {
+    const struct refined_index *refined_index = (const struct refined_index *)base;
+    size_t k = (size_t)query.k, width = (size_t)refined_width(refined_index, query.k),
+           n = (size_t)query.n;
     int64_t *candidates = xmalloc((n * width + 1) * sizeof *candidates);
     float *rough = xmalloc((n * width + 1) * sizeof *rough);
     struct index_query wide = query;
     wide.k = (int)width;
-    enum status status = index_search(x->inner, wide, candidates, rough, e);
+    enum status status = index_search(refined_index->inner, wide, candidates, rough, e);
     for (size_t q = 0; q < n && status == STATUS_OK; q++) {
         int64_t *row = candidates + q * width;
         int found = 0;
         while (found < (int)width && row[found] >= 0) found++;
-        refined_choose(x, query.vectors + q * (size_t)base->dim, row, found,
+        refined_choose(refined_index, query.vectors + q * (size_t)base->dim, row, found,
                        (struct refined_nearest){ids + q * k, similarities + q * k, query.k});
     }
     free(candidates);
@@ -90,11 +96,13 @@ static enum status refined_search(const struct index *base, struct index_query q
     return status;
 }
 
-static enum status refined_vectors(const struct index *base, int64_t first, int n, float *vectors, struct error *e) {
-    const struct refined_index *x = (const struct refined_index *)base;
+static enum status refined_vectors(const struct index *base, int64_t first, int n, float *vectors,
+                                   struct error *e) {
+    const struct refined_index *refined_index = (const struct refined_index *)base;
     size_t dim = (size_t)base->dim;
     (void)e;
-    memcpy(vectors, x->vectors + (size_t)first * dim, (size_t)n * dim * sizeof *vectors);
+    memcpy(vectors, refined_index->vectors + (size_t)first * dim,
+           (size_t)n * dim * sizeof *vectors);
     return STATUS_OK;
 }
 
@@ -114,8 +122,10 @@ struct index *index_refine(struct index *inner, const float *vectors) {
                                          .move = refined_move,
                                          .vectors = refined_vectors,
                                          .close = refined_close};
-    struct refined_index *x = xmalloc(sizeof *x);
-    *x = (struct refined_index){
-        .base = {.ops = &ops, .dim = inner->dim, .count = inner->count}, .inner = inner, .vectors = vectors};
-    return &x->base;
+    struct refined_index *refined_index = xmalloc(sizeof *refined_index);
+    *refined_index =
+        (struct refined_index){.base = {.ops = &ops, .dim = inner->dim, .count = inner->count},
+                               .inner = inner,
+                               .vectors = vectors};
+    return &refined_index->base;
 }

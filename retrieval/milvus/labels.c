@@ -1,8 +1,8 @@
 /* retrieval/milvus/labels.c: see labels.h.
  *
- * `wide` expressions hold for all that a filter allows, others for nothing else; below "not" they change places.
- * Numbers become doubles, which keeps their order but for equality: wide comparisons allow equal numbers, narrow ones
- * do not. Of texts the first bytes are kept. */
+ * `wide` expressions hold for all that a filter allows, others for nothing else; below "not" they
+ * change places. Numbers become doubles, which keeps their order but for equality: wide comparisons
+ * allow equal numbers, narrow ones do not. Of texts the first bytes are kept. */
 #include "retrieval/milvus/labels.h"
 
 #include <inttypes.h>
@@ -25,29 +25,30 @@ static void hash_span(struct text_span bytes, char hash[HASH_SIZE]) {
 }
 
 /* Numbers that compare equal have one spelling. */
-static void append_value(struct buffer *out, const struct fact *f) {
-    bool whole = f->kind == FACT_REAL && f->real >= -9e18 && f->real <= 9e18 && (double)(int64_t)f->real == f->real;
-    switch (f->kind) {
-        case FACT_BOOL: buffer_append_string(out, f->truth ? "b1" : "b0"); break;
-        case FACT_INT: buffer_printf(out, "i%" PRId64, f->whole); break;
+static void append_value(struct buffer *out, const struct fact *fact) {
+    bool whole = fact->kind == FACT_REAL && fact->real >= -9e18 && fact->real <= 9e18 &&
+                 (double)(int64_t)fact->real == fact->real;
+    switch (fact->kind) {
+        case FACT_BOOL: buffer_append_string(out, fact->truth ? "b1" : "b0"); break;
+        case FACT_INT: buffer_printf(out, "i%" PRId64, fact->whole); break;
         case FACT_REAL:
             if (whole)
-                buffer_printf(out, "i%" PRId64, (int64_t)f->real);
+                buffer_printf(out, "i%" PRId64, (int64_t)fact->real);
             else
-                buffer_printf(out, "r%.17g", f->real);
+                buffer_printf(out, "r%.17g", fact->real);
             break;
         case FACT_TEXT:
             buffer_append(out, "t", 1);
-            buffer_append(out, f->text.text, f->text.size);
+            buffer_append(out, fact->text.text, fact->text.size);
             break;
     }
 }
 
-static void hash_fact(struct text_span name, const struct fact *f, char hash[HASH_SIZE]) {
+static void hash_fact(struct text_span name, const struct fact *fact, char hash[HASH_SIZE]) {
     struct buffer bytes = {0};
     buffer_append(&bytes, name.text, name.size);
     buffer_append(&bytes, "", 1);
-    append_value(&bytes, f);
+    append_value(&bytes, fact);
     hash_span((struct text_span){bytes.data, bytes.size}, hash);
     buffer_free(&bytes);
 }
@@ -61,10 +62,13 @@ static void spell_number(double value, char out[NUMBER_SIZE]) {
 static void spell_text(struct text_span text, char out[TEXT_SIZE]) {
     size_t n = text.size < TEXT_BYTES ? text.size : TEXT_BYTES;
     out[0] = '\0';
-    for (size_t i = 0; i < n; i++) snprintf(out + 2 * i, 3, "%02x", (unsigned)(uint8_t)text.text[i]);
+    for (size_t i = 0; i < n; i++)
+        snprintf(out + 2 * i, 3, "%02x", (unsigned)(uint8_t)text.text[i]);
 }
 
-static double number_of(const struct fact *f) { return f->kind == FACT_INT ? (double)f->whole : f->real; }
+static double number_of(const struct fact *fact) {
+    return fact->kind == FACT_INT ? (double)fact->whole : fact->real;
+}
 
 /* Labels. */
 
@@ -83,7 +87,8 @@ struct label_set {
 
 static struct label_range *find_range(struct label_set *set, char kind, const char *hash) {
     for (int i = 0; i < set->n; i++)
-        if (set->ranges[i].kind == kind && strcmp(set->ranges[i].hash, hash) == 0) return &set->ranges[i];
+        if (set->ranges[i].kind == kind && strcmp(set->ranges[i].hash, hash) == 0)
+            return &set->ranges[i];
     return NULL;
 }
 
@@ -101,23 +106,23 @@ static void widen(struct label_set *set, const struct label_range *one) {
     if (strcmp(one->most, range->most) > 0) memcpy(range->most, one->most, sizeof range->most);
 }
 
-static void add_fact(struct label_set *set, struct text_span name, const struct fact *f) {
+static void add_fact(struct label_set *set, struct text_span name, const struct fact *fact) {
     struct label_range range = {.kind = number_kind};
     char hash[HASH_SIZE];
     int64_t date;
-    hash_fact(name, f, hash);
+    hash_fact(name, fact, hash);
     put_string(set->w, hash);
     hash_span(name, range.hash);
-    if (f->kind == FACT_INT || f->kind == FACT_REAL) {
-        range.low = range.high = number_of(f);
+    if (fact->kind == FACT_INT || fact->kind == FACT_REAL) {
+        range.low = range.high = number_of(fact);
         widen(set, &range);
     }
-    if (f->kind != FACT_TEXT) return;
+    if (fact->kind != FACT_TEXT) return;
     range.kind = text_kind;
-    spell_text(f->text, range.least);
+    spell_text(fact->text, range.least);
     memcpy(range.most, range.least, sizeof range.most);
     widen(set, &range);
-    if (!fact_parse_date(f->text, &date)) return;
+    if (!fact_parse_date(fact->text, &date)) return;
     range = (struct label_range){.kind = date_kind, .low = (double)date, .high = (double)date};
     hash_span(name, range.hash);
     widen(set, &range);
@@ -129,8 +134,8 @@ static void add_own(struct label_set *set, const char *name, const char *value) 
     add_fact(set, (struct text_span){name, strlen(name)}, &fact);
 }
 
-static bool span_is_word(struct text_span a, const char *word) {
-    return a.size == strlen(word) && memcmp(a.text, word, a.size) == 0;
+static bool span_is_word(struct text_span span, const char *word) {
+    return span.size == strlen(word) && memcmp(span.text, word, span.size) == 0;
 }
 
 static void put_number(struct json_writer *w, double value) {
@@ -140,32 +145,34 @@ static void put_number(struct json_writer *w, double value) {
 }
 
 /* "n<hash>" is the least, "N<hash>" the largest. */
-static void put_range(struct json_writer *w, const struct label_range *r) {
+static void put_range(struct json_writer *w, const struct label_range *range) {
     char name[HASH_SIZE + 1];
-    bool is_text = r->kind == text_kind;
+    bool is_text = range->kind == text_kind;
     for (int largest = 0; largest < 2; largest++) {
-        snprintf(name, sizeof name, "%c%s", largest ? r->kind - 'a' + 'A' : r->kind, r->hash);
+        snprintf(name, sizeof name, "%c%s", largest ? range->kind - 'a' + 'A' : range->kind,
+                 range->hash);
         put_key(w, name);
         if (is_text)
-            put_string(w, largest ? r->most : r->least);
+            put_string(w, largest ? range->most : range->least);
         else
-            put_number(w, largest ? r->high : r->low);
+            put_number(w, largest ? range->high : range->low);
     }
 }
 
-void labels_write(struct buffer *out, const struct filter_subject *s) {
+void labels_write(struct buffer *out, const struct filter_subject *subject) {
     struct json_writer w;
     struct label_set set = {.w = &w};
     struct fact fact;
-    const char *own = scope_own(s->id);
+    const char *own = scope_own(subject->id);
     put_begin(&w, out);
     put_object(&w);
     put_key_array(&w, "e");
-    add_own(&set, "id", s->id);
-    if (own != s->id) add_own(&set, "id", own);
-    add_own(&set, "path", s->path);
-    for (size_t at = 0; facts_next(s->facts, &at, &fact);)
-        if (!span_is_word(fact.name, "id") && !span_is_word(fact.name, "path")) add_fact(&set, fact.name, &fact);
+    add_own(&set, "id", subject->id);
+    if (own != subject->id) add_own(&set, "id", own);
+    add_own(&set, "path", subject->path);
+    for (size_t at = 0; facts_next(subject->facts, &at, &fact);)
+        if (!span_is_word(fact.name, "id") && !span_is_word(fact.name, "path"))
+            add_fact(&set, fact.name, &fact);
     put_array_end(&w);
     for (int i = 0; i < set.n; i++) put_range(&w, &set.ranges[i]);
     put_object_end(&w);
@@ -178,55 +185,59 @@ static void express_truth(struct buffer *out, bool truth) {
     buffer_append_string(out, truth ? "chunk >= 0" : "chunk < 0");
 }
 
-static void express_values(struct buffer *out, const struct filter *f) {
-    struct text_span key = {f->key, f->key_size};
+static void express_values(struct buffer *out, const struct filter *filter) {
+    struct text_span key = {filter->key, filter->key_size};
     char hash[HASH_SIZE];
     buffer_append_string(out, "json_contains_any(labels[\"e\"], [");
-    for (int i = 0; i < f->n_values; i++) {
-        hash_fact(key, &f->values[i].fact, hash);
+    for (int i = 0; i < filter->n_values; i++) {
+        hash_fact(key, &filter->values[i].fact, hash);
         buffer_printf(out, "%s\"%s\"", i > 0 ? ", " : "", hash);
     }
     buffer_append_string(out, "])");
 }
 
 /* labels["n<hash>"], or the largest */
-static void express_label(struct buffer *out, char kind, bool largest, const struct filter *f) {
+static void express_label(struct buffer *out, char kind, bool largest,
+                          const struct filter *filter) {
     char hash[HASH_SIZE];
-    hash_span((struct text_span){f->key, f->key_size}, hash);
+    hash_span((struct text_span){filter->key, filter->key_size}, hash);
     buffer_printf(out, "labels[\"%c%s\"]", largest ? kind - 'a' + 'A' : kind, hash);
 }
 
-static double bound_number(const struct filter_bound *b) {
-    return b->value.fact.kind == FACT_TEXT ? (double)b->value.date : number_of(&b->value.fact);
+static double bound_number(const struct filter_bound *bound) {
+    return bound->value.fact.kind == FACT_TEXT ? (double)bound->value.date
+                                               : number_of(&bound->value.fact);
 }
 
 /* A wide one asks whether any value may lie within, a narrow one whether all do. */
-static void express_range(struct buffer *out, const struct filter *f, bool wide) {
-    bool low_is_date = f->low.value.fact.kind == FACT_TEXT, high_is_date = f->high.value.fact.kind == FACT_TEXT;
-    char kind = (f->low.given ? low_is_date : high_is_date) ? date_kind : number_kind;
+static void express_range(struct buffer *out, const struct filter *filter, bool wide) {
+    bool low_is_date = filter->low.value.fact.kind == FACT_TEXT,
+         high_is_date = filter->high.value.fact.kind == FACT_TEXT;
+    char kind = (filter->low.given ? low_is_date : high_is_date) ? date_kind : number_kind;
     char digits[NUMBER_SIZE];
-    if ((f->low.given && f->high.given && low_is_date != high_is_date) || (!f->low.given && !f->high.given)) {
+    if ((filter->low.given && filter->high.given && low_is_date != high_is_date) ||
+        (!filter->low.given && !filter->high.given)) {
         express_truth(out, wide);
         return;
     }
     buffer_append(out, "(", 1);
-    if (f->low.given) {
-        spell_number(bound_number(&f->low), digits);
-        express_label(out, kind, wide, f);
+    if (filter->low.given) {
+        spell_number(bound_number(&filter->low), digits);
+        express_label(out, kind, wide, filter);
         buffer_printf(out, " %s %s", wide ? ">=" : ">", digits);
     }
-    if (f->low.given && f->high.given) buffer_append_string(out, " && ");
-    if (f->high.given) {
-        spell_number(bound_number(&f->high), digits);
-        express_label(out, kind, !wide, f);
+    if (filter->low.given && filter->high.given) buffer_append_string(out, " && ");
+    if (filter->high.given) {
+        spell_number(bound_number(&filter->high), digits);
+        express_label(out, kind, !wide, filter);
         buffer_printf(out, " %s %s", wide ? "<=" : "<", digits);
     }
     buffer_append(out, ")", 1);
 }
 
 /* Behind all texts that begin so come those that begin with a "g", which is no digit. */
-static void express_prefix(struct buffer *out, const struct filter *f, bool wide) {
-    struct text_span prefix = f->values[0].fact.text;
+static void express_prefix(struct buffer *out, const struct filter *filter, bool wide) {
+    struct text_span prefix = filter->values[0].fact.text;
     char digits[TEXT_SIZE];
     if (!wide && prefix.size > TEXT_BYTES) {
         express_truth(out, false);
@@ -234,37 +245,37 @@ static void express_prefix(struct buffer *out, const struct filter *f, bool wide
     }
     spell_text(prefix, digits);
     buffer_append(out, "(", 1);
-    express_label(out, text_kind, wide, f);
+    express_label(out, text_kind, wide, filter);
     buffer_printf(out, " >= \"%s\" && ", digits);
-    express_label(out, text_kind, !wide, f);
+    express_label(out, text_kind, !wide, filter);
     buffer_printf(out, " <= \"%sg\")", digits);
 }
 
-static void express(struct buffer *out, const struct filter *f, bool wide) {
-    switch (f->kind) {
-        case FILTER_IN: express_values(out, f); return;
-        case FILTER_RANGE: express_range(out, f, wide); return;
-        case FILTER_PREFIX: express_prefix(out, f, wide); return;
+static void express(struct buffer *out, const struct filter *filter, bool wide) {
+    switch (filter->kind) {
+        case FILTER_IN: express_values(out, filter); return;
+        case FILTER_RANGE: express_range(out, filter, wide); return;
+        case FILTER_PREFIX: express_prefix(out, filter, wide); return;
         case FILTER_NOT: {
             buffer_append_string(out, "not (");
-            express(out, f->parts[0], !wide);
+            express(out, filter->parts[0], !wide);
             buffer_append(out, ")", 1);
             return;
         }
         case FILTER_AND:
         case FILTER_OR: break;
     }
-    if (f->n_parts == 0) express_truth(out, f->kind == FILTER_AND);
-    for (int i = 0; i < f->n_parts; i++) {
-        buffer_append_string(out, i == 0 ? "(" : f->kind == FILTER_AND ? " && " : " || ");
-        express(out, f->parts[i], wide);
+    if (filter->n_parts == 0) express_truth(out, filter->kind == FILTER_AND);
+    for (int i = 0; i < filter->n_parts; i++) {
+        buffer_append_string(out, i == 0 ? "(" : filter->kind == FILTER_AND ? " && " : " || ");
+        express(out, filter->parts[i], wide);
     }
-    if (f->n_parts > 0) buffer_append(out, ")", 1);
+    if (filter->n_parts > 0) buffer_append(out, ")", 1);
 }
 
-void labels_express(struct buffer *out, const struct filter *f) {
-    if (f)
-        express(out, f, true);
+void labels_express(struct buffer *out, const struct filter *filter) {
+    if (filter)
+        express(out, filter, true);
     else
         express_truth(out, true);
 }

@@ -1,9 +1,9 @@
 /* retrieval/milvus/milvus_change.c: what changes documents in Milvus. See remote.h.
  *
- * Rows are asked for by their keys, so that a change takes no longer in a large collection. The rows of a document are
- * those of chunks 0, 1, 2 ... without a gap: they come in this order, but for the first of a document that takes
- * several requests, which comes last, and they go in the other. Rows that a broken-off change has left behind a
- * document's end are found there. */
+ * Rows are asked for by their keys, so that a change takes no longer in a large collection. The
+ * rows of a document are those of chunks 0, 1, 2 ... without a gap: they come in this order, but
+ * for the first of a document that takes several requests, which comes last, and they go in the
+ * other. Rows that a broken-off change has left behind a document's end are found there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "retrieval/milvus/labels.h"
 #include "retrieval/milvus/milvus_private.h"
 
-/* Rows of one request, and bytes of it at about which it is sent. Documents that are asked for at once. */
+/* Rows of one request, and bytes of it at about which it is sent. Documents that are asked for at
+ * once. */
 enum { PUT_ROWS = 1000, PUT_BYTES = 4 << 20, PUT_DOCUMENTS = MILVUS_PAGE / 2 };
 
 static void note_written(struct milvus_collection *milvus, const struct buffer *reply) {
@@ -22,13 +23,15 @@ static void note_written(struct milvus_collection *milvus, const struct buffer *
     while (wire_next(&rest, &field) == WIRE_FIELD) {
         if (field.number != TIMESTAMP || field.kind != WIRE_INT) continue;
         long long now = field.value, before = atomic_load(&milvus->written);
-        while (now > before && !atomic_compare_exchange_weak(&milvus->written, &before, now)) continue;
+        while (now > before && !atomic_compare_exchange_weak(&milvus->written, &before, now))
+            continue;
     }
 }
 
-static enum status call_change(struct milvus_collection *milvus, struct milvus_message *m, struct error *e) {
+static enum status call_change(struct milvus_collection *milvus, struct milvus_message *message,
+                               struct error *e) {
     struct buffer reply = {0};
-    enum status status = milvus_ask(milvus, m, &reply, e);
+    enum status status = milvus_ask(milvus, message, &reply, e);
     if (status == STATUS_OK) note_written(milvus, &reply);
     buffer_free(&reply);
     return status;
@@ -44,10 +47,10 @@ struct change_subject {
     bool beyond;                /* a row is there behind its last chunk */
 };
 
-static void subject_set(struct change_subject *s, const char *id, int n_chunks) {
-    s->id = id;
-    s->n_chunks = n_chunks;
-    document_id_of_path(id, s->key);
+static void subject_set(struct change_subject *subject, const char *id, int n_chunks) {
+    subject->id = id;
+    subject->n_chunks = n_chunks;
+    document_id_of_path(id, subject->key);
 }
 
 static void subjects_free(struct change_subject *subjects, int n) {
@@ -56,36 +59,41 @@ static void subjects_free(struct change_subject *subjects, int n) {
 }
 
 /* Row `row` of an answer: to all subjects that it is of. */
-static enum status take_subject(struct change_subject *subjects, int n, const struct answer_rows *rows, int row,
-                                struct error *e) {
+static enum status take_subject(struct change_subject *subjects, int n,
+                                const struct answer_rows *rows, int row, struct error *e) {
     const struct text_span *keys;
     const int64_t *chunks;
     enum status status = answer_texts(rows, COLUMN_KEY, &keys, e);
     if (status == STATUS_OK) status = answer_numbers(rows, COLUMN_CHUNK, &chunks, e);
     if (status == STATUS_OK) status = milvus_check_keys(keys + row, 1, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
-        struct change_subject *s = &subjects[i];
-        if (memcmp(s->key, keys[row].text, DOCUMENT_ID_SIZE - 1) != 0) continue;
-        if (chunks[row] == s->n_chunks) s->beyond = true;
-        if (chunks[row] == 0 && s->head.n_chunks == 0) status = milvus_head_read(&s->head, rows, row, e);
+        struct change_subject *subject = &subjects[i];
+        if (memcmp(subject->key, keys[row].text, DOCUMENT_ID_SIZE - 1) != 0) continue;
+        if (chunks[row] == subject->n_chunks) subject->beyond = true;
+        if (chunks[row] == 0 && subject->head.n_chunks == 0)
+            status = milvus_head_read(&subject->head, rows, row, e);
     }
     return status;
 }
 
 /* Fills in up to PUT_DOCUMENTS of different ids. */
-static enum status ask_subjects(struct milvus_collection *milvus, struct change_subject *subjects, int n,
-                                struct error *e) {
-    static const char *const columns[] = {COLUMN_KEY, COLUMN_CHUNK, COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
+static enum status ask_subjects(struct milvus_collection *milvus, struct change_subject *subjects,
+                                int n, struct error *e) {
+    static const char *const columns[] = {COLUMN_KEY, COLUMN_CHUNK, COLUMN_CONTENT, COLUMN_CHUNKS,
+                                          COLUMN_HEAD};
     struct buffer expression = {0}, reply = {0};
     struct answer_rows rows;
     for (int i = 0; i < n; i++)
-        buffer_printf(&expression, "%s\"%s%08x\", \"%s%08x\"", i == 0 ? COLUMN_KEY " in [" : ", ", subjects[i].key, 0,
-                      subjects[i].key, (unsigned)subjects[i].n_chunks);
+        buffer_printf(&expression, "%s\"%s%08x\", \"%s%08x\"", i == 0 ? COLUMN_KEY " in [" : ", ",
+                      subjects[i].key, 0, subjects[i].key, (unsigned)subjects[i].n_chunks);
     buffer_append_string(&expression, "]");
-    struct milvus_query q = {
-        .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = MILVUS_ALL};
-    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
-    for (int i = 0; i < rows.n && status == STATUS_OK; i++) status = take_subject(subjects, n, &rows, i, e);
+    struct milvus_query query = {.expression = expression.data,
+                                 .columns = columns,
+                                 .n_columns = ARRAY_COUNT(columns),
+                                 .sight = MILVUS_ALL};
+    enum status status = milvus_query(milvus, &query, &reply, &rows, e);
+    for (int i = 0; i < rows.n && status == STATUS_OK; i++)
+        status = take_subject(subjects, n, &rows, i, e);
     answer_rows_free(&rows);
     buffer_free(&expression);
     buffer_free(&reply);
@@ -99,19 +107,21 @@ struct row_range {
 };
 
 /* Counts those that are there; of that content only, where it is not NULL. */
-static enum status count_range(struct milvus_collection *milvus, const struct row_range *range, const char *content,
-                               int *n_there, struct error *e) {
+static enum status count_range(struct milvus_collection *milvus, const struct row_range *range,
+                               const char *content, int *n_there, struct error *e) {
     static const char *const columns[] = {COLUMN_CONTENT};
     struct buffer expression = {0}, reply = {0};
     struct answer_rows rows;
     const struct text_span *contents;
     *n_there = 0;
     milvus_express_keys(&expression, range->id, range->first, range->n);
-    struct milvus_query q = {.expression = expression.data, .columns = columns, .n_columns = 1, .sight = MILVUS_ALL};
-    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
+    struct milvus_query query = {
+        .expression = expression.data, .columns = columns, .n_columns = 1, .sight = MILVUS_ALL};
+    enum status status = milvus_query(milvus, &query, &reply, &rows, e);
     if (status == STATUS_OK) status = answer_texts(&rows, COLUMN_CONTENT, &contents, e);
     for (int i = 0; i < rows.n && status == STATUS_OK; i++)
-        *n_there += content == NULL || (contents[i].size == 32 && memcmp(contents[i].text, content, 32) == 0);
+        *n_there += content == NULL ||
+                    (contents[i].size == 32 && memcmp(contents[i].text, content, 32) == 0);
     answer_rows_free(&rows);
     buffer_free(&expression);
     buffer_free(&reply);
@@ -119,8 +129,8 @@ static enum status count_range(struct milvus_collection *milvus, const struct ro
 }
 
 /* Whether all rows of a document are there and of one content. */
-static enum status ask_whole(struct milvus_collection *milvus, const char *id, const char *content, int n_chunks,
-                             bool *whole, struct error *e) {
+static enum status ask_whole(struct milvus_collection *milvus, const char *id, const char *content,
+                             int n_chunks, bool *whole, struct error *e) {
     enum status status = STATUS_OK;
     *whole = true;
     for (int first = 0; first < n_chunks && *whole && status == STATUS_OK; first += MILVUS_PAGE) {
@@ -132,12 +142,13 @@ static enum status ask_whole(struct milvus_collection *milvus, const char *id, c
     return status;
 }
 
-static struct collection_document document_of(const struct change_subject *s) {
-    return (struct collection_document){.id = s->id, .path = s->head.path, .metadata = s->head.metadata};
+static struct collection_document document_of(const struct change_subject *subject) {
+    return (struct collection_document){
+        .id = subject->id, .path = subject->head.path, .metadata = subject->head.metadata};
 }
 
-static enum status shows_some(struct milvus_collection *milvus, const struct filter *filter, const char *const *ids,
-                              int n, bool *shows, struct error *e) {
+static enum status shows_some(struct milvus_collection *milvus, const struct filter *filter,
+                              const char *const *ids, int n, bool *shows, struct error *e) {
     struct change_subject *subjects = xcalloc((size_t)n, sizeof *subjects);
     for (int i = 0; i < n; i++) subject_set(&subjects[i], ids[i], 1);
     enum status status = ask_subjects(milvus, subjects, n, e);
@@ -150,16 +161,18 @@ static enum status shows_some(struct milvus_collection *milvus, const struct fil
     return status;
 }
 
-enum status milvus_shows_all(struct collection *c, const struct filter *filter, const char *const *ids, int n,
-                             bool *shows, struct error *e) {
+enum status milvus_shows_all(struct collection *collection, const struct filter *filter,
+                             const char *const *ids, int n, bool *shows, struct error *e) {
     enum status status = STATUS_OK;
     for (int first = 0; first < n && status == STATUS_OK; first += PUT_DOCUMENTS)
-        status = shows_some(milvus_of(c), filter, ids + first, min_int(PUT_DOCUMENTS, n - first), shows + first, e);
+        status = shows_some(milvus_of(collection), filter, ids + first,
+                            min_int(PUT_DOCUMENTS, n - first), shows + first, e);
     return status;
 }
 
-static enum status has_some(struct milvus_collection *milvus, const struct collection_document *const *documents, int n,
-                            bool *has, struct error *e) {
+static enum status has_some(struct milvus_collection *milvus,
+                            const struct collection_document *const *documents, int n, bool *has,
+                            struct error *e) {
     struct change_subject *subjects = xcalloc((size_t)n, sizeof *subjects);
     for (int i = 0; i < n; i++) subject_set(&subjects[i], documents[i]->id, 1);
     enum status status = ask_subjects(milvus, subjects, n, e);
@@ -168,35 +181,40 @@ static enum status has_some(struct milvus_collection *milvus, const struct colle
         char content[33];
         milvus_content(documents[i], content);
         has[i] = head->n_chunks > 0 && strcmp(head->content, content) == 0;
-        if (has[i]) status = ask_whole(milvus, documents[i]->id, content, head->n_chunks, &has[i], e);
+        if (has[i])
+            status = ask_whole(milvus, documents[i]->id, content, head->n_chunks, &has[i], e);
     }
     subjects_free(subjects, n);
     return status;
 }
 
-enum status milvus_has_all(struct collection *c, const struct collection_document *const *documents, int n, bool *has,
+enum status milvus_has_all(struct collection *collection,
+                           const struct collection_document *const *documents, int n, bool *has,
                            struct error *e) {
     enum status status = STATUS_OK;
     for (int first = 0; first < n && status == STATUS_OK; first += PUT_DOCUMENTS)
-        status = has_some(milvus_of(c), documents + first, min_int(PUT_DOCUMENTS, n - first), has + first, e);
+        status = has_some(milvus_of(collection), documents + first,
+                          min_int(PUT_DOCUMENTS, n - first), has + first, e);
     return status;
 }
 
 /* Deleting. */
 
-static enum status delete_keys(struct milvus_collection *milvus, const char *id, int first, int n, struct error *e) {
-    struct milvus_message m = {.method = "Delete"};
+static enum status delete_keys(struct milvus_collection *milvus, const char *id, int first, int n,
+                               struct error *e) {
+    struct milvus_message message = {.method = "Delete"};
     struct buffer expression = {0};
     milvus_express_keys(&expression, id, first, n);
-    wire_put_string(&m.body, 3, milvus->address.collection);
-    wire_put_string(&m.body, 5, expression.data);
-    enum status status = call_change(milvus, &m, e);
+    wire_put_string(&message.body, 3, milvus->address.collection);
+    wire_put_string(&message.body, 5, expression.data);
+    enum status status = call_change(milvus, &message, e);
     buffer_free(&expression);
     return status;
 }
 
 /* Deletes the rows of chunks [first, end) and those that follow them. */
-static enum status delete_from(struct milvus_collection *milvus, const char *id, int first, int end, struct error *e) {
+static enum status delete_from(struct milvus_collection *milvus, const char *id, int first, int end,
+                               struct error *e) {
     int n_there = MILVUS_PAGE;
     enum status status = STATUS_OK;
     while (n_there == MILVUS_PAGE && status == STATUS_OK && end <= INT32_MAX - MILVUS_PAGE) {
@@ -211,9 +229,11 @@ static enum status delete_from(struct milvus_collection *milvus, const char *id,
     return status;
 }
 
-/* Rows that a broken-off change has left of a document, without its first, go too where all may be changed. */
-enum status milvus_delete(struct collection *c, const struct filter *filter, const char *id, struct error *e) {
-    struct milvus_collection *milvus = milvus_of(c);
+/* Rows that a broken-off change has left of a document, without its first, go too where all may be
+ * changed. */
+enum status milvus_delete(struct collection *collection, const struct filter *filter,
+                          const char *id, struct error *e) {
+    struct milvus_collection *milvus = milvus_of(collection);
     struct change_subject *subject = xcalloc(1, sizeof *subject);
     bool allowed = true;
     subject_set(subject, id, 1);
@@ -243,99 +263,109 @@ struct put_run {
 };
 
 /* Whether the client may put it: the new one and the one that is there. */
-static enum status check_allowed(const struct filter *filter, const struct change_subject *s, struct document_put *p) {
-    const struct collection_document *d = p->document;
-    struct error *e = &p->error;
+static enum status check_allowed(const struct filter *filter, const struct change_subject *subject,
+                                 struct document_put *put) {
+    const struct collection_document *document = put->document;
+    struct error *e = &put->error;
     bool allowed = true;
     if (filter == NULL) return STATUS_OK;
-    struct collection_document now = document_of(s);
-    enum status status = document_ask_filter(filter, filter_admits, d, &allowed, e);
-    if (status == STATUS_OK && allowed && s->head.n_chunks > 0)
+    struct collection_document now = document_of(subject);
+    enum status status = document_ask_filter(filter, filter_admits, document, &allowed, e);
+    if (status == STATUS_OK && allowed && subject->head.n_chunks > 0)
         status = document_ask_filter(filter, filter_allows, &now, &allowed, e);
-    if (status || allowed) return p->status = status;
-    p->effect = CHANGE_REFUSED;
-    return p->status = filter_refuse(filter, e);
+    if (status || allowed) return put->status = status;
+    put->effect = CHANGE_REFUSED;
+    return put->status = filter_refuse(filter, e);
 }
 
 /* A document as every collection refuses it. */
-static enum status check_document(const struct milvus_collection *milvus, struct document_put *p) {
+static enum status check_document(const struct milvus_collection *milvus,
+                                  struct document_put *put) {
     struct buffer image = {0};
-    p->status = document_image_write(&image, p->document, p->vectors, &milvus->info, &p->error);
+    put->status =
+        document_image_write(&image, put->document, put->vectors, &milvus->info, &put->error);
     buffer_free(&image);
-    return p->status;
+    return put->status;
 }
 
 static enum status send_batch(struct put_run *run, struct error *e) {
-    struct milvus_message m = {.method = "Upsert"};
+    struct milvus_message message = {.method = "Upsert"};
     if (run->batch.n == 0) return STATUS_OK;
-    wire_put_string(&m.body, 3, run->remote->address.collection);
-    milvus_batch_write(&m.body, &run->batch);
+    wire_put_string(&message.body, 3, run->remote->address.collection);
+    milvus_batch_write(&message.body, &run->batch);
     milvus_batch_clear(&run->batch);
-    return call_change(run->remote, &m, e);
+    return call_change(run->remote, &message, e);
 }
 
-/* Adds rows [first, first + n) of a document. The batch is sent where it has become large enough. */
-static enum status add_rows(struct put_run *run, struct document_put *p, const struct milvus_rows *rows, int first,
-                            int n, struct error *e) {
-    p->status = milvus_batch_add(&run->batch, rows, first, n, &p->error);
+/* Adds rows [first, first + n) of a document. The batch is sent where it has become large enough.
+ */
+static enum status add_rows(struct put_run *run, struct document_put *put,
+                            const struct milvus_rows *rows, int first, int n, struct error *e) {
+    put->status = milvus_batch_add(&run->batch, rows, first, n, &put->error);
     bool full = run->batch.n >= PUT_ROWS || milvus_batch_bytes(&run->batch) >= PUT_BYTES;
     return full ? send_batch(run, e) : STATUS_OK;
 }
 
 /* Whether a document that takes several requests fits into rows, before the first of them. */
-static enum status check_rows(struct document_put *p, const struct milvus_rows *rows, int most) {
+static enum status check_rows(struct document_put *put, const struct milvus_rows *rows, int most) {
     struct milvus_batch batch = {0};
-    for (int first = 0; first < rows->n_chunks && p->status == STATUS_OK; first += most) {
-        p->status = milvus_batch_add(&batch, rows, first, min_int(most, rows->n_chunks - first), &p->error);
+    for (int first = 0; first < rows->n_chunks && put->status == STATUS_OK; first += most) {
+        put->status = milvus_batch_add(&batch, rows, first, min_int(most, rows->n_chunks - first),
+                                       &put->error);
         milvus_batch_clear(&batch);
     }
     milvus_batch_free(&batch);
-    return p->status;
+    return put->status;
 }
 
-/* The first chunk of a document that takes several requests comes last: it tells of the document. */
+/* The first chunk of a document that takes several requests comes last: it tells of the document.
+ */
 static enum status add_document(struct put_run *run, int i, const char *content, struct error *e) {
-    struct document_put *p = &run->puts[i];
+    struct document_put *put = &run->puts[i];
     const struct collection_info *info = &run->remote->info;
-    struct milvus_rows rows = {.document = p->document,
-                               .vectors = p->vectors,
+    struct milvus_rows rows = {.document = put->document,
+                               .vectors = put->vectors,
                                .content = content,
                                .n_chunks = run->subjects[i].n_chunks,
                                .chunk_length = info->chunk_length,
                                .dim = info->dim};
-    size_t row_bytes = (size_t)info->dim * sizeof(float) + 2048 + p->document->text.size / (size_t)rows.n_chunks;
+    size_t row_bytes =
+        (size_t)info->dim * sizeof(float) + 2048 + put->document->text.size / (size_t)rows.n_chunks;
     int most = max_int(1, min_int(PUT_ROWS, (int)((size_t)PUT_BYTES / row_bytes)));
     enum status status = STATUS_OK;
-    if (rows.n_chunks <= most) return add_rows(run, p, &rows, 0, rows.n_chunks, e);
-    if (check_rows(p, &rows, most)) return STATUS_OK;
+    if (rows.n_chunks <= most) return add_rows(run, put, &rows, 0, rows.n_chunks, e);
+    if (check_rows(put, &rows, most)) return STATUS_OK;
     for (int first = 1; first < rows.n_chunks && status == STATUS_OK; first += most)
-        status = add_rows(run, p, &rows, first, min_int(most, rows.n_chunks - first), e);
+        status = add_rows(run, put, &rows, first, min_int(most, rows.n_chunks - first), e);
     if (status == STATUS_OK) status = send_batch(run, e);
-    return status ? status : add_rows(run, p, &rows, 0, 1, e);
+    return status ? status : add_rows(run, put, &rows, 0, 1, e);
 }
 
 /* One whose rows are all there already is left alone. */
 static enum status put_document(struct put_run *run, int i, struct error *e) {
-    struct document_put *p = &run->puts[i];
-    const struct change_subject *s = &run->subjects[i];
+    struct document_put *put = &run->puts[i];
+    const struct change_subject *subject = &run->subjects[i];
     char content[33];
     bool whole = false;
-    if (check_allowed(run->filter, s, p)) return STATUS_OK;
-    milvus_content(p->document, content);
-    bool same = s->head.n_chunks == s->n_chunks && strcmp(s->head.content, content) == 0;
-    if (same && ask_whole(run->remote, s->id, content, s->n_chunks, &whole, e)) return e->status;
+    if (check_allowed(run->filter, subject, put)) return STATUS_OK;
+    milvus_content(put->document, content);
+    bool same =
+        subject->head.n_chunks == subject->n_chunks && strcmp(subject->head.content, content) == 0;
+    if (same && ask_whole(run->remote, subject->id, content, subject->n_chunks, &whole, e))
+        return e->status;
     if (whole) return STATUS_OK;
-    p->effect = s->head.n_chunks > 0 ? CHANGE_REPLACED : CHANGE_ADDED;
+    put->effect = subject->head.n_chunks > 0 ? CHANGE_REPLACED : CHANGE_ADDED;
     return add_document(run, i, content, e);
 }
 
 /* Rows that an earlier version of a document had more. */
 static enum status delete_rest(struct put_run *run, int i, struct error *e) {
-    const struct document_put *p = &run->puts[i];
-    const struct change_subject *s = &run->subjects[i];
-    bool rest = s->beyond || s->head.n_chunks > s->n_chunks;
-    if (p->status || !rest) return STATUS_OK;
-    return delete_from(run->remote, s->id, s->n_chunks, max_int(s->head.n_chunks, s->n_chunks), e);
+    const struct document_put *put = &run->puts[i];
+    const struct change_subject *subject = &run->subjects[i];
+    bool rest = subject->beyond || subject->head.n_chunks > subject->n_chunks;
+    if (put->status || !rest) return STATUS_OK;
+    return delete_from(run->remote, subject->id, subject->n_chunks,
+                       max_int(subject->head.n_chunks, subject->n_chunks), e);
 }
 
 /* A failure is Milvus'; documents' own are theirs. */
@@ -348,8 +378,8 @@ static enum status carry_out_run(struct put_run *run, struct error *e) {
     return status;
 }
 
-static enum status put_some(struct milvus_collection *milvus, const struct filter *filter, struct document_put *puts,
-                            int n, struct error *e) {
+static enum status put_some(struct milvus_collection *milvus, const struct filter *filter,
+                            struct document_put *puts, int n, struct error *e) {
     struct put_run run = {.remote = milvus, .filter = filter, .puts = puts, .n = n};
     run.subjects = xcalloc((size_t)n, sizeof *run.subjects);
     for (int i = 0; i < n; i++) {
@@ -363,15 +393,17 @@ static enum status put_some(struct milvus_collection *milvus, const struct filte
     return status;
 }
 
-/* Each document is done, or has a status; where Milvus failed, those without one of their own have its. */
-static void finish_puts(struct document_put *puts, int n, enum status status, const struct error *e) {
+/* Each document is done, or has a status; where Milvus failed, those without one of their own have
+ * its. */
+static void finish_puts(struct document_put *puts, int n, enum status status,
+                        const struct error *e) {
     for (int i = 0; i < n; i++) {
-        struct document_put *p = &puts[i];
-        if (status && p->status == STATUS_OK) {
-            p->status = status;
-            p->error = *e;
+        struct document_put *put = &puts[i];
+        if (status && put->status == STATUS_OK) {
+            put->status = status;
+            put->error = *e;
         }
-        if (p->status && p->effect != CHANGE_REFUSED) p->effect = CHANGE_NOTHING;
+        if (put->status && put->effect != CHANGE_REFUSED) put->effect = CHANGE_NOTHING;
     }
 }
 
@@ -383,7 +415,8 @@ static int count_different(const struct document_put *puts, int n) {
     return min_int(n, PUT_DOCUMENTS);
 }
 
-void milvus_put_all(struct collection *c, const struct filter *filter, struct document_put *puts, int n) {
+void milvus_put_all(struct collection *collection, const struct filter *filter,
+                    struct document_put *puts, int n) {
     struct error e;
     enum status status = STATUS_OK;
     for (int i = 0; i < n; i++) {
@@ -392,7 +425,8 @@ void milvus_put_all(struct collection *c, const struct filter *filter, struct do
     }
     for (int first = 0; first < n;) {
         int n_run = count_different(puts + first, n - first);
-        if (status == STATUS_OK) status = put_some(milvus_of(c), filter, puts + first, n_run, &e);
+        if (status == STATUS_OK)
+            status = put_some(milvus_of(collection), filter, puts + first, n_run, &e);
         finish_puts(puts + first, n_run, status, &e);
         first += n_run;
     }

@@ -1,5 +1,5 @@
-/* retrieval/milvus/milvus_documents.c: documents from rows. See remote_private.h. Rows that come back are checked as a
- * file would be: Milvus, or whoever answers in its place, is not believed. */
+/* retrieval/milvus/milvus_documents.c: documents from rows. See remote_private.h. Rows that come
+ * back are checked as a file would be: Milvus, or whoever answers in its place, is not believed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static const struct json_field head_fields[] = {
     {"metadata", JSON_TEXT, JSON_AT(struct head_facts, metadata), .required = true},
     {"source", JSON_TEXT, JSON_AT(struct head_facts, source), .required = true},
     {"text", JSON_TEXT, JSON_AT(struct head_facts, text), .required = true},
-    {"bytes", JSON_INT64, JSON_AT(struct head_facts, bytes), .min = 0, .max = UINT32_MAX, .required = true},
+    {"bytes", JSON_INT64, JSON_AT(struct head_facts, bytes), .min = 0, .max = UINT32_MAX,
+     .required = true},
 };
 static const struct json_table head_table = JSON_TABLE(head_fields, .open = true);
 
@@ -36,13 +37,13 @@ static enum status read_head(struct text_span text, struct head_facts *out, stru
     return status ? error_set(e, STATUS_CORRUPT, "%s", e->text) : STATUS_OK;
 }
 
-void milvus_head_free(struct milvus_head *h) {
-    free(h->path);
-    free(h->title);
-    free(h->metadata);
-    free(h->source);
-    free(h->text_hash);
-    *h = (struct milvus_head){0};
+void milvus_head_free(struct milvus_head *head) {
+    free(head->path);
+    free(head->title);
+    free(head->metadata);
+    free(head->source);
+    free(head->text_hash);
+    *head = (struct milvus_head){0};
 }
 
 static bool copy_content(struct text_span from, char content[33]) {
@@ -52,16 +53,19 @@ static bool copy_content(struct text_span from, char content[33]) {
     return true;
 }
 
-enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *rows, int i, struct error *e) {
+enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *rows, int i,
+                             struct error *e) {
     const struct text_span *contents, *heads;
     const int64_t *chunks;
     struct head_facts facts;
     *out = (struct milvus_head){0};
-    if (answer_texts(rows, COLUMN_CONTENT, &contents, e) || answer_texts(rows, COLUMN_HEAD, &heads, e) ||
+    if (answer_texts(rows, COLUMN_CONTENT, &contents, e) ||
+        answer_texts(rows, COLUMN_HEAD, &heads, e) ||
         answer_numbers(rows, COLUMN_CHUNKS, &chunks, e))
         return e->status;
     if (!copy_content(contents[i], out->content) || chunks[i] < 1 || chunks[i] > INT32_MAX)
-        return error_set(e, STATUS_CORRUPT, "a row of a document in Milvus says nothing sensible of its content");
+        return error_set(e, STATUS_CORRUPT,
+                         "a row of a document in Milvus says nothing sensible of its content");
     if (read_head(heads[i], &facts, e)) return e->status;
     out->n_chunks = (int)chunks[i];
     out->path = facts.path;
@@ -73,15 +77,16 @@ enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *
     return STATUS_OK;
 }
 
-enum status milvus_find_head(struct milvus_collection *milvus, const char *id, struct milvus_head *out,
-                             struct error *e) {
+enum status milvus_find_head(struct milvus_collection *milvus, const char *id,
+                             struct milvus_head *out, struct error *e) {
     static const char *const wanted[] = {COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
     struct buffer expression = {0}, reply = {0};
     struct answer_rows rows;
     *out = (struct milvus_head){0};
     milvus_express_keys(&expression, id, 0, 1);
-    struct milvus_query q = {.expression = expression.data, .columns = wanted, .n_columns = ARRAY_COUNT(wanted)};
-    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
+    struct milvus_query query = {
+        .expression = expression.data, .columns = wanted, .n_columns = ARRAY_COUNT(wanted)};
+    enum status status = milvus_query(milvus, &query, &reply, &rows, e);
     if (status == STATUS_OK && rows.n > 0) status = milvus_head_read(out, &rows, 0, e);
     answer_rows_free(&rows);
     buffer_free(&expression);
@@ -91,36 +96,36 @@ enum status milvus_find_head(struct milvus_collection *milvus, const char *id, s
 
 /* Documents. */
 
-struct milvus_document *milvus_document_hold(struct milvus_document *d) {
-    atomic_fetch_add(&d->holders, 1);
-    return d;
+struct milvus_document *milvus_document_hold(struct milvus_document *document) {
+    atomic_fetch_add(&document->holders, 1);
+    return document;
 }
 
-void milvus_document_release(struct milvus_document *d) {
-    if (d == NULL || atomic_fetch_sub(&d->holders, 1) > 1) return;
-    free((char *)(uintptr_t)d->document.id);
-    free((char *)(uintptr_t)d->document.path);
-    free((char *)(uintptr_t)d->document.title);
-    free((char *)(uintptr_t)d->document.metadata);
-    free((char *)(uintptr_t)d->document.source);
-    free((char *)(uintptr_t)d->document.text.text);
-    free((void *)(uintptr_t)d->document.marks.bytes);
-    free((void *)(uintptr_t)d->document.ids);
-    free((void *)(uintptr_t)d->document.bounds);
-    buffer_free(&d->facts);
-    free(d);
+void milvus_document_release(struct milvus_document *document) {
+    if (document == NULL || atomic_fetch_sub(&document->holders, 1) > 1) return;
+    free((char *)(uintptr_t)document->document.id);
+    free((char *)(uintptr_t)document->document.path);
+    free((char *)(uintptr_t)document->document.title);
+    free((char *)(uintptr_t)document->document.metadata);
+    free((char *)(uintptr_t)document->document.source);
+    free((char *)(uintptr_t)document->document.text.text);
+    free((void *)(uintptr_t)document->document.marks.bytes);
+    free((void *)(uintptr_t)document->document.ids);
+    free((void *)(uintptr_t)document->document.bounds);
+    buffer_free(&document->facts);
+    free(document);
 }
 
-struct stored_document milvus_document_stored(const struct milvus_document *d) {
-    return (struct stored_document){.id = d->document.id,
-                                    .path = d->document.path,
-                                    .title = d->document.title,
-                                    .metadata = d->document.metadata,
-                                    .source = d->document.source,
-                                    .text = d->document.text,
-                                    .marks = d->document.marks,
-                                    .facts = {d->facts.data, d->facts.size},
-                                    .n_chunks = d->n_chunks};
+struct stored_document milvus_document_stored(const struct milvus_document *document) {
+    return (struct stored_document){.id = document->document.id,
+                                    .path = document->document.path,
+                                    .title = document->document.title,
+                                    .metadata = document->document.metadata,
+                                    .source = document->document.source,
+                                    .text = document->document.text,
+                                    .marks = document->document.marks,
+                                    .facts = {document->facts.data, document->facts.size},
+                                    .n_chunks = document->n_chunks};
 }
 
 /* One chunk of a document that is put together; it points into the answer. */
@@ -140,16 +145,19 @@ struct document_parts {
     uint32_t *bounds;
 };
 
-static enum status join_chunks(struct document_parts *parts, const struct chunk_piece *pieces, int n,
-                               const struct milvus_collection *milvus, const char *id, struct error *e) {
+static enum status join_chunks(struct document_parts *parts, const struct chunk_piece *pieces,
+                               int n, const struct milvus_collection *milvus, const char *id,
+                               struct error *e) {
     size_t whole = (size_t)milvus->info.chunk_length * sizeof(uint32_t);
     for (int i = 0; i < n; i++) {
         const struct chunk_piece *piece = &pieces[i];
         size_t tokens = parts->tokens.size, begins = parts->text.size;
-        if (!base64_decode(piece->tokens, &parts->tokens) || !base64_decode(piece->marks, &parts->marks))
+        if (!base64_decode(piece->tokens, &parts->tokens) ||
+            !base64_decode(piece->marks, &parts->marks))
             return misfit(e, id, "its tokens or marks are not base64");
         tokens = parts->tokens.size - tokens;
-        if (tokens == 0 || tokens > whole || tokens % sizeof(uint32_t) != 0 || (i + 1 < n && tokens != whole))
+        if (tokens == 0 || tokens > whole || tokens % sizeof(uint32_t) != 0 ||
+            (i + 1 < n && tokens != whole))
             return misfit(e, id, "a chunk has another number of tokens than it should");
         buffer_append(&parts->text, piece->text.text, piece->text.size);
         if (parts->text.size > UINT32_MAX || piece->start < (int64_t)begins ||
@@ -162,52 +170,57 @@ static enum status join_chunks(struct document_parts *parts, const struct chunk_
     return STATUS_OK;
 }
 
-static enum status check_document(const struct milvus_collection *milvus, const struct milvus_document *d,
-                                  struct error *e) {
-    const struct collection_document *document = &d->document;
+static enum status check_document(const struct milvus_collection *milvus,
+                                  const struct milvus_document *milvus_document, struct error *e) {
+    const struct collection_document *document = &milvus_document->document;
     char content[33];
     const char *fault = marks_fault(document->marks, document->text.size);
     if (fault) return misfit(e, document->id, fault);
     for (int i = 0; i < document->n; i++)
         if (document->ids[i] < 0 || document->ids[i] > milvus->info.max_token)
             return misfit(e, document->id, "it has a token that its tokenizer has not");
-    if (!utf8_is_valid(document->text.text, document->text.size)) return misfit(e, document->id, "it is not UTF-8");
+    if (!utf8_is_valid(document->text.text, document->text.size))
+        return misfit(e, document->id, "it is not UTF-8");
     milvus_content(document, content);
-    if (strcmp(content, d->content) != 0) return misfit(e, document->id, "its content is not the one of its checksum");
+    if (strcmp(content, milvus_document->content) != 0)
+        return misfit(e, document->id, "its content is not the one of its checksum");
     return STATUS_OK;
 }
 
 /* Takes the parts. */
-static struct milvus_document *make_document(const struct milvus_wanted *wanted, struct head_facts *head,
+static struct milvus_document *make_document(const struct milvus_wanted *wanted,
+                                             struct head_facts *head,
                                              struct document_parts *parts) {
-    struct milvus_document *d = xcalloc(1, sizeof *d);
-    atomic_init(&d->holders, 1);
-    memcpy(d->content, wanted->content, sizeof d->content);
+    struct milvus_document *document = xcalloc(1, sizeof *document);
+    atomic_init(&document->holders, 1);
+    memcpy(document->content, wanted->content, sizeof document->content);
     buffer_append_string(&parts->text, "");
     if (parts->text.data == NULL) parts->text.data = xstrdup("");
-    d->n_chunks = wanted->n_chunks;
-    d->bytes = sizeof *d + parts->text.size + parts->tokens.size + parts->marks.size +
-               (size_t)wanted->n_chunks * sizeof *parts->bounds;
-    d->document =
-        (struct collection_document){.id = xstrndup(wanted->id.text, wanted->id.size),
-                                     .path = head->path,
-                                     .title = head->title,
-                                     .metadata = head->metadata,
-                                     .source = head->source,
-                                     .text = {parts->text.data, parts->text.size},
-                                     .marks = {parts->marks.data, (uint32_t)(parts->marks.size / sizeof(struct mark))},
-                                     .ids = (const int32_t *)(const void *)parts->tokens.data,
-                                     .bounds = parts->bounds,
-                                     .n = (int)(parts->tokens.size / sizeof(int32_t))};
+    document->n_chunks = wanted->n_chunks;
+    document->bytes = sizeof *document + parts->text.size + parts->tokens.size + parts->marks.size +
+                      (size_t)wanted->n_chunks * sizeof *parts->bounds;
+    document->document = (struct collection_document){
+        .id = xstrndup(wanted->id.text, wanted->id.size),
+        .path = head->path,
+        .title = head->title,
+        .metadata = head->metadata,
+        .source = head->source,
+        .text = {parts->text.data, parts->text.size},
+        .marks = {parts->marks.data, (uint32_t)(parts->marks.size / sizeof(struct mark))},
+        .ids = (const int32_t *)(const void *)parts->tokens.data,
+        .bounds = parts->bounds,
+        .n = (int)(parts->tokens.size / sizeof(int32_t))};
     *parts = (struct document_parts){0};
     free(head->text);
-    return d;
+    return document;
 }
 
-static enum status put_together(const struct milvus_collection *milvus, struct milvus_wanted *wanted,
-                                const struct chunk_piece *pieces, struct error *e) {
+static enum status put_together(const struct milvus_collection *milvus,
+                                struct milvus_wanted *wanted, const struct chunk_piece *pieces,
+                                struct error *e) {
     char id[513];
-    struct document_parts parts = {.bounds = xcalloc((size_t)wanted->n_chunks + 1, sizeof *parts.bounds)};
+    struct document_parts parts = {.bounds =
+                                       xcalloc((size_t)wanted->n_chunks + 1, sizeof *parts.bounds)};
     struct head_facts head = {0};
     snprintf(id, sizeof id, "%.*s", (int)wanted->id.size, wanted->id.text);
     enum status status = read_head(pieces[0].head, &head, e);
@@ -220,13 +233,14 @@ static enum status put_together(const struct milvus_collection *milvus, struct m
         free(parts.bounds);
         return status;
     }
-    struct milvus_document *d = make_document(wanted, &head, &parts);
-    status = check_document(milvus, d, e);
-    if (status == STATUS_OK) status = facts_append(&d->facts, d->document.metadata, e);
+    struct milvus_document *document = make_document(wanted, &head, &parts);
+    status = check_document(milvus, document, e);
+    if (status == STATUS_OK)
+        status = facts_append(&document->facts, document->document.metadata, e);
     if (status)
-        milvus_document_release(d);
+        milvus_document_release(document);
     else
-        wanted->found = d;
+        wanted->found = document;
     return status;
 }
 
@@ -234,38 +248,39 @@ static enum status put_together(const struct milvus_collection *milvus, struct m
 
 enum { CACHE_BYTES = 64 << 20 };
 
-static struct milvus_document *cache_find(struct milvus_cache *c, const char *content) {
+static struct milvus_document *cache_find(struct milvus_cache *cache, const char *content) {
     struct milvus_document *found = NULL;
-    pthread_mutex_lock(&c->lock);
-    for (int i = c->n - 1; i >= 0 && found == NULL; i--) {
-        if (strcmp(c->list[i]->content, content) != 0) continue;
-        found = c->list[i];
-        memmove(c->list + i, c->list + i + 1, (size_t)(c->n - 1 - i) * sizeof(struct milvus_document *));
-        c->list[c->n - 1] = found;
+    pthread_mutex_lock(&cache->lock);
+    for (int i = cache->n - 1; i >= 0 && found == NULL; i--) {
+        if (strcmp(cache->list[i]->content, content) != 0) continue;
+        found = cache->list[i];
+        memmove(cache->list + i, cache->list + i + 1,
+                (size_t)(cache->n - 1 - i) * sizeof(struct milvus_document *));
+        cache->list[cache->n - 1] = found;
         milvus_document_hold(found);
     }
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&cache->lock);
     return found;
 }
 
-static void cache_add(struct milvus_cache *c, struct milvus_document *d) {
-    if (d->bytes > CACHE_BYTES / 4) return;
-    pthread_mutex_lock(&c->lock);
-    while (c->n > 0 && c->bytes + d->bytes > CACHE_BYTES) {
-        c->bytes -= c->list[0]->bytes;
-        milvus_document_release(c->list[0]);
-        c->n--;
-        memmove(c->list, c->list + 1, (size_t)c->n * sizeof(struct milvus_document *));
+static void cache_add(struct milvus_cache *cache, struct milvus_document *document) {
+    if (document->bytes > CACHE_BYTES / 4) return;
+    pthread_mutex_lock(&cache->lock);
+    while (cache->n > 0 && cache->bytes + document->bytes > CACHE_BYTES) {
+        cache->bytes -= cache->list[0]->bytes;
+        milvus_document_release(cache->list[0]);
+        cache->n--;
+        memmove(cache->list, cache->list + 1, (size_t)cache->n * sizeof(struct milvus_document *));
     }
-    c->list = xgrow(c->list, c->n, &c->capacity, sizeof(struct milvus_document *));
-    c->list[c->n] = milvus_document_hold(d);
-    c->n++;
-    c->bytes += d->bytes;
-    pthread_mutex_unlock(&c->lock);
+    cache->list = xgrow(cache->list, cache->n, &cache->capacity, sizeof(struct milvus_document *));
+    cache->list[cache->n] = milvus_document_hold(document);
+    cache->n++;
+    cache->bytes += document->bytes;
+    pthread_mutex_unlock(&cache->lock);
 }
 
-/* Fetching: documents that are not in the cache, some pages of keys, each page an answer that lives until the
- * documents are put together. */
+/* Fetching: documents that are not in the cache, some pages of keys, each page an answer that lives
+ * until the documents are put together. */
 
 struct document_fetch {
     struct milvus_collection *remote;
@@ -279,10 +294,12 @@ struct document_fetch {
     enum milvus_sight sight;
 };
 
-static struct milvus_wanted *find_wanted(const struct document_fetch *f, struct text_span id, int *at) {
-    for (*at = 0; *at < f->n; (*at)++) {
-        struct text_span own = f->wanted[*at].id;
-        if (f->pieces[*at] && own.size == id.size && memcmp(own.text, id.text, id.size) == 0) return &f->wanted[*at];
+static struct milvus_wanted *find_wanted(const struct document_fetch *fetch, struct text_span id,
+                                         int *at) {
+    for (*at = 0; *at < fetch->n; (*at)++) {
+        struct text_span own = fetch->wanted[*at].id;
+        if (fetch->pieces[*at] && own.size == id.size && memcmp(own.text, id.text, id.size) == 0)
+            return &fetch->wanted[*at];
     }
     return NULL;
 }
@@ -292,62 +309,79 @@ struct row_columns {
     const int64_t *chunks, *numbers, *starts;
 };
 
-static enum status find_columns(struct row_columns *c, const struct answer_rows *rows, struct error *e) {
-    if (answer_texts(rows, COLUMN_DOCUMENT, &c->documents, e) || answer_texts(rows, COLUMN_CONTENT, &c->contents, e) ||
-        answer_texts(rows, COLUMN_TEXT, &c->texts, e) || answer_texts(rows, COLUMN_TOKENS, &c->tokens, e) ||
-        answer_texts(rows, COLUMN_MARKS, &c->marks, e) || answer_texts(rows, COLUMN_HEAD, &c->heads, e) ||
-        answer_numbers(rows, COLUMN_CHUNKS, &c->chunks, e) || answer_numbers(rows, COLUMN_CHUNK, &c->numbers, e) ||
-        answer_numbers(rows, COLUMN_START, &c->starts, e))
+static enum status find_columns(struct row_columns *columns, const struct answer_rows *rows,
+                                struct error *e) {
+    if (answer_texts(rows, COLUMN_DOCUMENT, &columns->documents, e) ||
+        answer_texts(rows, COLUMN_CONTENT, &columns->contents, e) ||
+        answer_texts(rows, COLUMN_TEXT, &columns->texts, e) ||
+        answer_texts(rows, COLUMN_TOKENS, &columns->tokens, e) ||
+        answer_texts(rows, COLUMN_MARKS, &columns->marks, e) ||
+        answer_texts(rows, COLUMN_HEAD, &columns->heads, e) ||
+        answer_numbers(rows, COLUMN_CHUNKS, &columns->chunks, e) ||
+        answer_numbers(rows, COLUMN_CHUNK, &columns->numbers, e) ||
+        answer_numbers(rows, COLUMN_START, &columns->starts, e))
         return e->status;
     return STATUS_OK;
 }
 
-/* Rows of another content belong to a change that is under way: their document is not there as a whole. */
-static enum status take_rows(struct document_fetch *f, const struct answer_rows *rows, struct error *e) {
-    struct row_columns c;
-    if (find_columns(&c, rows, e)) return e->status;
+/* Rows of another content belong to a change that is under way: their document is not there as a
+ * whole. */
+static enum status take_rows(struct document_fetch *fetch, const struct answer_rows *rows,
+                             struct error *e) {
+    struct row_columns columns;
+    if (find_columns(&columns, rows, e)) return e->status;
     for (int i = 0; i < rows->n; i++) {
         int at;
-        const struct milvus_wanted *wanted = find_wanted(f, c.documents[i], &at);
-        bool same = wanted && c.contents[i].size == 32 && memcmp(c.contents[i].text, wanted->content, 32) == 0;
-        if (!same || c.chunks[i] != wanted->n_chunks || c.numbers[i] < 0 || c.numbers[i] >= wanted->n_chunks) continue;
-        f->pieces[at][c.numbers[i]] = (struct chunk_piece){.there = true,
-                                                           .start = c.starts[i],
-                                                           .text = c.texts[i],
-                                                           .tokens = c.tokens[i],
-                                                           .marks = c.marks[i],
-                                                           .head = c.heads[i]};
+        const struct milvus_wanted *wanted = find_wanted(fetch, columns.documents[i], &at);
+        bool same = wanted && columns.contents[i].size == 32 &&
+                    memcmp(columns.contents[i].text, wanted->content, 32) == 0;
+        if (!same || columns.chunks[i] != wanted->n_chunks || columns.numbers[i] < 0 ||
+            columns.numbers[i] >= wanted->n_chunks)
+            continue;
+        fetch->pieces[at][columns.numbers[i]] = (struct chunk_piece){.there = true,
+                                                                     .start = columns.starts[i],
+                                                                     .text = columns.texts[i],
+                                                                     .tokens = columns.tokens[i],
+                                                                     .marks = columns.marks[i],
+                                                                     .head = columns.heads[i]};
     }
     return STATUS_OK;
 }
 
-static enum status ask_page(struct document_fetch *f, struct error *e) {
-    static const char *const columns[] = {COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_CHUNK, COLUMN_START,
-                                          COLUMN_TEXT,     COLUMN_TOKENS,  COLUMN_MARKS,  COLUMN_HEAD};
+static enum status ask_page(struct document_fetch *fetch, struct error *e) {
+    static const char *const columns[] = {COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNKS,
+                                          COLUMN_CHUNK,    COLUMN_START,   COLUMN_TEXT,
+                                          COLUMN_TOKENS,   COLUMN_MARKS,   COLUMN_HEAD};
     struct answer_rows rows;
-    if (f->n_keys == 0) return STATUS_OK;
-    buffer_append_string(&f->expression, "]");
-    f->replies = xgrow(f->replies, f->n_replies, &f->capacity, sizeof *f->replies);
-    f->replies[f->n_replies] = (struct buffer){0};
-    f->n_replies++;
-    struct milvus_query q = {
-        .expression = f->expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = f->sight};
-    enum status status = milvus_query(f->remote, &q, &f->replies[f->n_replies - 1], &rows, e);
-    if (status == STATUS_OK) status = take_rows(f, &rows, e);
+    if (fetch->n_keys == 0) return STATUS_OK;
+    buffer_append_string(&fetch->expression, "]");
+    fetch->replies =
+        xgrow(fetch->replies, fetch->n_replies, &fetch->capacity, sizeof *fetch->replies);
+    fetch->replies[fetch->n_replies] = (struct buffer){0};
+    fetch->n_replies++;
+    struct milvus_query query = {.expression = fetch->expression.data,
+                                 .columns = columns,
+                                 .n_columns = ARRAY_COUNT(columns),
+                                 .sight = fetch->sight};
+    enum status status =
+        milvus_query(fetch->remote, &query, &fetch->replies[fetch->n_replies - 1], &rows, e);
+    if (status == STATUS_OK) status = take_rows(fetch, &rows, e);
     answer_rows_free(&rows);
-    buffer_clear(&f->expression);
-    f->n_keys = 0;
+    buffer_clear(&fetch->expression);
+    fetch->n_keys = 0;
     return status;
 }
 
-static enum status ask_document(struct document_fetch *f, const struct milvus_wanted *wanted, struct error *e) {
+static enum status ask_document(struct document_fetch *fetch, const struct milvus_wanted *wanted,
+                                struct error *e) {
     char id[513], key[MILVUS_KEY_SIZE];
     snprintf(id, sizeof id, "%.*s", (int)wanted->id.size, wanted->id.text);
     for (int i = 0; i < wanted->n_chunks; i++) {
-        if (f->n_keys == MILVUS_PAGE && ask_page(f, e)) return e->status;
+        if (fetch->n_keys == MILVUS_PAGE && ask_page(fetch, e)) return e->status;
         milvus_key(id, i, key);
-        buffer_printf(&f->expression, "%s\"%s\"", f->n_keys == 0 ? COLUMN_KEY " in [" : ", ", key);
-        f->n_keys++;
+        buffer_printf(&fetch->expression, "%s\"%s\"",
+                      fetch->n_keys == 0 ? COLUMN_KEY " in [" : ", ", key);
+        fetch->n_keys++;
     }
     return STATUS_OK;
 }
@@ -359,42 +393,47 @@ static bool is_whole(const struct chunk_piece *pieces, int n) {
 }
 
 /* Asks for the documents that are not whole yet. */
-static enum status ask_missing(struct document_fetch *f, enum milvus_sight sight, struct error *e) {
+static enum status ask_missing(struct document_fetch *fetch, enum milvus_sight sight,
+                               struct error *e) {
     enum status status = STATUS_OK;
-    f->sight = sight;
-    for (int i = 0; i < f->n && status == STATUS_OK; i++)
-        if (f->pieces[i] && !is_whole(f->pieces[i], f->wanted[i].n_chunks)) status = ask_document(f, &f->wanted[i], e);
-    return status ? status : ask_page(f, e);
+    fetch->sight = sight;
+    for (int i = 0; i < fetch->n && status == STATUS_OK; i++)
+        if (fetch->pieces[i] && !is_whole(fetch->pieces[i], fetch->wanted[i].n_chunks))
+            status = ask_document(fetch, &fetch->wanted[i], e);
+    return status ? status : ask_page(fetch, e);
 }
 
-static enum status begin_fetch(struct document_fetch *f, struct error *e) {
-    f->pieces = xcalloc((size_t)f->n + 1, sizeof(struct chunk_piece *));
-    for (int i = 0; i < f->n; i++) {
-        struct milvus_wanted *wanted = &f->wanted[i];
-        wanted->found = cache_find(&f->remote->cache, wanted->content);
+static enum status begin_fetch(struct document_fetch *fetch, struct error *e) {
+    fetch->pieces = xcalloc((size_t)fetch->n + 1, sizeof(struct chunk_piece *));
+    for (int i = 0; i < fetch->n; i++) {
+        struct milvus_wanted *wanted = &fetch->wanted[i];
+        wanted->found = cache_find(&fetch->remote->cache, wanted->content);
         if (wanted->found) continue;
-        f->pieces[i] = calloc((size_t)wanted->n_chunks, sizeof **f->pieces);
-        if (f->pieces[i] == NULL)
-            return error_set(e, STATUS_NO_MEMORY, "no memory for %d chunks of a document", wanted->n_chunks);
+        fetch->pieces[i] = calloc((size_t)wanted->n_chunks, sizeof **fetch->pieces);
+        if (fetch->pieces[i] == NULL)
+            return error_set(e, STATUS_NO_MEMORY, "no memory for %d chunks of a document",
+                             wanted->n_chunks);
     }
     return STATUS_OK;
 }
 
-/* The rows mostly have arrived where they are asked for; only where one has not, Milvus is made to wait for it. */
-enum status milvus_fetch(struct milvus_collection *milvus, struct milvus_wanted *wanted, int n, struct error *e) {
-    struct document_fetch f = {.remote = milvus, .wanted = wanted, .n = n};
-    enum status status = begin_fetch(&f, e);
-    if (status == STATUS_OK) status = ask_missing(&f, MILVUS_ARRIVED, e);
-    if (status == STATUS_OK) status = ask_missing(&f, MILVUS_ALL, e);
+/* The rows mostly have arrived where they are asked for; only where one has not, Milvus is made to
+ * wait for it. */
+enum status milvus_fetch(struct milvus_collection *milvus, struct milvus_wanted *wanted, int n,
+                         struct error *e) {
+    struct document_fetch fetch = {.remote = milvus, .wanted = wanted, .n = n};
+    enum status status = begin_fetch(&fetch, e);
+    if (status == STATUS_OK) status = ask_missing(&fetch, MILVUS_ARRIVED, e);
+    if (status == STATUS_OK) status = ask_missing(&fetch, MILVUS_ALL, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
-        if (f.pieces[i] == NULL || !is_whole(f.pieces[i], wanted[i].n_chunks)) continue;
-        status = put_together(milvus, &wanted[i], f.pieces[i], e);
+        if (fetch.pieces[i] == NULL || !is_whole(fetch.pieces[i], wanted[i].n_chunks)) continue;
+        status = put_together(milvus, &wanted[i], fetch.pieces[i], e);
         if (status == STATUS_OK) cache_add(&milvus->cache, wanted[i].found);
     }
-    for (int i = 0; i < n; i++) free(f.pieces[i]);
-    for (int i = 0; i < f.n_replies; i++) buffer_free(&f.replies[i]);
-    free(f.pieces);
-    free(f.replies);
-    buffer_free(&f.expression);
+    for (int i = 0; i < n; i++) free(fetch.pieces[i]);
+    for (int i = 0; i < fetch.n_replies; i++) buffer_free(&fetch.replies[i]);
+    free(fetch.pieces);
+    free(fetch.replies);
+    buffer_free(&fetch.expression);
     return status;
 }

@@ -1,5 +1,5 @@
-/* retrieval/milvus/milvus_look.c: what looks at documents in Milvus: one, all of them, how many there are. See
- * remote.h. */
+/* retrieval/milvus/milvus_look.c: what looks at documents in Milvus: one, all of them, how many
+ * there are. See remote.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 
 /* Pins. */
 
-static void pin_close(struct snapshot *s) {
-    struct milvus_pin *pin = (struct milvus_pin *)s;
+static void pin_close(struct snapshot *snapshot) {
+    struct milvus_pin *pin = (struct milvus_pin *)snapshot;
     for (int i = 0; i < pin->n_documents; i++) milvus_document_release(pin->documents[i]);
     free(pin->documents);
     free(pin->chunks);
@@ -17,12 +17,12 @@ static void pin_close(struct snapshot *s) {
     free(pin);
 }
 
-static struct chunk pin_chunk(const struct snapshot *s, int64_t id) {
-    const struct milvus_pin *pin = (const struct milvus_pin *)s;
+static struct chunk pin_chunk(const struct snapshot *snapshot, int64_t id) {
+    const struct milvus_pin *pin = (const struct milvus_pin *)snapshot;
     CHECK(id >= 0 && id < pin->n_chunks);
     const struct pinned_chunk *place = &pin->chunks[id];
-    return document_chunk(&pin->documents[place->document]->document, place->chunk, s->info->chunk_length,
-                          place->document);
+    return document_chunk(&pin->documents[place->document]->document, place->chunk,
+                          snapshot->info->chunk_length, place->document);
 }
 
 /* Chunks of a document whose vectors are wanted. */
@@ -34,11 +34,13 @@ struct vector_range {
 };
 
 /* Vectors of rows into their places. */
-static enum status take_vectors(struct vector_range *range, const struct answer_rows *rows, int dim, struct error *e) {
+static enum status take_vectors(struct vector_range *range, const struct answer_rows *rows, int dim,
+                                struct error *e) {
     const struct text_span *contents;
     const int64_t *numbers;
     size_t row = (size_t)dim * sizeof(float);
-    if (answer_texts(rows, COLUMN_CONTENT, &contents, e) || answer_numbers(rows, COLUMN_CHUNK, &numbers, e))
+    if (answer_texts(rows, COLUMN_CONTENT, &contents, e) ||
+        answer_numbers(rows, COLUMN_CHUNK, &numbers, e))
         return e->status;
     const struct answer_column *column = NULL;
     for (int i = 0; i < rows->n_columns; i++)
@@ -50,14 +52,15 @@ static enum status take_vectors(struct vector_range *range, const struct answer_
         if (at < 0 || at >= range->n || contents[i].size != 32 ||
             memcmp(contents[i].text, range->document->content, 32) != 0)
             continue;
-        memcpy((char *)range->vectors + (size_t)at * row, column->vectors.text + (size_t)i * row, row);
+        memcpy((char *)range->vectors + (size_t)at * row, column->vectors.text + (size_t)i * row,
+               row);
         range->n_taken++;
     }
     return STATUS_OK;
 }
 
-static enum status ask_vectors(struct milvus_collection *milvus, struct vector_range *range, enum milvus_sight sight,
-                               struct error *e) {
+static enum status ask_vectors(struct milvus_collection *milvus, struct vector_range *range,
+                               enum milvus_sight sight, struct error *e) {
     static const char *const columns[] = {COLUMN_CONTENT, COLUMN_CHUNK, COLUMN_VECTOR};
     enum status status = STATUS_OK;
     range->n_taken = 0;
@@ -66,9 +69,11 @@ static enum status ask_vectors(struct milvus_collection *milvus, struct vector_r
         struct answer_rows rows;
         milvus_express_keys(&expression, range->document->document.id, range->first + at,
                             min_int(MILVUS_PAGE, range->n - at));
-        struct milvus_query q = {
-            .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = sight};
-        status = milvus_query(milvus, &q, &reply, &rows, e);
+        struct milvus_query query = {.expression = expression.data,
+                                     .columns = columns,
+                                     .n_columns = ARRAY_COUNT(columns),
+                                     .sight = sight};
+        status = milvus_query(milvus, &query, &reply, &rows, e);
         if (status == STATUS_OK) status = take_vectors(range, &rows, milvus->info.dim, e);
         answer_rows_free(&rows);
         buffer_free(&expression);
@@ -78,9 +83,10 @@ static enum status ask_vectors(struct milvus_collection *milvus, struct vector_r
 }
 
 /* STATUS_NOT_FOUND where the document has gone or changed meanwhile. */
-static enum status pin_vectors(const struct snapshot *s, int64_t first, int n, float *vectors, struct error *e) {
-    const struct milvus_pin *pin = (const struct milvus_pin *)s;
-    size_t dim = (size_t)s->info->dim;
+static enum status pin_vectors(const struct snapshot *snapshot, int64_t first, int n,
+                               float *vectors, struct error *e) {
+    const struct milvus_pin *pin = (const struct milvus_pin *)snapshot;
+    size_t dim = (size_t)snapshot->info->dim;
     CHECK(first >= 0 && n <= pin->n_chunks - first);
     if (pin->vectors) {
         memcpy(vectors, pin->vectors + (size_t)first * dim, (size_t)n * dim * sizeof *vectors);
@@ -89,13 +95,16 @@ static enum status pin_vectors(const struct snapshot *s, int64_t first, int n, f
     const struct pinned_chunk *place = &pin->chunks[first];
     struct vector_range range = {pin->documents[place->document], place->chunk, n, vectors, 0};
     enum status status = ask_vectors(pin->collection, &range, MILVUS_ARRIVED, e);
-    if (status == STATUS_OK && range.n_taken < n) status = ask_vectors(pin->collection, &range, MILVUS_ALL, e);
+    if (status == STATUS_OK && range.n_taken < n)
+        status = ask_vectors(pin->collection, &range, MILVUS_ALL, e);
     if (status || range.n_taken == n) return status;
-    return error_set(e, STATUS_NOT_FOUND, "document %.200s has gone or changed meanwhile", range.document->document.id);
+    return error_set(e, STATUS_NOT_FOUND, "document %.200s has gone or changed meanwhile",
+                     range.document->document.id);
 }
 
 struct milvus_pin *milvus_pin_make(struct milvus_collection *milvus, int n_documents) {
-    static const struct snapshot_ops ops = {.close = pin_close, .chunk = pin_chunk, .vectors = pin_vectors};
+    static const struct snapshot_ops ops = {
+        .close = pin_close, .chunk = pin_chunk, .vectors = pin_vectors};
     struct milvus_pin *pin = xcalloc(1, sizeof *pin);
     pin->base.ops = &ops;
     pin->base.info = &milvus->info;
@@ -115,16 +124,17 @@ int64_t milvus_pin_add(struct milvus_pin *pin, int document, int chunk) {
 
 /* Finding. */
 
-static void show_document(struct milvus_collection *milvus, struct milvus_document *d, struct collection_found *out) {
+static void show_document(struct milvus_collection *milvus, struct milvus_document *document,
+                          struct collection_found *out) {
     struct milvus_pin *pin = milvus_pin_make(milvus, 1);
-    pin->documents[0] = d;
-    for (int i = 0; i < d->n_chunks; i++) milvus_pin_add(pin, 0, i);
-    *out = (struct collection_found){milvus_document_stored(d), &pin->base};
+    pin->documents[0] = document;
+    for (int i = 0; i < document->n_chunks; i++) milvus_pin_add(pin, 0, i);
+    *out = (struct collection_found){milvus_document_stored(document), &pin->base};
 }
 
-enum status milvus_find(struct collection *c, const struct filter *filter, const char *id, struct collection_found *out,
-                        struct error *e) {
-    struct milvus_collection *milvus = milvus_of(c);
+enum status milvus_find(struct collection *collection, const struct filter *filter, const char *id,
+                        struct collection_found *out, struct error *e) {
+    struct milvus_collection *milvus = milvus_of(collection);
     struct milvus_head head;
     if (milvus_find_head(milvus, id, &head, e)) return e->status;
     struct milvus_wanted wanted = {.id = {id, strlen(id)}, .n_chunks = head.n_chunks};
@@ -152,8 +162,8 @@ struct head_walk {
     int page;                   /* rows that are asked for at once */
 };
 
-static enum status take_head(struct head_walk *w, const struct answer_rows *rows, int i, struct text_span id,
-                             struct error *e) {
+static enum status take_head(struct head_walk *walk, const struct answer_rows *rows, int i,
+                             struct text_span id, struct error *e) {
     struct milvus_head head;
     struct buffer facts = {0};
     char *name = xstrndup(id.text, id.size);
@@ -170,8 +180,9 @@ static enum status take_head(struct head_walk *w, const struct answer_rows *rows
                                          .facts = {facts.data, facts.size},
                                          .first_chunk = -1,
                                          .n_chunks = head.n_chunks};
-        const struct collection_walk *asked = w->asked;
-        if (document_is_allowed(asked->filter, &stored)) status = asked->take(asked->context, &stored, e);
+        const struct collection_walk *asked = walk->asked;
+        if (document_is_allowed(asked->filter, &stored))
+            status = asked->take(asked->context, &stored, e);
     }
     milvus_head_free(&head);
     buffer_free(&facts);
@@ -185,41 +196,47 @@ struct sorted_row {
 };
 
 static int compare_rows(const void *a, const void *b) {
-    const struct sorted_row *x = a, *y = b;
-    return memcmp(x->key, y->key, MILVUS_KEY_SIZE - 1);
+    const struct sorted_row *row = a, *sorted_row = b;
+    return memcmp(row->key, sorted_row->key, MILVUS_KEY_SIZE - 1);
 }
 
-static enum status take_heads(struct head_walk *w, const struct answer_rows *rows, struct error *e) {
+static enum status take_heads(struct head_walk *walk, const struct answer_rows *rows,
+                              struct error *e) {
     const struct text_span *keys, *ids;
-    if (answer_texts(rows, COLUMN_KEY, &keys, e) || answer_texts(rows, COLUMN_DOCUMENT, &ids, e)) return e->status;
+    if (answer_texts(rows, COLUMN_KEY, &keys, e) || answer_texts(rows, COLUMN_DOCUMENT, &ids, e))
+        return e->status;
     if (milvus_check_keys(keys, rows->n, e)) return e->status;
     struct sorted_row *order = xcalloc((size_t)rows->n + 1, sizeof *order);
     for (int i = 0; i < rows->n; i++) order[i] = (struct sorted_row){keys[i].text, i};
     qsort(order, (size_t)rows->n, sizeof *order, compare_rows);
     enum status status = STATUS_OK;
     for (int i = 0; i < rows->n && status == STATUS_OK; i++) {
-        status = take_head(w, rows, order[i].row, ids[order[i].row], e);
-        memcpy(w->last, order[i].key, MILVUS_KEY_SIZE - 1);
+        status = take_head(walk, rows, order[i].row, ids[order[i].row], e);
+        memcpy(walk->last, order[i].key, MILVUS_KEY_SIZE - 1);
     }
     free(order);
     return status;
 }
 
-static enum status take_page(struct milvus_collection *milvus, struct head_walk *w, bool *more, struct error *e) {
-    static const char *const columns[] = {COLUMN_KEY, COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
+static enum status take_page(struct milvus_collection *milvus, struct head_walk *walk, bool *more,
+                             struct error *e) {
+    static const char *const columns[] = {COLUMN_KEY, COLUMN_DOCUMENT, COLUMN_CONTENT,
+                                          COLUMN_CHUNKS, COLUMN_HEAD};
     struct buffer expression = {0}, reply = {0};
     struct answer_rows rows;
-    buffer_printf(&expression, COLUMN_CHUNK " == 0 && " COLUMN_KEY " > \"%s\" && ", w->last);
-    labels_express(&expression, w->asked->filter);
-    if (w->asked->narrow) {
+    buffer_printf(&expression, COLUMN_CHUNK " == 0 && " COLUMN_KEY " > \"%s\" && ", walk->last);
+    labels_express(&expression, walk->asked->filter);
+    if (walk->asked->narrow) {
         buffer_append_string(&expression, " && ");
-        labels_express(&expression, w->asked->narrow);
+        labels_express(&expression, walk->asked->narrow);
     }
-    struct milvus_query q = {
-        .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .limit = w->page};
-    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
-    if (status == STATUS_OK) status = take_heads(w, &rows, e);
-    *more = rows.n == w->page;
+    struct milvus_query query = {.expression = expression.data,
+                                 .columns = columns,
+                                 .n_columns = ARRAY_COUNT(columns),
+                                 .limit = walk->page};
+    enum status status = milvus_query(milvus, &query, &reply, &rows, e);
+    if (status == STATUS_OK) status = take_heads(walk, &rows, e);
+    *more = rows.n == walk->page;
     answer_rows_free(&rows);
     buffer_free(&expression);
     buffer_free(&reply);
@@ -227,28 +244,30 @@ static enum status take_page(struct milvus_collection *milvus, struct head_walk 
 }
 
 /* Pages begin as large as is wanted, and become larger where filters leave little of them. */
-enum status milvus_walk(struct collection *c, const struct collection_walk *asked, struct error *e) {
-    struct head_walk w = {.asked = asked, .page = WALK_PAGE};
+enum status milvus_walk(struct collection *collection, const struct collection_walk *asked,
+                        struct error *e) {
+    struct head_walk walk = {.asked = asked, .page = WALK_PAGE};
     enum status status = STATUS_OK;
     bool more = true;
-    if (asked->after && asked->after[0]) milvus_key(asked->after, 0, w.last);
-    if (asked->n_wanted > 0) w.page = min_int(asked->n_wanted, WALK_PAGE);
+    if (asked->after && asked->after[0]) milvus_key(asked->after, 0, walk.last);
+    if (asked->n_wanted > 0) walk.page = min_int(asked->n_wanted, WALK_PAGE);
     while (more && status == STATUS_OK) {
-        status = take_page(milvus_of(c), &w, &more, e);
-        w.page = min_int(2 * w.page, WALK_PAGE);
+        status = take_page(milvus_of(collection), &walk, &more, e);
+        walk.page = min_int(2 * walk.page, WALK_PAGE);
     }
     return status;
 }
 
 /* Counting. */
 
-static enum status count_rows(struct milvus_collection *milvus, const char *expression, int64_t *n, struct error *e) {
+static enum status count_rows(struct milvus_collection *milvus, const char *expression, int64_t *n,
+                              struct error *e) {
     static const char *const columns[] = {"count(*)"};
     struct buffer reply = {0};
     struct answer_rows rows;
     const int64_t *counts;
-    struct milvus_query q = {.expression = expression, .columns = columns, .n_columns = 1};
-    enum status status = milvus_query(milvus, &q, &reply, &rows, e);
+    struct milvus_query query = {.expression = expression, .columns = columns, .n_columns = 1};
+    enum status status = milvus_query(milvus, &query, &reply, &rows, e);
     if (status == STATUS_OK) status = answer_numbers(&rows, columns[0], &counts, e);
     if (status == STATUS_OK && rows.n != 1)
         status = error_set(e, STATUS_CORRUPT, "Milvus answers a count with %d numbers", rows.n);
@@ -258,7 +277,9 @@ static enum status count_rows(struct milvus_collection *milvus, const char *expr
     return status;
 }
 
-enum status milvus_count(struct collection *c, int64_t *n_documents, int64_t *n_chunks, struct error *e) {
-    enum status status = count_rows(milvus_of(c), COLUMN_CHUNK " >= 0", n_chunks, e);
-    return status ? status : count_rows(milvus_of(c), COLUMN_CHUNK " == 0", n_documents, e);
+enum status milvus_count(struct collection *collection, int64_t *n_documents, int64_t *n_chunks,
+                         struct error *e) {
+    enum status status = count_rows(milvus_of(collection), COLUMN_CHUNK " >= 0", n_chunks, e);
+    return status ? status
+                  : count_rows(milvus_of(collection), COLUMN_CHUNK " == 0", n_documents, e);
 }

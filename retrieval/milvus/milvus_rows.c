@@ -30,16 +30,17 @@ static void append_part(struct buffer *out, const void *bytes, size_t size) {
     buffer_append(out, bytes, size);
 }
 
-void milvus_content(const struct collection_document *d, char content[33]) {
+void milvus_content(const struct collection_document *document, char content[33]) {
     struct buffer all = {0};
-    const char *metadata = d->metadata ? d->metadata : "", *source = d->source ? d->source : "";
-    append_part(&all, d->id, strlen(d->id));
-    append_part(&all, d->path, strlen(d->path));
-    append_part(&all, d->title, strlen(d->title));
+    const char *metadata = document->metadata ? document->metadata : "",
+               *source = document->source ? document->source : "";
+    append_part(&all, document->id, strlen(document->id));
+    append_part(&all, document->path, strlen(document->path));
+    append_part(&all, document->title, strlen(document->title));
     append_part(&all, metadata, strlen(metadata));
     append_part(&all, source, strlen(source));
-    append_part(&all, d->text.text, d->text.size);
-    append_part(&all, d->marks.bytes, d->marks.n * sizeof(struct mark));
+    append_part(&all, document->text.text, document->text.size);
+    append_part(&all, document->marks.bytes, document->marks.n * sizeof(struct mark));
     snprintf(content, 33, "%016" PRIx64 "%016" PRIx64, hash_bytes(all.data, all.size, 0),
              hash_bytes(all.data, all.size, 1));
     buffer_free(&all);
@@ -48,9 +49,9 @@ void milvus_content(const struct collection_document *d, char content[33]) {
 /* Cells. */
 
 /* Where the texts of the rows begin and end. The first chunk's text begins with the document's. */
-static struct text_span chunk_text(const struct collection_document *d, int chunk) {
-    uint32_t first = chunk == 0 ? 0 : d->bounds[chunk];
-    return (struct text_span){d->text.text + first, d->bounds[chunk + 1] - first};
+static struct text_span chunk_text(const struct collection_document *document, int chunk) {
+    uint32_t first = chunk == 0 ? 0 : document->bounds[chunk];
+    return (struct text_span){document->text.text + first, document->bounds[chunk + 1] - first};
 }
 
 static uint32_t mark_place(struct mark_span marks, uint32_t i) {
@@ -61,13 +62,13 @@ static uint32_t mark_place(struct mark_span marks, uint32_t i) {
 
 /* The first mark of a chunk. Marks at the end of the text are the last chunk's. */
 static uint32_t first_mark(const struct milvus_rows *rows, int chunk) {
-    const struct collection_document *d = rows->document;
-    uint32_t low = 0, high = d->marks.n;
+    const struct collection_document *document = rows->document;
+    uint32_t low = 0, high = document->marks.n;
     if (chunk == 0) return 0;
-    if (chunk == rows->n_chunks) return d->marks.n;
+    if (chunk == rows->n_chunks) return document->marks.n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (mark_place(d->marks, middle) < d->bounds[chunk])
+        if (mark_place(document->marks, middle) < document->bounds[chunk])
             low = middle + 1;
         else
             high = middle;
@@ -79,57 +80,62 @@ static void put_marks(struct buffer *out, const struct milvus_rows *rows, int ch
     uint32_t first = first_mark(rows, chunk), end = first_mark(rows, chunk + 1);
     const char *bytes = rows->document->marks.bytes;
     if (end > first)
-        base64_encode((struct text_span){bytes + first * sizeof(struct mark), (end - first) * sizeof(struct mark)},
+        base64_encode((struct text_span){bytes + first * sizeof(struct mark),
+                                         (end - first) * sizeof(struct mark)},
                       out);
 }
 
 static void put_tokens(struct buffer *out, const struct milvus_rows *rows, int chunk) {
-    const struct collection_document *d = rows->document;
-    int first = chunk * rows->chunk_length, n = min_int(rows->chunk_length, d->n - first);
-    base64_encode((struct text_span){(const char *)(d->ids + first), (size_t)n * sizeof *d->ids}, out);
+    const struct collection_document *document = rows->document;
+    int first = chunk * rows->chunk_length, n = min_int(rows->chunk_length, document->n - first);
+    base64_encode((struct text_span){(const char *)(document->ids + first),
+                                     (size_t)n * sizeof *document->ids},
+                  out);
 }
 
-static void put_head(struct buffer *out, const struct collection_document *d) {
+static void put_head(struct buffer *out, const struct collection_document *document) {
     struct json_writer w;
     char hash[DOCUMENT_ID_SIZE];
-    text_hash(d->text, hash);
+    text_hash(document->text, hash);
     put_begin(&w, out);
     put_object(&w);
-    put_key_string(&w, "path", d->path);
-    put_key_string(&w, "title", d->title);
-    put_key_string(&w, "metadata", d->metadata ? d->metadata : "");
-    put_key_string(&w, "source", d->source ? d->source : "");
+    put_key_string(&w, "path", document->path);
+    put_key_string(&w, "title", document->title);
+    put_key_string(&w, "metadata", document->metadata ? document->metadata : "");
+    put_key_string(&w, "source", document->source ? document->source : "");
     put_key_string(&w, "text", hash);
-    put_key_int(&w, "bytes", (int64_t)d->text.size);
+    put_key_int(&w, "bytes", (int64_t)document->text.size);
     put_object_end(&w);
 }
 
-static void put_cell(struct buffer *out, const struct milvus_rows *rows, const char *column, int chunk) {
-    const struct collection_document *d = rows->document;
-    struct text_span text = chunk_text(d, chunk);
+static void put_cell(struct buffer *out, const struct milvus_rows *rows, const char *column,
+                     int chunk) {
+    const struct collection_document *document = rows->document;
+    struct text_span text = chunk_text(document, chunk);
     char key[MILVUS_KEY_SIZE];
-    milvus_key(d->id, chunk, key);
+    milvus_key(document->id, chunk, key);
     if (strcmp(column, COLUMN_KEY) == 0) buffer_append_string(out, key);
-    if (strcmp(column, COLUMN_DOCUMENT) == 0) buffer_append_string(out, d->id);
+    if (strcmp(column, COLUMN_DOCUMENT) == 0) buffer_append_string(out, document->id);
     if (strcmp(column, COLUMN_CONTENT) == 0) buffer_append_string(out, rows->content);
     if (strcmp(column, COLUMN_TEXT) == 0) buffer_append(out, text.text, text.size);
     if (strcmp(column, COLUMN_TOKENS) == 0) put_tokens(out, rows, chunk);
     if (strcmp(column, COLUMN_MARKS) == 0) put_marks(out, rows, chunk);
-    if (strcmp(column, COLUMN_HEAD) == 0 && chunk == 0) put_head(out, d);
+    if (strcmp(column, COLUMN_HEAD) == 0 && chunk == 0) put_head(out, document);
 }
 
-static enum status add_texts(struct buffer *out, const struct milvus_rows *rows, const char *name, int first, int n,
-                             struct error *e) {
+static enum status add_texts(struct buffer *out, const struct milvus_rows *rows, const char *name,
+                             int first, int n, struct error *e) {
     struct buffer cell = {0};
     enum status status = STATUS_OK;
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         buffer_clear(&cell);
         put_cell(&cell, rows, name, first + i);
         if (cell.size > MILVUS_TEXT_BYTES)
-            status = error_set(e, STATUS_TOO_LARGE,
-                               "document %.100s: the %s of chunk %d has %zu bytes, and Milvus holds %d: it takes "
-                               "smaller chunks or pictures, or less metadata",
-                               rows->document->id, name, first + i, cell.size, MILVUS_TEXT_BYTES);
+            status = error_set(
+                e, STATUS_TOO_LARGE,
+                "document %.100s: the %s of chunk %d has %zu bytes, and Milvus holds %d: it takes "
+                "smaller chunks or pictures, or less metadata",
+                rows->document->id, name, first + i, cell.size, MILVUS_TEXT_BYTES);
         wire_put_item(out, 1, (struct text_span){cell.data, cell.size});
     }
     buffer_free(&cell);
@@ -143,20 +149,24 @@ static int64_t number_cell(const struct milvus_rows *rows, const char *column, i
 }
 
 /* All rows of a document have the same labels. */
-static enum status add_labels(struct buffer *out, const struct milvus_rows *rows, int n, struct error *e) {
+static enum status add_labels(struct buffer *out, const struct milvus_rows *rows, int n,
+                              struct error *e) {
     struct buffer facts = {0}, labels = {0};
-    const struct collection_document *d = rows->document;
-    if (facts_append(&facts, d->metadata, e)) {
+    const struct collection_document *document = rows->document;
+    if (facts_append(&facts, document->metadata, e)) {
         buffer_free(&facts);
         return e->status;
     }
-    labels_write(&labels, &(struct filter_subject){.id = d->id, .path = d->path, .facts = {facts.data, facts.size}});
+    labels_write(&labels, &(struct filter_subject){.id = document->id,
+                                                   .path = document->path,
+                                                   .facts = {facts.data, facts.size}});
     enum status status = STATUS_OK;
     if (labels.size > MILVUS_TEXT_BYTES)
         status = error_set(e, STATUS_TOO_LARGE,
-                           "document %.100s: its metadata has too many values: what filters compare takes %zu bytes, "
+                           "document %.100s: its metadata has too many values: what filters "
+                           "compare takes %zu bytes, "
                            "and Milvus holds %d",
-                           d->id, labels.size, MILVUS_TEXT_BYTES);
+                           document->id, labels.size, MILVUS_TEXT_BYTES);
     for (int i = 0; i < n && status == STATUS_OK; i++)
         wire_put_item(out, 1, (struct text_span){labels.data, labels.size});
     buffer_free(&facts);
@@ -164,13 +174,14 @@ static enum status add_labels(struct buffer *out, const struct milvus_rows *rows
     return status;
 }
 
-static enum status add_column(struct buffer *out, const struct milvus_column *c, const struct milvus_rows *rows,
-                              int first, int n, struct error *e) {
-    switch (c->type) {
-        case MILVUS_VARCHAR: return add_texts(out, rows, c->name, first, n, e);
+static enum status add_column(struct buffer *out, const struct milvus_column *column,
+                              const struct milvus_rows *rows, int first, int n, struct error *e) {
+    switch (column->type) {
+        case MILVUS_VARCHAR: return add_texts(out, rows, column->name, first, n, e);
         case MILVUS_JSON: return add_labels(out, rows, n, e);
         case MILVUS_INT64:
-            for (int i = 0; i < n; i++) wire_put_packed(out, number_cell(rows, c->name, first + i));
+            for (int i = 0; i < n; i++)
+                wire_put_packed(out, number_cell(rows, column->name, first + i));
             return STATUS_OK;
         case MILVUS_FLOAT_VECTOR: {
             size_t row = (size_t)rows->dim * sizeof *rows->vectors;
@@ -183,34 +194,34 @@ static enum status add_column(struct buffer *out, const struct milvus_column *c,
 
 /* Batches. */
 
-enum status milvus_batch_add(struct milvus_batch *b, const struct milvus_rows *rows, int first, int n,
-                             struct error *e) {
+enum status milvus_batch_add(struct milvus_batch *batch, const struct milvus_rows *rows, int first,
+                             int n, struct error *e) {
     enum status status = STATUS_OK;
     size_t before[MILVUS_COLUMNS];
-    for (int i = 0; i < MILVUS_COLUMNS; i++) before[i] = b->columns[i].size;
+    for (int i = 0; i < MILVUS_COLUMNS; i++) before[i] = batch->columns[i].size;
     for (int i = 0; i < MILVUS_COLUMNS && status == STATUS_OK; i++)
-        status = add_column(&b->columns[i], &milvus_columns[i], rows, first, n, e);
-    for (int i = 0; i < MILVUS_COLUMNS && status; i++) b->columns[i].size = before[i];
+        status = add_column(&batch->columns[i], &milvus_columns[i], rows, first, n, e);
+    for (int i = 0; i < MILVUS_COLUMNS && status; i++) batch->columns[i].size = before[i];
     if (status) return status;
-    b->n += n;
-    b->dim = rows->dim;
+    batch->n += n;
+    batch->dim = rows->dim;
     return STATUS_OK;
 }
 
-size_t milvus_batch_bytes(const struct milvus_batch *b) {
+size_t milvus_batch_bytes(const struct milvus_batch *batch) {
     size_t bytes = 0;
-    for (int i = 0; i < MILVUS_COLUMNS; i++) bytes += b->columns[i].size;
+    for (int i = 0; i < MILVUS_COLUMNS; i++) bytes += batch->columns[i].size;
     return bytes;
 }
 
-void milvus_batch_clear(struct milvus_batch *b) {
-    for (int i = 0; i < MILVUS_COLUMNS; i++) buffer_clear(&b->columns[i]);
-    b->n = 0;
+void milvus_batch_clear(struct milvus_batch *batch) {
+    for (int i = 0; i < MILVUS_COLUMNS; i++) buffer_clear(&batch->columns[i]);
+    batch->n = 0;
 }
 
-void milvus_batch_free(struct milvus_batch *b) {
-    for (int i = 0; i < MILVUS_COLUMNS; i++) buffer_free(&b->columns[i]);
-    *b = (struct milvus_batch){0};
+void milvus_batch_free(struct milvus_batch *batch) {
+    for (int i = 0; i < MILVUS_COLUMNS; i++) buffer_free(&batch->columns[i]);
+    *batch = (struct milvus_batch){0};
 }
 
 /* ScalarField: longs 3, strings 6, JSON 9. */
@@ -235,18 +246,18 @@ static void put_vectors(struct buffer *out, int dim, struct text_span values) {
     wire_end(out, vectors);
 }
 
-void milvus_batch_write(struct buffer *out, const struct milvus_batch *b) {
+void milvus_batch_write(struct buffer *out, const struct milvus_batch *batch) {
     for (int i = 0; i < MILVUS_COLUMNS; i++) {
-        struct text_span values = {b->columns[i].data, b->columns[i].size};
+        struct text_span values = {batch->columns[i].data, batch->columns[i].size};
         /* FieldData: type 1, name 2, scalars 3, vectors 4. */
         size_t field = wire_begin(out, 5);
         wire_put_int(out, 1, milvus_columns[i].type);
         wire_put_string(out, 2, milvus_columns[i].name);
         if (milvus_columns[i].type == MILVUS_FLOAT_VECTOR)
-            put_vectors(out, b->dim, values);
+            put_vectors(out, batch->dim, values);
         else
             put_scalars(out, milvus_columns[i].type, values);
         wire_end(out, field);
     }
-    wire_put_int(out, 7, b->n);
+    wire_put_int(out, 7, batch->n);
 }

@@ -1,6 +1,6 @@
-/* retrieval/milvus/milvus_search.c: the nearest chunks in Milvus. A search names chunks and the content of their
- * documents; the documents are then taken from memory, or read. A document that has gone between the two is left out,
- * and more is asked for. */
+/* retrieval/milvus/milvus_search.c: the nearest chunks in Milvus. A search names chunks and the
+ * content of their documents; the documents are then taken from memory, or read. A document that
+ * has gone between the two is left out, and more is asked for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,11 +21,11 @@ struct found_chunks {
     int *document; /* [hits.rows.n] the number of its document among the wanted */
 };
 
-static void found_free(struct found_chunks *f) {
-    for (int i = 0; i < f->n_wanted; i++) milvus_document_release(f->wanted[i].found);
-    free(f->wanted);
-    free(f->document);
-    answer_hits_free(&f->hits);
+static void found_free(struct found_chunks *chunks) {
+    for (int i = 0; i < chunks->n_wanted; i++) milvus_document_release(chunks->wanted[i].found);
+    free(chunks->wanted);
+    free(chunks->document);
+    answer_hits_free(&chunks->hits);
 }
 
 /* Asking. */
@@ -37,7 +37,8 @@ static void put_parameter(struct buffer *out, const char *key, const char *value
     wire_end(out, pair);
 }
 
-static void put_number_parameter(struct buffer *out, const char *key, const char *format, int value) {
+static void put_number_parameter(struct buffer *out, const char *key, const char *format,
+                                 int value) {
     struct buffer text = {0};
     buffer_append_string(&text, "");
     buffer_printf(&text, "%s%d%s", format, value, format[0] ? "}" : "");
@@ -46,95 +47,107 @@ static void put_number_parameter(struct buffer *out, const char *key, const char
 }
 
 /* PlaceholderGroup of one value "$0": a vector for each query. */
-static void put_vectors(struct buffer *out, const struct nearest_query *q, int dim) {
+static void put_vectors(struct buffer *out, const struct nearest_query *query, int dim) {
     enum { FLOAT_VECTOR = 101 };
     size_t row = (size_t)dim * sizeof(float);
     size_t group = wire_begin(out, 6), value = wire_begin(out, 1);
     wire_put_string(out, 1, "$0");
     wire_put_int(out, 2, FLOAT_VECTOR);
-    for (int i = 0; i < q->n; i++)
-        wire_put_item(out, 3, (struct text_span){(const char *)q->vectors + (size_t)i * row, row});
+    for (int i = 0; i < query->n; i++)
+        wire_put_item(out, 3,
+                      (struct text_span){(const char *)query->vectors + (size_t)i * row, row});
     wire_end(out, value);
     wire_end(out, group);
 }
 
-static void express_scope(struct buffer *out, const struct nearest_query *q) {
-    if (q->filter == NULL && q->n_excluded == 0) return;
-    labels_express(out, q->filter);
+static void express_scope(struct buffer *out, const struct nearest_query *query) {
+    if (query->filter == NULL && query->n_excluded == 0) return;
+    labels_express(out, query->filter);
     buffer_append_string(out, " && ");
-    labels_express_without(out, q->excluded, q->n_excluded);
+    labels_express_without(out, query->excluded, query->n_excluded);
 }
 
-static void write_search(struct milvus_collection *milvus, const struct nearest_query *q, struct buffer *out) {
-    static const char *const columns[] = {COLUMN_KEY, COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNK, COLUMN_CHUNKS};
-    /* HNSW visits at least as many as are asked for; 64 are what hundred thousand chunks need for a recall of 0.99. */
+static void write_search(struct milvus_collection *milvus, const struct nearest_query *query,
+                         struct buffer *out) {
+    static const char *const columns[] = {COLUMN_KEY, COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNK,
+                                          COLUMN_CHUNKS};
+    /* HNSW visits at least as many as are asked for; 64 are what hundred thousand chunks need for a
+     * recall of 0.99. */
     enum { LEAST_VISITED = 64 };
     struct buffer scope = {0};
-    express_scope(&scope, q);
+    express_scope(&scope, query);
     wire_put_string(out, 3, milvus->address.collection);
     if (scope.size > 0) wire_put_string(out, 5, scope.data);
-    put_vectors(out, q, milvus->info.dim);
+    put_vectors(out, query, milvus->info.dim);
     wire_put_int(out, 7, 1);
     for (size_t i = 0; i < ARRAY_COUNT(columns); i++) wire_put_string(out, 8, columns[i]);
-    if (q->rereads) wire_put_string(out, 8, COLUMN_VECTOR);
+    if (query->rereads) wire_put_string(out, 8, COLUMN_VECTOR);
     put_parameter(out, "anns_field", COLUMN_VECTOR);
     put_parameter(out, "metric_type", "IP");
     put_parameter(out, "round_decimal", "-1");
-    put_number_parameter(out, "topk", "", q->k);
-    put_number_parameter(out, "params", "{\"ef\": ", max_int(q->k, LEAST_VISITED));
+    put_number_parameter(out, "topk", "", query->k);
+    put_number_parameter(out, "params", "{\"ef\": ", max_int(query->k, LEAST_VISITED));
     milvus_put_consistency(milvus, out, 11, 14);
-    wire_put_int(out, 12, q->n);
+    wire_put_int(out, 12, query->n);
     buffer_free(&scope);
 }
 
-static enum status read_columns(struct milvus_collection *milvus, struct found_chunks *f, bool with_vectors,
-                                struct error *e) {
-    const struct answer_rows *rows = &f->hits.rows;
-    if (answer_texts(rows, COLUMN_KEY, &f->keys, e) || answer_texts(rows, COLUMN_DOCUMENT, &f->ids, e) ||
-        answer_texts(rows, COLUMN_CONTENT, &f->contents, e) || answer_numbers(rows, COLUMN_CHUNK, &f->chunks, e) ||
-        answer_numbers(rows, COLUMN_CHUNKS, &f->counts, e))
+static enum status read_columns(struct milvus_collection *milvus, struct found_chunks *chunks,
+                                bool with_vectors, struct error *e) {
+    const struct answer_rows *rows = &chunks->hits.rows;
+    if (answer_texts(rows, COLUMN_KEY, &chunks->keys, e) ||
+        answer_texts(rows, COLUMN_DOCUMENT, &chunks->ids, e) ||
+        answer_texts(rows, COLUMN_CONTENT, &chunks->contents, e) ||
+        answer_numbers(rows, COLUMN_CHUNK, &chunks->chunks, e) ||
+        answer_numbers(rows, COLUMN_CHUNKS, &chunks->counts, e))
         return e->status;
     for (int i = 0; i < rows->n_columns; i++)
-        if (with_vectors && rows->columns[i].vectors.size > 0) f->vectors = &rows->columns[i];
-    if (with_vectors && rows->n > 0 && (f->vectors == NULL || f->vectors->dim != milvus->info.dim))
+        if (with_vectors && rows->columns[i].vectors.size > 0) chunks->vectors = &rows->columns[i];
+    if (with_vectors && rows->n > 0 &&
+        (chunks->vectors == NULL || chunks->vectors->dim != milvus->info.dim))
         return error_set(e, STATUS_CORRUPT, "Milvus answers with other vectors than it was given");
     for (int i = 0; i < rows->n; i++)
-        if (f->ids[i].size < 1 || f->ids[i].size > 512 || f->contents[i].size != 32 || f->counts[i] < 1 ||
-            f->counts[i] > 1 << 26 || f->chunks[i] < 0 || f->chunks[i] >= f->counts[i])
+        if (chunks->ids[i].size < 1 || chunks->ids[i].size > 512 ||
+            chunks->contents[i].size != 32 || chunks->counts[i] < 1 ||
+            chunks->counts[i] > 1 << 26 || chunks->chunks[i] < 0 ||
+            chunks->chunks[i] >= chunks->counts[i])
             return error_set(e, STATUS_CORRUPT, "Milvus answers with a chunk that no document has");
-    return milvus_check_keys(f->keys, rows->n, e);
+    return milvus_check_keys(chunks->keys, rows->n, e);
 }
 
 /* The number of the document of row i, which is added where it is new. */
-static int number_document(struct found_chunks *f, int i) {
-    for (int j = 0; j < f->n_wanted; j++)
-        if (memcmp(f->wanted[j].content, f->contents[i].text, 32) == 0 && span_equals(f->wanted[j].id, f->ids[i]))
+static int number_document(struct found_chunks *chunks, int i) {
+    for (int j = 0; j < chunks->n_wanted; j++)
+        if (memcmp(chunks->wanted[j].content, chunks->contents[i].text, 32) == 0 &&
+            span_equals(chunks->wanted[j].id, chunks->ids[i]))
             return j;
-    struct milvus_wanted *wanted = &f->wanted[f->n_wanted];
-    *wanted = (struct milvus_wanted){.id = f->ids[i], .n_chunks = (int)f->counts[i]};
-    memcpy(wanted->content, f->contents[i].text, 32);
-    f->n_wanted++;
-    return f->n_wanted - 1;
+    struct milvus_wanted *wanted = &chunks->wanted[chunks->n_wanted];
+    *wanted = (struct milvus_wanted){.id = chunks->ids[i], .n_chunks = (int)chunks->counts[i]};
+    memcpy(wanted->content, chunks->contents[i].text, 32);
+    chunks->n_wanted++;
+    return chunks->n_wanted - 1;
 }
 
-static enum status search_rows(struct milvus_collection *milvus, const struct nearest_query *q, struct found_chunks *f,
-                               struct buffer *reply, struct error *e) {
-    struct milvus_message m = {.method = "Search"};
-    write_search(milvus, q, &m.body);
-    if (milvus_ask(milvus, &m, reply, e)) return e->status;
-    if (answer_hits_read(&f->hits, (struct text_span){reply->data, reply->size}, q->n, e) ||
-        read_columns(milvus, f, q->rereads, e))
+static enum status search_rows(struct milvus_collection *milvus, const struct nearest_query *query,
+                               struct found_chunks *chunks, struct buffer *reply, struct error *e) {
+    struct milvus_message message = {.method = "Search"};
+    write_search(milvus, query, &message.body);
+    if (milvus_ask(milvus, &message, reply, e)) return e->status;
+    if (answer_hits_read(&chunks->hits, (struct text_span){reply->data, reply->size}, query->n,
+                         e) ||
+        read_columns(milvus, chunks, query->rereads, e))
         return e->status;
-    int n = f->hits.rows.n;
-    f->wanted = xcalloc((size_t)n + 1, sizeof *f->wanted);
-    f->document = xcalloc((size_t)n + 1, sizeof *f->document);
-    for (int i = 0; i < n; i++) f->document[i] = number_document(f, i);
-    return milvus_fetch(milvus, f->wanted, f->n_wanted, e);
+    int n = chunks->hits.rows.n;
+    chunks->wanted = xcalloc((size_t)n + 1, sizeof *chunks->wanted);
+    chunks->document = xcalloc((size_t)n + 1, sizeof *chunks->document);
+    for (int i = 0; i < n; i++) chunks->document[i] = number_document(chunks, i);
+    return milvus_fetch(milvus, chunks->wanted, chunks->n_wanted, e);
 }
 
 /* Taking. */
 
-/* Rows by similarity; equal ones by their keys, so that an answer does not depend on how Milvus ordered them. */
+/* Rows by similarity; equal ones by their keys, so that an answer does not depend on how Milvus
+ * ordered them. */
 struct ranked_row {
     float score;
     const char *key;
@@ -142,9 +155,9 @@ struct ranked_row {
 };
 
 static int compare_ranked(const void *a, const void *b) {
-    const struct ranked_row *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    return memcmp(x->key, y->key, MILVUS_KEY_SIZE - 1);
+    const struct ranked_row *row = a, *ranked_row = b;
+    if (row->score != ranked_row->score) return row->score > ranked_row->score ? -1 : 1;
+    return memcmp(row->key, ranked_row->key, MILVUS_KEY_SIZE - 1);
 }
 
 /* The lists that a piece of a search adds to. */
@@ -156,29 +169,31 @@ struct search_sink {
 };
 
 /* The id of a row that may be found: its document is there, and it is no second one of its key. */
-static int64_t take_row(const struct found_chunks *f, const struct ranked_row *ranked, int i,
+static int64_t take_row(const struct found_chunks *chunks, const struct ranked_row *ranked, int i,
                         struct search_sink *sink) {
-    int row = ranked[i].row, document = f->document[row];
+    int row = ranked[i].row, document = chunks->document[row];
     bool again = i > 0 && memcmp(ranked[i].key, ranked[i - 1].key, MILVUS_KEY_SIZE - 1) == 0;
-    if (again || f->wanted[document].found == NULL) return FOUND_GONE;
+    if (again || chunks->wanted[document].found == NULL) return FOUND_GONE;
     struct milvus_pin *pin = sink->pin;
-    int64_t id = milvus_pin_add(pin, sink->first_document + document, (int)f->chunks[row]);
-    if (f->vectors == NULL) return id;
-    size_t dim = (size_t)f->vectors->dim;
+    int64_t id = milvus_pin_add(pin, sink->first_document + document, (int)chunks->chunks[row]);
+    if (chunks->vectors == NULL) return id;
+    size_t dim = (size_t)chunks->vectors->dim;
     pin->vectors = xrealloc(pin->vectors, (size_t)pin->capacity * dim * sizeof *pin->vectors);
-    memcpy(pin->vectors + (size_t)id * dim, f->vectors->vectors.text + (size_t)row * dim * sizeof(float),
-           dim * sizeof(float));
+    memcpy(pin->vectors + (size_t)id * dim,
+           chunks->vectors->vectors.text + (size_t)row * dim * sizeof(float), dim * sizeof(float));
     return id;
 }
 
 /* The n rows of one query, from `first` on, to ids [k]. */
-static void take_query(const struct found_chunks *f, int first, int n, int k, struct search_sink *sink) {
+static void take_query(const struct found_chunks *chunks, int first, int n, int k,
+                       struct search_sink *sink) {
     struct ranked_row *ranked = xcalloc((size_t)n + 1, sizeof *ranked);
     for (int i = 0; i < n; i++)
-        ranked[i] = (struct ranked_row){answer_float(f->hits.scores, first + i), f->keys[first + i].text, first + i};
+        ranked[i] = (struct ranked_row){answer_float(chunks->hits.scores, first + i),
+                                        chunks->keys[first + i].text, first + i};
     qsort(ranked, (size_t)n, sizeof *ranked, compare_ranked);
     for (int i = 0; i < k; i++) {
-        sink->ids[i] = i < n ? take_row(f, ranked, i, sink) : FOUND_NONE;
+        sink->ids[i] = i < n ? take_row(chunks, ranked, i, sink) : FOUND_NONE;
         sink->similarities[i] = i < n ? ranked[i].score : -2;
     }
     sink->ids += k;
@@ -187,14 +202,17 @@ static void take_query(const struct found_chunks *f, int first, int n, int k, st
 }
 
 /* Puts the documents that were found, and that the filter allows, into the pin. */
-static void pin_documents(const struct found_chunks *f, const struct filter *filter, struct search_sink *sink) {
+static void pin_documents(const struct found_chunks *chunks, const struct filter *filter,
+                          struct search_sink *sink) {
     struct milvus_pin *pin = sink->pin;
     sink->first_document = pin->n_documents;
-    pin->n_documents += f->n_wanted;
-    pin->documents = xrealloc(pin->documents, ((size_t)pin->n_documents + 1) * sizeof(struct milvus_document *));
-    for (int i = 0; i < f->n_wanted; i++) {
-        struct milvus_document **found = &f->wanted[i].found;
-        struct stored_document stored = *found ? milvus_document_stored(*found) : (struct stored_document){0};
+    pin->n_documents += chunks->n_wanted;
+    pin->documents =
+        xrealloc(pin->documents, ((size_t)pin->n_documents + 1) * sizeof(struct milvus_document *));
+    for (int i = 0; i < chunks->n_wanted; i++) {
+        struct milvus_document **found = &chunks->wanted[i].found;
+        struct stored_document stored =
+            *found ? milvus_document_stored(*found) : (struct stored_document){0};
         if (*found && !document_is_allowed(filter, &stored)) {
             milvus_document_release(*found);
             *found = NULL;
@@ -203,14 +221,14 @@ static void pin_documents(const struct found_chunks *f, const struct filter *fil
     }
 }
 
-static enum status search_piece(struct milvus_collection *milvus, const struct nearest_query *q,
+static enum status search_piece(struct milvus_collection *milvus, const struct nearest_query *query,
                                 struct search_sink *sink, struct error *e) {
     struct found_chunks found = {0};
     struct buffer reply = {0};
-    enum status status = search_rows(milvus, q, &found, &reply, e);
-    if (status == STATUS_OK) pin_documents(&found, q->filter, sink);
-    for (int i = 0, first = 0; i < q->n && status == STATUS_OK; i++) {
-        take_query(&found, first, (int)found.hits.counts[i], q->k, sink);
+    enum status status = search_rows(milvus, query, &found, &reply, e);
+    if (status == STATUS_OK) pin_documents(&found, query->filter, sink);
+    for (int i = 0, first = 0; i < query->n && status == STATUS_OK; i++) {
+        take_query(&found, first, (int)found.hits.counts[i], query->k, sink);
         first += (int)found.hits.counts[i];
     }
     found_free(&found);
@@ -218,19 +236,21 @@ static enum status search_piece(struct milvus_collection *milvus, const struct n
     return status;
 }
 
-enum status milvus_search(struct collection *c, struct snapshot *s, const struct nearest_query *q,
-                          struct nearest_found *out, struct error *e) {
-    struct milvus_collection *milvus = milvus_of(c);
-    size_t n = (size_t)q->n * (size_t)q->k;
-    (void)s;
+enum status milvus_search(struct collection *collection, struct snapshot *snapshot,
+                          const struct nearest_query *query, struct nearest_found *out,
+                          struct error *e) {
+    struct milvus_collection *milvus = milvus_of(collection);
+    size_t n = (size_t)query->n * (size_t)query->k;
+    (void)snapshot;
     out->ids = xmalloc(n * sizeof *out->ids);
     out->similarities = xmalloc(n * sizeof *out->similarities);
-    struct search_sink sink = {.pin = milvus_pin_make(milvus, 0), .ids = out->ids, .similarities = out->similarities};
+    struct search_sink sink = {
+        .pin = milvus_pin_make(milvus, 0), .ids = out->ids, .similarities = out->similarities};
     enum status status = STATUS_OK;
-    for (int first = 0; first < q->n && status == STATUS_OK; first += SEARCH_QUERIES) {
-        struct nearest_query piece = *q;
+    for (int first = 0; first < query->n && status == STATUS_OK; first += SEARCH_QUERIES) {
+        struct nearest_query piece = *query;
         piece.vectors += (size_t)first * (size_t)milvus->info.dim;
-        piece.n = min_int(SEARCH_QUERIES, q->n - first);
+        piece.n = min_int(SEARCH_QUERIES, query->n - first);
         status = search_piece(milvus, &piece, &sink, e);
     }
     if (status == STATUS_OK) out->snapshot = snapshot_hold(&sink.pin->base);

@@ -6,17 +6,18 @@
 
 bool collection_name_is_remote(const char *name) { return milvus_address_is(name); }
 
-enum status collection_open(struct collection **out, const char *name, const struct milvus_settings *s,
-                            struct error *e) {
-    return collection_name_is_remote(name) ? milvus_collection_open(out, name, s, e) : store_open(out, name, e);
+enum status collection_open(struct collection **out, const char *name,
+                            const struct milvus_settings *settings, struct error *e) {
+    return collection_name_is_remote(name) ? milvus_collection_open(out, name, settings, e)
+                                           : store_open(out, name, e);
 }
 
-enum status collection_outline_read(struct collection_outline *out, const char *name, const struct milvus_settings *s,
-                                    struct error *e) {
-    struct collection *c;
+enum status collection_outline_read(struct collection_outline *out, const char *name,
+                                    const struct milvus_settings *settings, struct error *e) {
+    struct collection *collection;
     if (!collection_name_is_remote(name)) return store_outline_read(out, name, e);
-    if (milvus_collection_open(&c, name, s, e)) return e->status;
-    struct snapshot *snapshot = collection_hold(c);
+    if (milvus_collection_open(&collection, name, settings, e)) return e->status;
+    struct snapshot *snapshot = collection_hold(collection);
     struct collection_info *info = &out->info;
     *out = (struct collection_outline){.info = *snapshot->info};
     info->embedder = xstrdup(info->embedder);
@@ -25,6 +26,6 @@ enum status collection_outline_read(struct collection_outline *out, const char *
     info->document_prompt = xstrdup(info->document_prompt);
     info->index_factory = xstrdup(info->index_factory);
     snapshot_release(snapshot);
-    collection_close(c);
+    collection_close(collection);
     return STATUS_OK;
 }

@@ -1,4 +1,5 @@
-/* retrieval/open/collection_open.h: collections of all kinds by their names: a folder, or an address in Milvus. */
+/* retrieval/open/collection_open.h: collections of all kinds by their names: a folder, or an
+ * address in Milvus. */
 #pragma once
 
 #include "retrieval/generation/generation.h"
@@ -7,8 +8,8 @@
 /* Whether a name means a collection that is no folder. */
 bool collection_name_is_remote(const char *name);
 /* `name` is a folder or an address in Milvus; the settings are for the latter. */
-enum status collection_open(struct collection **out, const char *name, const struct milvus_settings *s,
-                            struct error *e);
+enum status collection_open(struct collection **out, const char *name,
+                            const struct milvus_settings *settings, struct error *e);
 /* The facts of a collection before it is opened to be used; one in Milvus takes no memory here. */
-enum status collection_outline_read(struct collection_outline *out, const char *name, const struct milvus_settings *s,
-                                    struct error *e);
+enum status collection_outline_read(struct collection_outline *out, const char *name,
+                                    const struct milvus_settings *settings, struct error *e);

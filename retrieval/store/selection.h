@@ -1,5 +1,5 @@
-/* retrieval/store/selection.h: the documents of a generation that a filter allows. A generation never changes, so they
- * are looked for once a filter; the latest filters are remembered. */
+/* retrieval/store/selection.h: the documents of a generation that a filter allows. A generation
+ * never changes, so they are looked for once a filter; the latest filters are remembered. */
 #pragma once
 
 #include <pthread.h>
@@ -14,10 +14,10 @@ struct selection {
     int64_t n_documents, n_chunks;
 };
 
-static inline bool selection_has(const struct selection *s, int64_t document) {
-    return (s->documents[document / 8] >> (document % 8) & 1) != 0;
+static inline bool selection_has(const struct selection *selection, int64_t document) {
+    return (selection->documents[document / 8] >> (document % 8) & 1) != 0;
 }
-void selection_release(struct selection *s); /* NULL: nothing */
+void selection_release(struct selection *selection); /* NULL: nothing */
 
 enum { SELECTIONS = 16 };
 
@@ -25,7 +25,8 @@ struct selections {
     pthread_mutex_t lock;                 /* all below */
     struct selection *latest[SELECTIONS]; /* most recently used first; NULL behind the last */
 };
-void selections_open(struct selections *s);
-void selections_close(struct selections *s);
+void selections_open(struct selections *selections);
+void selections_close(struct selections *selections);
 /* The selection of f, held for the caller. Any thread. */
-struct selection *selections_find(struct selections *s, const struct disk_generation *c, struct filter *f);
+struct selection *selections_find(struct selections *selections,
+                                  const struct disk_generation *generation, struct filter *filter);

@@ -15,96 +15,106 @@ struct replay {
 
 /* Snapshots. */
 
-static void close_snapshot(struct snapshot *s) {
-    epoch_release(store_snapshot_read(s)->epoch);
-    free(s);
+static void close_snapshot(struct snapshot *snapshot) {
+    epoch_release(store_snapshot_read(snapshot)->epoch);
+    free(snapshot);
 }
 
-/* The number of the document of the log that has a chunk of the log: the last that begins at or before it. */
-int store_snapshot_logged(const struct store_snapshot *v, int64_t chunk) {
-    int low = 0, high = v->n_logged - 1;
+/* The number of the document of the log that has a chunk of the log: the last that begins at or
+ * before it. */
+int store_snapshot_logged(const struct store_snapshot *snapshot, int64_t chunk) {
+    int low = 0, high = snapshot->n_logged - 1;
     CHECK(high >= 0);
     while (low < high) {
         int middle = low + (high - low + 1) / 2;
-        if (epoch_logged(v->epoch, middle)->first_chunk <= chunk)
+        if (epoch_logged(snapshot->epoch, middle)->first_chunk <= chunk)
             low = middle;
         else
             high = middle - 1;
     }
-    const struct logged_document *d = epoch_logged(v->epoch, low);
-    CHECK(chunk >= d->first_chunk && chunk < d->first_chunk + d->bytes->image.n_chunks);
+    const struct logged_document *document = epoch_logged(snapshot->epoch, low);
+    CHECK(chunk >= document->first_chunk &&
+          chunk < document->first_chunk + document->bytes->image.n_chunks);
     return low;
 }
 
-static struct chunk read_chunk(const struct snapshot *s, int64_t id) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    if (id < s->info->n_chunks) return disk_generation_chunk(v->epoch->generation, id);
-    int number = store_snapshot_logged(v, id);
-    const struct logged_document *logged = epoch_logged(v->epoch, number);
-    struct chunk chunk = document_chunk(&logged->bytes->image.document, (int)(id - logged->first_chunk),
-                                        s->info->chunk_length, s->info->n_documents + number);
+static struct chunk read_chunk(const struct snapshot *snapshot, int64_t id) {
+    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
+    if (id < snapshot->info->n_chunks)
+        return disk_generation_chunk(store_snapshot->epoch->generation, id);
+    int number = store_snapshot_logged(store_snapshot, id);
+    const struct logged_document *logged = epoch_logged(store_snapshot->epoch, number);
+    struct chunk chunk =
+        document_chunk(&logged->bytes->image.document, (int)(id - logged->first_chunk),
+                       snapshot->info->chunk_length, snapshot->info->n_documents + number);
     chunk.id = id;
     return chunk;
 }
 
-static enum status read_vectors(const struct snapshot *s, int64_t first, int n, float *vectors, struct error *e) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    const struct index *index = disk_generation_index(v->epoch->generation);
-    if (first < s->info->n_chunks) return index_vectors(index, first, n, vectors, e);
-    const struct logged_document *d = epoch_logged(v->epoch, store_snapshot_logged(v, first));
-    size_t dim = (size_t)s->info->dim;
-    memcpy(vectors, d->bytes->image.vectors + (size_t)(first - d->first_chunk) * dim,
+static enum status read_vectors(const struct snapshot *snapshot, int64_t first, int n,
+                                float *vectors, struct error *e) {
+    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
+    const struct index *index = disk_generation_index(store_snapshot->epoch->generation);
+    if (first < snapshot->info->n_chunks) return index_vectors(index, first, n, vectors, e);
+    const struct logged_document *document =
+        epoch_logged(store_snapshot->epoch, store_snapshot_logged(store_snapshot, first));
+    size_t dim = (size_t)snapshot->info->dim;
+    memcpy(vectors, document->bytes->image.vectors + (size_t)(first - document->first_chunk) * dim,
            (size_t)n * dim * sizeof *vectors);
     return STATUS_OK;
 }
 
-static enum status read_picture_vector(const struct snapshot *s, int64_t id, float *vector, bool *has,
-                                       struct error *e) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    const struct disk_generation *c = v->epoch->generation;
-    if (id < s->info->n_chunks) {
-        int64_t number = disk_generation_picture_of(c, id);
+static enum status read_picture_vector(const struct snapshot *snapshot, int64_t id, float *vector,
+                                       bool *has, struct error *e) {
+    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
+    const struct disk_generation *generation = store_snapshot->epoch->generation;
+    if (id < snapshot->info->n_chunks) {
+        int64_t number = disk_generation_picture_of(generation, id);
         *has = number >= 0;
-        return *has ? index_vectors(disk_generation_pictures(c), number, 1, vector, e) : STATUS_OK;
+        return *has ? index_vectors(disk_generation_pictures(generation), number, 1, vector, e)
+                    : STATUS_OK;
     }
-    const struct logged_document *d = epoch_logged(v->epoch, store_snapshot_logged(v, id));
-    const float *picture = id == d->first_chunk ? d->bytes->image.document.picture : NULL;
+    const struct logged_document *document =
+        epoch_logged(store_snapshot->epoch, store_snapshot_logged(store_snapshot, id));
+    const float *picture =
+        id == document->first_chunk ? document->bytes->image.document.picture : NULL;
     *has = picture != NULL;
-    if (*has) memcpy(vector, picture, (size_t)s->info->pictures.dim * sizeof *vector);
+    if (*has) memcpy(vector, picture, (size_t)snapshot->info->pictures.dim * sizeof *vector);
     return STATUS_OK;
 }
 
-static const struct snapshot_ops snapshot_ops = {close_snapshot, read_chunk, read_vectors, read_picture_vector};
+static const struct snapshot_ops snapshot_ops = {close_snapshot, read_chunk, read_vectors,
+                                                 read_picture_vector};
 
-const struct store_snapshot *store_snapshot_read(const struct snapshot *s) {
-    CHECK(s->ops == &snapshot_ops);
-    return (const struct store_snapshot *)s;
+const struct store_snapshot *store_snapshot_read(const struct snapshot *snapshot) {
+    CHECK(snapshot->ops == &snapshot_ops);
+    return (const struct store_snapshot *)snapshot;
 }
 
-static int64_t count_chunk_numbers(const struct epoch *x) {
-    int64_t of_generation = disk_generation_info(x->generation)->n_chunks;
-    if (x->n_logged == 0) return of_generation;
-    const struct logged_document *last = epoch_logged(x, x->n_logged - 1);
+static int64_t count_chunk_numbers(const struct epoch *epoch) {
+    int64_t of_generation = disk_generation_info(epoch->generation)->n_chunks;
+    if (epoch->n_logged == 0) return of_generation;
+    const struct logged_document *last = epoch_logged(epoch, epoch->n_logged - 1);
     return last->first_chunk + last->bytes->image.n_chunks;
 }
 
-static struct store_snapshot *make_snapshot(struct epoch *x, uint64_t sequence) {
-    struct store_snapshot *v = xcalloc(1, sizeof *v);
+static struct store_snapshot *make_snapshot(struct epoch *epoch, uint64_t sequence) {
+    struct store_snapshot *snapshot = xcalloc(1, sizeof *snapshot);
     CHECK(sequence <= UINT32_MAX);
-    v->base.ops = &snapshot_ops;
-    v->base.info = disk_generation_info(x->generation);
-    v->base.generation = v->base.info->generation;
-    v->base.n_changes = (int64_t)sequence;
-    v->base.version = ((int64_t)v->base.generation << 32) | (int64_t)sequence;
-    v->base.n_documents = x->n_there;
-    v->base.n_chunks = x->n_chunks_there;
-    v->base.chunk_limit = count_chunk_numbers(x);
-    v->base.max_token = x->max_token;
-    atomic_init(&v->base.holders, 1);
-    v->epoch = epoch_hold(x);
-    v->sequence = sequence;
-    v->n_logged = x->n_logged;
-    return v;
+    snapshot->base.ops = &snapshot_ops;
+    snapshot->base.info = disk_generation_info(epoch->generation);
+    snapshot->base.generation = snapshot->base.info->generation;
+    snapshot->base.n_changes = (int64_t)sequence;
+    snapshot->base.version = ((int64_t)snapshot->base.generation << 32) | (int64_t)sequence;
+    snapshot->base.n_documents = epoch->n_there;
+    snapshot->base.n_chunks = epoch->n_chunks_there;
+    snapshot->base.chunk_limit = count_chunk_numbers(epoch);
+    snapshot->base.max_token = epoch->max_token;
+    atomic_init(&snapshot->base.holders, 1);
+    snapshot->epoch = epoch_hold(epoch);
+    snapshot->sequence = sequence;
+    snapshot->n_logged = epoch->n_logged;
+    return snapshot;
 }
 
 void store_renew(struct store *store) {
@@ -113,62 +123,71 @@ void store_renew(struct store *store) {
     if (old) snapshot_release(&old->base);
 }
 
-static struct snapshot *hold_newest(struct collection *c) {
-    struct store *store = store_of(c);
+static struct snapshot *hold_newest(struct collection *collection) {
+    struct store *store = store_of(collection);
     pthread_mutex_lock(&store->lock);
     store_refresh(store);
-    struct snapshot *s = snapshot_hold(&store->newest->base);
+    struct snapshot *snapshot = snapshot_hold(&store->newest->base);
     pthread_mutex_unlock(&store->lock);
-    return s;
+    return snapshot;
 }
 
-bool store_has_chunk(const struct snapshot *s, int64_t id) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    const struct epoch *x = v->epoch;
-    if (id < s->info->n_chunks)
-        return store_snapshot_has(v, 0, &x->gone[disk_generation_document_of(x->generation, id)]);
-    const struct logged_document *d = epoch_logged(x, store_snapshot_logged(v, id));
-    return store_snapshot_has(v, d->added, &d->gone);
+bool store_has_chunk(const struct snapshot *snapshot, int64_t id) {
+    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
+    const struct epoch *epoch = store_snapshot->epoch;
+    if (id < snapshot->info->n_chunks)
+        return store_snapshot_has(store_snapshot, 0,
+                                  &epoch->gone[disk_generation_document_of(epoch->generation, id)]);
+    const struct logged_document *document =
+        epoch_logged(epoch, store_snapshot_logged(store_snapshot, id));
+    return store_snapshot_has(store_snapshot, document->added, &document->gone);
 }
 
-enum status store_walk(const struct snapshot *s, document_taker *take, void *context, struct error *e) {
-    const struct store_snapshot *v = store_snapshot_read(s);
-    int64_t n_documents = disk_generation_info(v->epoch->generation)->n_documents;
+enum status store_walk(const struct snapshot *snapshot, document_taker *take, void *context,
+                       struct error *e) {
+    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
+    int64_t n_documents = disk_generation_info(store_snapshot->epoch->generation)->n_documents;
     enum status status = STATUS_OK;
     for (int64_t i = 0; i < n_documents && status == STATUS_OK; i++) {
-        struct stored_document d = epoch_document(v->epoch, i);
-        if (store_snapshot_has(v, 0, &v->epoch->gone[i])) status = take(context, &d, e);
+        struct stored_document document = epoch_document(store_snapshot->epoch, i);
+        if (store_snapshot_has(store_snapshot, 0, &store_snapshot->epoch->gone[i]))
+            status = take(context, &document, e);
     }
-    for (int i = 0; i < v->n_logged && status == STATUS_OK; i++) {
-        const struct logged_document *logged = epoch_logged(v->epoch, i);
-        struct stored_document d = epoch_document(v->epoch, n_documents + i);
-        if (store_snapshot_has(v, logged->added, &logged->gone)) status = take(context, &d, e);
+    for (int i = 0; i < store_snapshot->n_logged && status == STATUS_OK; i++) {
+        const struct logged_document *logged = epoch_logged(store_snapshot->epoch, i);
+        struct stored_document document = epoch_document(store_snapshot->epoch, n_documents + i);
+        if (store_snapshot_has(store_snapshot, logged->added, &logged->gone))
+            status = take(context, &document, e);
     }
     return status;
 }
 
-static enum status walk_documents(struct collection *c, const struct collection_walk *w, struct error *e) {
-    struct snapshot *snapshot = w->snapshot ? snapshot_hold(w->snapshot) : hold_newest(c);
-    enum status status = store_walk(snapshot, w->take, w->context, e);
+static enum status walk_documents(struct collection *collection, const struct collection_walk *walk,
+                                  struct error *e) {
+    struct snapshot *snapshot =
+        walk->snapshot ? snapshot_hold(walk->snapshot) : hold_newest(collection);
+    enum status status = store_walk(snapshot, walk->take, walk->context, e);
     snapshot_release(snapshot);
     return status;
 }
 
-static enum status find_document(struct collection *c, const struct filter *filter, const char *id,
-                                 struct collection_found *out, struct error *e) {
-    struct store *store = store_of(c);
+static enum status find_document(struct collection *collection, const struct filter *filter,
+                                 const char *id, struct collection_found *out, struct error *e) {
+    struct store *store = store_of(collection);
     pthread_mutex_lock(&store->lock);
     store_refresh(store);
     int64_t place = epoch_find_allowed(store->epoch, filter, id);
     if (place >= 0)
-        *out = (struct collection_found){epoch_document(store->epoch, place), snapshot_hold(&store->newest->base)};
+        *out = (struct collection_found){epoch_document(store->epoch, place),
+                                         snapshot_hold(&store->newest->base)};
     pthread_mutex_unlock(&store->lock);
-    return place >= 0 ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
+    return place >= 0 ? STATUS_OK
+                      : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
 }
 
-static enum status shows_all(struct collection *c, const struct filter *filter, const char *const *ids, int n,
-                             bool *shows, struct error *e) {
-    struct store *store = store_of(c);
+static enum status shows_all(struct collection *collection, const struct filter *filter,
+                             const char *const *ids, int n, bool *shows, struct error *e) {
+    struct store *store = store_of(collection);
     (void)e;
     pthread_mutex_lock(&store->lock);
     store_refresh(store);
@@ -179,17 +198,20 @@ static enum status shows_all(struct collection *c, const struct filter *filter, 
 
 /* Opening. */
 
-static enum status change_epoch(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
-    struct replay *r = context;
-    r->sequence++;
-    return epoch_change(r->epoch, r->sequence, kind, bytes, size, e);
+static enum status change_epoch(void *context, enum change_kind kind, char *bytes, size_t size,
+                                struct error *e) {
+    struct replay *replay = context;
+    replay->sequence++;
+    return epoch_change(replay->epoch, replay->sequence, kind, bytes, size, e);
 }
 
-enum status epoch_load(struct epoch **out, struct disk_generation *c, struct change_log_end *end, struct error *e) {
-    struct replay replay = {.epoch = epoch_open(c)};
+enum status epoch_load(struct epoch **out, struct disk_generation *generation,
+                       struct change_log_end *end, struct error *e) {
+    struct replay replay = {.epoch = epoch_open(generation)};
     *end = (struct change_log_end){0};
     enum status status =
-        change_log_read(disk_generation_folder(c), disk_generation_origin(c), change_epoch, &replay, end, e);
+        change_log_read(disk_generation_folder(generation), disk_generation_origin(generation),
+                        change_epoch, &replay, end, e);
     if (status) {
         epoch_release(replay.epoch);
         return status;
@@ -198,9 +220,9 @@ enum status epoch_load(struct epoch **out, struct disk_generation *c, struct cha
     return STATUS_OK;
 }
 
-void store_turn(struct store *store, struct epoch *x, const struct change_log_end *end) {
-    x->older = store->epoch;
-    store->epoch = x;
+void store_turn(struct store *store, struct epoch *epoch, const struct change_log_end *end) {
+    epoch->older = store->epoch;
+    store->epoch = epoch;
     store->end = *end;
     store->astray = false;
     store_renew(store);
@@ -213,50 +235,54 @@ void store_tidy(struct store *store) {
     epoch_release(detached);
 }
 
-/* Another program may have taken changes off the log again that it could not put on the disk, and written others. */
-static bool went_astray(const struct change_log_end *before, const struct change_log_end *now, enum status status) {
+/* Another program may have taken changes off the log again that it could not put on the disk, and
+ * written others. */
+static bool went_astray(const struct change_log_end *before, const struct change_log_end *now,
+                        enum status status) {
     return status == STATUS_CORRUPT || (now->damaged && !before->damaged);
 }
 
 void store_refresh(struct store *store) {
     struct error e;
-    const struct disk_generation *c = store->epoch->generation;
-    if (store->log || !change_log_is_news(disk_generation_folder(c), &store->end)) return;
-    if (store->end.sequence > 0 && change_log_measure(disk_generation_folder(c)) == 0) {
+    const struct disk_generation *generation = store->epoch->generation;
+    if (store->log || !change_log_is_news(disk_generation_folder(generation), &store->end)) return;
+    if (store->end.sequence > 0 && change_log_measure(disk_generation_folder(generation)) == 0) {
         store->astray = true; /* of a generation that is gone, or taken back as a whole */
         return;
     }
     struct replay replay = {.epoch = store->epoch, .sequence = store->end.sequence};
     struct change_log_end before = store->end;
     enum status status =
-        change_log_read(disk_generation_folder(c), disk_generation_origin(c), change_epoch, &replay, &store->end, &e);
+        change_log_read(disk_generation_folder(generation), disk_generation_origin(generation),
+                        change_epoch, &replay, &store->end, &e);
     if (status) log_warn("changes of another program are not read: %s", e.text);
     if (went_astray(&before, &store->end, status)) store->astray = true;
     if (store->end.sequence != before.sequence) store_renew(store);
 }
 
 /* A generation with its changes. */
-static enum status load_generation(const struct store *store, struct epoch **out, struct change_log_end *end,
-                                   struct error *e) {
-    struct disk_generation *c;
-    if (disk_generation_open(&c, store->dir, e)) return e->status;
-    if (store->device && disk_generation_move(c, store->device, e)) {
-        disk_generation_close(c);
+static enum status load_generation(const struct store *store, struct epoch **out,
+                                   struct change_log_end *end, struct error *e) {
+    struct disk_generation *generation;
+    if (disk_generation_open(&generation, store->dir, e)) return e->status;
+    if (store->device && disk_generation_move(generation, store->device, e)) {
+        disk_generation_close(generation);
         return e->status;
     }
-    return epoch_load(out, c, end, e);
+    return epoch_load(out, generation, end, e);
 }
 
-/* Another program may remove the generation, with its log, before the log is read. Then CURRENT names another one. */
-static bool was_removed(const struct store *store, const struct epoch *x) {
+/* Another program may remove the generation, with its log, before the log is read. Then CURRENT
+ * names another one. */
+static bool was_removed(const struct store *store, const struct epoch *epoch) {
     struct generation_origin now;
     struct error e;
     return current_read(store->dir, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
-           now.generation != disk_generation_info(x->generation)->generation;
+           now.generation != disk_generation_info(epoch->generation)->generation;
 }
 
-static enum status load_newest(const struct store *store, struct epoch **out, struct change_log_end *end,
-                               struct error *e) {
+static enum status load_newest(const struct store *store, struct epoch **out,
+                               struct change_log_end *end, struct error *e) {
     enum status status = load_generation(store, out, end, e);
     while (status == STATUS_OK && was_removed(store, *out)) {
         epoch_release(*out);
@@ -271,93 +297,100 @@ static enum status load_newest(const struct store *store, struct epoch **out, st
 
 /* Following. */
 
-/* Whether the epoch is of this generation. Numbers alone do not tell: after a repair one may come a second time. */
-static bool is_of(const struct epoch *x, struct generation_origin origin) {
-    return origin_equal(disk_generation_origin(x->generation), origin);
+/* Whether the epoch is of this generation. Numbers alone do not tell: after a repair one may come a
+ * second time. */
+static bool is_of(const struct epoch *epoch, struct generation_origin origin) {
+    return origin_equal(disk_generation_origin(epoch->generation), origin);
 }
 
-/* Takes x over where it is what CURRENT names now, and the newest epoch is not or went astray. */
-static bool take_followed(struct store *store, struct epoch *x, const struct change_log_end *end) {
+/* Takes the epoch over where it is what CURRENT names now, and the newest epoch is not or went
+ * astray. */
+static bool take_followed(struct store *store, struct epoch *epoch,
+                          const struct change_log_end *end) {
     struct generation_origin now;
     struct error e;
-    if (store->log || current_read(store->dir, &now.generation, &now.manifest_checksum, &e) || !is_of(x, now))
+    if (store->log || current_read(store->dir, &now.generation, &now.manifest_checksum, &e) ||
+        !is_of(epoch, now))
         return false;
     if (is_of(store->epoch, now) && !store->astray) return false;
-    store_turn(store, x, end);
+    store_turn(store, epoch, end);
     return true;
 }
 
 enum status store_follow(struct store *store, struct error *e) {
     struct generation_origin origin;
-    struct epoch *x;
+    struct epoch *epoch;
     struct change_log_end end;
     store_tidy(store);
-    if (current_read(store->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
+    if (current_read(store->dir, &origin.generation, &origin.manifest_checksum, e))
+        return e->status;
     pthread_mutex_lock(&store->lock);
     bool newest = is_of(store->epoch, origin) && !store->astray;
     pthread_mutex_unlock(&store->lock);
     if (newest) return STATUS_OK;
 
-    if (load_newest(store, &x, &end, e)) return e->status;
+    if (load_newest(store, &epoch, &end, e)) return e->status;
     pthread_mutex_lock(&store->lock);
     /* Changes of this program that began meanwhile have turned to it themselves. */
-    bool taken = take_followed(store, x, &end);
+    bool taken = take_followed(store, epoch, &end);
     pthread_mutex_unlock(&store->lock);
-    if (!taken) epoch_release(x);
+    if (!taken) epoch_release(epoch);
     store_tidy(store);
     return STATUS_OK;
 }
 
 /* The table. */
 
-static enum status move_index(struct collection *c, const char *device, struct error *e) {
-    struct store *store = store_of(c);
+static enum status move_index(struct collection *collection, const char *device, struct error *e) {
+    struct store *store = store_of(collection);
     free(store->device);
     store->device = xstrdup(device);
     return disk_generation_move(store->epoch->generation, device, e);
 }
 
-static struct collection_changes count_changes(struct collection *c) {
-    struct store *store = store_of(c);
+static struct collection_changes count_changes(struct collection *collection) {
+    struct store *store = store_of(collection);
     pthread_mutex_lock(&store->lock);
-    const struct epoch *x = store->epoch;
-    struct collection_changes changes = {.n_documents = x->n_logged,
-                                         .n_chunks = x->n_logged_chunks,
-                                         .n_deleted = x->n_gone,
-                                         .n_deleted_chunks = atomic_load(&x->n_gone_chunks),
+    const struct epoch *epoch = store->epoch;
+    struct collection_changes changes = {.n_documents = epoch->n_logged,
+                                         .n_chunks = epoch->n_logged_chunks,
+                                         .n_deleted = epoch->n_gone,
+                                         .n_deleted_chunks = atomic_load(&epoch->n_gone_chunks),
                                          .log_bytes = store->end.size,
                                          .damaged = store->end.damaged};
     pthread_mutex_unlock(&store->lock);
     return changes;
 }
 
-static enum status search_vectors(struct collection *c, struct snapshot *s, const struct nearest_query *q,
-                                  struct nearest_found *out, struct error *e) {
-    size_t n = (size_t)q->n * (size_t)q->k;
-    (void)c;
+static enum status search_vectors(struct collection *collection, struct snapshot *snapshot,
+                                  const struct nearest_query *query, struct nearest_found *out,
+                                  struct error *e) {
+    size_t n = (size_t)query->n * (size_t)query->k;
+    (void)collection;
     out->ids = xmalloc(n * sizeof *out->ids);
     out->similarities = xmalloc(n * sizeof *out->similarities);
-    enum status status = store_search(s, q, out->ids, out->similarities, e);
-    if (status == STATUS_OK) out->snapshot = snapshot_hold(s);
+    enum status status = store_search(snapshot, query, out->ids, out->similarities, e);
+    if (status == STATUS_OK) out->snapshot = snapshot_hold(snapshot);
     return status;
 }
 
-static enum status search_words(struct collection *c, struct snapshot *s, const struct word_query *q, int64_t *ids,
-                                struct error *e) {
-    (void)c;
-    return store_search_words(s, q, ids, e);
+static enum status search_words(struct collection *collection, struct snapshot *snapshot,
+                                const struct word_query *query, int64_t *ids, struct error *e) {
+    (void)collection;
+    return store_search_words(snapshot, query, ids, e);
 }
 
 /* Words of so few chunks are made in some milliseconds. */
 enum { QUICK_CHUNKS = 500 };
 
-static bool has_words(struct collection *c, const struct snapshot *s) {
-    (void)c;
-    return s->info->n_chunks <= QUICK_CHUNKS || words_once_has(&store_snapshot_read(s)->epoch->words);
+static bool has_words(struct collection *collection, const struct snapshot *snapshot) {
+    (void)collection;
+    return snapshot->info->n_chunks <= QUICK_CHUNKS ||
+           words_once_has(&store_snapshot_read(snapshot)->epoch->words);
 }
 
-static void close_store(struct collection *c) {
-    struct store *store = store_of(c);
+static void close_store(struct collection *collection) {
+    struct store *store = store_of(collection);
     CHECK(store->n_changing == 0);
     if (store->newest) snapshot_release(&store->newest->base);
     epoch_release(store->epoch);
@@ -368,7 +401,9 @@ static void close_store(struct collection *c) {
     free(store);
 }
 
-static enum status follow_folder(struct collection *c, struct error *e) { return store_follow(store_of(c), e); }
+static enum status follow_folder(struct collection *collection, struct error *e) {
+    return store_follow(store_of(collection), e);
+}
 
 enum status store_open(struct collection **out, const char *dir, struct error *e) {
     static const struct collection_ops ops = {.close = close_store,
@@ -387,7 +422,7 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
                                               .changes = count_changes,
                                               .compact = store_compact};
     struct store *store = xcalloc(1, sizeof *store);
-    struct epoch *x;
+    struct epoch *epoch;
     struct change_log_end end;
     store->base.ops = &ops;
     store->dir = xstrdup(dir);
@@ -395,12 +430,12 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
     store->pending_end = &store->pending;
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->changed, NULL);
-    enum status status = load_newest(store, &x, &end, e);
+    enum status status = load_newest(store, &epoch, &end, e);
     if (status) {
         close_store(&store->base);
         return status;
     }
-    store_turn(store, x, &end);
+    store_turn(store, epoch, &end);
     *out = &store->base;
     return STATUS_OK;
 }

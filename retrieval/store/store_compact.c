@@ -1,7 +1,8 @@
-/* retrieval/store/store_compact.c: compaction: what the newest snapshot holds becomes a generation of its own. Changes
- * that arrive while it is written go on into the old log; at the end they wait, the later ones are copied into the new
- * generation's log, and CURRENT turns. A crash before that finds the old generation with all changes, a crash after it
- * the new one with the later changes. */
+/* retrieval/store/store_compact.c: compaction: what the newest snapshot holds becomes a generation
+ * of its own. Changes that arrive while it is written go on into the old log; at the end they wait,
+ * the later ones are copied into the new generation's log, and CURRENT turns. A crash before that
+ * finds the old generation with all changes, a crash after it the new one with the later changes.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,76 +21,92 @@ struct compaction {
     float *picture;   /* its vector */
 };
 
-static void grow_room(struct compaction *c, int64_t n_chunks, int dim) {
-    if (n_chunks <= c->capacity) return;
-    c->capacity = 2 * n_chunks;
-    c->bounds = xrealloc(c->bounds, ((size_t)c->capacity + 1) * sizeof *c->bounds);
-    c->vectors = xrealloc(c->vectors, (size_t)c->capacity * (size_t)dim * sizeof *c->vectors);
+static void grow_room(struct compaction *compaction, int64_t n_chunks, int dim) {
+    if (n_chunks <= compaction->capacity) return;
+    compaction->capacity = 2 * n_chunks;
+    compaction->bounds = xrealloc(compaction->bounds,
+                                  ((size_t)compaction->capacity + 1) * sizeof *compaction->bounds);
+    compaction->vectors = xrealloc(compaction->vectors, (size_t)compaction->capacity * (size_t)dim *
+                                                            sizeof *compaction->vectors);
 }
 
-static enum status check_cancelled(const struct compaction *c, struct error *e) {
-    if (c->cancelled == NULL || !atomic_load(c->cancelled)) return STATUS_OK;
+static enum status check_cancelled(const struct compaction *compaction, struct error *e) {
+    if (compaction->cancelled == NULL || !atomic_load(compaction->cancelled)) return STATUS_OK;
     return error_set(e, STATUS_CANCELLED, "the compaction was interrupted; nothing has changed");
 }
 
-static enum status copy_vectors(struct compaction *c, const struct stored_document *d, struct error *e) {
-    const struct epoch *x = store_snapshot_read(c->snapshot)->epoch;
-    const struct collection_info *info = disk_generation_info(x->generation);
-    if (d->first_chunk < info->n_chunks)
-        return index_vectors(disk_generation_index(x->generation), d->first_chunk, (int)d->n_chunks, c->vectors, e);
-    const struct logged_document *logged =
-        epoch_logged(x, store_snapshot_logged(store_snapshot_read(c->snapshot), d->first_chunk));
-    memcpy(c->vectors, logged->bytes->image.vectors, (size_t)d->n_chunks * (size_t)info->dim * sizeof *c->vectors);
+static enum status copy_vectors(struct compaction *compaction,
+                                const struct stored_document *document, struct error *e) {
+    const struct epoch *epoch = store_snapshot_read(compaction->snapshot)->epoch;
+    const struct collection_info *info = disk_generation_info(epoch->generation);
+    if (document->first_chunk < info->n_chunks)
+        return index_vectors(disk_generation_index(epoch->generation), document->first_chunk,
+                             (int)document->n_chunks, compaction->vectors, e);
+    const struct logged_document *logged = epoch_logged(
+        epoch,
+        store_snapshot_logged(store_snapshot_read(compaction->snapshot), document->first_chunk));
+    memcpy(compaction->vectors, logged->bytes->image.vectors,
+           (size_t)document->n_chunks * (size_t)info->dim * sizeof *compaction->vectors);
     return STATUS_OK;
 }
 
-static enum status copy_document(void *context, const struct stored_document *d, struct error *e) {
-    struct compaction *c = context;
-    const struct collection_info *info = c->snapshot->info;
-    if (check_cancelled(c, e)) return e->status;
-    if (d->n_chunks > INT32_MAX / info->chunk_length)
-        return error_set(e, STATUS_TOO_LARGE, "%s: %" PRId64 " chunks", d->path, d->n_chunks);
-    grow_room(c, d->n_chunks, info->dim);
+static enum status copy_document(void *context, const struct stored_document *document,
+                                 struct error *e) {
+    struct compaction *compaction = context;
+    const struct collection_info *info = compaction->snapshot->info;
+    if (check_cancelled(compaction, e)) return e->status;
+    if (document->n_chunks > INT32_MAX / info->chunk_length)
+        return error_set(e, STATUS_TOO_LARGE, "%s: %" PRId64 " chunks", document->path,
+                         document->n_chunks);
+    grow_room(compaction, document->n_chunks, info->dim);
 
-    struct chunk first = snapshot_chunk(c->snapshot, d->first_chunk), last = first;
-    for (int64_t i = 0; i < d->n_chunks; i++) {
-        last = snapshot_chunk(c->snapshot, d->first_chunk + i);
-        c->bounds[i] = (uint32_t)last.start;
+    struct chunk first = snapshot_chunk(compaction->snapshot, document->first_chunk), last = first;
+    for (int64_t i = 0; i < document->n_chunks; i++) {
+        last = snapshot_chunk(compaction->snapshot, document->first_chunk + i);
+        compaction->bounds[i] = (uint32_t)last.start;
     }
-    c->bounds[d->n_chunks] = (uint32_t)last.end;
-    struct collection_document copy = {.id = d->id,
-                                       .path = d->path,
-                                       .title = d->title,
-                                       .metadata = d->metadata,
-                                       .source = d->source,
-                                       .text = d->text,
-                                       .marks = d->marks,
-                                       .ids = (const int32_t *)first.tokens,
-                                       .bounds = c->bounds,
-                                       .n = ((int)d->n_chunks - 1) * info->chunk_length + last.n_tokens};
+    compaction->bounds[document->n_chunks] = (uint32_t)last.end;
+    struct collection_document copy = {
+        .id = document->id,
+        .path = document->path,
+        .title = document->title,
+        .metadata = document->metadata,
+        .source = document->source,
+        .text = document->text,
+        .marks = document->marks,
+        .ids = (const int32_t *)first.tokens,
+        .bounds = compaction->bounds,
+        .n = ((int)document->n_chunks - 1) * info->chunk_length + last.n_tokens};
     bool has_picture;
-    enum status status = copy_vectors(c, d, e);
-    if (status == STATUS_OK) status = snapshot_picture_vector(c->snapshot, d->first_chunk, c->picture, &has_picture, e);
-    if (status == STATUS_OK && has_picture) copy.picture = c->picture;
-    if (status == STATUS_OK) status = builder_add_document(c->builder, &copy, e);
-    return status ? status : builder_add_vectors(c->builder, c->vectors, (int)d->n_chunks, e);
+    enum status status = copy_vectors(compaction, document, e);
+    if (status == STATUS_OK)
+        status = snapshot_picture_vector(compaction->snapshot, document->first_chunk,
+                                         compaction->picture, &has_picture, e);
+    if (status == STATUS_OK && has_picture) copy.picture = compaction->picture;
+    if (status == STATUS_OK) status = builder_add_document(compaction->builder, &copy, e);
+    return status ? status
+                  : builder_add_vectors(compaction->builder, compaction->vectors,
+                                        (int)document->n_chunks, e);
 }
 
-static enum status write_generation(struct compaction *c, struct error *e) {
-    const struct collection_info *info = c->snapshot->info;
-    struct collection_options o = collection_options_of(info);
+static enum status write_generation(struct compaction *compaction, struct error *e) {
+    const struct collection_info *info = compaction->snapshot->info;
+    struct collection_options options = collection_options_of(info);
     /* Chosen by size, it is chosen again. */
-    o.index_factory = index_asked(info->index_factory, info->n_chunks, info->dim);
-    o.locked = true;
-    if (c->snapshot->n_documents == 0)
-        return error_set(e, STATUS_INVALID, "%s: every document is deleted; a collection keeps at least one",
-                         c->store->dir);
-    if (builder_create(&c->builder, c->store->dir, &o, e)) return e->status;
-    c->picture = xmalloc(((size_t)info->pictures.dim + 1) * sizeof *c->picture);
-    enum status status = store_walk(c->snapshot, copy_document, c, e);
-    if (status == STATUS_OK) status = builder_prepare(c->builder, e);
-    if (status == STATUS_OK) status = builder_open_prepared(&c->next, c->builder, e);
-    if (status == STATUS_OK && c->store->device) status = disk_generation_move(c->next, c->store->device, e);
+    options.index_factory = index_asked(info->index_factory, info->n_chunks, info->dim);
+    options.locked = true;
+    if (compaction->snapshot->n_documents == 0)
+        return error_set(e, STATUS_INVALID,
+                         "%s: every document is deleted; a collection keeps at least one",
+                         compaction->store->dir);
+    if (builder_create(&compaction->builder, compaction->store->dir, &options, e)) return e->status;
+    compaction->picture = xmalloc(((size_t)info->pictures.dim + 1) * sizeof *compaction->picture);
+    enum status status = store_walk(compaction->snapshot, copy_document, compaction, e);
+    if (status == STATUS_OK) status = builder_prepare(compaction->builder, e);
+    if (status == STATUS_OK)
+        status = builder_open_prepared(&compaction->next, compaction->builder, e);
+    if (status == STATUS_OK && compaction->store->device)
+        status = disk_generation_move(compaction->next, compaction->store->device, e);
     return status;
 }
 
@@ -101,13 +118,15 @@ struct log_copy {
     uint64_t sequence, after; /* of the old log; those above `after` are copied */
 };
 
-/* A document that was deleted meanwhile may have been left out of the new generation: then it needs no deletion. */
+/* A document that was deleted meanwhile may have been left out of the new generation: then it needs
+ * no deletion. */
 static bool is_needed(const struct log_copy *copy, enum change_kind kind, const char *bytes) {
     if (copy->sequence <= copy->after) return false;
     return kind != CHANGE_DELETE || epoch_find(copy->epoch, bytes) >= 0;
 }
 
-static enum status copy_change(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
+static enum status copy_change(void *context, enum change_kind kind, char *bytes, size_t size,
+                               struct error *e) {
     struct log_copy *copy = context;
     copy->sequence++;
     if (!is_needed(copy, kind, bytes)) {
@@ -115,34 +134,40 @@ static enum status copy_change(void *context, enum change_kind kind, char *bytes
         return STATUS_OK;
     }
     enum status status = change_log_append(copy->to, kind, (struct text_span){bytes, size}, e);
-    if (status == STATUS_OK) return epoch_change(copy->epoch, change_log_end(copy->to).sequence, kind, bytes, size, e);
+    if (status == STATUS_OK)
+        return epoch_change(copy->epoch, change_log_end(copy->to).sequence, kind, bytes, size, e);
     free(bytes);
     return status;
 }
 
 /* No change is being written meanwhile. */
-static enum status copy_changes(struct compaction *c, struct log_copy *copy, struct error *e) {
-    struct disk_generation *old = store_snapshot_read(c->snapshot)->epoch->generation, *next = copy->epoch->generation;
+static enum status copy_changes(struct compaction *compaction, struct log_copy *copy,
+                                struct error *e) {
+    struct disk_generation *old = store_snapshot_read(compaction->snapshot)->epoch->generation,
+                           *next = copy->epoch->generation;
     struct change_log_end end = {0}, empty = {0};
-    copy->after = store_snapshot_read(c->snapshot)->sequence;
-    if (change_log_read(disk_generation_folder(next), disk_generation_origin(next), NULL, NULL, &empty, e) ||
-        change_log_open(&copy->to, disk_generation_folder(next), disk_generation_origin(next), &empty, e) ||
-        change_log_read(disk_generation_folder(old), disk_generation_origin(old), copy_change, copy, &end, e))
+    copy->after = store_snapshot_read(compaction->snapshot)->sequence;
+    if (change_log_read(disk_generation_folder(next), disk_generation_origin(next), NULL, NULL,
+                        &empty, e) ||
+        change_log_open(&copy->to, disk_generation_folder(next), disk_generation_origin(next),
+                        &empty, e) ||
+        change_log_read(disk_generation_folder(old), disk_generation_origin(old), copy_change, copy,
+                        &end, e))
         return e->status;
     struct change_log_end copied = change_log_end(copy->to);
     return change_log_sync(copy->to, &copied, e);
 }
 
 /* Publishes the new generation. Searches go on with the old one. */
-static enum status publish(struct compaction *c, struct error *e) {
-    struct generation_builder *builder = c->builder;
-    c->builder = NULL;
+static enum status publish(struct compaction *compaction, struct error *e) {
+    struct generation_builder *builder = compaction->builder;
+    compaction->builder = NULL;
     enum status status = builder_publish(builder, e);
     if (status == STATUS_OK) return STATUS_OK;
     /* The disk has one of the two generations, and nobody knows which one. */
-    pthread_mutex_lock(&c->store->lock);
-    c->store->failed = true;
-    pthread_mutex_unlock(&c->store->lock);
+    pthread_mutex_lock(&compaction->store->lock);
+    compaction->store->failed = true;
+    pthread_mutex_unlock(&compaction->store->lock);
     return status;
 }
 
@@ -159,17 +184,17 @@ static void take_over(struct store *store, const struct log_copy *copy) {
 }
 
 /* From the old epoch to the new one. Changes wait. */
-static enum status turn(struct compaction *c, struct error *e) {
-    struct log_copy copy = {.epoch = epoch_open(c->next)};
-    c->next = NULL;
-    enum status status = copy_changes(c, &copy, e);
-    if (status == STATUS_OK) status = publish(c, e);
+static enum status turn(struct compaction *compaction, struct error *e) {
+    struct log_copy copy = {.epoch = epoch_open(compaction->next)};
+    compaction->next = NULL;
+    enum status status = copy_changes(compaction, &copy, e);
+    if (status == STATUS_OK) status = publish(compaction, e);
     if (status) {
         change_log_close(copy.to);
         epoch_release(copy.epoch);
         return status;
     }
-    take_over(c->store, &copy);
+    take_over(compaction->store, &copy);
     return STATUS_OK;
 }
 
@@ -190,25 +215,28 @@ static void resume_changes(struct store *store) {
     pthread_mutex_unlock(&store->lock);
 }
 
-static enum status compact(struct compaction *c, struct error *e) {
-    struct store *store = c->store;
+static enum status compact(struct compaction *compaction, struct error *e) {
+    struct store *store = compaction->store;
     struct error why;
-    int old = c->snapshot->info->generation;
-    enum status status = write_generation(c, e);
+    int old = compaction->snapshot->info->generation;
+    enum status status = write_generation(compaction, e);
     if (status) return status;
     status = pause_changes(store, e);
-    if (status == STATUS_OK) status = turn(c, e);
+    if (status == STATUS_OK) status = turn(compaction, e);
     resume_changes(store);
-    if (status == STATUS_OK && (disk_remove_generation(store->dir, old, &why) || disk_sync(store->dir, &why)))
-        log_warn("%s: the old generation stays on the disk, with what was deleted: %s", store->dir, why.text);
+    if (status == STATUS_OK &&
+        (disk_remove_generation(store->dir, old, &why) || disk_sync(store->dir, &why)))
+        log_warn("%s: the old generation stays on the disk, with what was deleted: %s", store->dir,
+                 why.text);
     return status;
 }
 
 /* The folder is locked until the end: a compaction counts as a change that is under way. */
 static enum status begin_compaction(struct store *store, struct error *e) {
     pthread_mutex_lock(&store->lock);
-    enum status status = store->compacting ? error_set(e, STATUS_BUSY, "%s: a compaction is under way", store->dir)
-                                           : store_begin_change(store, e);
+    enum status status =
+        store->compacting ? error_set(e, STATUS_BUSY, "%s: a compaction is under way", store->dir)
+                          : store_begin_change(store, e);
     if (status == STATUS_OK) store->compacting = true;
     pthread_mutex_unlock(&store->lock);
     return status;
@@ -221,17 +249,19 @@ static void end_compaction(struct store *store) {
     pthread_mutex_unlock(&store->lock);
 }
 
-enum status store_compact(struct collection *collection, const atomic_bool *cancelled, struct error *e) {
+enum status store_compact(struct collection *collection, const atomic_bool *cancelled,
+                          struct error *e) {
     struct store *store = store_of(collection);
     if (begin_compaction(store, e)) return e->status;
-    struct compaction c = {.store = store, .cancelled = cancelled, .snapshot = collection_hold(collection)};
-    enum status status = compact(&c, e);
-    builder_abandon(c.builder);
-    disk_generation_close(c.next);
-    snapshot_release(c.snapshot);
-    free(c.bounds);
-    free(c.vectors);
-    free(c.picture);
+    struct compaction compaction = {
+        .store = store, .cancelled = cancelled, .snapshot = collection_hold(collection)};
+    enum status status = compact(&compaction, e);
+    builder_abandon(compaction.builder);
+    disk_generation_close(compaction.next);
+    snapshot_release(compaction.snapshot);
+    free(compaction.bounds);
+    free(compaction.vectors);
+    free(compaction.picture);
     end_compaction(store);
     store_tidy(store);
     return status;

@@ -1,6 +1,7 @@
-/* retrieval/store/store_copy.c: store_copy. The files of the generation are opened, its log is copied, and if
- * CURRENT names that generation still, both belong together: then the files are copied, which stay readable when
- * another program removes them. Otherwise it begins again with the generation that CURRENT names now. */
+/* retrieval/store/store_copy.c: store_copy. The files of the generation are opened, its log is
+ * copied, and if CURRENT names that generation still, both belong together: then the files are
+ * copied, which stay readable when another program removes them. Otherwise it begins again with the
+ * generation that CURRENT names now. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -23,131 +24,140 @@ struct copy {
     struct change_log *log; /* of the new generation */
 };
 
-static enum status check_cancelled(const struct copy *c, struct error *e) {
-    if (c->cancelled == NULL || !atomic_load(c->cancelled)) return STATUS_OK;
-    return error_set(e, STATUS_CANCELLED, "%s: interrupted; nothing has changed", c->to);
+static enum status check_cancelled(const struct copy *copy, struct error *e) {
+    if (copy->cancelled == NULL || !atomic_load(copy->cancelled)) return STATUS_OK;
+    return error_set(e, STATUS_CANCELLED, "%s: interrupted; nothing has changed", copy->to);
 }
 
 /* Opening. */
 
-static void close_source(struct copy *c) {
-    for (int i = 0; i < GENERATION_FILE_COUNT; i++) file_map_close(&c->maps[i]);
-    manifest_free(&c->manifest);
-    free(c->folder);
-    c->folder = NULL;
+static void close_source(struct copy *copy) {
+    for (int i = 0; i < GENERATION_FILE_COUNT; i++) file_map_close(&copy->maps[i]);
+    manifest_free(&copy->manifest);
+    free(copy->folder);
+    copy->folder = NULL;
 }
 
-static enum status open_source(struct copy *c, struct error *e) {
-    if (current_read(c->from, &c->origin.generation, &c->origin.manifest_checksum, e)) return e->status;
-    c->folder = disk_generation_path(c->from, c->origin.generation);
-    enum status status = manifest_read(&c->manifest, c->folder, c->origin, e);
+static enum status open_source(struct copy *copy, struct error *e) {
+    if (current_read(copy->from, &copy->origin.generation, &copy->origin.manifest_checksum, e))
+        return e->status;
+    copy->folder = disk_generation_path(copy->from, copy->origin.generation);
+    enum status status = manifest_read(&copy->manifest, copy->folder, copy->origin, e);
     for (int i = 0; i < GENERATION_FILE_COUNT && status == STATUS_OK; i++) {
         enum generation_file file = (enum generation_file)i;
-        if (!generation_has_file(file, &c->manifest.info)) continue;
-        char *path = disk_path(c->folder, generation_file_name(file, &c->manifest.info));
-        status = check_cancelled(c, e);
-        if (status == STATUS_OK) status = file_map_verified(&c->maps[i], path, &c->manifest.files[i], e);
+        if (!generation_has_file(file, &copy->manifest.info)) continue;
+        char *path = disk_path(copy->folder, generation_file_name(file, &copy->manifest.info));
+        status = check_cancelled(copy, e);
+        if (status == STATUS_OK)
+            status = file_map_verified(&copy->maps[i], path, &copy->manifest.files[i], e);
         free(path);
     }
     return status;
 }
 
 /* Whether CURRENT names another generation than the one that was opened. */
-static bool is_replaced(const struct copy *c) {
+static bool is_replaced(const struct copy *copy) {
     struct generation_origin now;
     struct error e;
-    return current_read(c->from, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
-           !origin_equal(now, c->origin);
+    return current_read(copy->from, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
+           !origin_equal(now, copy->origin);
 }
 
 /* Writing. */
 
-static enum status copy_change(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
-    struct copy *c = context;
-    enum status status = check_cancelled(c, e);
-    if (status == STATUS_OK) status = change_log_append(c->log, kind, (struct text_span){bytes, size}, e);
+static enum status copy_change(void *context, enum change_kind kind, char *bytes, size_t size,
+                               struct error *e) {
+    struct copy *copy = context;
+    enum status status = check_cancelled(copy, e);
+    if (status == STATUS_OK)
+        status = change_log_append(copy->log, kind, (struct text_span){bytes, size}, e);
     free(bytes);
     return status;
 }
 
 /* The log names its generation, and each of its checksums depends on that: it is written anew. */
-static enum status copy_log(struct copy *c, struct error *e) {
+static enum status copy_log(struct copy *copy, struct error *e) {
     struct change_log_end end = {0}, empty = {0};
-    struct generation_origin origin = builder_origin(c->builder);
-    if (change_log_read(builder_folder(c->builder), origin, NULL, NULL, &empty, e) ||
-        change_log_open(&c->log, builder_folder(c->builder), origin, &empty, e) ||
-        change_log_read(c->folder, c->origin, copy_change, c, &end, e))
+    struct generation_origin origin = builder_origin(copy->builder);
+    if (change_log_read(builder_folder(copy->builder), origin, NULL, NULL, &empty, e) ||
+        change_log_open(&copy->log, builder_folder(copy->builder), origin, &empty, e) ||
+        change_log_read(copy->folder, copy->origin, copy_change, copy, &end, e))
         return e->status;
     if (end.damaged)
         return error_set(e, STATUS_CORRUPT,
                          "%s: its log of changes is damaged behind change %" PRIu64
                          "; retro-index verify --repair cuts it there",
-                         c->from, end.sequence);
-    struct change_log_end copied = change_log_end(c->log);
-    return change_log_sync(c->log, &copied, e);
+                         copy->from, end.sequence);
+    struct change_log_end copied = change_log_end(copy->log);
+    return change_log_sync(copy->log, &copied, e);
 }
 
-static enum status write_pieces(const struct copy *c, int fd, const char *path, const struct file_map *map,
-                                struct error *e) {
+static enum status write_pieces(const struct copy *copy, int fd, const char *path,
+                                const struct file_map *map, struct error *e) {
     enum status status = STATUS_OK;
     for (size_t at = 0; at < map->size && status == STATUS_OK; at += COPY_PIECE) {
         size_t size = map->size - at < COPY_PIECE ? map->size - at : COPY_PIECE;
-        status = check_cancelled(c, e);
+        status = check_cancelled(copy, e);
         if (status == STATUS_OK) status = disk_write(fd, path, map->data + at, size, e);
     }
     return status;
 }
 
-static enum status copy_file(const struct copy *c, enum generation_file file, struct error *e) {
-    const char *name = generation_file_name(file, &c->manifest.info);
-    char *path = disk_path(builder_folder(c->builder), name);
+static enum status copy_file(const struct copy *copy, enum generation_file file, struct error *e) {
+    const char *name = generation_file_name(file, &copy->manifest.info);
+    char *path = disk_path(builder_folder(copy->builder), name);
     struct file_map written = {0};
     int fd;
     enum status status = disk_create(&fd, path, e);
     if (status == STATUS_OK) {
-        status = write_pieces(c, fd, path, &c->maps[file], e);
+        status = write_pieces(copy, fd, path, &copy->maps[file], e);
         close(fd);
     }
     if (status == STATUS_OK) status = disk_sync(path, e);
-    if (status == STATUS_OK) status = file_map_verified(&written, path, &c->manifest.files[file], e);
+    if (status == STATUS_OK)
+        status = file_map_verified(&written, path, &copy->manifest.files[file], e);
     file_map_close(&written);
     free(path);
     return status;
 }
 
-static enum status copy_files(const struct copy *c, struct error *e) {
+static enum status copy_files(const struct copy *copy, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < GENERATION_FILE_COUNT && status == STATUS_OK; i++) {
         enum generation_file file = (enum generation_file)i;
-        if (generation_has_file(file, &c->manifest.info)) status = copy_file(c, file, e);
+        if (generation_has_file(file, &copy->manifest.info)) status = copy_file(copy, file, e);
     }
-    return status ? status : disk_sync(builder_folder(c->builder), e);
+    return status ? status : disk_sync(builder_folder(copy->builder), e);
 }
 
-static enum status begin_target(struct copy *c, struct error *e) {
-    struct manifest m;
-    if (manifest_read(&m, c->folder, c->origin, e) || builder_adopt(&c->builder, c->to, &m, e)) {
-        manifest_free(&m);
+static enum status begin_target(struct copy *copy, struct error *e) {
+    struct manifest manifest;
+    if (manifest_read(&manifest, copy->folder, copy->origin, e) ||
+        builder_adopt(&copy->builder, copy->to, &manifest, e)) {
+        manifest_free(&manifest);
         return e->status;
     }
-    return builder_seal(c->builder, e);
+    return builder_seal(copy->builder, e);
 }
 
-/* One attempt. *replaced: the generation was replaced while it was read; to begin again may help. */
-static enum status try_to_copy(struct copy *c, bool *replaced, struct error *e) {
-    enum status status = open_source(c, e);
-    if (status == STATUS_OK) status = begin_target(c, e);
-    if (status == STATUS_OK) status = copy_log(c, e);
-    *replaced = status != STATUS_CANCELLED && is_replaced(c);
+/* One attempt. *replaced: the generation was replaced while it was read; to begin again may help.
+ */
+static enum status try_to_copy(struct copy *copy, bool *replaced, struct error *e) {
+    enum status status = open_source(copy, e);
+    if (status == STATUS_OK) status = begin_target(copy, e);
+    if (status == STATUS_OK) status = copy_log(copy, e);
+    *replaced = status != STATUS_CANCELLED && is_replaced(copy);
     if (status == STATUS_OK && *replaced)
-        status = error_set(e, STATUS_BUSY, "%s: its generations are replaced faster than they are read", c->from);
-    if (status == STATUS_OK) status = copy_files(c, e);
-    change_log_close(c->log);
-    c->log = NULL;
-    close_source(c);
+        status =
+            error_set(e, STATUS_BUSY, "%s: its generations are replaced faster than they are read",
+                      copy->from);
+    if (status == STATUS_OK) status = copy_files(copy, e);
+    change_log_close(copy->log);
+    copy->log = NULL;
+    close_source(copy);
 
-    struct generation_builder *builder = c->builder;
-    c->builder = NULL;
+    struct generation_builder *builder = copy->builder;
+    copy->builder = NULL;
     if (status == STATUS_OK) return builder_publish(builder, e);
     builder_abandon(builder);
     return status;
@@ -155,16 +165,19 @@ static enum status try_to_copy(struct copy *c, bool *replaced, struct error *e) 
 
 static bool is_same_folder(const char *a, const char *b) {
     struct stat of_a, of_b;
-    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
 }
 
-enum status store_copy(const char *from, const char *to, const atomic_bool *cancelled, struct error *e) {
-    struct copy c = {.from = from, .to = to, .cancelled = cancelled};
-    if (is_same_folder(from, to)) return error_set(e, STATUS_INVALID, "%s and %s are one folder", from, to);
+enum status store_copy(const char *from, const char *to, const atomic_bool *cancelled,
+                       struct error *e) {
+    struct copy copy = {.from = from, .to = to, .cancelled = cancelled};
+    if (is_same_folder(from, to))
+        return error_set(e, STATUS_INVALID, "%s and %s are one folder", from, to);
     bool again = true;
     enum status status = STATUS_OK;
     for (int i = 0; again && i < COPY_ATTEMPTS; i++) {
-        status = try_to_copy(&c, &again, e);
+        status = try_to_copy(&copy, &again, e);
         again = again && status != STATUS_OK;
     }
     return status;

@@ -21,8 +21,8 @@ struct logged_bytes {
     struct words_once words; /* of its chunks (store_words.c) */
 };
 
-/* When a document went: 0 while it is there, else the sequence of the change that took it away. A document that was
- * deleted, and not replaced, is gone from every snapshot: its top bit is set. */
+/* When a document went: 0 while it is there, else the sequence of the change that took it away. A
+ * document that was deleted, and not replaced, is gone from every snapshot: its top bit is set. */
 typedef _Atomic uint64_t gone_at;
 #define GONE_FOR_ALL ((uint64_t)1 << 63)
 
@@ -81,92 +81,114 @@ struct store {
 
     pthread_mutex_t lock; /* all below, and the writers' part of the epoch */
     pthread_cond_t changed;
-    struct epoch *epoch; /* and behind it older ones: what is deleted goes from their snapshots too */
+    struct epoch
+        *epoch; /* and behind it older ones: what is deleted goes from their snapshots too */
     struct store_snapshot *newest;
     struct change_log_end end; /* of the changes that the epoch has */
-    bool astray;               /* the epoch has changes that the log has no more: store_follow reads it again */
+    bool astray; /* the epoch has changes that the log has no more: store_follow reads it again */
 
     /* While changes of this program are under way. */
-    int n_changing;                   /* callers */
-    bool locking;                     /* the first of them is about to lock */
-    int lock_file;                    /* -1: not locked */
-    struct generation_origin settled; /* CURRENT as this program has put it on the disk; 0: not yet */
-    struct change_log *log;           /* NULL: not open */
+    int n_changing; /* callers */
+    bool locking;   /* the first of them is about to lock */
+    int lock_file;  /* -1: not locked */
+    struct generation_origin
+        settled;            /* CURRENT as this program has put it on the disk; 0: not yet */
+    struct change_log *log; /* NULL: not open */
     struct pending_change *pending, **pending_end;
-    uint64_t n_written, n_kept; /* tickets given, and those of changes that are on the disk and in a snapshot */
+    uint64_t n_written,
+        n_kept; /* tickets given, and those of changes that are on the disk and in a snapshot */
     bool syncing, compacting;
     bool paused; /* compaction is about to end: changes wait */
-    bool failed; /* a change could not be written: nothing more is changed by those that are under way */
-    bool uncut;  /* and what was written of it could not be taken back: nothing more is changed at all */
+    bool failed; /* a change could not be written: nothing more is changed by those that are under
+                    way */
+    bool uncut;  /* and what was written of it could not be taken back: nothing more is changed at
+                    all */
 };
 
-static inline struct store *store_of(struct collection *c) { return (struct store *)c; }
+static inline struct store *store_of(struct collection *collection) {
+    return (struct store *)collection;
+}
 /* Operations of the table of all collections. */
-enum status store_has_all(struct collection *c, const struct collection_document *const *documents, int n, bool *has,
+enum status store_has_all(struct collection *collection,
+                          const struct collection_document *const *documents, int n, bool *has,
                           struct error *e);
-void store_put_all(struct collection *c, const struct filter *filter, struct document_put *puts, int n);
-enum status store_remove(struct collection *c, const struct filter *filter, const char *id, struct error *e);
-enum status store_compact(struct collection *c, const atomic_bool *cancelled, struct error *e);
+void store_put_all(struct collection *collection, const struct filter *filter,
+                   struct document_put *puts, int n);
+enum status store_remove(struct collection *collection, const struct filter *filter, const char *id,
+                         struct error *e);
+enum status store_compact(struct collection *collection, const atomic_bool *cancelled,
+                          struct error *e);
 
-/* A generation without changes; takes over the caller's hold of c. */
-struct epoch *epoch_open(struct disk_generation *c);
-/* A generation with the changes of its log, read up to *end. Takes over the hold of c, on failure too. */
-enum status epoch_load(struct epoch **out, struct disk_generation *c, struct change_log_end *end, struct error *e);
-struct epoch *epoch_hold(struct epoch *x);
-void epoch_release(struct epoch *x);
-/* Places. A place is a document's number in the generation, or n_documents and more for those of the log; -1: none. */
-int64_t epoch_find(const struct epoch *x, const char *id);
+/* A generation without changes; takes over the caller's hold of the generation. */
+struct epoch *epoch_open(struct disk_generation *generation);
+/* A generation with the changes of its log, read up to *end. Takes over the hold of the generation,
+ * on failure too. */
+enum status epoch_load(struct epoch **out, struct disk_generation *generation,
+                       struct change_log_end *end, struct error *e);
+struct epoch *epoch_hold(struct epoch *epoch);
+void epoch_release(struct epoch *epoch);
+/* Places. A place is a document's number in the generation, or n_documents and more for those of
+ * the log; -1: none. */
+int64_t epoch_find(const struct epoch *epoch, const char *id);
 /* The same of a document that the filter allows: any other is not there. */
-int64_t epoch_find_allowed(const struct epoch *x, const struct filter *filter, const char *id);
+int64_t epoch_find_allowed(const struct epoch *epoch, const struct filter *filter, const char *id);
 /* Whether another document has room: STATUS_TOO_LARGE. */
-enum status epoch_check_room(const struct epoch *x, struct error *e);
-/* Carries out a change in memory; its sequence is one more than the one before. Takes over the bytes. */
-void epoch_put(struct epoch *x, struct logged_bytes *bytes, uint64_t sequence);
-bool epoch_delete(struct epoch *x, const char *id, uint64_t sequence); /* false: it is not there */
-/* The older epochs that no snapshot holds, taken out of the list of x; NULL: none. To release the first releases all.
+enum status epoch_check_room(const struct epoch *epoch, struct error *e);
+/* Carries out a change in memory; its sequence is one more than the one before. Takes over the
+ * bytes. */
+void epoch_put(struct epoch *epoch, struct logged_bytes *bytes, uint64_t sequence);
+bool epoch_delete(struct epoch *epoch, const char *id,
+                  uint64_t sequence); /* false: it is not there */
+/* The older epochs that no snapshot holds, taken out of the list of the epoch; NULL: none. To
+ * release the first releases all.
  */
-struct epoch *epoch_detach_older(struct epoch *x);
+struct epoch *epoch_detach_older(struct epoch *epoch);
 /* The document at a place; of the log, number `number`. */
-struct stored_document epoch_document(const struct epoch *x, int64_t place);
-static inline struct logged_document *epoch_logged(const struct epoch *x, int number) {
-    return &x->pages[number / LOG_PAGE][number % LOG_PAGE];
+struct stored_document epoch_document(const struct epoch *epoch, int64_t place);
+static inline struct logged_document *epoch_logged(const struct epoch *epoch, int number) {
+    return &epoch->pages[number / LOG_PAGE][number % LOG_PAGE];
 }
 
-struct logged_bytes *logged_bytes_hold(struct logged_bytes *b);
-void logged_bytes_release(struct logged_bytes *b);
+struct logged_bytes *logged_bytes_hold(struct logged_bytes *bytes);
+void logged_bytes_release(struct logged_bytes *bytes);
 /* Of an image; takes over bytes, on failure too. */
-enum status logged_bytes_read(struct logged_bytes **out, char *bytes, size_t size, const struct collection_info *info,
-                              struct error *e);
-
-/* The image of d, with its vectors. */
-enum status logged_bytes_make(struct logged_bytes **out, const struct collection_document *d, const float *vectors,
+enum status logged_bytes_read(struct logged_bytes **out, char *bytes, size_t size,
                               const struct collection_info *info, struct error *e);
 
-const struct store_snapshot *store_snapshot_read(const struct snapshot *s);
+/* The image of d, with its vectors. */
+enum status logged_bytes_make(struct logged_bytes **out, const struct collection_document *document,
+                              const float *vectors, const struct collection_info *info,
+                              struct error *e);
+
+const struct store_snapshot *store_snapshot_read(const struct snapshot *snapshot);
 /* Whether a document that came at `added` and went at `gone` is in the snapshot. */
-static inline bool store_snapshot_has(const struct store_snapshot *v, uint64_t added, const gone_at *gone) {
+static inline bool store_snapshot_has(const struct store_snapshot *snapshot, uint64_t added,
+                                      const gone_at *gone) {
     uint64_t when = atomic_load_explicit(gone, memory_order_acquire);
-    return added <= v->sequence && (when == 0 || (when < GONE_FOR_ALL && when > v->sequence));
+    return added <= snapshot->sequence &&
+           (when == 0 || (when < GONE_FOR_ALL && when > snapshot->sequence));
 }
 /* The number of the document of the log that has a chunk of the log. */
-int store_snapshot_logged(const struct store_snapshot *v, int64_t chunk);
+int store_snapshot_logged(const struct store_snapshot *snapshot, int64_t chunk);
 /* Turns to the generation that CURRENT names now, where that is another one. */
 enum status store_follow(struct store *store, struct error *e);
-/* Frees the epochs that no snapshot holds any more. Without the lock: a large index takes a while. */
+/* Frees the epochs that no snapshot holds any more. Without the lock: a large index takes a while.
+ */
 void store_tidy(struct store *store);
 /* All of these under the lock. */
 /* Makes the newest snapshot that of the epoch as it is. */
 void store_renew(struct store *store);
 /* Takes over an epoch, which has the changes up to `end`. */
-void store_turn(struct store *store, struct epoch *x, const struct change_log_end *end);
+void store_turn(struct store *store, struct epoch *epoch, const struct change_log_end *end);
 /* Carries out what other programs have changed. */
 void store_refresh(struct store *store);
 /* Carries out one change in memory; *bytes are taken over. STATUS_CORRUPT. */
-enum status epoch_change(struct epoch *x, uint64_t sequence, enum change_kind kind, char *bytes, size_t size,
-                         struct error *e);
-/* Locks the folder and opens the log, for the first of the callers who change something at the same time; the lock is
- * open meanwhile. Each must end what it has begun. */
+enum status epoch_change(struct epoch *epoch, uint64_t sequence, enum change_kind kind, char *bytes,
+                         size_t size, struct error *e);
+/* Locks the folder and opens the log, for the first of the callers who change something at the same
+ * time; the lock is open meanwhile. Each must end what it has begun. */
 enum status store_begin_change(struct store *store, struct error *e);
 void store_end_change(struct store *store);
-/* Returns when all that is written is on the disk and in the newest snapshot; the lock is open meanwhile. */
+/* Returns when all that is written is on the disk and in the newest snapshot; the lock is open
+ * meanwhile. */
 enum status store_drain(struct store *store, struct error *e);

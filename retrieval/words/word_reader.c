@@ -27,17 +27,20 @@ enum place { PLACE_BETWEEN, PLACE_WITHIN, PLACE_ALONE };
 
 /* Chinese, Japanese and Korean are written without blanks: a character is a word. */
 static bool stands_alone(int32_t character) {
-    return (character >= 0x2e80 && character < 0xe000) || (character >= 0x20000 && character < 0x40000);
+    return (character >= 0x2e80 && character < 0xe000) ||
+           (character >= 0x20000 && character < 0x40000);
 }
 
 /* Beyond U+FFFF signs are words too, as pictures of ships are. */
 static enum place place_of(int32_t character) {
     if (character < 0x80) {
-        bool within = (character >= '0' && character <= '9') || (character >= 'a' && character <= 'z') ||
+        bool within = (character >= '0' && character <= '9') ||
+                      (character >= 'a' && character <= 'z') ||
                       (character >= 'A' && character <= 'Z') || character == '_';
         return within ? PLACE_WITHIN : PLACE_BETWEEN;
     }
-    if (!unicode_is_word(character) && !unicode_is_numeric(character) && character < 0x10000) return PLACE_BETWEEN;
+    if (!unicode_is_word(character) && !unicode_is_numeric(character) && character < 0x10000)
+        return PLACE_BETWEEN;
     return stands_alone(character) ? PLACE_ALONE : PLACE_WITHIN;
 }
 
@@ -58,7 +61,9 @@ static bool next_run(struct word_reader *reader) {
     reader->joined = false;
     while (reader->at < reader->end && place != PLACE_ALONE) {
         int32_t character = (unsigned char)*reader->at;
-        int length = character < 0x80 ? 1 : utf8_read(reader->at, (size_t)(reader->end - reader->at), &character);
+        int length = character < 0x80
+                         ? 1
+                         : utf8_read(reader->at, (size_t)(reader->end - reader->at), &character);
         place = place_of(character);
         if (reader->size > 0 && place != PLACE_WITHIN) break;
         if (place != PLACE_BETWEEN) add_character(reader, length);
@@ -71,7 +76,8 @@ static bool next_run(struct word_reader *reader) {
 static uint64_t hash_word(const char *word, size_t size) {
     char copy[WORD_BYTES];
     memcpy(copy, word, size);
-    bool plural = size > 3 && copy[size - 1] == 's' && copy[size - 2] != 's' && copy[size - 2] != 'u';
+    bool plural =
+        size > 3 && copy[size - 1] == 's' && copy[size - 2] != 's' && copy[size - 2] != 'u';
     if (plural && size > 4 && copy[size - 2] == 'e' && copy[size - 3] == 'i') {
         copy[size - 3] = 'y';
         size -= 2;

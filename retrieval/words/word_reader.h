@@ -1,5 +1,5 @@
-/* retrieval/words/word_reader.h: the words of a text, one after the other, cut and folded by Unicode. words.h says how
- * a word is cut. */
+/* retrieval/words/word_reader.h: the words of a text, one after the other, cut and folded by
+ * Unicode. words.h says how a word is cut. */
 #pragma once
 
 #include "config/text/unicode.h"
@@ -17,6 +17,7 @@ struct word_reader {
 
 /* `text` is borrowed until the reader is closed. */
 void word_reader_open(struct word_reader *reader, struct text_span text);
-/* The hash of the next word; false at the end of the text. The whole of an identifier comes after its parts. */
+/* The hash of the next word; false at the end of the text. The whole of an identifier comes after
+ * its parts. */
 bool word_reader_next(struct word_reader *reader, uint64_t *word);
 void word_reader_close(struct word_reader *reader);

@@ -57,91 +57,95 @@ static void *grow(void *items, int64_t n, int64_t *capacity, size_t size, bool *
     return grown ? grown : items;
 }
 
-static void note_word(struct words_maker *m, uint32_t chunk, uint64_t hash) {
-    struct words *w = m->words;
-    bool is_new = key_set_add(&w->ids, hash, 0);
-    int64_t *number = key_set_number(&w->ids, hash, 0);
+static void note_word(struct words_maker *maker, uint32_t chunk, uint64_t hash) {
+    struct words *words = maker->words;
+    bool is_new = key_set_add(&words->ids, hash, 0);
+    int64_t *number = key_set_number(&words->ids, hash, 0);
     if (is_new) {
-        int64_t capacity = (int64_t)m->latest_capacity;
-        *number = (int64_t)w->ids.n - 1;
-        m->latest = grow(m->latest, *number, &capacity, sizeof *m->latest, &m->failed);
-        m->latest_capacity = (size_t)capacity;
-        if (m->failed) return;
-        m->latest[*number] = -1;
+        int64_t capacity = (int64_t)maker->latest_capacity;
+        *number = (int64_t)words->ids.n - 1;
+        maker->latest =
+            grow(maker->latest, *number, &capacity, sizeof *maker->latest, &maker->failed);
+        maker->latest_capacity = (size_t)capacity;
+        if (maker->failed) return;
+        maker->latest[*number] = -1;
     }
-    int64_t latest = m->latest[*number];
-    if (latest >= 0 && m->entries[latest].posting.chunk == chunk) {
-        m->entries[latest].posting.count++;
+    int64_t latest = maker->latest[*number];
+    if (latest >= 0 && maker->entries[latest].posting.chunk == chunk) {
+        maker->entries[latest].posting.count++;
         return;
     }
-    m->entries = grow(m->entries, m->n, &m->capacity, sizeof *m->entries, &m->failed);
-    if (m->failed) return;
-    m->entries[m->n] = (struct word_entry){(uint32_t)*number, {chunk, 1}};
-    m->latest[*number] = m->n;
-    m->n++;
+    maker->entries =
+        grow(maker->entries, maker->n, &maker->capacity, sizeof *maker->entries, &maker->failed);
+    if (maker->failed) return;
+    maker->entries[maker->n] = (struct word_entry){(uint32_t)*number, {chunk, 1}};
+    maker->latest[*number] = maker->n;
+    maker->n++;
 }
 
-static void note_chunk(struct words_maker *m, int64_t chunk, struct text_span text) {
+static void note_chunk(struct words_maker *maker, int64_t chunk, struct text_span text) {
     struct word_reader reader;
     uint64_t word;
     word_reader_open(&reader, text);
-    while (!m->failed && word_reader_next(&reader, &word)) {
-        note_word(m, (uint32_t)chunk, word);
-        m->words->lengths[chunk]++;
-        m->words->total++;
+    while (!maker->failed && word_reader_next(&reader, &word)) {
+        note_word(maker, (uint32_t)chunk, word);
+        maker->words->lengths[chunk]++;
+        maker->words->total++;
     }
     word_reader_close(&reader);
 }
 
 /* Entries to postings, word by word. */
-static void sort_entries(struct words_maker *m) {
-    struct words *w = m->words;
-    w->starts = calloc(w->ids.n + 2, sizeof *w->starts);
-    w->postings = malloc(((size_t)m->n + 1) * sizeof *w->postings);
-    m->failed |= w->starts == NULL || w->postings == NULL;
-    if (m->failed) return;
+static void sort_entries(struct words_maker *maker) {
+    struct words *words = maker->words;
+    words->starts = calloc(words->ids.n + 2, sizeof *words->starts);
+    words->postings = malloc(((size_t)maker->n + 1) * sizeof *words->postings);
+    maker->failed |= words->starts == NULL || words->postings == NULL;
+    if (maker->failed) return;
     /* Counted two places further, so that filling moves each start to where it belongs. */
-    for (int64_t i = 0; i < m->n; i++) w->starts[m->entries[i].word + 2]++;
-    for (size_t i = 2; i < w->ids.n + 2; i++) w->starts[i] += w->starts[i - 1];
-    for (int64_t i = 0; i < m->n; i++) {
-        int64_t *at = &w->starts[m->entries[i].word + 1];
-        w->postings[*at] = m->entries[i].posting;
+    for (int64_t i = 0; i < maker->n; i++) words->starts[maker->entries[i].word + 2]++;
+    for (size_t i = 2; i < words->ids.n + 2; i++) words->starts[i] += words->starts[i - 1];
+    for (int64_t i = 0; i < maker->n; i++) {
+        int64_t *at = &words->starts[maker->entries[i].word + 1];
+        words->postings[*at] = maker->entries[i].posting;
         *at += 1;
     }
 }
 
-enum status words_make(struct words **out, words_source *source, const void *context, int64_t n, struct error *e) {
-    struct words_maker m = {.words = xcalloc(1, sizeof *m.words)};
+enum status words_make(struct words **out, words_source *source, const void *context, int64_t n,
+                       struct error *e) {
+    struct words_maker maker = {.words = xcalloc(1, sizeof *maker.words)};
     CHECK(n >= 0 && n <= UINT32_MAX);
-    m.words->n = n;
-    m.words->lengths = calloc((size_t)n + 1, sizeof *m.words->lengths);
-    m.failed = m.words->lengths == NULL;
-    for (int64_t i = 0; i < n && !m.failed; i++) note_chunk(&m, i, source(context, i));
-    if (!m.failed) sort_entries(&m);
-    free(m.entries);
-    free(m.latest);
-    *out = m.words;
-    if (!m.failed) return STATUS_OK;
-    words_free(m.words);
+    maker.words->n = n;
+    maker.words->lengths = calloc((size_t)n + 1, sizeof *maker.words->lengths);
+    maker.failed = maker.words->lengths == NULL;
+    for (int64_t i = 0; i < n && !maker.failed; i++) note_chunk(&maker, i, source(context, i));
+    if (!maker.failed) sort_entries(&maker);
+    free(maker.entries);
+    free(maker.latest);
+    *out = maker.words;
+    if (!maker.failed) return STATUS_OK;
+    words_free(maker.words);
     *out = NULL;
-    return error_set(e, STATUS_NO_MEMORY, "the words of %lld chunks do not fit into memory", (long long)n);
+    return error_set(e, STATUS_NO_MEMORY, "the words of %lld chunks do not fit into memory",
+                     (long long)n);
 }
 
-void words_free(struct words *w) {
-    if (w == NULL) return;
-    key_set_free(&w->ids);
-    free(w->starts);
-    free(w->postings);
-    free(w->lengths);
-    free(w);
+void words_free(struct words *words) {
+    if (words == NULL) return;
+    key_set_free(&words->ids);
+    free(words->starts);
+    free(words->postings);
+    free(words->lengths);
+    free(words);
 }
 
-struct postings words_find(const struct words *w, uint64_t word) {
-    const int64_t *number = key_set_number(&w->ids, word, 0);
+struct postings words_find(const struct words *words, uint64_t word) {
+    const int64_t *number = key_set_number(&words->ids, word, 0);
     if (number == NULL) return (struct postings){0};
-    int64_t first = w->starts[*number];
-    return (struct postings){w->postings + first, w->starts[*number + 1] - first};
+    int64_t first = words->starts[*number];
+    return (struct postings){words->postings + first, words->starts[*number + 1] - first};
 }
 
-uint32_t words_length(const struct words *w, int64_t chunk) { return w->lengths[chunk]; }
-int64_t words_total(const struct words *w) { return w->total; }
+uint32_t words_length(const struct words *words, int64_t chunk) { return words->lengths[chunk]; }
+int64_t words_total(const struct words *words) { return words->total; }

@@ -1,5 +1,6 @@
-/* retrieval/words/words_once.h: words that are made when they are first asked for, once. Whoever asks first makes them,
- * without a lock that others need; who asks for the same meanwhile waits, and who asks for others does not. */
+/* retrieval/words/words_once.h: words that are made when they are first asked for, once. Whoever
+ * asks first makes them, without a lock that others need; who asks for the same meanwhile waits,
+ * and who asks for others does not. */
 #pragma once
 
 #include <pthread.h>
@@ -13,17 +14,19 @@ struct words_once {
     struct words *words;  /* NULL: not made yet */
     bool making;
 };
-void words_once_open(struct words_once *o);
-void words_once_close(struct words_once *o);
+void words_once_open(struct words_once *once);
+void words_once_close(struct words_once *once);
 
-bool words_once_has(struct words_once *o); /* they are made */
+bool words_once_has(struct words_once *once); /* they are made */
 
 struct words_request {
     words_source *source;
     const void *context;
-    int64_t n;                    /* chunks */
-    const atomic_bool *cancelled; /* true: the asker waits no more for one who makes them; NULL: it does */
+    int64_t n; /* chunks */
+    const atomic_bool
+        *cancelled; /* true: the asker waits no more for one who makes them; NULL: it does */
 };
-/* *out lives as long as o. STATUS_NO_MEMORY: whoever asks next tries again. STATUS_CANCELLED. Any thread. */
-enum status words_once_get(struct words_once *o, const struct words_request *request, const struct words **out,
-                           struct error *e);
+/* *out lives as long as the once. STATUS_NO_MEMORY: whoever asks next tries again.
+ * STATUS_CANCELLED. Any thread. */
+enum status words_once_get(struct words_once *once, const struct words_request *request,
+                           const struct words **out, struct error *e);

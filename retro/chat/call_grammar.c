@@ -16,84 +16,95 @@ struct call_draft {
 };
 
 /* The arguments of a call: an object of the tool's parameters. */
-static int draft_arguments(struct call_draft *c, const struct json *function) {
+static int draft_arguments(struct call_draft *draft, const struct json *function) {
     const struct json *parameters = json_member(function, "parameters");
-    const struct schema_options o = {.strict = json_bool(json_member(function, "strict"))};
+    const struct schema_options options = {.strict = json_bool(json_member(function, "strict"))};
     int expr = EXPR_NOTHING;
-    if (json_is_absent(parameters) || (json_kind(parameters) == JSON_KIND_OBJECT && json_count(parameters) == 0))
-        return json_any_object(&c->rules);
-    if (schema_compile(&c->rules, parameters, &o, &expr, c->e))
-        error_prefix(c->e, "parameters of %.100s", json_text(json_member(function, "name")).text);
+    if (json_is_absent(parameters) ||
+        (json_kind(parameters) == JSON_KIND_OBJECT && json_count(parameters) == 0))
+        return json_any_object(&draft->rules);
+    if (schema_compile(&draft->rules, parameters, &options, &expr, draft->e))
+        error_prefix(draft->e, "parameters of %.100s",
+                     json_text(json_member(function, "name")).text);
     return expr;
 }
 
 /* {"name": ..., "arguments": {...}} */
-static int draft_object(struct call_draft *c, const struct json *function) {
-    struct json_rules *r = &c->rules;
-    const char *word = c->format == CALLS_LLAMA ? "\"parameters\"" : "\"arguments\"";
-    int name = json_written_text(r, json_text(json_member(function, "name")));
+static int draft_object(struct call_draft *draft, const struct json *function) {
+    struct json_rules *rules = &draft->rules;
+    const char *word = draft->format == CALLS_LLAMA ? "\"parameters\"" : "\"arguments\"";
+    int name = json_written_text(rules, json_text(json_member(function, "name")));
     const struct expr_member members[] = {
-        {json_member_of(r, expr_word(c->d, "\"name\""), name), true},
-        {json_member_of(r, expr_word(c->d, word), draft_arguments(c, function)), true}};
+        {json_member_of(rules, expr_word(draft->d, "\"name\""), name), true},
+        {json_member_of(rules, expr_word(draft->d, word), draft_arguments(draft, function)), true}};
     struct expr_object object = {.members = members, .n = 2, .more = EXPR_NOTHING, .ordered = true};
-    return json_object_of(r, &object);
+    return json_object_of(rules, &object);
 }
 
 /* Later models of Mistral have a token [ARGS], and write name[ARGS]{...}. */
-static bool is_named(const struct call_draft *c) {
-    return c->format == CALLS_MISTRAL && c->vocab->marks[MARK_ARGUMENTS] >= 0;
+static bool is_named(const struct call_draft *draft) {
+    return draft->format == CALLS_MISTRAL && draft->vocab->marks[MARK_ARGUMENTS] >= 0;
 }
 
-static int draft_named(struct call_draft *c, const struct json *function) {
+static int draft_named(struct call_draft *draft, const struct json *function) {
     struct text_span name = json_text(json_member(function, "name"));
-    return EXPR_SEQUENCE_OF(c->d, expr_text(c->d, name.text, name.size), expr_of_mark(c->d, c->vocab, MARK_ARGUMENTS),
-                            draft_arguments(c, function));
+    return EXPR_SEQUENCE_OF(draft->d, expr_text(draft->d, name.text, name.size),
+                            expr_of_mark(draft->d, draft->vocab, MARK_ARGUMENTS),
+                            draft_arguments(draft, function));
 }
 
 /* One call of any of the tools that may be called. */
-static int draft_call(struct call_draft *c, const struct json *guide) {
+static int draft_call(struct call_draft *draft, const struct json *guide) {
     const struct json *tools = json_member(guide, "tools"), *wanted = json_member(guide, "name");
     struct expr_list all = {0};
-    for (size_t i = 0; i < json_count(tools) && c->e->status == STATUS_OK; i++) {
+    for (size_t i = 0; i < json_count(tools) && draft->e->status == STATUS_OK; i++) {
         const struct json *function = json_member(json_item(tools, i), "function");
         const char *name = json_word(json_member(function, "name"));
         if (json_is_text(wanted) && !json_text_is(wanted, name)) continue;
-        expr_list_add(&all, is_named(c) ? draft_named(c, function) : draft_object(c, function));
+        expr_list_add(
+            &all, is_named(draft) ? draft_named(draft, function) : draft_object(draft, function));
     }
-    int expr = expr_either(c->d, all.items, all.n);
+    int expr = expr_either(draft->d, all.items, all.n);
     free(all.items);
     return expr;
 }
 
-static int draft_hermes(struct call_draft *c, int call, int most, bool begun) {
-    struct grammar_draft *d = c->d;
-    int begin = expr_of_mark(d, c->vocab, MARK_CALL), end = expr_of_mark(d, c->vocab, MARK_CALL_END);
-    int line = expr_repeat(d, expr_word(d, "\n"), 0, 1);
-    int rest = EXPR_SEQUENCE_OF(d, line, call, line, end);
-    int more = expr_repeat(d, EXPR_SEQUENCE_OF(d, line, begin, rest), 0, most - 1);
-    return EXPR_SEQUENCE_OF(d, begun ? EXPR_EMPTY : begin, rest, more);
+static int draft_hermes(struct call_draft *draft, int call, int most, bool begun) {
+    struct grammar_draft *grammar_draft = draft->d;
+    int begin = expr_of_mark(grammar_draft, draft->vocab, MARK_CALL),
+        end = expr_of_mark(grammar_draft, draft->vocab, MARK_CALL_END);
+    int line = expr_repeat(grammar_draft, expr_word(grammar_draft, "\n"), 0, 1);
+    int rest = EXPR_SEQUENCE_OF(grammar_draft, line, call, line, end);
+    int more =
+        expr_repeat(grammar_draft, EXPR_SEQUENCE_OF(grammar_draft, line, begin, rest), 0, most - 1);
+    return EXPR_SEQUENCE_OF(grammar_draft, begun ? EXPR_EMPTY : begin, rest, more);
 }
 
-static int draft_mistral(struct call_draft *c, int call, int most, bool begun) {
-    struct grammar_draft *d = c->d;
-    int mark = expr_of_mark(d, c->vocab, MARK_CALLS), begin = begun ? EXPR_EMPTY : mark;
-    if (is_named(c))
-        return EXPR_SEQUENCE_OF(d, begin, call, expr_repeat(d, EXPR_SEQUENCE_OF(d, mark, call), 0, most - 1));
-    return EXPR_SEQUENCE_OF(d, begin, expr_repeat(d, expr_word(d, " "), 0, 1),
-                            json_list_of(&c->rules, NULL, 0, call, 1, most));
+static int draft_mistral(struct call_draft *draft, int call, int most, bool begun) {
+    struct grammar_draft *grammar_draft = draft->d;
+    int mark = expr_of_mark(grammar_draft, draft->vocab, MARK_CALLS),
+        begin = begun ? EXPR_EMPTY : mark;
+    if (is_named(draft))
+        return EXPR_SEQUENCE_OF(
+            grammar_draft, begin, call,
+            expr_repeat(grammar_draft, EXPR_SEQUENCE_OF(grammar_draft, mark, call), 0, most - 1));
+    return EXPR_SEQUENCE_OF(grammar_draft, begin,
+                            expr_repeat(grammar_draft, expr_word(grammar_draft, " "), 0, 1),
+                            json_list_of(&draft->rules, NULL, 0, call, 1, most));
 }
 
-enum status call_grammar_draft(struct grammar_draft *d, const struct vocab *v, const struct json *guide, int *out,
-                               struct error *e) {
-    struct call_draft c = {.d = d, .vocab = v, .rules.draft = d, .e = e};
+enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *vocab,
+                               const struct json *guide, int *out, struct error *e) {
+    struct call_draft call_draft = {.d = draft, .vocab = vocab, .rules.draft = draft, .e = e};
     bool forced = json_bool(json_member(guide, "forced"));
     int most = json_is_text(json_member(guide, "name")) ? 1 : MOST_CALLS;
     *e = (struct error){0};
-    c.format = (enum call_format)json_int(json_member(guide, "format"));
-    int call = draft_call(&c, guide);
-    if (c.format == CALLS_HERMES)
-        *out = draft_hermes(&c, call, most, !forced);
+    call_draft.format = (enum call_format)json_int(json_member(guide, "format"));
+    int call = draft_call(&call_draft, guide);
+    if (call_draft.format == CALLS_HERMES)
+        *out = draft_hermes(&call_draft, call, most, !forced);
     else
-        *out = c.format == CALLS_MISTRAL ? draft_mistral(&c, call, most, !forced) : call;
+        *out = call_draft.format == CALLS_MISTRAL ? draft_mistral(&call_draft, call, most, !forced)
+                                                  : call;
     return e->status;
 }

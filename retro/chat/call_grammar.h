@@ -4,7 +4,8 @@
 #include "retro/grammar/schema.h"
 #include "retro/grammar/vocab.h"
 
-/* guide: {"format", "tools", "name", "forced"}: calls of the tools, or of the one that `name` names. Forced: one call
- * or several, and nothing else; else the rest of the answer behind the mark of a first call. */
-enum status call_grammar_draft(struct grammar_draft *d, const struct vocab *v, const struct json *guide, int *out,
-                               struct error *e);
+/* guide: {"format", "tools", "name", "forced"}: calls of the tools, or of the one that `name`
+ * names. Forced: one call or several, and nothing else; else the rest of the answer behind the mark
+ * of a first call. */
+enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *vocab,
+                               const struct json *guide, int *out, struct error *e);

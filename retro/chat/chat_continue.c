@@ -1,5 +1,6 @@
-/* retro/chat/chat_continue.c: a conversation whose last message the model goes on with: the text ends within it. As
- * transformers does, the message is rendered with a mark at its end, and the text is cut there. */
+/* retro/chat/chat_continue.c: a conversation whose last message the model goes on with: the text
+ * ends within it. As transformers does, the message is rendered with a mark at its end, and the
+ * text is cut there. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -53,15 +54,18 @@ void continued_put(struct json_writer *w, const struct json *content) {
 
 /* The text that is gone on with; its text NULL: the message has none. */
 static struct text_span final_text(const struct json *messages) {
-    const struct json *content = json_member(json_item(messages, json_count(messages) - 1), "content");
-    if (json_is_list(content)) content = json_member(json_item(content, last_text(content)), "text");
+    const struct json *content =
+        json_member(json_item(messages, json_count(messages) - 1), "content");
+    if (json_is_list(content))
+        content = json_member(json_item(content, last_text(content)), "text");
     return json_is_text(content) ? json_text(content) : (struct text_span){0};
 }
 
 enum status continued_check(const struct json *messages, struct error *e) {
     if (final_text(messages).text) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
-                     "continue_final_message is true, and the last message has no text as its content to go on with");
+                     "continue_final_message is true, and the last message has no text as its "
+                     "content to go on with");
 }
 
 /* The size of the text without white space at its end. */
@@ -80,7 +84,9 @@ static size_t cut_end(const char *text, size_t size) {
 static struct text_span strip(struct text_span text) {
     size_t size = cut_end(text.text, text.size), at = 0;
     int32_t c;
-    for (int n; at < size && (n = utf8_read(text.text + at, size - at, &c)) > 0 && python_is_space(c);) at += (size_t)n;
+    for (int n;
+         at < size && (n = utf8_read(text.text + at, size - at, &c)) > 0 && python_is_space(c);)
+        at += (size_t)n;
     return (struct text_span){text.text + at, size - at};
 }
 
@@ -91,13 +97,16 @@ static size_t find_last(const struct buffer *text, const char *part, size_t n) {
     return SIZE_MAX;
 }
 
-enum status continued_cut(const struct json *messages, struct template_output *out, struct error *e) {
+enum status continued_cut(const struct json *messages, struct template_output *out,
+                          struct error *e) {
     size_t n = strlen(mark) - 1, at = find_last(&out->text, mark, n);
     struct text_span said = strip(final_text(messages));
-    bool there = said.size == 0 || (out->text.size > 0 && memmem(out->text.data, out->text.size, said.text, said.size));
+    bool there = said.size == 0 || (out->text.size > 0 &&
+                                    memmem(out->text.data, out->text.size, said.text, said.size));
     if (at == SIZE_MAX || !there)
         return error_set(e, STATUS_INVALID,
-                         "continue_final_message is true, and the chat template leaves out the last message or parts "
+                         "continue_final_message is true, and the chat template leaves out the "
+                         "last message or parts "
                          "of it");
     bool spaces_stay = at + n < out->text.size && out->text.data[at + n] == ' ';
     if (!spaces_stay) at = cut_end(out->text.data, at);

@@ -11,127 +11,138 @@
 
 enum { MAX_TEMPLATES = 64 };
 
-static const char template_file[] = "chat_template.jinja", template_folder[] = "additional_chat_templates";
+static const char template_file[] = "chat_template.jinja",
+                  template_folder[] = "additional_chat_templates";
 static const char *const named_tokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                            "pad_token", "cls_token", "mask_token"};
 
-/* Templates that cannot be read are kept with their error: others of the folder may be what is asked for. */
-static void add_template(struct chat *c, const char *name, struct text_span source) {
-    struct named_template *t = &c->templates[c->n_templates];
-    c->n_templates++;
-    t->name = xstrdup(name);
-    buffer_append(&t->source, source.text, source.size);
-    if (template_open(&t->template, source, &t->error) && c->n_templates > 1)
-        error_prefix(&t->error, "the template %s", name);
+/* Templates that cannot be read are kept with their error: others of the folder may be what is
+ * asked for. */
+static void add_template(struct chat *chat, const char *name, struct text_span source) {
+    struct named_template *template = &chat->templates[chat->n_templates];
+    chat->n_templates++;
+    template->name = xstrdup(name);
+    buffer_append(&template->source, source.text, source.size);
+    if (template_open(&template->template, source, &template->error) && chat->n_templates > 1)
+        error_prefix(&template->error, "the template %s", name);
 }
 
 static int compare_names(const void *a, const void *b) {
-    return strcmp(((const struct named_template *)a)->name, ((const struct named_template *)b)->name);
+    return strcmp(((const struct named_template *)a)->name,
+                  ((const struct named_template *)b)->name);
 }
 
-static enum status read_file(struct chat *c, const char *path, const char *name, struct error *e) {
+static enum status read_file(struct chat *chat, const char *path, const char *name,
+                             struct error *e) {
     struct buffer source = {0};
     enum status status = file_read(path, TEMPLATE_MAX_SOURCE, &source, e);
-    if (status == STATUS_OK) add_template(c, name, (struct text_span){source.data, source.size});
+    if (status == STATUS_OK) add_template(chat, name, (struct text_span){source.data, source.size});
     buffer_free(&source);
     return status;
 }
 
 static bool is_file(const char *path) {
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+    struct stat the_stat;
+    return stat(path, &the_stat) == 0 && S_ISREG(the_stat.st_mode);
 }
 
 /* NAME.jinja of the folder of additional templates. */
-static enum status read_entry(struct chat *c, const char *folder, const char *file, struct error *e) {
+static enum status read_entry(struct chat *chat, const char *folder, const char *file,
+                              struct error *e) {
     static const char ending[] = ".jinja";
     size_t n = strlen(file);
     struct buffer path = {0};
     enum status status = STATUS_OK;
     if (n < sizeof ending || strcmp(file + n - (sizeof ending - 1), ending) != 0) return STATUS_OK;
-    if (c->n_templates == MAX_TEMPLATES)
+    if (chat->n_templates == MAX_TEMPLATES)
         return error_set(e, STATUS_TOO_LARGE, "%s: more than %d templates", folder, MAX_TEMPLATES);
     char *name = xstrndup(file, n - (sizeof ending - 1));
     buffer_printf(&path, "%s/%s", folder, file);
-    if (is_file(path.data)) status = read_file(c, path.data, name, e);
+    if (is_file(path.data)) status = read_file(chat, path.data, name, e);
     buffer_free(&path);
     free(name);
     return status;
 }
 
-static enum status read_folder(struct chat *c, const char *folder, struct error *e) {
+static enum status read_folder(struct chat *chat, const char *folder, struct error *e) {
     DIR *d = opendir(folder);
     enum status status = STATUS_OK;
-    if (d == NULL) return errno == ENOENT || errno == ENOTDIR ? STATUS_OK : error_errno(e, "%s", folder);
+    if (d == NULL)
+        return errno == ENOENT || errno == ENOTDIR ? STATUS_OK : error_errno(e, "%s", folder);
     for (const struct dirent *entry; status == STATUS_OK && (entry = readdir(d));)
-        status = read_entry(c, folder, entry->d_name, e);
+        status = read_entry(chat, folder, entry->d_name, e);
     closedir(d);
     return status;
 }
 
 /* chat_template of tokenizer_config.json: a text, or a list of {"name", "template"}. */
-static enum status read_config(struct chat *c, const struct json *config, struct error *e) {
+static enum status read_config(struct chat *chat, const struct json *config, struct error *e) {
     const struct json *value = json_member(config, "chat_template");
     if (json_is_text(value)) {
-        add_template(c, "default", json_text(value));
+        add_template(chat, "default", json_text(value));
         return STATUS_OK;
     }
     if (json_is_absent(value)) return STATUS_OK;
     if (!json_is_list(value) || json_count(value) > MAX_TEMPLATES)
-        return error_set(e, STATUS_INVALID, "chat_template: expected a string, or a list of at most %d", MAX_TEMPLATES);
+        return error_set(e, STATUS_INVALID,
+                         "chat_template: expected a string, or a list of at most %d",
+                         MAX_TEMPLATES);
     for (size_t i = 0; i < json_count(value); i++) {
         const struct json *item = json_item(value, i), *source = json_member(item, "template");
         const char *name = json_word(json_member(item, "name"));
         if (name == NULL || !json_is_text(source))
-            return error_set(e, STATUS_INVALID, "chat_template: item %zu has no \"name\" and \"template\"", i);
-        add_template(c, name, json_text(source));
+            return error_set(e, STATUS_INVALID,
+                             "chat_template: item %zu has no \"name\" and \"template\"", i);
+        add_template(chat, name, json_text(source));
     }
     return STATUS_OK;
 }
 
 /* Tokens are texts, or objects that say "content". */
-static void note_token(struct chat *c, const char *name, const struct json *value) {
+static void note_token(struct chat *chat, const char *name, const struct json *value) {
     if (json_kind(value) == JSON_KIND_OBJECT) value = json_member(value, "content");
-    for (int i = 0; i < c->n_tokens; i++)
-        if (strcmp(c->tokens[i].name, name) == 0) return;
-    if (!json_is_text(value) || c->n_tokens == CHAT_MAX_TOKENS) return;
-    struct chat_token *token = &c->tokens[c->n_tokens];
+    for (int i = 0; i < chat->n_tokens; i++)
+        if (strcmp(chat->tokens[i].name, name) == 0) return;
+    if (!json_is_text(value) || chat->n_tokens == CHAT_MAX_TOKENS) return;
+    struct chat_token *token = &chat->tokens[chat->n_tokens];
     struct error e;
     if (json_from_text(&token->value, json_text(value), &e)) return;
     token->name = xstrdup(name);
-    c->n_tokens++;
+    chat->n_tokens++;
 }
 
-static void note_tokens(struct chat *c, const struct json *file) {
+static void note_tokens(struct chat *chat, const struct json *file) {
     static const char *const more[] = {"extra_special_tokens", "model_specific_special_tokens"};
     for (size_t i = 0; i < ARRAY_COUNT(named_tokens); i++)
-        note_token(c, named_tokens[i], json_member(file, named_tokens[i]));
+        note_token(chat, named_tokens[i], json_member(file, named_tokens[i]));
     for (size_t i = 0; i < ARRAY_COUNT(more); i++) {
         const struct json *extra = json_member(file, more[i]);
         if (json_kind(extra) != JSON_KIND_OBJECT) continue;
-        for (struct json_entry it = {0}; json_next(extra, &it);) note_token(c, it.name.text, it.value);
+        for (struct json_entry it = {0}; json_next(extra, &it);)
+            note_token(chat, it.name.text, it.value);
     }
 }
 
-int32_t chat_end(const struct chat *c, const struct tokenizer *tokenizer) {
-    for (int i = 0; i < c->n_tokens; i++)
-        if (strcmp(c->tokens[i].name, "eos_token") == 0)
-            return tokenizer_added_id(tokenizer, json_text(c->tokens[i].value));
+int32_t chat_end(const struct chat *chat, const struct tokenizer *tokenizer) {
+    for (int i = 0; i < chat->n_tokens; i++)
+        if (strcmp(chat->tokens[i].name, "eos_token") == 0)
+            return tokenizer_added_id(tokenizer, json_text(chat->tokens[i].value));
     return -1;
 }
 
-bool chat_reasons(const struct chat *c) {
+bool chat_reasons(const struct chat *chat) {
     static const char mark[] = "</think>";
-    for (int i = 0; i < c->n_templates; i++) {
+    for (int i = 0; i < chat->n_templates; i++) {
         struct text_span text = {0};
-        if (c->templates[i].template) text = template_literals(c->templates[i].template);
+        if (chat->templates[i].template) text = template_literals(chat->templates[i].template);
         if (text.size > 0 && memmem(text.text, text.size, mark, strlen(mark))) return true;
     }
     return false;
 }
 
 /* *out stays NULL when there is no such file. */
-static enum status file_load(struct json **out, const char *folder, const char *file, struct error *e) {
+static enum status file_load(struct json **out, const char *folder, const char *file,
+                             struct error *e) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/%s", folder, file);
     enum status status = is_file(path.data) ? json_parse_file(out, path.data, e) : STATUS_OK;
@@ -139,24 +150,27 @@ static enum status file_load(struct json **out, const char *folder, const char *
     return status;
 }
 
-/* chat_template.json, in which processors of pictures kept their template before transformers 4.50. */
-static enum status read_processor(struct chat *c, const char *folder, struct error *e) {
+/* chat_template.json, in which processors of pictures kept their template before transformers 4.50.
+ */
+static enum status read_processor(struct chat *chat, const char *folder, struct error *e) {
     struct json *file = NULL;
     enum status status = file_load(&file, folder, "chat_template.json", e);
-    if (status == STATUS_OK && read_config(c, file, e)) status = error_prefix(e, "%s/chat_template.json", folder);
+    if (status == STATUS_OK && read_config(chat, file, e))
+        status = error_prefix(e, "%s/chat_template.json", folder);
     json_close(file);
     return status;
 }
 
-static enum status read_templates(struct chat *c, const char *folder, const struct json *config, struct error *e) {
+static enum status read_templates(struct chat *chat, const char *folder, const struct json *config,
+                                  struct error *e) {
     struct buffer path = {0}, more = {0};
     buffer_printf(&path, "%s/%s", folder, template_file);
     buffer_printf(&more, "%s/%s", folder, template_folder);
-    enum status status = is_file(path.data) ? read_file(c, path.data, "default", e) : STATUS_OK;
-    if (status == STATUS_OK) status = read_folder(c, more.data, e);
-    if (status == STATUS_OK && c->n_templates == 0) status = read_processor(c, folder, e);
-    if (status == STATUS_OK && c->n_templates == 0) {
-        status = read_config(c, config, e);
+    enum status status = is_file(path.data) ? read_file(chat, path.data, "default", e) : STATUS_OK;
+    if (status == STATUS_OK) status = read_folder(chat, more.data, e);
+    if (status == STATUS_OK && chat->n_templates == 0) status = read_processor(chat, folder, e);
+    if (status == STATUS_OK && chat->n_templates == 0) {
+        status = read_config(chat, config, e);
         if (status) error_prefix(e, "%s/tokenizer_config.json", folder);
     }
     buffer_free(&path);
@@ -165,22 +179,23 @@ static enum status read_templates(struct chat *c, const char *folder, const stru
 }
 
 static struct chat *chat_make(void) {
-    struct chat *c = xcalloc(1, sizeof *c);
-    c->templates = xcalloc(MAX_TEMPLATES + 1, sizeof *c->templates);
-    return c;
+    struct chat *chat = xcalloc(1, sizeof *chat);
+    chat->templates = xcalloc(MAX_TEMPLATES + 1, sizeof *chat->templates);
+    return chat;
 }
 
 /* tokenizer_config.json; *out stays NULL where there is none. */
 static enum status load_config(struct json **out, const char *path, struct error *e) {
     struct buffer file = {0}, text = {0};
-    struct gguf *g;
+    struct gguf *gguf;
     if (!gguf_find_file(path, &file)) return file_load(out, path, "tokenizer_config.json", e);
 
-    enum status status = gguf_open(&g, file.data, e);
+    enum status status = gguf_open(&gguf, file.data, e);
     if (status == STATUS_OK) {
-        status = gguf_write_options(g, &text, e);
-        if (status == STATUS_OK) status = json_parse(out, (struct text_span){text.data, text.size}, file.data, e);
-        gguf_close(g);
+        status = gguf_write_options(gguf, &text, e);
+        if (status == STATUS_OK)
+            status = json_parse(out, (struct text_span){text.data, text.size}, file.data, e);
+        gguf_close(gguf);
     }
     buffer_free(&text);
     buffer_free(&file);
@@ -189,57 +204,58 @@ static enum status load_config(struct json **out, const char *path, struct error
 
 enum status chat_open(struct chat **out, const char *path, struct error *e) {
     struct json *config = NULL, *marks = NULL;
-    struct chat *c = chat_make();
+    struct chat *chat = chat_make();
     enum status status = load_config(&config, path, e);
     if (status == STATUS_OK) status = file_load(&marks, path, "special_tokens_map.json", e);
-    if (status == STATUS_OK) status = read_templates(c, path, config, e);
-    if (status == STATUS_OK && c->n_templates == 0)
-        status = error_set(e, STATUS_NOT_FOUND,
-                           "%s has no chat template: no %s, no %s/ and no chat_template in tokenizer_config.json", path,
-                           template_file, template_folder);
-    note_tokens(c, config);
-    note_tokens(c, marks);
-    qsort(c->templates, (size_t)c->n_templates, sizeof *c->templates, compare_names);
+    if (status == STATUS_OK) status = read_templates(chat, path, config, e);
+    if (status == STATUS_OK && chat->n_templates == 0)
+        status = error_set(
+            e, STATUS_NOT_FOUND,
+            "%s has no chat template: no %s, no %s/ and no chat_template in tokenizer_config.json",
+            path, template_file, template_folder);
+    note_tokens(chat, config);
+    note_tokens(chat, marks);
+    qsort(chat->templates, (size_t)chat->n_templates, sizeof *chat->templates, compare_names);
     json_close(config);
     json_close(marks);
-    *out = status == STATUS_OK ? c : NULL;
-    if (status) chat_close(c);
+    *out = status == STATUS_OK ? chat : NULL;
+    if (status) chat_close(chat);
     return status;
 }
 
-static void note_word(struct chat *c, const char *name, const char *word) {
+static void note_word(struct chat *chat, const char *name, const char *word) {
     struct error e;
     struct json *value = NULL;
     if (word && json_from_text(&value, (struct text_span){word, strlen(word)}, &e) == STATUS_OK)
-        note_token(c, name, value);
+        note_token(chat, name, value);
     json_close(value);
 }
 
-enum status chat_open_text(struct chat **out, struct text_span source, const char *bos, const char *eos,
-                           struct error *e) {
-    struct chat *c = chat_make();
-    add_template(c, "default", source);
-    note_word(c, "bos_token", bos);
-    note_word(c, "eos_token", eos);
-    *out = c;
-    if (c->templates[0].template) return STATUS_OK;
-    *e = c->templates[0].error;
+enum status chat_open_text(struct chat **out, struct text_span source, const char *bos,
+                           const char *eos, struct error *e) {
+    struct chat *chat = chat_make();
+    add_template(chat, "default", source);
+    note_word(chat, "bos_token", bos);
+    note_word(chat, "eos_token", eos);
+    *out = chat;
+    if (chat->templates[0].template) return STATUS_OK;
+    *e = chat->templates[0].error;
     *out = NULL;
-    chat_close(c);
+    chat_close(chat);
     return e->status;
 }
 
-void chat_close(struct chat *c) {
-    if (c == NULL) return;
-    for (int i = 0; i < c->n_templates; i++) {
-        template_close(c->templates[i].template);
-        free(c->templates[i].name);
-        buffer_free(&c->templates[i].source);
+void chat_close(struct chat *chat) {
+    if (chat == NULL) return;
+    for (int i = 0; i < chat->n_templates; i++) {
+        template_close(chat->templates[i].template);
+        free(chat->templates[i].name);
+        buffer_free(&chat->templates[i].source);
     }
-    for (int i = 0; i < c->n_tokens; i++) {
-        json_close(c->tokens[i].value);
-        free(c->tokens[i].name);
+    for (int i = 0; i < chat->n_tokens; i++) {
+        json_close(chat->tokens[i].value);
+        free(chat->tokens[i].name);
     }
-    free(c->templates);
-    free(c);
+    free(chat->templates);
+    free(chat);
 }

@@ -7,11 +7,12 @@
 
 enum { CHAT_MAX_TOKENS = 64 };
 
-/* chat_continue.c: the last message is gone on with. The content of this message with the mark that it is cut at;
- * whether it has a text at all; the rendered text up to the mark. */
+/* chat_continue.c: the last message is gone on with. The content of this message with the mark that
+ * it is cut at; whether it has a text at all; the rendered text up to the mark. */
 void continued_put(struct json_writer *w, const struct json *content);
 enum status continued_check(const struct json *messages, struct error *e);
-enum status continued_cut(const struct json *messages, struct template_output *out, struct error *e);
+enum status continued_cut(const struct json *messages, struct template_output *out,
+                          struct error *e);
 
 struct named_template {
     char *name;

@@ -7,7 +7,8 @@
 
 enum { MAX_VARIABLES = 64 };
 
-/* The members of a message that hold its reasoning; the first is what templates read, the second older ones. */
+/* The members of a message that hold its reasoning; the first is what templates read, the second
+ * older ones. */
 static const char *const reasoning_names[] = {"reasoning_content", "thinking", "reasoning"};
 
 struct tm chat_now(void) {
@@ -29,7 +30,8 @@ struct tm chat_now(void) {
 static enum status check_objects(const struct json *list, const char *name, struct error *e) {
     if (list == NULL) return STATUS_OK;
     if (!json_is_list(list))
-        return error_set(e, STATUS_INVALID, "%s must be a list of objects, not %s", name, json_kind_name(list));
+        return error_set(e, STATUS_INVALID, "%s must be a list of objects, not %s", name,
+                         json_kind_name(list));
     for (size_t i = 0; i < json_count(list); i++)
         if (json_kind(json_item(list, i)) != JSON_KIND_OBJECT)
             return error_set(e, STATUS_INVALID, "%s[%zu] must be an object, not %s", name, i,
@@ -50,10 +52,12 @@ static enum status check_names(const struct json *variables, struct error *e) {
                          json_kind_name(variables));
     for (size_t i = 0; i < ARRAY_COUNT(taken); i++)
         if (json_member(variables, taken[i]))
-            return error_set(e, STATUS_INVALID, "chat_template_kwargs must not hold %s: it is a parameter of its own",
+            return error_set(e, STATUS_INVALID,
+                             "chat_template_kwargs must not hold %s: it is a parameter of its own",
                              taken[i]);
     if (json_count(variables) > MAX_VARIABLES / 2)
-        return error_set(e, STATUS_TOO_LARGE, "chat_template_kwargs has %zu members, the limit is %d",
+        return error_set(e, STATUS_TOO_LARGE,
+                         "chat_template_kwargs has %zu members, the limit is %d",
                          json_count(variables), MAX_VARIABLES / 2);
     return STATUS_OK;
 }
@@ -61,33 +65,36 @@ static enum status check_names(const struct json *variables, struct error *e) {
 enum status chat_input_read(struct chat_input *in, const struct json *request, struct error *e) {
     const struct json *prompt = member_find(request, "add_generation_prompt");
     const struct json *final = member_find(request, "continue_final_message");
-    *in = (struct chat_input){.messages = member_find(request, "messages"),
-                              .tools = member_find(request, "tools"),
-                              .documents = member_find(request, "documents"),
-                              .variables = member_find(request, "chat_template_kwargs"),
-                              .template_name = json_word(member_find(request, "chat_template")),
-                              .add_generation_prompt = prompt ? json_bool(prompt) : !json_bool(final),
-                              .continue_final_message = json_bool(final),
-                              .now = chat_now()};
+    *in =
+        (struct chat_input){.messages = member_find(request, "messages"),
+                            .tools = member_find(request, "tools"),
+                            .documents = member_find(request, "documents"),
+                            .variables = member_find(request, "chat_template_kwargs"),
+                            .template_name = json_word(member_find(request, "chat_template")),
+                            .add_generation_prompt = prompt ? json_bool(prompt) : !json_bool(final),
+                            .continue_final_message = json_bool(final),
+                            .now = chat_now()};
     if (prompt && json_kind(prompt) != JSON_KIND_BOOL)
         return error_set(e, STATUS_INVALID, "add_generation_prompt must be true or false");
     if (final && json_kind(final) != JSON_KIND_BOOL)
         return error_set(e, STATUS_INVALID, "continue_final_message must be true or false");
     if (in->continue_final_message && in->add_generation_prompt)
-        return error_set(
-            e, STATUS_INVALID,
-            "continue_final_message and add_generation_prompt are both true: the text ends within the last "
-            "message, or behind it");
+        return error_set(e, STATUS_INVALID,
+                         "continue_final_message and add_generation_prompt are both true: the text "
+                         "ends within the last "
+                         "message, or behind it");
     if (in->messages == NULL) return error_set(e, STATUS_INVALID, "messages is missing");
     if (check_objects(in->messages, "messages", e) || check_objects(in->tools, "tools", e) ||
         check_objects(in->documents, "documents", e) || check_names(in->variables, e))
         return e->status;
     if (json_count(in->messages) == 0)
-        return error_set(e, STATUS_INVALID, "messages is empty: a conversation has at least one message");
+        return error_set(e, STATUS_INVALID,
+                         "messages is empty: a conversation has at least one message");
     return STATUS_OK;
 }
 
-/* Messages as templates get them: no members that are null, reasoning under every name that templates read. */
+/* Messages as templates get them: no members that are null, reasoning under every name that
+ * templates read. */
 
 static void put_message(struct json_writer *w, const struct json *message, bool continued) {
     const struct json *reasoning = NULL;
@@ -102,7 +109,8 @@ static void put_message(struct json_writer *w, const struct json *message, bool 
     bool written = false;
     for (struct json_entry it = {0}; json_next(message, &it);) {
         bool is_content = strcmp(it.name.text, "reasoning_content") == 0;
-        if (json_is_absent(it.value) || (reasoning && strcmp(it.name.text, "thinking") == 0)) continue;
+        if (json_is_absent(it.value) || (reasoning && strcmp(it.name.text, "thinking") == 0))
+            continue;
         put_key_n(w, it.name.text, it.name.size);
         if (continued && strcmp(it.name.text, "content") == 0)
             continued_put(w, it.value);
@@ -134,79 +142,92 @@ static enum status make_messages(const struct chat_input *in, struct json **out,
 
 /* The template. */
 
-static const struct named_template *template_find(const struct chat *c, const char *name) {
-    for (int i = 0; i < c->n_templates; i++)
-        if (strcmp(c->templates[i].name, name) == 0) return &c->templates[i];
+static const struct named_template *template_find(const struct chat *chat, const char *name) {
+    for (int i = 0; i < chat->n_templates; i++)
+        if (strcmp(chat->templates[i].name, name) == 0) return &chat->templates[i];
     return NULL;
 }
 
-static enum status none_fits(const struct chat *c, const char *name, struct error *e) {
+static enum status none_fits(const struct chat *chat, const char *name, struct error *e) {
     struct buffer names = {0};
-    for (int i = 0; i < c->n_templates; i++) buffer_printf(&names, "%s%s", i ? ", " : "", c->templates[i].name);
+    for (int i = 0; i < chat->n_templates; i++)
+        buffer_printf(&names, "%s%s", i ? ", " : "", chat->templates[i].name);
     if (name)
-        error_set(e, STATUS_INVALID, "the model has no chat template named %.60s; it has %.200s", name, names.data);
+        error_set(e, STATUS_INVALID, "the model has no chat template named %.60s; it has %.200s",
+                  name, names.data);
     else
-        error_set(e, STATUS_INVALID, "the model has several chat templates and no default; name one of %.200s",
+        error_set(e, STATUS_INVALID,
+                  "the model has several chat templates and no default; name one of %.200s",
                   names.data);
     buffer_free(&names);
     return e->status;
 }
 
-enum status chat_pick(const struct chat *c, const struct chat_input *in, const struct template **out, struct error *e) {
-    const struct named_template *t = NULL;
+enum status chat_pick(const struct chat *chat, const struct chat_input *in,
+                      const struct template **out, struct error *e) {
+    const struct named_template *template = NULL;
     if (in->template_name) {
-        t = template_find(c, in->template_name);
+        template = template_find(chat, in->template_name);
     } else {
-        if (in->tools) t = template_find(c, "tool_use");
-        if (t == NULL) t = template_find(c, "default");
+        if (in->tools) template = template_find(chat, "tool_use");
+        if (template == NULL) template = template_find(chat, "default");
     }
-    if (t == NULL) return none_fits(c, in->template_name, e);
-    *out = t->template;
-    if (t->template) return STATUS_OK;
-    *e = t->error;
+    if (template == NULL) return none_fits(chat, in->template_name, e);
+    *out = template->template;
+    if (template->template) return STATUS_OK;
+    *e = template->error;
     return e->status;
 }
 
-struct text_span chat_source(const struct chat *c) {
-    const struct named_template *t = template_find(c, "default");
-    return t ? (struct text_span){t->source.data ? t->source.data : "", t->source.size} : (struct text_span){0};
+struct text_span chat_source(const struct chat *chat) {
+    const struct named_template *template = template_find(chat, "default");
+    return template ? (struct text_span){template->source.data ? template->source.data : "",
+                                         template->source.size}
+                    : (struct text_span){0};
 }
 
-static void set_variable(struct template_variable *variables, int *n, struct template_variable v) {
+static void set_variable(struct template_variable *variables, int *n,
+                         struct template_variable variable) {
     for (int i = 0; i < *n; i++) {
-        if (strcmp(variables[i].name, v.name) != 0) continue;
-        variables[i] = v;
+        if (strcmp(variables[i].name, variable.name) != 0) continue;
+        variables[i] = variable;
         return;
     }
-    variables[*n] = v;
+    variables[*n] = variable;
     ++*n;
 }
 
 /* Whether the template's text names the content that is gone on with, as transformers asks for. */
-static enum status check_continues(const struct chat *c, const struct template *t, struct error *e) {
-    for (int i = 0; i < c->n_templates; i++) {
-        const struct buffer *source = &c->templates[i].source;
-        if (c->templates[i].template == t && memmem(source->data, source->size, "content", strlen("content")))
+static enum status check_continues(const struct chat *chat, const struct template *template,
+                                   struct error *e) {
+    for (int i = 0; i < chat->n_templates; i++) {
+        const struct buffer *source = &chat->templates[i].source;
+        if (chat->templates[i].template == template &&
+            memmem(source->data, source->size, "content", strlen("content")))
             return STATUS_OK;
     }
-    return error_set(e, STATUS_INVALID,
-                     "continue_final_message is true, and the chat template names no content of a message");
+    return error_set(
+        e, STATUS_INVALID,
+        "continue_final_message is true, and the chat template names no content of a message");
 }
 
-enum status chat_render(const struct chat *c, const struct chat_input *in, struct template_output *out,
-                        struct error *e) {
+enum status chat_render(const struct chat *chat, const struct chat_input *in,
+                        struct template_output *out, struct error *e) {
     struct template_variable variables[MAX_VARIABLES + CHAT_MAX_TOKENS];
     struct json *messages = NULL, *prompt = NULL;
-    const struct template *t;
+    const struct template *template;
     const char *truth = in->add_generation_prompt ? "true" : "false";
     int n = 0;
-    enum status status = chat_pick(c, in, &t, e);
-    if (status == STATUS_OK && in->continue_final_message) status = check_continues(c, t, e);
+    enum status status = chat_pick(chat, in, &template, e);
+    if (status == STATUS_OK && in->continue_final_message)
+        status = check_continues(chat, template, e);
     if (status == STATUS_OK) status = make_messages(in, &messages, e);
     if (status == STATUS_OK)
-        status = json_parse_any(&prompt, (struct text_span){truth, strlen(truth)}, "add_generation_prompt", e);
-    for (int i = 0; i < c->n_tokens; i++)
-        set_variable(variables, &n, (struct template_variable){c->tokens[i].name, c->tokens[i].value, true});
+        status = json_parse_any(&prompt, (struct text_span){truth, strlen(truth)},
+                                "add_generation_prompt", e);
+    for (int i = 0; i < chat->n_tokens; i++)
+        set_variable(variables, &n,
+                     (struct template_variable){chat->tokens[i].name, chat->tokens[i].value, true});
     for (struct json_entry it = {0}; in->variables && json_next(in->variables, &it);)
         set_variable(variables, &n, (struct template_variable){it.name.text, it.value, false});
     set_variable(variables, &n, (struct template_variable){"messages", messages, false});
@@ -214,8 +235,9 @@ enum status chat_render(const struct chat *c, const struct chat_input *in, struc
     set_variable(variables, &n, (struct template_variable){"documents", in->documents, false});
     set_variable(variables, &n, (struct template_variable){"add_generation_prompt", prompt, true});
     struct template_input input = {variables, n, in->now};
-    if (status == STATUS_OK) status = template_render(t, &input, out, e);
-    if (status == STATUS_OK && in->continue_final_message) status = continued_cut(in->messages, out, e);
+    if (status == STATUS_OK) status = template_render(template, &input, out, e);
+    if (status == STATUS_OK && in->continue_final_message)
+        status = continued_cut(in->messages, out, e);
     json_close(messages);
     json_close(prompt);
     return status;

@@ -12,13 +12,14 @@ static const char hermes_begin[] = "<tool_call>", hermes_end[] = "</tool_call>";
 static const char mistral_begin[] = "[TOOL_CALLS]", mistral_arguments[] = "[ARGS]";
 static const char llama_begin[] = "<|python_tag|>";
 
-static bool contains(struct text_span s, const char *words) {
-    return s.size > 0 && memmem(s.text, s.size, words, strlen(words)) != NULL;
+static bool contains(struct text_span span, const char *words) {
+    return span.size > 0 && memmem(span.text, span.size, words, strlen(words)) != NULL;
 }
 
 enum call_format call_format_of(struct text_span literals) {
     if (contains(literals, mistral_begin)) return CALLS_MISTRAL;
-    if (contains(literals, hermes_begin)) return contains(literals, "<function=") ? CALLS_NONE : CALLS_HERMES;
+    if (contains(literals, hermes_begin))
+        return contains(literals, "<function=") ? CALLS_NONE : CALLS_HERMES;
     if (contains(literals, "\"parameters\": dictionary of argument name")) return CALLS_LLAMA;
     return CALLS_NONE;
 }
@@ -26,113 +27,117 @@ enum call_format call_format_of(struct text_span literals) {
 bool template_reasons(struct text_span literals) { return contains(literals, think_end); }
 
 /* The text that has not been taken apart. */
-static struct text_span rest_of(const struct chat_reply *r, const char *text, size_t size) {
-    return (struct text_span){text + r->read, size - r->read};
+static struct text_span rest_of(const struct chat_reply *reply, const char *text, size_t size) {
+    return (struct text_span){text + reply->read, size - reply->read};
 }
 
-static size_t find(struct text_span s, const char *mark) {
-    const char *at = s.size > 0 ? memmem(s.text, s.size, mark, strlen(mark)) : NULL;
-    return at ? (size_t)(at - s.text) : SIZE_MAX;
+static size_t find(struct text_span span, const char *mark) {
+    const char *at = span.size > 0 ? memmem(span.text, span.size, mark, strlen(mark)) : NULL;
+    return at ? (size_t)(at - span.text) : SIZE_MAX;
 }
 
 /* Whether the text is the beginning of the mark and not all of it. */
-static bool may_become(struct text_span s, const char *mark) {
-    return s.size < strlen(mark) && memcmp(s.text, mark, s.size) == 0;
+static bool may_become(struct text_span span, const char *mark) {
+    return span.size < strlen(mark) && memcmp(span.text, mark, span.size) == 0;
 }
 
 /* The bytes that cannot be part of a mark that is still to come. */
-static size_t before_mark(struct text_span s, const char *mark) {
-    size_t at = s.size >= strlen(mark) ? s.size - strlen(mark) + 1 : 0;
-    while (at < s.size && !may_become((struct text_span){s.text + at, s.size - at}, mark)) at++;
+static size_t before_mark(struct text_span span, const char *mark) {
+    size_t at = span.size >= strlen(mark) ? span.size - strlen(mark) + 1 : 0;
+    while (at < span.size && !may_become((struct text_span){span.text + at, span.size - at}, mark))
+        at++;
     return at;
 }
 
-static size_t blanks_at(struct text_span s, size_t at) {
-    while (at < s.size && is_blank(s.text[at])) at++;
+static size_t blanks_at(struct text_span span, size_t at) {
+    while (at < span.size && is_blank(span.text[at])) at++;
     return at;
 }
 
 /* How many of the first `size` bytes are there without blanks at their end. */
-static size_t without_blanks(struct text_span s, size_t size) {
-    while (size > 0 && is_blank(s.text[size - 1])) size--;
+static size_t without_blanks(struct text_span span, size_t size) {
+    while (size > 0 && is_blank(span.text[size - 1])) size--;
     return size;
 }
 
 /* The next bytes of the content. */
-static void note_piece(struct chat_reply *r, size_t written, size_t size) {
-    struct reply_piece *last = r->n_pieces ? &r->pieces[r->n_pieces - 1] : NULL;
+static void note_piece(struct chat_reply *reply, size_t written, size_t size) {
+    struct reply_piece *last = reply->n_pieces ? &reply->pieces[reply->n_pieces - 1] : NULL;
     if (last && last->written + last->size == written) {
         last->size += size;
         return;
     }
-    r->pieces = xgrow(r->pieces, r->n_pieces, &r->pieces_capacity, sizeof *r->pieces);
-    r->pieces[r->n_pieces] = (struct reply_piece){written, r->content.size, size};
-    r->n_pieces++;
+    reply->pieces =
+        xgrow(reply->pieces, reply->n_pieces, &reply->pieces_capacity, sizeof *reply->pieces);
+    reply->pieces[reply->n_pieces] = (struct reply_piece){written, reply->content.size, size};
+    reply->n_pieces++;
 }
 
-size_t chat_reply_place(const struct chat_reply *r, size_t written) {
+size_t chat_reply_place(const struct chat_reply *reply, size_t written) {
     size_t said = 0;
-    for (int i = 0; i < r->n_pieces && r->pieces[i].written < written; i++) {
-        size_t into = written - r->pieces[i].written;
-        said = r->pieces[i].said + (into < r->pieces[i].size ? into : r->pieces[i].size);
+    for (int i = 0; i < reply->n_pieces && reply->pieces[i].written < written; i++) {
+        size_t into = written - reply->pieces[i].written;
+        said =
+            reply->pieces[i].said + (into < reply->pieces[i].size ? into : reply->pieces[i].size);
     }
     return said;
 }
 
 /* Moves `size` bytes to `to`; blanks at the front go where the part before ended with a mark. */
-static void take(struct chat_reply *r, struct buffer *to, struct text_span s, size_t size) {
+static void take(struct chat_reply *reply, struct buffer *to, struct text_span span, size_t size) {
     size_t from = 0;
-    if (r->trims) {
-        struct text_span part = {s.text, size};
+    if (reply->trims) {
+        struct text_span part = {span.text, size};
         from = blanks_at(part, 0);
-        r->trims = from == size;
+        reply->trims = from == size;
     }
-    if (to == &r->content && to->size == 0) r->content_start = r->read + from;
-    if (to == &r->content && size > from) note_piece(r, r->read + from, size - from);
-    buffer_append(to, s.text + from, size - from);
-    r->read += size;
+    if (to == &reply->content && to->size == 0) reply->content_start = reply->read + from;
+    if (to == &reply->content && size > from) note_piece(reply, reply->read + from, size - from);
+    buffer_append(to, span.text + from, size - from);
+    reply->read += size;
 }
 
 /* Thoughts. */
 
-static bool read_begin(struct chat_reply *r, struct text_span s, bool last) {
-    size_t at = blanks_at(s, 0);
-    struct text_span rest = {s.text + at, s.size - at};
-    r->part = REPLY_SAYS;
-    if (!r->reasons) return true;
+static bool read_begin(struct chat_reply *reply, struct text_span span, bool last) {
+    size_t at = blanks_at(span, 0);
+    struct text_span rest = {span.text + at, span.size - at};
+    reply->part = REPLY_SAYS;
+    if (!reply->reasons) return true;
     if (span_starts_with(rest, think_begin)) {
-        r->part = REPLY_THINKS;
-        r->trims = true;
-        r->read += at + strlen(think_begin);
+        reply->part = REPLY_THINKS;
+        reply->trims = true;
+        reply->read += at + strlen(think_begin);
     } else if (!last && may_become(rest, think_begin)) {
-        r->part = REPLY_BEGINS;
+        reply->part = REPLY_BEGINS;
         return false;
     }
     return true;
 }
 
-static bool read_thoughts(struct chat_reply *r, struct text_span s, bool last) {
-    size_t end = find(s, think_end);
+static bool read_thoughts(struct chat_reply *reply, struct text_span span, bool last) {
+    size_t end = find(span, think_end);
     if (end != SIZE_MAX) {
-        take(r, &r->reasoning, s, without_blanks(s, end));
-        r->read += end - without_blanks(s, end) + strlen(think_end);
-        r->part = REPLY_SAYS;
-        r->trims = true;
+        take(reply, &reply->reasoning, span, without_blanks(span, end));
+        reply->read += end - without_blanks(span, end) + strlen(think_end);
+        reply->part = REPLY_SAYS;
+        reply->trims = true;
         return true;
     }
     /* Blanks wait: before the mark they are dropped. */
-    size_t size = last ? s.size : without_blanks(s, before_mark(s, think_end));
-    take(r, &r->reasoning, s, size);
+    size_t size = last ? span.size : without_blanks(span, before_mark(span, think_end));
+    take(reply, &reply->reasoning, span, size);
     return false;
 }
 
 /* Calls. */
 
-static void add_call(struct chat_reply *r, const char *name, const struct json *arguments) {
+static void add_call(struct chat_reply *reply, const char *name, const struct json *arguments) {
     struct json_writer w;
-    r->calls = xgrow(r->calls, r->n_calls, &r->calls_capacity, sizeof *r->calls);
-    struct tool_call *call = &r->calls[r->n_calls];
-    r->n_calls++;
+    reply->calls =
+        xgrow(reply->calls, reply->n_calls, &reply->calls_capacity, sizeof *reply->calls);
+    struct tool_call *call = &reply->calls[reply->n_calls];
+    reply->n_calls++;
     *call = (struct tool_call){.name = xstrdup(name)};
     put_begin_spaced(&w, &call->arguments);
     if (json_kind(arguments) == JSON_KIND_OBJECT) {
@@ -149,17 +154,18 @@ static bool is_call(const struct json *call) {
     return json_word(json_member(call, "name")) && *json_word(json_member(call, "name"));
 }
 
-static void add_json_call(struct chat_reply *r, const struct json *call) {
+static void add_json_call(struct chat_reply *reply, const struct json *call) {
     const struct json *arguments = json_member(call, "arguments");
-    add_call(r, json_word(json_member(call, "name")), arguments ? arguments : json_member(call, "parameters"));
+    add_call(reply, json_word(json_member(call, "name")),
+             arguments ? arguments : json_member(call, "parameters"));
 }
 
-/* The bytes of the JSON value, object or list, that s begins with; 0: it is not complete. */
-static size_t json_size(struct text_span s) {
+/* The bytes of the JSON value, object or list, that the span begins with; 0: it is not complete. */
+static size_t json_size(struct text_span span) {
     int depth = 0;
     bool inside = false;
-    for (size_t i = 0; i < s.size; i++) {
-        char c = s.text[i];
+    for (size_t i = 0; i < span.size; i++) {
+        char c = span.text[i];
         if (inside && c == '\\')
             i++;
         else if (c == '"')
@@ -173,14 +179,16 @@ static size_t json_size(struct text_span s) {
 }
 
 /* A call, or a list of calls; nothing is added unless all of it is good. */
-static bool read_json_calls(struct chat_reply *r, struct text_span s) {
+static bool read_json_calls(struct chat_reply *reply, struct text_span span) {
     struct error e;
     struct json *json;
-    if (json_parse(&json, s, "call", &e)) return false;
+    if (json_parse(&json, span, "call", &e)) return false;
     size_t n = json_is_list(json) ? json_count(json) : 1;
     bool good = n > 0;
-    for (size_t i = 0; i < n; i++) good = good && is_call(json_is_list(json) ? json_item(json, i) : json);
-    for (size_t i = 0; good && i < n; i++) add_json_call(r, json_is_list(json) ? json_item(json, i) : json);
+    for (size_t i = 0; i < n; i++)
+        good = good && is_call(json_is_list(json) ? json_item(json, i) : json);
+    for (size_t i = 0; good && i < n; i++)
+        add_json_call(reply, json_is_list(json) ? json_item(json, i) : json);
     json_close(json);
     return good;
 }
@@ -188,22 +196,24 @@ static bool read_json_calls(struct chat_reply *r, struct text_span s) {
 /* Whether the call at s was read, cannot be one, or is not there whole. */
 enum call_found { CALL_READ, CALL_WRONG, CALL_WAITS };
 
-static enum call_found read_hermes(struct chat_reply *r, struct text_span s, bool last, size_t *used) {
-    size_t begin = strlen(hermes_begin), end = find(s, hermes_end);
-    size_t from = blanks_at(s, begin);
-    struct text_span inside = {s.text + from, (end == SIZE_MAX ? s.size : end) - from};
+static enum call_found read_hermes(struct chat_reply *reply, struct text_span span, bool last,
+                                   size_t *used) {
+    size_t begin = strlen(hermes_begin), end = find(span, hermes_end);
+    size_t from = blanks_at(span, begin);
+    struct text_span inside = {span.text + from, (end == SIZE_MAX ? span.size : end) - from};
     if (end == SIZE_MAX && !last) return CALL_WAITS;
     inside.size = without_blanks(inside, inside.size);
-    *used = end == SIZE_MAX ? s.size : end + strlen(hermes_end);
-    return read_json_calls(r, inside) ? CALL_READ : CALL_WRONG;
+    *used = end == SIZE_MAX ? span.size : end + strlen(hermes_end);
+    return read_json_calls(reply, inside) ? CALL_READ : CALL_WRONG;
 }
 
 /* name[ARGS]{...} or name{...}, as later models write it. */
-static enum call_found read_mistral_named(struct chat_reply *r, struct text_span s, size_t from, bool last,
-                                          size_t *used) {
-    const char *brace = memchr(s.text + from, '{', s.size - from);
-    size_t name_end = brace ? (size_t)(brace - s.text) : s.size;
-    struct text_span rest = {s.text + name_end, s.size - name_end}, name = {s.text + from, name_end - from};
+static enum call_found read_mistral_named(struct chat_reply *reply, struct text_span span,
+                                          size_t from, bool last, size_t *used) {
+    const char *brace = memchr(span.text + from, '{', span.size - from);
+    size_t name_end = brace ? (size_t)(brace - span.text) : span.size;
+    struct text_span rest = {span.text + name_end, span.size - name_end},
+                     name = {span.text + from, name_end - from};
     size_t size = json_size(rest), arguments = find(name, mistral_arguments);
     struct error e;
     struct json *json;
@@ -214,109 +224,116 @@ static enum call_found read_mistral_named(struct chat_reply *r, struct text_span
         json_parse(&json, (struct text_span){rest.text, size}, "call", &e))
         return CALL_WRONG;
     char *word = xstrndup(name.text, name.size);
-    add_call(r, word, json);
+    add_call(reply, word, json);
     free(word);
     json_close(json);
     *used = name_end + size;
     return CALL_READ;
 }
 
-static enum call_found read_mistral(struct chat_reply *r, struct text_span s, bool last, size_t *used) {
-    size_t from = blanks_at(s, strlen(mistral_begin));
-    if (from == s.size) return last ? CALL_WRONG : CALL_WAITS;
-    if (s.text[from] != '[') return read_mistral_named(r, s, from, last, used);
-    struct text_span list = {s.text + from, s.size - from};
+static enum call_found read_mistral(struct chat_reply *reply, struct text_span span, bool last,
+                                    size_t *used) {
+    size_t from = blanks_at(span, strlen(mistral_begin));
+    if (from == span.size) return last ? CALL_WRONG : CALL_WAITS;
+    if (span.text[from] != '[') return read_mistral_named(reply, span, from, last, used);
+    struct text_span list = {span.text + from, span.size - from};
     size_t size = json_size(list);
     if (size == 0) return last ? CALL_WRONG : CALL_WAITS;
     list.size = size;
     *used = from + size;
-    return read_json_calls(r, list) ? CALL_READ : CALL_WRONG;
+    return read_json_calls(reply, list) ? CALL_READ : CALL_WRONG;
 }
 
 /* The whole answer: one call, or several with semicolons between them. */
-static enum call_found read_llama(struct chat_reply *r, struct text_span s, bool last, size_t *used) {
-    size_t at = span_starts_with(s, llama_begin) ? strlen(llama_begin) : 0;
-    int before = r->n_calls;
+static enum call_found read_llama(struct chat_reply *reply, struct text_span span, bool last,
+                                  size_t *used) {
+    size_t at = span_starts_with(span, llama_begin) ? strlen(llama_begin) : 0;
+    int before = reply->n_calls;
     if (!last) return CALL_WAITS;
-    while ((at = blanks_at(s, at)) < s.size) {
-        struct text_span call = {s.text + at, s.size - at};
-        call.size = s.text[at] == '{' ? json_size(call) : 0;
-        if (call.size == 0 || !read_json_calls(r, call)) break;
-        at = blanks_at(s, at + call.size);
-        if (at < s.size && s.text[at] == ';') at++;
+    while ((at = blanks_at(span, at)) < span.size) {
+        struct text_span call = {span.text + at, span.size - at};
+        call.size = span.text[at] == '{' ? json_size(call) : 0;
+        if (call.size == 0 || !read_json_calls(reply, call)) break;
+        at = blanks_at(span, at + call.size);
+        if (at < span.size && span.text[at] == ';') at++;
     }
     *used = at;
-    return r->n_calls > before ? CALL_READ : CALL_WRONG;
+    return reply->n_calls > before ? CALL_READ : CALL_WRONG;
 }
 
-static const char *call_mark(const struct chat_reply *r) {
-    return r->format == CALLS_HERMES ? hermes_begin : mistral_begin;
+static const char *call_mark(const struct chat_reply *reply) {
+    return reply->format == CALLS_HERMES ? hermes_begin : mistral_begin;
 }
 
-/* Where a call begins in s, or SIZE_MAX; *sure: the bytes before it that are text for certain. */
-static size_t find_call(const struct chat_reply *r, struct text_span s, bool last, size_t *sure) {
-    *sure = s.size;
-    if (r->format == CALLS_NONE) return SIZE_MAX;
-    if (r->format == CALLS_LLAMA) {
-        size_t at = blanks_at(s, 0);
-        struct text_span rest = {s.text + at, s.size - at};
+/* Where a call begins in the span, or SIZE_MAX; *sure: the bytes before it that are text for
+ * certain. */
+static size_t find_call(const struct chat_reply *reply, struct text_span span, bool last,
+                        size_t *sure) {
+    *sure = span.size;
+    if (reply->format == CALLS_NONE) return SIZE_MAX;
+    if (reply->format == CALLS_LLAMA) {
+        size_t at = blanks_at(span, 0);
+        struct text_span rest = {span.text + at, span.size - at};
         bool begins = span_starts_with(rest, "{") || span_starts_with(rest, llama_begin);
         if (!last && may_become(rest, llama_begin)) *sure = 0;
-        return r->content.size == 0 && begins ? at : SIZE_MAX;
+        return reply->content.size == 0 && begins ? at : SIZE_MAX;
     }
-    size_t at = find(s, call_mark(r));
-    if (at == SIZE_MAX && !last) *sure = without_blanks(s, before_mark(s, call_mark(r)));
+    size_t at = find(span, call_mark(reply));
+    if (at == SIZE_MAX && !last) *sure = without_blanks(span, before_mark(span, call_mark(reply)));
     return at;
 }
 
-static enum call_found read_call(struct chat_reply *r, struct text_span s, bool last, size_t *used) {
-    if (r->format == CALLS_HERMES) return read_hermes(r, s, last, used);
-    return r->format == CALLS_MISTRAL ? read_mistral(r, s, last, used) : read_llama(r, s, last, used);
+static enum call_found read_call(struct chat_reply *reply, struct text_span span, bool last,
+                                 size_t *used) {
+    if (reply->format == CALLS_HERMES) return read_hermes(reply, span, last, used);
+    return reply->format == CALLS_MISTRAL ? read_mistral(reply, span, last, used)
+                                          : read_llama(reply, span, last, used);
 }
 
-static bool read_words(struct chat_reply *r, struct text_span s, bool last) {
-    size_t sure, used = 0, at = find_call(r, s, last, &sure);
+static bool read_words(struct chat_reply *reply, struct text_span span, bool last) {
+    size_t sure, used = 0, at = find_call(reply, span, last, &sure);
     if (at == SIZE_MAX) {
-        take(r, &r->content, s, sure);
+        take(reply, &reply->content, span, sure);
         return false;
     }
-    struct text_span call = {s.text + at, s.size - at};
-    size_t words = without_blanks(s, at);
-    take(r, &r->content, s, words);
-    enum call_found found = read_call(r, call, last, &used);
+    struct text_span call = {span.text + at, span.size - at};
+    size_t words = without_blanks(span, at);
+    take(reply, &reply->content, span, words);
+    enum call_found found = read_call(reply, call, last, &used);
     if (found == CALL_WAITS) return false;
     if (found == CALL_READ) {
-        r->read += at - words + used;
-        r->trims = true;
+        reply->read += at - words + used;
+        reply->trims = true;
         return true;
     }
     /* Not a call after all: it is text, and so is the mark. */
-    size_t mark = r->format == CALLS_LLAMA ? call.size : strlen(call_mark(r));
-    take(r, &r->content, (struct text_span){s.text + words, s.size - words}, at - words + mark);
+    size_t mark = reply->format == CALLS_LLAMA ? call.size : strlen(call_mark(reply));
+    take(reply, &reply->content, (struct text_span){span.text + words, span.size - words},
+         at - words + mark);
     return true;
 }
 
-void chat_reply_read(struct chat_reply *r, const char *text, size_t size, bool last) {
+void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bool last) {
     bool more = true;
-    while (more && r->read < size) {
-        struct text_span rest = rest_of(r, text, size);
-        if (r->part == REPLY_BEGINS)
-            more = read_begin(r, rest, last);
-        else if (r->part == REPLY_THINKS)
-            more = read_thoughts(r, rest, last);
+    while (more && reply->read < size) {
+        struct text_span rest = rest_of(reply, text, size);
+        if (reply->part == REPLY_BEGINS)
+            more = read_begin(reply, rest, last);
+        else if (reply->part == REPLY_THINKS)
+            more = read_thoughts(reply, rest, last);
         else
-            more = read_words(r, rest, last);
+            more = read_words(reply, rest, last);
     }
 }
 
-void chat_reply_free(struct chat_reply *r) {
-    for (int i = 0; i < r->n_calls; i++) {
-        free(r->calls[i].name);
-        buffer_free(&r->calls[i].arguments);
+void chat_reply_free(struct chat_reply *reply) {
+    for (int i = 0; i < reply->n_calls; i++) {
+        free(reply->calls[i].name);
+        buffer_free(&reply->calls[i].arguments);
     }
-    free(r->calls);
-    free(r->pieces);
-    buffer_free(&r->reasoning);
-    buffer_free(&r->content);
-    *r = (struct chat_reply){0};
+    free(reply->calls);
+    free(reply->pieces);
+    buffer_free(&reply->reasoning);
+    buffer_free(&reply->content);
+    *reply = (struct chat_reply){0};
 }

@@ -1,5 +1,5 @@
-/* retro/chat/chat_reply.h: what a model writes in a chat, taken apart as it comes: what it thinks, what it says, which
- * tools it calls. */
+/* retro/chat/chat_reply.h: what a model writes in a chat, taken apart as it comes: what it thinks,
+ * what it says, which tools it calls. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -8,8 +8,10 @@
 enum call_format {
     CALLS_NONE,    /* not at all, or in a way that stays text */
     CALLS_HERMES,  /* <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Hermes, Qwen */
-    CALLS_MISTRAL, /* [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...] or [TOOL_CALLS]name[ARGS]{...} */
-    CALLS_LLAMA    /* {"name": ..., "parameters": {...}} as the whole answer, also behind <|python_tag|> */
+    CALLS_MISTRAL, /* [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...] or
+                      [TOOL_CALLS]name[ARGS]{...} */
+    CALLS_LLAMA    /* {"name": ..., "parameters": {...}} as the whole answer, also behind
+                      <|python_tag|> */
 };
 
 struct tool_call {
@@ -44,8 +46,9 @@ struct chat_reply {
 /* From the texts that the template writes (template_literals). */
 enum call_format call_format_of(struct text_span literals);
 bool template_reasons(struct text_span literals);
-/* Takes in all that is there of the answer, text[0, size); what could still become a mark waits until `last`. */
-void chat_reply_read(struct chat_reply *r, const char *text, size_t size, bool last);
+/* Takes in all that is there of the answer, text[0, size); what could still become a mark waits
+ * until `last`. */
+void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bool last);
 /* The bytes of the content that come from the first `written` bytes of the answer's text. */
-size_t chat_reply_place(const struct chat_reply *r, size_t written);
-void chat_reply_free(struct chat_reply *r);
+size_t chat_reply_place(const struct chat_reply *reply, size_t written);
+void chat_reply_free(struct chat_reply *reply);

@@ -1,6 +1,7 @@
-/* retro/families/family_bert.c: BERT, RoBERTa and XLM-RoBERTa as Hugging Face stores them: norm after each residual
- * sum, token types, a norm on the embeddings, no causal mask. They are encoders alone: models of embedders, without an
- * output matrix. RoBERTa's positions count the tokens that are not padding, from the padding's id + 1. */
+/* retro/families/family_bert.c: BERT, RoBERTa and XLM-RoBERTa as Hugging Face stores them: norm
+ * after each residual sum, token types, a norm on the embeddings, no causal mask. They are encoders
+ * alone: models of embedders, without an output matrix. RoBERTa's positions count the tokens that
+ * are not padding, from the padding's id + 1. */
 #include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */
@@ -12,16 +13,21 @@ struct bert_keys {
 static const struct json_choice position_names[] = {{"absolute", 0}, {NULL, 0}};
 
 static const struct json_field fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
+    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
+     .required = true},
     {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
-    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
+     .required = true},
     {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
-    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .required = true},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
+     .required = true},
     {"type_vocab_size", JSON_INT, AT_SPEC(type_vocab), .min = 1, .max = 1 << 16, .fallback = 2},
     {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-12},
-    {"position_embedding_type", JSON_CHOICE, JSON_AT(struct bert_keys, positions), .choices = position_names},
-    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations, .required = true},
+    {"position_embedding_type", JSON_CHOICE, JSON_AT(struct bert_keys, positions),
+     .choices = position_names},
+    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
+     .required = true},
     {.name = "is_decoder", .type = JSON_MUST_BE_FALSE},
     {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
 };
@@ -32,17 +38,18 @@ static const struct json_field roberta_fields[] = {
 };
 static const struct json_table roberta_table = JSON_TABLE(roberta_fields, .open = true);
 
-static enum status read_bert(const struct json *config, struct model_spec *s, struct error *e) {
-    struct bert_keys keys = {.spec = *s};
+static enum status read_bert(const struct json *config, struct model_spec *spec, struct error *e) {
+    struct bert_keys keys = {.spec = *spec};
     if (spec_read(config, &table, &keys, e)) return e->status;
-    *s = keys.spec;
+    *spec = keys.spec;
 
-    return huggingface_derive_encoder(s, e);
+    return huggingface_derive_encoder(spec, e);
 }
 
-static enum status read_roberta(const struct json *config, struct model_spec *s, struct error *e) {
-    if (spec_read(config, &roberta_table, s, e)) return e->status;
-    return read_bert(config, s, e);
+static enum status read_roberta(const struct json *config, struct model_spec *spec,
+                                struct error *e) {
+    if (spec_read(config, &roberta_table, spec, e)) return e->status;
+    return read_bert(config, spec, e);
 }
 
 /* A checkpoint of the encoder alone, or of a model around it. */
@@ -50,9 +57,12 @@ static enum status read_roberta(const struct json *config, struct model_spec *s,
     { "embeddings." name, "bert.embeddings." name, "roberta.embeddings." name }
 
 static const struct tensor_row outer_rows[] = {
-    {.place = offsetof(struct model, embedding.word), .names = OUTER_NAMES("word_embeddings.weight")},
-    {.place = offsetof(struct model, embedding.position), .names = OUTER_NAMES("position_embeddings.weight")},
-    {.place = offsetof(struct model, embedding.type), .names = OUTER_NAMES("token_type_embeddings.weight")},
+    {.place = offsetof(struct model, embedding.word),
+     .names = OUTER_NAMES("word_embeddings.weight")},
+    {.place = offsetof(struct model, embedding.position),
+     .names = OUTER_NAMES("position_embeddings.weight")},
+    {.place = offsetof(struct model, embedding.type),
+     .names = OUTER_NAMES("token_type_embeddings.weight")},
     {.place = offsetof(struct model, embedding.norm), .names = OUTER_NAMES("LayerNorm.*")},
 };
 
@@ -67,17 +77,19 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_mlp), .names = {"output.LayerNorm.*"}},
 };
 
-static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
-    (void)s, (void)stack, (void)i;
+static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {
+    (void)spec, (void)stack, (void)i;
     return (struct layer_spec){.post_norm = true, .mask = MASK_NONE};
 }
 
-const struct family family_bert = {
-    .architecture = "bert",
-    HUGGINGFACE_ENCODER("bert", read_bert, describe_layer, "bert.", "encoder.layer.#.", layer_rows, outer_rows)};
+const struct family family_bert = {.architecture = "bert",
+                                   HUGGINGFACE_ENCODER("bert", read_bert, describe_layer, "bert.",
+                                                       "encoder.layer.#.", layer_rows, outer_rows)};
 
-const struct family family_roberta = {HUGGINGFACE_ENCODER("roberta", read_roberta, describe_layer, "roberta.",
-                                                          "encoder.layer.#.", layer_rows, outer_rows)};
+const struct family family_roberta = {HUGGINGFACE_ENCODER("roberta", read_roberta, describe_layer,
+                                                          "roberta.", "encoder.layer.#.",
+                                                          layer_rows, outer_rows)};
 
-const struct family family_xlm_roberta = {HUGGINGFACE_ENCODER("xlm-roberta", read_roberta, describe_layer, "roberta.",
-                                                              "encoder.layer.#.", layer_rows, outer_rows)};
+const struct family family_xlm_roberta = {
+    HUGGINGFACE_ENCODER("xlm-roberta", read_roberta, describe_layer, "roberta.", "encoder.layer.#.",
+                        layer_rows, outer_rows)};

@@ -1,6 +1,7 @@
-/* retro/families/family_clip.c: the vision towers of CLIP and SigLIP as Hugging Face stores them, and both with their
- * towers of texts. The vision towers differ in the class token, in norms before and after the layers, and in the bias
- * of the patches' product. CLIP's text tower is an encoder with a causal mask, whose last row stands for the text. */
+/* retro/families/family_clip.c: the vision towers of CLIP and SigLIP as Hugging Face stores them,
+ * and both with their towers of texts. The vision towers differ in the class token, in norms before
+ * and after the layers, and in the bias of the patches' product. CLIP's text tower is an encoder
+ * with a causal mask, whose last row stands for the text. */
 #include "retro/families/huggingface_vision.h"
 
 #include <string.h>
@@ -13,9 +14,11 @@ struct clip_keys {
 
 #define AT_KEYS(member) JSON_AT(struct clip_keys, member)
 static const struct json_field fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_TOWER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 12},
+    {"num_hidden_layers", JSON_INT, AT_TOWER(n_layers), .min = 1, .max = MAX_LAYERS,
+     .fallback = 12},
     {"hidden_size", JSON_INT, AT_TOWER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 768},
-    {"num_attention_heads", JSON_INT, AT_TOWER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 12},
+    {"num_attention_heads", JSON_INT, AT_TOWER(heads), .min = 1, .max = LIMIT_HEADS,
+     .fallback = 12},
     {"intermediate_size", JSON_INT, AT_TOWER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 3072},
     {"image_size", JSON_INT, AT_KEYS(image), .min = 1, .max = LIMIT_PIXELS, .fallback = 224},
     {"patch_size", JSON_INT, AT_SPEC(tower.patch), .min = 1, .max = LIMIT_PIXELS},
@@ -26,50 +29,52 @@ static const struct json_field fields[] = {
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
 /* Reads the keys of both towers; the caller has put in the values of absent ones. */
-static enum status read_tower(const struct json *config, struct clip_keys *k, struct error *e) {
-    struct dims *d = &k->spec.stacks[STACK_TOWER];
-    struct tower_spec *t = &k->spec.tower;
-    int padded = k->spec.padded_vocab;
-    if (spec_read(config, &table, k, e) || huggingface_derive(&k->spec, d, e)) return e->status;
-    k->spec.padded_vocab = padded;
-    dims_set_bias(d, true);
-    d->norm = NORM_LAYER;
-    t->image_h = t->image_w = k->image;
-    t->table_h = t->table_w = k->image / t->patch;
-    t->shuffle = 1;
+static enum status read_tower(const struct json *config, struct clip_keys *keys, struct error *e) {
+    struct dims *dims = &keys->spec.stacks[STACK_TOWER];
+    struct tower_spec *tower = &keys->spec.tower;
+    int padded = keys->spec.padded_vocab;
+    if (spec_read(config, &table, keys, e) || huggingface_derive(&keys->spec, dims, e))
+        return e->status;
+    keys->spec.padded_vocab = padded;
+    dims_set_bias(dims, true);
+    dims->norm = NORM_LAYER;
+    tower->image_h = tower->image_w = keys->image;
+    tower->table_h = tower->table_w = keys->image / tower->patch;
+    tower->shuffle = 1;
     return STATUS_OK;
 }
 
-static enum status read_clip(const struct json *config, struct model_spec *s, struct error *e) {
-    struct clip_keys k = {.spec = *s};
-    struct dims *d = &k.spec.stacks[STACK_TOWER];
-    struct tower_spec *t = &k.spec.tower;
-    t->patch = 32;
-    d->activation = ACTIVATION_QUICK_GELU;
-    d->epsilon = 1e-5f;
-    if (read_tower(config, &k, e)) return e->status;
-    t->class_tokens = 1;
-    t->class_positions = true;
-    t->norm_before = true;
-    *s = k.spec;
+static enum status read_clip(const struct json *config, struct model_spec *spec, struct error *e) {
+    struct clip_keys keys = {.spec = *spec};
+    struct dims *dims = &keys.spec.stacks[STACK_TOWER];
+    struct tower_spec *tower = &keys.spec.tower;
+    tower->patch = 32;
+    dims->activation = ACTIVATION_QUICK_GELU;
+    dims->epsilon = 1e-5f;
+    if (read_tower(config, &keys, e)) return e->status;
+    tower->class_tokens = 1;
+    tower->class_positions = true;
+    tower->norm_before = true;
+    *spec = keys.spec;
     return STATUS_OK;
 }
 
-static enum status read_siglip(const struct json *config, struct model_spec *s, struct error *e) {
-    struct clip_keys k = {.spec = *s};
-    struct dims *d = &k.spec.stacks[STACK_TOWER];
-    k.spec.tower.patch = 16;
-    d->activation = ACTIVATION_GELU_TANH;
-    d->epsilon = 1e-6f;
-    if (read_tower(config, &k, e)) return e->status;
-    k.spec.tower.patch_bias = true;
-    d->final_norm = true;
-    *s = k.spec;
+static enum status read_siglip(const struct json *config, struct model_spec *spec,
+                               struct error *e) {
+    struct clip_keys keys = {.spec = *spec};
+    struct dims *dims = &keys.spec.stacks[STACK_TOWER];
+    keys.spec.tower.patch = 16;
+    dims->activation = ACTIVATION_GELU_TANH;
+    dims->epsilon = 1e-6f;
+    if (read_tower(config, &keys, e)) return e->status;
+    keys.spec.tower.patch_bias = true;
+    dims->final_norm = true;
+    *spec = keys.spec;
     return STATUS_OK;
 }
 
-static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
-    (void)s, (void)stack, (void)i;
+static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {
+    (void)spec, (void)stack, (void)i;
     return (struct layer_spec){.mask = MASK_NONE};
 }
 
@@ -77,15 +82,18 @@ static struct layer_spec describe_layer(const struct model_spec *s, enum stack_i
 static const struct tensor_row clip_rows[] = {
     {.place = offsetof(struct model, tower.patch), .names = {"embeddings.patch_embedding.*"}},
     {.place = offsetof(struct model, tower.class_token), .names = {"embeddings.class_embedding"}},
-    {.place = offsetof(struct model, tower.position), .names = {"embeddings.position_embedding.weight"}},
+    {.place = offsetof(struct model, tower.position),
+     .names = {"embeddings.position_embedding.weight"}},
     {.place = offsetof(struct model, tower.norm_before), .names = {"pre_layrnorm.*"}},
     {.place = offsetof(struct model, tower.norm_head), .names = {"post_layernorm.*"}},
 };
 
 static const struct tensor_row siglip_rows[] = {
     {.place = offsetof(struct model, tower.patch), .names = {"embeddings.patch_embedding.*"}},
-    {.place = offsetof(struct model, tower.position), .names = {"embeddings.position_embedding.weight"}},
-    {.place = offsetof(struct model, stacks[STACK_TOWER].final_norm), .names = {"post_layernorm.*"}},
+    {.place = offsetof(struct model, tower.position),
+     .names = {"embeddings.position_embedding.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_TOWER].final_norm),
+     .names = {"post_layernorm.*"}},
 };
 
 static const struct tensor_row layer_rows[] = {
@@ -124,7 +132,8 @@ const struct family *huggingface_find_tower(const char *model_type) {
 
 /* The heads that make one vector of a picture are not read, nor are constants 0, 1, 2, ... */
 static bool ignore_head(const char *name) {
-    return strstr(name, "position_ids") || strstr(name, "head.") == name || strstr(name, "vision_model.head.") == name;
+    return strstr(name, "position_ids") || strstr(name, "head.") == name ||
+           strstr(name, "vision_model.head.") == name;
 }
 
 /* The last norm of CLIP is a part of its head. */
@@ -133,25 +142,31 @@ static bool ignore_clip_head(const char *name) {
            strstr(name, "vision_model.post_layernorm.") == name;
 }
 
-static enum status read_alone(const struct json *config, const struct family *tower, struct model_spec *s,
-                              struct error *e) {
-    if (tower->read(config, s, e)) return e->status;
-    s->parts[STACK_TOWER] = (struct model_part){tower, {"", "vision_model."}};
-    return spec_check(s, e);
+static enum status read_alone(const struct json *config, const struct family *tower,
+                              struct model_spec *spec, struct error *e) {
+    if (tower->read(config, spec, e)) return e->status;
+    spec->parts[STACK_TOWER] = (struct model_part){tower, {"", "vision_model."}};
+    return spec_check(spec, e);
 }
 
-static enum status read_clip_alone(const struct json *config, struct model_spec *s, struct error *e) {
-    return read_alone(config, &clip_tower, s, e);
+static enum status read_clip_alone(const struct json *config, struct model_spec *spec,
+                                   struct error *e) {
+    return read_alone(config, &clip_tower, spec, e);
 }
 
-static enum status read_siglip_alone(const struct json *config, struct model_spec *s, struct error *e) {
-    return read_alone(config, &siglip_tower, s, e);
+static enum status read_siglip_alone(const struct json *config, struct model_spec *spec,
+                                     struct error *e) {
+    return read_alone(config, &siglip_tower, spec, e);
 }
 
-const struct family family_clip_vision = {
-    .model_type = "clip_vision_model", .read = read_clip_alone, .layer = describe_layer, .ignores = ignore_clip_head};
-const struct family family_siglip_vision = {
-    .model_type = "siglip_vision_model", .read = read_siglip_alone, .layer = describe_layer, .ignores = ignore_head};
+const struct family family_clip_vision = {.model_type = "clip_vision_model",
+                                          .read = read_clip_alone,
+                                          .layer = describe_layer,
+                                          .ignores = ignore_clip_head};
+const struct family family_siglip_vision = {.model_type = "siglip_vision_model",
+                                            .read = read_siglip_alone,
+                                            .layer = describe_layer,
+                                            .ignores = ignore_head};
 
 /* Both towers. */
 
@@ -169,43 +184,53 @@ static const struct json_field joint_fields[] = {
 static const struct json_table joint_table = JSON_TABLE(joint_fields, .open = true);
 
 static const struct json_field text_fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 12},
+    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
+     .fallback = 12},
     {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 512},
-    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 8},
+    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
+     .fallback = 8},
     {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 2048},
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .fallback = 49408},
-    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .fallback = 77},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
+     .fallback = 77},
     {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
      .fallback = ACTIVATION_QUICK_GELU},
     {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-5},
 };
 static const struct json_table text_table = JSON_TABLE(text_fields, .open = true);
 
-static enum status read_joint(const struct json *config, struct model_spec *s, struct error *e) {
-    struct dual_encoder_keys k = {.spec = *s};
-    if (spec_read(config, &joint_table, &k, e)) return e->status;
-    if (spec_read(k.text, &text_table, &k.spec, e)) return error_prefix(e, "text_config");
-    if (clip_tower.read(k.vision, &k.spec, e)) return error_prefix(e, "vision_config");
-    k.spec.parts[STACK_TOWER] = (struct model_part){&clip_tower, {"vision_model."}};
-    k.spec.tower.pooled = true;
-    k.spec.projector = (struct projector_spec){.in = k.spec.stacks[STACK_TOWER].hidden, .out = k.spec.joint};
-    k.spec.stacks[STACK_ENCODER].final_norm = true;
-    *s = k.spec;
-    return huggingface_derive_encoder(s, e);
+static enum status read_joint(const struct json *config, struct model_spec *spec, struct error *e) {
+    struct dual_encoder_keys keys = {.spec = *spec};
+    if (spec_read(config, &joint_table, &keys, e)) return e->status;
+    if (spec_read(keys.text, &text_table, &keys.spec, e)) return error_prefix(e, "text_config");
+    if (clip_tower.read(keys.vision, &keys.spec, e)) return error_prefix(e, "vision_config");
+    keys.spec.parts[STACK_TOWER] = (struct model_part){&clip_tower, {"vision_model."}};
+    keys.spec.tower.pooled = true;
+    keys.spec.projector =
+        (struct projector_spec){.in = keys.spec.stacks[STACK_TOWER].hidden, .out = keys.spec.joint};
+    keys.spec.stacks[STACK_ENCODER].final_norm = true;
+    *spec = keys.spec;
+    return huggingface_derive_encoder(spec, e);
 }
 
-static struct layer_spec describe_joint_layer(const struct model_spec *s, enum stack_id stack, int i) {
-    (void)s, (void)stack, (void)i;
+static struct layer_spec describe_joint_layer(const struct model_spec *spec, enum stack_id stack,
+                                              int i) {
+    (void)spec, (void)stack, (void)i;
     return (struct layer_spec){.mask = MASK_CAUSAL};
 }
 
 /* The scale and the shift of similarities are training's. */
-static bool ignore_scale(const char *name) { return strstr(name, "logit_") == name || strstr(name, "position_ids"); }
+static bool ignore_scale(const char *name) {
+    return strstr(name, "logit_") == name || strstr(name, "position_ids");
+}
 
 static const struct tensor_row dual_encoder_rows[] = {
-    {.place = offsetof(struct model, embedding.word), .names = {"text_model.embeddings.token_embedding.weight"}},
-    {.place = offsetof(struct model, embedding.position), .names = {"text_model.embeddings.position_embedding.weight"}},
-    {.place = offsetof(struct model, stacks[STACK_ENCODER].final_norm), .names = {"text_model.final_layer_norm.*"}},
+    {.place = offsetof(struct model, embedding.word),
+     .names = {"text_model.embeddings.token_embedding.weight"}},
+    {.place = offsetof(struct model, embedding.position),
+     .names = {"text_model.embeddings.position_embedding.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_ENCODER].final_norm),
+     .names = {"text_model.final_layer_norm.*"}},
     {.place = offsetof(struct model, joint), .names = {"text_projection.*"}},
     {.place = offsetof(struct model, projector.fc1), .names = {"visual_projection.*"}},
 };
@@ -214,21 +239,26 @@ const struct family family_clip = {
     .model_type = "clip",
     .read = read_joint,
     .layer = describe_joint_layer,
-    .stacks[STACK_ENCODER] = {{"text_model.encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .stacks[STACK_ENCODER] = {{"text_model.encoder.layers.#."},
+                              layer_rows,
+                              ARRAY_COUNT(layer_rows)},
     .outer = {{NULL}, dual_encoder_rows, ARRAY_COUNT(dual_encoder_rows)},
     .ignores = ignore_scale,
 };
 
-/* SigLIP reads texts without a mask, filled up to their length, and their last row stands for them. A query that it has
- * learned gathers a picture's rows, and an MLP follows. */
+/* SigLIP reads texts without a mask, filled up to their length, and their last row stands for them.
+ * A query that it has learned gathers a picture's rows, and an MLP follows. */
 
 static const struct json_field siglip_text_fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 12},
+    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
+     .fallback = 12},
     {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 768},
-    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 12},
+    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
+     .fallback = 12},
     {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 3072},
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .fallback = 32000},
-    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .fallback = 64},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
+     .fallback = 64},
     {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
      .fallback = ACTIVATION_GELU_TANH},
     {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-6},
@@ -236,42 +266,50 @@ static const struct json_field siglip_text_fields[] = {
 };
 static const struct json_table siglip_text_table = JSON_TABLE(siglip_text_fields, .open = true);
 
-static enum status read_siglip_joint(const struct json *config, struct model_spec *s, struct error *e) {
-    struct dual_encoder_keys k = {.spec = *s};
-    struct dims *text = &k.spec.stacks[STACK_ENCODER], *tower = &k.spec.stacks[STACK_TOWER];
-    if (spec_read(config, &joint_table, &k, e)) return e->status;
-    k.spec.joint = 0;
-    if (spec_read(k.text, &siglip_text_table, &k.spec, e)) return error_prefix(e, "text_config");
-    if (k.spec.joint == 0) k.spec.joint = text->hidden;
-    if (siglip_tower.read(k.vision, &k.spec, e)) return error_prefix(e, "vision_config");
-    if (tower->hidden != k.spec.joint)
-        return error_set(e, STATUS_INVALID, "config.json: vectors of texts have %d numbers, those of pictures %d",
-                         k.spec.joint, tower->hidden);
-    k.spec.parts[STACK_TOWER] = (struct model_part){&siglip_tower, {"vision_model."}};
-    k.spec.tower.pooled = k.spec.tower.probed = true;
-    k.spec.projector = (struct projector_spec){.in = tower->hidden,
-                                               .ffn = tower->ffn,
-                                               .out = tower->hidden,
-                                               .normed = true,
-                                               .norm = NORM_LAYER,
-                                               .epsilon = tower->epsilon,
-                                               .activation = tower->activation,
-                                               .bias = true,
-                                               .residual = true};
-    k.spec.dual_encoder_bias = k.spec.dual_encoder_padded = true;
+static enum status read_siglip_joint(const struct json *config, struct model_spec *spec,
+                                     struct error *e) {
+    struct dual_encoder_keys keys = {.spec = *spec};
+    struct dims *text = &keys.spec.stacks[STACK_ENCODER], *tower = &keys.spec.stacks[STACK_TOWER];
+    if (spec_read(config, &joint_table, &keys, e)) return e->status;
+    keys.spec.joint = 0;
+    if (spec_read(keys.text, &siglip_text_table, &keys.spec, e))
+        return error_prefix(e, "text_config");
+    if (keys.spec.joint == 0) keys.spec.joint = text->hidden;
+    if (siglip_tower.read(keys.vision, &keys.spec, e)) return error_prefix(e, "vision_config");
+    if (tower->hidden != keys.spec.joint)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: vectors of texts have %d numbers, those of pictures %d",
+                         keys.spec.joint, tower->hidden);
+    keys.spec.parts[STACK_TOWER] = (struct model_part){&siglip_tower, {"vision_model."}};
+    keys.spec.tower.pooled = keys.spec.tower.probed = true;
+    keys.spec.projector = (struct projector_spec){.in = tower->hidden,
+                                                  .ffn = tower->ffn,
+                                                  .out = tower->hidden,
+                                                  .normed = true,
+                                                  .norm = NORM_LAYER,
+                                                  .epsilon = tower->epsilon,
+                                                  .activation = tower->activation,
+                                                  .bias = true,
+                                                  .residual = true};
+    keys.spec.dual_encoder_bias = keys.spec.dual_encoder_padded = true;
     text->final_norm = true;
-    *s = k.spec;
-    return huggingface_derive_encoder(s, e);
+    *spec = keys.spec;
+    return huggingface_derive_encoder(spec, e);
 }
 
 static const struct tensor_row siglip_joint_rows[] = {
-    {.place = offsetof(struct model, embedding.word), .names = {"text_model.embeddings.token_embedding.weight"}},
-    {.place = offsetof(struct model, embedding.position), .names = {"text_model.embeddings.position_embedding.weight"}},
-    {.place = offsetof(struct model, stacks[STACK_ENCODER].final_norm), .names = {"text_model.final_layer_norm.*"}},
+    {.place = offsetof(struct model, embedding.word),
+     .names = {"text_model.embeddings.token_embedding.weight"}},
+    {.place = offsetof(struct model, embedding.position),
+     .names = {"text_model.embeddings.position_embedding.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_ENCODER].final_norm),
+     .names = {"text_model.final_layer_norm.*"}},
     {.place = offsetof(struct model, joint), .names = {"text_model.head.*"}},
     {.place = offsetof(struct model, tower.probe), .names = {"vision_model.head.probe"}},
-    {.place = offsetof(struct model, tower.probe_qkv), .names = {"vision_model.head.attention.in_proj_*"}},
-    {.place = offsetof(struct model, tower.probe_proj), .names = {"vision_model.head.attention.out_proj.*"}},
+    {.place = offsetof(struct model, tower.probe_qkv),
+     .names = {"vision_model.head.attention.in_proj_*"}},
+    {.place = offsetof(struct model, tower.probe_proj),
+     .names = {"vision_model.head.attention.out_proj.*"}},
     {.place = offsetof(struct model, projector.norm), .names = {"vision_model.head.layernorm.*"}},
     {.place = offsetof(struct model, projector.fc1), .names = {"vision_model.head.mlp.fc1.*"}},
     {.place = offsetof(struct model, projector.fc2), .names = {"vision_model.head.mlp.fc2.*"}},
@@ -281,7 +319,9 @@ const struct family family_siglip = {
     .model_type = "siglip",
     .read = read_siglip_joint,
     .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {{"text_model.encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .stacks[STACK_ENCODER] = {{"text_model.encoder.layers.#."},
+                              layer_rows,
+                              ARRAY_COUNT(layer_rows)},
     .outer = {{NULL}, siglip_joint_rows, ARRAY_COUNT(siglip_joint_rows)},
     .ignores = ignore_scale,
 };

@@ -1,6 +1,7 @@
-/* retro/families/family_gemma.c: Gemma 2 and the text part of Gemma 3 as Hugging Face stores them: scaled words, norms
- * before and after each branch with weights around zero, windows in most layers. Gemma 2 caps scores and logits; Gemma
- * 3 norms the queries and keys of each head and turns windowed layers by frequencies of their own. */
+/* retro/families/family_gemma.c: Gemma 2 and the text part of Gemma 3 as Hugging Face stores them:
+ * scaled words, norms before and after each branch with weights around zero, windows in most
+ * layers. Gemma 2 caps scores and logits; Gemma 3 norms the queries and keys of each head and turns
+ * windowed layers by frequencies of their own. */
 #include <math.h>
 
 #include "retro/families/huggingface.h"
@@ -14,8 +15,8 @@ struct gemma_keys {
 static const struct json_field fields[] = {
     {"hidden_activation", JSON_CHOICE, AT_DECODER(activation), .choices = huggingface_activations,
      .fallback = ACTIVATION_GELU_TANH},
-    {"query_pre_attn_scalar", JSON_FLOAT, JSON_AT(struct gemma_keys, score_divisor), .min = 1e-30, .max = 1e30,
-     .fallback = 256},
+    {"query_pre_attn_scalar", JSON_FLOAT, JSON_AT(struct gemma_keys, score_divisor), .min = 1e-30,
+     .max = 1e30, .fallback = 256},
     {"attn_logit_softcapping", JSON_FLOAT, AT_DECODER(score_cap), .min = 1e-30, .max = 1e30},
     {"final_logit_softcapping", JSON_FLOAT, AT_SPEC(logit_cap), .min = 1e-30, .max = 1e30},
 };
@@ -27,52 +28,61 @@ static void drop_null(const struct json *config, const char *key, float *cap) {
     if (value && json_is_absent(value)) *cap = 0;
 }
 
-static enum status read_gemma(const struct json *config, struct huggingface_decoder *k, struct error *e) {
-    struct model_spec *s = &k->spec;
-    struct dims *d = &s->stacks[STACK_DECODER];
-    d->kv_heads = 4;
-    d->head_dim = 256;
-    d->epsilon = 1e-6f;
-    s->tied = true;
-    s->window = 4096;
-    if (huggingface_read_decoder(config, k, e)) return e->status;
-    for (int i = 0; i < d->n_layers; i++) s->windowed[i] = (i + 1) % k->window_pattern != 0;
-    if (!json_is_absent(k->layer_types) && huggingface_read_layer_types(k, e)) return e->status;
+static enum status read_gemma(const struct json *config, struct huggingface_decoder *decoder,
+                              struct error *e) {
+    struct model_spec *spec = &decoder->spec;
+    struct dims *dims = &spec->stacks[STACK_DECODER];
+    dims->kv_heads = 4;
+    dims->head_dim = 256;
+    dims->epsilon = 1e-6f;
+    spec->tied = true;
+    spec->window = 4096;
+    if (huggingface_read_decoder(config, decoder, e)) return e->status;
+    for (int i = 0; i < dims->n_layers; i++)
+        spec->windowed[i] = (i + 1) % decoder->window_pattern != 0;
+    if (!json_is_absent(decoder->layer_types) && huggingface_read_layer_types(decoder, e))
+        return e->status;
 
-    struct gemma_keys keys = {.spec = *s};
+    struct gemma_keys keys = {.spec = *spec};
     if (spec_read(config, &table, &keys, e)) return e->status;
-    *s = keys.spec;
-    drop_null(config, "attn_logit_softcapping", &d->score_cap);
-    drop_null(config, "final_logit_softcapping", &s->logit_cap);
-    d->score_scale = 1 / sqrtf(keys.score_divisor);
-    d->mlp_bias = false;
-    d->zero_centered_gamma = true;
-    s->embedding_scale = sqrtf((float)d->hidden);
+    *spec = keys.spec;
+    drop_null(config, "attn_logit_softcapping", &dims->score_cap);
+    drop_null(config, "final_logit_softcapping", &spec->logit_cap);
+    dims->score_scale = 1 / sqrtf(keys.score_divisor);
+    dims->mlp_bias = false;
+    dims->zero_centered_gamma = true;
+    spec->embedding_scale = sqrtf((float)dims->hidden);
     return STATUS_OK;
 }
 
-static enum status read_gemma2(const struct json *config, struct model_spec *s, struct error *e) {
-    struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000}, .window_pattern = 2};
-    k.spec.stacks[STACK_DECODER].score_cap = 50;
-    k.spec.logit_cap = 30;
-    if (read_gemma(config, &k, e)) return e->status;
-    *s = k.spec;
+static enum status read_gemma2(const struct json *config, struct model_spec *spec,
+                               struct error *e) {
+    struct huggingface_decoder decoder = {
+        .spec = *spec, .rope = {.base = 10000}, .window_pattern = 2};
+    decoder.spec.stacks[STACK_DECODER].score_cap = 50;
+    decoder.spec.logit_cap = 30;
+    if (read_gemma(config, &decoder, e)) return e->status;
+    *spec = decoder.spec;
     return STATUS_OK;
 }
 
-static enum status read_gemma3(const struct json *config, struct model_spec *s, struct error *e) {
-    struct huggingface_decoder k = {.spec = *s, .rope = {.base = 1e6, .local_base = 10000}, .window_pattern = 6};
-    if (read_gemma(config, &k, e)) return e->status;
-    k.spec.stacks[STACK_DECODER].qk_norm = QK_NORM_HEAD;
-    k.spec.stacks[STACK_DECODER].score_cap = 0; /* transformers reads attn_logit_softcapping and does nothing with it */
-    *s = k.spec;
+static enum status read_gemma3(const struct json *config, struct model_spec *spec,
+                               struct error *e) {
+    struct huggingface_decoder decoder = {
+        .spec = *spec, .rope = {.base = 1e6, .local_base = 10000}, .window_pattern = 6};
+    if (read_gemma(config, &decoder, e)) return e->status;
+    decoder.spec.stacks[STACK_DECODER].qk_norm = QK_NORM_HEAD;
+    decoder.spec.stacks[STACK_DECODER].score_cap =
+        0; /* transformers reads attn_logit_softcapping and does nothing with it */
+    *spec = decoder.spec;
     return STATUS_OK;
 }
 
-static struct layer_spec describe_gemma3(const struct model_spec *s, enum stack_id stack, int i) {
-    struct layer_spec l = huggingface_layer(s, stack, i);
-    l.frequencies = s->windowed[i] ? ROPE_LOCAL : ROPE_GLOBAL;
-    return l;
+static struct layer_spec describe_gemma3(const struct model_spec *spec, enum stack_id stack,
+                                         int i) {
+    struct layer_spec layer_spec = huggingface_layer(spec, stack, i);
+    layer_spec.frequencies = spec->windowed[i] ? ROPE_LOCAL : ROPE_GLOBAL;
+    return layer_spec;
 }
 
 static const struct tensor_row layer_rows[] = {
@@ -84,6 +94,8 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_out), .names = {"post_feedforward_layernorm.*"}},
 };
 
-const struct family family_gemma2 = {HUGGINGFACE_DECODER("gemma2", read_gemma2, huggingface_layer, layer_rows)};
+const struct family family_gemma2 = {
+    HUGGINGFACE_DECODER("gemma2", read_gemma2, huggingface_layer, layer_rows)};
 
-const struct family family_gemma3_text = {HUGGINGFACE_DECODER("gemma3_text", read_gemma3, describe_gemma3, layer_rows)};
+const struct family family_gemma3_text = {
+    HUGGINGFACE_DECODER("gemma3_text", read_gemma3, describe_gemma3, layer_rows)};

@@ -7,22 +7,24 @@ static const struct json_field fields[] = {
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
-static enum status read_gpt(const struct json *config, struct model_spec *s, struct error *e) {
-    if (spec_read(config, &table, s, e) || spec_read_megatron(config, s, e)) return e->status;
-    if (s->stacks[STACK_DECODER].buckets > 0)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"position_embedding_type\" is \"relative\", which only t5 has");
-    return spec_check(s, e);
+static enum status read_gpt(const struct json *config, struct model_spec *spec, struct error *e) {
+    if (spec_read(config, &table, spec, e) || spec_read_megatron(config, spec, e)) return e->status;
+    if (spec->stacks[STACK_DECODER].buckets > 0)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: \"position_embedding_type\" is \"relative\", which only t5 has");
+    return spec_check(spec, e);
 }
 
 /* Applied iff the key exists: Megatron-Core dropped the final norm of Retro in 0.8.0 (spec 7). */
-static void inspect_gpt(const struct weights *w, struct model_spec *s) {
-    s->stacks[STACK_DECODER].final_norm = weights_find(w, "decoder.final_layernorm.weight") != NULL;
+static void inspect_gpt(const struct weights *weights, struct model_spec *spec) {
+    spec->stacks[STACK_DECODER].final_norm =
+        weights_find(weights, "decoder.final_layernorm.weight") != NULL;
 }
 
-static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
+static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {
     (void)i;
-    return (struct layer_spec){.mask = MASK_CAUSAL, .rope = s->stacks[stack].rotated > 0};
+    return (struct layer_spec){.mask = MASK_CAUSAL, .rope = spec->stacks[stack].rotated > 0};
 }
 
 const struct family family_gpt = {

@@ -1,5 +1,5 @@
-/* retro/families/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as [in, out] with Q, K
- * and V in one. */
+/* retro/families/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as
+ * [in, out] with Q, K and V in one. */
 #include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */
@@ -13,7 +13,8 @@ static const struct json_field fields[] = {
     {"n_embd", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
     {"n_head", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
     {"n_inner", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN},
-    {"n_positions", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .required = true},
+    {"n_positions", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
+     .required = true},
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
     {.name = "eos_token_id", .type = JSON_PARSED, .parse = huggingface_parse_eos},
     {"layer_norm_epsilon", JSON_FLOAT, AT_DECODER(epsilon), .fallback = 1e-5},
@@ -27,27 +28,30 @@ static const struct json_field fields[] = {
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
-static enum status read_gpt2(const struct json *config, struct model_spec *s, struct error *e) {
-    struct gpt2_keys keys = {.spec = *s};
+static enum status read_gpt2(const struct json *config, struct model_spec *spec, struct error *e) {
+    struct gpt2_keys keys = {.spec = *spec};
     if (spec_read(config, &table, &keys, e)) return e->status;
-    *s = keys.spec;
+    *spec = keys.spec;
 
-    struct dims *d = &s->stacks[STACK_DECODER];
-    if (huggingface_derive(s, d, e)) return e->status;
-    if (d->ffn == 0) d->ffn = 4 * d->hidden;
-    if (!keys.scaled) d->score_scale = 1;
-    dims_set_bias(d, true);
-    d->norm = NORM_LAYER;
-    d->final_norm = true;
-    s->learned_positions = true;
-    return spec_check(s, e);
+    struct dims *dims = &spec->stacks[STACK_DECODER];
+    if (huggingface_derive(spec, dims, e)) return e->status;
+    if (dims->ffn == 0) dims->ffn = 4 * dims->hidden;
+    if (!keys.scaled) dims->score_scale = 1;
+    dims_set_bias(dims, true);
+    dims->norm = NORM_LAYER;
+    dims->final_norm = true;
+    spec->learned_positions = true;
+    return spec_check(spec, e);
 }
 
 /* GPT2LMHeadModel writes the prefix, GPT2Model does not. */
 static const struct tensor_row outer_rows[] = {
-    {.place = offsetof(struct model, embedding.word), .names = {"transformer.wte.weight", "wte.weight"}},
-    {.place = offsetof(struct model, embedding.position), .names = {"transformer.wpe.weight", "wpe.weight"}},
-    {.place = offsetof(struct model, stacks[STACK_DECODER].final_norm), .names = {"transformer.ln_f.*", "ln_f.*"}},
+    {.place = offsetof(struct model, embedding.word),
+     .names = {"transformer.wte.weight", "wte.weight"}},
+    {.place = offsetof(struct model, embedding.position),
+     .names = {"transformer.wpe.weight", "wpe.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_DECODER].final_norm),
+     .names = {"transformer.ln_f.*", "ln_f.*"}},
     {.place = offsetof(struct model, output), .names = {"lm_head.*"}},
 };
 
@@ -60,14 +64,15 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, fc2), .names = {"mlp.c_proj.*"}, .transposed = true},
 };
 
-static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
-    (void)s, (void)stack, (void)i;
+static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {
+    (void)spec, (void)stack, (void)i;
     return (struct layer_spec){.mask = MASK_CAUSAL};
 }
 
 /* Old checkpoints hold the causal mask in every layer. */
 static bool ignore_masks(const char *name) {
-    return huggingface_ends_with(name, ".attn.bias") || huggingface_ends_with(name, ".attn.masked_bias");
+    return huggingface_ends_with(name, ".attn.bias") ||
+           huggingface_ends_with(name, ".attn.masked_bias");
 }
 
 const struct family family_gpt2 = {

@@ -1,39 +1,45 @@
-/* retro/families/family_mpnet.c: MPNet and DistilBERT as Hugging Face stores them: BERT without token types, each with
- * names of its own. MPNet counts positions as RoBERTa does, and adds T5's relative bias, of a table that all layers
- * share, to the scores. */
+/* retro/families/family_mpnet.c: MPNet and DistilBERT as Hugging Face stores them: BERT without
+ * token types, each with names of its own. MPNet counts positions as RoBERTa does, and adds T5's
+ * relative bias, of a table that all layers share, to the scores. */
 #include "retro/families/huggingface.h"
 
 /* MPNet's code has these two, whatever config.json says. */
 enum { MPNET_BUCKETS = 32, MPNET_MAX_DISTANCE = 128, MPNET_PAD = 1 };
 
 static const struct json_field mpnet_fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
+    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
+     .required = true},
     {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
-    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
+     .required = true},
     {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
-    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .required = true},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
+     .required = true},
     {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-12},
-    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations, .required = true},
+    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
+     .required = true},
     {.name = "relative_attention_num_buckets", .type = JSON_NEUTRAL, .min = MPNET_BUCKETS},
 };
 static const struct json_table mpnet_table = JSON_TABLE(mpnet_fields, .open = true);
 
-static enum status read_mpnet(const struct json *config, struct model_spec *s, struct error *e) {
-    if (spec_read(config, &mpnet_table, s, e)) return e->status;
-    s->position_pad = MPNET_PAD;
-    s->stacks[STACK_ENCODER].buckets = MPNET_BUCKETS;
-    s->stacks[STACK_ENCODER].max_distance = MPNET_MAX_DISTANCE;
-    return huggingface_derive_encoder(s, e);
+static enum status read_mpnet(const struct json *config, struct model_spec *spec, struct error *e) {
+    if (spec_read(config, &mpnet_table, spec, e)) return e->status;
+    spec->position_pad = MPNET_PAD;
+    spec->stacks[STACK_ENCODER].buckets = MPNET_BUCKETS;
+    spec->stacks[STACK_ENCODER].max_distance = MPNET_MAX_DISTANCE;
+    return huggingface_derive_encoder(spec, e);
 }
 
 /* The embedding of an encoder alone, or within a model that names it `root`. */
 #define EMBEDDING_ROWS(root) \
-    {.place = offsetof(struct model, embedding.word), .names = NAMES(root, "embeddings.word_embeddings.weight")}, \
+    {.place = offsetof(struct model, embedding.word), \
+     .names = NAMES(root, "embeddings.word_embeddings.weight")}, \
         {.place = offsetof(struct model, embedding.position), \
          .names = NAMES(root, "embeddings.position_embeddings.weight")}, \
     { \
-        .place = offsetof(struct model, embedding.norm), .names = NAMES(root, "embeddings.LayerNorm.*") \
+        .place = offsetof(struct model, embedding.norm), \
+        .names = NAMES(root, "embeddings.LayerNorm.*") \
     }
 #define NAMES(root, name) \
     { name, root name }
@@ -55,29 +61,37 @@ static const struct tensor_row mpnet_rows[] = {
     {.place = offsetof(struct layer, norm_mlp), .names = {"output.LayerNorm.*"}},
 };
 
-static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
+static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {
     (void)i;
-    return (struct layer_spec){.post_norm = true, .mask = MASK_NONE, .relative = s->stacks[stack].buckets > 0};
+    return (struct layer_spec){
+        .post_norm = true, .mask = MASK_NONE, .relative = spec->stacks[stack].buckets > 0};
 }
 
-const struct family family_mpnet = {HUGGINGFACE_ENCODER("mpnet", read_mpnet, describe_layer, "mpnet.",
-                                                        "encoder.layer.#.", mpnet_rows, mpnet_outer_rows)};
+const struct family family_mpnet = {HUGGINGFACE_ENCODER("mpnet", read_mpnet, describe_layer,
+                                                        "mpnet.", "encoder.layer.#.", mpnet_rows,
+                                                        mpnet_outer_rows)};
 
 static const struct json_field distilbert_fields[] = {
-    {"n_layers|num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
-    {"dim|hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
-    {"n_heads|num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"n_layers|num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
+     .required = true},
+    {"dim|hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH,
+     .required = true},
+    {"n_heads|num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
+     .required = true},
     {"hidden_dim", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
-    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .required = true},
-    {"activation", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations, .required = true},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
+     .required = true},
+    {"activation", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
+     .required = true},
 };
 static const struct json_table distilbert_table = JSON_TABLE(distilbert_fields, .open = true);
 
-static enum status read_distilbert(const struct json *config, struct model_spec *s, struct error *e) {
-    if (spec_read(config, &distilbert_table, s, e)) return e->status;
-    s->stacks[STACK_ENCODER].epsilon = 1e-12f;
-    return huggingface_derive_encoder(s, e);
+static enum status read_distilbert(const struct json *config, struct model_spec *spec,
+                                   struct error *e) {
+    if (spec_read(config, &distilbert_table, spec, e)) return e->status;
+    spec->stacks[STACK_ENCODER].epsilon = 1e-12f;
+    return huggingface_derive_encoder(spec, e);
 }
 
 static const struct tensor_row distilbert_outer_rows[] = {EMBEDDING_ROWS("distilbert.")};
@@ -93,6 +107,6 @@ static const struct tensor_row distilbert_rows[] = {
     {.place = offsetof(struct layer, norm_mlp), .names = {"output_layer_norm.*"}},
 };
 
-const struct family family_distilbert = {HUGGINGFACE_ENCODER("distilbert", read_distilbert, describe_layer,
-                                                             "distilbert.", "transformer.layer.#.", distilbert_rows,
-                                                             distilbert_outer_rows)};
+const struct family family_distilbert = {
+    HUGGINGFACE_ENCODER("distilbert", read_distilbert, describe_layer, "distilbert.",
+                        "transformer.layer.#.", distilbert_rows, distilbert_outer_rows)};

@@ -1,17 +1,19 @@
-/* retro/families/family_phi3.c: Phi-3 as Hugging Face stores it: as Llama, with Q, K and V in one matrix, gate and up
- * in another, rotary positions on a part of each head, longrope, and a window in all layers. */
+/* retro/families/family_phi3.c: Phi-3 as Hugging Face stores it: as Llama, with Q, K and V in one
+ * matrix, gate and up in another, rotary positions on a part of each head, longrope, and a window
+ * in all layers. */
 #include "retro/families/huggingface.h"
 
-static enum status read_phi3(const struct json *config, struct model_spec *s, struct error *e) {
-    struct huggingface_decoder k = {.spec = *s};
-    struct dims *d = &k.spec.stacks[STACK_DECODER];
-    d->epsilon = 1e-5f;
-    d->activation = ACTIVATION_SILU;
-    k.rope = (struct rope_rules){.base = 10000, .partial = 1, .original = 4096, .renames_yarn = true};
-    if (huggingface_read_decoder(config, &k, e)) return e->status;
-    dims_set_bias(d, false);
-    for (int i = 0; i < d->n_layers; i++) k.spec.windowed[i] = true;
-    *s = k.spec;
+static enum status read_phi3(const struct json *config, struct model_spec *spec, struct error *e) {
+    struct huggingface_decoder decoder = {.spec = *spec};
+    struct dims *dims = &decoder.spec.stacks[STACK_DECODER];
+    dims->epsilon = 1e-5f;
+    dims->activation = ACTIVATION_SILU;
+    decoder.rope =
+        (struct rope_rules){.base = 10000, .partial = 1, .original = 4096, .renames_yarn = true};
+    if (huggingface_read_decoder(config, &decoder, e)) return e->status;
+    dims_set_bias(dims, false);
+    for (int i = 0; i < dims->n_layers; i++) decoder.spec.windowed[i] = true;
+    *spec = decoder.spec;
     return STATUS_OK;
 }
 
@@ -24,4 +26,5 @@ static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, fc2), .names = {"mlp.down_proj.*"}},
 };
 
-const struct family family_phi3 = {HUGGINGFACE_DECODER("phi3", read_phi3, huggingface_layer, layer_rows)};
+const struct family family_phi3 = {
+    HUGGINGFACE_DECODER("phi3", read_phi3, huggingface_layer, layer_rows)};

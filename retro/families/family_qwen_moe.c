@@ -1,5 +1,6 @@
-/* retro/families/family_qwen_moe.c: Qwen2 and Qwen3 with experts as Hugging Face stores them: attention as in Qwen2 and
- * Qwen3; the MLP of most layers is one of experts, in Qwen2 beside an expert that all rows use. */
+/* retro/families/family_qwen_moe.c: Qwen2 and Qwen3 with experts as Hugging Face stores them:
+ * attention as in Qwen2 and Qwen3; the MLP of most layers is one of experts, in Qwen2 beside an
+ * expert that all rows use. */
 #include "retro/families/huggingface.h"
 
 /* The decoder's keys, and those of experts that have no place in the spec. */
@@ -12,113 +13,134 @@ struct moe_keys {
 
 /* The caller fills in what an absent size stands for. */
 static const struct json_field qwen_fields[] = {
-    {"num_experts|num_local_experts", JSON_INT, AT_DECODER(experts), .min = 1, .max = LIMIT_EXPERTS},
+    {"num_experts|num_local_experts", JSON_INT, AT_DECODER(experts), .min = 1,
+     .max = LIMIT_EXPERTS},
     {"num_experts_per_tok", JSON_INT, AT_DECODER(experts_used), .min = 1, .max = LIMIT_EXPERTS},
     {"moe_intermediate_size", JSON_INT, AT_DECODER(expert_ffn), .min = 1, .max = LIMIT_FFN},
     {"norm_topk_prob", JSON_BOOL, AT_DECODER(experts_renormalised)},
-    {"decoder_sparse_step", JSON_INT, JSON_AT(struct moe_keys, sparse_step), .min = 1, .max = MAX_LAYERS,
-     .fallback = 1},
+    {"decoder_sparse_step", JSON_INT, JSON_AT(struct moe_keys, sparse_step), .min = 1,
+     .max = MAX_LAYERS, .fallback = 1},
     {"mlp_only_layers", JSON_RAW, JSON_AT(struct moe_keys, dense)},
 };
 static const struct json_table qwen_table = JSON_TABLE(qwen_fields, .open = true);
 
 static const struct json_field shared_fields[] = {
-    {"shared_expert_intermediate_size", JSON_INT, AT_DECODER(shared_ffn), .min = 1, .max = LIMIT_FFN},
+    {"shared_expert_intermediate_size", JSON_INT, AT_DECODER(shared_ffn), .min = 1,
+     .max = LIMIT_FFN},
     {"qkv_bias", JSON_BOOL, JSON_AT(struct moe_keys, qkv_bias)},
 };
 static const struct json_table shared_table = JSON_TABLE(shared_fields, .open = true);
 
-static struct dims *start_keys(struct moe_keys *k, const struct model_spec *s, int kv_heads, double base) {
-    *k = (struct moe_keys){.decoder = {.spec = *s, .rope = {.base = base}, .max_window_layers = 28}};
-    struct dims *d = &k->decoder.spec.stacks[STACK_DECODER];
-    d->kv_heads = kv_heads;
-    d->epsilon = 1e-6f;
-    d->activation = ACTIVATION_SILU;
-    return d;
+static struct dims *start_keys(struct moe_keys *keys, const struct model_spec *spec, int kv_heads,
+                               double base) {
+    *keys = (struct moe_keys){
+        .decoder = {.spec = *spec, .rope = {.base = base}, .max_window_layers = 28}};
+    struct dims *dims = &keys->decoder.spec.stacks[STACK_DECODER];
+    dims->kv_heads = kv_heads;
+    dims->epsilon = 1e-6f;
+    dims->activation = ACTIVATION_SILU;
+    return dims;
 }
 
 /* Layers without experts: those listed, and those between the steps. */
-static enum status read_dense(struct moe_keys *k, struct error *e) {
-    struct model_spec *s = &k->decoder.spec;
-    int n = s->stacks[STACK_DECODER].n_layers;
-    for (int i = 0; i < n; i++) s->dense[i] = (i + 1) % k->sparse_step != 0;
-    if (json_is_absent(k->dense)) return STATUS_OK;
-    if (!json_is_list(k->dense))
-        return error_set(e, STATUS_INVALID, "config.json: \"mlp_only_layers\" must be a list of layers");
-    for (size_t j = 0; j < json_count(k->dense); j++) {
-        const struct json *item = json_item(k->dense, j);
+static enum status read_dense(struct moe_keys *keys, struct error *e) {
+    struct model_spec *spec = &keys->decoder.spec;
+    int n = spec->stacks[STACK_DECODER].n_layers;
+    for (int i = 0; i < n; i++) spec->dense[i] = (i + 1) % keys->sparse_step != 0;
+    if (json_is_absent(keys->dense)) return STATUS_OK;
+    if (!json_is_list(keys->dense))
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"mlp_only_layers\" must be a list of layers");
+    for (size_t j = 0; j < json_count(keys->dense); j++) {
+        const struct json *item = json_item(keys->dense, j);
         if (!json_is_int(item))
-            return error_set(e, STATUS_INVALID, "config.json: \"mlp_only_layers\" has an item that is no integer");
-        if (json_int(item) >= 0 && json_int(item) < n) s->dense[json_int(item)] = true;
+            return error_set(e, STATUS_INVALID,
+                             "config.json: \"mlp_only_layers\" has an item that is no integer");
+        if (json_int(item) >= 0 && json_int(item) < n) spec->dense[json_int(item)] = true;
     }
     return STATUS_OK;
 }
 
 /* The keys that Qwen's two share. */
-static enum status read_qwen(const struct json *config, struct moe_keys *k, struct error *e) {
-    k->decoder.spec.window = 4096;
-    if (huggingface_read_decoder(config, &k->decoder, e) || spec_read(config, &qwen_table, k, e) || read_dense(k, e))
+static enum status read_qwen(const struct json *config, struct moe_keys *keys, struct error *e) {
+    keys->decoder.spec.window = 4096;
+    if (huggingface_read_decoder(config, &keys->decoder, e) ||
+        spec_read(config, &qwen_table, keys, e) || read_dense(keys, e))
         return e->status;
-    k->decoder.spec.stacks[STACK_DECODER].mlp_bias = false;
-    if (!k->decoder.use_window) k->decoder.spec.window = 0;
+    keys->decoder.spec.stacks[STACK_DECODER].mlp_bias = false;
+    if (!keys->decoder.use_window) keys->decoder.spec.window = 0;
     return STATUS_OK;
 }
 
-/* Where layer_types is silent, every other layer has the window, from the first to max_window_layers. */
-static enum status read_qwen2_moe(const struct json *config, struct model_spec *s, struct error *e) {
-    struct moe_keys k;
-    struct dims *d = start_keys(&k, s, 16, 10000);
-    struct model_spec *spec = &k.decoder.spec;
-    d->experts = 60;
-    d->experts_used = 4;
-    d->expert_ffn = 1408;
-    d->shared_ffn = 5632;
-    k.qkv_bias = true;
-    k.decoder.zero_window = true;
-    if (read_qwen(config, &k, e) || spec_read(config, &shared_table, &k, e)) return e->status;
-    d->qkv_bias = k.qkv_bias;
-    d->proj_bias = false;
+/* Where layer_types is silent, every other layer has the window, from the first to
+ * max_window_layers. */
+static enum status read_qwen2_moe(const struct json *config, struct model_spec *model_spec,
+                                  struct error *e) {
+    struct moe_keys keys;
+    struct dims *dims = start_keys(&keys, model_spec, 16, 10000);
+    struct model_spec *spec = &keys.decoder.spec;
+    dims->experts = 60;
+    dims->experts_used = 4;
+    dims->expert_ffn = 1408;
+    dims->shared_ffn = 5632;
+    keys.qkv_bias = true;
+    keys.decoder.zero_window = true;
+    if (read_qwen(config, &keys, e) || spec_read(config, &shared_table, &keys, e)) return e->status;
+    dims->qkv_bias = keys.qkv_bias;
+    dims->proj_bias = false;
 
-    bool listed = !json_is_absent(k.decoder.layer_types);
-    if (listed && huggingface_read_layer_types(&k.decoder, e)) return e->status;
-    for (int i = 0; i < min_int(d->n_layers, k.decoder.max_window_layers) && !listed; i += 2)
+    bool listed = !json_is_absent(keys.decoder.layer_types);
+    if (listed && huggingface_read_layer_types(&keys.decoder, e)) return e->status;
+    for (int i = 0; i < min_int(dims->n_layers, keys.decoder.max_window_layers) && !listed; i += 2)
         spec->windowed[i] = spec->window > 0;
-    *s = *spec;
-    return spec_check(s, e);
+    *model_spec = *spec;
+    return spec_check(model_spec, e);
 }
 
 /* All layers have the window, where there is one. */
-static enum status read_qwen3_moe(const struct json *config, struct model_spec *s, struct error *e) {
-    struct moe_keys k;
-    struct dims *d = start_keys(&k, s, 4, 10000);
-    d->experts = 128;
-    d->experts_used = 8;
-    d->expert_ffn = 768;
-    d->qk_norm = QK_NORM_HEAD;
-    if (read_qwen(config, &k, e)) return e->status;
-    for (int i = 0; i < d->n_layers; i++) k.decoder.spec.windowed[i] = k.decoder.spec.window > 0;
-    *s = k.decoder.spec;
-    return spec_check(s, e);
+static enum status read_qwen3_moe(const struct json *config, struct model_spec *spec,
+                                  struct error *e) {
+    struct moe_keys keys;
+    struct dims *dims = start_keys(&keys, spec, 4, 10000);
+    dims->experts = 128;
+    dims->experts_used = 8;
+    dims->expert_ffn = 768;
+    dims->qk_norm = QK_NORM_HEAD;
+    if (read_qwen(config, &keys, e)) return e->status;
+    for (int i = 0; i < dims->n_layers; i++)
+        keys.decoder.spec.windowed[i] = keys.decoder.spec.window > 0;
+    *spec = keys.decoder.spec;
+    return spec_check(spec, e);
 }
 
-/* Of layers with experts and without, and with a shared expert and without. Where transformers 5 stacks the experts,
- * gate and up are one tensor. */
+/* Of layers with experts and without, and with a shared expert and without. Where transformers 5
+ * stacks the experts, gate and up are one tensor. */
 static const struct tensor_row qwen_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     HUGGINGFACE_ATTENTION_ROWS,
     {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
     HUGGINGFACE_MLP_ROWS,
     {.place = offsetof(struct layer, router), .names = {"mlp.gate.*"}},
-    {.place = offsetof(struct layer, expert_fc1), .part = PART_GATE, .names = {"mlp.experts.#.gate_proj.*"}},
-    {.place = offsetof(struct layer, expert_fc1), .part = PART_UP, .names = {"mlp.experts.#.up_proj.*"}},
+    {.place = offsetof(struct layer, expert_fc1),
+     .part = PART_GATE,
+     .names = {"mlp.experts.#.gate_proj.*"}},
+    {.place = offsetof(struct layer, expert_fc1),
+     .part = PART_UP,
+     .names = {"mlp.experts.#.up_proj.*"}},
     {.place = offsetof(struct layer, expert_fc1), .names = {"mlp.experts.#.gate_up_proj.*"}},
     {.place = offsetof(struct layer, expert_fc2), .names = {"mlp.experts.#.down_proj.*"}},
     {.place = offsetof(struct layer, shared_gate), .names = {"mlp.shared_expert_gate.*"}},
-    {.place = offsetof(struct layer, shared_fc1), .part = PART_GATE, .names = {"mlp.shared_expert.gate_proj.*"}},
-    {.place = offsetof(struct layer, shared_fc1), .part = PART_UP, .names = {"mlp.shared_expert.up_proj.*"}},
+    {.place = offsetof(struct layer, shared_fc1),
+     .part = PART_GATE,
+     .names = {"mlp.shared_expert.gate_proj.*"}},
+    {.place = offsetof(struct layer, shared_fc1),
+     .part = PART_UP,
+     .names = {"mlp.shared_expert.up_proj.*"}},
     {.place = offsetof(struct layer, shared_fc2), .names = {"mlp.shared_expert.down_proj.*"}},
 };
 
-const struct family family_qwen2_moe = {HUGGINGFACE_DECODER("qwen2_moe", read_qwen2_moe, huggingface_layer, qwen_rows)};
+const struct family family_qwen2_moe = {
+    HUGGINGFACE_DECODER("qwen2_moe", read_qwen2_moe, huggingface_layer, qwen_rows)};
 
-const struct family family_qwen3_moe = {HUGGINGFACE_DECODER("qwen3_moe", read_qwen3_moe, huggingface_layer, qwen_rows)};
+const struct family family_qwen3_moe = {
+    HUGGINGFACE_DECODER("qwen3_moe", read_qwen3_moe, huggingface_layer, qwen_rows)};

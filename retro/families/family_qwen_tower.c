@@ -1,7 +1,8 @@
-/* retro/families/family_qwen_tower.c: the vision towers of Qwen2-VL and Qwen2.5-VL as Hugging Face stores them, with
- * their mergers. A picture is two equal frames. Half of a head's rotary pairs turn by a patch's line, half by its
- * column. The merger norms each row, joins 2 x 2 of them and has an MLP: the tower's last norm and a projector.
- * Qwen2.5-VL has RMS norms and a gated MLP, and attends within windows in all layers but some. */
+/* retro/families/family_qwen_tower.c: the vision towers of Qwen2-VL and Qwen2.5-VL as Hugging Face
+ * stores them, with their mergers. A picture is two equal frames. Half of a head's rotary pairs
+ * turn by a patch's line, half by its column. The merger norms each row, joins 2 x 2 of them and
+ * has an MLP: the tower's last norm and a projector. Qwen2.5-VL has RMS norms and a gated MLP, and
+ * attends within windows in all layers but some. */
 #include "retro/families/huggingface_vision.h"
 
 #include <math.h>
@@ -22,7 +23,8 @@ static const struct json_field shared_fields[] = {
     {"depth", JSON_INT, AT_TOWER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 32},
     {"num_heads", JSON_INT, AT_TOWER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 16},
     {"patch_size", JSON_INT, AT_SPEC(tower.patch), .min = 1, .max = LIMIT_PATCH, .fallback = 14},
-    {"temporal_patch_size", JSON_INT, AT_SPEC(tower.frames), .min = 1, .max = MOST_FRAMES, .fallback = 2},
+    {"temporal_patch_size", JSON_INT, AT_SPEC(tower.frames), .min = 1, .max = MOST_FRAMES,
+     .fallback = 2},
     {"spatial_merge_size", JSON_NEUTRAL, .min = MERGED},
     {"in_channels", JSON_NEUTRAL, .min = 3},
     {"rope_parameters", JSON_RAW, AT_KEYS(rope)},
@@ -36,7 +38,8 @@ static const struct json_field older_fields[] = {
     SHARED_FIELDS,
     {"embed_dim", JSON_INT, AT_TOWER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 1280},
     {"mlp_ratio", JSON_INT, AT_KEYS(ratio), .min = 1, .max = 64, .fallback = 4},
-    {"hidden_size", JSON_INT, AT_SPEC(projector.out), .min = 1, .max = LIMIT_WIDTH, .fallback = 3584},
+    {"hidden_size", JSON_INT, AT_SPEC(projector.out), .min = 1, .max = LIMIT_WIDTH,
+     .fallback = 3584},
     {"hidden_act", JSON_CHOICE, AT_KEYS(activation), .choices = huggingface_activations,
      .fallback = ACTIVATION_QUICK_GELU},
 };
@@ -47,11 +50,13 @@ static const struct json_field newer_fields[] = {
     SHARED_FIELDS,
     {"hidden_size", JSON_INT, AT_TOWER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 3584},
     {"intermediate_size", JSON_INT, AT_TOWER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 3420},
-    {"out_hidden_size", JSON_INT, AT_SPEC(projector.out), .min = 1, .max = LIMIT_WIDTH, .fallback = 3584},
-    {"hidden_act", JSON_CHOICE, AT_KEYS(activation), .choices = huggingface_activations, .fallback = ACTIVATION_SILU},
+    {"out_hidden_size", JSON_INT, AT_SPEC(projector.out), .min = 1, .max = LIMIT_WIDTH,
+     .fallback = 3584},
+    {"hidden_act", JSON_CHOICE, AT_KEYS(activation), .choices = huggingface_activations,
+     .fallback = ACTIVATION_SILU},
     {"window_size", JSON_INT, AT_KEYS(window), .min = 1, .max = LIMIT_PIXELS, .fallback = 112},
-    {"fullatt_block_indexes", JSON_LIST, AT_KEYS(whole), .item = &layer_number, .item_size = sizeof(int),
-     .max = MAX_LAYERS},
+    {"fullatt_block_indexes", JSON_LIST, AT_KEYS(whole), .item = &layer_number,
+     .item_size = sizeof(int), .max = MAX_LAYERS},
 };
 static const struct json_table newer_table = JSON_TABLE(newer_fields, .open = true);
 
@@ -69,96 +74,102 @@ static const struct json_field axial_fields[] = {
 };
 static const struct json_table axial_table = JSON_TABLE(axial_fields, .open = true);
 
-/* The first half of a head's pairs turn by the line, the others by the column, both with the frequencies of a head of
- * half the size. */
-static enum status read_rope(const struct json *config, struct dims *d, struct error *e) {
+/* The first half of a head's pairs turn by the line, the others by the column, both with the
+ * frequencies of a head of half the size. */
+static enum status read_rope(const struct json *config, struct dims *dims, struct error *e) {
     struct axial_keys keys = {.base = 10000};
-    struct dims half = {.rotated = d->head_dim / 2};
-    if (!json_is_absent(config) && spec_read(config, &axial_table, &keys, e)) return error_prefix(e, "rope_parameters");
+    struct dims half = {.rotated = dims->head_dim / 2};
+    if (!json_is_absent(config) && spec_read(config, &axial_table, &keys, e))
+        return error_prefix(e, "rope_parameters");
     if (!(keys.base > 0))
-        return error_set(e, STATUS_INVALID, "config.json: \"rope_theta\" is %g, must be positive", (double)keys.base);
-    if (d->head_dim % 4 != 0 || d->head_dim > ATTENTION_MAX_HEAD)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: attention heads of %d; multiples of 4 that are at most %d are supported",
-                         d->head_dim, ATTENTION_MAX_HEAD);
+        return error_set(e, STATUS_INVALID, "config.json: \"rope_theta\" is %g, must be positive",
+                         (double)keys.base);
+    if (dims->head_dim % 4 != 0 || dims->head_dim > ATTENTION_MAX_HEAD)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: attention heads of %d; multiples of 4 that are at most %d are supported",
+            dims->head_dim, ATTENTION_MAX_HEAD);
 
-    int pairs = d->head_dim / 4;
+    int pairs = dims->head_dim / 4;
     dims_set_rope(&half, ROPE_GLOBAL, keys.base);
-    d->rotated = d->head_dim;
-    d->rope_sections = 2;
+    dims->rotated = dims->head_dim;
+    dims->rope_sections = 2;
     for (int i = 0; i < 2 * pairs; i++) {
-        d->rope[ROPE_GLOBAL].inv_freq[i] = half.rope[ROPE_GLOBAL].inv_freq[i % pairs];
-        d->rope_section[i] = (uint8_t)(i / pairs);
+        dims->rope[ROPE_GLOBAL].inv_freq[i] = half.rope[ROPE_GLOBAL].inv_freq[i % pairs];
+        dims->rope_section[i] = (uint8_t)(i / pairs);
     }
     return STATUS_OK;
 }
 
 /* Windows. */
 
-static enum status read_windows(struct qwen_tower_keys *k, const struct json *config, struct error *e) {
+static enum status read_windows(struct qwen_tower_keys *keys, const struct json *config,
+                                struct error *e) {
     static const int usual[] = {7, 15, 23, 31};
-    struct tower_spec *t = &k->spec.tower;
+    struct tower_spec *tower = &keys->spec.tower;
     bool absent = json_is_absent(json_member(config, "fullatt_block_indexes"));
-    const int *layers = absent ? usual : k->whole.items;
-    size_t n = absent ? ARRAY_COUNT(usual) : k->whole.count;
-    t->attended = k->window / MERGED / t->patch * MERGED;
-    if (t->attended == 0)
-        return error_set(e, STATUS_INVALID, "config.json: \"window_size\" is %d, less than %d patches of %d", k->window,
-                         MERGED, t->patch);
-    for (size_t i = 0; i < n; i++) t->whole[layers[i]] = true;
+    const int *layers = absent ? usual : keys->whole.items;
+    size_t n = absent ? ARRAY_COUNT(usual) : keys->whole.count;
+    tower->attended = keys->window / MERGED / tower->patch * MERGED;
+    if (tower->attended == 0)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"window_size\" is %d, less than %d patches of %d",
+                         keys->window, MERGED, tower->patch);
+    for (size_t i = 0; i < n; i++) tower->whole[layers[i]] = true;
     return STATUS_OK;
 }
 
 /* Both towers. */
 
 /* Fills in the sizes that follow from the keys. */
-static enum status finish_tower(struct qwen_tower_keys *k, struct error *e) {
-    struct model_spec *s = &k->spec;
-    struct dims *d = &s->stacks[STACK_TOWER];
-    int padded = s->padded_vocab, wide = d->hidden * MERGED * MERGED;
-    if (huggingface_derive(s, d, e)) return e->status;
-    s->padded_vocab = padded;
-    dims_set_bias(d, true);
-    d->activation = (enum activation)k->activation;
-    d->epsilon = 1e-6f;
-    d->final_norm = true;
-    s->tower.shuffle = MERGED;
-    s->tower.oblong = true;
-    s->projector.in = s->projector.ffn = wide;
-    s->projector.activation = ACTIVATION_GELU_ERF;
-    s->projector.bias = true;
-    return read_rope(k->rope, d, e);
+static enum status finish_tower(struct qwen_tower_keys *keys, struct error *e) {
+    struct model_spec *spec = &keys->spec;
+    struct dims *dims = &spec->stacks[STACK_TOWER];
+    int padded = spec->padded_vocab, wide = dims->hidden * MERGED * MERGED;
+    if (huggingface_derive(spec, dims, e)) return e->status;
+    spec->padded_vocab = padded;
+    dims_set_bias(dims, true);
+    dims->activation = (enum activation)keys->activation;
+    dims->epsilon = 1e-6f;
+    dims->final_norm = true;
+    spec->tower.shuffle = MERGED;
+    spec->tower.oblong = true;
+    spec->projector.in = spec->projector.ffn = wide;
+    spec->projector.activation = ACTIVATION_GELU_ERF;
+    spec->projector.bias = true;
+    return read_rope(keys->rope, dims, e);
 }
 
-static enum status read_older(const struct json *config, struct model_spec *s, struct error *e) {
-    struct qwen_tower_keys k = {.spec = *s};
-    struct dims *d = &k.spec.stacks[STACK_TOWER];
-    if (spec_read(config, &older_table, &k, e)) return e->status;
-    if (d->hidden > LIMIT_FFN / k.ratio)
-        return error_set(e, STATUS_INVALID, "config.json: \"mlp_ratio\" is %d, for rows of %d at most %d", k.ratio,
-                         d->hidden, LIMIT_FFN / d->hidden);
-    d->ffn = d->hidden * k.ratio;
-    d->norm = NORM_LAYER;
-    if (finish_tower(&k, e)) return e->status;
-    *s = k.spec;
+static enum status read_older(const struct json *config, struct model_spec *spec, struct error *e) {
+    struct qwen_tower_keys keys = {.spec = *spec};
+    struct dims *dims = &keys.spec.stacks[STACK_TOWER];
+    if (spec_read(config, &older_table, &keys, e)) return e->status;
+    if (dims->hidden > LIMIT_FFN / keys.ratio)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"mlp_ratio\" is %d, for rows of %d at most %d", keys.ratio,
+                         dims->hidden, LIMIT_FFN / dims->hidden);
+    dims->ffn = dims->hidden * keys.ratio;
+    dims->norm = NORM_LAYER;
+    if (finish_tower(&keys, e)) return e->status;
+    *spec = keys.spec;
     return STATUS_OK;
 }
 
-static enum status read_newer(const struct json *config, struct model_spec *s, struct error *e) {
-    struct qwen_tower_keys k = {.spec = *s};
-    enum status status = spec_read(config, &newer_table, &k, e);
-    if (status == STATUS_OK) status = read_windows(&k, config, e);
-    json_table_free(&newer_table, &k);
+static enum status read_newer(const struct json *config, struct model_spec *spec, struct error *e) {
+    struct qwen_tower_keys keys = {.spec = *spec};
+    enum status status = spec_read(config, &newer_table, &keys, e);
+    if (status == STATUS_OK) status = read_windows(&keys, config, e);
+    json_table_free(&newer_table, &keys);
     if (status) return status;
-    k.spec.stacks[STACK_TOWER].gated = true;
-    k.spec.stacks[STACK_TOWER].norm = NORM_RMS;
-    if (finish_tower(&k, e)) return e->status;
-    *s = k.spec;
+    keys.spec.stacks[STACK_TOWER].gated = true;
+    keys.spec.stacks[STACK_TOWER].norm = NORM_RMS;
+    if (finish_tower(&keys, e)) return e->status;
+    *spec = keys.spec;
     return STATUS_OK;
 }
 
-static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
-    (void)s, (void)stack, (void)i;
+static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {
+    (void)spec, (void)stack, (void)i;
     return (struct layer_spec){.mask = MASK_NONE, .rope = true};
 }
 
@@ -199,26 +210,30 @@ static const struct family newer_tower = {
     .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
 };
 
-enum status qwen_tower_read(const struct json *config, bool newer, struct model_spec *s, struct error *e) {
+enum status qwen_tower_read(const struct json *config, bool newer, struct model_spec *spec,
+                            struct error *e) {
     const struct family *tower = newer ? &newer_tower : &older_tower;
     const char *type = json_text(json_member(config, "model_type")).text;
     size_t n = strlen(tower->model_type) - strlen("_vision");
     bool known = type == NULL || strcmp(type, tower->model_type) == 0 ||
                  (strncmp(type, tower->model_type, n) == 0 && type[n] == '\0');
     if (!known)
-        return error_set(e, STATUS_UNSUPPORTED, "config.json: \"model_type\" is \"%.60s\"; %s is supported here", type,
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"model_type\" is \"%.60s\"; %s is supported here", type,
                          tower->model_type);
-    if (tower->read(config, s, e)) return e->status;
-    s->parts[STACK_TOWER] = (struct model_part){tower, {"visual.", "model.visual.", ""}};
+    if (tower->read(config, spec, e)) return e->status;
+    spec->parts[STACK_TOWER] = (struct model_part){tower, {"visual.", "model.visual.", ""}};
     return STATUS_OK;
 }
 
-static enum status read_older_alone(const struct json *config, struct model_spec *s, struct error *e) {
-    return qwen_tower_read(config, false, s, e) ? e->status : spec_check(s, e);
+static enum status read_older_alone(const struct json *config, struct model_spec *spec,
+                                    struct error *e) {
+    return qwen_tower_read(config, false, spec, e) ? e->status : spec_check(spec, e);
 }
 
-static enum status read_newer_alone(const struct json *config, struct model_spec *s, struct error *e) {
-    return qwen_tower_read(config, true, s, e) ? e->status : spec_check(s, e);
+static enum status read_newer_alone(const struct json *config, struct model_spec *spec,
+                                    struct error *e) {
+    return qwen_tower_read(config, true, spec, e) ? e->status : spec_check(spec, e);
 }
 
 const struct family family_qwen2_vl_vision = {

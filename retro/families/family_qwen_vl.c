@@ -1,6 +1,7 @@
-/* retro/families/family_qwen_vl.c: Qwen2-VL and Qwen2.5-VL as Hugging Face stores them: Qwen2's decoder with multimodal
- * RoPE, and the tower of family_qwen_tower.c. The decoder's keys are in a text_config, or, as older folders have them,
- * beside the vision_config. Without a vision_config the model reads text alone. */
+/* retro/families/family_qwen_vl.c: Qwen2-VL and Qwen2.5-VL as Hugging Face stores them: Qwen2's
+ * decoder with multimodal RoPE, and the tower of family_qwen_tower.c. The decoder's keys are in a
+ * text_config, or, as older folders have them, beside the vision_config. Without a vision_config
+ * the model reads text alone. */
 #include "retro/families/huggingface_vision.h"
 
 /* Keys of the whole model. */
@@ -14,58 +15,63 @@ struct qwen_vl_keys {
 static const struct json_field fields[] = {
     {"text_config", JSON_RAW, AT_KEYS(text)},
     {"vision_config", JSON_RAW, AT_KEYS(vision)},
-    {"image_token_id", JSON_INT, AT_SPEC(picture.id), .min = 0, .max = LIMIT_IDS, .fallback = 151655},
+    {"image_token_id", JSON_INT, AT_SPEC(picture.id), .min = 0, .max = LIMIT_IDS,
+     .fallback = 151655},
     {"tie_word_embeddings", JSON_BOOL, AT_KEYS(tied)},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
 /* The values of absent keys of a text_config; keys beside a vision_config are all there. */
-static void start_text(struct huggingface_decoder *k, bool nested) {
-    struct dims *d = &k->spec.stacks[STACK_DECODER];
-    d->kv_heads = 8;
-    d->epsilon = 1e-5f;
-    d->activation = ACTIVATION_SILU;
-    k->rope = (struct rope_rules){.base = 1e6, .multimodal = true};
-    k->spec.max_positions = 32768;
-    k->spec.window = 4096;
-    k->max_window_layers = 80;
+static void start_text(struct huggingface_decoder *decoder, bool nested) {
+    struct dims *dims = &decoder->spec.stacks[STACK_DECODER];
+    dims->kv_heads = 8;
+    dims->epsilon = 1e-5f;
+    dims->activation = ACTIVATION_SILU;
+    decoder->rope = (struct rope_rules){.base = 1e6, .multimodal = true};
+    decoder->spec.max_positions = 32768;
+    decoder->spec.window = 4096;
+    decoder->max_window_layers = 80;
     if (!nested) return;
-    k->spec.vocab = 152064;
-    k->spec.eod = 151645;
-    d->n_layers = 80;
-    d->hidden = 8192;
-    d->heads = 64;
-    d->ffn = 29568;
+    decoder->spec.vocab = 152064;
+    decoder->spec.eod = 151645;
+    dims->n_layers = 80;
+    dims->hidden = 8192;
+    dims->heads = 64;
+    dims->ffn = 29568;
 }
 
-static enum status read_text(const struct json *config, struct qwen_vl_keys *keys, struct error *e) {
+static enum status read_text(const struct json *config, struct qwen_vl_keys *keys,
+                             struct error *e) {
     bool nested = !json_is_absent(keys->text);
-    struct huggingface_decoder k = {.spec = keys->spec};
-    start_text(&k, nested);
-    if (huggingface_read_qwen2(nested ? keys->text : config, &k, e))
+    struct huggingface_decoder decoder = {.spec = keys->spec};
+    start_text(&decoder, nested);
+    if (huggingface_read_qwen2(nested ? keys->text : config, &decoder, e))
         return nested ? error_prefix(e, "text_config") : e->status;
-    keys->spec = k.spec;
-    keys->spec.tied = k.spec.tied || keys->tied;
+    keys->spec = decoder.spec;
+    keys->spec.tied = decoder.spec.tied || keys->tied;
     keys->spec.parts[STACK_DECODER] =
         (struct model_part){&family_qwen2, {"", "model.language_model.", "language_model."}};
     return STATUS_OK;
 }
 
-static enum status read_qwen_vl(const struct json *config, bool newer, struct model_spec *s, struct error *e) {
-    struct qwen_vl_keys k = {.spec = *s};
-    if (spec_read(config, &table, &k, e) || read_text(config, &k, e)) return e->status;
-    if (!json_is_absent(k.vision) && qwen_tower_read(k.vision, newer, &k.spec, e))
+static enum status read_qwen_vl(const struct json *config, bool newer, struct model_spec *spec,
+                                struct error *e) {
+    struct qwen_vl_keys keys = {.spec = *spec};
+    if (spec_read(config, &table, &keys, e) || read_text(config, &keys, e)) return e->status;
+    if (!json_is_absent(keys.vision) && qwen_tower_read(keys.vision, newer, &keys.spec, e))
         return error_prefix(e, "vision_config");
-    *s = k.spec;
-    return spec_check(s, e);
+    *spec = keys.spec;
+    return spec_check(spec, e);
 }
 
-static enum status read_qwen2_vl(const struct json *config, struct model_spec *s, struct error *e) {
-    return read_qwen_vl(config, false, s, e);
+static enum status read_qwen2_vl(const struct json *config, struct model_spec *spec,
+                                 struct error *e) {
+    return read_qwen_vl(config, false, spec, e);
 }
 
-static enum status read_qwen2_5_vl(const struct json *config, struct model_spec *s, struct error *e) {
-    return read_qwen_vl(config, true, s, e);
+static enum status read_qwen2_5_vl(const struct json *config, struct model_spec *spec,
+                                   struct error *e) {
+    return read_qwen_vl(config, true, spec, e);
 }
 
 const struct family family_qwen2_vl = {

@@ -1,13 +1,15 @@
-/* retro/families/family_radio.c: NVIDIA's RADIO as the Hugging Face Hub has it: a vision transformer of timm whose
- * patches, class tokens and registers come from a generator with CPE positions, behind a conditioner of pixels. The
- * tower's rows are those of its last layer; heads of teachers (adaptors) and normalizers of features are not read. */
+/* retro/families/family_radio.c: NVIDIA's RADIO as the Hugging Face Hub has it: a vision
+ * transformer of timm whose patches, class tokens and registers come from a generator with CPE
+ * positions, behind a conditioner of pixels. The tower's rows are those of its last layer; heads of
+ * teachers (adaptors) and normalizers of features are not read. */
 #include "retro/families/huggingface.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The spec, and keys that have no place in it. Of RADIO's keys most are in "args", the options of its training. */
+/* The spec, and keys that have no place in it. Of RADIO's keys most are in "args", the options of
+ * its training. */
 struct radio_hub_keys {
     struct model_spec spec;
     const struct json *args, *kwargs, *teachers, *window;
@@ -63,22 +65,24 @@ static const struct radio_size {
              {"vit_large_patch", 24, 1024, 16},
              {"vit_huge_patch", 32, 1280, 16}};
 
-static enum status set_size(struct radio_hub_keys *k, struct error *e) {
-    struct dims *d = &k->spec.stacks[STACK_TOWER];
+static enum status set_size(struct radio_hub_keys *keys, struct error *e) {
+    struct dims *dims = &keys->spec.stacks[STACK_TOWER];
     for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
         char rest[32];
         size_t n = strlen(sizes[i].name);
-        snprintf(rest, sizeof rest, "%d_224", k->spec.tower.patch);
-        if (strncmp(k->name, sizes[i].name, n) != 0 || strcmp(k->name + n, rest) != 0) continue;
-        d->n_layers = sizes[i].layers;
-        d->hidden = sizes[i].hidden;
-        d->heads = sizes[i].heads;
+        snprintf(rest, sizeof rest, "%d_224", keys->spec.tower.patch);
+        if (strncmp(keys->name, sizes[i].name, n) != 0 || strcmp(keys->name + n, rest) != 0)
+            continue;
+        dims->n_layers = sizes[i].layers;
+        dims->hidden = sizes[i].hidden;
+        dims->heads = sizes[i].heads;
         return STATUS_OK;
     }
     return error_set(e, STATUS_UNSUPPORTED,
-                     "config.json: \"args\" has \"model\" \"%.60s\"; vit_tiny, vit_small, vit_base, vit_large and "
+                     "config.json: \"args\" has \"model\" \"%.60s\"; vit_tiny, vit_small, "
+                     "vit_base, vit_large and "
                      "vit_huge with _patch%d_224 are supported",
-                     k->name, k->spec.tower.patch);
+                     keys->name, keys->spec.tower.patch);
 }
 
 /* Teachers of one name share a class token. */
@@ -98,86 +102,98 @@ static int count_teachers(const struct json *teachers) {
 }
 
 /* Registers fill the class tokens up to a multiple; a multiple is filled up by another one. */
-static enum status set_class_tokens(struct radio_hub_keys *k, struct error *e) {
-    int classes = k->per_teacher ? count_teachers(k->teachers) : 1;
-    int registers = k->multiple > 0 ? k->multiple - classes % k->multiple : 0;
-    if (k->registers > 0) registers = k->registers;
+static enum status set_class_tokens(struct radio_hub_keys *keys, struct error *e) {
+    int classes = keys->per_teacher ? count_teachers(keys->teachers) : 1;
+    int registers = keys->multiple > 0 ? keys->multiple - classes % keys->multiple : 0;
+    if (keys->registers > 0) registers = keys->registers;
     if (classes < 1 || classes > LIMIT_CLASS_TOKENS)
         return error_set(e, STATUS_INVALID,
-                         "config.json: \"args\" has %d \"teachers\", each with a class token; 1 .. %d are allowed",
+                         "config.json: \"args\" has %d \"teachers\", each with a class token; 1 .. "
+                         "%d are allowed",
                          classes, LIMIT_CLASS_TOKENS);
-    k->spec.tower.class_tokens = classes + registers;
+    keys->spec.tower.class_tokens = classes + registers;
     return STATUS_OK;
 }
 
-/* As upstream: the largest picture is rounded to whole patches, and there are no windows where it is the usual one. */
-static enum status set_table(struct radio_hub_keys *k, struct error *e) {
-    struct tower_spec *t = &k->spec.tower;
-    if (k->table == 0)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"args\" has no \"cpe_max_size\"; RADIO with CPE positions is supported");
-    int side = (int)nearbyint((double)k->table / t->patch);
-    t->table_h = t->table_w = max_int(1, side);
-    t->windows = t->table_h * t->patch != k->size;
+/* As upstream: the largest picture is rounded to whole patches, and there are no windows where it
+ * is the usual one. */
+static enum status set_table(struct radio_hub_keys *keys, struct error *e) {
+    struct tower_spec *tower = &keys->spec.tower;
+    if (keys->table == 0)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: \"args\" has no \"cpe_max_size\"; RADIO with CPE positions is supported");
+    int side = (int)nearbyint((double)keys->table / tower->patch);
+    tower->table_h = tower->table_w = max_int(1, side);
+    tower->windows = tower->table_h * tower->patch != keys->size;
     return STATUS_OK;
 }
 
-static enum status read_args(struct radio_hub_keys *k, struct error *e) {
-    struct dims *d = &k->spec.stacks[STACK_TOWER];
-    if (spec_read(k->args, &args_table, k, e)) return e->status;
-    if (k->reparametrised)
+static enum status read_args(struct radio_hub_keys *keys, struct error *e) {
+    struct dims *dims = &keys->spec.stacks[STACK_TOWER];
+    if (spec_read(keys->args, &args_table, keys, e)) return e->status;
+    if (keys->reparametrised)
         return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"spectral_reparam\" is true; weights as they are multiplied are supported");
-    if (set_size(k, e)) return e->status;
-    if (!json_is_absent(k->kwargs) && spec_read(k->kwargs, &kwargs_table, k, e)) return error_prefix(e, "model_kwargs");
-    double ffn = d->hidden * k->ratio;
+                         "config.json: \"spectral_reparam\" is true; weights as they are "
+                         "multiplied are supported");
+    if (set_size(keys, e)) return e->status;
+    if (!json_is_absent(keys->kwargs) && spec_read(keys->kwargs, &kwargs_table, keys, e))
+        return error_prefix(e, "model_kwargs");
+    double ffn = dims->hidden * keys->ratio;
     if (!(ffn >= 1 && ffn <= LIMIT_FFN))
-        return error_set(e, STATUS_INVALID, "config.json: \"mlp_ratio\" makes %g columns of an MLP, allowed is 1 .. %d",
-                         ffn, LIMIT_FFN);
-    d->ffn = (int)ffn;
+        return error_set(
+            e, STATUS_INVALID,
+            "config.json: \"mlp_ratio\" makes %g columns of an MLP, allowed is 1 .. %d", ffn,
+            LIMIT_FFN);
+    dims->ffn = (int)ffn;
     return STATUS_OK;
 }
 
-static enum status read_keys(const struct json *config, struct radio_hub_keys *k, struct error *e) {
-    struct dims *d = &k->spec.stacks[STACK_TOWER];
-    if (spec_read(config, &table, k, e)) return e->status;
-    if (!json_is_absent(k->window))
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"vitdet_window_size\" is not null; attention over the whole picture is "
-                         "supported");
-    dims_set_bias(d, true);
-    d->norm = NORM_LAYER;
-    d->epsilon = 1e-6f;
-    d->activation = ACTIVATION_GELU_ERF;
-    if (read_args(k, e)) return error_prefix(e, "args");
-    if (set_class_tokens(k, e) || set_table(k, e)) return e->status;
-    k->spec.tower.conditioned = true;
-    k->spec.tower.shuffle = 1;
+static enum status read_keys(const struct json *config, struct radio_hub_keys *keys,
+                             struct error *e) {
+    struct dims *dims = &keys->spec.stacks[STACK_TOWER];
+    if (spec_read(config, &table, keys, e)) return e->status;
+    if (!json_is_absent(keys->window))
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: \"vitdet_window_size\" is not null; attention over the whole picture is "
+            "supported");
+    dims_set_bias(dims, true);
+    dims->norm = NORM_LAYER;
+    dims->epsilon = 1e-6f;
+    dims->activation = ACTIVATION_GELU_ERF;
+    if (read_args(keys, e)) return error_prefix(e, "args");
+    if (set_class_tokens(keys, e) || set_table(keys, e)) return e->status;
+    keys->spec.tower.conditioned = true;
+    keys->spec.tower.shuffle = 1;
     return STATUS_OK;
 }
 
-static enum status read_radio_hub(const struct json *config, struct model_spec *s, struct error *e) {
-    struct radio_hub_keys k = {.spec = *s, .size = 224, .ratio = 4};
-    enum status status = read_keys(config, &k, e);
-    json_table_free(&args_table, &k);
+static enum status read_radio_hub(const struct json *config, struct model_spec *spec,
+                                  struct error *e) {
+    struct radio_hub_keys keys = {.spec = *spec, .size = 224, .ratio = 4};
+    enum status status = read_keys(config, &keys, e);
+    json_table_free(&args_table, &keys);
     if (status) return status;
-    int padded = k.spec.padded_vocab;
-    if (huggingface_derive(&k.spec, &k.spec.stacks[STACK_TOWER], e)) return e->status;
-    k.spec.padded_vocab = padded;
-    *s = k.spec;
-    return spec_check(s, e);
+    int padded = keys.spec.padded_vocab;
+    if (huggingface_derive(&keys.spec, &keys.spec.stacks[STACK_TOWER], e)) return e->status;
+    keys.spec.padded_vocab = padded;
+    *spec = keys.spec;
+    return spec_check(spec, e);
 }
 
-static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
-    (void)s, (void)stack, (void)i;
+static struct layer_spec describe_layer(const struct model_spec *spec, enum stack_id stack, int i) {
+    (void)spec, (void)stack, (void)i;
     return (struct layer_spec){.mask = MASK_NONE};
 }
 
-static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
+static bool begins(const char *name, const char *with) {
+    return strncmp(name, with, strlen(with)) == 0;
+}
 
 static bool ignore_heads(const char *name) {
-    const char *const unread[] = {"summary_idxs", "adaptors.", "feature_normalizer.", "inter_feature_normalizer.",
-                                  "model.head."};
+    const char *const unread[] = {"summary_idxs", "adaptors.", "feature_normalizer.",
+                                  "inter_feature_normalizer.", "model.head."};
     if (begins(name, "radio_model.")) name += strlen("radio_model.");
     for (size_t i = 0; i < ARRAY_COUNT(unread); i++)
         if (begins(name, unread[i])) return true;
@@ -187,12 +203,18 @@ static bool ignore_heads(const char *name) {
 #define RADIO_NAMES(name) \
     { "radio_model." name, name }
 static const struct tensor_row outer_rows[] = {
-    {.place = offsetof(struct model, tower.mean), .names = RADIO_NAMES("input_conditioner.norm_mean")},
-    {.place = offsetof(struct model, tower.deviation), .names = RADIO_NAMES("input_conditioner.norm_std")},
-    {.place = offsetof(struct model, tower.patch), .names = RADIO_NAMES("model.patch_generator.embedder.*")},
-    {.place = offsetof(struct model, tower.class_token), .names = RADIO_NAMES("model.patch_generator.cls_token.token")},
-    {.place = offsetof(struct model, tower.position), .names = RADIO_NAMES("model.patch_generator.pos_embed")},
-    {.place = offsetof(struct model, stacks[STACK_TOWER].final_norm), .names = RADIO_NAMES("model.norm.*")},
+    {.place = offsetof(struct model, tower.mean),
+     .names = RADIO_NAMES("input_conditioner.norm_mean")},
+    {.place = offsetof(struct model, tower.deviation),
+     .names = RADIO_NAMES("input_conditioner.norm_std")},
+    {.place = offsetof(struct model, tower.patch),
+     .names = RADIO_NAMES("model.patch_generator.embedder.*")},
+    {.place = offsetof(struct model, tower.class_token),
+     .names = RADIO_NAMES("model.patch_generator.cls_token.token")},
+    {.place = offsetof(struct model, tower.position),
+     .names = RADIO_NAMES("model.patch_generator.pos_embed")},
+    {.place = offsetof(struct model, stacks[STACK_TOWER].final_norm),
+     .names = RADIO_NAMES("model.norm.*")},
 };
 
 static const struct tensor_row layer_rows[] = {
@@ -208,7 +230,9 @@ const struct family family_radio_hub = {
     .class_name = "RADIOModel",
     .read = read_radio_hub,
     .layer = describe_layer,
-    .stacks[STACK_TOWER] = {{"radio_model.model.blocks.#.", "model.blocks.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .stacks[STACK_TOWER] = {{"radio_model.model.blocks.#.", "model.blocks.#."},
+                            layer_rows,
+                            ARRAY_COUNT(layer_rows)},
     .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
     .ignores = ignore_heads,
 };

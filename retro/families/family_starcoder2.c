@@ -1,5 +1,5 @@
-/* retro/families/family_starcoder2.c: StarCoder2 as Hugging Face stores it: LayerNorm, biases, RoPE, grouped key/value
- * heads, a plain MLP, a tied output matrix and a window in all layers. */
+/* retro/families/family_starcoder2.c: StarCoder2 as Hugging Face stores it: LayerNorm, biases,
+ * RoPE, grouped key/value heads, a plain MLP, a tied output matrix and a window in all layers. */
 #include "retro/families/huggingface.h"
 
 static const struct json_field fields[] = {
@@ -8,20 +8,23 @@ static const struct json_field fields[] = {
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
-static enum status read_starcoder2(const struct json *config, struct model_spec *s, struct error *e) {
-    struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000}};
-    struct dims *d = &k.spec.stacks[STACK_DECODER];
-    d->kv_heads = 2;
-    d->epsilon = 1; /* read below */
-    d->activation = ACTIVATION_GELU_TANH;
-    k.spec.tied = true;
-    if (huggingface_read_decoder(config, &k, e) || spec_read(config, &table, &k.spec, e)) return e->status;
-    dims_set_bias(d, d->mlp_bias);
-    d->norm = NORM_LAYER;
-    d->gated = false;
-    for (int i = 0; i < d->n_layers; i++) k.spec.windowed[i] = true;
-    *s = k.spec;
-    return spec_check(s, e);
+static enum status read_starcoder2(const struct json *config, struct model_spec *spec,
+                                   struct error *e) {
+    struct huggingface_decoder decoder = {.spec = *spec, .rope = {.base = 10000}};
+    struct dims *dims = &decoder.spec.stacks[STACK_DECODER];
+    dims->kv_heads = 2;
+    dims->epsilon = 1; /* read below */
+    dims->activation = ACTIVATION_GELU_TANH;
+    decoder.spec.tied = true;
+    if (huggingface_read_decoder(config, &decoder, e) ||
+        spec_read(config, &table, &decoder.spec, e))
+        return e->status;
+    dims_set_bias(dims, dims->mlp_bias);
+    dims->norm = NORM_LAYER;
+    dims->gated = false;
+    for (int i = 0; i < dims->n_layers; i++) decoder.spec.windowed[i] = true;
+    *spec = decoder.spec;
+    return spec_check(spec, e);
 }
 
 static const struct tensor_row layer_rows[] = {

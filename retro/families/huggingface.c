@@ -1,4 +1,5 @@
-/* retro/families/huggingface.c: keys of config.json that Hugging Face's families share. See huggingface.h. */
+/* retro/families/huggingface.c: keys of config.json that Hugging Face's families share. See
+ * huggingface.h. */
 #include "retro/families/huggingface.h"
 
 #include <math.h>
@@ -17,48 +18,53 @@ const struct json_choice huggingface_activations[] = {{"gelu", ACTIVATION_GELU_E
                                                       {"swish", ACTIVATION_SILU},
                                                       {NULL, 0}};
 
-enum status huggingface_parse_eos(struct json_reader *r, const struct json *value, void *object) {
+enum status huggingface_parse_eos(struct json_reader *reader, const struct json *value,
+                                  void *object) {
     static const struct json_field id = {.type = JSON_INT, .min = -1, .max = LIMIT_IDS};
-    static const struct json_field ids = {.type = JSON_LIST, .item = &id, .item_size = sizeof(int), .or_one = true};
-    struct model_spec *s = object;
+    static const struct json_field ids = {
+        .type = JSON_LIST, .item = &id, .item_size = sizeof(int), .or_one = true};
+    struct model_spec *spec = object;
     struct json_list list = {0};
-    enum status status = json_field_read(r, &ids, value, &list);
+    enum status status = json_field_read(reader, &ids, value, &list);
     const int *end = list.items;
     for (size_t i = 0; i < list.count && status == STATUS_OK; i++)
-        if (end[i] >= 0) status = end_ids_add(&s->ends, end[i], r->e);
-    if (status == STATUS_OK && s->ends.n > 0) s->eod = s->ends.ids[0];
+        if (end[i] >= 0) status = end_ids_add(&spec->ends, end[i], reader->e);
+    if (status == STATUS_OK && spec->ends.n > 0) spec->eod = spec->ends.ids[0];
     json_list_free(&ids, &list);
     return status;
 }
 
-enum status huggingface_derive(struct model_spec *s, struct dims *d, struct error *e) {
-    if (d->head_dim == 0 && d->hidden % d->heads != 0)
-        return error_set(e, STATUS_INVALID, "config.json: hidden size %d is not a multiple of %d attention heads",
-                         d->hidden, d->heads);
-    if (d->head_dim == 0) d->head_dim = d->hidden / d->heads;
-    if (d->kv_heads == 0) d->kv_heads = d->heads;
-    d->score_scale = 1.0f / sqrtf((float)d->head_dim);
-    s->padded_vocab = s->vocab;
-    if (s->eod >= s->vocab) s->eod = -1;
+enum status huggingface_derive(struct model_spec *spec, struct dims *dims, struct error *e) {
+    if (dims->head_dim == 0 && dims->hidden % dims->heads != 0)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: hidden size %d is not a multiple of %d attention heads",
+                         dims->hidden, dims->heads);
+    if (dims->head_dim == 0) dims->head_dim = dims->hidden / dims->heads;
+    if (dims->kv_heads == 0) dims->kv_heads = dims->heads;
+    dims->score_scale = 1.0f / sqrtf((float)dims->head_dim);
+    spec->padded_vocab = spec->vocab;
+    if (spec->eod >= spec->vocab) spec->eod = -1;
     return STATUS_OK;
 }
 
-void huggingface_find_output(const struct weights *w, struct model_spec *s) {
-    if (weights_find(w, "lm_head.weight") || weights_find(w, "embed_out.weight")) s->tied = false;
+void huggingface_find_output(const struct weights *weights, struct model_spec *spec) {
+    if (weights_find(weights, "lm_head.weight") || weights_find(weights, "embed_out.weight"))
+        spec->tied = false;
 }
 
-enum status huggingface_derive_encoder(struct model_spec *s, struct error *e) {
-    struct dims *d = &s->stacks[STACK_ENCODER];
-    if (huggingface_derive(s, d, e)) return e->status;
-    dims_set_bias(d, true);
-    d->norm = NORM_LAYER;
-    s->learned_positions = true;
-    s->tied = true;
-    return spec_check(s, e);
+enum status huggingface_derive_encoder(struct model_spec *spec, struct error *e) {
+    struct dims *dims = &spec->stacks[STACK_ENCODER];
+    if (huggingface_derive(spec, dims, e)) return e->status;
+    dims_set_bias(dims, true);
+    dims->norm = NORM_LAYER;
+    spec->learned_positions = true;
+    spec->tied = true;
+    return spec_check(spec, e);
 }
 
 bool huggingface_ignores_heads(const char *name) {
-    static const char *const heads[] = {"pooler.", "cls.", "lm_head.", "vocab_", "classifier.", "pre_classifier."};
+    static const char *const heads[] = {"pooler.", "cls.",        "lm_head.",
+                                        "vocab_",  "classifier.", "pre_classifier."};
     static const char *const models[] = {"", "bert.", "roberta.", "mpnet.", "distilbert."};
     for (size_t i = 0; i < ARRAY_COUNT(models); i++) {
         size_t n = strlen(models[i]);
@@ -66,7 +72,9 @@ bool huggingface_ignores_heads(const char *name) {
         const char *rest = name + n;
         for (size_t j = 0; j < ARRAY_COUNT(heads); j++)
             if (strncmp(rest, heads[j], strlen(heads[j])) == 0) return true;
-        if (strcmp(rest, "embeddings.position_ids") == 0 || strcmp(rest, "embeddings.token_type_ids") == 0) return true;
+        if (strcmp(rest, "embeddings.position_ids") == 0 ||
+            strcmp(rest, "embeddings.token_type_ids") == 0)
+            return true;
     }
     return false;
 }

@@ -6,32 +6,37 @@
 /* "gelu", "gelu_new", ...: values of enum activation. */
 extern const struct json_choice huggingface_activations[];
 
-/* eos_token_id, an id or a list of ids that all end a text, for a struct that begins with a model_spec. */
-enum status huggingface_parse_eos(struct json_reader *r, const struct json *value, void *object);
+/* eos_token_id, an id or a list of ids that all end a text, for a struct that begins with a
+ * model_spec. */
+enum status huggingface_parse_eos(struct json_reader *reader, const struct json *value,
+                                  void *object);
 
 /* A family's rotary positions where config.json is silent. */
 struct rope_rules {
     double base, local_base; /* local_base 0: the layers have one table */
-    double partial;          /* of the dimensions of a head that turn; 0: all, and no other number is supported */
-    int original;            /* 0: max_position_embeddings */
-    bool renames_yarn;       /* "yarn" is longrope */
-    bool neox_names;         /* rotary_emb_base and rotary_pct */
-    bool multimodal;         /* a row has three positions, of which mrope_section gives each pair one */
+    double partial;    /* of the dimensions of a head that turn; 0: all, and no other number is
+                          supported */
+    int original;      /* 0: max_position_embeddings */
+    bool renames_yarn; /* "yarn" is longrope */
+    bool neox_names;   /* rotary_emb_base and rotary_pct */
+    bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
 };
-/* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters; head_dim and
- * max_positions are set. An unsupported value is an error that names the key (huggingface_rope.c). */
-enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules, struct model_spec *s,
-                                  struct error *e);
+/* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
+ * head_dim and max_positions are set. An unsupported value is an error that names the key
+ * (huggingface_rope.c). */
+enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules,
+                                  struct model_spec *spec, struct error *e);
 
-/* Sizes that follow from others where config.json lacks them: key/value heads, head size, scale of scores, padded
- * vocabulary. An eos id outside the vocabulary is never drawn and counts as none. STATUS_INVALID where heads of equal
- * size do not fill the hidden size. */
-enum status huggingface_derive(struct model_spec *s, struct dims *d, struct error *e);
+/* Sizes that follow from others where config.json lacks them: key/value heads, head size, scale of
+ * scores, padded vocabulary. An eos id outside the vocabulary is never drawn and counts as none.
+ * STATUS_INVALID where heads of equal size do not fill the hidden size. */
+enum status huggingface_derive(struct model_spec *spec, struct dims *dims, struct error *e);
 
 /* inspect: a stored output matrix is the output matrix, whatever tie_word_embeddings says. */
-void huggingface_find_output(const struct weights *w, struct model_spec *s);
+void huggingface_find_output(const struct weights *weights, struct model_spec *spec);
 
-/* The keys that decoders share (huggingface_decoder.c). The caller fills in what an absent key stands for. */
+/* The keys that decoders share (huggingface_decoder.c). The caller fills in what an absent key
+ * stands for. */
 struct huggingface_decoder {
     struct model_spec spec;
     struct rope_rules rope;
@@ -42,17 +47,19 @@ struct huggingface_decoder {
     int window_pattern;    /* the period of layers without */
     const struct json *layer_types;
 };
-/* A decoder with RMS norms before branches and a gated MLP: sizes, biases that the two keys ask for, the rotary
- * tables, the window (of no layer yet). The caller changes the rest. */
-enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *k, struct error *e);
-/* Qwen2's keys, with biases on queries, keys and values, and the window as spec.windowed: layer_types says which layers
- * have it; where it is silent, those from max_window_layers on. */
-enum status huggingface_read_qwen2(const struct json *config, struct huggingface_decoder *k, struct error *e);
-/* layer_types as spec.windowed. STATUS_INVALID where it is no list of "sliding_attention" and "full_attention" for
- * each layer, or has windows where there is none. */
-enum status huggingface_read_layer_types(struct huggingface_decoder *k, struct error *e);
+/* A decoder with RMS norms before branches and a gated MLP: sizes, biases that the two keys ask
+ * for, the rotary tables, the window (of no layer yet). The caller changes the rest. */
+enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *decoder,
+                                     struct error *e);
+/* Qwen2's keys, with biases on queries, keys and values, and the window as spec.windowed:
+ * layer_types says which layers have it; where it is silent, those from max_window_layers on. */
+enum status huggingface_read_qwen2(const struct json *config, struct huggingface_decoder *decoder,
+                                   struct error *e);
+/* layer_types as spec.windowed. STATUS_INVALID where it is no list of "sliding_attention" and
+ * "full_attention" for each layer, or has windows where there is none. */
+enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, struct error *e);
 /* A causal layer: rotary positions but in unrotated layers, the window in windowed ones. */
-struct layer_spec huggingface_layer(const struct model_spec *s, enum stack_id stack, int i);
+struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i);
 bool huggingface_ends_with(const char *name, const char *suffix);
 /* ignores: old checkpoints hold the frequencies of RoPE in every layer. */
 bool huggingface_ignore_frequencies(const char *name);
@@ -62,11 +69,14 @@ enum { HUGGINGFACE_OUTER_ROWS = 3, HUGGINGFACE_LAYER_ROWS = 11 };
 extern const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS];
 extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
 
-/* The fields of struct family of Llama's relatives: model_type, read, layer, and the rows of a layer. */
+/* The fields of struct family of Llama's relatives: model_type, read, layer, and the rows of a
+ * layer. */
 #define HUGGINGFACE_DECODER(type, reader, describe, rows) \
-    .model_type = (type), .read = (reader), .inspect = huggingface_find_output, .layer = (describe), \
+    .model_type = (type), .read = (reader), .inspect = huggingface_find_output, \
+    .layer = (describe), \
     .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, ARRAY_COUNT(rows)}, \
-    .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, .ignores = huggingface_ignore_frequencies
+    .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, \
+    .ignores = huggingface_ignore_frequencies
 /* Those of BERT's, which may be parts of a model that has a name for them: "bert.". */
 #define HUGGINGFACE_ENCODER(type, reader, describe, root, prefix, rows, outer_rows) \
     .model_type = (type), .read = (reader), .layer = (describe), \
@@ -88,7 +98,9 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
 
-/* Completes a BERT-like encoder, whose keys are in s: biases and LayerNorm everywhere, learned positions. */
-enum status huggingface_derive_encoder(struct model_spec *s, struct error *e);
-/* ignores: the heads of BERT-like checkpoints, which serve other tasks, and constants 0, 1, 2, ... */
+/* Completes a BERT-like encoder, whose keys are in the spec: biases and LayerNorm everywhere,
+ * learned positions. */
+enum status huggingface_derive_encoder(struct model_spec *spec, struct error *e);
+/* ignores: the heads of BERT-like checkpoints, which serve other tasks, and constants 0, 1, 2, ...
+ */
 bool huggingface_ignores_heads(const char *name);

@@ -1,5 +1,5 @@
-/* retro/families/huggingface_decoder.c: the keys of config.json that decoders share, from Llama to Gemma. See
- * huggingface.h. */
+/* retro/families/huggingface_decoder.c: the keys of config.json that decoders share, from Llama to
+ * Gemma. See huggingface.h. */
 #include <limits.h>
 #include <string.h>
 
@@ -7,11 +7,16 @@
 
 /* A decoder alone names its sizes. */
 #define SIZE_FIELDS(needed) \
-    {"num_hidden_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = (needed)}, \
-        {"hidden_size", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = (needed)}, \
-        {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = (needed)}, \
-        {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = (needed)}, { \
-        "intermediate_size", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN, .required = (needed) \
+    {"num_hidden_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, \
+     .required = (needed)}, \
+        {"hidden_size", JSON_INT,           AT_DECODER(hidden), \
+         .min = 1,      .max = LIMIT_WIDTH, .required = (needed)}, \
+        {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, \
+         .required = (needed)}, \
+        {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = (needed)}, \
+    { \
+        "intermediate_size", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN, \
+                                                        .required = (needed) \
     }
 static const struct json_field needed_fields[] = {SIZE_FIELDS(true)};
 static const struct json_field known_fields[] = {SIZE_FIELDS(false)};
@@ -30,9 +35,10 @@ static const struct json_field fields[] = {
     {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied)},
     {"sliding_window", JSON_INT, AT_SPEC(window), .min = 0, .max = LIMIT_POSITIONS},
     {"use_sliding_window", JSON_BOOL, JSON_AT(struct huggingface_decoder, use_window)},
-    {"max_window_layers", JSON_INT, JSON_AT(struct huggingface_decoder, max_window_layers), .min = 0, .max = INT_MAX},
-    {"sliding_window_pattern|_sliding_window_pattern", JSON_INT, JSON_AT(struct huggingface_decoder, window_pattern),
-     .min = 1, .max = INT_MAX},
+    {"max_window_layers", JSON_INT, JSON_AT(struct huggingface_decoder, max_window_layers),
+     .min = 0, .max = INT_MAX},
+    {"sliding_window_pattern|_sliding_window_pattern", JSON_INT,
+     JSON_AT(struct huggingface_decoder, window_pattern), .min = 1, .max = INT_MAX},
     {"layer_types", JSON_RAW, JSON_AT(struct huggingface_decoder, layer_types)},
     {.name = "use_bidirectional_attention", .type = JSON_MUST_BE_FALSE},
     {.name = "is_encoder_decoder", .type = JSON_MUST_BE_FALSE},
@@ -49,52 +55,60 @@ static bool is_null(const struct json *config, const char *key) {
     return value && json_is_absent(value);
 }
 
-enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *k, struct error *e) {
-    struct model_spec *s = &k->spec;
-    struct dims *d = &s->stacks[STACK_DECODER];
+enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *decoder,
+                                     struct error *e) {
+    struct model_spec *spec = &decoder->spec;
+    struct dims *dims = &spec->stacks[STACK_DECODER];
     const struct json *window = json_member(config, "sliding_window");
-    if (is_null(config, "num_key_value_heads")) d->kv_heads = 0;
-    if (is_null(config, "sliding_window")) s->window = 0;
-    const struct json_table *sizes = d->hidden > 0 ? &known_sizes : &needed_sizes;
-    if (spec_read(config, sizes, k, e) || spec_read(config, &table, k, e)) return e->status;
-    if (json_is_int(window) && json_int(window) == 0 && !k->zero_window)
-        return error_set(e, STATUS_INVALID, "config.json: \"sliding_window\" is 0, allowed is 1 .. %d",
+    if (is_null(config, "num_key_value_heads")) dims->kv_heads = 0;
+    if (is_null(config, "sliding_window")) spec->window = 0;
+    const struct json_table *sizes = dims->hidden > 0 ? &known_sizes : &needed_sizes;
+    if (spec_read(config, sizes, decoder, e) || spec_read(config, &table, decoder, e))
+        return e->status;
+    if (json_is_int(window) && json_int(window) == 0 && !decoder->zero_window)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"sliding_window\" is 0, allowed is 1 .. %d",
                          LIMIT_POSITIONS);
-    if (huggingface_derive(s, d, e) || huggingface_read_rope(config, &k->rope, s, e)) return e->status;
+    if (huggingface_derive(spec, dims, e) || huggingface_read_rope(config, &decoder->rope, spec, e))
+        return e->status;
 
-    d->norm = NORM_RMS;
-    d->gated = true;
-    d->final_norm = true;
-    d->qkv_bias = d->proj_bias = k->attention_bias;
-    d->mlp_bias = k->mlp_bias;
-    return spec_check(s, e);
+    dims->norm = NORM_RMS;
+    dims->gated = true;
+    dims->final_norm = true;
+    dims->qkv_bias = dims->proj_bias = decoder->attention_bias;
+    dims->mlp_bias = decoder->mlp_bias;
+    return spec_check(spec, e);
 }
 
-enum status huggingface_read_layer_types(struct huggingface_decoder *k, struct error *e) {
-    struct model_spec *s = &k->spec;
-    int n = s->stacks[STACK_DECODER].n_layers;
-    if (json_count(k->layer_types) != (size_t)n || !json_is_list(k->layer_types))
-        return error_set(e, STATUS_INVALID, "config.json: \"layer_types\" must be a list of %d, one for each layer", n);
+enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, struct error *e) {
+    struct model_spec *spec = &decoder->spec;
+    int n = spec->stacks[STACK_DECODER].n_layers;
+    if (json_count(decoder->layer_types) != (size_t)n || !json_is_list(decoder->layer_types))
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"layer_types\" must be a list of %d, one for each layer",
+                         n);
     for (int i = 0; i < n; i++) {
-        const char *name = json_text(json_item(k->layer_types, (size_t)i)).text;
-        s->windowed[i] = name && strcmp(name, "sliding_attention") == 0;
-        if (!s->windowed[i] && (name == NULL || strcmp(name, "full_attention") != 0))
+        const char *name = json_text(json_item(decoder->layer_types, (size_t)i)).text;
+        spec->windowed[i] = name && strcmp(name, "sliding_attention") == 0;
+        if (!spec->windowed[i] && (name == NULL || strcmp(name, "full_attention") != 0))
             return error_set(e, STATUS_UNSUPPORTED,
-                             "config.json: \"layer_types\" has \"%.40s\"; allowed is sliding_attention, full_attention",
+                             "config.json: \"layer_types\" has \"%.40s\"; allowed is "
+                             "sliding_attention, full_attention",
                              name ? name : "an item that is no text");
-        if (s->windowed[i] && s->window == 0)
+        if (spec->windowed[i] && spec->window == 0)
             return error_set(e, STATUS_INVALID,
-                             "config.json: \"layer_types\" has sliding_attention, but \"sliding_window\" is off");
+                             "config.json: \"layer_types\" has sliding_attention, but "
+                             "\"sliding_window\" is off");
     }
     return STATUS_OK;
 }
 
-struct layer_spec huggingface_layer(const struct model_spec *s, enum stack_id stack, int i) {
-    return (struct layer_spec){.parallel = s->stacks[stack].parallel,
+struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i) {
+    return (struct layer_spec){.parallel = spec->stacks[stack].parallel,
                                .mask = MASK_CAUSAL,
-                               .window = s->windowed[i] ? s->window : 0,
-                               .experts = s->stacks[stack].experts > 0 && !s->dense[i],
-                               .rope = s->stacks[stack].rotated > 0 && !s->unrotated[i]};
+                               .window = spec->windowed[i] ? spec->window : 0,
+                               .experts = spec->stacks[stack].experts > 0 && !spec->dense[i],
+                               .rope = spec->stacks[stack].rotated > 0 && !spec->unrotated[i]};
 }
 
 bool huggingface_ends_with(const char *name, const char *suffix) {
@@ -102,11 +116,15 @@ bool huggingface_ends_with(const char *name, const char *suffix) {
     return size >= tail && strcmp(name + size - tail, suffix) == 0;
 }
 
-bool huggingface_ignore_frequencies(const char *name) { return strstr(name, ".rotary_emb.inv_freq") != NULL; }
+bool huggingface_ignore_frequencies(const char *name) {
+    return strstr(name, ".rotary_emb.inv_freq") != NULL;
+}
 
 const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS] = {
-    {.place = offsetof(struct model, embedding.word), .names = {"model.embed_tokens.weight", "embed_tokens.weight"}},
-    {.place = offsetof(struct model, stacks[STACK_DECODER].final_norm), .names = {"model.norm.*", "norm.*"}},
+    {.place = offsetof(struct model, embedding.word),
+     .names = {"model.embed_tokens.weight", "embed_tokens.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_DECODER].final_norm),
+     .names = {"model.norm.*", "norm.*"}},
     {.place = offsetof(struct model, output), .names = {"lm_head.*"}},
 };
 

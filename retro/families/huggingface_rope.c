@@ -1,19 +1,29 @@
-/* retro/families/huggingface_rope.c: the keys of config.json about rotary positions, as transformers 4 and 5 write
- * them, and the frequencies that they stand for. The formulas are those of transformers 5.23, modeling_rope_utils.py.
+/* retro/families/huggingface_rope.c: the keys of config.json about rotary positions, as
+ * transformers 4 and 5 write them, and the frequencies that they stand for. The formulas are those
+ * of transformers 5.23, modeling_rope_utils.py.
  */
 #include <math.h>
 #include <string.h>
 
 #include "retro/families/huggingface.h"
 
-enum rope_kind { KIND_DEFAULT, KIND_LINEAR, KIND_LLAMA3, KIND_YARN, KIND_LONGROPE, KIND_DYNAMIC, KIND_MROPE };
+enum rope_kind {
+    KIND_DEFAULT,
+    KIND_LINEAR,
+    KIND_LLAMA3,
+    KIND_YARN,
+    KIND_LONGROPE,
+    KIND_DYNAMIC,
+    KIND_MROPE
+};
 
 /* Time, row and column: the positions of a row with multimodal RoPE. */
 enum { MROPE_SECTIONS = 3 };
 
-static const struct json_choice kinds[] = {
-    {"default", KIND_DEFAULT},   {"linear", KIND_LINEAR}, {"llama3", KIND_LLAMA3}, {"yarn", KIND_YARN},
-    {"longrope", KIND_LONGROPE}, {"su", KIND_LONGROPE},   {"mrope", KIND_MROPE},   {NULL, 0}};
+static const struct json_choice kinds[] = {{"default", KIND_DEFAULT},   {"linear", KIND_LINEAR},
+                                           {"llama3", KIND_LLAMA3},     {"yarn", KIND_YARN},
+                                           {"longrope", KIND_LONGROPE}, {"su", KIND_LONGROPE},
+                                           {"mrope", KIND_MROPE},       {NULL, 0}};
 
 /* One dictionary; 0 and NULL stand for what it lacks. */
 struct rope_keys {
@@ -24,7 +34,7 @@ struct rope_keys {
     bool truncate;
     const struct json *short_factor, *long_factor; /* longrope */
     bool sectioned;                                /* there is an mrope_section */
-    int sections[MROPE_SECTIONS];                  /* of the pairs, how many turn by each of a row's positions */
+    int sections[MROPE_SECTIONS]; /* of the pairs, how many turn by each of a row's positions */
 };
 
 /* rope_parameters: one dictionary, or one for each type of layer. */
@@ -40,22 +50,27 @@ struct rope_config {
     bool scales; /* there is a rope_scaling */
 };
 
-static enum status parse_kind(struct json_reader *r, const struct json *value, void *object) {
+static enum status parse_kind(struct json_reader *reader, const struct json *value, void *object) {
     static const struct json_field kind = {.type = JSON_CHOICE, .choices = kinds};
     struct rope_keys *keys = object;
     const char *name = json_text(value).text;
     keys->kind = KIND_DYNAMIC;
     if (name && strcmp(name, "dynamic") == 0) return STATUS_OK;
-    return json_field_read(r, &kind, value, &keys->kind);
+    return json_field_read(reader, &kind, value, &keys->kind);
 }
 
-static enum status parse_sections(struct json_reader *r, const struct json *value, void *object) {
-    static const struct json_field pairs = {.type = JSON_INT, .min = 0, .max = ATTENTION_MAX_HEAD / 2};
-    static const struct json_field field = {
-        .type = JSON_LIST, .min = MROPE_SECTIONS, .max = MROPE_SECTIONS, .item = &pairs, .item_size = sizeof(int)};
+static enum status parse_sections(struct json_reader *reader, const struct json *value,
+                                  void *object) {
+    static const struct json_field pairs = {
+        .type = JSON_INT, .min = 0, .max = ATTENTION_MAX_HEAD / 2};
+    static const struct json_field field = {.type = JSON_LIST,
+                                            .min = MROPE_SECTIONS,
+                                            .max = MROPE_SECTIONS,
+                                            .item = &pairs,
+                                            .item_size = sizeof(int)};
     struct rope_keys *keys = object;
     struct json_list list = {0};
-    enum status status = json_field_read(r, &field, value, &list);
+    enum status status = json_field_read(reader, &field, value, &list);
     keys->sectioned = status == STATUS_OK;
     if (keys->sectioned) memcpy(keys->sections, list.items, sizeof keys->sections);
     json_list_free(&field, &list);
@@ -63,13 +78,16 @@ static enum status parse_sections(struct json_reader *r, const struct json *valu
 }
 
 #define ROPE_ROWS(type_required) \
-    {.name = "rope_type|type", .type = JSON_PARSED, .parse = parse_kind, .required = (type_required)}, \
+    {.name = "rope_type|type", \
+     .type = JSON_PARSED, \
+     .parse = parse_kind, \
+     .required = (type_required)}, \
         {"rope_theta", JSON_DOUBLE, JSON_AT(struct rope_keys, base)}, \
         {"partial_rotary_factor", JSON_DOUBLE, JSON_AT(struct rope_keys, partial)}, \
         {"factor", JSON_DOUBLE, JSON_AT(struct rope_keys, factor)}, \
         {"attention_factor", JSON_DOUBLE, JSON_AT(struct rope_keys, attention_factor)}, \
-        {"original_max_position_embeddings", JSON_INT, JSON_AT(struct rope_keys, original), .min = 1, \
-         .max = LIMIT_POSITIONS}, \
+        {"original_max_position_embeddings", JSON_INT, JSON_AT(struct rope_keys, original), \
+         .min = 1, .max = LIMIT_POSITIONS}, \
         {"low_freq_factor", JSON_DOUBLE, JSON_AT(struct rope_keys, low)}, \
         {"high_freq_factor", JSON_DOUBLE, JSON_AT(struct rope_keys, high)}, \
         {"beta_fast", JSON_DOUBLE, JSON_AT(struct rope_keys, beta_fast)}, \
@@ -90,17 +108,20 @@ static const struct json_field scaling_fields[] = {ROPE_ROWS(true)};
 static const struct json_table scaling_table = JSON_TABLE(scaling_fields, .open = true);
 static const struct json_field parameters_fields[] = {
     ROPE_ROWS(false),
-    {"full_attention", JSON_STRUCT, JSON_AT(struct rope_parameters, full), .table = &dictionary_table},
-    {"sliding_attention", JSON_STRUCT, JSON_AT(struct rope_parameters, sliding), .table = &dictionary_table},
+    {"full_attention", JSON_STRUCT, JSON_AT(struct rope_parameters, full),
+     .table = &dictionary_table},
+    {"sliding_attention", JSON_STRUCT, JSON_AT(struct rope_parameters, sliding),
+     .table = &dictionary_table},
 };
 static const struct json_table parameters_table = JSON_TABLE(parameters_fields, .open = true);
 
 /* An empty dictionary is none. */
-static enum status parse_scaling(struct json_reader *r, const struct json *value, void *object) {
-    struct rope_config *c = object;
+static enum status parse_scaling(struct json_reader *reader, const struct json *value,
+                                 void *object) {
+    struct rope_config *config = object;
     bool empty = json_kind(value) == JSON_KIND_OBJECT && json_count(value) == 0;
-    c->scales = !empty;
-    return empty ? STATUS_OK : json_table_read(r, &scaling_table, value, &c->scaling);
+    config->scales = !empty;
+    return empty ? STATUS_OK : json_table_read(reader, &scaling_table, value, &config->scaling);
 }
 
 static const struct json_field config_fields[] = {
@@ -111,55 +132,66 @@ static const struct json_field config_fields[] = {
     {"partial_rotary_factor", JSON_DOUBLE, JSON_AT(struct rope_config, partial)},
     {"original_max_position_embeddings", JSON_INT, JSON_AT(struct rope_config, original), .min = 1,
      .max = LIMIT_POSITIONS},
-    {"rope_parameters", JSON_STRUCT, JSON_AT(struct rope_config, parameters), .table = &parameters_table},
+    {"rope_parameters", JSON_STRUCT, JSON_AT(struct rope_config, parameters),
+     .table = &parameters_table},
     {.name = "rope_scaling", .type = JSON_PARSED, .parse = parse_scaling},
 };
 static const struct json_table config_table = JSON_TABLE(config_fields, .open = true);
 
 static enum status refuse_key(const char *key, double value, const char *rule, struct error *e) {
-    return error_set(e, STATUS_INVALID, "config.json: \"%s\" of the rotary positions is %g, must be %s", key, value,
+    return error_set(e, STATUS_INVALID,
+                     "config.json: \"%s\" of the rotary positions is %g, must be %s", key, value,
                      rule);
 }
 
 /* With an odd number of rotary dimensions the last pair takes one more. */
-static void fill_plain(struct rope_table *t, double base, int dim) {
-    t->base = (float)base;
-    for (int i = 0; i < (dim + 1) / 2; i++) t->inv_freq[i] = 1.0f / powf((float)base, (float)(2 * i) / (float)dim);
+static void fill_plain(struct rope_table *table, double base, int dim) {
+    table->base = (float)base;
+    for (int i = 0; i < (dim + 1) / 2; i++)
+        table->inv_freq[i] = 1.0f / powf((float)base, (float)(2 * i) / (float)dim);
 }
 
-static void scale_linear(struct rope_table *t, const struct rope_keys *k, int pairs) {
-    for (int i = 0; i < pairs; i++) t->inv_freq[i] /= (float)k->factor;
+static void scale_linear(struct rope_table *table, const struct rope_keys *keys, int pairs) {
+    for (int i = 0; i < pairs; i++) table->inv_freq[i] /= (float)keys->factor;
 }
 
 /* Long waves are stretched, short ones stay, and between the two a smooth mix. */
-static enum status scale_llama3(struct rope_table *t, const struct rope_keys *k, int pairs, struct error *e) {
-    if (!(k->low > 0)) return refuse_key("low_freq_factor", k->low, "positive", e);
-    if (!(k->high > k->low)) return refuse_key("high_freq_factor", k->high, "greater than low_freq_factor", e);
-    float longest = (float)(k->original / k->low), shortest = (float)(k->original / k->high);
+static enum status scale_llama3(struct rope_table *table, const struct rope_keys *keys, int pairs,
+                                struct error *e) {
+    if (!(keys->low > 0)) return refuse_key("low_freq_factor", keys->low, "positive", e);
+    if (!(keys->high > keys->low))
+        return refuse_key("high_freq_factor", keys->high, "greater than low_freq_factor", e);
+    float longest = (float)(keys->original / keys->low),
+          shortest = (float)(keys->original / keys->high);
     for (int i = 0; i < pairs; i++) {
-        float plain = t->inv_freq[i], wave = (float)(2 * 3.14159265358979323846) / plain;
-        float smooth = ((float)k->original / wave - (float)k->low) / (float)(k->high - k->low);
-        float mixed = (1 - smooth) * plain / (float)k->factor + smooth * plain;
-        t->inv_freq[i] = wave < shortest ? plain : wave > longest ? plain / (float)k->factor : mixed;
+        float plain = table->inv_freq[i], wave = (float)(2 * 3.14159265358979323846) / plain;
+        float smooth =
+            ((float)keys->original / wave - (float)keys->low) / (float)(keys->high - keys->low);
+        float mixed = (1 - smooth) * plain / (float)keys->factor + smooth * plain;
+        table->inv_freq[i] = wave < shortest  ? plain
+                             : wave > longest ? plain / (float)keys->factor
+                                              : mixed;
     }
     return STATUS_OK;
 }
 
 /* The pair that turns `rotations` times within the original length. */
-static double find_pair(double rotations, const struct rope_keys *k, double base, int dim) {
-    return dim * log(k->original / (rotations * 2 * 3.14159265358979323846)) / (2 * log(base));
+static double find_pair(double rotations, const struct rope_keys *keys, double base, int dim) {
+    return dim * log(keys->original / (rotations * 2 * 3.14159265358979323846)) / (2 * log(base));
 }
 
 static double stretch_attention(double factor, double mscale) {
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
-/* Peng et al. 2023: pairs that turn often stay, pairs that turn seldom are stretched, a ramp between. */
-static void scale_yarn(struct rope_table *t, const struct rope_keys *k, double base, int dim) {
-    double factor = k->factor;
-    double low = find_pair(k->beta_fast != 0 ? k->beta_fast : 32, k, base, dim);
-    double high = find_pair(k->beta_slow != 0 ? k->beta_slow : 1, k, base, dim);
-    if (k->truncate) {
+/* Peng et al. 2023: pairs that turn often stay, pairs that turn seldom are stretched, a ramp
+ * between. */
+static void scale_yarn(struct rope_table *table, const struct rope_keys *keys, double base,
+                       int dim) {
+    double factor = keys->factor;
+    double low = find_pair(keys->beta_fast != 0 ? keys->beta_fast : 32, keys, base, dim);
+    double high = find_pair(keys->beta_slow != 0 ? keys->beta_slow : 1, keys, base, dim);
+    if (keys->truncate) {
         low = floor(low);
         high = ceil(high);
     }
@@ -169,157 +201,184 @@ static void scale_yarn(struct rope_table *t, const struct rope_keys *k, double b
 
     for (int i = 0; i < (dim + 1) / 2; i++) {
         float position = powf((float)base, (float)(2 * i) / (float)dim);
-        float ramp = fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0), 1), kept = 1 - ramp;
-        t->inv_freq[i] = 1.0f / ((float)factor * position) * (1 - kept) + 1.0f / position * kept;
+        float ramp = fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0), 1),
+              kept = 1 - ramp;
+        table->inv_freq[i] =
+            1.0f / ((float)factor * position) * (1 - kept) + 1.0f / position * kept;
     }
 
-    double attention = k->attention_factor;
-    bool by_dim = k->mscale != 0 && k->mscale_all != 0;
+    double attention = keys->attention_factor;
+    bool by_dim = keys->mscale != 0 && keys->mscale_all != 0;
     if (attention == 0 && by_dim)
-        attention = stretch_attention(factor, k->mscale) / stretch_attention(factor, k->mscale_all);
+        attention =
+            stretch_attention(factor, keys->mscale) / stretch_attention(factor, keys->mscale_all);
     else if (attention == 0)
         attention = stretch_attention(factor, 1);
-    t->scale = (float)attention;
+    table->scale = (float)attention;
 }
 
-static enum status fill_by_list(struct rope_table *t, const struct json *list, const char *key, double base, int dim,
-                                struct error *e) {
+static enum status fill_by_list(struct rope_table *table, const struct json *list, const char *key,
+                                double base, int dim, struct error *e) {
     int pairs = (dim + 1) / 2;
     if (!json_is_list(list) || json_count(list) != (size_t)pairs)
-        return error_set(e, STATUS_INVALID, "config.json: \"%s\" of longrope must be a list of %d numbers", key, pairs);
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"%s\" of longrope must be a list of %d numbers", key,
+                         pairs);
     for (int i = 0; i < pairs; i++) {
         const struct json *item = json_item(list, (size_t)i);
         float factor = json_is_numeric(item) ? (float)json_double(item) : 0;
         if (!(factor > 0))
-            return error_set(e, STATUS_INVALID, "config.json: \"%s\" of longrope has an entry that is not positive",
+            return error_set(e, STATUS_INVALID,
+                             "config.json: \"%s\" of longrope has an entry that is not positive",
                              key);
-        t->inv_freq[i] = 1.0f / (factor * powf((float)base, (float)(2 * i) / (float)dim));
+        table->inv_freq[i] = 1.0f / (factor * powf((float)base, (float)(2 * i) / (float)dim));
     }
     return STATUS_OK;
 }
 
-/* transformers takes the long factors as soon as one call has more tokens than the original length; so the same text
- * has two answers while it grows. Here the most tokens that a session may have decide, once for all of them
- * (struct dims). */
-static enum status fill_longrope(struct dims *d, const struct rope_keys *k, int dim, struct error *e) {
-    struct rope_table *usual = &d->rope[ROPE_GLOBAL], *far = &d->rope[ROPE_LONG];
-    double attention = k->attention_factor;
-    if (attention == 0) attention = k->factor <= 1 ? 1 : sqrt(1 + log(k->factor) / log(k->original));
+/* transformers takes the long factors as soon as one call has more tokens than the original length;
+ * so the same text has two answers while it grows. Here the most tokens that a session may have
+ * decide, once for all of them (struct dims). */
+static enum status fill_longrope(struct dims *dims, const struct rope_keys *keys, int dim,
+                                 struct error *e) {
+    struct rope_table *usual = &dims->rope[ROPE_GLOBAL], *far = &dims->rope[ROPE_LONG];
+    double attention = keys->attention_factor;
+    if (attention == 0)
+        attention = keys->factor <= 1 ? 1 : sqrt(1 + log(keys->factor) / log(keys->original));
     usual->scale = far->scale = (float)attention;
     far->base = usual->base;
-    d->rope_long_after = k->original;
-    if (fill_by_list(usual, k->short_factor, "short_factor", k->base, dim, e)) return e->status;
-    return fill_by_list(far, k->long_factor, "long_factor", k->base, dim, e);
+    dims->rope_long_after = keys->original;
+    if (fill_by_list(usual, keys->short_factor, "short_factor", keys->base, dim, e))
+        return e->status;
+    return fill_by_list(far, keys->long_factor, "long_factor", keys->base, dim, e);
 }
 
-static enum status fill_table(struct dims *d, enum rope_id id, const struct rope_keys *k, int dim, struct error *e) {
-    struct rope_table *t = &d->rope[id];
+static enum status fill_table(struct dims *dims, enum rope_id id, const struct rope_keys *keys,
+                              int dim, struct error *e) {
+    struct rope_table *table = &dims->rope[id];
     int pairs = (dim + 1) / 2;
-    bool scaled = k->kind != KIND_DEFAULT && k->kind != KIND_MROPE;
-    if (k->kind == KIND_DYNAMIC)
-        return error_set(
-            e, STATUS_UNSUPPORTED,
-            "config.json: \"rope_type\" of the rotary positions is \"dynamic\", which is not supported: it "
-            "turns a token by the length of the text that it is computed with, so a growing text has no "
-            "one answer; supported are default, linear, llama3, yarn, longrope");
-    if (!(k->base > 0)) return refuse_key("rope_theta", k->base, "positive", e);
-    if (scaled && !(k->factor > 0)) return refuse_key("factor", k->factor, "positive", e);
-    if (k->attention_factor < 0) return refuse_key("attention_factor", k->attention_factor, "positive", e);
-    fill_plain(t, k->base, dim);
-    switch ((enum rope_kind)k->kind) {
+    bool scaled = keys->kind != KIND_DEFAULT && keys->kind != KIND_MROPE;
+    if (keys->kind == KIND_DYNAMIC)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"rope_type\" of the rotary positions is \"dynamic\", which "
+                         "is not supported: it "
+                         "turns a token by the length of the text that it is computed with, so a "
+                         "growing text has no "
+                         "one answer; supported are default, linear, llama3, yarn, longrope");
+    if (!(keys->base > 0)) return refuse_key("rope_theta", keys->base, "positive", e);
+    if (scaled && !(keys->factor > 0)) return refuse_key("factor", keys->factor, "positive", e);
+    if (keys->attention_factor < 0)
+        return refuse_key("attention_factor", keys->attention_factor, "positive", e);
+    fill_plain(table, keys->base, dim);
+    switch ((enum rope_kind)keys->kind) {
         case KIND_DEFAULT: break;
         case KIND_MROPE: break;   /* read_sections does the rest */
         case KIND_DYNAMIC: break; /* refused before */
-        case KIND_LINEAR: scale_linear(t, k, pairs); break;
-        case KIND_LLAMA3: return scale_llama3(t, k, pairs, e);
-        case KIND_YARN: scale_yarn(t, k, k->base, dim); break;
+        case KIND_LINEAR: scale_linear(table, keys, pairs); break;
+        case KIND_LLAMA3: return scale_llama3(table, keys, pairs, e);
+        case KIND_YARN: scale_yarn(table, keys, keys->base, dim); break;
         case KIND_LONGROPE:
-            if (id == ROPE_GLOBAL) return fill_longrope(d, k, dim, e);
-            return error_set(e, STATUS_UNSUPPORTED, "config.json: longrope in layers with a window is not supported");
+            if (id == ROPE_GLOBAL) return fill_longrope(dims, keys, dim, e);
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "config.json: longrope in layers with a window is not supported");
     }
     return STATUS_OK;
 }
 
 /* The original length: the file's own key wins over the dictionary's. */
-static void complete_keys(struct rope_keys *k, const struct rope_config *c, const struct rope_rules *rules,
-                          const struct model_spec *s) {
-    if (k->base == 0) k->base = c->base != 0 ? c->base : rules->base;
-    if (k->partial == 0) k->partial = c->partial != 0 ? c->partial : rules->partial;
-    if (rules->renames_yarn && k->kind == KIND_YARN) k->kind = KIND_LONGROPE;
-    if (c->original > 0) k->original = c->original;
-    if (k->original == 0) k->original = s->max_positions;
-    bool by_lengths = k->kind == KIND_YARN || k->kind == KIND_LONGROPE;
-    if (k->factor == 0 && by_lengths && k->original > 0) k->factor = (double)s->max_positions / k->original;
+static void complete_keys(struct rope_keys *keys, const struct rope_config *config,
+                          const struct rope_rules *rules, const struct model_spec *spec) {
+    if (keys->base == 0) keys->base = config->base != 0 ? config->base : rules->base;
+    if (keys->partial == 0) keys->partial = config->partial != 0 ? config->partial : rules->partial;
+    if (rules->renames_yarn && keys->kind == KIND_YARN) keys->kind = KIND_LONGROPE;
+    if (config->original > 0) keys->original = config->original;
+    if (keys->original == 0) keys->original = spec->max_positions;
+    bool by_lengths = keys->kind == KIND_YARN || keys->kind == KIND_LONGROPE;
+    if (keys->factor == 0 && by_lengths && keys->original > 0)
+        keys->factor = (double)spec->max_positions / keys->original;
 }
 
-static enum status read_partial(const struct rope_keys *k, const struct rope_rules *rules, const struct dims *d,
-                                int *dim, struct error *e) {
-    double partial = k->partial != 0 ? k->partial : 1;
+static enum status read_partial(const struct rope_keys *keys, const struct rope_rules *rules,
+                                const struct dims *dims, int *dim, struct error *e) {
+    double partial = keys->partial != 0 ? keys->partial : 1;
     if (rules->partial == 0 && partial != 1)
         return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"partial_rotary_factor\" is %g, which is not supported in this family: leave "
+                         "config.json: \"partial_rotary_factor\" is %g, which is not supported in "
+                         "this family: leave "
                          "it out or send 1",
                          partial);
-    *dim = partial > 0 && partial <= 1 ? (int)(d->head_dim * partial) : 0;
+    *dim = partial > 0 && partial <= 1 ? (int)(dims->head_dim * partial) : 0;
     if (*dim >= 1) return STATUS_OK;
-    return refuse_key("partial_rotary_factor", partial, "a share of a head, with one dimension at least", e);
+    return refuse_key("partial_rotary_factor", partial,
+                      "a share of a head, with one dimension at least", e);
 }
 
 /* Of families whose rows have one position, in any of the dictionaries. */
-static enum status refuse_sections(const struct rope_config *c, struct error *e) {
-    const struct rope_keys *const all[] = {&c->scaling, &c->parameters.flat, &c->parameters.full,
-                                           &c->parameters.sliding};
+static enum status refuse_sections(const struct rope_config *config, struct error *e) {
+    const struct rope_keys *const all[] = {&config->scaling, &config->parameters.flat,
+                                           &config->parameters.full, &config->parameters.sliding};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++)
         if (all[i]->sectioned || all[i]->kind == KIND_MROPE)
-            return error_set(e, STATUS_UNSUPPORTED,
-                             "config.json: \"%s\" of the rotary positions is not supported in this family",
-                             all[i]->sectioned ? "mrope_section" : "mrope");
+            return error_set(
+                e, STATUS_UNSUPPORTED,
+                "config.json: \"%s\" of the rotary positions is not supported in this family",
+                all[i]->sectioned ? "mrope_section" : "mrope");
     return STATUS_OK;
 }
 
 /* Tells each pair the position of a row that it turns by. */
-static enum status read_sections(const struct rope_keys *k, struct dims *d, struct error *e) {
+static enum status read_sections(const struct rope_keys *keys, struct dims *dims, struct error *e) {
     static const int usual[MROPE_SECTIONS] = {16, 24, 24};
-    const int *sections = k->sectioned ? k->sections : usual;
-    int pairs = d->rotated / 2, n = 0;
+    const int *sections = keys->sectioned ? keys->sections : usual;
+    int pairs = dims->rotated / 2, n = 0;
     for (int i = 0; i < MROPE_SECTIONS; i++)
         for (int j = 0; j < sections[i] && n < pairs; j++) {
-            d->rope_section[n] = (uint8_t)i;
+            dims->rope_section[n] = (uint8_t)i;
             n++;
         }
-    d->rope_sections = MROPE_SECTIONS;
+    dims->rope_sections = MROPE_SECTIONS;
     if (sections[0] + sections[1] + sections[2] == pairs) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "config.json: \"mrope_section\" is %d, %d and %d pairs, and a head has %d",
+    return error_set(e, STATUS_INVALID,
+                     "config.json: \"mrope_section\" is %d, %d and %d pairs, and a head has %d",
                      sections[0], sections[1], sections[2], pairs);
 }
 
-enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules, struct model_spec *s,
-                                  struct error *e) {
-    struct dims *d = &s->stacks[STACK_DECODER];
-    struct rope_config c = {.original = rules->original};
-    if (spec_read(config, &config_table, &c, e)) return e->status;
-    if (rules->neox_names && c.neox_base != 0) c.base = c.neox_base;
-    if (rules->neox_names && c.neox_partial != 0) c.partial = c.neox_partial;
+enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules,
+                                  struct model_spec *spec, struct error *e) {
+    struct dims *dims = &spec->stacks[STACK_DECODER];
+    struct rope_config rope_config = {.original = rules->original};
+    if (spec_read(config, &config_table, &rope_config, e)) return e->status;
+    if (rules->neox_names && rope_config.neox_base != 0) rope_config.base = rope_config.neox_base;
+    if (rules->neox_names && rope_config.neox_partial != 0)
+        rope_config.partial = rope_config.neox_partial;
     const struct json *nested = json_member(config, "rope_parameters");
     bool by_type = !json_is_absent(json_member(nested, "full_attention")) ||
                    !json_is_absent(json_member(nested, "sliding_attention"));
     bool local = rules->local_base != 0;
     bool flat = !json_is_absent(nested) && json_count(nested) > 0 && !by_type;
     if (local ? flat : by_type)
-        return error_set(e, STATUS_UNSUPPORTED, "config.json: \"rope_parameters\" must %s in this family",
-                         local ? "have \"full_attention\" and \"sliding_attention\"" : "be of all layers at once");
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"rope_parameters\" must %s in this family",
+                         local ? "have \"full_attention\" and \"sliding_attention\""
+                               : "be of all layers at once");
 
-    struct rope_keys global = c.scales ? c.scaling : by_type ? c.parameters.full : c.parameters.flat;
-    struct rope_keys windowed = c.parameters.sliding;
+    struct rope_keys global = rope_config.scales ? rope_config.scaling
+                              : by_type          ? rope_config.parameters.full
+                                                 : rope_config.parameters.flat;
+    struct rope_keys windowed = rope_config.parameters.sliding;
     int dim, same;
-    if (c.scales && global.base == 0) global.base = c.parameters.full.base;
-    complete_keys(&global, &c, rules, s);
-    if (windowed.base == 0) windowed.base = c.local_base != 0 ? c.local_base : rules->local_base;
-    complete_keys(&windowed, &c, rules, s);
-    if (read_partial(&global, rules, d, &dim, e) || read_partial(&windowed, rules, d, &same, e)) return e->status;
-    if (d->head_dim > ATTENTION_MAX_HEAD) return STATUS_OK; /* spec_check words it */
-    d->rotated = (dim + 1) / 2 * 2;
-    if (fill_table(d, ROPE_GLOBAL, &global, dim, e)) return e->status;
-    if (rules->multimodal ? read_sections(&global, d, e) : refuse_sections(&c, e)) return e->status;
-    return local ? fill_table(d, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;
+    if (rope_config.scales && global.base == 0) global.base = rope_config.parameters.full.base;
+    complete_keys(&global, &rope_config, rules, spec);
+    if (windowed.base == 0)
+        windowed.base = rope_config.local_base != 0 ? rope_config.local_base : rules->local_base;
+    complete_keys(&windowed, &rope_config, rules, spec);
+    if (read_partial(&global, rules, dims, &dim, e) ||
+        read_partial(&windowed, rules, dims, &same, e))
+        return e->status;
+    if (dims->head_dim > ATTENTION_MAX_HEAD) return STATUS_OK; /* spec_check words it */
+    dims->rotated = (dim + 1) / 2 * 2;
+    if (fill_table(dims, ROPE_GLOBAL, &global, dim, e)) return e->status;
+    if (rules->multimodal ? read_sections(&global, dims, e) : refuse_sections(&rope_config, e))
+        return e->status;
+    return local ? fill_table(dims, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;
 }

@@ -1,10 +1,11 @@
-/* retro/grammar/automaton.h: a program at work, and everything that was found out about it. The place in a text is a
- * configuration: a set of stacks. Each stack is a frame on another, each frame a state: the places within one rule
- * where a walk may be. States, frames and configurations are numbered as they are met, and the effect of a symbol on
- * each is computed once: then a symbol is one look into a table.
+/* retro/grammar/automaton.h: a program at work, and everything that was found out about it. The
+ * place in a text is a configuration: a set of stacks. Each stack is a frame on another, each frame
+ * a state: the places within one rule where a walk may be. States, frames and configurations are
+ * numbered as they are met, and the effect of a symbol on each is computed once: then a symbol is
+ * one look into a table.
  *
- * One thread at a time. Memory is bounded: where a new number would exceed it, the memo is `full`, and the results
- * from then on are wrong; whoever finds it so begins a new one. */
+ * One thread at a time. Memory is bounded: where a new number would exceed it, the memo is `full`,
+ * and the results from then on are wrong; whoever finds it so begins a new one. */
 #pragma once
 
 #include "retro/grammar/program.h"
@@ -30,8 +31,9 @@ struct automaton_state {
     bool calls_known;
     bool accepts; /* the rule may be over */
     bool over;    /* and nothing else is possible */
-    int near;     /* the state of its kind that has the same texts as far as a token reaches; -1: not known */
-    int *next;    /* [n_classes] state within the rule, -1: not known, 0: none */
+    int near;  /* the state of its kind that has the same texts as far as a token reaches; -1: not
+                  known */
+    int *next; /* [n_classes] state within the rule, -1: not known, 0: none */
 };
 
 /* A state, and the frame that goes on when its rule is over; FRAME_BOTTOM: none does. */
@@ -84,32 +86,36 @@ struct automaton {
 };
 
 /* `reach` symbols at most are read at a time where configurations are taken for near ones. */
-void automaton_open(struct automaton *m, const struct program *p, int reach, size_t most_bytes);
-void automaton_close(struct automaton *m);
+void automaton_open(struct automaton *automaton, const struct program *program, int reach,
+                    size_t most_bytes);
+void automaton_close(struct automaton *automaton);
 
 /* The configuration at the beginning of the root rule. */
-int automaton_start(struct automaton *m);
+int automaton_start(struct automaton *automaton);
 /* That of one state with nothing below. */
-int automaton_config_of_state(struct automaton *m, int state);
+int automaton_config_of_state(struct automaton *automaton, int state);
 /* That of one stack. */
-int automaton_config_of_frame(struct automaton *m, int frame);
-/* One with the same texts for `reach` symbols: repetitions that are far from their bounds count as one. */
-int automaton_near(struct automaton *m, int config);
+int automaton_config_of_frame(struct automaton *automaton, int frame);
+/* One with the same texts for `reach` symbols: repetitions that are far from their bounds count as
+ * one. */
+int automaton_near(struct automaton *automaton, int config);
 
-int automaton_compute(struct automaton *m, int config, int class);
+int automaton_compute(struct automaton *automaton, int config, int class);
 /* The configuration behind a symbol of the class; CONFIG_DEAD: no text goes on with it. */
-static inline int automaton_next(struct automaton *m, int config, int class) {
-    int next = m->configs[config].next[class];
-    return next >= 0 ? next : automaton_compute(m, config, class);
+static inline int automaton_next(struct automaton *automaton, int config, int class) {
+    int next = automaton->configs[config].next[class];
+    return next >= 0 ? next : automaton_compute(automaton, config, class);
 }
 
-/* automaton_intern.c: numbers for places that stand sorted in m->closure, for a frame, and for frames in m->gathered.
+/* automaton_intern.c: numbers for places that stand sorted in automaton->closure, for a frame, and
+ * for frames in automaton->gathered.
  */
-int automaton_intern_state(struct automaton *m);
-int automaton_intern_frame(struct automaton *m, int state, int below);
-int automaton_intern_config(struct automaton *m);
-int automaton_intern_seen(struct automaton *m, const uint64_t *seen);
-void automaton_table_free(struct automaton_table *t);
+int automaton_intern_state(struct automaton *automaton);
+int automaton_intern_frame(struct automaton *automaton, int state, int below);
+int automaton_intern_config(struct automaton *automaton);
+int automaton_intern_seen(struct automaton *automaton, const uint64_t *seen);
+void automaton_table_free(struct automaton_table *table);
 
-/* automaton_closure.c: adds a place and all that is reached from it without a symbol to m->closure. */
-void automaton_close_over(struct automaton *m, struct automaton_place place);
+/* automaton_closure.c: adds a place and all that is reached from it without a symbol to
+ * automaton->closure. */
+void automaton_close_over(struct automaton *automaton, struct automaton_place place);

@@ -1,5 +1,6 @@
-/* retro/grammar/automaton_closure.c: places that are reached from a place without reading: through alternatives, around
- * rules that may be empty, through counters, and into the members of objects. See automaton.h. */
+/* retro/grammar/automaton_closure.c: places that are reached from a place without reading: through
+ * alternatives, around rules that may be empty, through counters, and into the members of objects.
+ * See automaton.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,107 +9,123 @@
 /* A closure of more places is a grammar that counts too many things at once. */
 enum { MAX_PLACES = 20000 };
 
-static bool closure_has(const struct automaton *m, struct automaton_place place) {
-    for (int i = 0; i < m->n_closure; i++)
-        if (m->closure[i].node == place.node && m->closure[i].value == place.value) return true;
+static bool closure_has(const struct automaton *automaton, struct automaton_place place) {
+    for (int i = 0; i < automaton->n_closure; i++)
+        if (automaton->closure[i].node == place.node && automaton->closure[i].value == place.value)
+            return true;
     return false;
 }
 
 /* Places are looked into in the order in which they are added. */
-static void closure_add(struct automaton *m, int node, int value) {
+static void closure_add(struct automaton *automaton, int node, int value) {
     struct automaton_place place = {node, value};
-    if (m->full || closure_has(m, place)) return;
-    if (m->n_closure == MAX_PLACES) {
-        m->ambiguous = m->full = true;
+    if (automaton->full || closure_has(automaton, place)) return;
+    if (automaton->n_closure == MAX_PLACES) {
+        automaton->ambiguous = automaton->full = true;
         return;
     }
-    m->closure = xgrow(m->closure, m->n_closure, &m->closure_capacity, sizeof *m->closure);
-    m->closure[m->n_closure] = place;
-    m->n_closure++;
+    automaton->closure = xgrow(automaton->closure, automaton->n_closure,
+                               &automaton->closure_capacity, sizeof *automaton->closure);
+    automaton->closure[automaton->n_closure] = place;
+    automaton->n_closure++;
 }
 
 /* A count that has no end stays at the least that is needed. */
-static void add_count(struct automaton *m, const struct program_counter *counter, int count) {
+static void add_count(struct automaton *automaton, const struct program_counter *counter,
+                      int count) {
     if (counter->max < 0 || count < counter->max)
-        closure_add(m, counter->body, counter->max < 0 && count >= counter->min ? count : count + 1);
-    if (count >= counter->min) closure_add(m, counter->exit, 0);
+        closure_add(automaton, counter->body,
+                    counter->max < 0 && count >= counter->min ? count : count + 1);
+    if (count >= counter->min) closure_add(automaton, counter->exit, 0);
 }
 
 /* Objects. */
 
-static const uint64_t *seen_set(const struct automaton *m, int seen) {
-    return m->seen + (size_t)seen * (size_t)m->seen_words;
+static const uint64_t *seen_set(const struct automaton *automaton, int seen) {
+    return automaton->seen + (size_t)seen * (size_t)automaton->seen_words;
 }
 
 /* The first member that may come next, where they come in order. */
-static int object_next(const struct automaton *m, const struct program_object *o, int seen) {
-    int next = o->n;
-    if (!o->ordered) return 0;
-    while (next > 0 && !class_in(seen_set(m, seen), next - 1)) next--;
+static int object_next(const struct automaton *automaton, const struct program_object *object,
+                       int seen) {
+    int next = object->n;
+    if (!object->ordered) return 0;
+    while (next > 0 && !class_in(seen_set(automaton, seen), next - 1)) next--;
     return next;
 }
 
-static bool object_complete(const struct automaton *m, const struct program_object *o, int seen) {
-    for (int i = 0; i < o->n; i++)
-        if (m->program->members[o->first + i].required && !class_in(seen_set(m, seen), i)) return false;
+static bool object_complete(const struct automaton *automaton, const struct program_object *object,
+                            int seen) {
+    for (int i = 0; i < object->n; i++)
+        if (automaton->program->members[object->first + i].required &&
+            !class_in(seen_set(automaton, seen), i))
+            return false;
     return true;
 }
 
-static void add_member(struct automaton *m, const struct program_object *o, int seen, int i) {
+static void add_member(struct automaton *automaton, const struct program_object *object, int seen,
+                       int i) {
     uint64_t set[(GRAMMAR_MAX_MEMBERS + 63) / 64];
-    memcpy(set, seen_set(m, seen), (size_t)m->seen_words * sizeof *set);
+    memcpy(set, seen_set(automaton, seen), (size_t)automaton->seen_words * sizeof *set);
     set[i / 64] |= (uint64_t)1 << (i % 64);
-    closure_add(m, m->program->members[o->first + i].start, automaton_intern_seen(m, set));
+    closure_add(automaton, automaton->program->members[object->first + i].start,
+                automaton_intern_seen(automaton, set));
 }
 
 /* The members that may come next; where none are wanted, whether there is one. */
-static bool add_members(struct automaton *m, const struct program_object *o, int seen, bool wanted) {
+static bool add_members(struct automaton *automaton, const struct program_object *object, int seen,
+                        bool wanted) {
     bool any = false, may_be_more = true;
-    for (int i = object_next(m, o, seen); i < o->n; i++) {
-        const struct program_member *member = &m->program->members[o->first + i];
-        bool may = member->start >= 0 && !class_in(seen_set(m, seen), i);
+    for (int i = object_next(automaton, object, seen); i < object->n; i++) {
+        const struct program_member *member = &automaton->program->members[object->first + i];
+        bool may = member->start >= 0 && !class_in(seen_set(automaton, seen), i);
         any = any || may;
-        if (may && wanted) add_member(m, o, seen, i);
-        if (o->ordered && member->required && may) {
+        if (may && wanted) add_member(automaton, object, seen, i);
+        if (object->ordered && member->required && may) {
             may_be_more = false;
             break;
         }
     }
-    if (o->more < 0 || !may_be_more) return any;
-    if (wanted) closure_add(m, o->more, seen);
+    if (object->more < 0 || !may_be_more) return any;
+    if (wanted) closure_add(automaton, object->more, seen);
     return true;
 }
 
-static void add_object(struct automaton *m, enum node_kind kind, const struct program_object *o, int seen) {
-    if (kind != NODE_PICK && object_complete(m, o, seen)) closure_add(m, o->close, 0);
+static void add_object(struct automaton *automaton, enum node_kind kind,
+                       const struct program_object *object, int seen) {
+    if (kind != NODE_PICK && object_complete(automaton, object, seen))
+        closure_add(automaton, object->close, 0);
     if (kind != NODE_AFTER)
-        add_members(m, o, seen, true);
-    else if (add_members(m, o, seen, false))
-        closure_add(m, o->separator, seen);
+        add_members(automaton, object, seen, true);
+    else if (add_members(automaton, object, seen, false))
+        closure_add(automaton, object->separator, seen);
 }
 
 /* Everything. */
 
-static void look_into(struct automaton *m, struct automaton_place place) {
-    const struct program *p = m->program;
-    const struct program_node *node = &p->nodes[place.node];
+static void look_into(struct automaton *automaton, struct automaton_place place) {
+    const struct program *program = automaton->program;
+    const struct program_node *node = &program->nodes[place.node];
     switch (node->kind) {
         case NODE_SPLIT:
-            for (int i = 0; i < node->b; i++) closure_add(m, p->targets[node->a + i], place.value);
+            for (int i = 0; i < node->b; i++)
+                closure_add(automaton, program->targets[node->a + i], place.value);
             break;
         case NODE_CALL:
-            if (p->rules[node->a].nullable) closure_add(m, node->b, place.value);
+            if (program->rules[node->a].nullable) closure_add(automaton, node->b, place.value);
             break;
-        case NODE_COUNT: add_count(m, &p->counters[node->a], place.value); break;
+        case NODE_COUNT: add_count(automaton, &program->counters[node->a], place.value); break;
         case NODE_MEMBERS:
         case NODE_AFTER:
-        case NODE_PICK: add_object(m, node->kind, &p->objects[node->a], place.value); break;
+        case NODE_PICK:
+            add_object(automaton, node->kind, &program->objects[node->a], place.value);
+            break;
         default: break;
     }
 }
 
-void automaton_close_over(struct automaton *m, struct automaton_place place) {
-    int first = m->n_closure;
-    closure_add(m, place.node, place.value);
-    for (int i = first; i < m->n_closure; i++) look_into(m, m->closure[i]);
+void automaton_close_over(struct automaton *automaton, struct automaton_place place) {
+    int first = automaton->n_closure;
+    closure_add(automaton, place.node, place.value);
+    for (int i = first; i < automaton->n_closure; i++) look_into(automaton, automaton->closure[i]);
 }

@@ -10,8 +10,8 @@ struct char_ranges {
     struct char_range *list;
     int n, capacity;
 };
-void char_ranges_add(struct char_ranges *r, int32_t first, int32_t last);
+void char_ranges_add(struct char_ranges *ranges, int32_t first, int32_t last);
 /* Sorts them and joins those that touch. */
-void char_ranges_sort(struct char_ranges *r);
+void char_ranges_sort(struct char_ranges *ranges);
 /* Sorts them, and leaves all other code points. */
-void char_ranges_negate(struct char_ranges *r);
+void char_ranges_negate(struct char_ranges *ranges);

@@ -6,138 +6,151 @@
 
 enum { TEXT_LIMIT = 8 << 20 };
 
-static int draft_fail(struct grammar_draft *d, const char *what, int most) {
-    if (d->error.status == STATUS_OK)
-        error_set(&d->error, STATUS_TOO_LARGE, "the grammar has more than %d %s", most, what);
+static int draft_fail(struct grammar_draft *draft, const char *what, int most) {
+    if (draft->error.status == STATUS_OK)
+        error_set(&draft->error, STATUS_TOO_LARGE, "the grammar has more than %d %s", most, what);
     return EXPR_NOTHING;
 }
 
-static int expr_add(struct grammar_draft *d, struct expr x) {
-    if (d->error.status) return EXPR_NOTHING;
-    if (d->n_exprs == GRAMMAR_MAX_EXPRS) return draft_fail(d, "parts", GRAMMAR_MAX_EXPRS);
-    d->exprs = xgrow(d->exprs, d->n_exprs, &d->exprs_capacity, sizeof *d->exprs);
-    d->exprs[d->n_exprs] = x;
-    d->n_exprs++;
-    return d->n_exprs - 1;
+static int expr_add(struct grammar_draft *draft, struct expr expression) {
+    if (draft->error.status) return EXPR_NOTHING;
+    if (draft->n_exprs == GRAMMAR_MAX_EXPRS) return draft_fail(draft, "parts", GRAMMAR_MAX_EXPRS);
+    draft->exprs =
+        xgrow(draft->exprs, draft->n_exprs, &draft->exprs_capacity, sizeof *draft->exprs);
+    draft->exprs[draft->n_exprs] = expression;
+    draft->n_exprs++;
+    return draft->n_exprs - 1;
 }
 
 /* The place of n new items. */
-static int items_add(struct grammar_draft *d, const int *items, int n) {
-    int first = d->n_items, capacity = d->items_capacity;
+static int items_add(struct grammar_draft *draft, const int *items, int n) {
+    int first = draft->n_items, capacity = draft->items_capacity;
     for (int i = 0; i < n; i++) {
-        d->items = xgrow(d->items, d->n_items, &d->items_capacity, sizeof *d->items);
-        d->items[d->n_items] = items[i];
-        d->n_items++;
+        draft->items =
+            xgrow(draft->items, draft->n_items, &draft->items_capacity, sizeof *draft->items);
+        draft->items[draft->n_items] = items[i];
+        draft->n_items++;
     }
-    if (d->items_capacity > capacity)
-        d->required = xrealloc(d->required, (size_t)d->items_capacity * sizeof *d->required);
-    for (int i = first; i < d->n_items; i++) d->required[i] = false;
+    if (draft->items_capacity > capacity)
+        draft->required =
+            xrealloc(draft->required, (size_t)draft->items_capacity * sizeof *draft->required);
+    for (int i = first; i < draft->n_items; i++) draft->required[i] = false;
     return first;
 }
 
-void grammar_draft_open(struct grammar_draft *d) {
-    expr_add(d, (struct expr){.kind = EXPR_SEQUENCE});
-    expr_add(d, (struct expr){.kind = EXPR_EITHER});
+void grammar_draft_open(struct grammar_draft *draft) {
+    expr_add(draft, (struct expr){.kind = EXPR_SEQUENCE});
+    expr_add(draft, (struct expr){.kind = EXPR_EITHER});
 }
 
-void grammar_draft_free(struct grammar_draft *d) {
-    for (int i = 0; i < d->n_rules; i++) free(d->rules[i].name);
-    free(d->exprs);
-    free(d->sets);
-    free(d->items);
-    free(d->required);
-    free(d->rules);
-    buffer_free(&d->text);
-    *d = (struct grammar_draft){0};
+void grammar_draft_free(struct grammar_draft *draft) {
+    for (int i = 0; i < draft->n_rules; i++) free(draft->rules[i].name);
+    free(draft->exprs);
+    free(draft->sets);
+    free(draft->items);
+    free(draft->required);
+    free(draft->rules);
+    buffer_free(&draft->text);
+    *draft = (struct grammar_draft){0};
 }
 
-enum status grammar_draft_check(const struct grammar_draft *d, struct error *e) {
-    if (d->error.status) *e = d->error;
-    return d->error.status;
+enum status grammar_draft_check(const struct grammar_draft *draft, struct error *e) {
+    if (draft->error.status) *e = draft->error;
+    return draft->error.status;
 }
 
-int expr_set(struct grammar_draft *d, const struct symbol_set *set) {
+int expr_set(struct grammar_draft *draft, const struct symbol_set *set) {
     bool empty = true;
     for (size_t i = 0; i < ARRAY_COUNT(set->bits); i++) empty = empty && set->bits[i] == 0;
-    if (empty || d->error.status) return EXPR_NOTHING;
-    d->sets = xgrow(d->sets, d->n_sets, &d->sets_capacity, sizeof *d->sets);
-    d->sets[d->n_sets] = *set;
-    d->n_sets++;
-    return expr_add(d, (struct expr){.kind = EXPR_SET, .first = d->n_sets - 1});
+    if (empty || draft->error.status) return EXPR_NOTHING;
+    draft->sets = xgrow(draft->sets, draft->n_sets, &draft->sets_capacity, sizeof *draft->sets);
+    draft->sets[draft->n_sets] = *set;
+    draft->n_sets++;
+    return expr_add(draft, (struct expr){.kind = EXPR_SET, .first = draft->n_sets - 1});
 }
 
-int expr_mark(struct grammar_draft *d, int mark) {
+int expr_mark(struct grammar_draft *draft, int mark) {
     struct symbol_set set = {{0}};
     symbol_set_add(&set, GRAMMAR_BYTES + mark);
-    return expr_set(d, &set);
+    return expr_set(draft, &set);
 }
 
-int expr_text(struct grammar_draft *d, const char *text, size_t size) {
-    int first = (int)d->text.size;
+int expr_text(struct grammar_draft *draft, const char *text, size_t size) {
+    int first = (int)draft->text.size;
     if (size == 0) return EXPR_EMPTY;
-    if (d->text.size + size > TEXT_LIMIT) return draft_fail(d, "bytes of literal text", TEXT_LIMIT);
-    buffer_append(&d->text, text, size);
-    return expr_add(d, (struct expr){.kind = EXPR_TEXT, .first = first, .n = (int)size});
+    if (draft->text.size + size > TEXT_LIMIT)
+        return draft_fail(draft, "bytes of literal text", TEXT_LIMIT);
+    buffer_append(&draft->text, text, size);
+    return expr_add(draft, (struct expr){.kind = EXPR_TEXT, .first = first, .n = (int)size});
 }
 
-int expr_word(struct grammar_draft *d, const char *word) { return expr_text(d, word, strlen(word)); }
+int expr_word(struct grammar_draft *draft, const char *word) {
+    return expr_text(draft, word, strlen(word));
+}
 
-int expr_sequence(struct grammar_draft *d, const int *items, int n) {
-    int first = d->n_items;
+int expr_sequence(struct grammar_draft *draft, const int *items, int n) {
+    int first = draft->n_items;
     for (int i = 0; i < n; i++)
         if (items[i] == EXPR_NOTHING) return EXPR_NOTHING;
     if (n == 1) return items[0];
     if (n == 0) return EXPR_EMPTY;
-    items_add(d, items, n);
-    return expr_add(d, (struct expr){.kind = EXPR_SEQUENCE, .first = first, .n = n});
+    items_add(draft, items, n);
+    return expr_add(draft, (struct expr){.kind = EXPR_SEQUENCE, .first = first, .n = n});
 }
 
-int expr_either(struct grammar_draft *d, const int *items, int n) {
-    int first = d->n_items;
+int expr_either(struct grammar_draft *draft, const int *items, int n) {
+    int first = draft->n_items;
     if (n == 1) return items[0];
     if (n == 0) return EXPR_NOTHING;
-    items_add(d, items, n);
-    return expr_add(d, (struct expr){.kind = EXPR_EITHER, .first = first, .n = n});
+    items_add(draft, items, n);
+    return expr_add(draft, (struct expr){.kind = EXPR_EITHER, .first = first, .n = n});
 }
 
-int expr_repeat(struct grammar_draft *d, int item, int min, int max) {
+int expr_repeat(struct grammar_draft *draft, int item, int min, int max) {
     if (min > GRAMMAR_MAX_REPEAT || max > GRAMMAR_MAX_REPEAT)
-        return draft_fail(d, "repetitions of one part", GRAMMAR_MAX_REPEAT);
+        return draft_fail(draft, "repetitions of one part", GRAMMAR_MAX_REPEAT);
     if (max == 0 || item == EXPR_EMPTY) return EXPR_EMPTY;
     if (min == 1 && max == 1) return item;
     if (item == EXPR_NOTHING) return min == 0 ? EXPR_EMPTY : EXPR_NOTHING;
-    int first = items_add(d, &item, 1);
-    return expr_add(d, (struct expr){.kind = EXPR_REPEAT, .first = first, .n = 1, .min = min, .max = max});
-}
-
-int expr_object(struct grammar_draft *d, const struct expr_object *object) {
-    int parts[] = {object->open, object->separator, object->close};
-    if (object->n > GRAMMAR_MAX_MEMBERS) return draft_fail(d, "named members of one object", GRAMMAR_MAX_MEMBERS);
-    int first = items_add(d, parts, 3);
-    for (int i = 0; i < object->n; i++) {
-        items_add(d, &object->members[i].expr, 1);
-        d->required[d->n_items - 1] = object->members[i].required;
-    }
+    int first = items_add(draft, &item, 1);
     return expr_add(
-        d, (struct expr){
-               .kind = EXPR_OBJECT, .first = first, .n = object->n + 3, .min = object->ordered, .max = object->more});
+        draft, (struct expr){.kind = EXPR_REPEAT, .first = first, .n = 1, .min = min, .max = max});
 }
 
-int draft_rule_open(struct grammar_draft *d, const char *name) {
-    if (d->n_rules == GRAMMAR_MAX_RULES) {
-        draft_fail(d, "rules", GRAMMAR_MAX_RULES);
-        return d->n_rules - 1;
+int expr_object(struct grammar_draft *draft, const struct expr_object *object) {
+    int parts[] = {object->open, object->separator, object->close};
+    if (object->n > GRAMMAR_MAX_MEMBERS)
+        return draft_fail(draft, "named members of one object", GRAMMAR_MAX_MEMBERS);
+    int first = items_add(draft, parts, 3);
+    for (int i = 0; i < object->n; i++) {
+        items_add(draft, &object->members[i].expr, 1);
+        draft->required[draft->n_items - 1] = object->members[i].required;
     }
-    d->rules = xgrow(d->rules, d->n_rules, &d->rules_capacity, sizeof *d->rules);
-    d->rules[d->n_rules] = (struct draft_rule){.name = xstrdup(name), .expr = -1};
-    d->n_rules++;
-    return d->n_rules - 1;
+    return expr_add(draft, (struct expr){.kind = EXPR_OBJECT,
+                                         .first = first,
+                                         .n = object->n + 3,
+                                         .min = object->ordered,
+                                         .max = object->more});
 }
 
-void draft_rule_set(struct grammar_draft *d, int rule, int expr) { d->rules[rule].expr = expr; }
+int draft_rule_open(struct grammar_draft *draft, const char *name) {
+    if (draft->n_rules == GRAMMAR_MAX_RULES) {
+        draft_fail(draft, "rules", GRAMMAR_MAX_RULES);
+        return draft->n_rules - 1;
+    }
+    draft->rules =
+        xgrow(draft->rules, draft->n_rules, &draft->rules_capacity, sizeof *draft->rules);
+    draft->rules[draft->n_rules] = (struct draft_rule){.name = xstrdup(name), .expr = -1};
+    draft->n_rules++;
+    return draft->n_rules - 1;
+}
 
-int expr_rule(struct grammar_draft *d, int rule) {
-    return expr_add(d, (struct expr){.kind = EXPR_RULE, .first = rule});
+void draft_rule_set(struct grammar_draft *draft, int rule, int expr) {
+    draft->rules[rule].expr = expr;
+}
+
+int expr_rule(struct grammar_draft *draft, int rule) {
+    return expr_add(draft, (struct expr){.kind = EXPR_RULE, .first = rule});
 }
 
 void expr_list_add(struct expr_list *list, int expr) {

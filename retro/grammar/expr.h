@@ -1,13 +1,15 @@
-/* retro/grammar/expr.h: a grammar while it is written: expressions over bytes and marks, and rules that name them.
- * GBNF, regular expressions and JSON Schema all become these; program.h makes an automaton of them.
+/* retro/grammar/expr.h: a grammar while it is written: expressions over bytes and marks, and rules
+ * that name them. GBNF, regular expressions and JSON Schema all become these; program.h makes an
+ * automaton of them.
  *
- * An expression is a number. Limits are sticky: once one is reached, every call returns EXPR_NOTHING and
- * grammar_draft_check tells which. */
+ * An expression is a number. Limits are sticky: once one is reached, every call returns
+ * EXPR_NOTHING and grammar_draft_check tells which. */
 #pragma once
 
 #include "config/base/buffer.h"
 
-/* Symbols are bytes, and marks behind them: tokens such as <tool_call>, which are a symbol of their own. */
+/* Symbols are bytes, and marks behind them: tokens such as <tool_call>, which are a symbol of their
+ * own. */
 enum { GRAMMAR_BYTES = 256, GRAMMAR_MARKS = 8, GRAMMAR_SYMBOLS = GRAMMAR_BYTES + GRAMMAR_MARKS };
 
 /* EMPTY matches the empty text, NOTHING no text at all. */
@@ -23,11 +25,11 @@ enum {
 struct symbol_set {
     uint64_t bits[(GRAMMAR_SYMBOLS + 63) / 64];
 };
-static inline void symbol_set_add(struct symbol_set *s, int symbol) {
-    s->bits[symbol / 64] |= (uint64_t)1 << (symbol % 64);
+static inline void symbol_set_add(struct symbol_set *set, int symbol) {
+    set->bits[symbol / 64] |= (uint64_t)1 << (symbol % 64);
 }
-static inline bool symbol_set_has(const struct symbol_set *s, int symbol) {
-    return s->bits[symbol / 64] >> (symbol % 64) & 1;
+static inline bool symbol_set_has(const struct symbol_set *set, int symbol) {
+    return set->bits[symbol / 64] >> (symbol % 64) & 1;
 }
 
 /* Code points first .. last. */
@@ -41,7 +43,8 @@ struct expr_member {
     bool required;
 };
 
-/* Members come once each, in any order or as listed; `more` any number of times, EXPR_NOTHING: never. */
+/* Members come once each, in any order or as listed; `more` any number of times, EXPR_NOTHING:
+ * never. */
 struct expr_object {
     const struct expr_member *members; /* [n] */
     int n, more;
@@ -49,12 +52,22 @@ struct expr_object {
     int open, separator, close; /* such as {, a comma and }, with the white space around them */
 };
 
-enum expr_kind { EXPR_SET, EXPR_TEXT, EXPR_SEQUENCE, EXPR_EITHER, EXPR_REPEAT, EXPR_RULE, EXPR_OBJECT, EXPR_KINDS };
+enum expr_kind {
+    EXPR_SET,
+    EXPR_TEXT,
+    EXPR_SEQUENCE,
+    EXPR_EITHER,
+    EXPR_REPEAT,
+    EXPR_RULE,
+    EXPR_OBJECT,
+    EXPR_KINDS
+};
 
 struct expr {
     enum expr_kind kind;
     int first, n; /* of the draft's sets, text, items, rules or members, by kind */
-    int min, max; /* EXPR_REPEAT; max -1: no end. EXPR_OBJECT: whether ordered, and the expression of `more` */
+    int min, max; /* EXPR_REPEAT; max -1: no end. EXPR_OBJECT: whether ordered, and the expression
+                     of `more` */
 };
 
 struct draft_rule {
@@ -77,24 +90,24 @@ struct grammar_draft {
     struct error error; /* of the first limit reached */
 };
 
-void grammar_draft_open(struct grammar_draft *d);
-void grammar_draft_free(struct grammar_draft *d);
-enum status grammar_draft_check(const struct grammar_draft *d, struct error *e);
+void grammar_draft_open(struct grammar_draft *draft);
+void grammar_draft_free(struct grammar_draft *draft);
+enum status grammar_draft_check(const struct grammar_draft *draft, struct error *e);
 
-int expr_set(struct grammar_draft *d, const struct symbol_set *set);
-int expr_mark(struct grammar_draft *d, int mark);
-int expr_text(struct grammar_draft *d, const char *text, size_t size);
-int expr_word(struct grammar_draft *d, const char *word);
+int expr_set(struct grammar_draft *draft, const struct symbol_set *set);
+int expr_mark(struct grammar_draft *draft, int mark);
+int expr_text(struct grammar_draft *draft, const char *text, size_t size);
+int expr_word(struct grammar_draft *draft, const char *word);
 /* One code point of the ranges, which are sorted and apart, as UTF-8; surrogates are none. */
-int expr_chars(struct grammar_draft *d, const struct char_range *ranges, int n);
-int expr_sequence(struct grammar_draft *d, const int *items, int n);
-int expr_either(struct grammar_draft *d, const int *items, int n);
-int expr_repeat(struct grammar_draft *d, int item, int min, int max);
-int expr_object(struct grammar_draft *d, const struct expr_object *object);
+int expr_chars(struct grammar_draft *draft, const struct char_range *ranges, int n);
+int expr_sequence(struct grammar_draft *draft, const int *items, int n);
+int expr_either(struct grammar_draft *draft, const int *items, int n);
+int expr_repeat(struct grammar_draft *draft, int item, int min, int max);
+int expr_object(struct grammar_draft *draft, const struct expr_object *object);
 /* A rule to be set later; the name is copied. */
-int draft_rule_open(struct grammar_draft *d, const char *name);
-void draft_rule_set(struct grammar_draft *d, int rule, int expr);
-int expr_rule(struct grammar_draft *d, int rule);
+int draft_rule_open(struct grammar_draft *draft, const char *name);
+void draft_rule_set(struct grammar_draft *draft, int rule, int expr);
+int expr_rule(struct grammar_draft *draft, int rule);
 
 #define EXPR_SEQUENCE_OF(d, ...) \
     expr_sequence(d, (const int[]){__VA_ARGS__}, (int)ARRAY_COUNT(((const int[]){__VA_ARGS__})))
@@ -102,7 +115,10 @@ int expr_rule(struct grammar_draft *d, int rule);
     expr_either(d, (const int[]){__VA_ARGS__}, (int)ARRAY_COUNT(((const int[]){__VA_ARGS__})))
 
 /* Items that an expression is made of. */
-static inline const int *expr_items(const struct grammar_draft *d, const struct expr *x) { return d->items + x->first; }
+static inline const int *expr_items(const struct grammar_draft *draft,
+                                    const struct expr *expression) {
+    return draft->items + expression->first;
+}
 
 /* A list of expressions that grows. Zero-initialise, free `items`. */
 struct expr_list {

@@ -3,6 +3,6 @@
 
 #include "retro/grammar/expr.h"
 
-/* Fills an open draft from text; its first rule is `root`. STATUS_INVALID with line and column. Tokens, <[1000]> and
- * <think>, are not supported. */
-enum status gbnf_parse(struct grammar_draft *d, struct text_span text, struct error *e);
+/* Fills an open draft from text; its first rule is `root`. STATUS_INVALID with line and column.
+ * Tokens, <[1000]> and <think>, are not supported. */
+enum status gbnf_parse(struct grammar_draft *draft, struct text_span text, struct error *e);

@@ -7,115 +7,135 @@
 
 enum { MOST_INDENT = 64 };
 
-static int set_of(struct grammar_draft *d, const char *bytes) {
+static int set_of(struct grammar_draft *draft, const char *bytes) {
     struct symbol_set set = {{0}};
     for (; *bytes; bytes++) symbol_set_add(&set, (unsigned char)*bytes);
-    return expr_set(d, &set);
+    return expr_set(draft, &set);
 }
 
-static int range_of(struct grammar_draft *d, char first, char last) {
+static int range_of(struct grammar_draft *draft, char first, char last) {
     struct symbol_set set = {{0}};
     for (char c = first; c <= last; c++) symbol_set_add(&set, c);
-    return expr_set(d, &set);
+    return expr_set(draft, &set);
 }
 
-static int optional(struct grammar_draft *d, int item) { return expr_repeat(d, item, 0, 1); }
+static int optional(struct grammar_draft *draft, int item) {
+    return expr_repeat(draft, item, 0, 1);
+}
 
 /* The call of a rule that is made at the first call; *rule is its number + 1. */
-static bool begin_rule(struct json_rules *r, int *rule, const char *name, int *call) {
+static bool begin_rule(struct json_rules *rules, int *rule, const char *name, int *call) {
     bool is_new = *rule == 0;
-    if (is_new) *rule = draft_rule_open(r->draft, name) + 1;
-    *call = expr_rule(r->draft, *rule - 1);
+    if (is_new) *rule = draft_rule_open(rules->draft, name) + 1;
+    *call = expr_rule(rules->draft, *rule - 1);
     return is_new;
 }
 
-static void end_rule(struct json_rules *r, int rule, int expr) { draft_rule_set(r->draft, rule - 1, expr); }
+static void end_rule(struct json_rules *rules, int rule, int expr) {
+    draft_rule_set(rules->draft, rule - 1, expr);
+}
 
-int json_blanks(struct json_rules *r) {
-    struct grammar_draft *d = r->draft;
+int json_blanks(struct json_rules *rules) {
+    struct grammar_draft *draft = rules->draft;
     int call;
-    if (!begin_rule(r, &r->blanks, "blanks", &call)) return call;
-    int line = EXPR_SEQUENCE_OF(d, optional(d, expr_word(d, "\r")), expr_word(d, "\n"));
-    int lines = EXPR_SEQUENCE_OF(d, expr_repeat(d, line, 1, 2), expr_repeat(d, set_of(d, " \t"), 0, MOST_INDENT));
-    end_rule(r, r->blanks, EXPR_EITHER_OF(d, EXPR_EMPTY, expr_word(d, " "), lines));
+    if (!begin_rule(rules, &rules->blanks, "blanks", &call)) return call;
+    int line =
+        EXPR_SEQUENCE_OF(draft, optional(draft, expr_word(draft, "\r")), expr_word(draft, "\n"));
+    int lines = EXPR_SEQUENCE_OF(draft, expr_repeat(draft, line, 1, 2),
+                                 expr_repeat(draft, set_of(draft, " \t"), 0, MOST_INDENT));
+    end_rule(rules, rules->blanks, EXPR_EITHER_OF(draft, EXPR_EMPTY, expr_word(draft, " "), lines));
     return call;
 }
 
-static int hex_digits(struct grammar_draft *d, int n) {
-    return expr_repeat(d, set_of(d, "0123456789abcdefABCDEF"), n, n);
+static int hex_digits(struct grammar_draft *draft, int n) {
+    return expr_repeat(draft, set_of(draft, "0123456789abcdefABCDEF"), n, n);
 }
 
 /* \u escapes of characters: no half of a pair alone. */
-static int escapes(struct grammar_draft *d) {
-    int low = EXPR_SEQUENCE_OF(d, set_of(d, "0123456789abcefABCEF"), hex_digits(d, 3));
-    int below = EXPR_SEQUENCE_OF(d, set_of(d, "dD"), range_of(d, '0', '7'), hex_digits(d, 2));
-    int pair = EXPR_SEQUENCE_OF(d, set_of(d, "dD"), set_of(d, "89abAB"), hex_digits(d, 2), expr_word(d, "\\u"),
-                                set_of(d, "dD"), set_of(d, "cdefCDEF"), hex_digits(d, 2));
-    int code = EXPR_SEQUENCE_OF(d, expr_word(d, "u"), EXPR_EITHER_OF(d, low, below, pair));
-    return EXPR_SEQUENCE_OF(d, expr_word(d, "\\"), EXPR_EITHER_OF(d, set_of(d, "\"\\/bfnrt"), code));
+static int escapes(struct grammar_draft *draft) {
+    int low = EXPR_SEQUENCE_OF(draft, set_of(draft, "0123456789abcefABCEF"), hex_digits(draft, 3));
+    int below = EXPR_SEQUENCE_OF(draft, set_of(draft, "dD"), range_of(draft, '0', '7'),
+                                 hex_digits(draft, 2));
+    int pair = EXPR_SEQUENCE_OF(draft, set_of(draft, "dD"), set_of(draft, "89abAB"),
+                                hex_digits(draft, 2), expr_word(draft, "\\u"), set_of(draft, "dD"),
+                                set_of(draft, "cdefCDEF"), hex_digits(draft, 2));
+    int code =
+        EXPR_SEQUENCE_OF(draft, expr_word(draft, "u"), EXPR_EITHER_OF(draft, low, below, pair));
+    return EXPR_SEQUENCE_OF(draft, expr_word(draft, "\\"),
+                            EXPR_EITHER_OF(draft, set_of(draft, "\"\\/bfnrt"), code));
 }
 
-int json_character(struct json_rules *r) {
+int json_character(struct json_rules *rules) {
     static const struct char_range plain[] = {{' ', '!'}, {'#', '['}, {']', CHAR_LAST}};
-    struct grammar_draft *d = r->draft;
+    struct grammar_draft *draft = rules->draft;
     int call;
-    if (!begin_rule(r, &r->character, "character", &call)) return d->rules[r->character - 1].expr;
-    end_rule(r, r->character, EXPR_EITHER_OF(d, expr_chars(d, plain, ARRAY_COUNT(plain)), escapes(d)));
-    return d->rules[r->character - 1].expr;
+    if (!begin_rule(rules, &rules->character, "character", &call))
+        return draft->rules[rules->character - 1].expr;
+    end_rule(rules, rules->character,
+             EXPR_EITHER_OF(draft, expr_chars(draft, plain, ARRAY_COUNT(plain)), escapes(draft)));
+    return draft->rules[rules->character - 1].expr;
 }
 
-int json_string(struct json_rules *r) {
-    struct grammar_draft *d = r->draft;
+int json_string(struct json_rules *rules) {
+    struct grammar_draft *draft = rules->draft;
     int call;
-    if (!begin_rule(r, &r->string, "string", &call)) return call;
-    int body = expr_repeat(d, json_character(r), 0, -1);
-    end_rule(r, r->string, EXPR_SEQUENCE_OF(d, expr_word(d, "\""), body, expr_word(d, "\"")));
+    if (!begin_rule(rules, &rules->string, "string", &call)) return call;
+    int body = expr_repeat(draft, json_character(rules), 0, -1);
+    end_rule(rules, rules->string,
+             EXPR_SEQUENCE_OF(draft, expr_word(draft, "\""), body, expr_word(draft, "\"")));
     return call;
 }
 
-int json_integer(struct json_rules *r) {
-    struct grammar_draft *d = r->draft;
+int json_integer(struct json_rules *rules) {
+    struct grammar_draft *draft = rules->draft;
     int call;
-    if (!begin_rule(r, &r->integer, "integer", &call)) return call;
-    int digits = EXPR_SEQUENCE_OF(d, range_of(d, '1', '9'), expr_repeat(d, range_of(d, '0', '9'), 0, -1));
-    int sign = optional(d, expr_word(d, "-"));
-    end_rule(r, r->integer, EXPR_SEQUENCE_OF(d, sign, EXPR_EITHER_OF(d, expr_word(d, "0"), digits)));
+    if (!begin_rule(rules, &rules->integer, "integer", &call)) return call;
+    int digits = EXPR_SEQUENCE_OF(draft, range_of(draft, '1', '9'),
+                                  expr_repeat(draft, range_of(draft, '0', '9'), 0, -1));
+    int sign = optional(draft, expr_word(draft, "-"));
+    end_rule(rules, rules->integer,
+             EXPR_SEQUENCE_OF(draft, sign, EXPR_EITHER_OF(draft, expr_word(draft, "0"), digits)));
     return call;
 }
 
-int json_number(struct json_rules *r) {
-    struct grammar_draft *d = r->draft;
+int json_number(struct json_rules *rules) {
+    struct grammar_draft *draft = rules->draft;
     int call;
-    if (!begin_rule(r, &r->number, "number", &call)) return call;
-    int digits = expr_repeat(d, range_of(d, '0', '9'), 1, -1);
-    int fraction = optional(d, EXPR_SEQUENCE_OF(d, expr_word(d, "."), digits));
-    int exponent = optional(d, EXPR_SEQUENCE_OF(d, set_of(d, "eE"), optional(d, set_of(d, "+-")), digits));
-    end_rule(r, r->number, EXPR_SEQUENCE_OF(d, json_integer(r), fraction, exponent));
+    if (!begin_rule(rules, &rules->number, "number", &call)) return call;
+    int digits = expr_repeat(draft, range_of(draft, '0', '9'), 1, -1);
+    int fraction = optional(draft, EXPR_SEQUENCE_OF(draft, expr_word(draft, "."), digits));
+    int exponent = optional(draft, EXPR_SEQUENCE_OF(draft, set_of(draft, "eE"),
+                                                    optional(draft, set_of(draft, "+-")), digits));
+    end_rule(rules, rules->number,
+             EXPR_SEQUENCE_OF(draft, json_integer(rules), fraction, exponent));
     return call;
 }
 
-int json_any(struct json_rules *r) {
-    struct grammar_draft *d = r->draft;
+int json_any(struct json_rules *rules) {
+    struct grammar_draft *draft = rules->draft;
     int call;
-    if (!begin_rule(r, &r->value, "value", &call)) return call;
-    int words = EXPR_EITHER_OF(d, expr_word(d, "null"), expr_word(d, "true"), expr_word(d, "false"));
-    int others = EXPR_EITHER_OF(d, json_any_object(r), json_any_array(r), json_string(r), json_number(r));
-    end_rule(r, r->value, EXPR_EITHER_OF(d, words, others));
+    if (!begin_rule(rules, &rules->value, "value", &call)) return call;
+    int words = EXPR_EITHER_OF(draft, expr_word(draft, "null"), expr_word(draft, "true"),
+                               expr_word(draft, "false"));
+    int others = EXPR_EITHER_OF(draft, json_any_object(rules), json_any_array(rules),
+                                json_string(rules), json_number(rules));
+    end_rule(rules, rules->value, EXPR_EITHER_OF(draft, words, others));
     return call;
 }
 
-int json_any_object(struct json_rules *r) {
+int json_any_object(struct json_rules *rules) {
     int call;
-    if (!begin_rule(r, &r->object, "object", &call)) return call;
-    struct expr_object object = {.more = json_member_of(r, json_string(r), json_any(r))};
-    end_rule(r, r->object, json_object_of(r, &object));
+    if (!begin_rule(rules, &rules->object, "object", &call)) return call;
+    struct expr_object object = {.more =
+                                     json_member_of(rules, json_string(rules), json_any(rules))};
+    end_rule(rules, rules->object, json_object_of(rules, &object));
     return call;
 }
 
-int json_any_array(struct json_rules *r) {
+int json_any_array(struct json_rules *rules) {
     int call;
-    if (!begin_rule(r, &r->array, "array", &call)) return call;
-    end_rule(r, r->array, json_list_of(r, NULL, 0, json_any(r), 0, -1));
+    if (!begin_rule(rules, &rules->array, "array", &call)) return call;
+    end_rule(rules, rules->array, json_list_of(rules, NULL, 0, json_any(rules), 0, -1));
     return call;
 }
 
@@ -124,33 +144,33 @@ int json_any_array(struct json_rules *r) {
 static bool is_plain(int32_t c) { return c >= ' ' && c != '"' && c != '\\'; }
 
 /* The escapes of a character that is not plain; a letter where there is one, and its number. */
-static int escape_of(struct grammar_draft *d, int32_t c) {
+static int escape_of(struct grammar_draft *draft, int32_t c) {
     static const char letters[] = "btnvfr";
     char letter[3] = {'\\', (char)c, '\0'}, number[8];
-    if (c == '"' || c == '\\') return expr_word(d, letter);
+    if (c == '"' || c == '\\') return expr_word(draft, letter);
     snprintf(number, sizeof number, "\\u%04x", (unsigned)c);
-    if (c < '\b' || c > '\r' || c == '\v') return expr_word(d, number);
+    if (c < '\b' || c > '\r' || c == '\v') return expr_word(draft, number);
     letter[1] = letters[c - '\b'];
-    return EXPR_EITHER_OF(d, expr_word(d, letter), expr_word(d, number));
+    return EXPR_EITHER_OF(draft, expr_word(draft, letter), expr_word(draft, number));
 }
 
-int json_written_text(struct json_rules *r, struct text_span text) {
-    struct grammar_draft *d = r->draft;
+int json_written_text(struct json_rules *rules, struct text_span text) {
+    struct grammar_draft *draft = rules->draft;
     struct expr_list all = {0};
     size_t plain = 0;
     for (size_t i = 0; i <= text.size; i++) {
         if (i < text.size && is_plain((unsigned char)text.text[i])) continue;
-        expr_list_add(&all, expr_text(d, text.text + plain, i - plain));
-        if (i < text.size) expr_list_add(&all, escape_of(d, (unsigned char)text.text[i]));
+        expr_list_add(&all, expr_text(draft, text.text + plain, i - plain));
+        if (i < text.size) expr_list_add(&all, escape_of(draft, (unsigned char)text.text[i]));
         plain = i + 1;
     }
-    int expr = expr_sequence(d, all.items, all.n);
+    int expr = expr_sequence(draft, all.items, all.n);
     free(all.items);
-    return EXPR_SEQUENCE_OF(d, expr_word(d, "\""), expr, expr_word(d, "\""));
+    return EXPR_SEQUENCE_OF(draft, expr_word(draft, "\""), expr, expr_word(draft, "\""));
 }
 
-int json_written_chars(struct json_rules *r, const struct char_range *ranges, int n) {
-    struct grammar_draft *d = r->draft;
+int json_written_chars(struct json_rules *rules, const struct char_range *ranges, int n) {
+    struct grammar_draft *draft = rules->draft;
     struct char_ranges plain = {0};
     struct expr_list all = {0};
     for (int i = 0; i < n; i++) {
@@ -158,14 +178,14 @@ int json_written_chars(struct json_rules *r, const struct char_range *ranges, in
             if (is_plain(c))
                 char_ranges_add(&plain, c, c);
             else
-                expr_list_add(&all, escape_of(d, c));
+                expr_list_add(&all, escape_of(draft, c));
         }
         if (ranges[i].last >= 128)
             char_ranges_add(&plain, ranges[i].first < 128 ? 128 : ranges[i].first, ranges[i].last);
     }
     char_ranges_sort(&plain);
-    expr_list_add(&all, expr_chars(d, plain.list, plain.n));
-    int expr = expr_either(d, all.items, all.n);
+    expr_list_add(&all, expr_chars(draft, plain.list, plain.n));
+    int expr = expr_either(draft, all.items, all.n);
     free(plain.list);
     free(all.items);
     return expr;
@@ -173,41 +193,46 @@ int json_written_chars(struct json_rules *r, const struct char_range *ranges, in
 
 /* Objects and lists. */
 
-int json_member_of(struct json_rules *r, int name, int value) {
-    struct grammar_draft *d = r->draft;
-    return EXPR_SEQUENCE_OF(d, name, json_blanks(r), expr_word(d, ":"), json_blanks(r), value, json_blanks(r));
+int json_member_of(struct json_rules *rules, int name, int value) {
+    struct grammar_draft *draft = rules->draft;
+    return EXPR_SEQUENCE_OF(draft, name, json_blanks(rules), expr_word(draft, ":"),
+                            json_blanks(rules), value, json_blanks(rules));
 }
 
-int json_object_of(struct json_rules *r, struct expr_object *object) {
-    struct grammar_draft *d = r->draft;
-    object->open = EXPR_SEQUENCE_OF(d, expr_word(d, "{"), json_blanks(r));
-    object->separator = EXPR_SEQUENCE_OF(d, expr_word(d, ","), json_blanks(r));
-    object->close = expr_word(d, "}");
-    return expr_object(d, object);
+int json_object_of(struct json_rules *rules, struct expr_object *object) {
+    struct grammar_draft *draft = rules->draft;
+    object->open = EXPR_SEQUENCE_OF(draft, expr_word(draft, "{"), json_blanks(rules));
+    object->separator = EXPR_SEQUENCE_OF(draft, expr_word(draft, ","), json_blanks(rules));
+    object->close = expr_word(draft, "}");
+    return expr_object(draft, object);
 }
 
-/* Items behind the first, each behind a comma: those of the prefix from `at` on, of which all below min must be
- * there, and then the rest. */
-static int more_items(struct json_rules *r, const int *items, int n, int rest, const int bounds[2]) {
-    struct grammar_draft *d = r->draft;
-    int comma = EXPR_SEQUENCE_OF(d, expr_word(d, ","), json_blanks(r));
+/* Items behind the first, each behind a comma: those of the prefix from `at` on, of which all below
+ * min must be there, and then the rest. */
+static int more_items(struct json_rules *rules, const int *items, int n, int rest,
+                      const int bounds[2]) {
+    struct grammar_draft *draft = rules->draft;
+    int comma = EXPR_SEQUENCE_OF(draft, expr_word(draft, ","), json_blanks(rules));
     int min = max_int(bounds[0] - n, 0), max = bounds[1] < 0 ? -1 : max_int(bounds[1] - n, 0);
-    int tail = expr_repeat(d, EXPR_SEQUENCE_OF(d, comma, rest, json_blanks(r)), min, max);
+    int tail =
+        expr_repeat(draft, EXPR_SEQUENCE_OF(draft, comma, rest, json_blanks(rules)), min, max);
     for (int i = n - 1; i > 0; i--) {
-        tail = EXPR_SEQUENCE_OF(d, comma, items[i], json_blanks(r), tail);
+        tail = EXPR_SEQUENCE_OF(draft, comma, items[i], json_blanks(rules), tail);
         if (bounds[1] >= 0 && i >= bounds[1]) tail = EXPR_EMPTY;
-        if (i >= bounds[0]) tail = EXPR_EITHER_OF(d, EXPR_EMPTY, tail);
+        if (i >= bounds[0]) tail = EXPR_EITHER_OF(draft, EXPR_EMPTY, tail);
     }
     return tail;
 }
 
-int json_list_of(struct json_rules *r, const int *prefix, int n_prefix, int rest, int min, int max) {
-    struct grammar_draft *d = r->draft;
+int json_list_of(struct json_rules *rules, const int *prefix, int n_prefix, int rest, int min,
+                 int max) {
+    struct grammar_draft *draft = rules->draft;
     const int bounds[2] = {min, max};
     const int *items = n_prefix > 0 ? prefix : &rest;
     int filled = EXPR_NOTHING, empty = min <= 0 ? EXPR_EMPTY : EXPR_NOTHING;
     if (max != 0)
-        filled =
-            EXPR_SEQUENCE_OF(d, items[0], json_blanks(r), more_items(r, items, max_int(n_prefix, 1), rest, bounds));
-    return EXPR_SEQUENCE_OF(d, expr_word(d, "["), json_blanks(r), EXPR_EITHER_OF(d, empty, filled), expr_word(d, "]"));
+        filled = EXPR_SEQUENCE_OF(draft, items[0], json_blanks(rules),
+                                  more_items(rules, items, max_int(n_prefix, 1), rest, bounds));
+    return EXPR_SEQUENCE_OF(draft, expr_word(draft, "["), json_blanks(rules),
+                            EXPR_EITHER_OF(draft, empty, filled), expr_word(draft, "]"));
 }

@@ -1,4 +1,5 @@
-/* retro/grammar/json_rules.h: the parts of JSON as expressions of a draft: white space, strings, numbers, any value. */
+/* retro/grammar/json_rules.h: the parts of JSON as expressions of a draft: white space, strings,
+ * numbers, any value. */
 #pragma once
 
 #include "config/json/json_value.h"
@@ -7,27 +8,29 @@
 /* Rules that are made when they are first asked for; zero-initialise. */
 struct json_rules {
     struct grammar_draft *draft;
-    int blanks, character, string, number, integer, value, object, array; /* rules + 1, 0: not made */
+    int blanks, character, string, number, integer, value, object,
+        array; /* rules + 1, 0: not made */
 };
 
 /* White space between tokens: none, a blank, or at most two line ends and 64 blanks or tabs. */
-int json_blanks(struct json_rules *r);
+int json_blanks(struct json_rules *rules);
 /* One character within a string, escaped or not. */
-int json_character(struct json_rules *r);
-int json_string(struct json_rules *r);
-int json_number(struct json_rules *r);
-int json_integer(struct json_rules *r);
-int json_any(struct json_rules *r);
-int json_any_object(struct json_rules *r);
-int json_any_array(struct json_rules *r);
+int json_character(struct json_rules *rules);
+int json_string(struct json_rules *rules);
+int json_number(struct json_rules *rules);
+int json_integer(struct json_rules *rules);
+int json_any(struct json_rules *rules);
+int json_any_object(struct json_rules *rules);
+int json_any_array(struct json_rules *rules);
 
 /* Characters of the ranges, each as itself where JSON allows it, else by an escape. */
-int json_written_chars(struct json_rules *r, const struct char_range *ranges, int n);
+int json_written_chars(struct json_rules *rules, const struct char_range *ranges, int n);
 /* A text between quotation marks, written in that way. */
-int json_written_text(struct json_rules *r, struct text_span text);
+int json_written_text(struct json_rules *rules, struct text_span text);
 /* "name" : and what follows. */
-int json_member_of(struct json_rules *r, int name, int value);
+int json_member_of(struct json_rules *rules, int name, int value);
 /* An object of these members; the parts between them are set here. */
-int json_object_of(struct json_rules *r, struct expr_object *object);
+int json_object_of(struct json_rules *rules, struct expr_object *object);
 /* first? then more, with commas between; both may be EXPR_NOTHING. */
-int json_list_of(struct json_rules *r, const int *prefix, int n_prefix, int rest, int min, int max);
+int json_list_of(struct json_rules *rules, const int *prefix, int n_prefix, int rest, int min,
+                 int max);

@@ -1,6 +1,6 @@
-/* retro/grammar/program.c: from expressions to nodes, from the end of each text to its beginning: a part is compiled
- * when the node behind it is known. Parts that match no text are left out, so that whoever follows the nodes can always
- * come to an end. See program.h. */
+/* retro/grammar/program.c: from expressions to nodes, from the end of each text to its beginning: a
+ * part is compiled when the node behind it is known. Parts that match no text are left out, so that
+ * whoever follows the nodes can always come to an end. See program.h. */
 #include "retro/grammar/program.h"
 
 #include <stdlib.h>
@@ -21,82 +21,86 @@ struct compiler {
     const struct grammar_draft *d;
     struct expr_facts facts;
     struct lookup_table sets; /* of the program */
-    int *rule_of;             /* [n_exprs] the rule that was made of a repetition or an object, -1: none */
-    int *pending;             /* [n_pending] expressions of rules from n_rules of the draft on */
+    int *rule_of; /* [n_exprs] the rule that was made of a repetition or an object, -1: none */
+    int *pending; /* [n_pending] expressions of rules from n_rules of the draft on */
     int n_pending, pending_capacity;
     int holder; /* of the register: the counter that is being compiled, or REGISTER_... */
     struct error *e;
 };
 
-static int compile_expr(struct compiler *c, int expr, int next);
+static int compile_expr(struct compiler *compiler, int expr, int next);
 
-static int fail_nodes(struct compiler *c) {
-    if (c->e->status == STATUS_OK)
-        error_set(c->e, STATUS_TOO_LARGE,
+static int fail_nodes(struct compiler *compiler) {
+    if (compiler->e->status == STATUS_OK)
+        error_set(compiler->e, STATUS_TOO_LARGE,
                   "the grammar takes more than %d nodes; the longest repetitions and lists "
                   "of alternatives make them",
                   MAX_NODES);
     return 0;
 }
 
-static int node_add(struct compiler *c, enum node_kind kind, int a, int b) {
-    struct program *p = c->p;
-    if (c->e->status || p->n_nodes == MAX_NODES) return fail_nodes(c);
-    p->nodes = xgrow(p->nodes, p->n_nodes, &p->nodes_capacity, sizeof *p->nodes);
-    p->nodes[p->n_nodes] = (struct program_node){kind, a, b, c->holder};
-    p->n_nodes++;
-    return p->n_nodes - 1;
+static int node_add(struct compiler *compiler, enum node_kind kind, int a, int b) {
+    struct program *program = compiler->p;
+    if (compiler->e->status || program->n_nodes == MAX_NODES) return fail_nodes(compiler);
+    program->nodes =
+        xgrow(program->nodes, program->n_nodes, &program->nodes_capacity, sizeof *program->nodes);
+    program->nodes[program->n_nodes] = (struct program_node){kind, a, b, compiler->holder};
+    program->n_nodes++;
+    return program->n_nodes - 1;
 }
 
-static int targets_add(struct program *p, const int *targets, int n) {
-    int first = p->n_targets;
+static int targets_add(struct program *program, const int *targets, int n) {
+    int first = program->n_targets;
     for (int i = 0; i < n; i++) {
-        p->targets = xgrow(p->targets, p->n_targets, &p->targets_capacity, sizeof *p->targets);
-        p->targets[p->n_targets] = targets[i];
-        p->n_targets++;
+        program->targets = xgrow(program->targets, program->n_targets, &program->targets_capacity,
+                                 sizeof *program->targets);
+        program->targets[program->n_targets] = targets[i];
+        program->n_targets++;
     }
     return first;
 }
 
-static int split_add(struct compiler *c, const int *targets, int n) {
-    return node_add(c, NODE_SPLIT, targets_add(c->p, targets, n), n);
+static int split_add(struct compiler *compiler, const int *targets, int n) {
+    return node_add(compiler, NODE_SPLIT, targets_add(compiler->p, targets, n), n);
 }
 
 /* Sets and texts. */
 
 /* The number of an equal set. */
-static int set_add(struct compiler *c, const struct symbol_set *set) {
-    struct program *p = c->p;
+static int set_add(struct compiler *compiler, const struct symbol_set *set) {
+    struct program *program = compiler->p;
     uint64_t hash = lookup_hash(set, sizeof *set);
     size_t at = 0;
-    for (int i; (i = lookup_next(&c->sets, hash, &at)) >= 0;)
-        if (memcmp(&p->sets[i], set, sizeof *set) == 0) return i;
-    lookup_add(&c->sets, hash, p->n_sets);
-    p->sets = xgrow(p->sets, p->n_sets, &p->sets_capacity, sizeof *p->sets);
-    p->sets[p->n_sets] = *set;
-    p->n_sets++;
-    return p->n_sets - 1;
+    for (int i; (i = lookup_next(&compiler->sets, hash, &at)) >= 0;)
+        if (memcmp(&program->sets[i], set, sizeof *set) == 0) return i;
+    lookup_add(&compiler->sets, hash, program->n_sets);
+    program->sets =
+        xgrow(program->sets, program->n_sets, &program->sets_capacity, sizeof *program->sets);
+    program->sets[program->n_sets] = *set;
+    program->n_sets++;
+    return program->n_sets - 1;
 }
 
-static int compile_text(struct compiler *c, const struct expr *x, int next) {
-    const char *text = c->d->text.data + x->first;
-    for (int i = x->n - 1; i >= 0; i--) {
+static int compile_text(struct compiler *compiler, const struct expr *expression, int next) {
+    const char *text = compiler->d->text.data + expression->first;
+    for (int i = expression->n - 1; i >= 0; i--) {
         struct symbol_set set = {{0}};
         symbol_set_add(&set, (unsigned char)text[i]);
-        next = node_add(c, NODE_SET, set_add(c, &set), next);
+        next = node_add(compiler, NODE_SET, set_add(compiler, &set), next);
     }
     return next;
 }
 
 /* Alternatives. */
 
-static int compile_either(struct compiler *c, const struct expr *x, int next) {
+static int compile_either(struct compiler *compiler, const struct expr *expression, int next) {
     struct expr_list targets = {0};
-    for (int i = 0; i < x->n; i++) {
-        int item = expr_items(c->d, x)[i];
-        if (c->facts.matches[item]) expr_list_add(&targets, compile_expr(c, item, next));
+    for (int i = 0; i < expression->n; i++) {
+        int item = expr_items(compiler->d, expression)[i];
+        if (compiler->facts.matches[item])
+            expr_list_add(&targets, compile_expr(compiler, item, next));
     }
-    int node = targets.n == 1 ? targets.items[0] : split_add(c, targets.items, targets.n);
+    int node = targets.n == 1 ? targets.items[0] : split_add(compiler, targets.items, targets.n);
     free(targets.items);
     return node;
 }
@@ -104,198 +108,225 @@ static int compile_either(struct compiler *c, const struct expr *x, int next) {
 /* Repetitions. */
 
 /* Nodes of an expression, up to a bound. */
-static int expr_size(const struct compiler *c, int expr, int most) {
-    const struct expr *x = &c->d->exprs[expr];
+static int expr_size(const struct compiler *compiler, int expr, int most) {
+    const struct expr *expression = &compiler->d->exprs[expr];
     int size = 1;
-    if (x->kind == EXPR_TEXT) return x->n;
-    if (x->kind == EXPR_SET || x->kind == EXPR_RULE || x->kind == EXPR_OBJECT) return 1;
-    for (int i = 0; i < x->n && size < most; i++) size += expr_size(c, expr_items(c->d, x)[i], most - size);
+    if (expression->kind == EXPR_TEXT) return expression->n;
+    if (expression->kind == EXPR_SET || expression->kind == EXPR_RULE ||
+        expression->kind == EXPR_OBJECT)
+        return 1;
+    for (int i = 0; i < expression->n && size < most; i++)
+        size += expr_size(compiler, expr_items(compiler->d, expression)[i], most - size);
     return size;
 }
 
-static int compile_option(struct compiler *c, int item, int next) {
-    int targets[2] = {compile_expr(c, item, next), next};
-    return split_add(c, targets, 2);
+static int compile_option(struct compiler *compiler, int item, int next) {
+    int targets[2] = {compile_expr(compiler, item, next), next};
+    return split_add(compiler, targets, 2);
 }
 
-static int compile_loop(struct compiler *c, int item, int next) {
-    int loop = split_add(c, (const int[]){next, next}, 2), first = c->p->nodes[loop].a;
-    int body = compile_expr(c, item, loop);
-    c->p->targets[first] = body;
+static int compile_loop(struct compiler *compiler, int item, int next) {
+    int loop = split_add(compiler, (const int[]){next, next}, 2),
+        first = compiler->p->nodes[loop].a;
+    int body = compile_expr(compiler, item, loop);
+    compiler->p->targets[first] = body;
     return loop;
 }
 
-static int compile_copies(struct compiler *c, const struct expr *x, int item, int next) {
-    if (x->max < 0) next = compile_loop(c, item, next);
-    for (int i = x->min; i < x->max; i++) next = compile_option(c, item, next);
-    for (int i = 0; i < x->min; i++) next = compile_expr(c, item, next);
+static int compile_copies(struct compiler *compiler, const struct expr *expression, int item,
+                          int next) {
+    if (expression->max < 0) next = compile_loop(compiler, item, next);
+    for (int i = expression->min; i < expression->max; i++)
+        next = compile_option(compiler, item, next);
+    for (int i = 0; i < expression->min; i++) next = compile_expr(compiler, item, next);
     return next;
 }
 
-static int compile_counter(struct compiler *c, const struct expr *x, int item, int next) {
-    struct program *p = c->p;
-    int number = p->n_counters, outer = c->holder;
-    p->counters = xgrow(p->counters, p->n_counters, &p->counters_capacity, sizeof *p->counters);
-    p->counters[number] = (struct program_counter){.min = x->min, .max = x->max, .exit = next};
-    p->n_counters++;
-    c->holder = number;
-    int node = node_add(c, NODE_COUNT, number, 0), body = compile_expr(c, item, node);
-    p->counters[number].body = body;
-    c->holder = outer;
+static int compile_counter(struct compiler *compiler, const struct expr *expression, int item,
+                           int next) {
+    struct program *program = compiler->p;
+    int number = program->n_counters, outer = compiler->holder;
+    program->counters = xgrow(program->counters, program->n_counters, &program->counters_capacity,
+                              sizeof *program->counters);
+    program->counters[number] =
+        (struct program_counter){.min = expression->min, .max = expression->max, .exit = next};
+    program->n_counters++;
+    compiler->holder = number;
+    int node = node_add(compiler, NODE_COUNT, number, 0), body = compile_expr(compiler, item, node);
+    program->counters[number].body = body;
+    compiler->holder = outer;
     return node;
 }
 
 /* A call of the rule that is made of an expression. */
-static int compile_own_rule(struct compiler *c, int expr, int next) {
-    if (c->rule_of[expr] < 0) {
-        c->rule_of[expr] = c->d->n_rules + c->n_pending;
-        c->pending = xgrow(c->pending, c->n_pending, &c->pending_capacity, sizeof *c->pending);
-        c->pending[c->n_pending] = expr;
-        c->n_pending++;
+static int compile_own_rule(struct compiler *compiler, int expr, int next) {
+    if (compiler->rule_of[expr] < 0) {
+        compiler->rule_of[expr] = compiler->d->n_rules + compiler->n_pending;
+        compiler->pending = xgrow(compiler->pending, compiler->n_pending,
+                                  &compiler->pending_capacity, sizeof *compiler->pending);
+        compiler->pending[compiler->n_pending] = expr;
+        compiler->n_pending++;
     }
-    return node_add(c, NODE_CALL, c->rule_of[expr], next);
+    return node_add(compiler, NODE_CALL, compiler->rule_of[expr], next);
 }
 
-static int compile_repeat(struct compiler *c, int expr, int next) {
-    struct expr x = c->d->exprs[expr];
-    int item = expr_items(c->d, &x)[0], times = x.max < 0 ? x.min : x.max;
-    if (!c->facts.matches[item]) return next;
-    if (c->facts.nullable[item]) {
-        x.min = 0;
-        if (x.max > MAX_EMPTY_REPEAT && c->e->status == STATUS_OK)
-            error_set(c->e, STATUS_TOO_LARGE,
-                      "a part that may be empty is repeated up to %d times; at most %d are allowed there", x.max,
-                      MAX_EMPTY_REPEAT);
-        return compile_copies(c, &x, item, next);
+static int compile_repeat(struct compiler *compiler, int expr, int next) {
+    struct expr expression = compiler->d->exprs[expr];
+    int item = expr_items(compiler->d, &expression)[0],
+        times = expression.max < 0 ? expression.min : expression.max;
+    if (!compiler->facts.matches[item]) return next;
+    if (compiler->facts.nullable[item]) {
+        expression.min = 0;
+        if (expression.max > MAX_EMPTY_REPEAT && compiler->e->status == STATUS_OK)
+            error_set(
+                compiler->e, STATUS_TOO_LARGE,
+                "a part that may be empty is repeated up to %d times; at most %d are allowed there",
+                expression.max, MAX_EMPTY_REPEAT);
+        return compile_copies(compiler, &expression, item, next);
     }
-    if (times <= 1 || times * (int64_t)expr_size(c, item, SMALL_REPEAT + 1) <= SMALL_REPEAT)
-        return compile_copies(c, &x, item, next);
-    if (c->holder != REGISTER_FREE) return compile_own_rule(c, expr, next);
-    return compile_counter(c, &x, item, next);
+    if (times <= 1 || times * (int64_t)expr_size(compiler, item, SMALL_REPEAT + 1) <= SMALL_REPEAT)
+        return compile_copies(compiler, &expression, item, next);
+    if (compiler->holder != REGISTER_FREE) return compile_own_rule(compiler, expr, next);
+    return compile_counter(compiler, &expression, item, next);
 }
 
 /* Objects. */
 
-static void members_add(struct compiler *c, const struct expr *x, int after) {
-    struct program *p = c->p;
-    for (int i = 3; i < x->n; i++) {
-        int item = expr_items(c->d, x)[i];
-        int start = c->facts.matches[item] ? compile_expr(c, item, after) : -1;
-        p->members = xgrow(p->members, p->n_members, &p->members_capacity, sizeof *p->members);
-        p->members[p->n_members] = (struct program_member){start, c->d->required[x->first + i]};
-        p->n_members++;
+static void members_add(struct compiler *compiler, const struct expr *expression, int after) {
+    struct program *program = compiler->p;
+    for (int i = 3; i < expression->n; i++) {
+        int item = expr_items(compiler->d, expression)[i];
+        int start = compiler->facts.matches[item] ? compile_expr(compiler, item, after) : -1;
+        program->members = xgrow(program->members, program->n_members, &program->members_capacity,
+                                 sizeof *program->members);
+        program->members[program->n_members] =
+            (struct program_member){start, compiler->d->required[expression->first + i]};
+        program->n_members++;
     }
 }
 
-static int compile_object(struct compiler *c, const struct expr *x, int next) {
-    struct program *p = c->p;
-    const int *parts = expr_items(c->d, x);
-    int number = p->n_objects;
-    p->objects = xgrow(p->objects, p->n_objects, &p->objects_capacity, sizeof *p->objects);
-    p->n_objects++;
-    struct program_object object = {.n = x->n - 3, .more = -1, .ordered = x->min};
-    c->holder = REGISTER_OF_OBJECT;
-    int after = node_add(c, NODE_AFTER, number, 0), pick = node_add(c, NODE_PICK, number, 0);
-    int members = node_add(c, NODE_MEMBERS, number, 0);
-    object.close = compile_expr(c, parts[2], next);
-    object.separator = compile_expr(c, parts[1], pick);
-    if (c->facts.matches[x->max]) object.more = compile_expr(c, x->max, after);
-    object.first = p->n_members;
-    members_add(c, x, after);
-    p->objects[number] = object;
-    int open = compile_expr(c, parts[0], members);
-    c->holder = REGISTER_FREE;
+static int compile_object(struct compiler *compiler, const struct expr *expression, int next) {
+    struct program *program = compiler->p;
+    const int *parts = expr_items(compiler->d, expression);
+    int number = program->n_objects;
+    program->objects = xgrow(program->objects, program->n_objects, &program->objects_capacity,
+                             sizeof *program->objects);
+    program->n_objects++;
+    struct program_object object = {.n = expression->n - 3, .more = -1, .ordered = expression->min};
+    compiler->holder = REGISTER_OF_OBJECT;
+    int after = node_add(compiler, NODE_AFTER, number, 0),
+        pick = node_add(compiler, NODE_PICK, number, 0);
+    int members = node_add(compiler, NODE_MEMBERS, number, 0);
+    object.close = compile_expr(compiler, parts[2], next);
+    object.separator = compile_expr(compiler, parts[1], pick);
+    if (compiler->facts.matches[expression->max])
+        object.more = compile_expr(compiler, expression->max, after);
+    object.first = program->n_members;
+    members_add(compiler, expression, after);
+    program->objects[number] = object;
+    int open = compile_expr(compiler, parts[0], members);
+    compiler->holder = REGISTER_FREE;
     return open;
 }
 
 /* Everything. */
 
-static int compile_sequence(struct compiler *c, const struct expr *x, int next) {
-    for (int i = x->n - 1; i >= 0; i--) next = compile_expr(c, expr_items(c->d, x)[i], next);
+static int compile_sequence(struct compiler *compiler, const struct expr *expression, int next) {
+    for (int i = expression->n - 1; i >= 0; i--)
+        next = compile_expr(compiler, expr_items(compiler->d, expression)[i], next);
     return next;
 }
 
 /* The node from which a text of the expression, which matches some, leads to `next`. */
-static int compile_expr(struct compiler *c, int expr, int next) {
-    const struct expr *x = &c->d->exprs[expr];
-    if (c->e->status) return 0;
-    switch (x->kind) {
-        case EXPR_SET: return node_add(c, NODE_SET, set_add(c, &c->d->sets[x->first]), next);
-        case EXPR_TEXT: return compile_text(c, x, next);
-        case EXPR_SEQUENCE: return compile_sequence(c, x, next);
-        case EXPR_EITHER: return compile_either(c, x, next);
-        case EXPR_REPEAT: return compile_repeat(c, expr, next);
-        case EXPR_RULE: return node_add(c, NODE_CALL, x->first, next);
-        default: return compile_own_rule(c, expr, next);
+static int compile_expr(struct compiler *compiler, int expr, int next) {
+    const struct expr *expression = &compiler->d->exprs[expr];
+    if (compiler->e->status) return 0;
+    switch (expression->kind) {
+        case EXPR_SET:
+            return node_add(compiler, NODE_SET,
+                            set_add(compiler, &compiler->d->sets[expression->first]), next);
+        case EXPR_TEXT: return compile_text(compiler, expression, next);
+        case EXPR_SEQUENCE: return compile_sequence(compiler, expression, next);
+        case EXPR_EITHER: return compile_either(compiler, expression, next);
+        case EXPR_REPEAT: return compile_repeat(compiler, expr, next);
+        case EXPR_RULE: return node_add(compiler, NODE_CALL, expression->first, next);
+        default: return compile_own_rule(compiler, expr, next);
     }
 }
 
 /* The beginning of a rule that was made of an expression. */
-static int compile_pending(struct compiler *c, int expr, int accept) {
-    const struct expr *x = &c->d->exprs[expr];
-    if (x->kind == EXPR_OBJECT) return compile_object(c, x, accept);
-    return compile_counter(c, x, expr_items(c->d, x)[0], accept);
+static int compile_pending(struct compiler *compiler, int expr, int accept) {
+    const struct expr *expression = &compiler->d->exprs[expr];
+    if (expression->kind == EXPR_OBJECT) return compile_object(compiler, expression, accept);
+    return compile_counter(compiler, expression, expr_items(compiler->d, expression)[0], accept);
 }
 
-static void rule_add(struct compiler *c, int expr, bool own) {
-    struct program *p = c->p;
-    struct program_rule rule = {.nullable = c->facts.nullable[expr]};
-    int accept = node_add(c, NODE_ACCEPT, 0, 0);
+static void rule_add(struct compiler *compiler, int expr, bool own) {
+    struct program *program = compiler->p;
+    struct program_rule rule = {.nullable = compiler->facts.nullable[expr]};
+    int accept = node_add(compiler, NODE_ACCEPT, 0, 0);
     rule.start = accept;
     if (own)
-        rule.start = compile_pending(c, expr, accept);
-    else if (c->facts.matches[expr])
-        rule.start = compile_expr(c, expr, accept);
-    p->rules = xgrow(p->rules, p->n_rules, &p->rules_capacity, sizeof *p->rules);
-    p->rules[p->n_rules] = rule;
-    p->n_rules++;
+        rule.start = compile_pending(compiler, expr, accept);
+    else if (compiler->facts.matches[expr])
+        rule.start = compile_expr(compiler, expr, accept);
+    program->rules =
+        xgrow(program->rules, program->n_rules, &program->rules_capacity, sizeof *program->rules);
+    program->rules[program->n_rules] = rule;
+    program->n_rules++;
 }
 
-static enum status check_draft(const struct grammar_draft *d, struct error *e) {
-    if (grammar_draft_check(d, e)) return e->status;
-    for (int i = 0; i < d->n_rules; i++)
-        if (d->rules[i].expr < 0)
-            return error_set(e, STATUS_INVALID, "the rule %.100s is used and not defined", d->rules[i].name);
+static enum status check_draft(const struct grammar_draft *draft, struct error *e) {
+    if (grammar_draft_check(draft, e)) return e->status;
+    for (int i = 0; i < draft->n_rules; i++)
+        if (draft->rules[i].expr < 0)
+            return error_set(e, STATUS_INVALID, "the rule %.100s is used and not defined",
+                             draft->rules[i].name);
     return STATUS_OK;
 }
 
-static enum status check_root(const struct compiler *c) {
-    int root = c->d->rules[0].expr;
-    if (!c->facts.matches[root]) return error_set(c->e, STATUS_INVALID, "no text matches: every one would be endless");
+static enum status check_root(const struct compiler *compiler) {
+    int root = compiler->d->rules[0].expr;
+    if (!compiler->facts.matches[root])
+        return error_set(compiler->e, STATUS_INVALID,
+                         "no text matches: every one would be endless");
     return STATUS_OK;
 }
 
-static void compile_rules(struct compiler *c) {
-    for (int i = 0; i < c->d->n_rules && c->e->status == STATUS_OK; i++) rule_add(c, c->d->rules[i].expr, false);
-    for (int i = 0; i < c->n_pending && c->e->status == STATUS_OK; i++) rule_add(c, c->pending[i], true);
+static void compile_rules(struct compiler *compiler) {
+    for (int i = 0; i < compiler->d->n_rules && compiler->e->status == STATUS_OK; i++)
+        rule_add(compiler, compiler->d->rules[i].expr, false);
+    for (int i = 0; i < compiler->n_pending && compiler->e->status == STATUS_OK; i++)
+        rule_add(compiler, compiler->pending[i], true);
 }
 
-enum status program_compile(struct program *out, const struct grammar_draft *d, struct error *e) {
-    struct compiler c = {.p = out, .d = d, .holder = REGISTER_FREE, .e = e};
+enum status program_compile(struct program *out, const struct grammar_draft *draft,
+                            struct error *e) {
+    struct compiler compiler = {.p = out, .d = draft, .holder = REGISTER_FREE, .e = e};
     *out = (struct program){0};
     *e = (struct error){0};
-    if (check_draft(d, e)) return e->status;
-    c.rule_of = xmalloc((size_t)d->n_exprs * sizeof *c.rule_of);
-    for (int i = 0; i < d->n_exprs; i++) c.rule_of[i] = -1;
-    expr_facts_open(&c.facts, d);
-    if (check_root(&c) == STATUS_OK) compile_rules(&c);
-    if (e->status == STATUS_OK) program_finish(out, d, e);
-    expr_facts_free(&c.facts);
-    lookup_free(&c.sets);
-    free(c.rule_of);
-    free(c.pending);
+    if (check_draft(draft, e)) return e->status;
+    compiler.rule_of = xmalloc((size_t)draft->n_exprs * sizeof *compiler.rule_of);
+    for (int i = 0; i < draft->n_exprs; i++) compiler.rule_of[i] = -1;
+    expr_facts_open(&compiler.facts, draft);
+    if (check_root(&compiler) == STATUS_OK) compile_rules(&compiler);
+    if (e->status == STATUS_OK) program_finish(out, draft, e);
+    expr_facts_free(&compiler.facts);
+    lookup_free(&compiler.sets);
+    free(compiler.rule_of);
+    free(compiler.pending);
     return e->status;
 }
 
-void program_free(struct program *p) {
-    for (int i = 0; i < p->n_rules; i++) free(p->rules[i].first);
-    free(p->nodes);
-    free(p->targets);
-    free(p->counters);
-    free(p->objects);
-    free(p->members);
-    free(p->rules);
-    free(p->sets);
-    free(p->class_sets);
-    *p = (struct program){0};
+void program_free(struct program *program) {
+    for (int i = 0; i < program->n_rules; i++) free(program->rules[i].first);
+    free(program->nodes);
+    free(program->targets);
+    free(program->counters);
+    free(program->objects);
+    free(program->members);
+    free(program->rules);
+    free(program->sets);
+    free(program->class_sets);
+    *program = (struct program){0};
 }

@@ -1,8 +1,10 @@
-/* retro/grammar/program.h: a grammar as an automaton with a stack: for each rule a graph of nodes, whose edges are read
- * symbols, calls of rules, and steps that read nothing. Constant once compiled; automaton.h runs it.
+/* retro/grammar/program.h: a grammar as an automaton with a stack: for each rule a graph of nodes,
+ * whose edges are read symbols, calls of rules, and steps that read nothing. Constant once
+ * compiled; automaton.h runs it.
  *
- * A walk through a rule carries one number, its register: the count of a repetition, or the members of an object that
- * were seen. Repetitions within repetitions, and objects, are rules of their own, so that one register is enough. */
+ * A walk through a rule carries one number, its register: the count of a repetition, or the members
+ * of an object that were seen. Repetitions within repetitions, and objects, are rules of their own,
+ * so that one register is enough. */
 #pragma once
 
 #include "retro/grammar/expr.h"
@@ -69,22 +71,29 @@ struct program {
     uint64_t *class_sets; /* [n_sets][class_words] */
 };
 
-static inline bool class_in(const uint64_t *set, int class) { return set[class / 64] >> (class % 64) & 1; }
-static inline const uint64_t *program_set(const struct program *p, int set) {
-    return p->class_sets + (size_t)set * (size_t)p->class_words;
+static inline bool class_in(const uint64_t *set, int class) {
+    return set[class / 64] >> (class % 64) & 1;
+}
+static inline const uint64_t *program_set(const struct program *program, int set) {
+    return program->class_sets + (size_t)set * (size_t)program->class_words;
 }
 
-/* Compiles the draft, whose first rule is the root. STATUS_INVALID: a rule is not defined, or is left-recursive, or the
- * root matches no text, or none but the empty one; STATUS_TOO_LARGE: a limit. *out can be freed either way. */
-enum status program_compile(struct program *out, const struct grammar_draft *d, struct error *e);
-void program_free(struct program *p);
+/* Compiles the draft, whose first rule is the root. STATUS_INVALID: a rule is not defined, or is
+ * left-recursive, or the root matches no text, or none but the empty one; STATUS_TOO_LARGE: a
+ * limit. *out can be freed either way. */
+enum status program_compile(struct program *out, const struct grammar_draft *draft,
+                            struct error *e);
+void program_free(struct program *program);
 
-/* program_first.c: classes of symbols, the beginnings of rules, and whether a rule begins with itself. */
-enum status program_finish(struct program *p, const struct grammar_draft *d, struct error *e);
+/* program_first.c: classes of symbols, the beginnings of rules, and whether a rule begins with
+ * itself. */
+enum status program_finish(struct program *program, const struct grammar_draft *draft,
+                           struct error *e);
 
-/* expr_facts.c: of each expression, whether it matches the empty text, and whether it matches any text. */
+/* expr_facts.c: of each expression, whether it matches the empty text, and whether it matches any
+ * text. */
 struct expr_facts {
     bool *nullable, *matches; /* [n_exprs] */
 };
-void expr_facts_open(struct expr_facts *f, const struct grammar_draft *d);
-void expr_facts_free(struct expr_facts *f);
+void expr_facts_open(struct expr_facts *facts, const struct grammar_draft *draft);
+void expr_facts_free(struct expr_facts *facts);

@@ -1,6 +1,6 @@
-/* retro/grammar/program_first.c: what follows from a program's nodes: symbols that it never tells apart, the symbols
- * that each rule's texts begin with, and rules that begin with themselves, which no walk from left to right can follow.
- * See program.h. */
+/* retro/grammar/program_first.c: what follows from a program's nodes: symbols that it never tells
+ * apart, the symbols that each rule's texts begin with, and rules that begin with themselves, which
+ * no walk from left to right can follow. See program.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,30 +12,32 @@ enum { MAX_CHAIN = 500 };
 /* Classes. */
 
 /* Cuts every class in two: the symbols of the set, and the others. */
-static void refine_classes(struct program *p, const struct symbol_set *set) {
+static void refine_classes(struct program *program, const struct symbol_set *set) {
     uint16_t renamed[GRAMMAR_SYMBOLS][2];
     int n = 0;
     memset(renamed, 0xFF, sizeof renamed);
     for (int s = 0; s < GRAMMAR_SYMBOLS; s++) {
-        uint16_t *name = &renamed[p->class_of[s]][symbol_set_has(set, s)];
+        uint16_t *name = &renamed[program->class_of[s]][symbol_set_has(set, s)];
         if (*name == 0xFFFF) {
             *name = (uint16_t)n;
             n++;
         }
-        p->class_of[s] = *name;
+        program->class_of[s] = *name;
     }
-    p->n_classes = n;
+    program->n_classes = n;
 }
 
-static void find_classes(struct program *p) {
-    p->n_classes = 1;
-    for (int i = 0; i < p->n_sets; i++) refine_classes(p, &p->sets[i]);
-    p->class_words = (p->n_classes + 63) / 64;
-    p->class_sets = xcalloc((size_t)p->n_sets * (size_t)p->class_words + 1, sizeof *p->class_sets);
-    for (int i = 0; i < p->n_sets; i++) {
-        uint64_t *classes = p->class_sets + (size_t)i * (size_t)p->class_words;
+static void find_classes(struct program *program) {
+    program->n_classes = 1;
+    for (int i = 0; i < program->n_sets; i++) refine_classes(program, &program->sets[i]);
+    program->class_words = (program->n_classes + 63) / 64;
+    program->class_sets = xcalloc((size_t)program->n_sets * (size_t)program->class_words + 1,
+                                  sizeof *program->class_sets);
+    for (int i = 0; i < program->n_sets; i++) {
+        uint64_t *classes = program->class_sets + (size_t)i * (size_t)program->class_words;
         for (int s = 0; s < GRAMMAR_SYMBOLS; s++)
-            if (symbol_set_has(&p->sets[i], s)) classes[p->class_of[s] / 64] |= (uint64_t)1 << (p->class_of[s] % 64);
+            if (symbol_set_has(&program->sets[i], s))
+                classes[program->class_of[s] / 64] |= (uint64_t)1 << (program->class_of[s] % 64);
     }
 }
 
@@ -50,39 +52,44 @@ struct first_search {
     int n_stack, capacity;
 };
 
-static void push_node(struct first_search *s, int rule, int node) {
-    if (s->seen[node] == rule) return;
-    s->seen[node] = rule;
-    s->stack = xgrow(s->stack, s->n_stack, &s->capacity, sizeof *s->stack);
-    s->stack[s->n_stack] = node;
-    s->n_stack++;
+static void push_node(struct first_search *search, int rule, int node) {
+    if (search->seen[node] == rule) return;
+    search->seen[node] = rule;
+    search->stack = xgrow(search->stack, search->n_stack, &search->capacity, sizeof *search->stack);
+    search->stack[search->n_stack] = node;
+    search->n_stack++;
 }
 
-static void push_counter(struct first_search *s, int rule, const struct program_counter *counter) {
-    push_node(s, rule, counter->body);
-    if (counter->min == 0) push_node(s, rule, counter->exit);
+static void push_counter(struct first_search *search, int rule,
+                         const struct program_counter *counter) {
+    push_node(search, rule, counter->body);
+    if (counter->min == 0) push_node(search, rule, counter->exit);
 }
 
-/* Takes in the symbols of a node that its rule begins at, goes on where nothing is read, and lists called rules. */
-static void visit_node(struct first_search *s, int rule, int node, struct expr_list *called) {
-    struct program *p = s->p;
-    const struct program_node *n = &p->nodes[node];
-    if (n->kind == NODE_SET)
-        for (int i = 0; i < p->class_words; i++) p->rules[rule].first[i] |= program_set(p, n->a)[i];
-    if (n->kind == NODE_SPLIT)
-        for (int i = 0; i < n->b; i++) push_node(s, rule, p->targets[n->a + i]);
-    if (n->kind == NODE_COUNT) push_counter(s, rule, &p->counters[n->a]);
-    if (n->kind != NODE_CALL) return;
-    expr_list_add(called, n->a);
-    if (p->rules[n->a].nullable) push_node(s, rule, n->b);
+/* Takes in the symbols of a node that its rule begins at, goes on where nothing is read, and lists
+ * called rules. */
+static void visit_node(struct first_search *search, int rule, int node, struct expr_list *called) {
+    struct program *program = search->p;
+    const struct program_node *program_node = &program->nodes[node];
+    if (program_node->kind == NODE_SET)
+        for (int i = 0; i < program->class_words; i++)
+            program->rules[rule].first[i] |= program_set(program, program_node->a)[i];
+    if (program_node->kind == NODE_SPLIT)
+        for (int i = 0; i < program_node->b; i++)
+            push_node(search, rule, program->targets[program_node->a + i]);
+    if (program_node->kind == NODE_COUNT)
+        push_counter(search, rule, &program->counters[program_node->a]);
+    if (program_node->kind != NODE_CALL) return;
+    expr_list_add(called, program_node->a);
+    if (program->rules[program_node->a].nullable) push_node(search, rule, program_node->b);
 }
 
-static void list_called(struct first_search *s, int rule, struct expr_list *called) {
-    s->n_stack = 0;
-    push_node(s, rule, s->p->rules[rule].start);
-    while (s->n_stack > 0) {
-        s->n_stack--;
-        visit_node(s, rule, s->stack[s->n_stack], called);
+static void list_called(struct first_search *search, int rule, struct expr_list *called) {
+    search->n_stack = 0;
+    push_node(search, rule, search->p->rules[rule].start);
+    while (search->n_stack > 0) {
+        search->n_stack--;
+        visit_node(search, rule, search->stack[search->n_stack], called);
     }
 }
 
@@ -92,37 +99,42 @@ struct first_place {
     struct expr_list called;
 };
 
-static const char *rule_name(const struct grammar_draft *d, int rule) {
-    return rule < d->n_rules ? d->rules[rule].name : "of a repetition";
+static const char *rule_name(const struct grammar_draft *draft, int rule) {
+    return rule < draft->n_rules ? draft->rules[rule].name : "of a repetition";
 }
 
-static enum status fail_chain(const struct first_search *s, int rule, bool itself, struct error *e) {
-    const char *name = rule_name(s->d, rule);
+static enum status fail_chain(const struct first_search *search, int rule, bool itself,
+                              struct error *e) {
+    const char *name = rule_name(search->d, rule);
     if (itself)
         return error_set(e, STATUS_INVALID,
-                         "the rule %.100s begins with itself (left recursion): write it with the repetition behind, "
+                         "the rule %.100s begins with itself (left recursion): write it with the "
+                         "repetition behind, "
                          "as a ::= b (\"+\" b)*",
                          name);
-    return error_set(e, STATUS_TOO_LARGE, "more than %d rules begin with each other, at %.100s", MAX_CHAIN, name);
+    return error_set(e, STATUS_TOO_LARGE, "more than %d rules begin with each other, at %.100s",
+                     MAX_CHAIN, name);
 }
 
 enum { RULE_NEW, RULE_OPEN, RULE_DONE };
 
-/* Depth first from one rule; the beginnings of a rule are known when those of all that it calls are. */
-static enum status search_from(struct first_search *s, int root, uint8_t *states, struct first_place *places,
-                               struct error *e) {
-    struct program *p = s->p;
+/* Depth first from one rule; the beginnings of a rule are known when those of all that it calls
+ * are. */
+static enum status search_from(struct first_search *search, int root, uint8_t *states,
+                               struct first_place *places, struct error *e) {
+    struct program *program = search->p;
     int depth = 0;
     enum status status = STATUS_OK;
     places[0] = (struct first_place){.rule = root};
     states[root] = RULE_OPEN;
-    list_called(s, root, &places[0].called);
+    list_called(search, root, &places[0].called);
     while (depth >= 0) {
         struct first_place *place = &places[depth];
         if (status || place->next == place->called.n) {
             for (int i = 0; i < place->called.n && status == STATUS_OK; i++)
-                for (int w = 0; w < p->class_words; w++)
-                    p->rules[place->rule].first[w] |= p->rules[place->called.items[i]].first[w];
+                for (int w = 0; w < program->class_words; w++)
+                    program->rules[place->rule].first[w] |=
+                        program->rules[place->called.items[i]].first[w];
             states[place->rule] = RULE_DONE;
             free(place->called.items);
             depth--;
@@ -132,38 +144,40 @@ static enum status search_from(struct first_search *s, int root, uint8_t *states
         place->next++;
         if (states[rule] == RULE_DONE) continue;
         if (states[rule] == RULE_OPEN || depth + 1 == MAX_CHAIN) {
-            status = fail_chain(s, rule, states[rule] == RULE_OPEN, e);
+            status = fail_chain(search, rule, states[rule] == RULE_OPEN, e);
             continue;
         }
         depth++;
         places[depth] = (struct first_place){.rule = rule};
         states[rule] = RULE_OPEN;
-        list_called(s, rule, &places[depth].called);
+        list_called(search, rule, &places[depth].called);
     }
     return status;
 }
 
-static bool is_empty(const struct program *p, const uint64_t *set) {
-    for (int i = 0; i < p->class_words; i++)
+static bool is_empty(const struct program *program, const uint64_t *set) {
+    for (int i = 0; i < program->class_words; i++)
         if (set[i]) return false;
     return true;
 }
 
-enum status program_finish(struct program *p, const struct grammar_draft *d, struct error *e) {
-    struct first_search s = {.p = p, .d = d};
-    uint8_t *states = xcalloc((size_t)p->n_rules, 1);
+enum status program_finish(struct program *program, const struct grammar_draft *draft,
+                           struct error *e) {
+    struct first_search search = {.p = program, .d = draft};
+    uint8_t *states = xcalloc((size_t)program->n_rules, 1);
     struct first_place *places = xcalloc(MAX_CHAIN, sizeof *places);
-    find_classes(p);
-    s.seen = xmalloc((size_t)p->n_nodes * sizeof *s.seen);
-    for (int i = 0; i < p->n_nodes; i++) s.seen[i] = -1;
-    for (int i = 0; i < p->n_rules; i++) p->rules[i].first = xcalloc((size_t)p->class_words, sizeof(uint64_t));
+    find_classes(program);
+    search.seen = xmalloc((size_t)program->n_nodes * sizeof *search.seen);
+    for (int i = 0; i < program->n_nodes; i++) search.seen[i] = -1;
+    for (int i = 0; i < program->n_rules; i++)
+        program->rules[i].first = xcalloc((size_t)program->class_words, sizeof(uint64_t));
     enum status status = STATUS_OK;
-    for (int i = 0; i < p->n_rules && status == STATUS_OK; i++)
-        if (states[i] == RULE_NEW) status = search_from(&s, i, states, places, e);
-    if (status == STATUS_OK && is_empty(p, p->rules[0].first))
+    for (int i = 0; i < program->n_rules && status == STATUS_OK; i++)
+        if (states[i] == RULE_NEW) status = search_from(&search, i, states, places, e);
+    if (status == STATUS_OK && is_empty(program, program->rules[0].first))
         status = error_set(e, STATUS_INVALID, "only the empty text matches");
-    free(s.seen);
-    free(s.stack);
+    free(search.seen);
+    free(search.stack);
     free(states);
     free(places);
     return status;

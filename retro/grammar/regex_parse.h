@@ -1,4 +1,5 @@
-/* retro/grammar/regex_parse.h: regular expressions of JSON Schema (ECMA-262) as expressions of a grammar. */
+/* retro/grammar/regex_parse.h: regular expressions of JSON Schema (ECMA-262) as expressions of a
+ * grammar. */
 #pragma once
 
 #include "retro/grammar/char_ranges.h"
@@ -7,11 +8,13 @@
 struct regex_writer {
     int (*chars)(void *context, const struct char_range *ranges, int n);
     void *context;
-    bool whole; /* the expression describes all of a text; else a part of it, where ^ and $ do not say otherwise */
+    bool whole; /* the expression describes all of a text; else a part of it, where ^ and $ do not
+                   say otherwise */
 };
 
-/* Characters, classes, groups, alternatives, repetitions; ^ at the beginning and $ at the end of the expression or of
- * one of its alternatives. STATUS_INVALID: it is no regular expression; STATUS_UNSUPPORTED: look-around, references
- * back, \b, \p, flags. The expression in *out; EXPR_NOTHING after an error. */
-enum status regex_parse(struct grammar_draft *d, struct text_span text, const struct regex_writer *w, int *out,
-                        struct error *e);
+/* Characters, classes, groups, alternatives, repetitions; ^ at the beginning and $ at the end of
+ * the expression or of one of its alternatives. STATUS_INVALID: it is no regular expression;
+ * STATUS_UNSUPPORTED: look-around, references back, \b, \p, flags. The expression in *out;
+ * EXPR_NOTHING after an error. */
+enum status regex_parse(struct grammar_draft *draft, struct text_span text,
+                        const struct regex_writer *writer, int *out, struct error *e);

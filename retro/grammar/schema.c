@@ -1,4 +1,5 @@
-/* retro/grammar/schema.c: lists of schemas that hold together, references, and alternatives. See schema_private.h. */
+/* retro/grammar/schema.c: lists of schemas that hold together, references, and alternatives. See
+ * schema_private.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,28 +27,30 @@ static bool find_place(const struct json *at, const struct json *wanted, struct 
     return false;
 }
 
-int schema_fail(struct schema_compiler *c, const struct json *schema, enum status status, const char *format, ...) {
+int schema_fail(struct schema_compiler *compiler, const struct json *schema, enum status status,
+                const char *format, ...) {
     char words[300];
     struct buffer place = {0};
     va_list arguments;
-    if (c->e->status) return EXPR_NOTHING;
+    if (compiler->e->status) return EXPR_NOTHING;
     va_start(arguments, format);
     vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
     buffer_append_string(&place, "#");
-    find_place(c->root, schema, &place);
+    find_place(compiler->root, schema, &place);
     buffer_append(&place, "", 1);
-    error_set(c->e, status, "%.300s: %s", place.data, words);
+    error_set(compiler->e, status, "%.300s: %s", place.data, words);
     buffer_free(&place);
     return EXPR_NOTHING;
 }
 
-bool schema_charge(struct schema_compiler *c, const struct json *schema, size_t n) {
-    if (c->e->status || c->d->error.status) return false;
-    c->work += (int64_t)n;
-    if (c->work <= MAX_WORK) return true;
-    schema_fail(c, schema, STATUS_TOO_LARGE,
-                "the schema's names, values and alternatives take more than %d comparisons: make its lists shorter",
+bool schema_charge(struct schema_compiler *compiler, const struct json *schema, size_t n) {
+    if (compiler->e->status || compiler->d->error.status) return false;
+    compiler->work += (int64_t)n;
+    if (compiler->work <= MAX_WORK) return true;
+    schema_fail(compiler, schema, STATUS_TOO_LARGE,
+                "the schema's names, values and alternatives take more than %d comparisons: make "
+                "its lists shorter",
                 MAX_WORK);
     return false;
 }
@@ -103,55 +106,61 @@ static const struct json *step_into(const struct json *at, const struct buffer *
     return part->size > 0 && *end == '\0' ? json_item(at, i) : NULL;
 }
 
-static const struct json *find_reference(struct schema_compiler *c, const struct json *schema) {
-    const struct json *at = c->root, *ref = json_member(schema, "$ref");
+static const struct json *find_reference(struct schema_compiler *compiler,
+                                         const struct json *schema) {
+    const struct json *at = compiler->root, *ref = json_member(schema, "$ref");
     const char *word = json_word(ref);
     struct buffer part = {0};
     if (word == NULL || word[0] != '#' || (word[1] != '\0' && word[1] != '/')) {
-        schema_fail(c, schema, STATUS_UNSUPPORTED, "$ref: only references within the schema, as #/$defs/name");
+        schema_fail(compiler, schema, STATUS_UNSUPPORTED,
+                    "$ref: only references within the schema, as #/$defs/name");
         return NULL;
     }
-    if (!schema_charge(c, schema, json_text(ref).size / 16)) return NULL;
+    if (!schema_charge(compiler, schema, json_text(ref).size / 16)) return NULL;
     for (word++; *word == '/' && at;) {
         word++;
         read_part(&word, &part);
         at = step_into(at, &part);
     }
     buffer_free(&part);
-    if (at == NULL) schema_fail(c, schema, STATUS_INVALID, "$ref: nothing is there");
+    if (at == NULL) schema_fail(compiler, schema, STATUS_INVALID, "$ref: nothing is there");
     return at;
 }
 
-void schema_list_add(struct schema_compiler *c, struct schema_list *list, const struct json *schema) {
-    if (!schema_charge(c, schema, 1 + (size_t)list->n / 16) || list_has(list, schema)) return;
+void schema_list_add(struct schema_compiler *compiler, struct schema_list *list,
+                     const struct json *schema) {
+    if (!schema_charge(compiler, schema, 1 + (size_t)list->n / 16) || list_has(list, schema))
+        return;
     if (json_kind(schema) == JSON_KIND_BOOL) {
         list->never = list->never || !json_bool(schema);
         return;
     }
     if (json_kind(schema) != JSON_KIND_OBJECT) {
-        schema_fail(c, schema, STATUS_INVALID, "a schema is an object or a boolean");
+        schema_fail(compiler, schema, STATUS_INVALID, "a schema is an object or a boolean");
         return;
     }
-    if (c->depth == MAX_NESTING) {
-        schema_fail(c, schema, STATUS_TOO_LARGE, "more than %d schemas within each other", MAX_NESTING);
+    if (compiler->depth == MAX_NESTING) {
+        schema_fail(compiler, schema, STATUS_TOO_LARGE, "more than %d schemas within each other",
+                    MAX_NESTING);
         return;
     }
-    schema_check_keywords(c, schema);
+    schema_check_keywords(compiler, schema);
     list_append(list, schema);
-    c->depth++;
+    compiler->depth++;
     if (json_member(schema, "$ref")) {
-        const struct json *target = find_reference(c, schema);
-        if (target) schema_list_add(c, list, target);
+        const struct json *target = find_reference(compiler, schema);
+        if (target) schema_list_add(compiler, list, target);
     }
     const struct json *all = json_member(schema, "allOf");
-    for (size_t i = 0; i < json_count(all); i++) schema_list_add(c, list, json_item(all, i));
-    c->depth--;
+    for (size_t i = 0; i < json_count(all); i++) schema_list_add(compiler, list, json_item(all, i));
+    compiler->depth--;
 }
 
 /* Alternatives. */
 
 /* The first anyOf or oneOf that is open. */
-static const struct json *find_open(const struct schema_list *list, const struct json **schema, bool *one) {
+static const struct json *find_open(const struct schema_list *list, const struct json **schema,
+                                    bool *one) {
     for (int i = 0; i < list->n; i++) {
         for (int k = 0; k < 2; k++) {
             const struct json *alternatives = json_member(list->items[i], k ? "oneOf" : "anyOf");
@@ -164,45 +173,51 @@ static const struct json *find_open(const struct schema_list *list, const struct
     return NULL;
 }
 
-static void fail_both(struct schema_compiler *c, const struct json *schema, int first, int second) {
-    schema_fail(c, schema, STATUS_UNSUPPORTED,
-                "oneOf: a value may match both %d and %d; write anyOf, or tell them apart by a required member with "
+static void fail_both(struct schema_compiler *compiler, const struct json *schema, int first,
+                      int second) {
+    schema_fail(compiler, schema, STATUS_UNSUPPORTED,
+                "oneOf: a value may match both %d and %d; write anyOf, or tell them apart by a "
+                "required member with "
                 "const",
                 first, second);
 }
 
 /* Alternatives that list their values are compared all at once, others two by two. */
-static void check_disjoint(struct schema_compiler *c, const struct json *schema, const struct schema_list *lists,
-                           int n) {
+static void check_disjoint(struct schema_compiler *compiler, const struct json *schema,
+                           const struct schema_list *lists, int n) {
     struct value_list *values = xcalloc((size_t)n, sizeof *values);
     bool *listed = xcalloc((size_t)n, sizeof *listed);
     int first, second;
-    for (int i = 0; i < n; i++) listed[i] = schema_values(c, &lists[i], &values[i]);
-    if (schema_values_meet(c, values, n, &first, &second)) fail_both(c, schema, first, second);
+    for (int i = 0; i < n; i++) listed[i] = schema_values(compiler, &lists[i], &values[i]);
+    if (schema_values_meet(compiler, values, n, &first, &second))
+        fail_both(compiler, schema, first, second);
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < i && c->e->status == STATUS_OK; j++)
-            if (!(listed[i] && listed[j]) && !schema_disjoint(c, &lists[j], &lists[i])) fail_both(c, schema, j, i);
+        for (int j = 0; j < i && compiler->e->status == STATUS_OK; j++)
+            if (!(listed[i] && listed[j]) && !schema_disjoint(compiler, &lists[j], &lists[i]))
+                fail_both(compiler, schema, j, i);
     for (int i = 0; i < n; i++) free(values[i].items);
     free(values);
     free(listed);
 }
 
-static int compile_open(struct schema_compiler *c, const struct schema_list *list, const struct json *schema,
-                        const struct json *alternatives, bool one) {
+static int compile_open(struct schema_compiler *compiler, const struct schema_list *list,
+                        const struct json *schema, const struct json *alternatives, bool one) {
     int n = (int)json_count(alternatives);
     if (n == 0 || n > MAX_ALTERNATIVES)
-        return schema_fail(c, schema, STATUS_UNSUPPORTED, "%s has %d alternatives, allowed is 1 .. %d",
-                           one ? "oneOf" : "anyOf", n, MAX_ALTERNATIVES);
+        return schema_fail(compiler, schema, STATUS_UNSUPPORTED,
+                           "%s has %d alternatives, allowed is 1 .. %d", one ? "oneOf" : "anyOf", n,
+                           MAX_ALTERNATIVES);
     struct schema_list *lists = xcalloc((size_t)n, sizeof *lists);
     struct expr_list all = {0};
     for (int i = 0; i < n; i++) {
         schema_list_copy(&lists[i], list);
         list_append(&lists[i], alternatives);
-        schema_list_add(c, &lists[i], json_item(alternatives, (size_t)i));
+        schema_list_add(compiler, &lists[i], json_item(alternatives, (size_t)i));
     }
-    if (one) check_disjoint(c, schema, lists, n);
-    for (int i = 0; i < n && c->e->status == STATUS_OK; i++) expr_list_add(&all, schema_list_compile(c, &lists[i]));
-    int expr = expr_either(c->d, all.items, all.n);
+    if (one) check_disjoint(compiler, schema, lists, n);
+    for (int i = 0; i < n && compiler->e->status == STATUS_OK; i++)
+        expr_list_add(&all, schema_list_compile(compiler, &lists[i]));
+    int expr = expr_either(compiler->d, all.items, all.n);
     for (int i = 0; i < n; i++) schema_list_free(&lists[i]);
     free(lists);
     free(all.items);
@@ -211,38 +226,40 @@ static int compile_open(struct schema_compiler *c, const struct schema_list *lis
 
 /* Everything. */
 
-static int compile_types(struct schema_compiler *c, const struct schema_list *list) {
-    struct json_rules *r = c->rules;
+static int compile_types(struct schema_compiler *compiler, const struct schema_list *list) {
+    struct json_rules *rules = compiler->rules;
     struct expr_list all = {0};
-    int types = schema_types_of(c, list);
-    if (types == TYPE_ALL && schema_keyword_of(list, TYPE_ALL) == NULL) return json_any(r);
-    if (types & TYPE_NULL) expr_list_add(&all, expr_word(c->d, "null"));
-    if (types & TYPE_BOOL) expr_list_add(&all, EXPR_EITHER_OF(c->d, expr_word(c->d, "true"), expr_word(c->d, "false")));
-    if (types & TYPE_NUMBER) expr_list_add(&all, schema_number(c, list, types));
-    if (types & TYPE_STRING) expr_list_add(&all, schema_string(c, list));
-    if (types & TYPE_ARRAY) expr_list_add(&all, schema_array(c, list));
-    if (types & TYPE_OBJECT) expr_list_add(&all, schema_object(c, list));
-    int expr = expr_either(c->d, all.items, all.n);
+    int types = schema_types_of(compiler, list);
+    if (types == TYPE_ALL && schema_keyword_of(list, TYPE_ALL) == NULL) return json_any(rules);
+    if (types & TYPE_NULL) expr_list_add(&all, expr_word(compiler->d, "null"));
+    if (types & TYPE_BOOL)
+        expr_list_add(&all, EXPR_EITHER_OF(compiler->d, expr_word(compiler->d, "true"),
+                                           expr_word(compiler->d, "false")));
+    if (types & TYPE_NUMBER) expr_list_add(&all, schema_number(compiler, list, types));
+    if (types & TYPE_STRING) expr_list_add(&all, schema_string(compiler, list));
+    if (types & TYPE_ARRAY) expr_list_add(&all, schema_array(compiler, list));
+    if (types & TYPE_OBJECT) expr_list_add(&all, schema_object(compiler, list));
+    int expr = expr_either(compiler->d, all.items, all.n);
     free(all.items);
     return expr;
 }
 
-static int compile_list(struct schema_compiler *c, const struct schema_list *list) {
+static int compile_list(struct schema_compiler *compiler, const struct schema_list *list) {
     const struct json *schema;
     struct value_list values = {0};
     bool one;
     const struct json *open = find_open(list, &schema, &one);
-    if (open) return compile_open(c, list, schema, open, one);
-    if (!schema_values(c, list, &values)) return compile_types(c, list);
-    int expr = schema_compile_values(c, list, &values);
+    if (open) return compile_open(compiler, list, schema, open, one);
+    if (!schema_values(compiler, list, &values)) return compile_types(compiler, list);
+    int expr = schema_compile_values(compiler, list, &values);
     free(values.items);
     return expr;
 }
 
-static bool same_list(const struct schema_list *a, const struct schema_list *b) {
-    if (a->n != b->n) return false;
-    for (int i = 0; i < a->n; i++)
-        if (!list_has(b, a->items[i])) return false;
+static bool same_list(const struct schema_list *left, const struct schema_list *right) {
+    if (left->n != right->n) return false;
+    for (int i = 0; i < left->n; i++)
+        if (!list_has(right, left->items[i])) return false;
     return true;
 }
 
@@ -254,53 +271,58 @@ static uint64_t hash_list(const struct schema_list *list) {
 }
 
 /* The place of an equal list among those that have a rule, or -1. */
-static int find_done(struct schema_compiler *c, const struct schema_list *list, uint64_t hash) {
+static int find_done(struct schema_compiler *compiler, const struct schema_list *list,
+                     uint64_t hash) {
     size_t at = 0;
-    for (int i; (i = lookup_next(&c->done_by_list, hash, &at)) >= 0;)
-        if (schema_charge(c, list->items[0], (size_t)list->n / 16) && same_list(&c->done[i].list, list)) return i;
+    for (int i; (i = lookup_next(&compiler->done_by_list, hash, &at)) >= 0;)
+        if (schema_charge(compiler, list->items[0], (size_t)list->n / 16) &&
+            same_list(&compiler->done[i].list, list))
+            return i;
     return -1;
 }
 
-int schema_list_compile(struct schema_compiler *c, const struct schema_list *list) {
-    if (list->never || c->e->status) return EXPR_NOTHING;
-    if (list->n == 0) return json_any(c->rules);
+int schema_list_compile(struct schema_compiler *compiler, const struct schema_list *list) {
+    if (list->never || compiler->e->status) return EXPR_NOTHING;
+    if (list->n == 0) return json_any(compiler->rules);
     uint64_t hash = hash_list(list);
-    int done = find_done(c, list, hash);
-    if (done >= 0) return expr_rule(c->d, c->done[done].rule);
-    if (!schema_charge(c, list->items[0], (size_t)list->n)) return EXPR_NOTHING;
-    c->steps++;
-    if (c->steps > MAX_STEPS || c->depth == MAX_NESTING)
-        return schema_fail(c, list->items[0], STATUS_TOO_LARGE,
+    int done = find_done(compiler, list, hash);
+    if (done >= 0) return expr_rule(compiler->d, compiler->done[done].rule);
+    if (!schema_charge(compiler, list->items[0], (size_t)list->n)) return EXPR_NOTHING;
+    compiler->steps++;
+    if (compiler->steps > MAX_STEPS || compiler->depth == MAX_NESTING)
+        return schema_fail(compiler, list->items[0], STATUS_TOO_LARGE,
                            "the schema has too many parts: more than %d, or %d "
                            "within each other",
                            MAX_STEPS, MAX_NESTING);
-    int rule = draft_rule_open(c->d, "of the schema");
-    c->done = xgrow(c->done, c->n_done, &c->done_capacity, sizeof *c->done);
-    c->done[c->n_done].rule = rule;
-    schema_list_copy(&c->done[c->n_done].list, list);
-    lookup_add(&c->done_by_list, hash, c->n_done);
-    c->n_done++;
-    c->depth++;
-    draft_rule_set(c->d, rule, compile_list(c, list));
-    c->depth--;
-    return expr_rule(c->d, rule);
+    int rule = draft_rule_open(compiler->d, "of the schema");
+    compiler->done =
+        xgrow(compiler->done, compiler->n_done, &compiler->done_capacity, sizeof *compiler->done);
+    compiler->done[compiler->n_done].rule = rule;
+    schema_list_copy(&compiler->done[compiler->n_done].list, list);
+    lookup_add(&compiler->done_by_list, hash, compiler->n_done);
+    compiler->n_done++;
+    compiler->depth++;
+    draft_rule_set(compiler->d, rule, compile_list(compiler, list));
+    compiler->depth--;
+    return expr_rule(compiler->d, rule);
 }
 
-int schema_value(struct schema_compiler *c, const struct json *schema) {
+int schema_value(struct schema_compiler *compiler, const struct json *schema) {
     struct schema_list list = {0};
-    if (schema) schema_list_add(c, &list, schema);
-    int expr = schema_list_compile(c, &list);
+    if (schema) schema_list_add(compiler, &list, schema);
+    int expr = schema_list_compile(compiler, &list);
     schema_list_free(&list);
     return expr;
 }
 
-enum status schema_compile(struct json_rules *rules, const struct json *schema, const struct schema_options *o,
-                           int *out, struct error *e) {
-    struct schema_compiler c = {.rules = rules, .d = rules->draft, .root = schema, .o = *o, .e = e};
+enum status schema_compile(struct json_rules *rules, const struct json *schema,
+                           const struct schema_options *options, int *out, struct error *e) {
+    struct schema_compiler compiler = {
+        .rules = rules, .d = rules->draft, .root = schema, .o = *options, .e = e};
     *e = (struct error){0};
-    *out = schema_value(&c, schema);
-    for (int i = 0; i < c.n_done; i++) schema_list_free(&c.done[i].list);
-    free(c.done);
-    lookup_free(&c.done_by_list);
+    *out = schema_value(&compiler, schema);
+    for (int i = 0; i < compiler.n_done; i++) schema_list_free(&compiler.done[i].list);
+    free(compiler.done);
+    lookup_free(&compiler.done_by_list);
     return e->status;
 }

@@ -22,8 +22,8 @@ enum {
     TYPE_ALL = 127
 };
 
-/* Schemas that hold together: allOf and references are flattened. An item that is a list is an anyOf or oneOf of which
- * one alternative is among the items too. */
+/* Schemas that hold together: allOf and references are flattened. An item that is a list is an
+ * anyOf or oneOf of which one alternative is among the items too. */
 struct schema_list {
     const struct json **items;
     int n, capacity;
@@ -49,37 +49,40 @@ struct schema_compiler {
 };
 
 /* Sets the error, which names the place of the schema in the root; EXPR_NOTHING. */
-int schema_fail(struct schema_compiler *c, const struct json *schema, enum status status, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+int schema_fail(struct schema_compiler *compiler, const struct json *schema, enum status status,
+                const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Counts n steps of work that may not grow linearly with the schema. False once a limit is passed, or another error is
- * set: whoever asks goes on no more. */
-bool schema_charge(struct schema_compiler *c, const struct json *schema, size_t n);
+/* Counts n steps of work that may not grow linearly with the schema. False once a limit is passed,
+ * or another error is set: whoever asks goes on no more. */
+bool schema_charge(struct schema_compiler *compiler, const struct json *schema, size_t n);
 
-void schema_list_add(struct schema_compiler *c, struct schema_list *list, const struct json *schema);
+void schema_list_add(struct schema_compiler *compiler, struct schema_list *list,
+                     const struct json *schema);
 void schema_list_copy(struct schema_list *to, const struct schema_list *from);
 void schema_list_free(struct schema_list *list);
 /* The expression of the values of which all of the list holds. */
-int schema_list_compile(struct schema_compiler *c, const struct schema_list *list);
+int schema_list_compile(struct schema_compiler *compiler, const struct schema_list *list);
 /* The same for one schema; NULL: any value. */
-int schema_value(struct schema_compiler *c, const struct json *schema);
+int schema_value(struct schema_compiler *compiler, const struct json *schema);
 
 /* schema_types.c */
 
 /* Refuses keywords that are not supported. */
-void schema_check_keywords(struct schema_compiler *c, const struct json *schema);
-/* The types of the keyword that a schema of the list has and that says something about values of these types; NULL:
- * none does. */
+void schema_check_keywords(struct schema_compiler *compiler, const struct json *schema);
+/* The types of the keyword that a schema of the list has and that says something about values of
+ * these types; NULL: none does. */
 const char *schema_keyword_of(const struct schema_list *list, int types);
-int schema_types_of(struct schema_compiler *c, const struct schema_list *list);
+int schema_types_of(struct schema_compiler *compiler, const struct schema_list *list);
 /* Whether no value is in both, as far as can be seen. */
-bool schema_disjoint(struct schema_compiler *c, const struct schema_list *a, const struct schema_list *b);
+bool schema_disjoint(struct schema_compiler *compiler, const struct schema_list *left,
+                     const struct schema_list *right);
 /* The largest of a keyword's numbers over the list, or the smallest; false: no schema has it. */
-bool schema_bound(struct schema_compiler *c, const struct schema_list *list, const char *keyword, bool largest,
-                  double *out);
-/* The same for a count, which is a whole number and not negative; `fallback` where there is none. */
-int schema_count(struct schema_compiler *c, const struct schema_list *list, const char *keyword, bool largest,
-                 int fallback);
+bool schema_bound(struct schema_compiler *compiler, const struct schema_list *list,
+                  const char *keyword, bool largest, double *out);
+/* The same for a count, which is a whole number and not negative; `fallback` where there is none.
+ */
+int schema_count(struct schema_compiler *compiler, const struct schema_list *list,
+                 const char *keyword, bool largest, int fallback);
 
 /* schema_values.c */
 
@@ -88,18 +91,22 @@ struct value_list {
     const struct json **items;
     int n, capacity;
 };
-bool schema_values(struct schema_compiler *c, const struct schema_list *list, struct value_list *out);
+bool schema_values(struct schema_compiler *compiler, const struct schema_list *list,
+                   struct value_list *out);
 /* Whether a value is in two of the lists; their numbers. */
-bool schema_values_meet(struct schema_compiler *c, const struct value_list *lists, int n, int *first, int *second);
-int schema_compile_values(struct schema_compiler *c, const struct schema_list *list, const struct value_list *values);
-bool json_equal(const struct json *a, const struct json *b);
-int json_type_bit(const struct json *v);
+bool schema_values_meet(struct schema_compiler *compiler, const struct value_list *lists, int n,
+                        int *first, int *second);
+int schema_compile_values(struct schema_compiler *compiler, const struct schema_list *list,
+                          const struct value_list *values);
+bool json_equal(const struct json *left, const struct json *right);
+int json_type_bit(const struct json *json);
 
-/* schema_text.c */
-int schema_string(struct schema_compiler *c, const struct schema_list *list);
-int schema_number(struct schema_compiler *c, const struct schema_list *list, int types);
+/* schema_text.The compiler */
+int schema_string(struct schema_compiler *compiler, const struct schema_list *list);
+int schema_number(struct schema_compiler *compiler, const struct schema_list *list, int types);
 /* A pattern or a named format, between quotation marks or as the name of a member. */
-int schema_pattern(struct schema_compiler *c, const struct json *schema, struct text_span pattern);
+int schema_pattern(struct schema_compiler *compiler, const struct json *schema,
+                   struct text_span pattern);
 
 /* schema_bounds.c: numbers from low to high, each a decimal without exponent; NULL: no bound. */
 struct number_bounds {
@@ -107,12 +114,13 @@ struct number_bounds {
     bool low_excluded, high_excluded;
     bool fractions; /* else integers */
 };
-int number_range(struct grammar_draft *d, const struct number_bounds *b);
+int number_range(struct grammar_draft *draft, const struct number_bounds *bounds);
 
-/* schema_nested.c */
-int schema_array(struct schema_compiler *c, const struct schema_list *list);
-int schema_object(struct schema_compiler *c, const struct schema_list *list);
+/* schema_nested.The compiler */
+int schema_array(struct schema_compiler *compiler, const struct schema_list *list);
+int schema_object(struct schema_compiler *compiler, const struct schema_list *list);
 /* The schemas of a member of this name; whether it may be there at all. */
-bool schema_member(struct schema_compiler *c, const struct schema_list *list, struct text_span name,
-                   struct schema_list *out);
-bool schema_requires(struct schema_compiler *c, const struct schema_list *list, struct text_span name);
+bool schema_member(struct schema_compiler *compiler, const struct schema_list *list,
+                   struct text_span name, struct schema_list *out);
+bool schema_requires(struct schema_compiler *compiler, const struct schema_list *list,
+                     struct text_span name);

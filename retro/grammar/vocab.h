@@ -1,12 +1,12 @@
-/* retro/grammar/vocab.h: the texts of a tokenizer's tokens as a trie of symbols, walked from left to right by whoever
- * looks for the tokens that a grammar allows. Constant once open. */
+/* retro/grammar/vocab.h: the texts of a tokenizer's tokens as a trie of symbols, walked from left
+ * to right by whoever looks for the tokens that a grammar allows. Constant once open. */
 #pragma once
 
 #include "retro/grammar/expr.h"
 #include "retro/text/tokenizer.h"
 
-/* Marks: tokens that an answer is taken apart by. One that is a token of the tokenizer is a symbol of its own and never
- * text; the others are text. */
+/* Marks: tokens that an answer is taken apart by. One that is a token of the tokenizer is a symbol
+ * of its own and never text; the others are text. */
 enum grammar_mark {
     MARK_THINK,
     MARK_THINK_END,
@@ -19,7 +19,8 @@ enum grammar_mark {
 };
 const char *grammar_mark_text(enum grammar_mark mark);
 
-/* A node stands for a text; its children are behind it, from the next node to `end`. Node 0 is the empty text. */
+/* A node stands for a text; its children are behind it, from the next node to `end`. Node 0 is the
+ * empty text. */
 struct vocab_node {
     uint16_t symbol, depth;
     int end;         /* the first node that is not below this one */
@@ -37,8 +38,10 @@ struct vocab {
     int32_t marks[MARK_KINDS]; /* ids, -1: none */
 };
 
-/* The tokens below n_ids. Special tokens, those of `ends`, and tokens without text are never text. */
-void vocab_open(struct vocab *v, const struct tokenizer *t, int n_ids, const int32_t *ends, int n_ends);
-void vocab_close(struct vocab *v);
+/* The tokens below n_ids. Special tokens, those of `ends`, and tokens without text are never text.
+ */
+void vocab_open(struct vocab *vocab, const struct tokenizer *tokenizer, int n_ids,
+                const int32_t *ends, int n_ends);
+void vocab_close(struct vocab *vocab);
 /* An expression of a mark: its symbol, or its text where it is no token. */
-int expr_of_mark(struct grammar_draft *d, const struct vocab *v, enum grammar_mark mark);
+int expr_of_mark(struct grammar_draft *draft, const struct vocab *vocab, enum grammar_mark mark);

@@ -13,7 +13,8 @@ bool end_ids_have(const struct end_ids *ends, int32_t id) {
 
 enum status end_ids_add(struct end_ids *ends, int32_t id, struct error *e) {
     if (end_ids_have(ends, id)) return STATUS_OK;
-    if (ends->n == MAX_END_IDS) return error_set(e, STATUS_UNSUPPORTED, "eos_token_id: more than %d ids", MAX_END_IDS);
+    if (ends->n == MAX_END_IDS)
+        return error_set(e, STATUS_UNSUPPORTED, "eos_token_id: more than %d ids", MAX_END_IDS);
     ends->ids[ends->n] = id;
     ends->n++;
     return STATUS_OK;
@@ -21,7 +22,8 @@ enum status end_ids_add(struct end_ids *ends, int32_t id, struct error *e) {
 
 struct generation_config generation_config_none(void) {
     return (struct generation_config){
-        .sampling = {.temperature = -1, .top_p = -1, .min_p = -1, .top_k = -1, .repetition_penalty = 1}};
+        .sampling = {
+            .temperature = -1, .top_p = -1, .min_p = -1, .top_k = -1, .repetition_penalty = 1}};
 }
 
 /* The struct, and keys that have no place in it. */
@@ -46,7 +48,8 @@ static const struct json_field fields[] = {
     {"min_p", JSON_DOUBLE, AT_SAMPLING(min_p), .min = 0, .max = 1},
     {"top_k", JSON_INT, AT_SAMPLING(top_k), .min = -1, .max = INT32_MAX},
     {"repetition_penalty", JSON_DOUBLE, AT_SAMPLING(repetition_penalty), .min = 0.01, .max = 100},
-    {"no_repeat_ngram_size", JSON_INT, AT_SAMPLING(no_repeat_ngram_size), .min = 0, .max = INT32_MAX},
+    {"no_repeat_ngram_size", JSON_INT, AT_SAMPLING(no_repeat_ngram_size), .min = 0,
+     .max = INT32_MAX},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
@@ -69,13 +72,14 @@ static enum status read_file(const char *path, struct generation_keys *keys, str
     return status;
 }
 
-enum status generation_config_read(const char *folder, struct generation_config *out, struct error *e) {
+enum status generation_config_read(const char *folder, struct generation_config *out,
+                                   struct error *e) {
     struct generation_keys keys = {.config = generation_config_none(), .samples = true};
     struct buffer path = {0};
-    struct stat s;
+    struct stat the_stat;
     enum status status = STATUS_OK;
     buffer_printf(&path, "%s/generation_config.json", folder);
-    if (stat(path.data, &s) == 0) {
+    if (stat(path.data, &the_stat) == 0) {
         keys.config.found = true;
         status = read_file(path.data, &keys, e);
     }
@@ -89,14 +93,16 @@ static void print_number(const char *name, double value, bool shown, struct buff
     if (shown) buffer_printf(out, "%s%s %.6g", out->size > 0 ? ", " : "", name, value);
 }
 
-void sampling_defaults_print(const struct sampling_defaults *s, struct buffer *out) {
+void sampling_defaults_print(const struct sampling_defaults *defaults, struct buffer *out) {
     struct buffer text = {0};
-    print_number("temperature", s->temperature, s->temperature >= 0, &text);
-    print_number("top_p", s->top_p, s->top_p >= 0, &text);
-    print_number("min_p", s->min_p, s->min_p >= 0, &text);
-    print_number("top_k", s->top_k, s->top_k >= 0, &text);
-    print_number("repetition_penalty", s->repetition_penalty, s->repetition_penalty != 1, &text);
-    print_number("no_repeat_ngram_size", s->no_repeat_ngram_size, s->no_repeat_ngram_size > 0, &text);
+    print_number("temperature", defaults->temperature, defaults->temperature >= 0, &text);
+    print_number("top_p", defaults->top_p, defaults->top_p >= 0, &text);
+    print_number("min_p", defaults->min_p, defaults->min_p >= 0, &text);
+    print_number("top_k", defaults->top_k, defaults->top_k >= 0, &text);
+    print_number("repetition_penalty", defaults->repetition_penalty,
+                 defaults->repetition_penalty != 1, &text);
+    print_number("no_repeat_ngram_size", defaults->no_repeat_ngram_size,
+                 defaults->no_repeat_ngram_size > 0, &text);
     buffer_append(out, text.data, text.size);
     buffer_free(&text);
 }

@@ -1,5 +1,5 @@
-/* retro/model/generation_config.h: generation_config.json of a Hugging Face folder: the ids that end a text, and how
- * its authors mean tokens to be drawn. */
+/* retro/model/generation_config.h: generation_config.json of a Hugging Face folder: the ids that
+ * end a text, and how its authors mean tokens to be drawn. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -32,8 +32,9 @@ struct generation_config {
 
 /* Says nothing: no file. */
 struct generation_config generation_config_none(void);
-/* Reads the file of a model's folder where it has one. Keys that are not named here are ignored. A wrong type or a
- * value out of range is STATUS_INVALID. */
-enum status generation_config_read(const char *folder, struct generation_config *out, struct error *e);
+/* Reads the file of a model's folder where it has one. Keys that are not named here are ignored. A
+ * wrong type or a value out of range is STATUS_INVALID. */
+enum status generation_config_read(const char *folder, struct generation_config *out,
+                                   struct error *e);
 /* Appends "temperature 0.6, top_p 0.9", or nothing. */
-void sampling_defaults_print(const struct sampling_defaults *s, struct buffer *out);
+void sampling_defaults_print(const struct sampling_defaults *defaults, struct buffer *out);

@@ -9,19 +9,19 @@
 
 enum { WHOLE = 64 << 10, PLACES = 8, PLACE = 8 << 10 };
 
-static uint64_t hash_contents(const struct stored_tensor *t, uint64_t seed) {
-    const char *data = t->data;
-    if (t->bytes <= WHOLE) return hash_bytes(data, t->bytes, seed);
-    size_t step = (t->bytes - PLACE) / (PLACES - 1);
+static uint64_t hash_contents(const struct stored_tensor *stored, uint64_t seed) {
+    const char *data = stored->data;
+    if (stored->bytes <= WHOLE) return hash_bytes(data, stored->bytes, seed);
+    size_t step = (stored->bytes - PLACE) / (PLACES - 1);
     for (int i = 0; i < PLACES - 1; i++) seed = hash_bytes(data + (size_t)i * step, PLACE, seed);
-    return hash_bytes(data + t->bytes - PLACE, PLACE, seed);
+    return hash_bytes(data + stored->bytes - PLACE, PLACE, seed);
 }
 
-static uint64_t hash_form(const struct stored_tensor *t, uint64_t seed) {
-    const char *type = stored_dtype_name(t->dtype);
-    seed = hash_bytes(t->name, strlen(t->name) + 1, seed);
+static uint64_t hash_form(const struct stored_tensor *stored, uint64_t seed) {
+    const char *type = stored_dtype_name(stored->dtype);
+    seed = hash_bytes(stored->name, strlen(stored->name) + 1, seed);
     seed = hash_bytes(type, strlen(type) + 1, seed);
-    return hash_bytes(t->shape, (size_t)t->n_dims * sizeof t->shape[0], seed);
+    return hash_bytes(stored->shape, (size_t)stored->n_dims * sizeof stored->shape[0], seed);
 }
 
 static void identify_config(const char *folder, struct buffer *lines) {
@@ -35,31 +35,33 @@ static void identify_config(const char *folder, struct buffer *lines) {
     buffer_free(&config);
 }
 
-static void identify_tensors(const struct weights *w, bool packed, struct comm *world, struct buffer *lines) {
+static void identify_tensors(const struct weights *weights, bool packed, struct comm *world,
+                             struct buffer *lines) {
     uint64_t form = 0, contents = 0;
     size_t bytes = 0;
-    int n = weights_count(w);
+    int n = weights_count(weights);
     struct error ended; /* is told at the next agreement, too */
     for (int i = 0; i < n && comm_working(world, &ended) == STATUS_OK; i++) {
-        const struct stored_tensor *t = weights_at(w, i);
-        form = hash_form(t, form);
-        contents = hash_contents(t, contents);
-        bytes += t->bytes;
+        const struct stored_tensor *stored = weights_at(weights, i);
+        form = hash_form(stored, form);
+        contents = hash_contents(stored, contents);
+        bytes += stored->bytes;
     }
-    buffer_printf(lines, "%s%d tensors of %.1f MB with names, types and shapes of checksum %016llx\n",
-                  packed ? PACKED_FILE ", " : "", n, 1e-6 * (double)bytes, (unsigned long long)form);
+    buffer_printf(
+        lines, "%s%d tensors of %.1f MB with names, types and shapes of checksum %016llx\n",
+        packed ? PACKED_FILE ", " : "", n, 1e-6 * (double)bytes, (unsigned long long)form);
     buffer_printf(lines, "weights with checksum %016llx\n", (unsigned long long)contents);
 }
 
 void model_identify(const char *folder, struct comm *world, struct buffer *lines) {
-    struct weights *w;
+    struct weights *weights;
     struct error why;
     bool packed;
     identify_config(folder, lines);
-    if (model_files_open(&w, &packed, folder, &why)) {
+    if (model_files_open(&weights, &packed, folder, &why)) {
         buffer_printf(lines, "no weights: %s\n", why.text);
         return;
     }
-    identify_tensors(w, packed, world, lines);
-    weights_close(w);
+    identify_tensors(weights, packed, world, lines);
+    weights_close(weights);
 }

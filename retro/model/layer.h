@@ -3,8 +3,9 @@
 
 #include "retro/model/stack.h"
 
-/* The rows that cross attention reads: keys and values [rows, H h], and which of them each query span sees. A row in no
- * span has row_scale 0 and keeps its residual exactly. row_scale may be NULL: every row, scale 1. */
+/* The rows that cross attention reads: keys and values [rows, H h], and which of them each query
+ * span sees. A row in no span has row_scale 0 and keeps its residual exactly. row_scale may be
+ * NULL: every row, scale 1. */
 struct cross_source {
     struct tensor k, v;
     const struct attention_span *spans;
@@ -12,10 +13,13 @@ struct cross_source {
     const float *row_scale;
 };
 
-/* Called with norm_cross(x) before a layer's cross attention; returns what to read, or NULL for nothing (z = y). */
-typedef const struct cross_source *cross_function(void *context, int layer_index, struct tensor normed);
+/* Called with norm_cross(x) before a layer's cross attention; returns what to read, or NULL for
+ * nothing (z = y). */
+typedef const struct cross_source *cross_function(void *context, int layer_index,
+                                                  struct tensor normed);
 
-/* Where a pass keeps keys and values for later passes. `rows` NULL: nowhere, and rows attend within the pass. */
+/* Where a pass keeps keys and values for later passes. `rows` NULL: nowhere, and rows attend within
+ * the pass. */
 struct pass_cache {
     struct tensor k, v;    /* of this layer: [cache rows, G h] */
     const int32_t *rows;   /* [rows of the pass] where their keys and values go */
@@ -23,18 +27,20 @@ struct pass_cache {
     int n_blocks;
 };
 
-/* Rows that are to tell how they share out their attention: y grows by what groups of keys get, layer by layer. */
+/* Rows that are to tell how they share out their attention: y grows by what groups of keys get,
+ * layer by layer. */
 struct pass_shares {
     struct tensor y;
-    const struct attention_span *spans; /* of these rows; they are parts of the pass's spans, or of its source's */
+    const struct attention_span
+        *spans; /* of these rows; they are parts of the pass's spans, or of its source's */
     int n_spans;
     const struct key_group *groups, *span_groups; /* as attention_shares_args has them */
     int n_groups;
     float weight;
 };
 
-/* One pass of packed rows through the layers of a stack. The caller fills it once; `layer_index`, `cache.k` and
- * `cache.v` change per layer. */
+/* One pass of packed rows through the layers of a stack. The caller fills it once; `layer_index`,
+ * `cache.k` and `cache.v` change per layer. */
 struct pass {
     const struct model *model;
     const struct stack *stack;
@@ -42,7 +48,8 @@ struct pass {
     const struct attention_span *spans;
     int n_spans;
     const int32_t *positions; /* [rows, dims.rope_sections], for RoPE */
-    int most_tokens;          /* that a session may have: chooses the rotary table of models that have two; 0: few */
+    int most_tokens; /* that a session may have: chooses the rotary table of models that have two;
+                        0: few */
     struct pass_cache cache;
     int layer_index;
     cross_function *cross;
@@ -50,5 +57,6 @@ struct pass {
     const struct pass_shares *self_shares, *cross_shares; /* NULL: nobody asks */
 };
 
-/* x = layer(x), in place on pass->scratch.x (docs/spec/retro-model.md 4.1; post-norm layers as BERT). */
-void layer_forward(const struct pass *p, const struct layer *l);
+/* x = layer(x), in place on pass->scratch.x (docs/spec/retro-model.md 4.1; post-norm layers as
+ * BERT). */
+void layer_forward(const struct pass *pass, const struct layer *layer);

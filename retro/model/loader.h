@@ -1,5 +1,5 @@
-/* retro/model/loader.h: checkpoint tensors to packed device weights, for the files loader*.c. tensors.c lists the
- * places to fill, the family's rows name the tensors that fill them.
+/* retro/model/loader.h: checkpoint tensors to packed device weights, for the files loader*.c.
+ * tensors.c lists the places to fill, the family's rows name the tensors that fill them.
  *
  *     loader.c         one place after another; whether all tensors were used; progress
  *     loader_find.c    the stored tensors of a place, checked
@@ -7,8 +7,8 @@
  *     loader_random.c  the same without a checkpoint
  *     loader_upload.c  staged places onto the device
  *
- * A place is staged with its rows in the place's order and given to the backend. Most stored tensors have that form
- * already; the backend then reads the mapped file itself. */
+ * A place is staged with its rows in the place's order and given to the backend. Most stored
+ * tensors have that form already; the backend then reads the mapped file itself. */
 #pragma once
 
 #include "kernels/kquants.h"
@@ -18,10 +18,12 @@
 
 enum { MAX_PARTS = 3 };
 
-/* A matrix on its way to the device is rows of values and, when quantised, rows of scales and minimums beside them. */
+/* A matrix on its way to the device is rows of values and, when quantised, rows of scales and
+ * minimums beside them. */
 enum plane { PLANE_VALUES, PLANE_SCALES, PLANE_MINIMUMS, PLANES };
 
-/* Host memory that one matrix after another is worked on in; new pages for each would cost more than the work. */
+/* Host memory that one matrix after another is worked on in; new pages for each would cost more
+ * than the work. */
 struct load_room {
     void *data;
     size_t bytes;
@@ -43,11 +45,13 @@ struct loader {
     enum dtype random_dtype; /* of what is in ROOM_RANDOM */
 };
 
-/* n * size bytes, NULL when there are none; valid until the next call for that room. Contents are kept if it fits. */
-void *loader_room(struct loader *l, int which, size_t n, size_t size);
+/* n * size bytes, NULL when there are none; valid until the next call for that room. Contents are
+ * kept if it fits. */
+void *loader_room(struct loader *loader, int which, size_t n, size_t size);
 
-/* Bytes of n columns (whole blocks of them) in one row of a plane, 0 where the type has no such plane. */
-size_t plane_bytes(enum dtype t, int plane, int n);
+/* Bytes of n columns (whole blocks of them) in one row of a plane, 0 where the type has no such
+ * plane. */
+size_t plane_bytes(enum dtype dtype, int plane, int n);
 
 /* Rows of host memory: a stored tensor, or what is staged. */
 struct matrix_planes {
@@ -57,12 +61,13 @@ struct matrix_planes {
 };
 
 /* The planes of row i from column `first` on (a multiple of the block where quantised). */
-const char *plane_at(const struct matrix_planes *p, int plane, int64_t i, int first);
+const char *plane_at(const struct matrix_planes *planes, int plane, int64_t i, int first);
 /* n columns of row i, from `first` on, as f32. */
-void planes_widen(float *to, const struct matrix_planes *p, int64_t i, int first, int n);
+void planes_widen(float *to, const struct matrix_planes *planes, int64_t i, int first, int n);
 
-/* One stored tensor with its scales: the rows of a place that `part` says. The planes are as stored: of a transposed
- * one they have `rows` columns. Of STORED_BLOCKS they have no memory: its rows are converted while they are staged. */
+/* One stored tensor with its scales: the rows of a place that `part` says. The planes are as
+ * stored: of a transposed one they have `rows` columns. Of STORED_BLOCKS they have no memory: its
+ * rows are converted while they are staged. */
 struct stored_part {
     struct matrix_planes planes;
     const struct stored_tensor *stored;
@@ -71,7 +76,8 @@ struct stored_part {
     bool transposed;
 };
 
-/* A rank's share of a place; the planes point into the loader's rooms, there to be written, or into the file. */
+/* A rank's share of a place; the planes point into the loader's rooms, there to be written, or into
+ * the file. */
 struct staged_place {
     struct matrix_planes planes;
     int rows, cols;
@@ -79,17 +85,22 @@ struct staged_place {
 };
 
 /* All stored tensors of a place; *n of them. An error names the tensor and both shapes. */
-enum status loader_find_parts(struct loader *l, const struct place *p, struct stored_part parts[MAX_PARTS], int *n,
-                              struct error *e);
+enum status loader_find_parts(struct loader *loader, const struct place *place,
+                              struct stored_part parts[MAX_PARTS], int *n, struct error *e);
 /* Tells the log and model_options.loaded that a tensor of a row was found. */
-void loader_report(struct loader *l, const char *name, const struct place *p, const struct tensor_row *row);
+void loader_report(struct loader *loader, const char *name, const struct place *place,
+                   const struct tensor_row *row);
 
-/* Room for s->rows rows of s->cols. */
-enum status stage_take(struct loader *l, struct staged_place *s, enum dtype dtype, struct error *e);
+/* Room for staged->rows rows of staged->cols. */
+enum status stage_take(struct loader *loader, struct staged_place *staged, enum dtype dtype,
+                       struct error *e);
 /* All of a place as f32; NULL when there is no memory. */
-float *stage_widen(struct loader *l, const struct staged_place *s);
+float *stage_widen(struct loader *loader, const struct staged_place *staged);
 /* From the checkpoint, or random numbers. */
-enum status loader_stage(struct loader *l, struct staged_place *s, const struct place *p, struct error *e);
-enum status loader_stage_random(struct loader *l, struct staged_place *s, const struct place *p, struct error *e);
-/* Onto the device, to p->at. */
-enum status loader_upload(struct loader *l, const struct staged_place *s, const struct place *p, struct error *e);
+enum status loader_stage(struct loader *loader, struct staged_place *staged,
+                         const struct place *place, struct error *e);
+enum status loader_stage_random(struct loader *loader, struct staged_place *staged,
+                                const struct place *place, struct error *e);
+/* Onto the device, to place->at. */
+enum status loader_upload(struct loader *loader, const struct staged_place *staged,
+                          const struct place *place, struct error *e);

@@ -1,41 +1,46 @@
-/* retro/model/loader_random.c: random numbers in place of a checkpoint, for benchmarks. See loader.h. */
+/* retro/model/loader_random.c: random numbers in place of a checkpoint, for benchmarks. See
+ * loader.h. */
 #include <string.h>
 
 #include "retro/model/loader.h"
 
-static uint32_t draw_bits(struct loader *l) {
-    l->random = l->random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(l->random >> 32);
+static uint32_t draw_bits(struct loader *loader) {
+    loader->random = loader->random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(loader->random >> 32);
 }
 
 /* Numbers around `centre`. */
-static void fill_random(struct loader *l, void *to, enum dtype dtype, size_t n, float centre) {
+static void fill_random(struct loader *loader, void *to, enum dtype dtype, size_t n, float centre) {
     enum { PIECE = 1024 };
     for (size_t at = 0; at < n; at += PIECE) {
         float piece[PIECE];
         size_t count = n - at < PIECE ? n - at : PIECE;
-        for (size_t i = 0; i < count; i++) piece[i] = centre + ((float)(draw_bits(l) >> 8) * 0x1p-24f - 0.5f) * 0.04f;
+        for (size_t i = 0; i < count; i++)
+            piece[i] = centre + ((float)(draw_bits(loader) >> 8) * 0x1p-24f - 0.5f) * 0.04f;
         dtype_convert((char *)to + at * dtype_bytes(dtype), dtype, piece, DTYPE_F32, count);
     }
 }
 
-/* Values of a matrix: a part of one run of numbers that repeats, from a place of the matrix's own. Drawing would take
- * longer than packing does. Quantised values are drawn as such: every bit pattern is a number. */
-static const char *draw_values(struct loader *l, enum dtype dtype, size_t bytes) {
+/* Values of a matrix: a part of one run of numbers that repeats, from a place of the matrix's own.
+ * Drawing would take longer than packing does. Quantised values are drawn as such: every bit
+ * pattern is a number. */
+static const char *draw_values(struct loader *loader, enum dtype dtype, size_t bytes) {
     enum { PERIOD = 1 << 20, GRAIN = 64 }; /* bytes; places are multiples of GRAIN */
-    size_t before = l->rooms[ROOM_RANDOM].bytes;
-    char *run = bytes > SIZE_MAX - PERIOD ? NULL : loader_room(l, ROOM_RANDOM, bytes + PERIOD, 1);
+    size_t before = loader->rooms[ROOM_RANDOM].bytes;
+    char *run =
+        bytes > SIZE_MAX - PERIOD ? NULL : loader_room(loader, ROOM_RANDOM, bytes + PERIOD, 1);
     if (run == NULL) return NULL;
-    if (before != l->rooms[ROOM_RANDOM].bytes || l->random_dtype != dtype) {
+    if (before != loader->rooms[ROOM_RANDOM].bytes || loader->random_dtype != dtype) {
         if (dtype_quantised(dtype))
-            for (size_t i = 0; i < PERIOD; i++) run[i] = (char)(draw_bits(l) >> 24);
+            for (size_t i = 0; i < PERIOD; i++) run[i] = (char)(draw_bits(loader) >> 24);
         else
-            fill_random(l, run, dtype, PERIOD / dtype_bytes(dtype), 0.0f);
-        size_t all = l->rooms[ROOM_RANDOM].bytes;
-        for (size_t at = PERIOD; at < all; at += PERIOD) memcpy(run + at, run, all - at < PERIOD ? all - at : PERIOD);
-        l->random_dtype = dtype;
+            fill_random(loader, run, dtype, PERIOD / dtype_bytes(dtype), 0.0f);
+        size_t all = loader->rooms[ROOM_RANDOM].bytes;
+        for (size_t at = PERIOD; at < all; at += PERIOD)
+            memcpy(run + at, run, all - at < PERIOD ? all - at : PERIOD);
+        loader->random_dtype = dtype;
     }
-    return run + draw_bits(l) % (PERIOD / GRAIN) * GRAIN;
+    return run + draw_bits(loader) % (PERIOD / GRAIN) * GRAIN;
 }
 
 /* Super-blocks have their scales inside; every other bit pattern in them is a number. */
@@ -49,38 +54,48 @@ static void set_super_scales(char *values, enum dtype dtype, size_t blocks) {
                last ? sizeof six : sizeof five);
 }
 
-static enum status stage_random_matrix(struct loader *l, struct staged_place *s, struct error *e) {
-    const struct model_options *o = l->options;
-    bool blocks = s->cols % dtype_block(o->dtype) == 0;
-    enum dtype dtype = o->convert && (blocks || !dtype_quantised(o->dtype)) ? o->dtype : DTYPE_F32;
+static enum status stage_random_matrix(struct loader *loader, struct staged_place *staged,
+                                       struct error *e) {
+    const struct model_options *options = loader->options;
+    bool blocks = staged->cols % dtype_block(options->dtype) == 0;
+    enum dtype dtype = options->convert && (blocks || !dtype_quantised(options->dtype))
+                           ? options->dtype
+                           : DTYPE_F32;
     if (dtype == DTYPE_FP8) dtype = DTYPE_BF16; /* which the device makes it from */
-    s->planes = (struct matrix_planes){.dtype = dtype, .cols = s->cols};
-    size_t bytes, n = (size_t)s->rows * ((size_t)s->cols / QUANTISE_BLOCK);
-    bool overflow = mul_overflows((size_t)s->rows, plane_bytes(dtype, PLANE_VALUES, s->cols), &bytes);
-    s->planes.at[PLANE_VALUES] = overflow ? NULL : draw_values(l, dtype, bytes);
-    uint16_t *scales = loader_room(l, PLANE_SCALES, n + 1, sizeof *scales);
-    uint16_t *minimums = loader_room(l, PLANE_MINIMUMS, n + 1, sizeof *minimums);
-    if (s->planes.at[PLANE_VALUES] == NULL || scales == NULL || minimums == NULL)
-        return error_set(e, STATUS_NO_MEMORY, "no memory to draw [%d, %d] of %s", s->rows, s->cols, dtype_name(dtype));
-    uint16_t scale = f32_to_f16(dtype == DTYPE_INT8 ? 0.02f / 127 : 0.04f / 15), minimum = f32_to_f16(-0.02f);
+    staged->planes = (struct matrix_planes){.dtype = dtype, .cols = staged->cols};
+    size_t bytes, n = (size_t)staged->rows * ((size_t)staged->cols / QUANTISE_BLOCK);
+    bool overflow =
+        mul_overflows((size_t)staged->rows, plane_bytes(dtype, PLANE_VALUES, staged->cols), &bytes);
+    staged->planes.at[PLANE_VALUES] = overflow ? NULL : draw_values(loader, dtype, bytes);
+    uint16_t *scales = loader_room(loader, PLANE_SCALES, n + 1, sizeof *scales);
+    uint16_t *minimums = loader_room(loader, PLANE_MINIMUMS, n + 1, sizeof *minimums);
+    if (staged->planes.at[PLANE_VALUES] == NULL || scales == NULL || minimums == NULL)
+        return error_set(e, STATUS_NO_MEMORY, "no memory to draw [%d, %d] of %s", staged->rows,
+                         staged->cols, dtype_name(dtype));
+    uint16_t scale = f32_to_f16(dtype == DTYPE_INT8 ? 0.02f / 127 : 0.04f / 15),
+             minimum = f32_to_f16(-0.02f);
     for (size_t i = 0; dtype_quantised(dtype) && i < n; i++) {
         scales[i] = scale;
         minimums[i] = minimum;
     }
     if (dtype_kquant(dtype)) {
-        set_super_scales((char *)(uintptr_t)s->planes.at[PLANE_VALUES], dtype, bytes / super_block_bytes(dtype));
+        set_super_scales((char *)(uintptr_t)staged->planes.at[PLANE_VALUES], dtype,
+                         bytes / super_block_bytes(dtype));
         return STATUS_OK;
     }
-    if (dtype_quantised(dtype)) s->planes.at[PLANE_SCALES] = (char *)scales;
-    if (dtype == DTYPE_INT4) s->planes.at[PLANE_MINIMUMS] = (char *)minimums;
+    if (dtype_quantised(dtype)) staged->planes.at[PLANE_SCALES] = (char *)scales;
+    if (dtype == DTYPE_INT4) staged->planes.at[PLANE_MINIMUMS] = (char *)minimums;
     return STATUS_OK;
 }
 
-/* Small, zero-mean, the same on every run; norms must not vanish, so their gammas are centred on 1. */
-enum status loader_stage_random(struct loader *l, struct staged_place *s, const struct place *p, struct error *e) {
-    if (p->form == PLACE_MATRIX) return stage_random_matrix(l, s, e);
-    if (stage_take(l, s, DTYPE_F32, e)) return e->status;
-    fill_random(l, s->room[PLANE_VALUES], DTYPE_F32, (size_t)s->rows * (size_t)s->cols,
-                p->form == PLACE_GAMMA ? 1.0f : 0.0f);
+/* Small, zero-mean, the same on every run; norms must not vanish, so their gammas are centred on 1.
+ */
+enum status loader_stage_random(struct loader *loader, struct staged_place *staged,
+                                const struct place *place, struct error *e) {
+    if (place->form == PLACE_MATRIX) return stage_random_matrix(loader, staged, e);
+    if (stage_take(loader, staged, DTYPE_F32, e)) return e->status;
+    fill_random(loader, staged->room[PLANE_VALUES], DTYPE_F32,
+                (size_t)staged->rows * (size_t)staged->cols,
+                place->form == PLACE_GAMMA ? 1.0f : 0.0f);
     return STATUS_OK;
 }

@@ -4,61 +4,66 @@
 
 #include "retro/model/loader.h"
 
-void *loader_room(struct loader *l, int which, size_t n, size_t size) {
-    struct load_room *r = &l->rooms[which];
+void *loader_room(struct loader *loader, int which, size_t n, size_t size) {
+    struct load_room *room = &loader->rooms[which];
     size_t bytes;
     if (mul_overflows(n, size, &bytes)) return NULL;
-    if (bytes <= r->bytes && r->data != NULL) return r->data;
-    free(r->data);
-    *r = (struct load_room){.data = malloc(bytes), .bytes = bytes};
-    return r->data;
+    if (bytes <= room->bytes && room->data != NULL) return room->data;
+    free(room->data);
+    *room = (struct load_room){.data = malloc(bytes), .bytes = bytes};
+    return room->data;
 }
 
-size_t plane_bytes(enum dtype t, int plane, int n) {
-    if (dtype_kquant(t)) return plane == PLANE_VALUES ? matrix_bytes(t, (size_t)n) : 0;
-    if (plane == PLANE_VALUES && t == DTYPE_INT4) return (size_t)n / 2;
-    if (plane == PLANE_VALUES) return (size_t)n * (t == DTYPE_INT8 ? 1 : dtype_bytes(t));
-    bool has = plane == PLANE_SCALES ? dtype_quantised(t) : t == DTYPE_INT4;
+size_t plane_bytes(enum dtype dtype, int plane, int n) {
+    if (dtype_kquant(dtype)) return plane == PLANE_VALUES ? matrix_bytes(dtype, (size_t)n) : 0;
+    if (plane == PLANE_VALUES && dtype == DTYPE_INT4) return (size_t)n / 2;
+    if (plane == PLANE_VALUES) return (size_t)n * (dtype == DTYPE_INT8 ? 1 : dtype_bytes(dtype));
+    bool has = plane == PLANE_SCALES ? dtype_quantised(dtype) : dtype == DTYPE_INT4;
     return has ? (size_t)n / QUANTISE_BLOCK * sizeof(uint16_t) : 0;
 }
 
-const char *plane_at(const struct matrix_planes *p, int plane, int64_t i, int first) {
-    if (p->at[plane] == NULL) return NULL;
-    return p->at[plane] + (size_t)i * plane_bytes(p->dtype, plane, p->cols) + plane_bytes(p->dtype, plane, first);
+const char *plane_at(const struct matrix_planes *planes, int plane, int64_t i, int first) {
+    if (planes->at[plane] == NULL) return NULL;
+    return planes->at[plane] + (size_t)i * plane_bytes(planes->dtype, plane, planes->cols) +
+           plane_bytes(planes->dtype, plane, first);
 }
 
-void planes_widen(float *to, const struct matrix_planes *p, int64_t i, int first, int n) {
-    const char *values = plane_at(p, PLANE_VALUES, i, first);
-    if (!dtype_quantised(p->dtype)) {
-        dtype_convert(to, DTYPE_F32, values, p->dtype, (size_t)n);
+void planes_widen(float *to, const struct matrix_planes *planes, int64_t i, int first, int n) {
+    const char *values = plane_at(planes, PLANE_VALUES, i, first);
+    if (!dtype_quantised(planes->dtype)) {
+        dtype_convert(to, DTYPE_F32, values, planes->dtype, (size_t)n);
         return;
     }
-    if (dtype_kquant(p->dtype)) {
-        kquants_widen(to, p->dtype, values, n);
+    if (dtype_kquant(planes->dtype)) {
+        kquants_widen(to, planes->dtype, values, n);
         return;
     }
-    struct quantised_row row = {(void *)(uintptr_t)values, (uint16_t *)(uintptr_t)plane_at(p, PLANE_SCALES, i, first),
-                                (uint16_t *)(uintptr_t)plane_at(p, PLANE_MINIMUMS, i, first)};
-    dequantise_row(to, p->dtype, row, n);
+    struct quantised_row row = {(void *)(uintptr_t)values,
+                                (uint16_t *)(uintptr_t)plane_at(planes, PLANE_SCALES, i, first),
+                                (uint16_t *)(uintptr_t)plane_at(planes, PLANE_MINIMUMS, i, first)};
+    dequantise_row(to, planes->dtype, row, n);
 }
 
-enum status stage_take(struct loader *l, struct staged_place *s, enum dtype dtype, struct error *e) {
-    s->planes = (struct matrix_planes){.dtype = dtype, .cols = s->cols};
+enum status stage_take(struct loader *loader, struct staged_place *staged, enum dtype dtype,
+                       struct error *e) {
+    staged->planes = (struct matrix_planes){.dtype = dtype, .cols = staged->cols};
     for (int p = 0; p < PLANES; p++) {
-        if (plane_bytes(dtype, p, s->cols) == 0) continue;
-        s->room[p] = loader_room(l, p, (size_t)s->rows, plane_bytes(dtype, p, s->cols));
-        s->planes.at[p] = s->room[p];
-        if (s->room[p] == NULL)
-            return error_set(e, STATUS_NO_MEMORY, "no memory to stage [%d, %d] of %s", s->rows, s->cols,
-                             dtype_name(dtype));
+        if (plane_bytes(dtype, p, staged->cols) == 0) continue;
+        staged->room[p] =
+            loader_room(loader, p, (size_t)staged->rows, plane_bytes(dtype, p, staged->cols));
+        staged->planes.at[p] = staged->room[p];
+        if (staged->room[p] == NULL)
+            return error_set(e, STATUS_NO_MEMORY, "no memory to stage [%d, %d] of %s", staged->rows,
+                             staged->cols, dtype_name(dtype));
     }
     return STATUS_OK;
 }
 
-float *stage_widen(struct loader *l, const struct staged_place *s) {
-    float *wide = loader_room(l, ROOM_WIDE, (size_t)s->rows * (size_t)s->cols, sizeof *wide);
-    for (int i = 0; wide && i < s->rows; i++)
-        planes_widen(wide + (size_t)i * (size_t)s->cols, &s->planes, i, 0, s->cols);
+float *stage_widen(struct loader *loader, const struct staged_place *staged) {
+    float *wide =
+        loader_room(loader, ROOM_WIDE, (size_t)staged->rows * (size_t)staged->cols, sizeof *wide);
+    for (int i = 0; wide && i < staged->rows; i++)
+        planes_widen(wide + (size_t)i * (size_t)staged->cols, &staged->planes, i, 0, staged->cols);
     return wide;
 }
 
@@ -83,28 +88,33 @@ static int find_row(const struct share *share, int head_dim, enum part part, int
     return -1;
 }
 
-/* n rows of the stage, from `row` of the place on, of a tensor stored transposed; to[i] is -1 for another rank's. A
- * tile is as wide as a cache line, which its columns then read whole. */
+/* n rows of the stage, from `row` of the place on, of a tensor stored transposed; to[i] is -1 for
+ * another rank's. A tile is as wide as a cache line, which its columns then read whole. */
 enum { TILE = 32 };
-static void stage_tile(struct staged_place *s, const int to[TILE], const struct stored_part *from, int row, int n,
-                       int first_col) {
-    size_t size = dtype_bytes(from->planes.dtype), wide = dtype_bytes(s->planes.dtype), cols = (size_t)s->cols;
-    for (int c = 0; c < s->cols; c++) {
+static void stage_tile(struct staged_place *staged, const int to[TILE],
+                       const struct stored_part *from, int row, int n, int first_col) {
+    size_t size = dtype_bytes(from->planes.dtype), wide = dtype_bytes(staged->planes.dtype),
+           cols = (size_t)staged->cols;
+    for (int c = 0; c < staged->cols; c++) {
         _Alignas(float) char tile[TILE * sizeof(float)];
-        const char *values = plane_at(&from->planes, PLANE_VALUES, first_col + c, 0) + (size_t)row * size;
-        dtype_convert(tile, s->planes.dtype, values, from->planes.dtype, (size_t)n);
+        const char *values =
+            plane_at(&from->planes, PLANE_VALUES, first_col + c, 0) + (size_t)row * size;
+        dtype_convert(tile, staged->planes.dtype, values, from->planes.dtype, (size_t)n);
         for (int i = 0; i < n; i++) {
             if (to[i] < 0) continue;
-            char *at = s->room[PLANE_VALUES] + ((size_t)to[i] * cols + (size_t)c) * wide;
+            char *at = staged->room[PLANE_VALUES] + ((size_t)to[i] * cols + (size_t)c) * wide;
             memcpy(at, tile + (size_t)i * wide, wide);
         }
     }
 }
 
-/* A row of blocks, whole, in the type of the stage; room is for one such row. False when a number does not fit. */
-static bool read_blocks(struct staged_place *row, const struct stored_part *from, int64_t i, struct deviation *lost) {
+/* A row of blocks, whole, in the type of the stage; room is for one such row. False when a number
+ * does not fit. */
+static bool read_blocks(struct staged_place *row, const struct stored_part *from, int64_t i,
+                        struct deviation *lost) {
     const struct block_form *form = from->stored->form;
-    const char *stored = (const char *)from->stored->data + (size_t)i * block_row_bytes(form, from->cols);
+    const char *stored =
+        (const char *)from->stored->data + (size_t)i * block_row_bytes(form, from->cols);
     if (row->planes.dtype == DTYPE_F32) {
         blocks_widen((float *)(void *)row->room[PLANE_VALUES], form, stored, from->cols);
         return true;
@@ -114,16 +124,21 @@ static bool read_blocks(struct staged_place *row, const struct stored_part *from
     return blocks_quantise(row->planes.dtype, to, form, stored, from->cols, lost);
 }
 
-/* Row `to` of the stage = this rank's columns of a stored row. Parts of different types meet in f32. */
-static void stage_row(struct staged_place *s, int to, const struct stored_part *from, int row, int first_col) {
-    if (s->planes.dtype != from->planes.dtype) {
-        planes_widen((float *)(void *)s->room[PLANE_VALUES] + (size_t)to * (size_t)s->cols, &from->planes, row,
-                     first_col, s->cols);
+/* Row `to` of the stage = this rank's columns of a stored row. Parts of different types meet in
+ * f32. */
+static void stage_row(struct staged_place *staged, int to, const struct stored_part *from, int row,
+                      int first_col) {
+    if (staged->planes.dtype != from->planes.dtype) {
+        planes_widen(
+            (float *)(void *)staged->room[PLANE_VALUES] + (size_t)to * (size_t)staged->cols,
+            &from->planes, row, first_col, staged->cols);
         return;
     }
     for (int p = 0; p < PLANES; p++) {
-        size_t bytes = plane_bytes(s->planes.dtype, p, s->cols);
-        if (bytes) memcpy(s->room[p] + (size_t)to * bytes, plane_at(&from->planes, p, row, first_col), bytes);
+        size_t bytes = plane_bytes(staged->planes.dtype, p, staged->cols);
+        if (bytes)
+            memcpy(staged->room[p] + (size_t)to * bytes, plane_at(&from->planes, p, row, first_col),
+                   bytes);
     }
 }
 
@@ -153,21 +168,24 @@ struct block_rows {
     int head_dim;
 };
 
-static bool stage_blocks_row(const struct block_rows *r, struct staged_place *row, int i, struct deviation *lost) {
-    const struct stored_part *from = r->from;
-    int to = share_row(r->share, find_row(r->share, r->head_dim, from->part, i));
+static bool stage_blocks_row(const struct block_rows *rows, struct staged_place *row, int i,
+                             struct deviation *lost) {
+    const struct stored_part *from = rows->from;
+    int to = share_row(rows->share, find_row(rows->share, rows->head_dim, from->part, i));
     if (to < 0) return true;
     if (!read_blocks(row, from, stored_row(from->stored, i), lost)) return false;
     struct stored_part whole = {.planes = row->planes};
-    stage_row(r->stage, to, &whole, 0, r->share->first_col);
+    stage_row(rows->stage, to, &whole, 0, rows->share->first_col);
     return true;
 }
 
-/* All rows of a part that this rank keeps, converted by all cores: a large model has billions of weights. */
-static enum status stage_blocks(struct loader *l, const struct block_rows *r, struct error *e) {
-    const struct stored_part *from = r->from;
+/* All rows of a part that this rank keeps, converted by all cores: a large model has billions of
+ * weights. */
+static enum status stage_blocks(struct loader *loader, const struct block_rows *rows,
+                                struct error *e) {
+    const struct stored_part *from = rows->from;
     struct deviation lost = {0};
-    enum dtype dtype = r->stage->planes.dtype;
+    enum dtype dtype = rows->stage->planes.dtype;
     bool loses = dtype != DTYPE_F32 && !dtype_kquant(dtype) &&
                  (from->stored->form->loss != BLOCKS_EXACT || dtype != from->stored->form->dtype);
     int bad = 0;
@@ -178,7 +196,8 @@ static enum status stage_blocks(struct loader *l, const struct block_rows *r, st
         char *room = take_row(&row, dtype, from->cols);
         int wrong = 0;
 #pragma omp for schedule(static)
-        for (int i = 0; i < from->rows; i++) wrong += !stage_blocks_row(r, &row, i, loses ? &mine : NULL);
+        for (int i = 0; i < from->rows; i++)
+            wrong += !stage_blocks_row(rows, &row, i, loses ? &mine : NULL);
 #pragma omp critical
         {
             bad += wrong;
@@ -188,38 +207,42 @@ static enum status stage_blocks(struct loader *l, const struct block_rows *r, st
         free(room);
     }
     if (bad > 0)
-        return error_set(e, STATUS_CORRUPT, "tensor %s: %d rows of %s with a scale that is not finite or too large",
+        return error_set(e, STATUS_CORRUPT,
+                         "tensor %s: %d rows of %s with a scale that is not finite or too large",
                          from->stored->name, bad, from->stored->form->name);
-    l->lost.squared += lost.squared;
-    l->lost.total += lost.total;
-    l->n_lost += lost.squared > 0;
+    loader->lost.squared += lost.squared;
+    loader->lost.total += lost.total;
+    loader->n_lost += lost.squared > 0;
     return STATUS_OK;
 }
 
 /* All rows of a part that this rank keeps. */
-static void stage_part(struct staged_place *s, const struct stored_part *from, const struct share *share,
-                       int head_dim) {
+static void stage_part(struct staged_place *staged, const struct stored_part *from,
+                       const struct share *share, int head_dim) {
     int step = from->transposed ? TILE : 1;
     for (int i = 0; i < from->rows; i += step) {
         int to[TILE], n = min_int(step, from->rows - i);
-        for (int k = 0; k < n; k++) to[k] = share_row(share, find_row(share, head_dim, from->part, i + k));
+        for (int k = 0; k < n; k++)
+            to[k] = share_row(share, find_row(share, head_dim, from->part, i + k));
         if (from->transposed)
-            stage_tile(s, to, from, i, n, share->first_col);
+            stage_tile(staged, to, from, i, n, share->first_col);
         else if (to[0] >= 0)
-            stage_row(s, to[0], from, (int)stored_row(from->stored, i), share->first_col);
+            stage_row(staged, to[0], from, (int)stored_row(from->stored, i), share->first_col);
     }
 }
 
 /* Rows of one tensor as they are: all of them, or this rank's run of one block. */
-static void stage_in_place(struct staged_place *s, const struct stored_part *from, const struct share *share) {
-    s->planes = from->planes;
-    for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, share->mine[0].first, 0);
+static void stage_in_place(struct staged_place *staged, const struct stored_part *from,
+                           const struct share *share) {
+    staged->planes = from->planes;
+    for (int p = 0; p < PLANES; p++)
+        staged->planes.at[p] = plane_at(&from->planes, p, share->mine[0].first, 0);
 }
 
-/* The type that all parts have or are read as. Blocks of different types meet in int8, others in f32. Super-blocks that
- * a rank's columns cut become what smaller blocks can hold. */
-static enum dtype common_dtype(const struct stored_part *parts, int n, const struct staged_place *s,
-                               const struct share *share) {
+/* The type that all parts have or are read as. Blocks of different types meet in int8, others in
+ * f32. Super-blocks that a rank's columns cut become what smaller blocks can hold. */
+static enum dtype common_dtype(const struct stored_part *parts, int n,
+                               const struct staged_place *staged, const struct share *share) {
     bool blocks = true, equal = true;
     for (int k = 0; k < n; k++) {
         blocks = blocks && parts[k].stored->form && parts[k].planes.dtype != DTYPE_F32;
@@ -227,7 +250,8 @@ static enum dtype common_dtype(const struct stored_part *parts, int n, const str
     }
     if (!equal) return blocks ? DTYPE_INT8 : DTYPE_F32;
     enum dtype dtype = parts[0].planes.dtype;
-    bool cut = dtype_kquant(dtype) && (s->cols % SUPER_BLOCK != 0 || share->first_col % SUPER_BLOCK != 0);
+    bool cut = dtype_kquant(dtype) &&
+               (staged->cols % SUPER_BLOCK != 0 || share->first_col % SUPER_BLOCK != 0);
     return cut && blocks ? parts[0].stored->form->dtype : dtype;
 }
 
@@ -237,34 +261,38 @@ static bool is_in_order(const struct stored_part *part) {
     return part->part == PART_WHOLE && !part->transposed && readable && rows_in_order(part->stored);
 }
 
-enum status loader_stage(struct loader *l, struct staged_place *s, const struct place *p, struct error *e) {
+enum status loader_stage(struct loader *loader, struct staged_place *staged,
+                         const struct place *place, struct error *e) {
     struct stored_part parts[MAX_PARTS] = {0};
-    const struct share *share = &p->share;
-    int n, head_dim = l->model->stacks[p->stack].dims.head_dim;
-    if (loader_find_parts(l, p, parts, &n, e)) return e->status;
-    enum dtype dtype = common_dtype(parts, n, s, share);
+    const struct share *share = &place->share;
+    int n, head_dim = loader->model->stacks[place->stack].dims.head_dim;
+    if (loader_find_parts(loader, place, parts, &n, e)) return e->status;
+    enum dtype dtype = common_dtype(parts, n, staged, share);
     int block = dtype_quantised(dtype) ? dtype_block(dtype) : 1;
-    if (s->cols % block != 0 || share->first_col % block != 0)
+    if (staged->cols % block != 0 || share->first_col % block != 0)
         return error_set(e, STATUS_INVALID,
-                         "%s: %d quantised columns split over %d ranks are not whole blocks of %d: use fewer ranks, or "
+                         "%s: %d quantised columns split over %d ranks are not whole blocks of %d: "
+                         "use fewer ranks, or "
                          "weights that are not quantised",
-                         p->name, share->whole_cols, l->model->comm->size, block);
+                         place->name, share->whole_cols, loader->model->comm->size, block);
     bool one_run = share->rows == share->whole_rows || share->n_blocks == 1;
-    if (l->options->check_only || p->elsewhere) {
-        s->planes.dtype = dtype; /* nobody looks at the rest */
+    if (loader->options->check_only || place->elsewhere) {
+        staged->planes.dtype = dtype; /* nobody looks at the rest */
         return STATUS_OK;
     }
-    if (n == 1 && dtype == parts[0].planes.dtype && is_in_order(&parts[0]) && s->cols == share->whole_cols && one_run) {
-        stage_in_place(s, &parts[0], share);
+    if (n == 1 && dtype == parts[0].planes.dtype && is_in_order(&parts[0]) &&
+        staged->cols == share->whole_cols && one_run) {
+        stage_in_place(staged, &parts[0], share);
         return STATUS_OK;
     }
-    enum status status = stage_take(l, s, dtype, e);
+    enum status status = stage_take(loader, staged, dtype, e);
     for (int k = 0; k < n && status == STATUS_OK; k++) {
-        struct block_rows rows = {.stage = s, .from = &parts[k], .share = share, .head_dim = head_dim};
+        struct block_rows rows = {
+            .stage = staged, .from = &parts[k], .share = share, .head_dim = head_dim};
         if (parts[k].stored->form)
-            status = stage_blocks(l, &rows, e);
+            status = stage_blocks(loader, &rows, e);
         else
-            stage_part(s, &parts[k], share, head_dim);
+            stage_part(staged, &parts[k], share, head_dim);
     }
     return status;
 }

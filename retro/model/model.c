@@ -1,4 +1,5 @@
-/* retro/model/model.c: opens a checkpoint folder: config.json, family, dimensions, weights. See model.h. */
+/* retro/model/model.c: opens a checkpoint folder: config.json, family, dimensions, weights. See
+ * model.h. */
 #include "retro/model/model.h"
 
 #include <math.h>
@@ -61,8 +62,8 @@ const struct family *family_of_type(const char *model_type) {
     return NULL;
 }
 
-/* The keys that name a folder's family. "architecture" is our own, and Hugging Face's folders say "model_type". Models
- * whose code lies beside them have a class in "architectures" and no type. */
+/* The keys that name a folder's family. "architecture" is our own, and Hugging Face's folders say
+ * "model_type". Models whose code lies beside them have a class in "architectures" and no type. */
 static const char *const family_keys[] = {"architecture", "model_type", "architectures"};
 
 /* The folder's name for its family, and the key that has it. */
@@ -77,9 +78,9 @@ static const char *find_name(const struct json *config, const char **key) {
 }
 
 /* The family's own name under that key; NULL: it has none. */
-static const char *name_of(const struct family *f, const char *key) {
-    if (strcmp(key, "architecture") == 0) return f->architecture;
-    return strcmp(key, "model_type") == 0 ? f->model_type : f->class_name;
+static const char *name_of(const struct family *family, const char *key) {
+    if (strcmp(key, "architecture") == 0) return family->architecture;
+    return strcmp(key, "model_type") == 0 ? family->model_type : family->class_name;
 }
 
 /* "\"architecture\" retro, gpt; \"model_type\" bert, t5; ...". */
@@ -92,8 +93,8 @@ static void list_families(char *text, size_t size) {
             const char *name = name_of(model_families[i], family_keys[k]);
             if (name == NULL) continue;
             if (first)
-                used +=
-                    (size_t)snprintf(text + used, size - used, "%s\"%s\" %s", k > 0 ? "; " : "", family_keys[k], name);
+                used += (size_t)snprintf(text + used, size - used, "%s\"%s\" %s", k > 0 ? "; " : "",
+                                         family_keys[k], name);
             else
                 used += (size_t)snprintf(text + used, size - used, ", %s", name);
             first = false;
@@ -101,8 +102,8 @@ static void list_families(char *text, size_t size) {
     }
 }
 
-static enum status find_family(const struct json *config, const struct family **out, const char **name,
-                               struct error *e) {
+static enum status find_family(const struct json *config, const struct family **out,
+                               const char **name, struct error *e) {
     char known[900];
     const char *key, *found = find_name(config, &key);
     for (size_t i = 0; i < model_family_count; i++) {
@@ -113,276 +114,304 @@ static enum status find_family(const struct json *config, const struct family **
     }
     list_families(known, sizeof known);
     if (found == NULL)
-        return error_set(e, STATUS_INVALID,
-                         "config.json: neither \"architecture\" nor \"model_type\" is a text; known: %s", known);
-    return error_set(e, STATUS_UNSUPPORTED, "config.json: %s \"%.60s\" is unknown; known: %s", key, found, known);
+        return error_set(
+            e, STATUS_INVALID,
+            "config.json: neither \"architecture\" nor \"model_type\" is a text; known: %s", known);
+    return error_set(e, STATUS_UNSUPPORTED, "config.json: %s \"%.60s\" is unknown; known: %s", key,
+                     found, known);
 }
 
 /* "rope_factors", our own key: what GGUF files say of Llama 3's frequencies. */
-static enum status read_rope_factors(struct dims *d, const struct json *config, struct error *e) {
+static enum status read_rope_factors(struct dims *dims, const struct json *config,
+                                     struct error *e) {
     const struct json *list = json_member(config, "rope_factors");
-    size_t pairs = (size_t)d->rotated / 2;
+    size_t pairs = (size_t)dims->rotated / 2;
     if (json_is_absent(list)) return STATUS_OK;
     if (json_count(list) != pairs || pairs == 0)
-        return error_set(e, STATUS_INVALID, "config.json: \"rope_factors\" are %zu numbers, expected %zu",
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"rope_factors\" are %zu numbers, expected %zu",
                          json_count(list), pairs);
     for (size_t i = 0; i < pairs; i++) {
         float factor = (float)json_double(json_item(list, i));
         if (!(factor > 0) || !isfinite(factor))
-            return error_set(e, STATUS_INVALID, "config.json: \"rope_factors\" [%zu] is %g, must be positive", i,
+            return error_set(e, STATUS_INVALID,
+                             "config.json: \"rope_factors\" [%zu] is %g, must be positive", i,
                              (double)factor);
-        d->rope[ROPE_GLOBAL].inv_freq[i] /= factor;
+        dims->rope[ROPE_GLOBAL].inv_freq[i] /= factor;
     }
     return STATUS_OK;
 }
 
-/* generation_config.json has the last word on what ends a text. An id outside the vocabulary is never drawn. */
-static enum status read_ends(struct model *m, const char *folder, struct error *e) {
-    struct model_spec *s = &m->spec;
-    if (generation_config_read(folder, &m->info.generation, e)) return e->status;
-    const struct end_ids *stored = m->info.generation.ends.n > 0 ? &m->info.generation.ends : &s->ends;
+/* generation_config.json has the last word on what ends a text. An id outside the vocabulary is
+ * never drawn. */
+static enum status read_ends(struct model *model, const char *folder, struct error *e) {
+    struct model_spec *spec = &model->spec;
+    if (generation_config_read(folder, &model->info.generation, e)) return e->status;
+    const struct end_ids *stored =
+        model->info.generation.ends.n > 0 ? &model->info.generation.ends : &spec->ends;
     struct end_ids ends = {.n = 0};
-    if (stored->n == 0 && s->eod >= 0 && end_ids_add(&ends, s->eod, e)) return e->status;
+    if (stored->n == 0 && spec->eod >= 0 && end_ids_add(&ends, spec->eod, e)) return e->status;
     for (int i = 0; i < stored->n; i++)
-        if (stored->ids[i] < s->vocab && end_ids_add(&ends, stored->ids[i], e)) return e->status;
-    s->ends = ends;
-    if (s->eod < 0 && ends.n > 0) s->eod = ends.ids[0];
+        if (stored->ids[i] < spec->vocab && end_ids_add(&ends, stored->ids[i], e)) return e->status;
+    spec->ends = ends;
+    if (spec->eod < 0 && ends.n > 0) spec->eod = ends.ids[0];
     return STATUS_OK;
 }
 
-static enum status read_config(struct model *m, const char *folder, struct error *e) {
+static enum status read_config(struct model *model, const char *folder, struct error *e) {
     struct buffer text = {0};
     struct json *config = NULL;
     enum status status = config_read_text(folder, &text, e);
-    if (status == STATUS_OK) status = json_parse(&config, (struct text_span){text.data, text.size}, "config.json", e);
-    m->spec = model_spec_default();
-    if (status == STATUS_OK) status = find_family(config, &m->family, &m->info.family, e);
-    if (status == STATUS_OK) status = m->family->read(config, &m->spec, e);
+    if (status == STATUS_OK)
+        status = json_parse(&config, (struct text_span){text.data, text.size}, "config.json", e);
+    model->spec = model_spec_default();
+    if (status == STATUS_OK) status = find_family(config, &model->family, &model->info.family, e);
+    if (status == STATUS_OK) status = model->family->read(config, &model->spec, e);
     /* Our own key: GGUF files have norms as they are computed with. */
     const struct json *centered = json_member(config, "zero_centered_norms");
-    if (centered && !json_bool(centered)) m->spec.stacks[STACK_DECODER].zero_centered_gamma = false;
-    if (status == STATUS_OK) status = read_rope_factors(&m->spec.stacks[STACK_DECODER], config, e);
+    if (centered && !json_bool(centered))
+        model->spec.stacks[STACK_DECODER].zero_centered_gamma = false;
+    if (status == STATUS_OK)
+        status = read_rope_factors(&model->spec.stacks[STACK_DECODER], config, e);
     json_close(config);
     buffer_free(&text);
-    return status ? status : read_ends(m, folder, e);
+    return status ? status : read_ends(model, folder, e);
 }
 
 /* This rank's portion of n times `unit`, in whole units, as evenly as they divide. */
-static struct portion portion_of(const struct comm *c, int n, int unit) {
-    int first = (int)((int64_t)n * c->rank / c->size), end = (int)((int64_t)n * (c->rank + 1) / c->size);
+static struct portion portion_of(const struct comm *comm, int n, int unit) {
+    int first = (int)((int64_t)n * comm->rank / comm->size),
+        end = (int)((int64_t)n * (comm->rank + 1) / comm->size);
     return (struct portion){first * unit, (end - first) * unit};
 }
 
 /* A rank's columns of an MLP, in blocks that may be quantised where there are enough of them. */
-static struct portion portion_of_ffn(const struct comm *c, int ffn) {
-    bool blocks = ffn % QUANTISE_BLOCK == 0 && ffn / QUANTISE_BLOCK >= c->size;
+static struct portion portion_of_ffn(const struct comm *comm, int ffn) {
+    bool blocks = ffn % QUANTISE_BLOCK == 0 && ffn / QUANTISE_BLOCK >= comm->size;
     int unit = blocks ? QUANTISE_BLOCK : 1;
-    return portion_of(c, ffn / unit, unit);
+    return portion_of(comm, ffn / unit, unit);
 }
 
 /* The fewest columns of an MLP. */
-static int narrowest_ffn(const struct dims *d) {
-    int n = d->ffn;
-    if (d->experts > 0) n = min_int(n, d->expert_ffn);
-    if (d->shared_ffn > 0) n = min_int(n, d->shared_ffn);
+static int narrowest_ffn(const struct dims *dims) {
+    int n = dims->ffn;
+    if (dims->experts > 0) n = min_int(n, dims->expert_ffn);
+    if (dims->shared_ffn > 0) n = min_int(n, dims->shared_ffn);
     return n;
 }
 
-/* Ranks share whole key/value heads, each with the query heads that read it, and the columns of every MLP. */
-static enum status split_stack(struct stack *s, const struct comm *c, struct error *e) {
-    const struct dims *d = &s->dims;
-    int most = min_int(d->kv_heads, narrowest_ffn(d)), group = d->heads / d->kv_heads;
-    if (c->size > most)
-        return error_set(
-            e, STATUS_INVALID,
-            "parallel.tensor is %d, and this model's %d key/value heads and %d MLP columns are enough for %d", c->size,
-            d->kv_heads, narrowest_ffn(d), most);
-    s->kv_heads = portion_of(c, d->kv_heads, 1);
-    s->heads = portion_of(c, d->kv_heads, group);
-    s->ffn = portion_of_ffn(c, d->ffn);
-    s->expert_ffn = portion_of_ffn(c, d->expert_ffn);
-    s->shared_ffn = portion_of_ffn(c, d->shared_ffn);
+/* Ranks share whole key/value heads, each with the query heads that read it, and the columns of
+ * every MLP. */
+static enum status split_stack(struct stack *stack, const struct comm *comm, struct error *e) {
+    const struct dims *dims = &stack->dims;
+    int most = min_int(dims->kv_heads, narrowest_ffn(dims)), group = dims->heads / dims->kv_heads;
+    if (comm->size > most)
+        return error_set(e, STATUS_INVALID,
+                         "parallel.tensor is %d, and this model's %d key/value heads and %d MLP "
+                         "columns are enough for %d",
+                         comm->size, dims->kv_heads, narrowest_ffn(dims), most);
+    stack->kv_heads = portion_of(comm, dims->kv_heads, 1);
+    stack->heads = portion_of(comm, dims->kv_heads, group);
+    stack->ffn = portion_of_ffn(comm, dims->ffn);
+    stack->expert_ffn = portion_of_ffn(comm, dims->expert_ffn);
+    stack->shared_ffn = portion_of_ffn(comm, dims->shared_ffn);
     return STATUS_OK;
 }
 
 /* The parts of the vocabulary are equal, and overlap where it does not divide. */
-static enum status split_model(struct model *m, struct error *e) {
-    const struct comm *c = m->comm;
-    int columns = m->spec.padded_vocab, part = (columns + c->size - 1) / c->size;
-    m->vocab = (struct portion){gathered_col(columns, part, c->rank), part};
+static enum status split_model(struct model *model, struct error *e) {
+    const struct comm *comm = model->comm;
+    int columns = model->spec.padded_vocab, part = (columns + comm->size - 1) / comm->size;
+    model->vocab = (struct portion){gathered_col(columns, part, comm->rank), part};
     for (int id = 0; id < STACK_COUNT; id++) {
-        struct stack *s = &m->stacks[id];
-        s->dims = m->spec.stacks[id];
-        if (s->dims.n_layers > 0 && split_stack(s, c, e)) return e->status;
+        struct stack *stack = &model->stacks[id];
+        stack->dims = model->spec.stacks[id];
+        if (stack->dims.n_layers > 0 && split_stack(stack, comm, e)) return e->status;
     }
     return STATUS_OK;
 }
 
-static int first_layer(const struct model *m, int stage) {
-    return (int)((int64_t)m->spec.stacks[STACK_DECODER].n_layers * stage / m->comm->stages);
+static int first_layer(const struct model *model, int stage) {
+    return (int)((int64_t)model->spec.stacks[STACK_DECODER].n_layers * stage / model->comm->stages);
 }
 
-static int stage_of_layer(const struct model *m, int layer) {
+static int stage_of_layer(const struct model *model, int layer) {
     int stage = 0;
-    while (first_layer(m, stage + 1) <= layer) stage++;
+    while (first_layer(model, stage + 1) <= layer) stage++;
     return stage;
 }
 
-/* Stages have equally many of the decoder's layers, or one less. The neighbour encoder is whole on one of them. */
-static enum status split_layers(struct model *m, struct error *e) {
-    const struct comm *c = m->comm;
-    const struct retro_spec *retro = &m->spec.retro;
-    struct stack *decoder = &m->stacks[STACK_DECODER], *encoder = &m->stacks[STACK_ENCODER];
-    m->encodes = m->reads = -1;
+/* Stages have equally many of the decoder's layers, or one less. The neighbour encoder is whole on
+ * one of them. */
+static enum status split_layers(struct model *model, struct error *e) {
+    const struct comm *comm = model->comm;
+    const struct retro_spec *retro = &model->spec.retro;
+    struct stack *decoder = &model->stacks[STACK_DECODER], *encoder = &model->stacks[STACK_ENCODER];
+    model->encodes = model->reads = -1;
     encoder->kept = (struct portion){0, encoder->dims.n_layers};
-    m->stacks[STACK_TOWER].kept = (struct portion){0, m->stacks[STACK_TOWER].dims.n_layers};
-    if (c->stages > 1 && model_has_stack(m, STACK_TOWER))
+    model->stacks[STACK_TOWER].kept = (struct portion){0, model->stacks[STACK_TOWER].dims.n_layers};
+    if (comm->stages > 1 && model_has_stack(model, STACK_TOWER))
         return error_set(e, STATUS_UNSUPPORTED,
-                         "parallel.pipeline is %d; a %s model has a vision tower and is not cut into stages: use "
+                         "parallel.pipeline is %d; a %s model has a vision tower and is not cut "
+                         "into stages: use "
                          "parallel.tensor",
-                         c->stages, m->info.family);
-    if (c->stages > 1 && decoder->dims.reads != EDGE_NEIGHBORS && encoder->dims.n_layers > 0)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "parallel.pipeline is %d; a %s model is not cut into stages: use parallel.tensor", c->stages,
-                         m->info.family);
-    if (!model_has_stack(m, STACK_DECODER)) return STATUS_OK;
-    if (c->stages > decoder->dims.n_layers)
-        return error_set(e, STATUS_INVALID, "parallel.pipeline is %d and the model has %d layers", c->stages,
-                         decoder->dims.n_layers);
+                         comm->stages, model->info.family);
+    if (comm->stages > 1 && decoder->dims.reads != EDGE_NEIGHBORS && encoder->dims.n_layers > 0)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "parallel.pipeline is %d; a %s model is not cut into stages: use parallel.tensor",
+            comm->stages, model->info.family);
+    if (!model_has_stack(model, STACK_DECODER)) return STATUS_OK;
+    if (comm->stages > decoder->dims.n_layers)
+        return error_set(e, STATUS_INVALID, "parallel.pipeline is %d and the model has %d layers",
+                         comm->stages, decoder->dims.n_layers);
 
-    int first = first_layer(m, c->stage);
-    decoder->kept = (struct portion){first, first_layer(m, c->stage + 1) - first};
+    int first = first_layer(model, comm->stage);
+    decoder->kept = (struct portion){first, first_layer(model, comm->stage + 1) - first};
     for (int i = decoder->dims.n_layers - 1; i >= 0; i--) {
         if (!retro->layer[i]) continue;
-        m->encodes = stage_of_layer(m, i);
-        m->reads = max_int(m->reads, m->encodes);
+        model->encodes = stage_of_layer(model, i);
+        model->reads = max_int(model->reads, model->encodes);
     }
-    if (decoder->dims.reads == EDGE_NEIGHBORS && c->stage != m->encodes) encoder->kept.n = 0;
+    if (decoder->dims.reads == EDGE_NEIGHBORS && comm->stage != model->encodes) encoder->kept.n = 0;
     return STATUS_OK;
 }
 
 /* Bytes of a matrix that one row reads, on average: it uses some of the experts. */
-static size_t count_read(const struct model *m, const struct place *p, size_t bytes) {
-    const struct dims *d = &m->stacks[p->stack].dims;
-    size_t place = p->rows->rows[p->row].place;
-    bool expert = place == offsetof(struct layer, expert_fc1) || place == offsetof(struct layer, expert_fc2);
-    return expert ? bytes / (size_t)d->experts * (size_t)d->experts_used : bytes;
+static size_t count_read(const struct model *model, const struct place *the_place, size_t bytes) {
+    const struct dims *dims = &model->stacks[the_place->stack].dims;
+    size_t place = the_place->rows->rows[the_place->row].place;
+    bool expert =
+        place == offsetof(struct layer, expert_fc1) || place == offsetof(struct layer, expert_fc2);
+    return expert ? bytes / (size_t)dims->experts * (size_t)dims->experts_used : bytes;
 }
 
-/* Parameters, and the bytes that a plain decode step reads: all matrices of the decoder but the projection of what
- * cross attention reads to keys and values, and the experts that a row does not use. The output matrix, which may be
- * the word table, is added by the caller. */
-static enum status count_place(void *context, const struct place *p, struct error *e) {
+/* Parameters, and the bytes that a plain decode step reads: all matrices of the decoder but the
+ * projection of what cross attention reads to keys and values, and the experts that a row does not
+ * use. The output matrix, which may be the word table, is added by the caller. */
+static enum status count_place(void *context, const struct place *place, struct error *e) {
     (void)e;
-    struct model *m = context;
-    size_t count = (size_t)p->share.rows * (size_t)p->share.cols;
-    bool again = p->at == &m->output.weight && m->spec.tied; /* a rank's own part of the word table */
-    if (!again) m->info.n_parameters += (int64_t)p->share.whole_rows * p->share.whole_cols;
-    if (p->elsewhere) return STATUS_OK;
-    m->info.local_parameters += (int64_t)count;
-    bool cross_kv = p->rows->rows[p->row].place == offsetof(struct layer, cross_kv);
-    if (p->form == PLACE_MATRIX && !p->outer && p->stack == STACK_DECODER && !cross_kv)
-        m->info.decode_bytes += count_read(m, p, matrix_bytes(((const struct weight *)p->at)->dtype, count));
+    struct model *model = context;
+    size_t count = (size_t)place->share.rows * (size_t)place->share.cols;
+    bool again = place->at == &model->output.weight &&
+                 model->spec.tied; /* a rank's own part of the word table */
+    if (!again)
+        model->info.n_parameters += (int64_t)place->share.whole_rows * place->share.whole_cols;
+    if (place->elsewhere) return STATUS_OK;
+    model->info.local_parameters += (int64_t)count;
+    bool cross_kv = place->rows->rows[place->row].place == offsetof(struct layer, cross_kv);
+    if (place->form == PLACE_MATRIX && !place->outer && place->stack == STACK_DECODER && !cross_kv)
+        model->info.decode_bytes += count_read(
+            model, place, matrix_bytes(((const struct weight *)place->at)->dtype, count));
     return STATUS_OK;
 }
 
 /* The stack that gives a model its size: the one that writes, or the first. */
-static const struct stack *main_stack(const struct model *m) {
+static const struct stack *main_stack(const struct model *model) {
     for (int id = 0; id < STACK_COUNT; id++)
-        if (model_has_stack(m, (enum stack_id)id)) return &m->stacks[id];
-    return &m->stacks[STACK_DECODER];
+        if (model_has_stack(model, (enum stack_id)id)) return &model->stacks[id];
+    return &model->stacks[STACK_DECODER];
 }
 
-/* Rows of a picture in the tower; where any size is read, of the most patches that may be read at once. */
-static int count_picture_rows(const struct tower_spec *t) {
+/* Rows of a picture in the tower; where any size is read, of the most patches that may be read at
+ * once. */
+static int count_picture_rows(const struct tower_spec *tower) {
     enum { MOST_PATCHES = 1 << 16 };
-    int patches = t->image_h > 0 ? t->image_h / t->patch * (t->image_w / t->patch) : MOST_PATCHES;
-    return t->class_tokens + patches;
+    int patches = tower->image_h > 0
+                      ? tower->image_h / tower->patch * (tower->image_w / tower->patch)
+                      : MOST_PATCHES;
+    return tower->class_tokens + patches;
 }
 
 /* The type of the matrices that are the most of a model. */
-static enum dtype main_dtype(const struct model *m, const struct stack *s) {
-    return s->layers ? s->layers[s->kept.first].qkv.weight.dtype : m->projector.fc1.weight.dtype;
+static enum dtype main_dtype(const struct model *model, const struct stack *stack) {
+    return stack->layers ? stack->layers[stack->kept.first].qkv.weight.dtype
+                         : model->projector.fc1.weight.dtype;
 }
 
-static void fill_info(struct model *m) {
-    const struct stack *s = main_stack(m);
-    const struct model_spec *spec = &m->spec;
+static void fill_info(struct model *model) {
+    const struct stack *stack = main_stack(model);
+    const struct model_spec *spec = &model->spec;
     const struct retro_spec *retro = &spec->retro;
-    const struct weight *output = &m->output.weight;
-    struct model_info *info = &m->info;
+    const struct weight *output = &model->output.weight;
+    struct model_info *info = &model->info;
     struct error none;
-    model_visit(m, count_place, m, &none);
-    info->mapped = m->mapped != NULL;
+    model_visit(model, count_place, model, &none);
+    info->mapped = model->mapped != NULL;
     info->decode_bytes += matrix_bytes(output->dtype, (size_t)output->n_out * (size_t)output->n_in);
-    info->dtype = main_dtype(m, s);
+    info->dtype = main_dtype(model, stack);
     info->cache_dtype = info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 
-    info->n_layers = s->dims.n_layers;
-    info->hidden = s->dims.hidden;
-    info->heads = s->dims.heads;
-    info->head_dim = s->dims.head_dim;
-    info->ffn = s->dims.ffn;
+    info->n_layers = stack->dims.n_layers;
+    info->hidden = stack->dims.hidden;
+    info->heads = stack->dims.heads;
+    info->head_dim = stack->dims.head_dim;
+    info->ffn = stack->dims.ffn;
     info->vocab = spec->vocab;
     info->padded_vocab = spec->padded_vocab;
     info->trained_positions = spec->max_positions;
     info->max_positions = spec->learned_positions ? spec->max_positions : 0;
-    info->writes = model_writes(m);
-    info->picture_rows = model_writes(m) && spec->projector.out > 0 ? count_picture_rows(&spec->tower) : 0;
+    info->writes = model_writes(model);
+    info->picture_rows =
+        model_writes(model) && spec->projector.out > 0 ? count_picture_rows(&spec->tower) : 0;
     info->any_picture = info->picture_rows > 0 && spec->tower.image_h == 0;
-    info->reads_source = s->dims.reads == EDGE_SOURCE;
+    info->reads_source = stack->dims.reads == EDGE_SOURCE;
     info->start = spec->start;
     info->eod = spec->eod;
     info->ends = spec->ends;
-    info->cache_row_bytes = 2 * (size_t)s->dims.n_layers * (size_t)s->dims.kv_heads * (size_t)s->dims.head_dim *
-                            dtype_bytes(info->cache_dtype);
+    info->cache_row_bytes = 2 * (size_t)stack->dims.n_layers * (size_t)stack->dims.kv_heads *
+                            (size_t)stack->dims.head_dim * dtype_bytes(info->cache_dtype);
     info->n_retro_layers = retro->n_layers;
     if (retro->n_layers == 0) return;
-    info->cache_row_bytes += (size_t)s->dims.hidden * sizeof(float); /* kv_cache.h: normed */
+    info->cache_row_bytes += (size_t)stack->dims.hidden * sizeof(float); /* kv_cache.h: normed */
     info->chunk_length = retro->chunk_length;
     info->num_neighbors = retro->num_neighbors;
     info->retrieved_length = retro->retrieved_length;
 }
 
 /* Layers exist from here on; the depth of an encoder may come from the checkpoint (inspect). */
-static void make_layers(struct model *m) {
+static void make_layers(struct model *model) {
     for (int id = 0; id < STACK_COUNT; id++) {
-        struct stack *s = &m->stacks[id];
-        int n = s->dims.n_layers;
+        struct stack *stack = &model->stacks[id];
+        int n = stack->dims.n_layers;
         if (n == 0) continue;
-        s->layers = xcalloc((size_t)n, sizeof *s->layers);
+        stack->layers = xcalloc((size_t)n, sizeof *stack->layers);
         for (int i = 0; i < n; i++) {
-            struct layer *l = &s->layers[i];
-            l->spec = model_part_of(m, (enum stack_id)id).family->layer(&m->spec, (enum stack_id)id, i);
-            if (!l->spec.experts) continue;
-            l->expert_fc1 = xcalloc((size_t)s->dims.experts, sizeof *l->expert_fc1);
-            l->expert_fc2 = xcalloc((size_t)s->dims.experts, sizeof *l->expert_fc2);
+            struct layer *layer = &stack->layers[i];
+            layer->spec = model_part_of(model, (enum stack_id)id)
+                              .family->layer(&model->spec, (enum stack_id)id, i);
+            if (!layer->spec.experts) continue;
+            layer->expert_fc1 = xcalloc((size_t)stack->dims.experts, sizeof *layer->expert_fc1);
+            layer->expert_fc2 = xcalloc((size_t)stack->dims.experts, sizeof *layer->expert_fc2);
         }
     }
 }
 
-static enum status open_weights(struct model *m, struct weights *w, bool packed, const struct model_options *o,
-                                struct error *e) {
-    if (w && m->family->inspect) m->family->inspect(w, &m->spec);
-    if (split_model(m, e) || split_layers(m, e)) return e->status;
-    make_layers(m);
-    m->opened = true;
-    model_resolve(m, w);
-    enum status status = packed ? model_load_packed(m, w, o, e) : model_load_weights(m, w, o, e);
+static enum status open_weights(struct model *model, struct weights *weights, bool packed,
+                                const struct model_options *options, struct error *e) {
+    if (weights && model->family->inspect) model->family->inspect(weights, &model->spec);
+    if (split_model(model, e) || split_layers(model, e)) return e->status;
+    make_layers(model);
+    model->opened = true;
+    model_resolve(model, weights);
+    enum status status = packed ? model_load_packed(model, weights, options, e)
+                                : model_load_weights(model, weights, options, e);
     if (status) return status;
-    if (model_writes(m) && m->spec.tied && m->comm->size == 1) m->output.weight = m->embedding.word;
-    fill_info(m);
+    if (model_writes(model) && model->spec.tied && model->comm->size == 1)
+        model->output.weight = model->embedding.word;
+    fill_info(model);
     return STATUS_OK;
 }
 
-static enum status open_folder(struct model *m, const char *folder, const struct model_options *o, struct error *e) {
-    struct weights *w = NULL;
+static enum status open_folder(struct model *model, const char *folder,
+                               const struct model_options *options, struct error *e) {
+    struct weights *weights = NULL;
     bool packed = false;
-    if (read_config(m, folder, e)) return e->status;
-    if (!o->random && model_files_open(&w, &packed, folder, e)) return e->status;
-    if (packed) m->mapped = w;
-    enum status status = open_weights(m, w, packed, o, e);
-    if (!packed) weights_close(w);
+    if (read_config(model, folder, e)) return e->status;
+    if (!options->random && model_files_open(&weights, &packed, folder, e)) return e->status;
+    if (packed) model->mapped = weights;
+    enum status status = open_weights(model, weights, packed, options, e);
+    if (!packed) weights_close(weights);
     return status;
 }
 
@@ -391,42 +420,42 @@ struct model_options model_options_of(int dtype) {
                                         [MODEL_DTYPE_F16] = DTYPE_F16,
                                         [MODEL_DTYPE_BF16] = DTYPE_BF16,
                                         [MODEL_DTYPE_FP8] = DTYPE_FP8};
-    struct model_options o = {.convert = dtype != MODEL_DTYPE_AUTO};
-    if (o.convert) o.dtype = dtypes[dtype];
-    return o;
+    struct model_options options = {.convert = dtype != MODEL_DTYPE_AUTO};
+    if (options.convert) options.dtype = dtypes[dtype];
+    return options;
 }
 
-enum status model_open(struct model **out, const char *folder, struct backend *b, struct comm *c,
-                       const struct model_options *o, struct error *e) {
+enum status model_open(struct model **out, const char *folder, struct backend *backend,
+                       struct comm *comm, const struct model_options *options, struct error *e) {
     struct error local;
     if (e == NULL) e = &local;
-    struct model *m = xcalloc(1, sizeof *m);
-    m->backend = b;
-    m->comm = c;
-    m->rows_only = o->rows_only;
-    enum status status = open_folder(m, folder, o, e);
+    struct model *model = xcalloc(1, sizeof *model);
+    model->backend = backend;
+    model->comm = comm;
+    model->rows_only = options->rows_only;
+    enum status status = open_folder(model, folder, options, e);
     if (status) {
-        model_close(m);
+        model_close(model);
         return error_prefix(e, "%s", folder);
     }
-    *out = m;
+    *out = model;
     return STATUS_OK;
 }
 
-static void free_layers(struct stack *s) {
-    for (int i = 0; s->layers && i < s->dims.n_layers; i++) {
-        free(s->layers[i].expert_fc1);
-        free(s->layers[i].expert_fc2);
+static void free_layers(struct stack *stack) {
+    for (int i = 0; stack->layers && i < stack->dims.n_layers; i++) {
+        free(stack->layers[i].expert_fc1);
+        free(stack->layers[i].expert_fc2);
     }
-    free(s->layers);
+    free(stack->layers);
 }
 
-void model_close(struct model *m) {
-    if (m == NULL) return;
-    if (m->opened) model_release_weights(m);
-    weights_close(m->mapped);
-    for (int id = 0; id < STACK_COUNT; id++) free_layers(&m->stacks[id]);
-    free(m);
+void model_close(struct model *model) {
+    if (model == NULL) return;
+    if (model->opened) model_release_weights(model);
+    weights_close(model->mapped);
+    for (int id = 0; id < STACK_COUNT; id++) free_layers(&model->stacks[id]);
+    free(model);
 }
 
-const struct model_info *model_info(const struct model *m) { return &m->info; }
+const struct model_info *model_info(const struct model *model) { return &model->info; }

@@ -1,5 +1,6 @@
-/* retro/model/model.h: a loaded checkpoint: dimensions, layers, packed weights. Immutable after model_open; it outlives
- * every session. A folder holds config.json (Megatron's names, see docs/model-format.md), safetensors and a tokenizer.
+/* retro/model/model.h: a loaded checkpoint: dimensions, layers, packed weights. Immutable after
+ * model_open; it outlives every session. A folder holds config.json (Megatron's names, see
+ * docs/model-format.md), safetensors and a tokenizer.
  */
 #pragma once
 
@@ -21,23 +22,26 @@ struct model_info {
     int num_neighbors;     /* k as trained */
     int retrieved_length;  /* r: neighbour and continuation */
     int n_retro_layers;
-    bool writes;         /* text: it has a decoder */
-    int picture_rows;    /* of the tower, for the largest picture that a text may have; 0: texts have none */
-    bool any_picture;    /* pictures may have any size: few have so many rows */
-    bool reads_source;   /* an encoder reads a session's source, the decoder starts from `start` */
-    int start;           /* the decoder's first id; -1 without an encoder of sources */
-    int eod;             /* end of document id, -1 when the folder names none */
-    struct end_ids ends; /* all ids that end a text, of generation_config.json or else of config.json */
+    bool writes;       /* text: it has a decoder */
+    int picture_rows;  /* of the tower, for the largest picture that a text may have; 0: texts have
+                          none */
+    bool any_picture;  /* pictures may have any size: few have so many rows */
+    bool reads_source; /* an encoder reads a session's source, the decoder starts from `start` */
+    int start;         /* the decoder's first id; -1 without an encoder of sources */
+    int eod;           /* end of document id, -1 when the folder names none */
+    struct end_ids
+        ends; /* all ids that end a text, of generation_config.json or else of config.json */
     struct generation_config generation;
-    enum dtype dtype; /* of the decoder's matrices; others may be wider */
-    enum dtype
-        cache_dtype;      /* of keys and values, for whoever opens a session pool: f32 beside f32 matrices, else f16 */
-    int64_t n_parameters; /* of the whole model */
+    enum dtype dtype;       /* of the decoder's matrices; others may be wider */
+    enum dtype cache_dtype; /* of keys and values, for whoever opens a session pool: f32 beside f32
+                               matrices, else f16 */
+    int64_t n_parameters;   /* of the whole model */
     int64_t local_parameters; /* that this rank keeps */
-    size_t weight_bytes;      /* packed, on this rank's device; of a model open for checking: what it would take */
-    bool mapped;              /* most of them lie in a mapped file */
-    size_t cache_row_bytes;   /* of keys and values of one token, on all ranks together */
-    size_t decode_bytes;      /* read by one decode step of one sequence that closes no chunk */
+    size_t weight_bytes;    /* packed, on this rank's device; of a model open for checking: what it
+                               would take */
+    bool mapped;            /* most of them lie in a mapped file */
+    size_t cache_row_bytes; /* of keys and values of one token, on all ranks together */
+    size_t decode_bytes;    /* read by one decode step of one sequence that closes no chunk */
 };
 
 /* The purpose of a checkpoint's tensor. */
@@ -47,9 +51,11 @@ enum tensor_role { TENSOR_OTHER, TENSOR_WORD, TENSOR_OUTPUT, TENSOR_LINEAR };
 struct loaded_tensor {
     const char *name; /* of a quantised one that of its values */
     enum tensor_role role;
-    const struct weight *weight; /* what it becomes, or becomes a part of; NULL where that is no matrix */
-    bool transposed;             /* a matrix that folders of the family hold as [in, out], unless it is quantised */
-    size_t done, total;          /* bytes of the checkpoint */
+    const struct weight
+        *weight;        /* what it becomes, or becomes a part of; NULL where that is no matrix */
+    bool transposed;    /* a matrix that folders of the family hold as [in, out], unless it is
+                           quantised */
+    size_t done, total; /* bytes of the checkpoint */
 };
 
 struct model_options {
@@ -58,19 +64,27 @@ struct model_options {
     bool random;      /* benchmarks: only config.json is read, weights are small random numbers */
     bool storable;    /* matrices take types that files of ours hold: no super-blocks of GGUF */
     bool rows_only;   /* an embedder: rows are wanted and no logits, so there is no output matrix */
-    bool check_only;  /* names, shapes and types are checked, nothing is loaded: such a model computes nothing */
-    void (*loaded)(void *context, const struct loaded_tensor *t); /* or NULL */
+    bool check_only;  /* names, shapes and types are checked, nothing is loaded: such a model
+                         computes nothing */
+    void (*loaded)(void *context, const struct loaded_tensor *tensor); /* or NULL */
     void *context;
 };
 
 /* The type that weights are kept in; auto: as they are stored. */
-enum model_dtype { MODEL_DTYPE_AUTO, MODEL_DTYPE_F32, MODEL_DTYPE_F16, MODEL_DTYPE_BF16, MODEL_DTYPE_FP8 };
+enum model_dtype {
+    MODEL_DTYPE_AUTO,
+    MODEL_DTYPE_F32,
+    MODEL_DTYPE_F16,
+    MODEL_DTYPE_BF16,
+    MODEL_DTYPE_FP8
+};
 /* An enum model_dtype as loading options. */
 struct model_options model_options_of(int config_dtype);
 
-/* Reads, verifies and packs. Every tensor the family's name table asks for must be there with the right shape; an error
- * names the tensor, both shapes and the option of config.json that decides. backend and comm are borrowed. */
-enum status model_open(struct model **out, const char *folder, struct backend *b, struct comm *c,
-                       const struct model_options *o, struct error *e);
-void model_close(struct model *m);
-const struct model_info *model_info(const struct model *m);
+/* Reads, verifies and packs. Every tensor the family's name table asks for must be there with the
+ * right shape; an error names the tensor, both shapes and the option of config.json that decides.
+ * backend and comm are borrowed. */
+enum status model_open(struct model **out, const char *folder, struct backend *backend,
+                       struct comm *comm, const struct model_options *options, struct error *e);
+void model_close(struct model *model);
+const struct model_info *model_info(const struct model *model);

@@ -14,11 +14,12 @@ struct stack {
     struct dims dims;
     struct portion heads, kv_heads, ffn;   /* this rank's */
     struct portion expert_ffn, shared_ffn; /* its columns of each expert, and of the shared one */
-    struct portion kept;                   /* the layers of this rank's stage; of an encoder all or none */
-    struct layer *layers;                  /* [dims.n_layers] */
-    int prefix;                            /* the spelling of the layers' tensors: of tensor_rows.prefixes */
-    struct norm_weights final_norm;        /* gamma NULL without */
-    struct tensor relative; /* f32 [local H, 2 max_distance + 1], a bias by key minus query; data NULL without */
+    struct portion kept;  /* the layers of this rank's stage; of an encoder all or none */
+    struct layer *layers; /* [dims.n_layers] */
+    int prefix;           /* the spelling of the layers' tensors: of tensor_rows.prefixes */
+    struct norm_weights final_norm; /* gamma NULL without */
+    struct tensor relative; /* f32 [local H, 2 max_distance + 1], a bias by key minus query; data
+                               NULL without */
 };
 
 /* Rows of token ids become rows of d; all stacks that read ids share it. */
@@ -30,12 +31,15 @@ struct embedding {
 
 /* The weights of a tower beside its layers (spec.h). */
 struct tower_weights {
-    struct projection patch;       /* [d, 3 P P] */
-    struct tensor mean, deviation; /* f32 [3, 1], of pixels; without data where they come normalised */
-    struct tensor class_token;     /* f32 [class tokens, d] */
-    struct tensor position;        /* f32, of class tokens where these have positions, then of the table's patches */
+    struct projection patch; /* [d, 3 P P] */
+    struct tensor mean,
+        deviation;             /* f32 [3, 1], of pixels; without data where they come normalised */
+    struct tensor class_token; /* f32 [class tokens, d] */
+    struct tensor
+        position; /* f32, of class tokens where these have positions, then of the table's patches */
     struct norm_weights norm_before, norm_head;
-    struct tensor probe; /* f32 [1, d], and its attention over a picture's rows; without data where there is none */
+    struct tensor probe; /* f32 [1, d], and its attention over a picture's rows; without data where
+                            there is none */
     struct projection probe_qkv, probe_proj;
 };
 struct projector_weights {
@@ -53,31 +57,42 @@ struct model {
     struct embedding embedding;
     struct tower_weights tower;
     struct projector_weights projector;
-    struct tensor newline;    /* f32 [1, projector.out], the row behind a line of tiles; data NULL without */
-    struct projection joint;  /* [joint, d] of the pooled row of a text; data NULL without */
-    struct projection output; /* [local V, d]; the weight's data is word's when tied on one rank, NULL without */
-    struct portion vocab;     /* this rank's logit columns */
-    /* Pipeline stages of Retro: the neighbour encoder is on the stage of the first retro layer; stages from there to
-     * that of the last one keep neighbours' keys and values. Both are -1 without retro layers. */
+    struct tensor
+        newline; /* f32 [1, projector.out], the row behind a line of tiles; data NULL without */
+    struct projection joint; /* [joint, d] of the pooled row of a text; data NULL without */
+    struct projection
+        output; /* [local V, d]; the weight's data is word's when tied on one rank, NULL without */
+    struct portion vocab; /* this rank's logit columns */
+    /* Pipeline stages of Retro: the neighbour encoder is on the stage of the first retro layer;
+     * stages from there to that of the last one keep neighbours' keys and values. Both are -1
+     * without retro layers. */
     int encodes, reads;
     struct weights *mapped; /* owns the data of all matrices when they lie in model.packed */
-    /* As struct layer's, of the outer rows: of each part that is another family's, then of the model's own. */
+    /* As struct layer's, of the outer rows: of each part that is another family's, then of the
+     * model's own. */
     uint64_t absent[STACK_COUNT + 1];
     bool rows_only; /* no output matrix */
     bool opened;    /* its layers exist: there may be weights to release */
 };
 
 /* The part of the family whose rows name a stack's tensors. */
-static inline struct model_part model_part_of(const struct model *m, enum stack_id id) {
-    struct model_part part = m->spec.parts[id];
-    return part.family ? part : (struct model_part){.family = m->family, .roots = {""}};
+static inline struct model_part model_part_of(const struct model *model, enum stack_id id) {
+    struct model_part part = model->spec.parts[id];
+    return part.family ? part : (struct model_part){.family = model->family, .roots = {""}};
 }
-static inline const struct stack *model_decoder(const struct model *m) { return &m->stacks[STACK_DECODER]; }
-static inline bool model_has_stack(const struct model *m, enum stack_id id) { return m->stacks[id].dims.n_layers > 0; }
+static inline const struct stack *model_decoder(const struct model *model) {
+    return &model->stacks[STACK_DECODER];
+}
+static inline bool model_has_stack(const struct model *model, enum stack_id id) {
+    return model->stacks[id].dims.n_layers > 0;
+}
 /* Whether the family writes text: it has a decoder with an output matrix. */
-static inline bool model_writes(const struct model *m) { return model_has_stack(m, STACK_DECODER); }
+static inline bool model_writes(const struct model *model) {
+    return model_has_stack(model, STACK_DECODER);
+}
 
-/* loader.c: fills m's stacks and everything else that holds weights from w, or with random numbers when w is NULL. */
-enum status model_load_weights(struct model *m, const struct weights *w, const struct model_options *o,
-                               struct error *e);
-void model_release_weights(struct model *m);
+/* loader.c: fills m's stacks and everything else that holds weights from the weights, or with
+ * random numbers when the weights is NULL. */
+enum status model_load_weights(struct model *model, const struct weights *weights,
+                               const struct model_options *options, struct error *e);
+void model_release_weights(struct model *model);

@@ -13,7 +13,8 @@ struct packed_loader {
 
 static const char again[] = "convert the model again with this program's retro-convert";
 
-enum status model_files_open(struct weights **out, bool *packed, const char *folder, struct error *e) {
+enum status model_files_open(struct weights **out, bool *packed, const char *folder,
+                             struct error *e) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/" PACKED_FILE, folder);
     *packed = access(path.data, F_OK) == 0;
@@ -22,37 +23,43 @@ enum status model_files_open(struct weights **out, bool *packed, const char *fol
     return status;
 }
 
-static enum status check_layout(const struct weights *w, const char *layout, struct error *e) {
+static enum status check_layout(const struct weights *weights, const char *layout,
+                                struct error *e) {
     size_t n = strlen(PACKED_TAG);
-    for (int i = 0; i < weights_count(w); i++) {
-        const char *name = weights_at(w, i)->name;
+    for (int i = 0; i < weights_count(weights); i++) {
+        const char *name = weights_at(weights, i)->name;
         if (strncmp(name, PACKED_TAG, n) != 0) continue;
         if (strcmp(name + n, layout) == 0) return STATUS_OK;
-        return error_set(e, STATUS_UNSUPPORTED, PACKED_FILE " has the layout \"%.60s\", this program \"%s\": %s",
-                         name + n, layout, again);
+        return error_set(e, STATUS_UNSUPPORTED,
+                         PACKED_FILE " has the layout \"%.60s\", this program \"%s\": %s", name + n,
+                         layout, again);
     }
     return error_set(e, STATUS_CORRUPT, PACKED_FILE " does not say which layout it has: %s", again);
 }
 
-static enum status check_use(const struct model *m, const struct model_options *o, struct error *e) {
-    const struct backend_ops *ops = m->backend->ops;
+static enum status check_use(const struct model *model, const struct model_options *options,
+                             struct error *e) {
+    const struct backend_ops *ops = model->backend->ops;
     if (ops->packed_layout == NULL)
-        return error_set(e, STATUS_UNSUPPORTED, PACKED_FILE " is for the CPU; for %s use the model it was made from",
-                         ops->name);
-    if (m->comm->world->size > 1)
         return error_set(e, STATUS_UNSUPPORTED,
-                         PACKED_FILE " cannot be split over %d ranks; use the model it was made from",
-                         m->comm->world->size);
-    if (o->convert)
+                         PACKED_FILE " is for the CPU; for %s use the model it was made from",
+                         ops->name);
+    if (model->comm->world->size > 1)
         return error_set(e, STATUS_UNSUPPORTED,
                          PACKED_FILE
-                         " keeps the types it has: set the dtype to auto, or use the model it was made "
-                         "from");
+                         " cannot be split over %d ranks; use the model it was made from",
+                         model->comm->world->size);
+    if (options->convert)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            PACKED_FILE
+            " keeps the types it has: set the dtype to auto, or use the model it was made "
+            "from");
     return STATUS_OK;
 }
 
-static enum dtype dtype_of(enum stored_dtype t) {
-    switch (t) {
+static enum dtype dtype_of(enum stored_dtype dtype) {
+    switch (dtype) {
         case STORED_F16: return DTYPE_F16;
         case STORED_BF16: return DTYPE_BF16;
         case STORED_I8: return DTYPE_INT8;
@@ -61,53 +68,64 @@ static enum dtype dtype_of(enum stored_dtype t) {
     }
 }
 
-static enum status place_mapped(struct packed_loader *l, const struct place *p, const struct stored_tensor *t,
-                                struct error *e) {
-    struct weight *w = p->at;
-    *w = (struct weight){.dtype = dtype_of(t->dtype), .n_out = p->share.rows, .n_in = p->share.cols};
-    bool blocks = !dtype_quantised(w->dtype) || w->n_in % QUANTISE_BLOCK == 0;
-    size_t bytes = blocks ? l->model->backend->ops->packed_bytes(w) : 0;
-    if (bytes == 0 || t->bytes != packed_padded(bytes) || (uintptr_t)t->data % PACKED_ALIGNMENT != 0)
-        return error_set(e, STATUS_CORRUPT,
-                         PACKED_FILE ": %s is %zu bytes of %s, which is no [%d, %d] matrix at a multiple of %d: %s",
-                         p->name, t->bytes, stored_dtype_name(t->dtype), w->n_out, w->n_in, PACKED_ALIGNMENT, again);
-    w->data = (void *)(uintptr_t)t->data; /* nobody writes to weights */
+static enum status place_mapped(struct packed_loader *loader, const struct place *place,
+                                const struct stored_tensor *stored, struct error *e) {
+    struct weight *weight = place->at;
+    *weight = (struct weight){
+        .dtype = dtype_of(stored->dtype), .n_out = place->share.rows, .n_in = place->share.cols};
+    bool blocks = !dtype_quantised(weight->dtype) || weight->n_in % QUANTISE_BLOCK == 0;
+    size_t bytes = blocks ? loader->model->backend->ops->packed_bytes(weight) : 0;
+    if (bytes == 0 || stored->bytes != packed_padded(bytes) ||
+        (uintptr_t)stored->data % PACKED_ALIGNMENT != 0)
+        return error_set(
+            e, STATUS_CORRUPT,
+            PACKED_FILE
+            ": %s is %zu bytes of %s, which is no [%d, %d] matrix at a multiple of %d: %s",
+            place->name, stored->bytes, stored_dtype_name(stored->dtype), weight->n_out,
+            weight->n_in, PACKED_ALIGNMENT, again);
+    weight->data = (void *)(uintptr_t)stored->data; /* nobody writes to weights */
     return STATUS_OK;
 }
 
-static enum status place_floats(struct packed_loader *l, const struct place *p, const struct stored_tensor *t,
-                                struct error *e) {
+static enum status place_floats(struct packed_loader *loader, const struct place *place,
+                                const struct stored_tensor *stored, struct error *e) {
     int rows, cols;
     void *device;
-    place_kept(l->model, p, &rows, &cols);
+    place_kept(loader->model, place, &rows, &cols);
     size_t n = (size_t)rows * (size_t)cols;
-    if (t->dtype != STORED_F32 || t->elements != n)
-        return error_set(e, STATUS_CORRUPT, PACKED_FILE ": %s holds %zu of %s, config.json makes it %zu of F32: %s",
-                         p->name, t->elements, stored_dtype_name(t->dtype), n, again);
-    if (backend_alloc(l->model->backend, &device, t->bytes, "weights", e)) return e->status;
-    if (p->form == PLACE_TABLE || p->form == PLACE_RELATIVE)
-        *(struct tensor *)p->at = tensor_make(device, DTYPE_F32, rows, cols);
-    else
-        *(float **)p->at = device;
-    backend_upload(l->model->backend, device, t->data, t->bytes);
-    return backend_sync(l->model->backend, e);
-}
-
-static enum status load_place(void *context, const struct place *p, struct error *e) {
-    struct packed_loader *l = context;
-    const struct stored_tensor *t = weights_find(l->weights, p->name);
-    if (t == NULL) return error_set(e, STATUS_INVALID, PACKED_FILE ": %s is missing: %s", p->name, again);
-    l->used++;
-    l->model->info.weight_bytes += t->bytes;
-    return p->form == PLACE_MATRIX ? place_mapped(l, p, t, e) : place_floats(l, p, t, e);
-}
-
-enum status model_load_packed(struct model *m, const struct weights *w, const struct model_options *o,
-                              struct error *e) {
-    struct packed_loader l = {.model = m, .weights = w};
-    if (check_use(m, o, e) || check_layout(w, m->backend->ops->packed_layout, e) || model_visit(m, load_place, &l, e))
+    if (stored->dtype != STORED_F32 || stored->elements != n)
+        return error_set(e, STATUS_CORRUPT,
+                         PACKED_FILE ": %s holds %zu of %s, config.json makes it %zu of F32: %s",
+                         place->name, stored->elements, stored_dtype_name(stored->dtype), n, again);
+    if (backend_alloc(loader->model->backend, &device, stored->bytes, "weights", e))
         return e->status;
-    if (l.used + 1 == weights_count(w)) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, PACKED_FILE ": %d tensors, config.json makes it %d: %s", weights_count(w),
-                     l.used + 1, again);
+    if (place->form == PLACE_TABLE || place->form == PLACE_RELATIVE)
+        *(struct tensor *)place->at = tensor_make(device, DTYPE_F32, rows, cols);
+    else
+        *(float **)place->at = device;
+    backend_upload(loader->model->backend, device, stored->data, stored->bytes);
+    return backend_sync(loader->model->backend, e);
+}
+
+static enum status load_place(void *context, const struct place *place, struct error *e) {
+    struct packed_loader *loader = context;
+    const struct stored_tensor *stored = weights_find(loader->weights, place->name);
+    if (stored == NULL)
+        return error_set(e, STATUS_INVALID, PACKED_FILE ": %s is missing: %s", place->name, again);
+    loader->used++;
+    loader->model->info.weight_bytes += stored->bytes;
+    return place->form == PLACE_MATRIX ? place_mapped(loader, place, stored, e)
+                                       : place_floats(loader, place, stored, e);
+}
+
+enum status model_load_packed(struct model *model, const struct weights *weights,
+                              const struct model_options *options, struct error *e) {
+    struct packed_loader loader = {.model = model, .weights = weights};
+    if (check_use(model, options, e) ||
+        check_layout(weights, model->backend->ops->packed_layout, e) ||
+        model_visit(model, load_place, &loader, e))
+        return e->status;
+    if (loader.used + 1 == weights_count(weights)) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, PACKED_FILE ": %d tensors, config.json makes it %d: %s",
+                     weights_count(weights), loader.used + 1, again);
 }

@@ -1,10 +1,11 @@
-/* retro/model/packed.h: model.packed: the weights of a model as the CPU backend lays them out. The file is mapped and
- * used where it lies, so opening it takes the time of reading its header.
+/* retro/model/packed.h: model.packed: the weights of a model as the CPU backend lays them out. The
+ * file is mapped and used where it lies, so opening it takes the time of reading its header.
  *
- * It is a safetensors file whose data begins at a multiple of 64 bytes. An empty tensor "packed_layout:NAME" names the
- * layout (struct backend_ops). Every other tensor is one place of the model under the place's name, of one dimension:
- * matrices first, F32, F16, BF16, I8 for int8 and U8 for int4, each padded with zeros to a multiple of 64 bytes; then
- * vectors and tables, F32, as they are computed with. */
+ * It is a safetensors file whose data begins at a multiple of 64 bytes. An empty tensor
+ * "packed_layout:NAME" names the layout (struct backend_ops). Every other tensor is one place of
+ * the model under the place's name, of one dimension: matrices first, F32, F16, BF16, I8 for int8
+ * and U8 for int4, each padded with zeros to a multiple of 64 bytes; then vectors and tables, F32,
+ * as they are computed with. */
 #pragma once
 
 #include "retro/model/tensors.h"
@@ -18,7 +19,10 @@ static inline size_t packed_padded(size_t bytes) {
 }
 
 /* The tensors of a model's folder: model.packed where there is one, else its safetensors files. */
-enum status model_files_open(struct weights **out, bool *packed, const char *folder, struct error *e);
-/* Points the model's matrices into w, which must outlive them, and uploads the rest. Refuses what this backend cannot
- * use as it lies: another layout, another device, several ranks, a conversion. */
-enum status model_load_packed(struct model *m, const struct weights *w, const struct model_options *o, struct error *e);
+enum status model_files_open(struct weights **out, bool *packed, const char *folder,
+                             struct error *e);
+/* Points the model's matrices into the weights, which must outlive them, and uploads the rest.
+ * Refuses what this backend cannot use as it lies: another layout, another device, several ranks, a
+ * conversion. */
+enum status model_load_packed(struct model *model, const struct weights *weights,
+                              const struct model_options *options, struct error *e);

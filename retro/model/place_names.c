@@ -1,4 +1,5 @@
-/* retro/model/place_names.c: see place_names.h and, of family_tensor_find, retro/weights/gguf_folder.h. */
+/* retro/model/place_names.c: see place_names.h and, of family_tensor_find,
+ * retro/weights/gguf_folder.h. */
 #include "retro/model/place_names.h"
 
 #include <string.h>
@@ -51,11 +52,12 @@ const struct place_names gguf_outer_names = {outer_names, ARRAY_COUNT(outer_name
 /* A whole may lie by heads. */
 static enum part whole_or(enum part part) { return part < PART_FIRST ? PART_WHOLE : part; }
 
-const struct tensor_row *place_names_row(const struct place_names *names, const struct tensor_rows *rows,
-                                         struct text_span name) {
+const struct tensor_row *place_names_row(const struct place_names *names,
+                                         const struct tensor_rows *rows, struct text_span name) {
     for (size_t i = 0; i < names->n; i++) {
         const struct place_name *known = &names->rows[i];
-        if (strlen(known->name) != name.size || memcmp(known->name, name.text, name.size) != 0) continue;
+        if (strlen(known->name) != name.size || memcmp(known->name, name.text, name.size) != 0)
+            continue;
         for (int j = 0; j < rows->n; j++)
             if (rows->rows[j].place == known->place && whole_or(rows->rows[j].part) == known->part)
                 return &rows->rows[j];
@@ -63,7 +65,8 @@ const struct tensor_row *place_names_row(const struct place_names *names, const 
     return NULL;
 }
 
-const struct tensor_row *place_row_find(const struct tensor_rows *rows, size_t place, enum part part) {
+const struct tensor_row *place_row_find(const struct tensor_rows *rows, size_t place,
+                                        enum part part) {
     const struct tensor_row *whole = NULL;
     for (int i = 0; i < rows->n; i++) {
         const struct tensor_row *row = &rows->rows[i];
@@ -80,19 +83,22 @@ const char *place_names_find(const struct place_names *names, const struct tenso
     return NULL;
 }
 
-bool family_tensor_find(const char *model_type, bool in_layer, struct text_span name, struct family_tensor *out) {
-    const struct family *f = family_of_type(model_type);
-    CHECK(f != NULL);
-    const struct tensor_rows *layers = &f->stacks[f->stacks[STACK_DECODER].n > 0 ? STACK_DECODER : STACK_ENCODER];
-    const struct tensor_rows *rows = in_layer ? layers : &f->outer;
-    const struct tensor_row *row = place_names_row(in_layer ? &gguf_layer_names : &gguf_outer_names, rows, name);
+bool family_tensor_find(const char *model_type, bool in_layer, struct text_span name,
+                        struct family_tensor *out) {
+    const struct family *family = family_of_type(model_type);
+    CHECK(family != NULL);
+    const struct tensor_rows *layers =
+        &family->stacks[family->stacks[STACK_DECODER].n > 0 ? STACK_DECODER : STACK_ENCODER];
+    const struct tensor_rows *rows = in_layer ? layers : &family->outer;
+    const struct tensor_row *row =
+        place_names_row(in_layer ? &gguf_layer_names : &gguf_outer_names, rows, name);
     if (row == NULL) return false;
-    *out = (struct family_tensor){
-        .prefix = in_layer ? layers->prefixes[0] : "",
-        .name = row->names[0],
-        .transposed = row->transposed,
-        .by_head = row->part == PART_BY_HEAD,
-        .one_row = in_layer && row->place == IN_LAYER(shared_gate),
-        .rotated = in_layer && row->place == IN_LAYER(qkv) && (row->part == PART_Q || row->part == PART_K)};
+    *out = (struct family_tensor){.prefix = in_layer ? layers->prefixes[0] : "",
+                                  .name = row->names[0],
+                                  .transposed = row->transposed,
+                                  .by_head = row->part == PART_BY_HEAD,
+                                  .one_row = in_layer && row->place == IN_LAYER(shared_gate),
+                                  .rotated = in_layer && row->place == IN_LAYER(qkv) &&
+                                             (row->part == PART_Q || row->part == PART_K)};
     return true;
 }

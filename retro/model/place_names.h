@@ -1,5 +1,6 @@
-/* retro/model/place_names.h: the names that other kinds of files have for places: GGUF's, and those of Megatron before
- * Megatron-Core. A family's rows say what its own files call the same place, so these are read either way. */
+/* retro/model/place_names.h: the names that other kinds of files have for places: GGUF's, and those
+ * of Megatron before Megatron-Core. A family's rows say what its own files call the same place, so
+ * these are read either way. */
 #pragma once
 
 #include "retro/model/spec.h"
@@ -19,9 +20,10 @@ struct place_names {
 extern const struct place_names gguf_layer_names, gguf_outer_names;
 
 /* The family's row for the place and part of such a name; NULL: it has none. */
-const struct tensor_row *place_names_row(const struct place_names *names, const struct tensor_rows *rows,
-                                         struct text_span name);
+const struct tensor_row *place_names_row(const struct place_names *names,
+                                         const struct tensor_rows *rows, struct text_span name);
 /* The row of part `part` of a place, or that of all its parts; NULL: the family has none. */
-const struct tensor_row *place_row_find(const struct tensor_rows *rows, size_t place, enum part part);
+const struct tensor_row *place_row_find(const struct tensor_rows *rows, size_t place,
+                                        enum part part);
 /* The name for a family's row; NULL: there is none. */
 const char *place_names_find(const struct place_names *names, const struct tensor_row *row);

@@ -1,7 +1,8 @@
-/* retro/model/spec.h: a model as data: stacks of layers, what they read, and the rows that name their tensors.
+/* retro/model/spec.h: a model as data: stacks of layers, what they read, and the rows that name
+ * their tensors.
  *
- * Letters, as in the papers: n tokens, m chunk length, l chunks, k neighbours, r retrieved length, d hidden size, H
- * heads, G key/value heads, h head size, F MLP size, V vocabulary.
+ * Letters, as in the papers: n tokens, m chunk length, l chunks, k neighbours, r retrieved length,
+ * d hidden size, H heads, G key/value heads, h head size, F MLP size, V vocabulary.
  *
  * A model is stacks and the edges between them:
  *
@@ -12,8 +13,9 @@
  *     Retro   decoder  <- EDGE_NEIGHBORS - encoder  <- EDGE_CHUNK - decoder
  *     T5      decoder  <- EDGE_SOURCE ---- encoder
  *
- * A family (family_*.c) reads config.json into a model_spec, says which slots a layer fills, and lists one row for each
- * tensor of a checkpoint. layer.c computes a layer from its slots and knows no family. */
+ * A family (family_*.c) reads config.json into a model_spec, says which slots a layer fills, and
+ * lists one row for each tensor of a checkpoint. layer.c computes a layer from its slots and knows
+ * no family. */
 #pragma once
 
 #include "config/json/json_table.h"
@@ -40,19 +42,23 @@ enum rope_id { ROPE_GLOBAL, ROPE_LOCAL, ROPE_LONG, ROPE_COUNT };
 /* Pair i of a head turns by position * inv_freq[i]. */
 struct rope_table {
     float inv_freq[ATTENTION_MAX_HEAD / 2]; /* the first dims.rotated / 2 */
-    float base;                             /* before scaling: base^(-2i / rotated), as config.json says it */
-    float scale;                            /* of what is rotated; 0: none, as 1. YaRN's attention factor */
+    float base;  /* before scaling: base^(-2i / rotated), as config.json says it */
+    float scale; /* of what is rotated; 0: none, as 1. YaRN's attention factor */
 };
 
 /* Norms of queries and keys between their projection and the rotation. */
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_WHOLE /* over the heads of all ranks at once */ };
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD,
+    QK_NORM_WHOLE /* over the heads of all ranks at once */
+};
 
 /* The shape of one stack; every layer of it has this shape. */
 struct dims {
     int n_layers; /* 0: the model has no such stack */
     int hidden, heads, kv_heads, head_dim, ffn;
-    int experts;               /* MLPs of a layer that a router chooses from; 0: no layer has them */
-    int experts_used;          /* by one row */
+    int experts;      /* MLPs of a layer that a router chooses from; 0: no layer has them */
+    int experts_used; /* by one row */
     bool experts_renormalised; /* the weights of a row's experts are made to sum to 1 */
     int expert_ffn;            /* the F of each expert */
     int shared_ffn;            /* of the expert that all rows use beside theirs; 0: none */
@@ -61,8 +67,9 @@ struct dims {
     bool zero_centered_gamma;
     enum activation activation;
     bool gated;
-    bool qkv_bias, proj_bias, mlp_bias; /* of self attention's queries, keys and values; of attention's others; MLP's */
-    bool final_norm;                    /* a norm after the last layer */
+    bool qkv_bias, proj_bias,
+        mlp_bias; /* of self attention's queries, keys and values; of attention's others; MLP's */
+    bool final_norm; /* a norm after the last layer */
     enum qk_norm qk_norm;
     bool parallel;        /* attention and MLP of a layer read the same rows */
     float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
@@ -70,10 +77,12 @@ struct dims {
     float residual_scale; /* of each branch before it is added; 0: none, as 1 */
     int rotated;          /* rotary dims per head, 0: no RoPE */
     bool rope_interleaved;
-    int rope_sections;                            /* rotary positions of a row; 0: one */
-    uint8_t rope_section[ATTENTION_MAX_HEAD / 2]; /* which of them pair i turns by; where there are several */
+    int rope_sections; /* rotary positions of a row; 0: one */
+    uint8_t rope_section[ATTENTION_MAX_HEAD /
+                         2]; /* which of them pair i turns by; where there are several */
     struct rope_table rope[ROPE_COUNT];
-    int rope_long_after;       /* sessions that may have more tokens turn by ROPE_LONG, not ROPE_GLOBAL; 0: none do */
+    int rope_long_after; /* sessions that may have more tokens turn by ROPE_LONG, not ROPE_GLOBAL;
+                            0: none do */
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
     enum edge reads;           /* of the layers that have cross attention */
 };
@@ -93,31 +102,34 @@ struct tower_spec {
     int patch;            /* P, the side of a patch in pixels; 0: the model has no tower */
     int frames;           /* that a patch spans, and a picture is all of them; 0: one */
     int image_h, image_w; /* of every picture, in pixels; 0: any multiples of P */
-    int table_h, table_w; /* patches that the position table has; 0: there is none, and the tower's heads are rotated */
+    int table_h, table_w; /* patches that the position table has; 0: there is none, and the tower's
+                             heads are rotated */
     int class_tokens;     /* rows before those of the patches */
     bool class_positions; /* the position table begins with rows for the class tokens */
     bool patch_bias;      /* of the product that makes rows of patches */
     bool norm_before;     /* a norm before the first layer */
     bool windows;         /* a grid of another size reads the top left of a square table (CPE) */
-    bool conditioned;     /* pixels are from 0 to 1; the checkpoint has a mean and a deviation for each channel */
-    bool corners;         /* tables are resized with their corners aligned, else with half pixels */
-    int layers;           /* that are run; 0: all, and the last norm */
-    bool drops_class;     /* the projector reads the rows of patches alone */
-    bool pooled;          /* it ends in one row a picture: the first one, behind a norm of its own */
-    bool probed;          /* that row is what a learned query gathers from the others by attention */
-    int shuffle;          /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
-    bool oblong;          /* such rows are joined in pictures that are not square, too */
-    int attended;         /* side of the squares of patches that layers attend within; 0: a picture is whole */
+    bool conditioned; /* pixels are from 0 to 1; the checkpoint has a mean and a deviation for each
+                         channel */
+    bool corners;     /* tables are resized with their corners aligned, else with half pixels */
+    int layers;       /* that are run; 0: all, and the last norm */
+    bool drops_class; /* the projector reads the rows of patches alone */
+    bool pooled;      /* it ends in one row a picture: the first one, behind a norm of its own */
+    bool probed;      /* that row is what a learned query gathers from the others by attention */
+    int shuffle;  /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
+    bool oblong;  /* such rows are joined in pictures that are not square, too */
+    int attended; /* side of the squares of patches that layers attend within; 0: a picture is whole
+                   */
     bool whole[MAX_LAYERS]; /* of a tower with windows: layers that attend over the whole picture */
 };
 
 /* Numbers of a patch: channel, frame, y, x. */
-static inline int tower_spec_values(const struct tower_spec *t) {
-    return 3 * (t->frames > 0 ? t->frames : 1) * t->patch * t->patch;
+static inline int tower_spec_values(const struct tower_spec *tower) {
+    return 3 * (tower->frames > 0 ? tower->frames : 1) * tower->patch * tower->patch;
 }
 
-/* The product that makes a tower's rows a decoder's (docs/spec/vision-model.md 4): fc2(activation(fc1(norm(x)))), or
- * fc1 alone. */
+/* The product that makes a tower's rows a decoder's (docs/spec/vision-model.md 4):
+ * fc2(activation(fc1(norm(x)))), or fc1 alone. */
 struct projector_spec {
     int in, ffn, out; /* columns; ffn 0: one product; out 0: the model has no projector */
     bool normed;      /* has the norm */
@@ -131,17 +143,20 @@ struct projector_spec {
 /* How a decoder's text names pictures (docs/spec/vision-model.md 5). */
 enum { MAX_TILES = 100, MAX_TILE_TAG = 8 };
 struct picture_spec {
-    bool arranged;          /* tiles are read line by line, a row of newline behind each (tile_order.h) */
-    int id;                 /* that stands for a picture in a text; may lie outside the vocabulary */
+    bool arranged; /* tiles are read line by line, a row of newline behind each (tile_order.h) */
+    int id;        /* that stands for a picture in a text; may lie outside the vocabulary */
     int n_tags, tag_length; /* 0: tiles have no tags */
-    int32_t tags[MAX_TILES][MAX_TILE_TAG]; /* ids before tile i; the last one's before the thumbnail */
+    int32_t tags[MAX_TILES]
+                [MAX_TILE_TAG]; /* ids before tile i; the last one's before the thumbnail */
 };
 
-/* A part of a model whose tensors another family's rows name: LLaVA's decoder is a GPT or a Llama. */
+/* A part of a model whose tensors another family's rows name: LLaVA's decoder is a GPT or a Llama.
+ */
 enum { PART_ROOTS = 4 };
 struct model_part {
-    const struct family *family;   /* NULL: the model's own */
-    const char *roots[PART_ROOTS]; /* spellings of what stands before the names of the part's tensors */
+    const struct family *family; /* NULL: the model's own */
+    const char
+        *roots[PART_ROOTS]; /* spellings of what stands before the names of the part's tensors */
 };
 
 /* Read from config.json and checked once; everything after trusts it. */
@@ -152,39 +167,41 @@ struct model_spec {
     int max_positions;      /* of each stack's sequence; 0: no limit */
     int type_vocab;         /* BERT's token types, else 0 */
     bool learned_positions; /* a table of max_positions rows */
-    int position_pad;       /* positions count tokens other than this id, from this id + 1; -1: all, from 0 */
-    bool tied;              /* the output matrix is the word table */
+    int position_pad; /* positions count tokens other than this id, from this id + 1; -1: all, from
+                         0 */
+    bool tied;        /* the output matrix is the word table */
     bool output_bias;
-    float embedding_scale;      /* of the words' rows; 0: none, as 1 */
-    float logit_scale;          /* of the rows that the output matrix meets; 1 */
-    float logit_cap;            /* the soft-cap of logits, 0: none */
-    int eod;                    /* id that ends and pads a text, -1: none */
-    struct end_ids ends;        /* all ids that end a text; a family with one may set eod alone */
-    int start;                  /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
-    int window;                 /* keys that a decoder's windowed layers see, the token's own among them; 0: all */
-    bool windowed[MAX_LAYERS];  /* of the decoder */
-    bool dense[MAX_LAYERS];     /* of the decoder: a layer with a plain MLP in a stack that has experts */
+    float embedding_scale; /* of the words' rows; 0: none, as 1 */
+    float logit_scale;     /* of the rows that the output matrix meets; 1 */
+    float logit_cap;       /* the soft-cap of logits, 0: none */
+    int eod;               /* id that ends and pads a text, -1: none */
+    struct end_ids ends;   /* all ids that end a text; a family with one may set eod alone */
+    int start;             /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
+    int window; /* keys that a decoder's windowed layers see, the token's own among them; 0: all */
+    bool windowed[MAX_LAYERS]; /* of the decoder */
+    bool dense[MAX_LAYERS]; /* of the decoder: a layer with a plain MLP in a stack that has experts
+                             */
     bool unrotated[MAX_LAYERS]; /* of the decoder: a layer without RoPE in a stack that has it */
     struct retro_spec retro;
     struct tower_spec tower;
     struct projector_spec projector;
     struct picture_spec picture;
     int joint; /* columns of the space that texts and pictures share; 0: there is none */
-    bool dual_encoder_bias,
-        dual_encoder_padded; /* of the matrix that leads there; texts are filled up to max_positions before it */
+    bool dual_encoder_bias, dual_encoder_padded; /* of the matrix that leads there; texts are filled
+                                                    up to max_positions before it */
 };
 
 /* The slots of one layer that change its computation. */
 struct layer_spec {
-    bool post_norm;             /* norm after each residual sum (BERT), not before each branch */
-    bool parallel;              /* attention and MLP read the same rows, and both are added to them */
-    enum mask mask;             /* of self attention */
-    int window;                 /* keys that a token sees, its own among them; 0: all of the mask */
-    bool rope;                  /* rotates queries and keys of self attention */
-    enum rope_id frequencies;   /* by this table */
-    bool relative;              /* adds the stack's relative bias to the scores of self attention */
-    bool experts;               /* the MLP is one of experts, chosen row by row */
-    bool cross;                 /* has cross attention, which reads dims.reads */
+    bool post_norm;           /* norm after each residual sum (BERT), not before each branch */
+    bool parallel;            /* attention and MLP read the same rows, and both are added to them */
+    enum mask mask;           /* of self attention */
+    int window;               /* keys that a token sees, its own among them; 0: all of the mask */
+    bool rope;                /* rotates queries and keys of self attention */
+    enum rope_id frequencies; /* by this table */
+    bool relative;            /* adds the stack's relative bias to the scores of self attention */
+    bool experts;             /* the MLP is one of experts, chosen row by row */
+    bool cross;               /* has cross attention, which reads dims.reads */
     bool cross_residual_normed; /* the residual of cross attention is the normed stream */
 };
 
@@ -196,26 +213,31 @@ struct projection {
     float *bias; /* device, f32; NULL without */
 };
 
-/* Self attention is one product: rows Q [H h], K [G h], V [G h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. A
- * layer with experts has, in place of fc1 and fc2, the router [experts, d], those of each expert without biases, and
- * the shared expert's with its gate [1, d] where there is one.
+/* Self attention is one product: rows Q [H h], K [G h], V [G h]. cross_kv likewise K, V. Gated fc1:
+ * gate [F], up [F]. A layer with experts has, in place of fc1 and fc2, the router [experts, d],
+ * those of each expert without biases, and the shared expert's with its gate [1, d] where there is
+ * one.
  *
- * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch, norm_attention and norm_out after
- * it, before it is added; norm_q and norm_k are of dims.qk_norm. */
+ * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch,
+ * norm_attention and norm_out after it, before it is added; norm_q and norm_k are of dims.qk_norm.
+ */
 struct layer {
     struct layer_spec spec;
     struct norm_weights norm_in, norm_cross, norm_mlp, norm_attention, norm_out, norm_q, norm_k;
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2, shared_fc1, shared_fc2;
     struct weight router, shared_gate;
     struct weight *expert_fc1, *expert_fc2; /* [dims.experts], owned; NULL without */
-    uint64_t absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
+    uint64_t
+        absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
 };
 
-/* The rows of a projection that a stored tensor holds. A projection's rows are one to three blocks: Q, K, V; K, V;
- * gate, up; or all as one. A row of a table whose part the projection lacks is skipped: `up` of an MLP without gate. */
+/* The rows of a projection that a stored tensor holds. A projection's rows are one to three blocks:
+ * Q, K, V; K, V; gate, up; or all as one. A row of a table whose part the projection lacks is
+ * skipped: `up` of an MLP without gate. */
 enum part {
     PART_WHOLE,
-    PART_BY_HEAD, /* for each key/value head: its rows of each block (docs/spec/retro-model.md 5.6, 8) */
+    PART_BY_HEAD, /* for each key/value head: its rows of each block (docs/spec/retro-model.md 5.6,
+                     8) */
     PART_FIRST,
     PART_SECOND,
     PART_THIRD,
@@ -228,19 +250,21 @@ enum part {
     PART_UP = PART_SECOND
 };
 
-/* The stored tensors of one norm, projection or table. Its place, say offsetof(struct layer, qkv), gives shape and
- * split over ranks (tensors.c). */
+/* The stored tensors of one norm, projection or table. Its place, say offsetof(struct layer, qkv),
+ * gives shape and split over ranks (tensors.c). */
 struct tensor_row {
     size_t place;         /* in struct layer; in struct model for a family's outer rows */
     enum part part;       /* several rows of one place make its parts */
-    const char *names[3]; /* spellings, the first that exists is taken; '*' is "weight" or "bias", '#' an expert */
-    bool bias_if_there;   /* the checkpoint decides whether there is a bias, and no key of config.json */
-    bool transposed;      /* stored as [in, out] */
+    const char *names[3]; /* spellings, the first that exists is taken; '*' is "weight" or "bias",
+                             '#' an expert */
+    bool bias_if_there; /* the checkpoint decides whether there is a bias, and no key of config.json
+                         */
+    bool transposed;    /* stored as [in, out] */
 };
 
 struct tensor_rows {
-    /* Of layer i, spellings: the first under which a checkpoint has a tensor is taken. '#' stands for i, '@' for the
-     * first retro layer. */
+    /* Of layer i, spellings: the first under which a checkpoint has a tensor is taken. '#' stands
+     * for i, '@' for the first retro layer. */
     const char *prefixes[2];
     const struct tensor_row *rows;
     int n;
@@ -249,23 +273,26 @@ struct tensor_rows {
 struct family {
     const char *architecture; /* of Megatron's folders, by our own key in config.json; NULL: none */
     const char *model_type;   /* of Hugging Face's folders; NULL: none */
-    const char *class_name;   /* in "architectures" of folders that have no "model_type"; NULL: none */
-    enum status (*read)(const struct json *config, struct model_spec *s, struct error *e);
+    const char
+        *class_name; /* in "architectures" of folders that have no "model_type"; NULL: none */
+    enum status (*read)(const struct json *config, struct model_spec *spec, struct error *e);
     /* Facts that the checkpoint alone tells; NULL: none. */
-    void (*inspect)(const struct weights *w, struct model_spec *s);
-    struct layer_spec (*layer)(const struct model_spec *s, enum stack_id stack, int i);
+    void (*inspect)(const struct weights *weights, struct model_spec *spec);
+    struct layer_spec (*layer)(const struct model_spec *spec, enum stack_id stack, int i);
     struct tensor_rows stacks[STACK_COUNT];
     struct tensor_rows outer;          /* no prefix */
     bool (*ignores)(const char *name); /* tensors that are rightly not used; NULL: none */
 };
 
-extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5, family_gpt2,
-    family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
-    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
-    family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
-    family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision,
-    family_llava, family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf,
-    family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision;
+extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5,
+    family_gpt2, family_llama, family_mistral, family_granite, family_smollm3, family_qwen2,
+    family_qwen3, family_phi3, family_olmo2, family_gemma2, family_gemma3_text, family_gpt_neox,
+    family_starcoder2, family_mixtral, family_qwen2_moe, family_qwen3_moe, family_roberta,
+    family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit, family_radio_vit,
+    family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,
+    family_siglip_vision, family_llava, family_llava_next, family_clip, family_siglip,
+    family_megatron_bert, family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl,
+    family_qwen2_vl_vision, family_qwen2_5_vl_vision;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;
@@ -275,7 +302,8 @@ const struct family *family_of_type(const char *model_type);
 /* Defaults that most families share. */
 struct model_spec model_spec_default(void);
 
-/* Rows of config.json's tables: where a value goes in a model_spec, or in a struct that begins with one. */
+/* Rows of config.json's tables: where a value goes in a model_spec, or in a struct that begins with
+ * one. */
 #define AT_SPEC(member) JSON_AT(struct model_spec, member)
 #define AT_DECODER(member) AT_SPEC(stacks[STACK_DECODER].member)
 #define AT_ENCODER(member) AT_SPEC(stacks[STACK_ENCODER].member)
@@ -286,7 +314,8 @@ enum {
     LIMIT_HEADS = 1 << 14,
     LIMIT_FFN = 1 << 22,
     LIMIT_EXPERTS = 1 << 12,
-    LIMIT_PARTS = 1 << 24, /* columns of the parts that the experts of a row make: used experts times hidden size */
+    LIMIT_PARTS = 1 << 24, /* columns of the parts that the experts of a row make: used experts
+                              times hidden size */
     LIMIT_IDS = 1 << 24,
     LIMIT_POSITIONS = 1 << 24,
     LIMIT_BUCKETS = 1 << 16,
@@ -295,16 +324,20 @@ enum {
     LIMIT_CLASS_TOKENS = 1 << 10
 };
 
-/* Fills *out from config.json by the family's table. An error names key, value and what is allowed. */
-enum status spec_read(const struct json *config, const struct json_table *table, void *out, struct error *e);
-/* An activation of an MLP as the number beside its name in a table; with MLP_GATED the MLP is gated. */
+/* Fills *out from config.json by the family's table. An error names key, value and what is allowed.
+ */
+enum status spec_read(const struct json *config, const struct json_table *table, void *out,
+                      struct error *e);
+/* An activation of an MLP as the number beside its name in a table; with MLP_GATED the MLP is
+ * gated. */
 enum { MLP_GATED = 1 << 8 };
-void dims_set_mlp(struct dims *d, int mlp);
-/* Fills a table with the unscaled frequencies base^(-2i / rotated); d->rotated is set. */
-void dims_set_rope(struct dims *d, enum rope_id id, float base);
+void dims_set_mlp(struct dims *dims, int mlp);
+/* Fills a table with the unscaled frequencies base^(-2i / rotated); dims->rotated is set. */
+void dims_set_rope(struct dims *dims, enum rope_id id, float base);
 /* Whether projections have biases, for all of them. */
-void dims_set_bias(struct dims *d, bool bias);
+void dims_set_bias(struct dims *dims, bool bias);
 /* An id that `key` names must be of the vocabulary; -1 is none. */
-enum status spec_check_id(const struct model_spec *s, const char *key, int id, struct error *e);
-/* Rules that join several keys; every family calls it last. STATUS_INVALID, or STATUS_UNSUPPORTED. */
-enum status spec_check(const struct model_spec *s, struct error *e);
+enum status spec_check_id(const struct model_spec *spec, const char *key, int id, struct error *e);
+/* Rules that join several keys; every family calls it last. STATUS_INVALID, or STATUS_UNSUPPORTED.
+ */
+enum status spec_check(const struct model_spec *spec, struct error *e);

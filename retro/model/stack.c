@@ -7,65 +7,71 @@ enum { SCRATCH_PARTS = 13 };
 
 /* All parts, in one order. */
 static void list_parts(struct scratch *scratch, struct tensor *parts[SCRATCH_PARTS]) {
-    struct tensor *all[SCRATCH_PARTS] = {&scratch->x,       &scratch->normed, &scratch->branch, &scratch->qkv,
-                                         &scratch->mixed,   &scratch->wide,   &scratch->gated,  &scratch->squares,
-                                         &scratch->choices, &scratch->routes, &scratch->few,    &scratch->shared,
-                                         &scratch->parts};
+    struct tensor *all[SCRATCH_PARTS] = {
+        &scratch->x,    &scratch->normed, &scratch->branch,  &scratch->qkv,     &scratch->mixed,
+        &scratch->wide, &scratch->gated,  &scratch->squares, &scratch->choices, &scratch->routes,
+        &scratch->few,  &scratch->shared, &scratch->parts};
     memcpy(parts, all, sizeof all);
 }
 
 /* The largest F of the stack's MLPs. */
-static int widest_ffn(const struct stack *s) { return max_int(s->ffn.n, max_int(s->expert_ffn.n, s->shared_ffn.n)); }
+static int widest_ffn(const struct stack *stack) {
+    return max_int(stack->ffn.n, max_int(stack->expert_ffn.n, stack->shared_ffn.n));
+}
 
 /* Columns of the parts. */
-static void count_columns(const struct stack *s, int cols[SCRATCH_PARTS]) {
-    const struct dims *d = &s->dims;
-    bool experts = d->experts > 0, shared = d->shared_ffn > 0;
-    cols[0] = cols[1] = cols[2] = d->hidden;
-    cols[3] = (s->heads.n + 2 * s->kv_heads.n) * d->head_dim;
-    cols[4] = s->heads.n * d->head_dim;
-    cols[5] = (d->gated ? 2 : 1) * widest_ffn(s);
-    cols[6] = d->gated ? widest_ffn(s) : 0;
-    cols[7] = d->qk_norm == QK_NORM_WHOLE ? 2 : 0;
-    cols[8] = experts ? d->experts + 1 : 0;
-    cols[9] = 2 * d->experts_used;
-    cols[10] = experts ? d->hidden : 0;
-    cols[11] = shared ? d->hidden : 0;
-    cols[12] = d->experts_used * d->hidden;
+static void count_columns(const struct stack *stack, int cols[SCRATCH_PARTS]) {
+    const struct dims *dims = &stack->dims;
+    bool experts = dims->experts > 0, shared = dims->shared_ffn > 0;
+    cols[0] = cols[1] = cols[2] = dims->hidden;
+    cols[3] = (stack->heads.n + 2 * stack->kv_heads.n) * dims->head_dim;
+    cols[4] = stack->heads.n * dims->head_dim;
+    cols[5] = (dims->gated ? 2 : 1) * widest_ffn(stack);
+    cols[6] = dims->gated ? widest_ffn(stack) : 0;
+    cols[7] = dims->qk_norm == QK_NORM_WHOLE ? 2 : 0;
+    cols[8] = experts ? dims->experts + 1 : 0;
+    cols[9] = 2 * dims->experts_used;
+    cols[10] = experts ? dims->hidden : 0;
+    cols[11] = shared ? dims->hidden : 0;
+    cols[12] = dims->experts_used * dims->hidden;
 }
 
-enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, struct error *e) {
+enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,
+                            struct error *e) {
     int cols[SCRATCH_PARTS];
     size_t row = 0;
-    count_columns(s, cols);
+    count_columns(stack, cols);
     for (int i = 0; i < SCRATCH_PARTS; i++) row += (size_t)cols[i] * sizeof(float);
     if (!mul_overflows(row, (size_t)max_rows, bytes)) return STATUS_OK;
-    return error_set(e, STATUS_NO_MEMORY, "scratch of %d rows does not fit the address space", max_rows);
+    return error_set(e, STATUS_NO_MEMORY, "scratch of %d rows does not fit the address space",
+                     max_rows);
 }
 
-enum status scratch_open(struct scratch *scratch, const struct model *m, const struct stack *s, int max_rows,
-                         struct error *e) {
+enum status scratch_open(struct scratch *scratch, const struct model *model,
+                         const struct stack *stack, int max_rows, struct error *e) {
     struct tensor *parts[SCRATCH_PARTS];
     int cols[SCRATCH_PARTS];
     void *memory;
-    if (scratch_measure(s, max_rows, &scratch->bytes, e) ||
-        backend_alloc(m->backend, &memory, scratch->bytes, "activations of one step", e))
+    if (scratch_measure(stack, max_rows, &scratch->bytes, e) ||
+        backend_alloc(model->backend, &memory, scratch->bytes, "activations of one step", e))
         return e->status;
     scratch->memory = memory;
     scratch->max_rows = max_rows;
 
     float *at = scratch->memory;
-    count_columns(s, cols);
+    count_columns(stack, cols);
     list_parts(scratch, parts);
     for (int i = 0; i < SCRATCH_PARTS; i++) {
         *parts[i] = tensor_make(at, DTYPE_F32, max_rows, cols[i]);
         at += (size_t)max_rows * (size_t)cols[i];
     }
-    if (!s->dims.gated) scratch->gated = scratch->wide;
+    if (!stack->dims.gated) scratch->gated = scratch->wide;
     return STATUS_OK;
 }
 
-void scratch_close(struct scratch *scratch, const struct model *m) { backend_release(m->backend, scratch->memory); }
+void scratch_close(struct scratch *scratch, const struct model *model) {
+    backend_release(model->backend, scratch->memory);
+}
 
 struct scratch scratch_rows(const struct scratch *scratch, int rows) {
     struct scratch part = *scratch;
@@ -77,23 +83,26 @@ struct scratch scratch_rows(const struct scratch *scratch, int rows) {
     return part;
 }
 
-void stack_norm(const struct model *m, const struct stack *s, struct tensor y, struct tensor x,
-                const struct norm_weights *w) {
-    backend_norm(
-        m->backend,
-        &(struct norm_args){
-            .y = y, .x = x, .gamma = w->gamma, .beta = w->beta, .epsilon = s->dims.epsilon, .kind = s->dims.norm});
+void stack_norm(const struct model *model, const struct stack *stack, struct tensor y,
+                struct tensor x, const struct norm_weights *weights) {
+    backend_norm(model->backend, &(struct norm_args){.y = y,
+                                                     .x = x,
+                                                     .gamma = weights->gamma,
+                                                     .beta = weights->beta,
+                                                     .epsilon = stack->dims.epsilon,
+                                                     .kind = stack->dims.norm});
 }
 
-void stack_embed(const struct model *m, const struct stack *s, struct tensor x, const int32_t *ids,
-                 const int32_t *positions) {
-    const struct embedding *table = &m->embedding;
-    backend_embed(m->backend, &(struct embed_args){.y = x,
-                                                   .word = &table->word,
-                                                   .position = table->position.data ? &table->position : NULL,
-                                                   .type = table->type.data ? &table->type : NULL,
-                                                   .ids = ids,
-                                                   .positions = positions,
-                                                   .scale = m->spec.embedding_scale});
-    if (table->norm.gamma) stack_norm(m, s, x, x, &table->norm);
+void stack_embed(const struct model *model, const struct stack *stack, struct tensor x,
+                 const int32_t *ids, const int32_t *positions) {
+    const struct embedding *table = &model->embedding;
+    backend_embed(model->backend,
+                  &(struct embed_args){.y = x,
+                                       .word = &table->word,
+                                       .position = table->position.data ? &table->position : NULL,
+                                       .type = table->type.data ? &table->type : NULL,
+                                       .ids = ids,
+                                       .positions = positions,
+                                       .scale = model->spec.embedding_scale});
+    if (table->norm.gamma) stack_norm(model, stack, x, x, &table->norm);
 }

@@ -1,10 +1,11 @@
-/* retro/model/stack.h: the rows of activations that a stack's layers work in, and what comes before and after them:
- * embedding, the last norm. */
+/* retro/model/stack.h: the rows of activations that a stack's layers work in, and what comes before
+ * and after them: embedding, the last norm. */
 #pragma once
 
 #include "retro/model/model_private.h"
 
-/* Rows of activations for one pass: allocated once for the largest pass, sliced to the rows in use. */
+/* Rows of activations for one pass: allocated once for the largest pass, sliced to the rows in use.
+ */
 struct scratch {
     float *memory;
     size_t bytes;
@@ -16,26 +17,30 @@ struct scratch {
     struct tensor wide;    /* [rows, F or 2F]      fc1 */
     struct tensor gated;   /* [rows, F]            after the gate; wide when not gated */
     struct tensor branch;  /* [rows, d]            a branch before it is added */
-    struct tensor squares; /* [rows, 2]           of queries and keys; no columns where no norm covers all heads */
+    struct tensor squares; /* [rows, 2]           of queries and keys; no columns where no norm
+                              covers all heads */
     /* Of layers with experts (struct experts_args); without columns where there are none. */
-    struct tensor choices; /* [rows, experts + 1]  the router's logits, the gate of the shared expert */
-    struct tensor routes;  /* [rows, 2 used] */
-    struct tensor few;     /* [rows, d]            of one expert */
-    struct tensor shared;  /* [rows, d] */
-    struct tensor parts;   /* [rows, used d] */
+    struct tensor
+        choices; /* [rows, experts + 1]  the router's logits, the gate of the shared expert */
+    struct tensor routes; /* [rows, 2 used] */
+    struct tensor few;    /* [rows, d]            of one expert */
+    struct tensor shared; /* [rows, d] */
+    struct tensor parts;  /* [rows, used d] */
 };
 /* The bytes that scratch_open takes. STATUS_NO_MEMORY when they do not fit the address space. */
-enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, struct error *e);
-enum status scratch_open(struct scratch *scratch, const struct model *m, const struct stack *s, int max_rows,
-                         struct error *e);
-void scratch_close(struct scratch *scratch, const struct model *m);
+enum status scratch_measure(const struct stack *stack, int max_rows, size_t *bytes,
+                            struct error *e);
+enum status scratch_open(struct scratch *scratch, const struct model *model,
+                         const struct stack *stack, int max_rows, struct error *e);
+void scratch_close(struct scratch *scratch, const struct model *model);
 /* The first rows; owns nothing. */
 struct scratch scratch_rows(const struct scratch *scratch, int rows);
 
 /* y = norm(x) with the stack's kind and epsilon. */
-void stack_norm(const struct model *m, const struct stack *s, struct tensor y, struct tensor x,
-                const struct norm_weights *w);
+void stack_norm(const struct model *model, const struct stack *stack, struct tensor y,
+                struct tensor x, const struct norm_weights *weights);
 
-/* x = the embedded ids, with positions, token type and norm where the model has them (docs/spec/retro-model.md 2). */
-void stack_embed(const struct model *m, const struct stack *s, struct tensor x, const int32_t *ids,
-                 const int32_t *positions);
+/* x = the embedded ids, with positions, token type and norm where the model has them
+ * (docs/spec/retro-model.md 2). */
+void stack_embed(const struct model *model, const struct stack *stack, struct tensor x,
+                 const int32_t *ids, const int32_t *positions);

@@ -17,45 +17,61 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, fc1), KIND_PROJECTION, EXTENT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
     {offsetof(struct layer, fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_FFN, SPLIT_COLS},
     {offsetof(struct layer, router), KIND_MATRIX, EXTENT_EXPERTS, EXTENT_HIDDEN, SPLIT_COPY},
-    {offsetof(struct layer, expert_fc1), KIND_EXPERTS, EXTENT_EXPERT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
-    {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN, SPLIT_COLS},
+    {offsetof(struct layer, expert_fc1), KIND_EXPERTS, EXTENT_EXPERT_FC1, EXTENT_HIDDEN,
+     SPLIT_ROWS},
+    {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN,
+     SPLIT_COLS},
     {offsetof(struct layer, shared_gate), KIND_MATRIX, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
-    {offsetof(struct layer, shared_fc1), KIND_PROJECTION, EXTENT_SHARED_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
-    {offsetof(struct layer, shared_fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_SHARED_FFN, SPLIT_COLS},
+    {offsetof(struct layer, shared_fc1), KIND_PROJECTION, EXTENT_SHARED_FC1, EXTENT_HIDDEN,
+     SPLIT_ROWS},
+    {offsetof(struct layer, shared_fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_SHARED_FFN,
+     SPLIT_COLS},
 };
 
 /* The word table is whole on every rank, because it embeds; the output matrix is split by rows. */
 static const struct place_shape outer_shapes[] = {
     {offsetof(struct model, embedding.word), KIND_MATRIX, EXTENT_VOCAB, EXTENT_HIDDEN, SPLIT_COPY},
-    {offsetof(struct model, embedding.position), KIND_TABLE, EXTENT_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, embedding.position), KIND_TABLE, EXTENT_POSITIONS, EXTENT_HIDDEN,
+     SPLIT_COPY},
     {offsetof(struct model, embedding.type), KIND_TABLE, EXTENT_TYPES, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, embedding.norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
-    {offsetof(struct model, stacks[STACK_DECODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
-    {offsetof(struct model, stacks[STACK_ENCODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
-    {offsetof(struct model, stacks[STACK_TOWER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_DECODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE,
+     SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_ENCODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE,
+     SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_TOWER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE,
+     SPLIT_COPY},
     {offsetof(struct model, tower.patch), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_PATCH, SPLIT_COPY},
     {offsetof(struct model, tower.mean), KIND_TABLE, EXTENT_CHANNELS, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, tower.deviation), KIND_TABLE, EXTENT_CHANNELS, EXTENT_ONE, SPLIT_COPY},
-    {offsetof(struct model, tower.class_token), KIND_TABLE, EXTENT_CLASS_TOKENS, EXTENT_HIDDEN, SPLIT_COPY},
-    {offsetof(struct model, tower.position), KIND_TABLE, EXTENT_PATCH_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, tower.class_token), KIND_TABLE, EXTENT_CLASS_TOKENS, EXTENT_HIDDEN,
+     SPLIT_COPY},
+    {offsetof(struct model, tower.position), KIND_TABLE, EXTENT_PATCH_POSITIONS, EXTENT_HIDDEN,
+     SPLIT_COPY},
     {offsetof(struct model, tower.norm_before), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, tower.norm_head), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, tower.probe), KIND_TABLE, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
-    {offsetof(struct model, tower.probe_qkv), KIND_PROJECTION, EXTENT_QKV, EXTENT_HIDDEN, SPLIT_ROWS},
-    {offsetof(struct model, tower.probe_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
+    {offsetof(struct model, tower.probe_qkv), KIND_PROJECTION, EXTENT_QKV, EXTENT_HIDDEN,
+     SPLIT_ROWS},
+    {offsetof(struct model, tower.probe_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS,
+     SPLIT_COLS},
     {offsetof(struct model, newline), KIND_TABLE, EXTENT_ONE, EXTENT_PROJECTOR_OUT, SPLIT_COPY},
     {offsetof(struct model, joint), KIND_PROJECTION, EXTENT_JOINT, EXTENT_HIDDEN, SPLIT_COPY},
-    {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE, SPLIT_COPY},
-    {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1, EXTENT_PROJECTOR_IN, SPLIT_COPY},
-    {offsetof(struct model, projector.fc2), KIND_PROJECTION, EXTENT_PROJECTOR_OUT, EXTENT_PROJECTOR_FFN, SPLIT_COPY},
-    {offsetof(struct model, stacks[STACK_DECODER].relative), KIND_RELATIVE, EXTENT_BUCKETS, EXTENT_HEAD_COUNT,
-     SPLIT_COLS},
-    {offsetof(struct model, stacks[STACK_ENCODER].relative), KIND_RELATIVE, EXTENT_BUCKETS, EXTENT_HEAD_COUNT,
-     SPLIT_COLS},
+    {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE,
+     SPLIT_COPY},
+    {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1,
+     EXTENT_PROJECTOR_IN, SPLIT_COPY},
+    {offsetof(struct model, projector.fc2), KIND_PROJECTION, EXTENT_PROJECTOR_OUT,
+     EXTENT_PROJECTOR_FFN, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_DECODER].relative), KIND_RELATIVE, EXTENT_BUCKETS,
+     EXTENT_HEAD_COUNT, SPLIT_COLS},
+    {offsetof(struct model, stacks[STACK_ENCODER].relative), KIND_RELATIVE, EXTENT_BUCKETS,
+     EXTENT_HEAD_COUNT, SPLIT_COLS},
     {offsetof(struct model, output), KIND_PROJECTION, EXTENT_VOCAB, EXTENT_HIDDEN, SPLIT_ROWS},
 };
 
-static const struct place_shape *find_shape(const struct place_shape *shapes, size_t n, size_t place) {
+static const struct place_shape *find_shape(const struct place_shape *shapes, size_t n,
+                                            size_t place) {
     for (size_t i = 0; i < n; i++)
         if (shapes[i].place == place) return &shapes[i];
     CHECK(!"a family's row names a place that exists");
@@ -70,122 +86,131 @@ const struct place_shape *outer_shape(size_t place) {
 }
 
 /* The projector's first product: its only one has the rows of its output. */
-static int projector_columns(const struct projector_spec *p) {
-    if (p->ffn == 0) return p->out;
-    return p->gated ? 2 * p->ffn : p->ffn;
+static int projector_columns(const struct projector_spec *spec) {
+    if (spec->ffn == 0) return spec->out;
+    return spec->gated ? 2 * spec->ffn : spec->ffn;
 }
 
-static int patch_positions(const struct tower_spec *t) {
-    return t->table_h * t->table_w + (t->class_positions ? t->class_tokens : 0);
+static int patch_positions(const struct tower_spec *tower) {
+    return tower->table_h * tower->table_w + (tower->class_positions ? tower->class_tokens : 0);
 }
 
-static int extent_size(const struct model *m, const struct dims *d, enum extent x) {
-    switch (x) {
+static int extent_size(const struct model *model, const struct dims *dims, enum extent extent) {
+    switch (extent) {
         case EXTENT_ONE: return 1;
-        case EXTENT_HIDDEN: return d->hidden;
-        case EXTENT_QKV: return (d->heads + 2 * d->kv_heads) * d->head_dim;
-        case EXTENT_NORM_Q: return d->qk_norm == QK_NORM_HEAD ? d->head_dim : d->heads * d->head_dim;
-        case EXTENT_NORM_K: return d->qk_norm == QK_NORM_HEAD ? d->head_dim : d->kv_heads * d->head_dim;
-        case EXTENT_HEADS: return d->heads * d->head_dim;
-        case EXTENT_CROSS_KV: return 2 * d->heads * d->head_dim;
-        case EXTENT_FC1: return d->gated ? 2 * d->ffn : d->ffn;
-        case EXTENT_FFN: return d->ffn;
-        case EXTENT_EXPERTS: return d->experts;
-        case EXTENT_EXPERT_FC1: return 2 * d->expert_ffn;
-        case EXTENT_EXPERT_FFN: return d->expert_ffn;
-        case EXTENT_SHARED_FC1: return 2 * d->shared_ffn;
-        case EXTENT_SHARED_FFN: return d->shared_ffn;
-        case EXTENT_VOCAB: return m->spec.padded_vocab;
-        case EXTENT_POSITIONS: return m->spec.max_positions;
-        case EXTENT_TYPES: return m->spec.type_vocab;
-        case EXTENT_BUCKETS: return d->buckets;
-        case EXTENT_HEAD_COUNT: return d->heads;
+        case EXTENT_HIDDEN: return dims->hidden;
+        case EXTENT_QKV: return (dims->heads + 2 * dims->kv_heads) * dims->head_dim;
+        case EXTENT_NORM_Q:
+            return dims->qk_norm == QK_NORM_HEAD ? dims->head_dim : dims->heads * dims->head_dim;
+        case EXTENT_NORM_K:
+            return dims->qk_norm == QK_NORM_HEAD ? dims->head_dim : dims->kv_heads * dims->head_dim;
+        case EXTENT_HEADS: return dims->heads * dims->head_dim;
+        case EXTENT_CROSS_KV: return 2 * dims->heads * dims->head_dim;
+        case EXTENT_FC1: return dims->gated ? 2 * dims->ffn : dims->ffn;
+        case EXTENT_FFN: return dims->ffn;
+        case EXTENT_EXPERTS: return dims->experts;
+        case EXTENT_EXPERT_FC1: return 2 * dims->expert_ffn;
+        case EXTENT_EXPERT_FFN: return dims->expert_ffn;
+        case EXTENT_SHARED_FC1: return 2 * dims->shared_ffn;
+        case EXTENT_SHARED_FFN: return dims->shared_ffn;
+        case EXTENT_VOCAB: return model->spec.padded_vocab;
+        case EXTENT_POSITIONS: return model->spec.max_positions;
+        case EXTENT_TYPES: return model->spec.type_vocab;
+        case EXTENT_BUCKETS: return dims->buckets;
+        case EXTENT_HEAD_COUNT: return dims->heads;
         case EXTENT_CHANNELS: return 3;
-        case EXTENT_CLASS_TOKENS: return m->spec.tower.class_tokens;
-        case EXTENT_PATCH_POSITIONS: return patch_positions(&m->spec.tower);
-        case EXTENT_PATCH: return tower_spec_values(&m->spec.tower);
-        case EXTENT_PROJECTOR_IN: return m->spec.projector.in;
-        case EXTENT_PROJECTOR_FC1: return projector_columns(&m->spec.projector);
-        case EXTENT_PROJECTOR_FFN: return m->spec.projector.ffn;
-        case EXTENT_PROJECTOR_OUT: return m->spec.projector.out;
-        case EXTENT_JOINT: return m->spec.joint;
+        case EXTENT_CLASS_TOKENS: return model->spec.tower.class_tokens;
+        case EXTENT_PATCH_POSITIONS: return patch_positions(&model->spec.tower);
+        case EXTENT_PATCH: return tower_spec_values(&model->spec.tower);
+        case EXTENT_PROJECTOR_IN: return model->spec.projector.in;
+        case EXTENT_PROJECTOR_FC1: return projector_columns(&model->spec.projector);
+        case EXTENT_PROJECTOR_FFN: return model->spec.projector.ffn;
+        case EXTENT_PROJECTOR_OUT: return model->spec.projector.out;
+        case EXTENT_JOINT: return model->spec.joint;
     }
     return 0;
 }
 
-static int count_blocks(const struct model *m, const struct dims *d, enum extent out, int blocks[3]) {
-    int q = d->heads * d->head_dim, k = d->kv_heads * d->head_dim;
+static int count_blocks(const struct model *model, const struct dims *dims, enum extent out,
+                        int blocks[3]) {
+    int q = dims->heads * dims->head_dim, k = dims->kv_heads * dims->head_dim;
     switch (out) {
         case EXTENT_QKV:
             blocks[0] = q;
             blocks[1] = blocks[2] = k;
             return 3;
         case EXTENT_CROSS_KV: blocks[0] = blocks[1] = q; return 2;
-        case EXTENT_FC1: blocks[0] = blocks[1] = d->ffn; return d->gated ? 2 : 1;
-        case EXTENT_EXPERT_FC1: blocks[0] = blocks[1] = d->expert_ffn; return 2;
-        case EXTENT_SHARED_FC1: blocks[0] = blocks[1] = d->shared_ffn; return 2;
+        case EXTENT_FC1: blocks[0] = blocks[1] = dims->ffn; return dims->gated ? 2 : 1;
+        case EXTENT_EXPERT_FC1: blocks[0] = blocks[1] = dims->expert_ffn; return 2;
+        case EXTENT_SHARED_FC1: blocks[0] = blocks[1] = dims->shared_ffn; return 2;
         case EXTENT_PROJECTOR_FC1:
-            blocks[0] = extent_size(m, d, out);
-            if (m->spec.projector.gated) blocks[0] = blocks[1] = m->spec.projector.ffn;
-            return m->spec.projector.gated ? 2 : 1;
-        default: blocks[0] = extent_size(m, d, out); return 1;
+            blocks[0] = extent_size(model, dims, out);
+            if (model->spec.projector.gated) blocks[0] = blocks[1] = model->spec.projector.ffn;
+            return model->spec.projector.gated ? 2 : 1;
+        default: blocks[0] = extent_size(model, dims, out); return 1;
     }
 }
 
 /* A norm of one head serves them all. */
-static bool is_shared(const struct dims *d, enum extent x) {
-    return (x == EXTENT_NORM_Q || x == EXTENT_NORM_K) && d->qk_norm == QK_NORM_HEAD;
+static bool is_shared(const struct dims *dims, enum extent extent) {
+    return (extent == EXTENT_NORM_Q || extent == EXTENT_NORM_K) && dims->qk_norm == QK_NORM_HEAD;
 }
 
-static struct portion portion_times(struct portion p, int unit) { return (struct portion){p.first * unit, p.n * unit}; }
+static struct portion portion_times(struct portion portion, int unit) {
+    return (struct portion){portion.first * unit, portion.n * unit};
+}
 
 /* This rank's rows of a block, or its columns. */
-static struct portion find_portion(const struct model *m, const struct stack *s, enum extent x, int block) {
-    switch (x) {
-        case EXTENT_QKV: return portion_times(block == 0 ? s->heads : s->kv_heads, s->dims.head_dim);
-        case EXTENT_NORM_K: return portion_times(s->kv_heads, s->dims.head_dim);
+static struct portion find_portion(const struct model *model, const struct stack *stack,
+                                   enum extent extent, int block) {
+    switch (extent) {
+        case EXTENT_QKV:
+            return portion_times(block == 0 ? stack->heads : stack->kv_heads, stack->dims.head_dim);
+        case EXTENT_NORM_K: return portion_times(stack->kv_heads, stack->dims.head_dim);
         case EXTENT_NORM_Q:
         case EXTENT_CROSS_KV:
-        case EXTENT_HEADS: return portion_times(s->heads, s->dims.head_dim);
-        case EXTENT_HEAD_COUNT: return s->heads;
+        case EXTENT_HEADS: return portion_times(stack->heads, stack->dims.head_dim);
+        case EXTENT_HEAD_COUNT: return stack->heads;
         case EXTENT_FC1:
-        case EXTENT_FFN: return s->ffn;
+        case EXTENT_FFN: return stack->ffn;
         case EXTENT_EXPERT_FC1:
-        case EXTENT_EXPERT_FFN: return s->expert_ffn;
+        case EXTENT_EXPERT_FFN: return stack->expert_ffn;
         case EXTENT_SHARED_FC1:
-        case EXTENT_SHARED_FFN: return s->shared_ffn;
-        case EXTENT_VOCAB: return m->vocab;
+        case EXTENT_SHARED_FFN: return stack->shared_ffn;
+        case EXTENT_VOCAB: return model->vocab;
         default: CHECK(!"an extent that is not split");
     }
 }
 
-struct share share_make(const struct model *m, enum stack_id stack, const struct place_shape *shape) {
-    const struct stack *of = &m->stacks[stack];
-    const struct dims *d = &of->dims;
-    struct share s = {.whole_rows = extent_size(m, d, shape->out)};
-    s.n_blocks = count_blocks(m, d, shape->out, s.blocks);
-    s.whole_cols = s.cols = extent_size(m, d, shape->in);
+struct share share_make(const struct model *model, enum stack_id stack,
+                        const struct place_shape *shape) {
+    const struct stack *of = &model->stacks[stack];
+    const struct dims *dims = &of->dims;
+    struct share share = {.whole_rows = extent_size(model, dims, shape->out)};
+    share.n_blocks = count_blocks(model, dims, shape->out, share.blocks);
+    share.whole_cols = share.cols = extent_size(model, dims, shape->in);
 
     if (shape->split == SPLIT_COLS) {
-        struct portion mine = find_portion(m, of, shape->in, 0);
-        s.cols = mine.n;
-        s.first_col = mine.first;
+        struct portion mine = find_portion(model, of, shape->in, 0);
+        share.cols = mine.n;
+        share.first_col = mine.first;
     }
-    for (int b = 0; b < s.n_blocks; b++) {
-        bool split = shape->split == SPLIT_ROWS && !is_shared(d, shape->out);
-        s.mine[b] = split ? find_portion(m, of, shape->out, b) : (struct portion){0, s.blocks[b]};
-        s.rows += s.mine[b].n;
+    for (int b = 0; b < share.n_blocks; b++) {
+        bool split = shape->split == SPLIT_ROWS && !is_shared(dims, shape->out);
+        share.mine[b] =
+            split ? find_portion(model, of, shape->out, b) : (struct portion){0, share.blocks[b]};
+        share.rows += share.mine[b].n;
     }
-    return s;
+    return share;
 }
 
-int share_row(const struct share *s, int i) {
+int share_row(const struct share *share, int i) {
     int kept = 0;
-    for (int b = 0; b < s->n_blocks; b++) {
-        int at = i - s->mine[b].first;
-        if (i < s->blocks[b]) return at >= 0 && at < s->mine[b].n ? kept + at : -1;
-        i -= s->blocks[b];
-        kept += s->mine[b].n;
+    for (int b = 0; b < share->n_blocks; b++) {
+        int at = i - share->mine[b].first;
+        if (i < share->blocks[b]) return at >= 0 && at < share->mine[b].n ? kept + at : -1;
+        i -= share->blocks[b];
+        kept += share->mine[b].n;
     }
     return -1;
 }

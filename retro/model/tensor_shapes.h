@@ -1,10 +1,11 @@
-/* retro/model/tensor_shapes.h: the shape of each place that a model keeps weights in, in sizes of its dims, and a
- * rank's share of it. */
+/* retro/model/tensor_shapes.h: the shape of each place that a model keeps weights in, in sizes of
+ * its dims, and a rank's share of it. */
 #pragma once
 
 #include "retro/model/tensors.h"
 
-/* Sizes that shapes are made of. Q, K, V blocks are counted in heads so that a rank takes whole heads. */
+/* Sizes that shapes are made of. Q, K, V blocks are counted in heads so that a rank takes whole
+ * heads. */
 enum extent {
     EXTENT_ONE,
     EXTENT_HIDDEN,
@@ -36,10 +37,21 @@ enum extent {
     EXTENT_JOINT
 };
 
-enum place_split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] matrix over ranks (spec 8) */
+enum place_split {
+    SPLIT_COPY,
+    SPLIT_ROWS,
+    SPLIT_COLS
+}; /* of the stored [out, in] matrix over ranks (spec 8) */
 
 /* The kind of weight at a place. */
-enum place_kind { KIND_NORM, KIND_PROJECTION, KIND_MATRIX, KIND_EXPERTS, KIND_TABLE, KIND_RELATIVE };
+enum place_kind {
+    KIND_NORM,
+    KIND_PROJECTION,
+    KIND_MATRIX,
+    KIND_EXPERTS,
+    KIND_TABLE,
+    KIND_RELATIVE
+};
 
 /* One place of struct layer or struct model. */
 struct place_shape {
@@ -54,4 +66,5 @@ const struct place_shape *layer_shape(size_t place);
 const struct place_shape *outer_shape(size_t place);
 
 /* This rank's share of a place whose dims are the stack's. */
-struct share share_make(const struct model *m, enum stack_id stack, const struct place_shape *shape);
+struct share share_make(const struct model *model, enum stack_id stack,
+                        const struct place_shape *shape);

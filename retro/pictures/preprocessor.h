@@ -1,9 +1,11 @@
-/* retro/pictures/preprocessor.h: pictures to the numbers that a vision tower reads, as transformers' image processors
- * make them: resize, cut, scale, normalise. preprocessor_config.json says how.
+/* retro/pictures/preprocessor.h: pictures to the numbers that a vision tower reads, as
+ * transformers' image processors make them: resize, cut, scale, normalise. preprocessor_config.json
+ * says how.
  *
- * A processor follows one of transformers' two back ends to the last bit: torchvision's where its name ends with
- * "Fast", Pillow's where it ends with "Pil". Of names without an ending, those of CLIP, ViT, LLaVA and LLaVA-NeXT
- * follow Pillow's, with which their models were trained; those of SigLIP, GOT-OCR2 and Qwen2-VL follow torchvision's.
+ * A processor follows one of transformers' two back ends to the last bit: torchvision's where its
+ * name ends with "Fast", Pillow's where it ends with "Pil". Of names without an ending, those of
+ * CLIP, ViT, LLaVA and LLaVA-NeXT follow Pillow's, with which their models were trained; those of
+ * SigLIP, GOT-OCR2 and Qwen2-VL follow torchvision's.
  */
 #pragma once
 
@@ -20,9 +22,11 @@ enum preprocessor_kind {
     PREPROCESSOR_PLAIN,      /* one picture */
     PREPROCESSOR_LLAVA,      /* one picture, made square first where `pad` says so */
     PREPROCESSOR_LLAVA_NEXT, /* the whole picture, then its tiles ("anyres") */
-    PREPROCESSOR_TILES, /* where `tile` says so, tiles that the picture is stretched to, then the whole picture where
-                         * they are several: GOT-OCR2's, InternVL's and Megatron's way */
-    PREPROCESSOR_QWEN   /* one picture of any size within limits, its sides multiples of merged patches */
+    PREPROCESSOR_TILES, /* where `tile` says so, tiles that the picture is stretched to, then the
+                         * whole picture where they are several: GOT-OCR2's, InternVL's and
+                         * Megatron's way */
+    PREPROCESSOR_QWEN   /* one picture of any size within limits, its sides multiples of merged
+                           patches */
 };
 
 struct preprocessor {
@@ -34,32 +38,37 @@ struct preprocessor {
     struct picture_size cut;  /* of the middle that is kept, where `crop` */
     double factor;            /* of `rescale` */
     double mean[3], deviation[3];
-    struct picture_size grids[PREPROCESSOR_MOST_GRIDS]; /* PREPROCESSOR_LLAVA_NEXT: sizes that tiles may fill */
+    struct picture_size
+        grids[PREPROCESSOR_MOST_GRIDS]; /* PREPROCESSOR_LLAVA_NEXT: sizes that tiles may fill */
     int grid_count;
     int least_tiles, most_tiles;       /* PREPROCESSOR_TILES */
     int64_t least_pixels, most_pixels; /* PREPROCESSOR_QWEN */
-    int patch, merge, frames; /* PREPROCESSOR_QWEN: pixels of a patch's side, patches of a merged one's, and frames that
-                               * a picture is repeated for, which is left to the tower */
+    int patch, merge,
+        frames; /* PREPROCESSOR_QWEN: pixels of a patch's side, patches of a merged one's, and
+                 * frames that a picture is repeated for, which is left to the tower */
 };
 
-/* Reads preprocessor_config.json of a model's folder or, where there is none, processor_config.json; or one of these
- * files itself. STATUS_NOT_FOUND where neither is there; STATUS_UNSUPPORTED for a processor that is not built in,
- * STATUS_INVALID for keys that are wrong or unknown, by their names. */
+/* Reads preprocessor_config.json of a model's folder or, where there is none,
+ * processor_config.json; or one of these files itself. STATUS_NOT_FOUND where neither is there;
+ * STATUS_UNSUPPORTED for a processor that is not built in, STATUS_INVALID for keys that are wrong
+ * or unknown, by their names. */
 enum status preprocessor_open(struct preprocessor *out, const char *path, struct error *e);
 /* The same from a document; messages begin with `name`. */
-enum status preprocessor_read(struct preprocessor *out, const struct json *root, const char *name, struct error *e);
+enum status preprocessor_read(struct preprocessor *out, const struct json *root, const char *name,
+                              struct error *e);
 
 /* The input of a tower: pixels is float32 [tiles, 3, height, width]. Zero-initialise. */
 struct picture_tiles {
     int tiles, height, width;
-    int rows, columns;            /* of the grid, which the tiles fill from the top left; 0 where there is none */
-    int whole;                    /* the tile that shows the whole picture, before or behind those of the grid */
+    int rows,
+        columns; /* of the grid, which the tiles fill from the top left; 0 where there is none */
+    int whole;   /* the tile that shows the whole picture, before or behind those of the grid */
     struct picture_size original; /* of the picture that was given */
     float *pixels;                /* owned */
 };
-void picture_tiles_free(struct picture_tiles *t);
+void picture_tiles_free(struct picture_tiles *tiles);
 
-/* Safe to call from several threads. *out is empty after an error: STATUS_TOO_LARGE where a step would make a picture
- * over picture_take's limits, STATUS_NO_MEMORY. */
-enum status preprocessor_run(struct picture_tiles *out, const struct preprocessor *p, const struct picture *picture,
-                             struct error *e);
+/* Safe to call from several threads. *out is empty after an error: STATUS_TOO_LARGE where a step
+ * would make a picture over picture_take's limits, STATUS_NO_MEMORY. */
+enum status preprocessor_run(struct picture_tiles *out, const struct preprocessor *preprocessor,
+                             const struct picture *picture, struct error *e);

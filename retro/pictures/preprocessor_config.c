@@ -1,5 +1,5 @@
-/* retro/pictures/preprocessor_config.c: preprocessor_config.json. A key that would change the pixels and that is not
- * followed here is an error; keys that change none are ignored by name. */
+/* retro/pictures/preprocessor_config.c: preprocessor_config.json. A key that would change the
+ * pixels and that is not followed here is an error; keys that change none are ignored by name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,73 +30,84 @@ struct preprocessor_keys {
     struct json_list mean, deviation;
 };
 
-static enum status parse_either(struct json_reader *r, const struct json *value, struct size_keys *keys) {
+static enum status parse_either(struct json_reader *reader, const struct json *value,
+                                struct size_keys *keys) {
     static const struct json_field number = {"", JSON_INT, .min = 1, .max = PREPROCESSOR_MOST_SIDE};
     *keys = (struct size_keys){0};
-    if (json_is_numeric(value)) return json_field_read(r, &number, value, &keys->shortest_edge);
+    if (json_is_numeric(value))
+        return json_field_read(reader, &number, value, &keys->shortest_edge);
 
-    enum status status = json_table_read(r, &size_table, value, keys);
+    enum status status = json_table_read(reader, &size_table, value, keys);
     if (status) return status;
     bool both = keys->height > 0 && keys->width > 0, none = keys->height == 0 && keys->width == 0;
     if (keys->shortest_edge > 0 ? none : both) return STATUS_OK;
-    return json_fail(r, JSON_FAULT_VALUE, "\"%s\" must have height and width, or shortest_edge alone", r->place->name);
+    return json_fail(reader, JSON_FAULT_VALUE,
+                     "\"%s\" must have height and width, or shortest_edge alone",
+                     reader->place->name);
 }
 
-static enum status parse_size(struct json_reader *r, const struct json *value, void *object) {
-    struct preprocessor_keys *c = object;
+static enum status parse_size(struct json_reader *reader, const struct json *value, void *object) {
+    struct preprocessor_keys *preprocessor_keys = object;
     struct size_keys keys;
-    enum status status = parse_either(r, value, &keys);
+    enum status status = parse_either(reader, value, &keys);
     if (status) return status;
-    bool square = json_is_numeric(value) && c->square;
-    c->values.shortest_edge = square ? 0 : keys.shortest_edge;
-    c->values.size = square ? (struct picture_size){keys.shortest_edge, keys.shortest_edge}
-                            : (struct picture_size){keys.height, keys.width};
+    bool square = json_is_numeric(value) && preprocessor_keys->square;
+    preprocessor_keys->values.shortest_edge = square ? 0 : keys.shortest_edge;
+    preprocessor_keys->values.size =
+        square ? (struct picture_size){keys.shortest_edge, keys.shortest_edge}
+               : (struct picture_size){keys.height, keys.width};
     return STATUS_OK;
 }
 
-static enum status parse_crop_size(struct json_reader *r, const struct json *value, void *object) {
-    struct preprocessor_keys *c = object;
+static enum status parse_crop_size(struct json_reader *reader, const struct json *value,
+                                   void *object) {
+    struct preprocessor_keys *preprocessor_keys = object;
     struct size_keys keys;
-    enum status status = parse_either(r, value, &keys);
+    enum status status = parse_either(reader, value, &keys);
     if (status) return status;
     if (keys.shortest_edge > 0 && !json_is_numeric(value))
-        return json_fail(r, JSON_FAULT_VALUE, "\"%s\" must have height and width", r->place->name);
-    c->values.cut = keys.shortest_edge > 0 ? (struct picture_size){keys.shortest_edge, keys.shortest_edge}
-                                           : (struct picture_size){keys.height, keys.width};
+        return json_fail(reader, JSON_FAULT_VALUE, "\"%s\" must have height and width",
+                         reader->place->name);
+    preprocessor_keys->values.cut =
+        keys.shortest_edge > 0 ? (struct picture_size){keys.shortest_edge, keys.shortest_edge}
+                               : (struct picture_size){keys.height, keys.width};
     return STATUS_OK;
 }
 
-static enum status parse_grids(struct json_reader *r, const struct json *value, void *object) {
-    struct preprocessor_keys *c = object;
+static enum status parse_grids(struct json_reader *reader, const struct json *value, void *object) {
+    struct preprocessor_keys *keys = object;
     size_t count = json_count(value);
     if (!json_is_list(value) || count < 1 || count > PREPROCESSOR_MOST_GRIDS)
-        return json_fail(r, JSON_FAULT_VALUE, "\"%s\" must have 1 .. %d pairs of height and width", r->place->name,
+        return json_fail(reader, JSON_FAULT_VALUE,
+                         "\"%s\" must have 1 .. %d pairs of height and width", reader->place->name,
                          PREPROCESSOR_MOST_GRIDS);
     for (size_t i = 0; i < count; i++) {
         const struct json *pair = json_item(value, i);
         int64_t height = json_int(json_item(pair, 0)), width = json_int(json_item(pair, 1));
-        bool sound = json_count(pair) == 2 && height >= 1 && height <= PREPROCESSOR_MOST_SIDE && width >= 1 &&
-                     width <= PREPROCESSOR_MOST_SIDE;
+        bool sound = json_count(pair) == 2 && height >= 1 && height <= PREPROCESSOR_MOST_SIDE &&
+                     width >= 1 && width <= PREPROCESSOR_MOST_SIDE;
         if (!sound)
-            return json_fail(r, JSON_FAULT_VALUE, "pair %zu of \"%s\" must be height and width, 1 .. %d each", i,
-                             r->place->name, PREPROCESSOR_MOST_SIDE);
-        c->values.grids[i] = (struct picture_size){(int)height, (int)width};
+            return json_fail(reader, JSON_FAULT_VALUE,
+                             "pair %zu of \"%s\" must be height and width, 1 .. %d each", i,
+                             reader->place->name, PREPROCESSOR_MOST_SIDE);
+        keys->values.grids[i] = (struct picture_size){(int)height, (int)width};
     }
-    c->values.grid_count = (int)count;
+    keys->values.grid_count = (int)count;
     return STATUS_OK;
 }
 
 /* Qwen2-VL's edges are numbers of pixels of the whole picture. */
-static enum status parse_pixels(struct json_reader *r, const struct json *value, void *object) {
+static enum status parse_pixels(struct json_reader *reader, const struct json *value,
+                                void *object) {
     static const struct json_field edge_fields[] = {
-        {"shortest_edge|min_pixels", JSON_INT64, JSON_AT(struct preprocessor, least_pixels), .min = 1,
-         .max = PICTURE_MOST_PIXELS},
+        {"shortest_edge|min_pixels", JSON_INT64, JSON_AT(struct preprocessor, least_pixels),
+         .min = 1, .max = PICTURE_MOST_PIXELS},
         {"longest_edge|max_pixels", JSON_INT64, JSON_AT(struct preprocessor, most_pixels), .min = 1,
          .max = PICTURE_MOST_PIXELS},
     };
     static const struct json_table edges = JSON_TABLE(edge_fields);
-    struct preprocessor_keys *c = object;
-    return json_table_read(r, &edges, value, &c->values);
+    struct preprocessor_keys *keys = object;
+    return json_table_read(reader, &edges, value, &keys->values);
 }
 
 #define AT(member) JSON_AT(struct preprocessor_keys, member)
@@ -110,10 +121,10 @@ static const struct json_field step_fields[] = {
     {"do_normalize", JSON_BOOL, AT(values.normalize)},
     {"resample", JSON_INT, AT(filter), .min = RESIZE_NEAREST, .max = RESIZE_HAMMING},
     {"rescale_factor", JSON_DOUBLE, AT(values.factor), .min = 1e-9, .max = 1e9},
-    {"image_mean", JSON_LIST, AT(mean), .item = &mean_item, .item_size = sizeof(double), .min = 1, .max = 3,
-     .or_one = true},
-    {"image_std", JSON_LIST, AT(deviation), .item = &deviation_item, .item_size = sizeof(double), .min = 1, .max = 3,
-     .or_one = true},
+    {"image_mean", JSON_LIST, AT(mean), .item = &mean_item, .item_size = sizeof(double), .min = 1,
+     .max = 3, .or_one = true},
+    {"image_std", JSON_LIST, AT(deviation), .item = &deviation_item, .item_size = sizeof(double),
+     .min = 1, .max = 3, .or_one = true},
     {.name = "pad_size", .type = JSON_EMPTY},
     {.name = "size_divisor", .type = JSON_EMPTY},
     {.name = "auto_map", .type = JSON_EMPTY},
@@ -136,13 +147,17 @@ static const struct json_table step_table = JSON_TABLE(step_fields);
 #define STEPS \
     { .type = JSON_ROWS, .table = &step_table }
 #define SIZE \
-    {"default_to_square", JSON_BOOL, AT(square)}, { .name = "size", .type = JSON_PARSED, .parse = parse_size }
+    {"default_to_square", JSON_BOOL, AT(square)}, { \
+        .name = "size", .type = JSON_PARSED, .parse = parse_size \
+    }
 #define CROP \
     {"do_center_crop", JSON_BOOL, AT(values.crop)}, { \
         .name = "crop_size", .type = JSON_PARSED, .parse = parse_crop_size \
     }
 #define NO_CROP \
-    {.name = "do_center_crop", .type = JSON_MUST_BE_FALSE}, { .name = "crop_size", .type = JSON_IGNORED }
+    {.name = "do_center_crop", .type = JSON_MUST_BE_FALSE}, { \
+        .name = "crop_size", .type = JSON_IGNORED \
+    }
 #define NO_PAD \
     { .name = "do_pad", .type = JSON_MUST_BE_FALSE }
 #define PATCH_IGNORED \
@@ -183,8 +198,10 @@ static const struct json_field qwen_fields[] = {
     {"merge_size", JSON_INT, AT(values.merge), .min = 1, .max = 16},
     {"temporal_patch_size", JSON_INT, AT(values.frames), .min = 1, .max = 16},
 };
-static const struct json_table plain_table = JSON_TABLE(plain_fields), llava_table = JSON_TABLE(llava_fields),
-                               next_table = JSON_TABLE(next_fields), tiles_table = JSON_TABLE(tiles_fields),
+static const struct json_table plain_table = JSON_TABLE(plain_fields),
+                               llava_table = JSON_TABLE(llava_fields),
+                               next_table = JSON_TABLE(next_fields),
+                               tiles_table = JSON_TABLE(tiles_fields),
                                qwen_table = JSON_TABLE(qwen_fields);
 
 #define CLIP_STEPS \
@@ -201,10 +218,18 @@ static const struct processor_row {
     const struct json_table *table;
     struct preprocessor values;
 } processors[] = {
-    {"CLIP", &plain_table, {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
-    {"Siglip", &plain_table, {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION}, HALF_STEPS}},
-    {"ViT", &plain_table, {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BILINEAR, RESIZE_AS_PILLOW}, HALF_STEPS}},
-    {"Llava", &llava_table, {.kind = PREPROCESSOR_LLAVA, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
+    {"CLIP",
+     &plain_table,
+     {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
+    {"Siglip",
+     &plain_table,
+     {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION}, HALF_STEPS}},
+    {"ViT",
+     &plain_table,
+     {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BILINEAR, RESIZE_AS_PILLOW}, HALF_STEPS}},
+    {"Llava",
+     &llava_table,
+     {.kind = PREPROCESSOR_LLAVA, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
     {"LlavaNext",
      &next_table,
      {.kind = PREPROCESSOR_LLAVA_NEXT,
@@ -268,45 +293,57 @@ static bool channels_copy(double channels[3], const struct json_list *list) {
 }
 
 /* The keys together. */
-static enum status keys_finish(struct preprocessor_keys *c, const char *name, struct error *e) {
-    struct preprocessor *p = &c->values;
-    p->way.filter = (enum resize_filter)c->filter;
-    if (!channels_copy(p->mean, &c->mean) || !channels_copy(p->deviation, &c->deviation))
-        return error_set(e, STATUS_INVALID, "%s: \"image_mean\" and \"image_std\" have two values, expected three",
+static enum status keys_finish(struct preprocessor_keys *keys, const char *name, struct error *e) {
+    struct preprocessor *preprocessor = &keys->values;
+    preprocessor->way.filter = (enum resize_filter)keys->filter;
+    if (!channels_copy(preprocessor->mean, &keys->mean) ||
+        !channels_copy(preprocessor->deviation, &keys->deviation))
+        return error_set(e, STATUS_INVALID,
+                         "%s: \"image_mean\" and \"image_std\" have two values, expected three",
                          name);
-    if (p->way.library == RESIZE_AS_TORCHVISION && p->way.filter > RESIZE_BICUBIC)
+    if (preprocessor->way.library == RESIZE_AS_TORCHVISION &&
+        preprocessor->way.filter > RESIZE_BICUBIC)
         return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: \"resample\" is %d, torchvision resizes with 0 (nearest), 1 (lanczos), 2 (bilinear) and "
+                         "%s: \"resample\" is %d, torchvision resizes with 0 (nearest), 1 "
+                         "(lanczos), 2 (bilinear) and "
                          "3 (bicubic)",
-                         name, c->filter);
-    if (p->kind == PREPROCESSOR_TILES && p->shortest_edge > 0)
-        return error_set(e, STATUS_INVALID, "%s: \"size\" must have height and width: tiles are of one size", name);
-    if (p->least_tiles > p->most_tiles)
-        return error_set(e, STATUS_INVALID, "%s: \"min_patches\" is %d and \"max_patches\" %d", name, p->least_tiles,
-                         p->most_tiles);
-    if (p->least_pixels > p->most_pixels)
-        return error_set(e, STATUS_INVALID, "%s: pictures of %lld pixels or more and of %lld or fewer are none", name,
-                         (long long)p->least_pixels, (long long)p->most_pixels);
-    for (int i = 0; p->kind == PREPROCESSOR_LLAVA_NEXT && i < p->grid_count; i++) {
-        int tile = p->cut.height;
-        if (p->grids[i].height % tile != 0 || p->grids[i].width % tile != 0)
-            return error_set(e, STATUS_INVALID, "%s: \"image_grid_pinpoints\" has %d x %d, no multiple of the tile, %d",
-                             name, p->grids[i].height, p->grids[i].width, tile);
+                         name, keys->filter);
+    if (preprocessor->kind == PREPROCESSOR_TILES && preprocessor->shortest_edge > 0)
+        return error_set(e, STATUS_INVALID,
+                         "%s: \"size\" must have height and width: tiles are of one size", name);
+    if (preprocessor->least_tiles > preprocessor->most_tiles)
+        return error_set(e, STATUS_INVALID, "%s: \"min_patches\" is %d and \"max_patches\" %d",
+                         name, preprocessor->least_tiles, preprocessor->most_tiles);
+    if (preprocessor->least_pixels > preprocessor->most_pixels)
+        return error_set(
+            e, STATUS_INVALID, "%s: pictures of %lld pixels or more and of %lld or fewer are none",
+            name, (long long)preprocessor->least_pixels, (long long)preprocessor->most_pixels);
+    for (int i = 0; preprocessor->kind == PREPROCESSOR_LLAVA_NEXT && i < preprocessor->grid_count;
+         i++) {
+        int tile = preprocessor->cut.height;
+        if (preprocessor->grids[i].height % tile != 0 || preprocessor->grids[i].width % tile != 0)
+            return error_set(
+                e, STATUS_INVALID,
+                "%s: \"image_grid_pinpoints\" has %d x %d, no multiple of the tile, %d", name,
+                preprocessor->grids[i].height, preprocessor->grids[i].width, tile);
     }
     return STATUS_OK;
 }
 
-enum status preprocessor_read(struct preprocessor *out, const struct json *root, const char *name, struct error *e) {
+enum status preprocessor_read(struct preprocessor *out, const struct json *root, const char *name,
+                              struct error *e) {
     const char *class = json_word(json_member(root, "image_processor_type"));
     struct preprocessor_keys keys = {0};
     struct json_reader reader = {.name = name, .e = e};
     if (class == NULL) class = json_word(json_member(root, "feature_extractor_type"));
     if (class == NULL)
-        return error_set(e, STATUS_INVALID, "%s: \"image_processor_type\" is missing, no text or no class", name);
+        return error_set(e, STATUS_INVALID,
+                         "%s: \"image_processor_type\" is missing, no text or no class", name);
     const struct processor_row *row = processor_find(&keys.values, class);
     if (row == NULL)
         return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: \"image_processor_type\" is \"%.80s\", built in are those of CLIP, Siglip, ViT, Llava, "
+                         "%s: \"image_processor_type\" is \"%.80s\", built in are those of CLIP, "
+                         "Siglip, ViT, Llava, "
                          "LlavaNext, GotOcr2 and Qwen2VL, as CLIPImageProcessor",
                          name, class);
 
@@ -320,7 +357,8 @@ enum status preprocessor_read(struct preprocessor *out, const struct json *root,
 }
 
 /* The processor is the document itself, or a part of processor_config.json. */
-static enum status preprocessor_read_file(struct preprocessor *out, const char *path, struct error *e) {
+static enum status preprocessor_read_file(struct preprocessor *out, const char *path,
+                                          struct error *e) {
     struct json *root = NULL;
     enum status status = json_parse_file(&root, path, e);
     if (status) return status;
@@ -333,7 +371,8 @@ static enum status preprocessor_read_file(struct preprocessor *out, const char *
 enum status preprocessor_open(struct preprocessor *out, const char *path, struct error *e) {
     static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};
     struct stat about;
-    if (stat(path, &about) == 0 && S_ISREG(about.st_mode)) return preprocessor_read_file(out, path, e);
+    if (stat(path, &about) == 0 && S_ISREG(about.st_mode))
+        return preprocessor_read_file(out, path, e);
 
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         struct buffer file = {0};
@@ -343,6 +382,6 @@ enum status preprocessor_open(struct preprocessor *out, const char *path, struct
         buffer_free(&file);
         if (there) return status;
     }
-    return error_set(e, STATUS_NOT_FOUND, "%s: preprocessor_config.json is missing: it says how pictures are cut",
-                     path);
+    return error_set(e, STATUS_NOT_FOUND,
+                     "%s: preprocessor_config.json is missing: it says how pictures are cut", path);
 }

@@ -1,5 +1,5 @@
-/* retro/pictures/preprocessor_sizes.c: the sizes that processors choose, in the arithmetic of transformers: real
- * numbers are doubles. */
+/* retro/pictures/preprocessor_sizes.c: the sizes that processors choose, in the arithmetic of
+ * transformers: real numbers are doubles. */
 #include "retro/pictures/preprocessor_sizes.h"
 
 #include <math.h>
@@ -11,33 +11,36 @@ static struct picture_size shortest_edge_size(int edge, struct picture_size give
     int shorter = min_int(given.width, given.height), longer = max_int(given.width, given.height);
     double stretched = (double)((int64_t)edge * longer) / shorter;
     int length = stretched > INT32_MAX ? INT32_MAX : (int)stretched;
-    return given.width <= given.height ? (struct picture_size){length, edge} : (struct picture_size){edge, length};
+    return given.width <= given.height ? (struct picture_size){length, edge}
+                                       : (struct picture_size){edge, length};
 }
 
 /* A number of whole factors, in pixels. */
 static int factors_length(double count, int factor) { return (int)count * factor; }
 
-/* smart_resize: the sides become multiples of a merged patch, and their product stays within the limits. */
-static enum status qwen_size(struct picture_size *out, const struct preprocessor *p, struct picture_size given,
-                             struct error *e) {
+/* smart_resize: the sides become multiples of a merged patch, and their product stays within the
+ * limits. */
+static enum status qwen_size(struct picture_size *out, const struct preprocessor *preprocessor,
+                             struct picture_size given, struct error *e) {
     enum { MOST_RATIO = 200 };
-    int factor = p->patch * p->merge;
+    int factor = preprocessor->patch * preprocessor->merge;
     int shorter = min_int(given.width, given.height), longer = max_int(given.width, given.height);
     if (longer > (int64_t)MOST_RATIO * shorter)
-        return error_set(
-            e, STATUS_INVALID,
-            "the picture is %d x %d pixels: this model takes no side more than %d times as long as the other",
-            given.width, given.height, MOST_RATIO);
+        return error_set(e, STATUS_INVALID,
+                         "the picture is %d x %d pixels: this model takes no side more than %d "
+                         "times as long as the other",
+                         given.width, given.height, MOST_RATIO);
 
     struct picture_size near = {factors_length(rint((double)given.height / factor), factor),
                                 factors_length(rint((double)given.width / factor), factor)};
     double area = (double)area_of(given);
-    if (area_of(near) > p->most_pixels) {
-        double shrink = sqrt(area / (double)p->most_pixels);
-        near.height = max_int(factor, factors_length(floor(given.height / shrink / factor), factor));
+    if (area_of(near) > preprocessor->most_pixels) {
+        double shrink = sqrt(area / (double)preprocessor->most_pixels);
+        near.height =
+            max_int(factor, factors_length(floor(given.height / shrink / factor), factor));
         near.width = max_int(factor, factors_length(floor(given.width / shrink / factor), factor));
-    } else if (area_of(near) < p->least_pixels) {
-        double grow = sqrt((double)p->least_pixels / area);
+    } else if (area_of(near) < preprocessor->least_pixels) {
+        double grow = sqrt((double)preprocessor->least_pixels / area);
         near.height = factors_length(ceil(given.height * grow / factor), factor);
         near.width = factors_length(ceil(given.width * grow / factor), factor);
     }
@@ -45,21 +48,24 @@ static enum status qwen_size(struct picture_size *out, const struct preprocessor
     return STATUS_OK;
 }
 
-enum status resized_size(struct picture_size *out, const struct preprocessor *p, struct picture_size given,
-                         struct error *e) {
-    if (p->kind == PREPROCESSOR_QWEN) return qwen_size(out, p, given, e);
-    *out = p->shortest_edge > 0 ? shortest_edge_size(p->shortest_edge, given) : p->size;
+enum status resized_size(struct picture_size *out, const struct preprocessor *preprocessor,
+                         struct picture_size given, struct error *e) {
+    if (preprocessor->kind == PREPROCESSOR_QWEN) return qwen_size(out, preprocessor, given, e);
+    *out = preprocessor->shortest_edge > 0 ? shortest_edge_size(preprocessor->shortest_edge, given)
+                                           : preprocessor->size;
     return STATUS_OK;
 }
 
-struct picture_size grid_choose(const struct preprocessor *p, struct picture_size given) {
-    struct picture_size best = p->grids[0];
+struct picture_size grid_choose(const struct preprocessor *preprocessor,
+                                struct picture_size given) {
+    struct picture_size best = preprocessor->grids[0];
     int64_t most_used = 0, least_wasted = INT64_MAX;
-    for (int i = 0; i < p->grid_count; i++) {
-        struct picture_size grid = p->grids[i];
+    for (int i = 0; i < preprocessor->grid_count; i++) {
+        struct picture_size grid = preprocessor->grids[i];
         double scale = fmin((double)grid.width / given.width, (double)grid.height / given.height);
         int64_t shown = (int64_t)(given.width * scale) * (int64_t)(given.height * scale);
-        int64_t used = shown < area_of(given) ? shown : area_of(given), wasted = area_of(grid) - used;
+        int64_t used = shown < area_of(given) ? shown : area_of(given),
+                wasted = area_of(grid) - used;
         if (used > most_used || (used == most_used && wasted < least_wasted)) {
             best = grid;
             most_used = used;
@@ -69,16 +75,18 @@ struct picture_size grid_choose(const struct preprocessor *p, struct picture_siz
     return best;
 }
 
-struct picture_size tiles_choose(const struct preprocessor *p, struct picture_size given) {
+struct picture_size tiles_choose(const struct preprocessor *preprocessor,
+                                 struct picture_size given) {
     double ratio = (double)given.width / given.height, least = INFINITY;
     struct picture_size best = {1, 1};
-    for (int tiles = p->least_tiles; tiles <= p->most_tiles; tiles++) {
+    for (int tiles = preprocessor->least_tiles; tiles <= preprocessor->most_tiles; tiles++) {
         for (int width = 1; width <= tiles; width++) {
             if (tiles % width != 0) continue;
             struct picture_size grid = {tiles / width, width};
             double difference = fabs(ratio - (double)grid.width / grid.height);
-            /* Of two equally near grids the larger wins, unless half of its pixels would be made up. */
-            bool fills = (double)area_of(given) > 0.5 * (double)area_of(p->size) * tiles;
+            /* Of two equally near grids the larger wins, unless half of its pixels would be made
+             * up. */
+            bool fills = (double)area_of(given) > 0.5 * (double)area_of(preprocessor->size) * tiles;
             if (difference < least || (difference == least && fills)) best = grid;
             least = fmin(least, difference);
         }

@@ -8,8 +8,8 @@
 #include "retro/pictures/decoders.h"
 #include "retro/pictures/resize_taps.h"
 
-static const uint8_t *picture_row(const struct picture *p, int y) {
-    return p->pixels + 3 * (size_t)y * (size_t)p->width;
+static const uint8_t *picture_row(const struct picture *picture, int y) {
+    return picture->pixels + 3 * (size_t)y * (size_t)picture->width;
 }
 
 /* Rows on their way to another width. */
@@ -20,43 +20,47 @@ struct row_pass {
     uint8_t *copies; /* of RESIZE_LINES rows and what lies behind them */
 };
 
-static enum status row_pass_open(struct row_pass *p, const struct picture *in, int width, struct resize_way way,
-                                 struct error *e) {
+static enum status row_pass_open(struct row_pass *pass, const struct picture *in, int width,
+                                 struct resize_way way, struct error *e) {
     size_t bytes = RESIZE_LINES * (3 * (size_t)in->width + RESIZE_ROW_SLACK);
-    *p = (struct row_pass){.in = in, .width = width};
-    if (resize_taps_make(&p->taps, in->width, width, way, e)) return e->status;
-    p->copies = calloc(1, bytes);
-    return p->copies ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "no memory for rows of %d pixels", in->width);
+    *pass = (struct row_pass){.in = in, .width = width};
+    if (resize_taps_make(&pass->taps, in->width, width, way, e)) return e->status;
+    pass->copies = calloc(1, bytes);
+    return pass->copies
+               ? STATUS_OK
+               : error_set(e, STATUS_NO_MEMORY, "no memory for rows of %d pixels", in->width);
 }
 
-static void row_pass_close(struct row_pass *p) {
-    resize_taps_free(&p->taps);
-    free(p->copies);
+static void row_pass_close(struct row_pass *pass) {
+    resize_taps_free(&pass->taps);
+    free(pass->copies);
 }
 
 /* Row y with RESIZE_ROW_SLACK readable bytes behind it: where it is, or copy number `copy`. */
-static const uint8_t *row_with_slack(const struct row_pass *p, int y, int copy) {
-    size_t stride = 3 * (size_t)p->in->width, behind = (size_t)(p->in->height - 1 - y) * stride;
-    if (behind >= RESIZE_ROW_SLACK) return picture_row(p->in, y);
-    return memcpy(p->copies + (size_t)copy * (stride + RESIZE_ROW_SLACK), picture_row(p->in, y), stride);
+static const uint8_t *row_with_slack(const struct row_pass *pass, int y, int copy) {
+    size_t stride = 3 * (size_t)pass->in->width,
+           behind = (size_t)(pass->in->height - 1 - y) * stride;
+    if (behind >= RESIZE_ROW_SLACK) return picture_row(pass->in, y);
+    return memcpy(pass->copies + (size_t)copy * (stride + RESIZE_ROW_SLACK),
+                  picture_row(pass->in, y), stride);
 }
 
 /* Rows [first, end), one behind the other at `out`. */
-static void row_pass_run(const struct row_pass *p, uint8_t *out, int first, int end) {
+static void row_pass_run(const struct row_pass *pass, uint8_t *out, int first, int end) {
     for (int y = first; y < end; y += RESIZE_LINES) {
         struct resize_lines lines;
         for (int i = 0; i < RESIZE_LINES; i++) {
             int row = min_int(y + i, end - 1);
-            lines.in[i] = row_with_slack(p, row, i);
-            lines.out[i] = out + 3 * (size_t)(row - first) * (size_t)p->width;
+            lines.in[i] = row_with_slack(pass, row, i);
+            lines.out[i] = out + 3 * (size_t)(row - first) * (size_t)pass->width;
         }
-        resize_rows(&lines, &p->taps, p->width);
+        resize_rows(&lines, &pass->taps, pass->width);
     }
 }
 
 /* All rows to `width` pixels. */
-static enum status resize_all_rows(struct picture *out, const struct picture *in, int width, struct resize_way way,
-                                   struct error *e) {
+static enum status resize_all_rows(struct picture *out, const struct picture *in, int width,
+                                   struct resize_way way, struct error *e) {
     struct row_pass pass;
     enum status status = row_pass_open(&pass, in, width, way, e);
     if (status == STATUS_OK) status = picture_take(out, width, in->height, e);
@@ -66,13 +70,14 @@ static enum status resize_all_rows(struct picture *out, const struct picture *in
 }
 
 /* The rows that some row of the output is made of, at most. */
-static int taps_most(const struct resize_taps *t, int to) {
+static int taps_most(const struct resize_taps *taps, int to) {
     int most = 1;
-    for (int i = 0; i < to; i++) most = max_int(most, t->count[i]);
+    for (int i = 0; i < to; i++) most = max_int(most, taps->count[i]);
     return most;
 }
 
-/* Both passes, rows first. The rows between them are made a band at a time, which stays in cache. */
+/* Both passes, rows first. The rows between them are made a band at a time, which stays in cache.
+ */
 struct resize_bands {
     struct row_pass rows;
     struct resize_taps columns;
@@ -82,64 +87,69 @@ struct resize_bands {
 
 enum { BAND_BYTES = 64 << 10 };
 
-static enum status bands_open(struct resize_bands *b, const struct picture *in, int width, int height,
-                              struct resize_way way, struct error *e) {
+static enum status bands_open(struct resize_bands *bands, const struct picture *in, int width,
+                              int height, struct resize_way way, struct error *e) {
     size_t stride = 3 * (size_t)width;
-    *b = (struct resize_bands){0};
-    enum status status = row_pass_open(&b->rows, in, width, way, e);
-    if (status == STATUS_OK) status = resize_taps_make(&b->columns, in->height, height, way, e);
+    *bands = (struct resize_bands){0};
+    enum status status = row_pass_open(&bands->rows, in, width, way, e);
+    if (status == STATUS_OK) status = resize_taps_make(&bands->columns, in->height, height, way, e);
     if (status) return status;
-    b->most = max_int(2 * taps_most(&b->columns, height), (int)(BAND_BYTES / stride));
-    b->most = min_int(b->most, in->height);
-    status = picture_check_size(width, b->most, &picture_default_rules, e);
+    bands->most = max_int(2 * taps_most(&bands->columns, height), (int)(BAND_BYTES / stride));
+    bands->most = min_int(bands->most, in->height);
+    status = picture_check_size(width, bands->most, &picture_default_rules, e);
     if (status) return status;
-    b->band = malloc((size_t)b->most * stride);
-    return b->band ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "no memory for %d rows of %d pixels", b->most, width);
+    bands->band = malloc((size_t)bands->most * stride);
+    return bands->band ? STATUS_OK
+                       : error_set(e, STATUS_NO_MEMORY, "no memory for %d rows of %d pixels",
+                                   bands->most, width);
 }
 
-static void bands_close(struct resize_bands *b) {
-    row_pass_close(&b->rows);
-    resize_taps_free(&b->columns);
-    free(b->band);
+static void bands_close(struct resize_bands *bands) {
+    row_pass_close(&bands->rows);
+    resize_taps_free(&bands->columns);
+    free(bands->band);
 }
 
 /* The band begins at row `first`, and holds as many rows as there is room for. */
-static void bands_move(struct resize_bands *b, int first) {
-    size_t stride = 3 * (size_t)b->rows.width, kept = (size_t)max_int(0, b->end - first);
-    if (kept > 0) memmove(b->band, b->band + (size_t)(first - b->first) * stride, kept * stride);
-    b->first = first;
-    b->end = min_int(b->rows.in->height, first + b->most);
-    row_pass_run(&b->rows, b->band + kept * stride, first + (int)kept, b->end);
+static void bands_move(struct resize_bands *bands, int first) {
+    size_t stride = 3 * (size_t)bands->rows.width, kept = (size_t)max_int(0, bands->end - first);
+    if (kept > 0)
+        memmove(bands->band, bands->band + (size_t)(first - bands->first) * stride, kept * stride);
+    bands->first = first;
+    bands->end = min_int(bands->rows.in->height, first + bands->most);
+    row_pass_run(&bands->rows, bands->band + kept * stride, first + (int)kept, bands->end);
 }
 
-static enum status resize_in_bands(struct picture *out, const struct picture *in, int width, int height,
-                                   struct resize_way way, struct error *e) {
-    struct resize_bands b;
-    enum status status = bands_open(&b, in, width, height, way, e);
+static enum status resize_in_bands(struct picture *out, const struct picture *in, int width,
+                                   int height, struct resize_way way, struct error *e) {
+    struct resize_bands bands;
+    enum status status = bands_open(&bands, in, width, height, way, e);
     if (status == STATUS_OK) status = picture_take(out, width, height, e);
     for (int y = 0; status == STATUS_OK && y < height; y++) {
-        int first = b.columns.first[y];
-        if (first + b.columns.count[y] > b.end) bands_move(&b, first);
-        resize_column(out->pixels + 3 * (size_t)y * (size_t)width, b.band, width, &b.columns, y, b.first);
+        int first = bands.columns.first[y];
+        if (first + bands.columns.count[y] > bands.end) bands_move(&bands, first);
+        resize_column(out->pixels + 3 * (size_t)y * (size_t)width, bands.band, width,
+                      &bands.columns, y, bands.first);
     }
-    bands_close(&b);
+    bands_close(&bands);
     return status;
 }
 
 /* All columns to `height` pixels. */
-static enum status resize_columns(struct picture *out, const struct picture *in, int height, struct resize_way way,
-                                  struct error *e) {
+static enum status resize_columns(struct picture *out, const struct picture *in, int height,
+                                  struct resize_way way, struct error *e) {
     struct resize_taps taps;
     enum status status = resize_taps_make(&taps, in->height, height, way, e);
     if (status == STATUS_OK) status = picture_take(out, in->width, height, e);
     for (int y = 0; status == STATUS_OK && y < height; y++)
-        resize_column(out->pixels + 3 * (size_t)y * (size_t)in->width, in->pixels, in->width, &taps, y, 0);
+        resize_column(out->pixels + 3 * (size_t)y * (size_t)in->width, in->pixels, in->width, &taps,
+                      y, 0);
     resize_taps_free(&taps);
     return status;
 }
 
-static enum status resize_passes(struct picture *out, const struct picture *in, int width, int height,
-                                 struct resize_way way, struct error *e) {
+static enum status resize_passes(struct picture *out, const struct picture *in, int width,
+                                 int height, struct resize_way way, struct error *e) {
     bool columns_first = way.library == RESIZE_AS_PILLOW && in->height > height &&
                          in->height - height > 2 * (int64_t)(in->width - width);
     struct picture between = {0};
@@ -153,8 +163,8 @@ static enum status resize_passes(struct picture *out, const struct picture *in, 
     return status;
 }
 
-/* The input pixel under the middle of output pixel i. Pillow adds steps of doubles up; torchvision (NEAREST_EXACT)
- * multiplies floats. */
+/* The input pixel under the middle of output pixel i. Pillow adds steps of doubles up; torchvision
+ * (NEAREST_EXACT) multiplies floats. */
 static void nearest_places(int *places, int from, int to, enum resize_library library) {
     double step = (double)from / to, at = step * 0.5;
     float scale = (float)from / (float)to;
@@ -165,11 +175,12 @@ static void nearest_places(int *places, int from, int to, enum resize_library li
     }
 }
 
-static enum status resize_nearest(struct picture *out, const struct picture *in, int width, int height,
-                                  enum resize_library library, struct error *e) {
+static enum status resize_nearest(struct picture *out, const struct picture *in, int width,
+                                  int height, enum resize_library library, struct error *e) {
     enum status status = picture_take(out, width, height, e);
     if (status) return status;
-    int *columns = malloc((size_t)width * sizeof *columns), *rows = malloc((size_t)height * sizeof *rows);
+    int *columns = malloc((size_t)width * sizeof *columns),
+        *rows = malloc((size_t)height * sizeof *rows);
     bool taken = columns && rows;
     if (taken) {
         nearest_places(columns, in->width, width, library);
@@ -183,7 +194,8 @@ static enum status resize_nearest(struct picture *out, const struct picture *in,
     }
     free(columns);
     free(rows);
-    return taken ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "no memory to resize to %d x %d", width, height);
+    return taken ? STATUS_OK
+                 : error_set(e, STATUS_NO_MEMORY, "no memory to resize to %d x %d", width, height);
 }
 
 static enum status resize_copy(struct picture *out, const struct picture *in, struct error *e) {
@@ -193,11 +205,12 @@ static enum status resize_copy(struct picture *out, const struct picture *in, st
     return STATUS_OK;
 }
 
-enum status picture_resize(struct picture *out, const struct picture *in, int width, int height, struct resize_way way,
-                           struct error *e) {
+enum status picture_resize(struct picture *out, const struct picture *in, int width, int height,
+                           struct resize_way way, struct error *e) {
     *out = (struct picture){0};
     enum status status = picture_check_size(width, height, &picture_default_rules, e);
-    if (status) return error_prefix(e, "a picture of %d x %d pixels, resized", in->width, in->height);
+    if (status)
+        return error_prefix(e, "a picture of %d x %d pixels, resized", in->width, in->height);
 
     if (width == in->width && height == in->height)
         status = resize_copy(out, in, e);

@@ -1,8 +1,9 @@
-/* retro/pictures/resize.h: pictures in other sizes, byte for byte as Pillow 13 or torchvision make them.
+/* retro/pictures/resize.h: pictures in other sizes, byte for byte as Pillow 13 or torchvision make
+ * them.
  *
- * A filter is stretched by the factor that the picture shrinks by (antialiasing). Both libraries run over the rows and
- * over the columns in turn, with 8-bit pixels in between and weights in fixed point, and differ in the bits of a weight
- * and in which pass is first. */
+ * A filter is stretched by the factor that the picture shrinks by (antialiasing). Both libraries
+ * run over the rows and over the columns in turn, with 8-bit pixels in between and weights in fixed
+ * point, and differ in the bits of a weight and in which pass is first. */
 #pragma once
 
 #include "retro/pictures/picture.h"
@@ -18,8 +19,10 @@ enum resize_filter {
 };
 
 enum resize_library {
-    RESIZE_AS_PILLOW, /* weights of 22 bits; the columns first where the height shrinks by far more than the width */
-    RESIZE_AS_TORCHVISION /* weights of 15 bits and a scale of their own; the rows first; neither box nor hamming */
+    RESIZE_AS_PILLOW, /* weights of 22 bits; the columns first where the height shrinks by far more
+                         than the width */
+    RESIZE_AS_TORCHVISION /* weights of 15 bits and a scale of their own; the rows first; neither
+                             box nor hamming */
 };
 
 struct resize_way {
@@ -27,7 +30,8 @@ struct resize_way {
     enum resize_library library;
 };
 
-/* *out becomes a picture of its own, also where nothing changes; it is empty after an error. STATUS_TOO_LARGE where
- * the new picture, or what is held of the one between the passes, is over picture_take's limits. */
-enum status picture_resize(struct picture *out, const struct picture *in, int width, int height, struct resize_way way,
-                           struct error *e);
+/* *out becomes a picture of its own, also where nothing changes; it is empty after an error.
+ * STATUS_TOO_LARGE where the new picture, or what is held of the one between the passes, is over
+ * picture_take's limits. */
+enum status picture_resize(struct picture *out, const struct picture *in, int width, int height,
+                           struct resize_way way, struct error *e);

@@ -1,5 +1,6 @@
-/* retro/pictures/resize_taps.c: filters and their weights in fixed point: Pillow's Resample.c and PyTorch's
- * UpSampleKernel.cpp, line for line where the order of operations decides the last bit. */
+/* retro/pictures/resize_taps.c: filters and their weights in fixed point: Pillow's Resample.c and
+ * PyTorch's UpSampleKernel.cpp, line for line where the order of operations decides the last bit.
+ */
 #include "retro/pictures/resize_taps.h"
 
 #include <math.h>
@@ -34,7 +35,9 @@ static double filter_sinc(double x) {
     return sin(x) / x;
 }
 
-static double filter_lanczos(double x) { return -3.0 <= x && x < 3.0 ? filter_sinc(x) * filter_sinc(x / 3) : 0.0; }
+static double filter_lanczos(double x) {
+    return -3.0 <= x && x < 3.0 ? filter_sinc(x) * filter_sinc(x / 3) : 0.0;
+}
 
 static const struct resize_kernel {
     double (*value)(double x);
@@ -46,10 +49,11 @@ static const struct resize_kernel {
 };
 
 /* Fills first and count and the real weights of pixel i; their sum is 1. */
-static void taps_weigh(struct resize_taps *t, double *weights, int i, double scale, const struct resize_kernel *kernel,
-                       int from) {
+static void taps_weigh(struct resize_taps *taps, double *weights, int i, double scale,
+                       const struct resize_kernel *kernel, int from) {
     double stretch = scale < 1.0 ? 1.0 : scale;
-    double support = kernel->support * stretch, narrow = 1.0 / stretch, center = (i + 0.5) * scale, sum = 0.0;
+    double support = kernel->support * stretch, narrow = 1.0 / stretch, center = (i + 0.5) * scale,
+           sum = 0.0;
     int first = max_int((int)(center - support + 0.5), 0);
     int count = min_int((int)(center + support + 0.5), from) - first;
 
@@ -58,8 +62,8 @@ static void taps_weigh(struct resize_taps *t, double *weights, int i, double sca
         sum += weights[j];
     }
     for (int j = 0; j < count && sum != 0.0; j++) weights[j] /= sum;
-    t->first[i] = first;
-    t->count[i] = count;
+    taps->first[i] = first;
+    taps->count[i] = count;
 }
 
 /* PyTorch's weights are as wide as 16 bits with a sign allow the largest of them. */
@@ -71,22 +75,24 @@ static int taps_torch_bits(const double *weights, size_t n) {
     return bits;
 }
 
-static void taps_round(struct resize_taps *t, const double *weights, size_t n) {
+static void taps_round(struct resize_taps *taps, const double *weights, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        double scaled = weights[i] * (1 << t->bits);
+        double scaled = weights[i] * (1 << taps->bits);
         int weight = weights[i] < 0 ? (int)(-0.5 + scaled) : (int)(0.5 + scaled);
         int low = (int)((unsigned)weight & ((1u << RESIZE_LOW_BITS) - 1));
-        t->low[i] = (int16_t)low;
-        t->high[i] = (int16_t)((weight - low) / (1 << RESIZE_LOW_BITS));
+        taps->low[i] = (int16_t)low;
+        taps->high[i] = (int16_t)((weight - low) / (1 << RESIZE_LOW_BITS));
     }
 }
 
-enum status resize_taps_make(struct resize_taps *taps, int from, int to, struct resize_way way, struct error *e) {
+enum status resize_taps_make(struct resize_taps *taps, int from, int to, struct resize_way way,
+                             struct error *e) {
     enum { PILLOW_BITS = 22 };
     const struct resize_kernel *kernel = &kernels[way.filter];
     double scale = (double)from / to;
     int reach = (int)ceil(kernel->support * (scale < 1.0 ? 1.0 : scale));
-    size_t stride = (2 * (size_t)reach + 1 + RESIZE_TAPS) / RESIZE_TAPS * RESIZE_TAPS, n = stride * (size_t)to;
+    size_t stride = (2 * (size_t)reach + 1 + RESIZE_TAPS) / RESIZE_TAPS * RESIZE_TAPS,
+           n = stride * (size_t)to;
     double *weights = calloc(n, sizeof *weights);
     *taps = (struct resize_taps){.stride = (int)stride,
                                  .first = malloc((size_t)to * sizeof *taps->first),
@@ -96,14 +102,16 @@ enum status resize_taps_make(struct resize_taps *taps, int from, int to, struct 
     bool taken = weights && taps->first && taps->count && taps->low && taps->high;
 
     if (taken) {
-        for (int i = 0; i < to; i++) taps_weigh(taps, weights + (size_t)i * stride, i, scale, kernel, from);
+        for (int i = 0; i < to; i++)
+            taps_weigh(taps, weights + (size_t)i * stride, i, scale, kernel, from);
         taps->bits = way.library == RESIZE_AS_PILLOW ? PILLOW_BITS : taps_torch_bits(weights, n);
         taps_round(taps, weights, n);
     } else {
         resize_taps_free(taps);
     }
     free(weights);
-    return taken ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "no memory to resize %d pixels to %d", from, to);
+    return taken ? STATUS_OK
+                 : error_set(e, STATUS_NO_MEMORY, "no memory to resize %d pixels to %d", from, to);
 }
 
 void resize_taps_free(struct resize_taps *taps) {

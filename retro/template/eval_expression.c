@@ -3,212 +3,231 @@
 
 #include "retro/template/template_private.h"
 
-static struct call_arguments arguments_of(struct template_run *r, const struct node *n) {
-    struct call_arguments a = {0};
+static struct call_arguments arguments_of(struct template_run *run, const struct node *node) {
+    struct call_arguments arguments = {0};
     int count = 0, keywords = 0;
-    for (const struct node *item = n->list; item; item = item->next) count++;
-    for (const struct node *item = n->keywords; item; item = item->next) keywords++;
-    a.items = memory_take(r->m, (size_t)count * sizeof *a.items);
-    a.keywords = memory_take(r->m, (size_t)keywords * sizeof *a.keywords);
-    for (const struct node *item = n->list; item; item = item->next) {
-        a.items[a.n] = run_expression(r, item);
-        a.n++;
+    for (const struct node *item = node->list; item; item = item->next) count++;
+    for (const struct node *item = node->keywords; item; item = item->next) keywords++;
+    arguments.items = memory_take(run->m, (size_t)count * sizeof *arguments.items);
+    arguments.keywords = memory_take(run->m, (size_t)keywords * sizeof *arguments.keywords);
+    for (const struct node *item = node->list; item; item = item->next) {
+        arguments.items[arguments.n] = run_expression(run, item);
+        arguments.n++;
     }
-    for (const struct node *item = n->keywords; item; item = item->next) {
-        a.keywords[a.n_keywords] = (struct dict_entry){value_string(item->name), run_expression(r, item->left)};
-        a.n_keywords++;
+    for (const struct node *item = node->keywords; item; item = item->next) {
+        arguments.keywords[arguments.n_keywords] =
+            (struct dict_entry){value_string(item->name), run_expression(run, item->left)};
+        arguments.n_keywords++;
     }
-    return a;
+    return arguments;
 }
 
-static struct value list_of(struct template_run *r, const struct node *n, enum list_type type) {
-    struct value v = value_list(r, type);
-    for (const struct node *item = n->list; item; item = item->next) list_append(r, v, run_expression(r, item));
-    return v;
+static struct value list_of(struct template_run *run, const struct node *node,
+                            enum list_type type) {
+    struct value value = value_list(run, type);
+    for (const struct node *item = node->list; item; item = item->next)
+        list_append(run, value, run_expression(run, item));
+    return value;
 }
 
-static struct value dict_of(struct template_run *r, const struct node *n) {
-    struct value v = value_dict(r);
-    for (const struct node *key = n->list; key; key = key->next->next) {
-        struct value k = run_expression(r, key);
-        dict_set(r, v.dict, k, run_expression(r, key->next));
+static struct value dict_of(struct template_run *run, const struct node *node) {
+    struct value value = value_dict(run);
+    for (const struct node *key = node->list; key; key = key->next->next) {
+        struct value the_value = run_expression(run, key);
+        dict_set(run, value.dict, the_value, run_expression(run, key->next));
     }
-    return v;
+    return value;
 }
 
-static struct value concat_run(struct template_run *r, const struct node *n) {
-    struct text_builder b = {.m = r->m};
-    for (const struct node *item = n->list; item; item = item->next) value_write(r, &b, run_expression(r, item));
-    return value_string(builder_string(&b));
+static struct value concat_run(struct template_run *run, const struct node *node) {
+    struct text_builder builder = {.m = run->m};
+    for (const struct node *item = node->list; item; item = item->next)
+        value_write(run, &builder, run_expression(run, item));
+    return value_string(builder_string(&builder));
 }
 
-static struct value comparison_run(struct template_run *r, const struct node *n) {
-    struct value left = run_expression(r, n->left);
-    for (const struct node *operand = n->list; operand; operand = operand->next) {
-        struct value right = run_expression(r, operand->left);
-        r->line = operand->line;
-        if (!operator_compare(r, operand->operator, left, right)) return value_bool(false);
+static struct value comparison_run(struct template_run *run, const struct node *node) {
+    struct value left = run_expression(run, node->left);
+    for (const struct node *operand = node->list; operand; operand = operand->next) {
+        struct value right = run_expression(run, operand->left);
+        run->line = operand->line;
+        if (!operator_compare(run, operand->operator, left, right)) return value_bool(false);
         left = right;
     }
     return value_bool(true);
 }
 
-static struct value choice_run(struct template_run *r, const struct node *n) {
-    if (value_truth(r, run_expression(r, n->right))) return run_expression(r, n->left);
-    if (n->other) return run_expression(r, n->other);
-    return value_undefined(r, "the inline if-expression on line %d evaluated to false and no else section was defined.",
-                           n->line);
+static struct value choice_run(struct template_run *run, const struct node *node) {
+    if (value_truth(run, run_expression(run, node->right))) return run_expression(run, node->left);
+    if (node->other) return run_expression(run, node->other);
+    return value_undefined(
+        run,
+        "the inline if-expression on line %d evaluated to false and no else section was defined.",
+        node->line);
 }
 
-static struct value item_read(struct template_run *r, const struct node *n) {
-    struct value of = run_expression(r, n->left);
-    if (n->right->kind != NODE_SLICE) {
-        struct value key = run_expression(r, n->right);
-        r->line = n->line;
-        return value_item(r, of, key);
+static struct value item_read(struct template_run *run, const struct node *node) {
+    struct value of = run_expression(run, node->left);
+    if (node->right->kind != NODE_SLICE) {
+        struct value key = run_expression(run, node->right);
+        run->line = node->line;
+        return value_item(run, of, key);
     }
     struct value bounds[3];
-    const struct node *parts[3] = {n->right->left, n->right->right, n->right->other};
-    for (int i = 0; i < 3; i++) bounds[i] = parts[i] ? run_expression(r, parts[i]) : value_none();
-    r->line = n->line;
-    return value_slice(r, of, bounds);
+    const struct node *parts[3] = {node->right->left, node->right->right, node->right->other};
+    for (int i = 0; i < 3; i++) bounds[i] = parts[i] ? run_expression(run, parts[i]) : value_none();
+    run->line = node->line;
+    return value_slice(run, of, bounds);
 }
 
-/* A filter or a test that is not known fails where it is reached, as in Jinja: templates name those of other programs.
+/* A filter or a test that is not known fails where it is reached, as in Jinja: templates name those
+ * of other programs.
  */
-static struct value call_row_of(struct template_run *r, const struct node *n) {
-    const char *kind = n->kind == NODE_FILTER ? "filter" : "test";
-    if (n->row == NULL) run_refuse(r, "the %s %.*s", kind, (int)n->name->size, n->name->text);
-    struct value self = run_expression(r, n->left);
-    struct call_arguments a = arguments_of(r, n);
-    r->line = n->line;
-    return call_row_apply(r, n->row, self, &a);
+static struct value call_row_of(struct template_run *run, const struct node *node) {
+    const char *kind = node->kind == NODE_FILTER ? "filter" : "test";
+    if (node->row == NULL)
+        run_refuse(run, "the %s %.*s", kind, (int)node->name->size, node->name->text);
+    struct value self = run_expression(run, node->left);
+    struct call_arguments arguments = arguments_of(run, node);
+    run->line = node->line;
+    return call_row_apply(run, node->row, self, &arguments);
 }
 
-static struct value call_of(struct template_run *r, const struct node *n) {
-    struct value callee = run_expression(r, n->left);
-    struct call_arguments a = arguments_of(r, n);
-    r->line = n->line;
-    return call_value(r, callee, &a);
+static struct value call_of(struct template_run *run, const struct node *node) {
+    struct value callee = run_expression(run, node->left);
+    struct call_arguments arguments = arguments_of(run, node);
+    run->line = node->line;
+    return call_value(run, callee, &arguments);
 }
 
-static struct value attribute_read(struct template_run *r, const struct node *n) {
-    struct value of = run_expression(r, n->left);
-    r->line = n->line;
-    return value_attribute(r, of, n->name);
+static struct value attribute_read(struct template_run *run, const struct node *node) {
+    struct value of = run_expression(run, node->left);
+    run->line = node->line;
+    return value_attribute(run, of, node->name);
 }
 
-static struct value unary_run(struct template_run *r, const struct node *n) {
-    struct value v = run_expression(r, n->left);
-    return n->operator== OPERATOR_NOT ? value_bool(!value_truth(r, v)) : operator_unary(r, n->operator, v);
+static struct value unary_run(struct template_run *run, const struct node *node) {
+    struct value value = run_expression(run, node->left);
+    return node->operator== OPERATOR_NOT ? value_bool(!value_truth(run, value))
+                                         : operator_unary(run, node->operator, value);
 }
 
-static struct value operator_run(struct template_run *r, const struct node *n) {
-    struct value left = run_expression(r, n->left), right = run_expression(r, n->right);
-    r->line = n->line;
-    return operator_apply(r, n->operator, left, right);
+static struct value operator_run(struct template_run *run, const struct node *node) {
+    struct value left = run_expression(run, node->left), right = run_expression(run, node->right);
+    run->line = node->line;
+    return operator_apply(run, node->operator, left, right);
 }
 
 /* and, or: the operand that decides. */
-static struct value decision_run(struct template_run *r, const struct node *n) {
-    struct value left = run_expression(r, n->left);
-    return value_truth(r, left) == (n->kind == NODE_OR) ? left : run_expression(r, n->right);
+static struct value decision_run(struct template_run *run, const struct node *node) {
+    struct value left = run_expression(run, node->left);
+    return value_truth(run, left) == (node->kind == NODE_OR) ? left
+                                                             : run_expression(run, node->right);
 }
 
-static struct value node_evaluate(struct template_run *r, const struct node *n) {
-    switch (n->kind) {
-        case NODE_CONSTANT: return n->constant;
-        case NODE_NAME: return scope_get(r, n->name);
-        case NODE_BODY_TEXT: return r->body_text;
-        case NODE_LIST: return list_of(r, n, LIST_PLAIN);
-        case NODE_TUPLE: return list_of(r, n, LIST_TUPLE);
-        case NODE_DICT: return dict_of(r, n);
-        case NODE_ATTRIBUTE: return attribute_read(r, n);
-        case NODE_ITEM: return item_read(r, n);
-        case NODE_CALL: return call_of(r, n);
+static struct value node_evaluate(struct template_run *run, const struct node *node) {
+    switch (node->kind) {
+        case NODE_CONSTANT: return node->constant;
+        case NODE_NAME: return scope_get(run, node->name);
+        case NODE_BODY_TEXT: return run->body_text;
+        case NODE_LIST: return list_of(run, node, LIST_PLAIN);
+        case NODE_TUPLE: return list_of(run, node, LIST_TUPLE);
+        case NODE_DICT: return dict_of(run, node);
+        case NODE_ATTRIBUTE: return attribute_read(run, node);
+        case NODE_ITEM: return item_read(run, node);
+        case NODE_CALL: return call_of(run, node);
         case NODE_FILTER:
-        case NODE_TEST: return call_row_of(r, n);
-        case NODE_UNARY: return unary_run(r, n);
-        case NODE_BINARY: return operator_run(r, n);
-        case NODE_CONCAT: return concat_run(r, n);
-        case NODE_COMPARE: return comparison_run(r, n);
+        case NODE_TEST: return call_row_of(run, node);
+        case NODE_UNARY: return unary_run(run, node);
+        case NODE_BINARY: return operator_run(run, node);
+        case NODE_CONCAT: return concat_run(run, node);
+        case NODE_COMPARE: return comparison_run(run, node);
         case NODE_AND:
-        case NODE_OR: return decision_run(r, n);
-        case NODE_CHOICE: return choice_run(r, n);
+        case NODE_OR: return decision_run(run, node);
+        case NODE_CHOICE: return choice_run(run, node);
         default: CHECK(false);
     }
 }
 
-struct value run_expression(struct template_run *r, const struct node *n) {
-    run_enter(r);
-    r->line = n->line;
-    struct value v = node_evaluate(r, n);
-    run_leave(r);
-    return v;
+struct value run_expression(struct template_run *run, const struct node *node) {
+    run_enter(run);
+    run->line = node->line;
+    struct value value = node_evaluate(run, node);
+    run_leave(run);
+    return value;
 }
 
 /* Macros. */
 
-static const struct dict_entry *take_keyword(const struct call_arguments *a, const struct template_string *name,
-                                             int *taken) {
-    for (int i = 0; i < a->n_keywords; i++) {
-        if (!string_equal(a->keywords[i].key.string, name)) continue;
+static const struct dict_entry *take_keyword(const struct call_arguments *arguments,
+                                             const struct template_string *name, int *taken) {
+    for (int i = 0; i < arguments->n_keywords; i++) {
+        if (!string_equal(arguments->keywords[i].key.string, name)) continue;
         ++*taken;
-        return &a->keywords[i];
+        return &arguments->keywords[i];
     }
     return NULL;
 }
 
-static bool body_reads(const struct node *n, const char *name);
+static bool body_reads(const struct node *node, const char *name);
 
-static bool list_reads(const struct node *n, const char *name) {
-    for (; n; n = n->next)
-        if (body_reads(n, name)) return true;
+static bool list_reads(const struct node *node, const char *name) {
+    for (; node; node = node->next)
+        if (body_reads(node, name)) return true;
     return false;
 }
 
-static bool body_reads(const struct node *n, const char *name) {
-    if (n == NULL) return false;
-    if (n->kind == NODE_NAME && string_is(n->name, name)) return true;
-    return body_reads(n->left, name) || body_reads(n->right, name) || list_reads(n->other, name) ||
-           list_reads(n->list, name) || list_reads(n->keywords, name) || list_reads(n->body, name);
+static bool body_reads(const struct node *node, const char *name) {
+    if (node == NULL) return false;
+    if (node->kind == NODE_NAME && string_is(node->name, name)) return true;
+    return body_reads(node->left, name) || body_reads(node->right, name) ||
+           list_reads(node->other, name) || list_reads(node->list, name) ||
+           list_reads(node->keywords, name) || list_reads(node->body, name);
 }
 
-static void bind_parameters(struct template_run *r, const struct node *macro, const struct call_arguments *a) {
+static void bind_parameters(struct template_run *run, const struct node *macro,
+                            const struct call_arguments *arguments) {
     int i = 0, taken = 0;
-    const struct template_string *caller = string_of(r->m, "caller", strlen("caller"), false);
-    for (const struct node *p = macro->list; p; p = p->next, i++) {
-        const struct dict_entry *keyword = i < a->n ? NULL : take_keyword(a, p->name, &taken);
-        if (i < a->n)
-            scope_set(r, p->name, a->items[i]);
+    const struct template_string *caller = string_of(run->m, "caller", strlen("caller"), false);
+    for (const struct node *node = macro->list; node; node = node->next, i++) {
+        const struct dict_entry *keyword =
+            i < arguments->n ? NULL : take_keyword(arguments, node->name, &taken);
+        if (i < arguments->n)
+            scope_set(run, node->name, arguments->items[i]);
         else if (keyword)
-            scope_set(r, p->name, keyword->value);
-        else if (p->left)
-            scope_set(r, p->name, run_expression(r, p->left));
+            scope_set(run, node->name, keyword->value);
+        else if (node->left)
+            scope_set(run, node->name, run_expression(run, node->left));
         else
-            scope_set(r, p->name,
-                      value_undefined(r, "parameter '%.*s' was not provided", (int)p->name->size, p->name->text));
+            scope_set(run, node->name,
+                      value_undefined(run, "parameter '%.*s' was not provided",
+                                      (int)node->name->size, node->name->text));
     }
-    const struct dict_entry *given = take_keyword(a, caller, &taken);
-    if (given) scope_set(r, caller, given->value);
+    const struct dict_entry *given = take_keyword(arguments, caller, &taken);
+    if (given) scope_set(run, caller, given->value);
     if (list_reads(macro->body, "varargs") || list_reads(macro->body, "kwargs"))
-        run_refuse(r, "varargs or kwargs in a macro");
+        run_refuse(run, "varargs or kwargs in a macro");
     if (given && !list_reads(macro->body, "caller"))
-        run_fail(r, "macro '%.*s' was invoked with two values for the special caller argument or takes no caller",
+        run_fail(run,
+                 "macro '%.*s' was invoked with two values for the special caller argument or "
+                 "takes no caller",
                  (int)macro->name->size, macro->name->text);
-    if (a->n > i)
-        run_fail(r, "macro '%.*s' takes not more than %d argument(s)", (int)macro->name->size, macro->name->text, i);
-    if (taken < a->n_keywords)
-        run_fail(r, "macro '%.*s' takes no such keyword argument", (int)macro->name->size, macro->name->text);
+    if (arguments->n > i)
+        run_fail(run, "macro '%.*s' takes not more than %d argument(s)", (int)macro->name->size,
+                 macro->name->text, i);
+    if (taken < arguments->n_keywords)
+        run_fail(run, "macro '%.*s' takes no such keyword argument", (int)macro->name->size,
+                 macro->name->text);
 }
 
-struct value run_macro(struct template_run *r, const struct template_callable *c, const struct call_arguments *a) {
-    struct template_scope *outer = r->scope;
-    int line = r->line;
-    r->scope = scope_open(r, c->scope);
-    bind_parameters(r, c->macro, a);
-    struct value text = run_capture(r, c->macro->body);
-    r->scope = outer;
-    r->line = line;
+struct value run_macro(struct template_run *run, const struct template_callable *callable,
+                       const struct call_arguments *arguments) {
+    struct template_scope *outer = run->scope;
+    int line = run->line;
+    run->scope = scope_open(run, callable->scope);
+    bind_parameters(run, callable->macro, arguments);
+    struct value text = run_capture(run, callable->macro->body);
+    run->scope = outer;
+    run->line = line;
     return text;
 }

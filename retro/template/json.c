@@ -1,4 +1,5 @@
-/* retro/template/json.c: values from JSON, and to it as json.dumps of Python writes it: the filter tojson. */
+/* retro/template/json.c: values from JSON, and to it as json.dumps of Python writes it: the filter
+ * tojson. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,43 +9,46 @@
 
 /* The names of speakers: templates build control tokens from the role, as "<|" + role + "|>". */
 static bool is_known_role(struct text_span name, const struct json *value) {
-    static const char *const roles[] = {"system",   "developer", "user",          "assistant",   "tool",
-                                        "function", "ipython",   "model",         "observation", "documents",
-                                        "document", "context",   "tool_response", "environment", "control"};
+    static const char *const roles[] = {"system",        "developer",   "user",     "assistant",
+                                        "tool",          "function",    "ipython",  "model",
+                                        "observation",   "documents",   "document", "context",
+                                        "tool_response", "environment", "control"};
     if (name.size != strlen("role") || memcmp(name.text, "role", name.size) != 0) return false;
     for (size_t i = 0; i < ARRAY_COUNT(roles); i++)
         if (json_text_is(value, roles[i])) return true;
     return false;
 }
 
-struct value value_from_json(struct template_run *r, const struct json *json, bool foreign) {
-    struct value v = value_none();
+struct value value_from_json(struct template_run *run, const struct json *json, bool foreign) {
+    struct value value = value_none();
     struct text_span text = json_text(json);
-    run_step(r, 1);
+    run_step(run, 1);
     switch (json_kind(json)) {
         case JSON_KIND_BOOL: return value_bool(json_bool(json));
         case JSON_KIND_INT: return value_int(json_int(json));
         case JSON_KIND_REAL: return value_float(json_double(json));
-        case JSON_KIND_TEXT: return value_string(string_of(r->m, text.text, text.size, foreign));
+        case JSON_KIND_TEXT: return value_string(string_of(run->m, text.text, text.size, foreign));
         case JSON_KIND_LIST:
-            v = value_list(r, LIST_PLAIN);
+            value = value_list(run, LIST_PLAIN);
             for (size_t i = 0; i < json_count(json); i++)
-                list_append(r, v, value_from_json(r, json_item(json, i), foreign));
-            return v;
+                list_append(run, value, value_from_json(run, json_item(json, i), foreign));
+            return value;
         case JSON_KIND_OBJECT: {
-            struct template_dict *d = memory_take(r->m, sizeof *d);
+            struct template_dict *dict = memory_take(run->m, sizeof *dict);
             size_t n = json_count(json);
-            d->entries = memory_take(r->m, n * sizeof *d->entries);
-            d->capacity = (int)n;
+            dict->entries = memory_take(run->m, n * sizeof *dict->entries);
+            dict->capacity = (int)n;
             for (struct json_entry it = {0}; json_next(json, &it);) {
                 bool own = foreign && !is_known_role(it.name, it.value);
-                struct value key = value_string(string_of(r->m, it.name.text, it.name.size, foreign));
-                d->entries[d->n] = (struct dict_entry){key, value_from_json(r, it.value, own)};
-                d->n++;
+                struct value key =
+                    value_string(string_of(run->m, it.name.text, it.name.size, foreign));
+                dict->entries[dict->n] =
+                    (struct dict_entry){key, value_from_json(run, it.value, own)};
+                dict->n++;
             }
-            return (struct value){.kind = VALUE_DICT, .dict = d};
+            return (struct value){.kind = VALUE_DICT, .dict = dict};
         }
-        default: return v;
+        default: return value;
     }
 }
 
@@ -58,153 +62,164 @@ struct json_text {
     int depth;
 };
 
-static void write_value(struct json_text *t, struct value v);
+static void write_value(struct json_text *text, struct value value);
 
-static void write_u(struct json_text *t, unsigned code) { builder_printf(&t->out, "\\u%04x", code); }
+static void write_u(struct json_text *text, unsigned code) {
+    builder_printf(&text->out, "\\u%04x", code);
+}
 
-static void write_string(struct json_text *t, const struct template_string *s) {
+static void write_string(struct json_text *text, const struct template_string *string) {
     static const char escaped[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
-    builder_words(&t->out, "\"");
-    for (size_t at = 0, n; at < s->size; at += n) {
+    builder_words(&text->out, "\"");
+    for (size_t at = 0, n; at < string->size; at += n) {
         int32_t c;
-        n = (size_t)utf8_read(s->text + at, s->size - at, &c);
+        n = (size_t)utf8_read(string->text + at, string->size - at, &c);
         const char *found = c > 0 && c < 0x80 ? strchr(escaped, c) : NULL;
         if (found) {
-            builder_words(&t->out, "\\");
-            builder_character(&t->out, letters[found - escaped], s, at);
-        } else if (c < 0x20 || (t->ascii && c >= 0x80 && c < 0x10000) || (t->ascii && c == 0x7F && false)) {
-            write_u(t, (unsigned)c);
-        } else if (t->ascii && c >= 0x10000) {
-            write_u(t, 0xD800 + (((unsigned)c - 0x10000) >> 10));
-            write_u(t, 0xDC00 + (((unsigned)c - 0x10000) & 0x3FF));
+            builder_words(&text->out, "\\");
+            builder_character(&text->out, letters[found - escaped], string, at);
+        } else if (c < 0x20 || (text->ascii && c >= 0x80 && c < 0x10000) ||
+                   (text->ascii && c == 0x7F && false)) {
+            write_u(text, (unsigned)c);
+        } else if (text->ascii && c >= 0x10000) {
+            write_u(text, 0xD800 + (((unsigned)c - 0x10000) >> 10));
+            write_u(text, 0xDC00 + (((unsigned)c - 0x10000) & 0x3FF));
         } else {
-            builder_part(&t->out, s, at, at + n);
+            builder_part(&text->out, string, at, at + n);
         }
     }
-    builder_words(&t->out, "\"");
+    builder_words(&text->out, "\"");
 }
 
-static void write_real(struct json_text *t, double v) {
+static void write_real(struct json_text *text, double v) {
     if (isnan(v))
-        builder_words(&t->out, "NaN");
+        builder_words(&text->out, "NaN");
     else if (isinf(v))
-        builder_words(&t->out, v > 0 ? "Infinity" : "-Infinity");
+        builder_words(&text->out, v > 0 ? "Infinity" : "-Infinity");
     else
-        float_write(&t->out, v);
+        float_write(&text->out, v);
 }
 
-static void new_line(struct json_text *t) {
-    if (t->indent == NULL) return;
-    builder_words(&t->out, "\n");
-    for (int i = 0; i < t->depth; i++) builder_add(&t->out, t->indent);
+static void new_line(struct json_text *text) {
+    if (text->indent == NULL) return;
+    builder_words(&text->out, "\n");
+    for (int i = 0; i < text->depth; i++) builder_add(&text->out, text->indent);
 }
 
-static void write_list(struct json_text *t, const struct template_list *l) {
-    builder_words(&t->out, "[");
-    t->depth++;
-    for (int i = 0; i < l->n; i++) {
-        if (i > 0) builder_add(&t->out, t->item);
-        new_line(t);
-        write_value(t, l->items[i]);
+static void write_list(struct json_text *text, const struct template_list *list) {
+    builder_words(&text->out, "[");
+    text->depth++;
+    for (int i = 0; i < list->n; i++) {
+        if (i > 0) builder_add(&text->out, text->item);
+        new_line(text);
+        write_value(text, list->items[i]);
     }
-    t->depth--;
-    if (l->n > 0) new_line(t);
-    builder_words(&t->out, "]");
+    text->depth--;
+    if (list->n > 0) new_line(text);
+    builder_words(&text->out, "]");
 }
 
-static void write_key(struct json_text *t, struct value key) {
+static void write_key(struct json_text *text, struct value key) {
     if (key.kind == VALUE_STRING) {
-        write_string(t, key.string);
+        write_string(text, key.string);
     } else if (key.kind == VALUE_LIST || key.kind == VALUE_UNDEFINED) {
-        run_fail(t->r, "keys must be str, int, float, bool or None, not %s", value_type(key));
+        run_fail(text->r, "keys must be str, int, float, bool or None, not %s", value_type(key));
     } else {
-        builder_words(&t->out, "\"");
-        write_value(t, key);
-        builder_words(&t->out, "\"");
+        builder_words(&text->out, "\"");
+        write_value(text, key);
+        builder_words(&text->out, "\"");
     }
 }
 
 static int by_key(const void *a, const void *b) {
-    return string_compare(((const struct dict_entry *)a)->key.string, ((const struct dict_entry *)b)->key.string);
+    return string_compare(((const struct dict_entry *)a)->key.string,
+                          ((const struct dict_entry *)b)->key.string);
 }
 
-static const struct dict_entry *sorted_entries(struct json_text *t, const struct template_dict *d) {
-    struct dict_entry *copy = memory_take(t->r->m, (size_t)d->n * sizeof *copy + 1);
-    for (int i = 0; i < d->n; i++) {
-        if (d->entries[i].key.kind != VALUE_STRING) run_refuse(t->r, "sort_keys of keys that are no strings");
-        copy[i] = d->entries[i];
+static const struct dict_entry *sorted_entries(struct json_text *text,
+                                               const struct template_dict *dict) {
+    struct dict_entry *copy = memory_take(text->r->m, (size_t)dict->n * sizeof *copy + 1);
+    for (int i = 0; i < dict->n; i++) {
+        if (dict->entries[i].key.kind != VALUE_STRING)
+            run_refuse(text->r, "sort_keys of keys that are no strings");
+        copy[i] = dict->entries[i];
     }
-    if (d->n > 1) qsort(copy, (size_t)d->n, sizeof *copy, by_key);
+    if (dict->n > 1) qsort(copy, (size_t)dict->n, sizeof *copy, by_key);
     return copy;
 }
 
-static void write_dict(struct json_text *t, const struct template_dict *d) {
-    const struct dict_entry *entries = t->sort ? sorted_entries(t, d) : d->entries;
-    builder_words(&t->out, "{");
-    t->depth++;
-    for (int i = 0; i < d->n; i++) {
-        if (i > 0) builder_add(&t->out, t->item);
-        new_line(t);
-        write_key(t, entries[i].key);
-        builder_add(&t->out, t->key);
-        write_value(t, entries[i].value);
+static void write_dict(struct json_text *text, const struct template_dict *dict) {
+    const struct dict_entry *entries = text->sort ? sorted_entries(text, dict) : dict->entries;
+    builder_words(&text->out, "{");
+    text->depth++;
+    for (int i = 0; i < dict->n; i++) {
+        if (i > 0) builder_add(&text->out, text->item);
+        new_line(text);
+        write_key(text, entries[i].key);
+        builder_add(&text->out, text->key);
+        write_value(text, entries[i].value);
     }
-    t->depth--;
-    if (d->n > 0) new_line(t);
-    builder_words(&t->out, "}");
+    text->depth--;
+    if (dict->n > 0) new_line(text);
+    builder_words(&text->out, "}");
 }
 
-static void write_value(struct json_text *t, struct value v) {
-    run_enter(t->r);
-    switch (v.kind) {
-        case VALUE_NONE: builder_words(&t->out, "null"); break;
-        case VALUE_BOOL: builder_words(&t->out, v.truth ? "true" : "false"); break;
-        case VALUE_INT: builder_printf(&t->out, "%lld", (long long)v.number); break;
-        case VALUE_FLOAT: write_real(t, v.real); break;
-        case VALUE_STRING: write_string(t, v.string); break;
-        case VALUE_DICT: write_dict(t, v.dict); break;
+static void write_value(struct json_text *text, struct value value) {
+    run_enter(text->r);
+    switch (value.kind) {
+        case VALUE_NONE: builder_words(&text->out, "null"); break;
+        case VALUE_BOOL: builder_words(&text->out, value.truth ? "true" : "false"); break;
+        case VALUE_INT: builder_printf(&text->out, "%lld", (long long)value.number); break;
+        case VALUE_FLOAT: write_real(text, value.real); break;
+        case VALUE_STRING: write_string(text, value.string); break;
+        case VALUE_DICT: write_dict(text, value.dict); break;
         case VALUE_LIST:
-            if (v.list->type == LIST_PLAIN || v.list->type == LIST_TUPLE || v.list->type == LIST_GROUP) {
-                write_list(t, v.list);
+            if (value.list->type == LIST_PLAIN || value.list->type == LIST_TUPLE ||
+                value.list->type == LIST_GROUP) {
+                write_list(text, value.list);
                 break;
             }
             /* fall through */
-        default: run_fail(t->r, "Object of type %s is not JSON serializable", value_type(v));
+        default: run_fail(text->r, "Object of type %s is not JSON serializable", value_type(value));
     }
-    run_leave(t->r);
+    run_leave(text->r);
 }
 
-static const struct template_string *words_of(struct json_text *t, const char *words) {
-    return value_words(t->r, words).string;
+static const struct template_string *words_of(struct json_text *text, const char *words) {
+    return value_words(text->r, words).string;
 }
 
-static void read_layout(struct json_text *t, const struct json_layout *layout) {
+static void read_layout(struct json_text *text, const struct json_layout *layout) {
     struct value indent = layout->indent, separators = layout->separators;
     if (indent.kind == VALUE_STRING) {
-        t->indent = indent.string;
+        text->indent = indent.string;
     } else if (indent.kind == VALUE_INT || indent.kind == VALUE_BOOL) {
         char blanks[64];
         int64_t n = value_index(indent);
-        if (n >= (int64_t)sizeof blanks) run_refuse(t->r, "tojson with an indent of %lld", (long long)n);
+        if (n >= (int64_t)sizeof blanks)
+            run_refuse(text->r, "tojson with an indent of %lld", (long long)n);
         if (n < 0) n = 0;
         memset(blanks, ' ', sizeof blanks);
-        t->indent = string_of(t->r->m, blanks, (size_t)n, false);
+        text->indent = string_of(text->r->m, blanks, (size_t)n, false);
     } else if (indent.kind != VALUE_NONE && indent.kind != VALUE_ABSENT) {
-        run_fail(t->r, "tojson: indent is a %s", value_type(indent));
+        run_fail(text->r, "tojson: indent is a %s", value_type(indent));
     }
-    t->item = words_of(t, t->indent ? "," : ", ");
-    t->key = words_of(t, ": ");
+    text->item = words_of(text, text->indent ? "," : ", ");
+    text->key = words_of(text, ": ");
     if (separators.kind == VALUE_NONE || separators.kind == VALUE_ABSENT) return;
-    if (separators.kind != VALUE_LIST || separators.list->n != 2 || separators.list->items[0].kind != VALUE_STRING ||
+    if (separators.kind != VALUE_LIST || separators.list->n != 2 ||
+        separators.list->items[0].kind != VALUE_STRING ||
         separators.list->items[1].kind != VALUE_STRING)
-        run_fail(t->r, "tojson: separators must be two strings");
-    t->item = separators.list->items[0].string;
-    t->key = separators.list->items[1].string;
+        run_fail(text->r, "tojson: separators must be two strings");
+    text->item = separators.list->items[0].string;
+    text->key = separators.list->items[1].string;
 }
 
-const struct template_string *value_json(struct template_run *r, struct value v, const struct json_layout *layout) {
-    struct json_text t = {.r = r, .out = {.m = r->m}, .ascii = layout->ascii, .sort = layout->sort};
-    read_layout(&t, layout);
-    write_value(&t, v);
-    return builder_string(&t.out);
+const struct template_string *value_json(struct template_run *run, struct value value,
+                                         const struct json_layout *layout) {
+    struct json_text text = {
+        .r = run, .out = {.m = run->m}, .ascii = layout->ascii, .sort = layout->sort};
+    read_layout(&text, layout);
+    write_value(&text, value);
+    return builder_string(&text.out);
 }

@@ -1,4 +1,5 @@
-/* retro/template/memory.c: the arena of one template or one run of it, and the way out of a failure. */
+/* retro/template/memory.c: the arena of one template or one run of it, and the way out of a
+ * failure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,57 +14,61 @@ struct arena_block {
     _Alignas(ALIGNMENT) char bytes[];
 };
 
-void memory_fail(struct template_memory *m, enum status status, const char *format, ...) {
-    char text[sizeof m->e->text];
+void memory_fail(struct template_memory *memory, enum status status, const char *format, ...) {
+    char text[sizeof memory->e->text];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    error_set(m->e, status, "%s", text);
-    longjmp(m->failed, 1);
+    error_set(memory->e, status, "%s", text);
+    longjmp(memory->failed, 1);
 }
 
-static void add_block(struct template_memory *m, size_t bytes) {
+static void add_block(struct template_memory *memory, size_t bytes) {
     size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
     struct arena_block *block = calloc(1, sizeof *block + size);
-    if (block == NULL) memory_fail(m, STATUS_NO_MEMORY, "the chat template: no memory for %zu bytes", size);
+    if (block == NULL)
+        memory_fail(memory, STATUS_NO_MEMORY, "the chat template: no memory for %zu bytes", size);
     block->size = size;
-    block->next = m->blocks;
-    m->blocks = block;
+    block->next = memory->blocks;
+    memory->blocks = block;
 }
 
-void *memory_take(struct template_memory *m, size_t bytes) {
-    if (bytes > TEMPLATE_MAX_MEMORY || m->taken + bytes > TEMPLATE_MAX_MEMORY)
-        memory_fail(m, STATUS_TOO_LARGE, "the chat template takes more than %d MB for this request",
+void *memory_take(struct template_memory *memory, size_t bytes) {
+    if (bytes > TEMPLATE_MAX_MEMORY || memory->taken + bytes > TEMPLATE_MAX_MEMORY)
+        memory_fail(memory, STATUS_TOO_LARGE,
+                    "the chat template takes more than %d MB for this request",
                     TEMPLATE_MAX_MEMORY >> 20);
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (m->blocks == NULL || m->blocks->size - m->blocks->used < bytes) add_block(m, bytes);
-    void *place = m->blocks->bytes + m->blocks->used;
-    m->blocks->used += bytes;
-    m->taken += bytes;
+    if (memory->blocks == NULL || memory->blocks->size - memory->blocks->used < bytes)
+        add_block(memory, bytes);
+    void *place = memory->blocks->bytes + memory->blocks->used;
+    memory->blocks->used += bytes;
+    memory->taken += bytes;
     return place;
 }
 
-void *memory_grow(struct template_memory *m, void *items, int n, int *capacity, size_t size) {
+void *memory_grow(struct template_memory *memory, void *items, int n, int *capacity, size_t size) {
     if (n < *capacity) return items;
     int larger = *capacity ? *capacity * 2 : 4;
-    void *grown = memory_take(m, (size_t)larger * size);
+    void *grown = memory_take(memory, (size_t)larger * size);
     if (n > 0) memcpy(grown, items, (size_t)n * size);
     *capacity = larger;
     return grown;
 }
 
-void memory_lookup_add(struct template_memory *m, struct lookup_table *t, uint64_t hash, int number) {
-    size_t size = lookup_wants(t);
-    if (size > 0) lookup_move(t, memory_take(m, size * sizeof *t->slots), size);
-    lookup_add(t, hash, number);
+void memory_lookup_add(struct template_memory *memory, struct lookup_table *table, uint64_t hash,
+                       int number) {
+    size_t size = lookup_wants(table);
+    if (size > 0) lookup_move(table, memory_take(memory, size * sizeof *table->slots), size);
+    lookup_add(table, hash, number);
 }
 
-void memory_release(struct template_memory *m) {
-    while (m->blocks) {
-        struct arena_block *next = m->blocks->next;
-        free(m->blocks);
-        m->blocks = next;
+void memory_release(struct template_memory *memory) {
+    while (memory->blocks) {
+        struct arena_block *next = memory->blocks->next;
+        free(memory->blocks);
+        memory->blocks = next;
     }
-    m->taken = 0;
+    memory->taken = 0;
 }

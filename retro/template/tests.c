@@ -11,44 +11,49 @@
         return value_bool(condition); \
     }
 
-static bool has_kind(const struct bound_call *c, enum value_kind kind) { return c->self.kind == kind; }
-
-/* Whether the value has a length and is indexed. Undefined values of Jinja say that they are. */
-static bool is_sequence(struct value v) {
-    if (v.kind == VALUE_LIST) return v.list->type <= LIST_RANGE;
-    return v.kind == VALUE_STRING || v.kind == VALUE_DICT || v.kind == VALUE_UNDEFINED;
+static bool has_kind(const struct bound_call *call, enum value_kind kind) {
+    return call->self.kind == kind;
 }
 
-static bool is_same(struct value a, struct value b) {
-    if (a.kind != b.kind) return false;
-    switch (a.kind) {
+/* Whether the value has a length and is indexed. Undefined values of Jinja say that they are. */
+static bool is_sequence(struct value value) {
+    if (value.kind == VALUE_LIST) return value.list->type <= LIST_RANGE;
+    return value.kind == VALUE_STRING || value.kind == VALUE_DICT || value.kind == VALUE_UNDEFINED;
+}
+
+static bool is_same(struct value left, struct value right) {
+    if (left.kind != right.kind) return false;
+    switch (left.kind) {
         case VALUE_NONE: return true;
-        case VALUE_BOOL: return a.truth == b.truth;
-        case VALUE_LIST: return a.list == b.list;
-        case VALUE_DICT: return a.dict == b.dict;
+        case VALUE_BOOL: return left.truth == right.truth;
+        case VALUE_LIST: return left.list == right.list;
+        case VALUE_DICT: return left.dict == right.dict;
         default: return false;
     }
 }
 
-static struct value remainder_of(struct template_run *r, const struct bound_call *c, struct value by) {
-    return operator_apply(r, OPERATOR_MOD, c->self, by);
+static struct value remainder_of(struct template_run *run, const struct bound_call *call,
+                                 struct value by) {
+    return operator_apply(run, OPERATOR_MOD, call->self, by);
 }
 
-static bool is_remainder(struct template_run *r, const struct bound_call *c, int64_t by, int64_t rest) {
-    return value_equal(r, remainder_of(r, c, value_int(by)), value_int(rest));
+static bool is_remainder(struct template_run *run, const struct bound_call *call, int64_t by,
+                         int64_t rest) {
+    return value_equal(run, remainder_of(run, call, value_int(by)), value_int(rest));
 }
 
-static bool all_cased(struct template_run *r, const struct bound_call *c, bool upper) {
-    return string_is_cased(value_text(r, c->self), upper);
+static bool all_cased(struct template_run *run, const struct bound_call *call, bool upper) {
+    return string_is_cased(value_text(run, call->self), upper);
 }
 
-static bool values_compare(struct template_run *r, const struct bound_call *c, enum operator_kind operator) {
-    return operator_compare(r, operator, c->self, c->args[0]);
+static bool values_compare(struct template_run *run, const struct bound_call *call,
+                           enum operator_kind operator) {
+    return operator_compare(run, operator, call->self, call->args[0]);
 }
 
-static bool is_known(const struct bound_call *c, bool filter) {
-    if (c->self.kind != VALUE_STRING) return false;
-    return filter ? filter_find(c->self.string) != NULL : test_find(c->self.string) != NULL;
+static bool is_known(const struct bound_call *call, bool filter) {
+    if (call->self.kind != VALUE_STRING) return false;
+    return filter ? filter_find(call->self.string) != NULL : test_find(call->self.string) != NULL;
 }
 
 TEST(test_defined, !has_kind(c, VALUE_UNDEFINED))

@@ -1,5 +1,6 @@
-/* retro/text/canonical.h: a text as SigLIP's tokenizer takes it: in lower case, without ASCII punctuation, with one
- * blank for each run of white space and none at its ends (transformers' SiglipTokenizer.canonicalize_text). */
+/* retro/text/canonical.h: a text as SigLIP's tokenizer takes it: in lower case, without ASCII
+ * punctuation, with one blank for each run of white space and none at its ends (transformers'
+ * SiglipTokenizer.canonicalize_text). */
 #pragma once
 
 #include "config/text/unicode.h"

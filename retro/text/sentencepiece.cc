@@ -1,5 +1,5 @@
-/* retro/text/sentencepiece.cc: the only C++ file and the only one that includes libsentencepiece. No exception leaves
- * it. */
+/* retro/text/sentencepiece.cc: the only C++ file and the only one that includes libsentencepiece.
+ * No exception leaves it. */
 #include "retro/text/sentencepiece.h"
 
 #include <sentencepiece_processor.h>
@@ -27,7 +27,8 @@ struct sentencepiece_model *sentencepiece_load(const char *bytes, size_t size,
     }
     for (int i = 0; i < s->processor.GetPieceSize(); i++) {
         if (std::isfinite(s->processor.GetScore(i))) continue;
-        std::snprintf(message->text, sizeof message->text, "the score of piece %d is no finite number", i);
+        std::snprintf(message->text, sizeof message->text,
+                      "the score of piece %d is no finite number", i);
         return nullptr;
     }
     return s.release();
@@ -36,25 +37,28 @@ struct sentencepiece_model *sentencepiece_load(const char *bytes, size_t size,
     return nullptr;
 }
 
-void sentencepiece_free(struct sentencepiece_model *s) { delete s; }
-int sentencepiece_size(const struct sentencepiece_model *s) { return s->processor.GetPieceSize(); }
-int sentencepiece_bos(const struct sentencepiece_model *s) { return s->processor.bos_id(); }
-int sentencepiece_eos(const struct sentencepiece_model *s) { return s->processor.eos_id(); }
+void sentencepiece_free(struct sentencepiece_model *model) { delete model; }
+int sentencepiece_size(const struct sentencepiece_model *model) {
+    return model->processor.GetPieceSize();
+}
+int sentencepiece_bos(const struct sentencepiece_model *model) { return model->processor.bos_id(); }
+int sentencepiece_eos(const struct sentencepiece_model *model) { return model->processor.eos_id(); }
 
-const char *sentencepiece_piece(const struct sentencepiece_model *s, int id, size_t *size,
+const char *sentencepiece_piece(const struct sentencepiece_model *model, int id, size_t *size,
                                 enum sentencepiece_kind *kind) {
-    const std::string &piece = s->processor.IdToPiece(id);
+    const std::string &piece = model->processor.IdToPiece(id);
     *size = piece.size();
-    *kind = s->processor.IsControl(id)   ? SENTENCEPIECE_CONTROL
-            : s->processor.IsUnknown(id) ? SENTENCEPIECE_UNKNOWN
-            : s->processor.IsByte(id)    ? SENTENCEPIECE_BYTE
-                                         : SENTENCEPIECE_NORMAL;
+    *kind = model->processor.IsControl(id)   ? SENTENCEPIECE_CONTROL
+            : model->processor.IsUnknown(id) ? SENTENCEPIECE_UNKNOWN
+            : model->processor.IsByte(id)    ? SENTENCEPIECE_BYTE
+                                             : SENTENCEPIECE_NORMAL;
     return piece.c_str();
 }
 
-char *sentencepiece_unknown_text(const struct sentencepiece_model *s, int id, size_t *size) try {
+char *sentencepiece_unknown_text(const struct sentencepiece_model *model, int id,
+                                 size_t *size) try {
     std::string text;
-    const auto status = s->processor.Decode(std::vector<int>{id}, &text);
+    const auto status = model->processor.Decode(std::vector<int>{id}, &text);
     if (!status.ok()) text.clear();
     char *copy = static_cast<char *>(std::malloc(text.size() + 1));
     if (copy == nullptr) return nullptr;
@@ -65,11 +69,12 @@ char *sentencepiece_unknown_text(const struct sentencepiece_model *s, int id, si
     return nullptr;
 }
 
-bool sentencepiece_encode(const struct sentencepiece_model *s, const char *text, size_t size,
+bool sentencepiece_encode(const struct sentencepiece_model *model, const char *text, size_t size,
                           void (*take)(void *context, int id, uint32_t start), void *context,
                           struct sentencepiece_message *message) try {
     sentencepiece::ImmutableSentencePieceText pieces;
-    const auto status = s->processor.Encode(absl::string_view(text, size), pieces.mutable_proto());
+    const auto status =
+        model->processor.Encode(absl::string_view(text, size), pieces.mutable_proto());
     if (!status.ok()) {
         std::snprintf(message->text, sizeof message->text, "%s", status.ToString().c_str());
         return false;

@@ -1,5 +1,6 @@
-/* retro/text/tokenizer_decoder.h: the "decoder" of tokenizer.json for models whose pieces are text: how a piece is
- * written, and what happens to the beginning of a text. Byte-level BPE needs none. */
+/* retro/text/tokenizer_decoder.h: the "decoder" of tokenizer.json for models whose pieces are text:
+ * how a piece is written, and what happens to the beginning of a text. Byte-level BPE needs none.
+ */
 #pragma once
 
 #include "config/json/json_value.h"
@@ -21,13 +22,16 @@ struct decoder {
     size_t strip_size; /* 0: none */
 };
 
-/* Reads Metaspace, Replace, ByteFallback, Fuse, Strip of the beginning, and a Sequence of them. STATUS_UNSUPPORTED
- * names any other: a stream of tokens could not follow it, or no model of ours needs it. */
-enum status decoder_open(struct decoder *d, const struct json *j, struct error *e);
-void decoder_close(struct decoder *d);
+/* Reads Metaspace, Replace, ByteFallback, Fuse, Strip of the beginning, and a Sequence of them.
+ * STATUS_UNSUPPORTED names any other: a stream of tokens could not follow it, or no model of ours
+ * needs it. */
+enum status decoder_open(struct decoder *decoder, const struct json *json, struct error *e);
+void decoder_close(struct decoder *decoder);
 
-/* Appends the text of one piece; *started says whether the text had a token before, and is updated. */
-void decoder_write(const struct decoder *d, struct text_span piece, bool *started, struct buffer *out);
+/* Appends the text of one piece; *started says whether the text had a token before, and is updated.
+ */
+void decoder_write(const struct decoder *decoder, struct text_span piece, bool *started,
+                   struct buffer *out);
 
 /* The byte that "<0x0A>" stands for, or -1. */
 int piece_byte(struct text_span piece);

@@ -1,4 +1,5 @@
-/* retro/weights/gguf_architectures.c: GGUF's architectures: their keys, tensors and facts. See gguf_architectures.h. */
+/* retro/weights/gguf_architectures.c: GGUF's architectures: their keys, tensors and facts. See
+ * gguf_architectures.h. */
 #include "retro/weights/gguf_architectures.h"
 
 #include <string.h>
@@ -41,12 +42,14 @@ const size_t architecture_n_scaling = ARRAY_COUNT(architecture_scaling_keys);
 
 /* llama.cpp's base of RoPE is 10000 where a file does not tell; families differ. */
 #define SIZES(epsilon, epsilon_name) \
-    {"block_count", "num_hidden_layers", KEY_INT, 0}, {"context_length", "max_position_embeddings", KEY_INT, 0}, \
-        {"embedding_length", "hidden_size", KEY_INT, 0}, {"feed_forward_length", "intermediate_size", KEY_INT, 0}, \
+    {"block_count", "num_hidden_layers", KEY_INT, 0}, \
+        {"context_length", "max_position_embeddings", KEY_INT, 0}, \
+        {"embedding_length", "hidden_size", KEY_INT, 0}, \
+        {"feed_forward_length", "intermediate_size", KEY_INT, 0}, \
         {"attention.head_count", "num_attention_heads", KEY_INT, 0}, \
         {"attention.head_count_kv", "num_key_value_heads", KEY_INT, 0}, \
-        {"attention.key_length", "head_dim", KEY_INT, 0}, {"attention.value_length", NULL, KEY_HEAD, 0}, \
-        {epsilon, epsilon_name, KEY_FLOAT, 0}, { \
+        {"attention.key_length", "head_dim", KEY_INT, 0}, \
+        {"attention.value_length", NULL, KEY_HEAD, 0}, {epsilon, epsilon_name, KEY_FLOAT, 0}, { \
         "rope.freq_base", "rope_theta", KEY_FLOAT, 10000 \
     }
 #define WHOLE_HEADS \
@@ -59,7 +62,8 @@ static const struct key_row qwen_vl_keys[] = {
     WHOLE_HEADS,
     {"rope.dimension_sections", "mrope_section", KEY_SECTIONS, 0},
 };
-static const struct key_row starcoder2_keys[] = {SIZES("attention.layer_norm_epsilon", "norm_epsilon"), WHOLE_HEADS};
+static const struct key_row starcoder2_keys[] = {
+    SIZES("attention.layer_norm_epsilon", "norm_epsilon"), WHOLE_HEADS};
 static const struct key_row granite_keys[] = {
     RMS_SIZES,
     WHOLE_HEADS,
@@ -121,7 +125,8 @@ static const struct key_row gpt2_keys[] = {
     {"embedding_length", "n_embd", KEY_INT, 0},
     {"feed_forward_length", "n_inner", KEY_INT, 0},
     {"attention.head_count", "n_head", KEY_INT, 0},
-    {"attention.head_count_kv", "num_key_value_heads", KEY_WRITTEN, 0}, /* the shape of attn_qkv is checked */
+    {"attention.head_count_kv", "num_key_value_heads", KEY_WRITTEN,
+     0}, /* the shape of attn_qkv is checked */
     {"attention.layer_norm_epsilon", "layer_norm_epsilon", KEY_FLOAT, 0},
 };
 
@@ -143,10 +148,11 @@ static const struct fact_row qwen3_moe_facts[] = {
 
 /* GGUF's and Hugging Face's name, keys, facts. */
 #define ARCHITECTURE(kind, type, keys_of, facts_of) \
-    .name = (kind), .model_type = (type), .keys = (keys_of), .n_keys = ARRAY_COUNT(keys_of), .facts = (facts_of), \
-    .n_facts = ARRAY_COUNT(facts_of)
+    .name = (kind), .model_type = (type), .keys = (keys_of), .n_keys = ARRAY_COUNT(keys_of), \
+    .facts = (facts_of), .n_facts = ARRAY_COUNT(facts_of)
 
-/* llama.cpp's converter puts the queries and keys of Llama's kin in pairs; others stay as they are. */
+/* llama.cpp's converter puts the queries and keys of Llama's kin in pairs; others stay as they are.
+ */
 static const struct architecture architectures[] = {
     {ARCHITECTURE("llama", "mixtral", mixtral_keys, llama_facts), .paired = true,
      .told_by = "blk.0.ffn_gate_inp.weight"},
@@ -154,7 +160,8 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("smollm3", "smollm3", llama_keys, llama_facts), .paired = true},
     {ARCHITECTURE("granite", "granite", granite_keys, llama_facts), .paired = true},
     {ARCHITECTURE("qwen2", "qwen2", llama_keys, plain_facts)},
-    {ARCHITECTURE("qwen2vl", "qwen2_vl", qwen_vl_keys, plain_facts), .named_as = "qwen2"}, /* without the tower */
+    {ARCHITECTURE("qwen2vl", "qwen2_vl", qwen_vl_keys, plain_facts),
+     .named_as = "qwen2"}, /* without the tower */
     {ARCHITECTURE("qwen3", "qwen3", llama_keys, llama_facts)},
     {ARCHITECTURE("qwen2moe", "qwen2_moe", qwen_moe_keys, qwen2_moe_facts)},
     {ARCHITECTURE("qwen3moe", "qwen3_moe", qwen_moe_keys, qwen3_moe_facts)},
@@ -162,8 +169,8 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("olmo2", "olmo2", llama_keys, llama_facts)},
     {ARCHITECTURE("gemma2", "gemma2", gemma2_keys, gemma_facts), .divisor = "query_pre_attn_scalar",
      .divided_layers = 46},
-    {ARCHITECTURE("gemma3", "gemma3_text", gemma3_keys, gemma_facts), .divisor = "query_pre_attn_scalar",
-     .divided_layers = 62},
+    {ARCHITECTURE("gemma3", "gemma3_text", gemma3_keys, gemma_facts),
+     .divisor = "query_pre_attn_scalar", .divided_layers = 62},
     {ARCHITECTURE("starcoder2", "starcoder2", starcoder2_keys, plain_facts)},
     {ARCHITECTURE("gpt2", "gpt2", gpt2_keys, plain_facts)},
     {ARCHITECTURE("gptneox", "gpt_neox", gptneox_keys, plain_facts)},
@@ -177,15 +184,17 @@ const struct architecture *architecture_of_type(const char *model_type) {
     return NULL;
 }
 
-const struct key_row *architecture_key(const struct architecture *a, const char *name) {
-    for (size_t i = 0; i < a->n_keys; i++)
-        if (a->keys[i].name && strcmp(a->keys[i].name, name) == 0) return &a->keys[i];
+const struct key_row *architecture_key(const struct architecture *architecture, const char *name) {
+    for (size_t i = 0; i < architecture->n_keys; i++)
+        if (architecture->keys[i].name && strcmp(architecture->keys[i].name, name) == 0)
+            return &architecture->keys[i];
     return NULL;
 }
 
-const struct fact_row *architecture_fact(const struct architecture *a, const char *name) {
-    for (size_t i = 0; i < a->n_facts; i++)
-        if (strcmp(a->facts[i].name, name) == 0) return &a->facts[i];
+const struct fact_row *architecture_fact(const struct architecture *architecture,
+                                         const char *name) {
+    for (size_t i = 0; i < architecture->n_facts; i++)
+        if (strcmp(architecture->facts[i].name, name) == 0) return &architecture->facts[i];
     return NULL;
 }
 
@@ -198,20 +207,22 @@ static void list_names(struct buffer *known) {
     }
 }
 
-enum status architecture_find(const struct gguf *g, const struct architecture **out, struct error *e) {
+enum status architecture_find(const struct gguf *gguf, const struct architecture **out,
+                              struct error *e) {
     struct text_span name;
-    if (!gguf_text(gguf_value_find(g, "general.architecture"), &name))
-        return error_set(e, STATUS_CORRUPT, "%s: general.architecture is missing or no text", gguf_name(g));
+    if (!gguf_text(gguf_value_find(gguf, "general.architecture"), &name))
+        return error_set(e, STATUS_CORRUPT, "%s: general.architecture is missing or no text",
+                         gguf_name(gguf));
     for (size_t i = 0; i < ARRAY_COUNT(architectures); i++) {
         *out = &architectures[i];
         const char *known = (*out)->name, *told_by = (*out)->told_by;
         bool named = name.size == strlen(known) && memcmp(name.text, known, name.size) == 0;
-        if (named && (told_by == NULL || gguf_find(g, told_by))) return STATUS_OK;
+        if (named && (told_by == NULL || gguf_find(gguf, told_by))) return STATUS_OK;
     }
     struct buffer known = {0};
     list_names(&known);
-    error_set(e, STATUS_UNSUPPORTED, "%s: general.architecture \"%.*s\" is unknown; known: %s", gguf_name(g),
-              (int)(name.size < 60 ? name.size : 60), name.text, known.data);
+    error_set(e, STATUS_UNSUPPORTED, "%s: general.architecture \"%.*s\" is unknown; known: %s",
+              gguf_name(gguf), (int)(name.size < 60 ? name.size : 60), name.text, known.data);
     buffer_free(&known);
     return e->status;
 }

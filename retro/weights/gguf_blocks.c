@@ -1,4 +1,5 @@
-/* retro/weights/gguf_blocks.c: blocks of quantised weights as GGUF files hold them. See gguf_blocks.h. */
+/* retro/weights/gguf_blocks.c: blocks of quantised weights as GGUF files hold them. See
+ * gguf_blocks.h. */
 #include "retro/weights/gguf_blocks.h"
 
 #include <math.h>
@@ -8,10 +9,10 @@ enum { RUN = QUANTISE_BLOCK, HALF = RUN / 2, SUPER = 256, RUNS = SUPER / RUN };
 
 static float read_half(const uint8_t *p) { return f16_to_f32((uint16_t)(p[0] | p[1] << 8)); }
 
-static void set_run(struct block_run *r, float unit, int multiple, float offset) {
-    r->unit = unit;
-    r->multiple[0] = r->multiple[1] = multiple;
-    r->offset[0] = r->offset[1] = offset;
+static void set_run(struct block_run *run, float unit, int multiple, float offset) {
+    run->unit = unit;
+    run->multiple[0] = run->multiple[1] = multiple;
+    run->offset[0] = run->offset[1] = offset;
 }
 
 /* 16 bytes: the low nibbles are the first half of the run, the high ones the second. */
@@ -27,63 +28,66 @@ static void add_fifth_bits(int8_t q[RUN], const uint8_t *bits) {
     for (int j = 0; j < RUN; j++) q[j] = (int8_t)(q[j] + ((bits[j / 8] >> j % 8 & 1) << 4));
 }
 
-static void unpack_q8_0(const uint8_t *b, struct block_run *r) {
-    set_run(r, read_half(b), 1, 0);
-    memcpy(r->q, b + 2, RUN);
+static void unpack_q8_0(const uint8_t *b, struct block_run *run) {
+    set_run(run, read_half(b), 1, 0);
+    memcpy(run->q, b + 2, RUN);
 }
 
-static void unpack_q4_0(const uint8_t *b, struct block_run *r) {
-    set_run(r, read_half(b), 1, 0);
-    split_nibbles(r->q, b + 2, 8);
+static void unpack_q4_0(const uint8_t *b, struct block_run *run) {
+    set_run(run, read_half(b), 1, 0);
+    split_nibbles(run->q, b + 2, 8);
 }
 
-static void unpack_q4_1(const uint8_t *b, struct block_run *r) {
-    set_run(r, read_half(b), 1, read_half(b + 2));
-    split_nibbles(r->q, b + 4, 0);
+static void unpack_q4_1(const uint8_t *b, struct block_run *run) {
+    set_run(run, read_half(b), 1, read_half(b + 2));
+    split_nibbles(run->q, b + 4, 0);
 }
 
-static void unpack_q5_0(const uint8_t *b, struct block_run *r) {
-    set_run(r, read_half(b), 1, 0);
-    split_nibbles(r->q, b + 6, 16);
-    add_fifth_bits(r->q, b + 2);
+static void unpack_q5_0(const uint8_t *b, struct block_run *run) {
+    set_run(run, read_half(b), 1, 0);
+    split_nibbles(run->q, b + 6, 16);
+    add_fifth_bits(run->q, b + 2);
 }
 
-static void unpack_q5_1(const uint8_t *b, struct block_run *r) {
-    set_run(r, read_half(b), 1, read_half(b + 2));
-    split_nibbles(r->q, b + 8, 0);
-    add_fifth_bits(r->q, b + 4);
+static void unpack_q5_1(const uint8_t *b, struct block_run *run) {
+    set_run(run, read_half(b), 1, read_half(b + 2));
+    split_nibbles(run->q, b + 8, 0);
+    add_fifth_bits(run->q, b + 4);
 }
 
-/* Reads run i of a block of 256 with two bits a weight: the run lies at bit 2 (i % 4) of 32 bytes. */
+/* Reads run i of a block of 256 with two bits a weight: the run lies at bit 2 (i % 4) of 32 bytes.
+ */
 static void read_pairs(int8_t q[RUN], const uint8_t *bytes, int i) {
     const uint8_t *at = bytes + i / 4 * RUN;
     for (int j = 0; j < RUN; j++) q[j] = (int8_t)(at[j] >> 2 * (i % 4) & 3);
 }
 
 /* u8 scale and minimum[16], 4 bits each; 2-bit q[64]; f16 d, dmin. */
-static void unpack_q2_k(const uint8_t *b, struct block_run *r) {
+static void unpack_q2_k(const uint8_t *b, struct block_run *run) {
     float d = read_half(b + 80), dmin = read_half(b + 82);
     for (int i = 0; i < RUNS; i++) {
-        r[i].unit = d;
+        run[i].unit = d;
         for (int h = 0; h < 2; h++) {
-            r[i].multiple[h] = b[2 * i + h] & 15;
-            r[i].offset[h] = -(dmin * (float)(b[2 * i + h] >> 4));
+            run[i].multiple[h] = b[2 * i + h] & 15;
+            run[i].offset[h] = -(dmin * (float)(b[2 * i + h] >> 4));
         }
-        read_pairs(r[i].q, b + 16, i);
+        read_pairs(run[i].q, b + 16, i);
     }
 }
 
-/* Third bits[32]; 2-bit q[64]; sixteen 6-bit scales[12]: four low bits each, then two high bits; f16 d. */
-static void unpack_q3_k(const uint8_t *b, struct block_run *r) {
+/* Third bits[32]; 2-bit q[64]; sixteen 6-bit scales[12]: four low bits each, then two high bits;
+ * f16 d. */
+static void unpack_q3_k(const uint8_t *b, struct block_run *run) {
     const uint8_t *scales = b + 96;
     for (int i = 0; i < RUNS; i++) {
-        set_run(&r[i], read_half(b + 108), 0, 0);
+        set_run(&run[i], read_half(b + 108), 0, 0);
         for (int h = 0; h < 2; h++) {
-            int s = 2 * i + h, low = scales[s % 8] >> (s < 8 ? 0 : 4) & 15, high = scales[8 + s % 4] >> 2 * (s / 4) & 3;
-            r[i].multiple[h] = (low | high << 4) - 32;
+            int s = 2 * i + h, low = scales[s % 8] >> (s < 8 ? 0 : 4) & 15,
+                high = scales[8 + s % 4] >> 2 * (s / 4) & 3;
+            run[i].multiple[h] = (low | high << 4) - 32;
         }
-        read_pairs(r[i].q, b + 32, i);
-        for (int j = 0; j < RUN; j++) r[i].q[j] = (int8_t)(r[i].q[j] - (b[j] >> i & 1 ? 0 : 4));
+        read_pairs(run[i].q, b + 32, i);
+        for (int j = 0; j < RUN; j++) run[i].q[j] = (int8_t)(run[i].q[j] - (b[j] >> i & 1 ? 0 : 4));
     }
 }
 
@@ -104,63 +108,66 @@ static void read_nibbles(int8_t q[RUN], const uint8_t *bytes, int i) {
     for (int j = 0; j < RUN; j++) q[j] = (int8_t)(at[j] >> 4 * (i % 2) & 15);
 }
 
-static void set_scale_pair(struct block_run *r, const uint8_t *b, int i) {
+static void set_scale_pair(struct block_run *run, const uint8_t *b, int i) {
     int scale, minimum;
     read_scale_pair(b + 4, i, &scale, &minimum);
-    set_run(r, read_half(b), scale, -(read_half(b + 2) * (float)minimum));
+    set_run(run, read_half(b), scale, -(read_half(b + 2) * (float)minimum));
 }
 
 /* f16 d, dmin; scales and minimums[12]; nibbles[128]. */
-static void unpack_q4_k(const uint8_t *b, struct block_run *r) {
+static void unpack_q4_k(const uint8_t *b, struct block_run *run) {
     for (int i = 0; i < RUNS; i++) {
-        set_scale_pair(&r[i], b, i);
-        read_nibbles(r[i].q, b + 16, i);
+        set_scale_pair(&run[i], b, i);
+        read_nibbles(run[i].q, b + 16, i);
     }
 }
 
 /* The same with fifth bits[32] before the nibbles. */
-static void unpack_q5_k(const uint8_t *b, struct block_run *r) {
+static void unpack_q5_k(const uint8_t *b, struct block_run *run) {
     for (int i = 0; i < RUNS; i++) {
-        set_scale_pair(&r[i], b, i);
-        read_nibbles(r[i].q, b + 48, i);
-        for (int j = 0; j < RUN; j++) r[i].q[j] = (int8_t)(r[i].q[j] + ((b[16 + j] >> i & 1) << 4));
+        set_scale_pair(&run[i], b, i);
+        read_nibbles(run[i].q, b + 48, i);
+        for (int j = 0; j < RUN; j++)
+            run[i].q[j] = (int8_t)(run[i].q[j] + ((b[16 + j] >> i & 1) << 4));
     }
 }
 
-/* Nibbles[128]; fifth and sixth bits[64]; int8 scales[16]; f16 d. Each half of the block has runs 0, 1 in the low
- * nibbles of its 64 bytes and 2, 3 in the high ones. */
-static void unpack_q6_k(const uint8_t *b, struct block_run *r) {
+/* Nibbles[128]; fifth and sixth bits[64]; int8 scales[16]; f16 d. Each half of the block has runs
+ * 0, 1 in the low nibbles of its 64 bytes and 2, 3 in the high ones. */
+static void unpack_q6_k(const uint8_t *b, struct block_run *run) {
     for (int i = 0; i < RUNS; i++) {
         const uint8_t *low = b + i / 4 * 64 + i % 2 * RUN, *high = b + 128 + i / 4 * RUN;
         int shift = i % 4 / 2 * 4;
-        set_run(&r[i], read_half(b + 208), 0, 0);
-        for (int h = 0; h < 2; h++) r[i].multiple[h] = (int8_t)b[192 + 2 * i + h];
+        set_run(&run[i], read_half(b + 208), 0, 0);
+        for (int h = 0; h < 2; h++) run[i].multiple[h] = (int8_t)b[192 + 2 * i + h];
         for (int j = 0; j < RUN; j++)
-            r[i].q[j] = (int8_t)(((low[j] >> shift & 15) | (high[j] >> 2 * (i % 4) & 3) << 4) - 32);
+            run[i].q[j] =
+                (int8_t)(((low[j] >> shift & 15) | (high[j] >> 2 * (i % 4) & 3) << 4) - 32);
     }
 }
 
 /* The 16 levels of the IQ4 types. */
-static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
 
 static void nibbles_look_up(int8_t q[RUN]) {
     for (int j = 0; j < RUN; j++) q[j] = levels[q[j]];
 }
 
-static void unpack_iq4_nl(const uint8_t *b, struct block_run *r) {
-    set_run(r, read_half(b), 1, 0);
-    split_nibbles(r->q, b + 2, 0);
-    nibbles_look_up(r->q);
+static void unpack_iq4_nl(const uint8_t *b, struct block_run *run) {
+    set_run(run, read_half(b), 1, 0);
+    split_nibbles(run->q, b + 2, 0);
+    nibbles_look_up(run->q);
 }
 
 /* f16 d; high two bits of eight scales: u16; low four bits[4]; nibbles[128], 16 bytes a run. */
-static void unpack_iq4_xs(const uint8_t *b, struct block_run *r) {
+static void unpack_iq4_xs(const uint8_t *b, struct block_run *run) {
     int high = b[2] | b[3] << 8;
     for (int i = 0; i < RUNS; i++) {
         int scale = (b[4 + i / 2] >> 4 * (i % 2) & 15) | (high >> 2 * i & 3) << 4;
-        set_run(&r[i], read_half(b), scale - 32, 0);
-        split_nibbles(r[i].q, b + 8 + i * HALF, 0);
-        nibbles_look_up(r[i].q);
+        set_run(&run[i], read_half(b), scale - 32, 0);
+        split_nibbles(run[i].q, b + 8 + i * HALF, 0);
+        nibbles_look_up(run[i].q);
     }
 }
 
@@ -189,26 +196,27 @@ const struct block_form *block_form_find(uint32_t type) {
 }
 
 void block_form_names(struct buffer *out) {
-    for (size_t i = 0; i < ARRAY_COUNT(forms); i++) buffer_printf(out, "%s%s", i ? ", " : "", forms[i].name);
+    for (size_t i = 0; i < ARRAY_COUNT(forms); i++)
+        buffer_printf(out, "%s%s", i ? ", " : "", forms[i].name);
 }
 
-static void widen_run(float w[RUN], const struct block_run *r) {
+static void widen_run(float w[RUN], const struct block_run *run) {
     for (int h = 0; h < 2; h++) {
-        float scale = r->unit * (float)r->multiple[h], offset = r->offset[h];
-        for (int j = h * HALF; j < (h + 1) * HALF; j++) w[j] = scale * (float)r->q[j] + offset;
+        float scale = run->unit * (float)run->multiple[h], offset = run->offset[h];
+        for (int j = h * HALF; j < (h + 1) * HALF; j++) w[j] = scale * (float)run->q[j] + offset;
     }
 }
 
-void blocks_widen(float *w, const struct block_form *f, const void *row, int n) {
+void blocks_widen(float *w, const struct block_form *form, const void *row, int n) {
     struct block_run runs[RUNS];
     const uint8_t *block = row;
-    if (block_form_plain(f)) {
-        dtype_convert(w, DTYPE_F32, row, f->dtype, (size_t)n);
+    if (block_form_plain(form)) {
+        dtype_convert(w, DTYPE_F32, row, form->dtype, (size_t)n);
         return;
     }
-    for (int at = 0; at < n; at += f->elements, block += f->bytes) {
-        f->unpack(block, runs);
-        for (int i = 0; i < f->elements / RUN; i++) widen_run(w + at + i * RUN, &runs[i]);
+    for (int at = 0; at < n; at += form->elements, block += form->bytes) {
+        form->unpack(block, runs);
+        for (int i = 0; i < form->elements / RUN; i++) widen_run(w + at + i * RUN, &runs[i]);
     }
 }
 
@@ -217,66 +225,72 @@ static bool half_fits(float v, uint16_t *out) {
     return (*out & 0x7c00) != 0x7c00;
 }
 
-/* The integers multiple * q of the run, its unit for a scale: false when they need more than 8 bits. 128 alone does
- * not: then all signs change. */
-static bool run_to_int8_exact(int8_t *q, uint16_t *scale, const struct block_run *r) {
+/* The integers multiple * q of the run, its unit for a scale: false when they need more than 8
+ * bits. 128 alone does not: then all signs change. */
+static bool run_to_int8_exact(int8_t *q, uint16_t *scale, const struct block_run *run) {
     int p[RUN], low = 0, high = 0;
-    if (r->offset[0] != 0 || r->offset[1] != 0) return false;
+    if (run->offset[0] != 0 || run->offset[1] != 0) return false;
     for (int j = 0; j < RUN; j++) {
-        p[j] = r->multiple[j / HALF] * r->q[j];
+        p[j] = run->multiple[j / HALF] * run->q[j];
         low = min_int(low, p[j]);
         high = max_int(high, p[j]);
     }
     int sign = high == 128 ? -1 : 1;
     if (sign * low > 127 || low < -128 || high > 128) return false;
     for (int j = 0; j < RUN; j++) q[j] = (int8_t)(sign * p[j]);
-    return half_fits((float)sign * r->unit, scale);
+    return half_fits((float)sign * run->unit, scale);
 }
 
-static bool run_to_int8(int8_t *q, uint16_t *scale, const struct block_run *r) {
-    if (run_to_int8_exact(q, scale, r)) return true;
-    if (r->offset[0] == 0 && r->offset[1] == 0 && r->multiple[0] == r->multiple[1]) {
-        memcpy(q, r->q, RUN);
-        return half_fits(r->unit * (float)r->multiple[0], scale);
+static bool run_to_int8(int8_t *q, uint16_t *scale, const struct block_run *run) {
+    if (run_to_int8_exact(q, scale, run)) return true;
+    if (run->offset[0] == 0 && run->offset[1] == 0 && run->multiple[0] == run->multiple[1]) {
+        memcpy(q, run->q, RUN);
+        return half_fits(run->unit * (float)run->multiple[0], scale);
     }
     float w[RUN];
-    widen_run(w, r);
-    return quantise_row(DTYPE_INT8, (struct quantised_row){.values = q, .scales = scale}, w, NULL, RUN);
+    widen_run(w, run);
+    return quantise_row(DTYPE_INT8, (struct quantised_row){.values = q, .scales = scale}, w, NULL,
+                        RUN);
 }
 
-static bool run_to_int4(uint8_t *q, uint16_t *scale, uint16_t *minimum, const struct block_run *r, int low) {
-    float step = r->unit * (float)r->multiple[0];
-    for (int j = 0; j < RUN; j += 2) q[j / 2] = (uint8_t)((r->q[j] - low) | (r->q[j + 1] - low) << 4);
-    return half_fits(step, scale) && half_fits(r->offset[0] + step * (float)low, minimum);
+static bool run_to_int4(uint8_t *q, uint16_t *scale, uint16_t *minimum, const struct block_run *run,
+                        int low) {
+    float step = run->unit * (float)run->multiple[0];
+    for (int j = 0; j < RUN; j += 2)
+        q[j / 2] = (uint8_t)((run->q[j] - low) | (run->q[j + 1] - low) << 4);
+    return half_fits(step, scale) && half_fits(run->offset[0] + step * (float)low, minimum);
 }
 
-static bool store_run(enum dtype t, struct quantised_row to, const struct block_run *r, int low) {
-    if (t == DTYPE_INT4) return run_to_int4(to.values, to.scales, to.minimums, r, low);
-    return run_to_int8(to.values, to.scales, r);
+static bool store_run(enum dtype dtype, struct quantised_row to, const struct block_run *run,
+                      int low) {
+    if (dtype == DTYPE_INT4) return run_to_int4(to.values, to.scales, to.minimums, run, low);
+    return run_to_int8(to.values, to.scales, run);
 }
 
-static void measure_run(struct deviation *lost, enum dtype t, struct quantised_row stored, const struct block_run *r) {
+static void measure_run(struct deviation *lost, enum dtype dtype, struct quantised_row stored,
+                        const struct block_run *run) {
     float w[RUN], back[RUN];
-    widen_run(w, r);
-    dequantise_row(back, t, stored, RUN);
+    widen_run(w, run);
+    dequantise_row(back, dtype, stored, RUN);
     deviation_add(lost, w, back, RUN);
 }
 
-bool blocks_quantise(enum dtype t, struct quantised_row to, const struct block_form *f, const void *row, int n,
-                     struct deviation *lost) {
+bool blocks_quantise(enum dtype dtype, struct quantised_row to, const struct block_form *form,
+                     const void *row, int n, struct deviation *lost) {
     struct block_run runs[RUNS];
     const uint8_t *block = row;
-    CHECK(!block_form_plain(f) && n % f->elements == 0 && (t == DTYPE_INT8 || t == f->dtype || t == f->kernel));
-    if (dtype_kquant(t)) {
-        memcpy(to.values, row, block_row_bytes(f, n));
+    CHECK(!block_form_plain(form) && n % form->elements == 0 &&
+          (dtype == DTYPE_INT8 || dtype == form->dtype || dtype == form->kernel));
+    if (dtype_kquant(dtype)) {
+        memcpy(to.values, row, block_row_bytes(form, n));
         return true;
     }
-    for (int at = 0; at < n; at += f->elements, block += f->bytes) {
-        f->unpack(block, runs);
-        for (int i = 0; i < f->elements / RUN; i++) {
-            struct quantised_row here = quantised_row_at(to, t, RUN, at / RUN + i);
-            if (!store_run(t, here, &runs[i], f->low)) return false;
-            if (lost) measure_run(lost, t, here, &runs[i]);
+    for (int at = 0; at < n; at += form->elements, block += form->bytes) {
+        form->unpack(block, runs);
+        for (int i = 0; i < form->elements / RUN; i++) {
+            struct quantised_row here = quantised_row_at(to, dtype, RUN, at / RUN + i);
+            if (!store_run(dtype, here, &runs[i], form->low)) return false;
+            if (lost) measure_run(lost, dtype, here, &runs[i]);
         }
     }
     return true;

@@ -1,4 +1,5 @@
-/* retro/weights/gguf_folder.c: keys and tensors of GGUF's architectures in Hugging Face's words. See gguf_folder.h. */
+/* retro/weights/gguf_folder.c: keys and tensors of GGUF's architectures in Hugging Face's words.
+ * See gguf_folder.h. */
 #include "retro/weights/gguf_folder.h"
 
 #include <math.h>
@@ -11,21 +12,23 @@
 #include "config/json/json_writer.h"
 #include "retro/weights/gguf_architectures.h"
 
-static const struct gguf_value *find_key(const struct gguf *g, const struct architecture *a, const char *key) {
+static const struct gguf_value *find_key(const struct gguf *gguf,
+                                         const struct architecture *architecture, const char *key) {
     char name[100];
-    snprintf(name, sizeof name, "%s.%s", a->name, key);
-    return gguf_value_find(g, name);
+    snprintf(name, sizeof name, "%s.%s", architecture->name, key);
+    return gguf_value_find(gguf, name);
 }
 
-static enum status fail_key(const struct gguf *g, const struct architecture *a, const char *key, const char *what,
-                            struct error *e) {
-    return error_set(e, STATUS_UNSUPPORTED, "%s: key \"%s.%s\" %s", gguf_name(g), a->name, key, what);
+static enum status fail_key(const struct gguf *gguf, const struct architecture *architecture,
+                            const char *key, const char *what, struct error *e) {
+    return error_set(e, STATUS_UNSUPPORTED, "%s: key \"%s.%s\" %s", gguf_name(gguf),
+                     architecture->name, key, what);
 }
 
 /* A whole number, or the one number of a list for all layers. */
-static bool read_int(const struct gguf_value *v, int64_t *out) {
-    if (v == NULL || v->type != GGUF_LIST) return gguf_int(v, out);
-    struct gguf_items it = gguf_items_of(v);
+static bool read_int(const struct gguf_value *value, int64_t *out) {
+    if (value == NULL || value->type != GGUF_LIST) return gguf_int(value, out);
+    struct gguf_items it = gguf_items_of(value);
     struct gguf_value item;
     bool all = gguf_next(&it, &item) && gguf_int(&item, out);
     while (all && gguf_next(&it, &item)) {
@@ -36,49 +39,57 @@ static bool read_int(const struct gguf_value *v, int64_t *out) {
 }
 
 /* The size of a head. */
-static int64_t head_size(const struct gguf *g, const struct architecture *a) {
+static int64_t head_size(const struct gguf *gguf, const struct architecture *architecture) {
     int64_t size = 0, hidden = 0, heads = 0;
-    if (read_int(find_key(g, a, "attention.key_length"), &size)) return size;
-    read_int(find_key(g, a, "embedding_length"), &hidden);
-    read_int(find_key(g, a, "attention.head_count"), &heads);
+    if (read_int(find_key(gguf, architecture, "attention.key_length"), &size)) return size;
+    read_int(find_key(gguf, architecture, "embedding_length"), &hidden);
+    read_int(find_key(gguf, architecture, "attention.head_count"), &heads);
     return heads > 0 ? hidden / heads : 0;
 }
 
-static enum status write_float(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                               const struct key_row *row, struct error *e) {
-    const struct gguf_value *v = find_key(g, a, row->key);
+static enum status write_float(struct json_writer *w, const struct gguf *gguf,
+                               const struct architecture *architecture, const struct key_row *row,
+                               struct error *e) {
+    const struct gguf_value *value = find_key(gguf, architecture, row->key);
     double number = row->number;
-    if (v && (!gguf_number(v, &number) || !isfinite((float)number)))
-        return fail_key(g, a, row->key, "is not a finite number", e);
-    if (v || number != 0) put_key_float(w, row->name, (float)number);
+    if (value && (!gguf_number(value, &number) || !isfinite((float)number)))
+        return fail_key(gguf, architecture, row->key, "is not a finite number", e);
+    if (value || number != 0) put_key_float(w, row->name, (float)number);
     return STATUS_OK;
 }
 
-static enum status write_bool(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                              const struct key_row *row, struct error *e) {
-    const struct gguf_value *v = find_key(g, a, row->key);
+static enum status write_bool(struct json_writer *w, const struct gguf *gguf,
+                              const struct architecture *architecture, const struct key_row *row,
+                              struct error *e) {
+    const struct gguf_value *gguf_value = find_key(gguf, architecture, row->key);
     int64_t value = (int64_t)row->number;
-    if (v && (v->type != GGUF_BOOL || !gguf_int(v, &value))) return fail_key(g, a, row->key, "is no truth value", e);
+    if (gguf_value && (gguf_value->type != GGUF_BOOL || !gguf_int(gguf_value, &value)))
+        return fail_key(gguf, architecture, row->key, "is no truth value", e);
     put_key_bool(w, row->name, value != 0);
     return STATUS_OK;
 }
 
-/* A little more than the quotient, so that the product with the size of a head, rounded down, is the number again. */
-static enum status write_share(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                               const struct key_row *row, struct error *e) {
-    const struct gguf_value *v = find_key(g, a, row->key);
-    int64_t n = 0, head = head_size(g, a);
-    if (v == NULL) return STATUS_OK;
-    if (!read_int(v, &n) || n < 1 || n > head) return fail_key(g, a, row->key, "is not a part of a head", e);
+/* A little more than the quotient, so that the product with the size of a head, rounded down, is
+ * the number again. */
+static enum status write_share(struct json_writer *w, const struct gguf *gguf,
+                               const struct architecture *architecture, const struct key_row *row,
+                               struct error *e) {
+    const struct gguf_value *value = find_key(gguf, architecture, row->key);
+    int64_t n = 0, head = head_size(gguf, architecture);
+    if (value == NULL) return STATUS_OK;
+    if (!read_int(value, &n) || n < 1 || n > head)
+        return fail_key(gguf, architecture, row->key, "is not a part of a head", e);
     put_key_float(w, row->name, n == head ? 1 : (float)(((double)n + 0.25) / (double)head));
     return STATUS_OK;
 }
 
-static enum status write_window(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                                const struct key_row *row, struct error *e) {
-    const struct gguf_value *v = find_key(g, a, row->key);
+static enum status write_window(struct json_writer *w, const struct gguf *gguf,
+                                const struct architecture *architecture, const struct key_row *row,
+                                struct error *e) {
+    const struct gguf_value *value = find_key(gguf, architecture, row->key);
     int64_t window = 0;
-    if (v && !read_int(v, &window)) return fail_key(g, a, row->key, "is not one whole number", e);
+    if (value && !read_int(value, &window))
+        return fail_key(gguf, architecture, row->key, "is not one whole number", e);
     if (window == 0)
         put_key_null(w, row->name);
     else
@@ -87,15 +98,17 @@ static enum status write_window(struct json_writer *w, const struct gguf *g, con
 }
 
 /* A truth value for each layer. */
-static enum status write_layer_types(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+static enum status write_layer_types(struct json_writer *w, const struct gguf *gguf,
+                                     const struct architecture *architecture,
                                      const struct key_row *row, struct error *e) {
-    struct gguf_items it = gguf_items_of(find_key(g, a, row->key));
+    struct gguf_items it = gguf_items_of(find_key(gguf, architecture, row->key));
     struct gguf_value item;
     int64_t windowed;
     put_key_array(w, "layer_types");
     while (gguf_next(&it, &item)) {
         if (item.type != GGUF_BOOL || !gguf_int(&item, &windowed))
-            return fail_key(g, a, row->key, "is neither a number nor a list of truth values", e);
+            return fail_key(gguf, architecture, row->key,
+                            "is neither a number nor a list of truth values", e);
         put_string(w, windowed ? "sliding_attention" : "full_attention");
     }
     put_array_end(w);
@@ -103,106 +116,125 @@ static enum status write_layer_types(struct json_writer *w, const struct gguf *g
 }
 
 /* Without a window no layer has one. */
-static enum status write_pattern(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                                 const struct key_row *row, struct error *e) {
-    const struct gguf_value *v = find_key(g, a, row->key);
+static enum status write_pattern(struct json_writer *w, const struct gguf *gguf,
+                                 const struct architecture *architecture, const struct key_row *row,
+                                 struct error *e) {
+    const struct gguf_value *value = find_key(gguf, architecture, row->key);
     int64_t window = 0, period = (int64_t)row->number;
-    if (!read_int(find_key(g, a, "attention.sliding_window"), &window) || window == 0) {
+    if (!read_int(find_key(gguf, architecture, "attention.sliding_window"), &window) ||
+        window == 0) {
         put_key_int(w, row->name, 1);
         return STATUS_OK;
     }
-    if (v && v->type == GGUF_LIST) return write_layer_types(w, g, a, row, e);
-    if (v && !gguf_int(v, &period))
-        return fail_key(g, a, row->key, "is neither a number nor a list of truth values", e);
+    if (value && value->type == GGUF_LIST) return write_layer_types(w, gguf, architecture, row, e);
+    if (value && !gguf_int(value, &period))
+        return fail_key(gguf, architecture, row->key,
+                        "is neither a number nor a list of truth values", e);
     put_key_int(w, row->name, period);
     return STATUS_OK;
 }
 
-static enum status write_key(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                             const struct key_row *row, struct error *e) {
-    const struct gguf_value *v = find_key(g, a, row->key);
+static enum status write_key(struct json_writer *w, const struct gguf *gguf,
+                             const struct architecture *architecture, const struct key_row *row,
+                             struct error *e) {
+    const struct gguf_value *value = find_key(gguf, architecture, row->key);
     int64_t whole = 0;
     double number = 0;
     switch (row->kind) {
         case KEY_SECTIONS: return STATUS_OK; /* write_scaling */
         case KEY_IGNORED: return STATUS_OK;
         case KEY_WRITTEN: return STATUS_OK;
-        case KEY_FLOAT: return write_float(w, g, a, row, e);
-        case KEY_BOOL: return write_bool(w, g, a, row, e);
-        case KEY_SHARE: return write_share(w, g, a, row, e);
-        case KEY_WINDOW: return write_window(w, g, a, row, e);
-        case KEY_PATTERN: return write_pattern(w, g, a, row, e);
+        case KEY_FLOAT: return write_float(w, gguf, architecture, row, e);
+        case KEY_BOOL: return write_bool(w, gguf, architecture, row, e);
+        case KEY_SHARE: return write_share(w, gguf, architecture, row, e);
+        case KEY_WINDOW: return write_window(w, gguf, architecture, row, e);
+        case KEY_PATTERN: return write_pattern(w, gguf, architecture, row, e);
         case KEY_INT:
-            if (v && !read_int(v, &whole)) return fail_key(g, a, row->key, "is not one whole number", e);
-            if (v) put_key_int(w, row->name, whole);
+            if (value && !read_int(value, &whole))
+                return fail_key(gguf, architecture, row->key, "is not one whole number", e);
+            if (value) put_key_int(w, row->name, whole);
             return STATUS_OK;
         case KEY_NEUTRAL:
-            if (v == NULL || (gguf_number(v, &number) && number == row->number)) return STATUS_OK;
-            return fail_key(g, a, row->key, "has a value that is not supported", e);
+            if (value == NULL || (gguf_number(value, &number) && number == row->number))
+                return STATUS_OK;
+            return fail_key(gguf, architecture, row->key, "has a value that is not supported", e);
         case KEY_HEAD:
-            if (v == NULL || (read_int(v, &whole) && whole == head_size(g, a))) return STATUS_OK;
-            return fail_key(g, a, row->key, "is not the size of a head, which is not supported", e);
+            if (value == NULL ||
+                (read_int(value, &whole) && whole == head_size(gguf, architecture)))
+                return STATUS_OK;
+            return fail_key(gguf, architecture, row->key,
+                            "is not the size of a head, which is not supported", e);
     }
     return STATUS_OK;
 }
 
-static enum status write_keys(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                              const struct key_row *rows, size_t n, struct error *e) {
+static enum status write_keys(struct json_writer *w, const struct gguf *gguf,
+                              const struct architecture *architecture, const struct key_row *rows,
+                              size_t n, struct error *e) {
     for (size_t i = 0; i < n; i++)
-        if (write_key(w, g, a, &rows[i], e)) return e->status;
+        if (write_key(w, gguf, architecture, &rows[i], e)) return e->status;
     return STATUS_OK;
 }
 
-static const struct key_row *find_sections(const struct gguf *g, const struct architecture *a) {
-    for (size_t i = 0; i < a->n_keys; i++)
-        if (a->keys[i].kind == KEY_SECTIONS && find_key(g, a, a->keys[i].key)) return &a->keys[i];
+static const struct key_row *find_sections(const struct gguf *gguf,
+                                           const struct architecture *architecture) {
+    for (size_t i = 0; i < architecture->n_keys; i++)
+        if (architecture->keys[i].kind == KEY_SECTIONS &&
+            find_key(gguf, architecture, architecture->keys[i].key))
+            return &architecture->keys[i];
     return NULL;
 }
 
 /* Of time, line and column; files have a fourth number, which is 0. */
-static enum status write_sections(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+static enum status write_sections(struct json_writer *w, const struct gguf *gguf,
+                                  const struct architecture *architecture,
                                   const struct key_row *row, struct error *e) {
     enum { SECTIONS = 3 };
-    struct gguf_items it = gguf_items_of(find_key(g, a, row->key));
+    struct gguf_items it = gguf_items_of(find_key(gguf, architecture, row->key));
     struct gguf_value item;
     int n = 0;
     put_key_array(w, row->name);
     while (gguf_next(&it, &item)) {
         int64_t pairs;
         if (!gguf_int(&item, &pairs) || (n >= SECTIONS && pairs != 0))
-            return fail_key(g, a, row->key, "is no list of three whole numbers and zeros", e);
+            return fail_key(gguf, architecture, row->key,
+                            "is no list of three whole numbers and zeros", e);
         if (n < SECTIONS) put_int(w, pairs);
         n++;
     }
     put_array_end(w);
-    return n < SECTIONS ? fail_key(g, a, row->key, "has fewer than three numbers", e) : STATUS_OK;
+    return n < SECTIONS ? fail_key(gguf, architecture, row->key, "has fewer than three numbers", e)
+                        : STATUS_OK;
 }
 
-static enum status write_scaling(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                                 struct error *e) {
-    const struct gguf_value *v = find_key(g, a, "rope.scaling.type");
-    const struct key_row *sections = find_sections(g, a);
+static enum status write_scaling(struct json_writer *w, const struct gguf *gguf,
+                                 const struct architecture *architecture, struct error *e) {
+    const struct gguf_value *value = find_key(gguf, architecture, "rope.scaling.type");
+    const struct key_row *sections = find_sections(gguf, architecture);
     struct text_span type = {"none", 4};
-    if (v && !gguf_text(v, &type)) return fail_key(g, a, "rope.scaling.type", "is not a text", e);
+    if (value && !gguf_text(value, &type))
+        return fail_key(gguf, architecture, "rope.scaling.type", "is not a text", e);
     bool scales = !span_is(type, "none");
     if (!scales && sections == NULL) return STATUS_OK;
     if (!scales) type = (struct text_span){"default", 7};
     put_key_object(w, "rope_scaling");
     put_key_string_n(w, "rope_type", type.text, type.size);
-    if (scales && write_keys(w, g, a, architecture_scaling_keys, architecture_n_scaling, e)) return e->status;
-    if (sections && write_sections(w, g, a, sections, e)) return e->status;
+    if (scales &&
+        write_keys(w, gguf, architecture, architecture_scaling_keys, architecture_n_scaling, e))
+        return e->status;
+    if (sections && write_sections(w, gguf, architecture, sections, e)) return e->status;
     put_object_end(w);
     return STATUS_OK;
 }
 
 /* All ids that end an answer: of the text, of a turn, of a message. */
-static void write_ends(struct json_writer *w, const struct gguf *g) {
+static void write_ends(struct json_writer *w, const struct gguf *gguf) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     int64_t ids[ARRAY_COUNT(keys)];
     int n = 0;
     for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
-        bool known = !gguf_int(gguf_value_find(g, keys[i]), &ids[n]);
+        bool known = !gguf_int(gguf_value_find(gguf, keys[i]), &ids[n]);
         for (int k = 0; k < n; k++) known = known || ids[k] == ids[n];
         n += !known;
     }
@@ -212,52 +244,64 @@ static void write_ends(struct json_writer *w, const struct gguf *g) {
     put_array_end(w);
 }
 
-static int64_t find_score_divisor(const struct gguf *g, const struct architecture *a) {
+static int64_t find_score_divisor(const struct gguf *gguf,
+                                  const struct architecture *architecture) {
     int64_t layers = 0, hidden = 0, heads = 1;
-    read_int(find_key(g, a, "block_count"), &layers);
-    read_int(find_key(g, a, "embedding_length"), &hidden);
-    read_int(find_key(g, a, "attention.head_count"), &heads);
-    return layers == a->divided_layers && heads > 0 ? hidden / heads : head_size(g, a);
+    read_int(find_key(gguf, architecture, "block_count"), &layers);
+    read_int(find_key(gguf, architecture, "embedding_length"), &hidden);
+    read_int(find_key(gguf, architecture, "attention.head_count"), &heads);
+    return layers == architecture->divided_layers && heads > 0 ? hidden / heads
+                                                               : head_size(gguf, architecture);
 }
 
-/* Tensors by which the frequencies of RoPE are divided: all of them, or those of short and of long texts. */
-static const char rope_factors[] = "rope_freqs.weight", short_factors[] = "rope_factors_short.weight",
+/* Tensors by which the frequencies of RoPE are divided: all of them, or those of short and of long
+ * texts. */
+static const char rope_factors[] = "rope_freqs.weight",
+                  short_factors[] = "rope_factors_short.weight",
                   long_factors[] = "rope_factors_long.weight";
 
-static enum status write_list(struct json_writer *w, const struct gguf *g, const char *tensor, const char *name,
-                              struct error *e) {
-    const struct gguf_tensor *t = gguf_find(g, tensor);
-    if (t == NULL) return error_set(e, STATUS_CORRUPT, "%s: tensor %s is missing", gguf_name(g), tensor);
-    if (t->n_dims != 1 || t->form->dtype != DTYPE_F32 || t->elements > 1 << 16)
-        return error_set(e, STATUS_CORRUPT, "%s: tensor %s is no vector of F32", gguf_name(g), tensor);
+static enum status write_list(struct json_writer *w, const struct gguf *gguf, const char *tensor,
+                              const char *name, struct error *e) {
+    const struct gguf_tensor *gguf_tensor = gguf_find(gguf, tensor);
+    if (gguf_tensor == NULL)
+        return error_set(e, STATUS_CORRUPT, "%s: tensor %s is missing", gguf_name(gguf), tensor);
+    if (gguf_tensor->n_dims != 1 || gguf_tensor->form->dtype != DTYPE_F32 ||
+        gguf_tensor->elements > 1 << 16)
+        return error_set(e, STATUS_CORRUPT, "%s: tensor %s is no vector of F32", gguf_name(gguf),
+                         tensor);
     put_key_array(w, name);
-    for (size_t i = 0; i < t->elements; i++) put_float(w, ((const float *)(const void *)t->data)[i]);
+    for (size_t i = 0; i < gguf_tensor->elements; i++)
+        put_float(w, ((const float *)(const void *)gguf_tensor->data)[i]);
     put_array_end(w);
     return STATUS_OK;
 }
 
 /* The tensors tell that this is longrope. */
-static enum status write_longrope(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                                  struct error *e) {
-    static const struct key_row attention = {"rope.scaling.attn_factor", "attention_factor", KEY_FLOAT, 1};
+static enum status write_longrope(struct json_writer *w, const struct gguf *gguf,
+                                  const struct architecture *architecture, struct error *e) {
+    static const struct key_row attention = {"rope.scaling.attn_factor", "attention_factor",
+                                             KEY_FLOAT, 1};
     put_key_object(w, "rope_scaling");
     put_key_string(w, "rope_type", "longrope");
-    if (write_list(w, g, short_factors, "short_factor", e) || write_list(w, g, long_factors, "long_factor", e) ||
-        write_key(w, g, a, &attention, e))
+    if (write_list(w, gguf, short_factors, "short_factor", e) ||
+        write_list(w, gguf, long_factors, "long_factor", e) ||
+        write_key(w, gguf, architecture, &attention, e))
         return e->status;
     put_object_end(w);
     return STATUS_OK;
 }
 
-static bool has_longrope(const struct gguf *g, const struct architecture *a) {
-    return strcmp(a->name, "phi3") == 0 && (gguf_find(g, short_factors) || gguf_find(g, long_factors));
+static bool has_longrope(const struct gguf *gguf, const struct architecture *architecture) {
+    return strcmp(architecture->name, "phi3") == 0 &&
+           (gguf_find(gguf, short_factors) || gguf_find(gguf, long_factors));
 }
 
-static enum status write_rotation(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                                  struct error *e) {
-    if (has_longrope(g, a)) return write_longrope(w, g, a, e);
-    if (write_scaling(w, g, a, e)) return e->status;
-    return gguf_find(g, rope_factors) ? write_list(w, g, rope_factors, "rope_factors", e) : STATUS_OK;
+static enum status write_rotation(struct json_writer *w, const struct gguf *gguf,
+                                  const struct architecture *architecture, struct error *e) {
+    if (has_longrope(gguf, architecture)) return write_longrope(w, gguf, architecture, e);
+    if (write_scaling(w, gguf, architecture, e)) return e->status;
+    return gguf_find(gguf, rope_factors) ? write_list(w, gguf, rope_factors, "rope_factors", e)
+                                         : STATUS_OK;
 }
 
 static bool names_key(const struct key_row *rows, size_t n, struct text_span key) {
@@ -267,64 +311,77 @@ static bool names_key(const struct key_row *rows, size_t n, struct text_span key
 }
 
 /* Every key of the architecture must be known. */
-static enum status check_keys(const struct gguf *g, const struct architecture *a, struct error *e) {
-    size_t prefix = strlen(a->name) + 1;
-    for (int i = 0; i < gguf_value_count(g); i++) {
-        struct text_span key = gguf_value_at(g, i)->key;
-        if (key.size < prefix || memcmp(key.text, a->name, prefix - 1) != 0 || key.text[prefix - 1] != '.') continue;
-        key = (struct text_span){key.text + prefix, key.size - prefix};
-        if (names_key(a->keys, a->n_keys, key) || names_key(architecture_common_keys, architecture_n_common, key) ||
-            names_key(architecture_scaling_keys, architecture_n_scaling, key) || span_is(key, "rope.scaling.type"))
+static enum status check_keys(const struct gguf *gguf, const struct architecture *architecture,
+                              struct error *e) {
+    size_t prefix = strlen(architecture->name) + 1;
+    for (int i = 0; i < gguf_value_count(gguf); i++) {
+        struct text_span key = gguf_value_at(gguf, i)->key;
+        if (key.size < prefix || memcmp(key.text, architecture->name, prefix - 1) != 0 ||
+            key.text[prefix - 1] != '.')
             continue;
-        return error_set(e, STATUS_UNSUPPORTED, "%s: key \"%s.%.*s\" is not known, and may change results",
-                         gguf_name(g), a->name, (int)(key.size < 80 ? key.size : 80), key.text);
+        key = (struct text_span){key.text + prefix, key.size - prefix};
+        if (names_key(architecture->keys, architecture->n_keys, key) ||
+            names_key(architecture_common_keys, architecture_n_common, key) ||
+            names_key(architecture_scaling_keys, architecture_n_scaling, key) ||
+            span_is(key, "rope.scaling.type"))
+            continue;
+        return error_set(
+            e, STATUS_UNSUPPORTED, "%s: key \"%s.%.*s\" is not known, and may change results",
+            gguf_name(gguf), architecture->name, (int)(key.size < 80 ? key.size : 80), key.text);
     }
     return STATUS_OK;
 }
 
-static enum status write_members(struct json_writer *w, const struct gguf *g, const struct architecture *a,
-                                 struct error *e) {
-    const struct gguf_tensor *words = gguf_find(g, "token_embd.weight");
+static enum status write_members(struct json_writer *w, const struct gguf *gguf,
+                                 const struct architecture *architecture, struct error *e) {
+    const struct gguf_tensor *words = gguf_find(gguf, "token_embd.weight");
     if (words == NULL || words->n_dims != 2)
-        return error_set(e, STATUS_CORRUPT, "%s: tensor token_embd.weight is missing or no matrix", gguf_name(g));
-    put_key_string(w, "model_type", a->model_type);
+        return error_set(e, STATUS_CORRUPT, "%s: tensor token_embd.weight is missing or no matrix",
+                         gguf_name(gguf));
+    put_key_string(w, "model_type", architecture->model_type);
     put_key_int(w, "vocab_size", words->shape[0]);
-    for (size_t i = 0; i < a->n_facts; i++) {
-        bool there = gguf_find(g, a->facts[i].tensor) != NULL;
-        put_key_bool(w, a->facts[i].name, there != a->facts[i].absent);
+    for (size_t i = 0; i < architecture->n_facts; i++) {
+        bool there = gguf_find(gguf, architecture->facts[i].tensor) != NULL;
+        put_key_bool(w, architecture->facts[i].name, there != architecture->facts[i].absent);
     }
-    const struct gguf_tensor *types = gguf_find(g, "token_types.weight");
+    const struct gguf_tensor *types = gguf_find(gguf, "token_types.weight");
     if (types && types->n_dims == 2) put_key_int(w, "type_vocab_size", types->shape[0]);
-    if (a->activation) put_key_string(w, "hidden_act", a->activation);
-    write_ends(w, g);
-    if (write_keys(w, g, a, a->keys, a->n_keys, e)) return e->status;
+    if (architecture->activation) put_key_string(w, "hidden_act", architecture->activation);
+    write_ends(w, gguf);
+    if (write_keys(w, gguf, architecture, architecture->keys, architecture->n_keys, e))
+        return e->status;
     for (size_t i = 0; i < architecture_n_common; i++) {
         const struct key_row *row = &architecture_common_keys[i];
         struct text_span key = {row->key, strlen(row->key)};
-        if (!names_key(a->keys, a->n_keys, key) && write_key(w, g, a, row, e)) return e->status;
+        if (!names_key(architecture->keys, architecture->n_keys, key) &&
+            write_key(w, gguf, architecture, row, e))
+            return e->status;
     }
-    if (a->divisor) put_key_int(w, a->divisor, find_score_divisor(g, a));
-    return write_rotation(w, g, a, e);
+    if (architecture->divisor)
+        put_key_int(w, architecture->divisor, find_score_divisor(gguf, architecture));
+    return write_rotation(w, gguf, architecture, e);
 }
 
-enum status gguf_write_config(const struct gguf *g, struct buffer *json, struct error *e) {
-    const struct architecture *a;
+enum status gguf_write_config(const struct gguf *gguf, struct buffer *json, struct error *e) {
+    const struct architecture *architecture;
     struct json_writer w;
-    if (architecture_find(g, &a, e) || check_keys(g, a, e)) return e->status;
+    if (architecture_find(gguf, &architecture, e) || check_keys(gguf, architecture, e))
+        return e->status;
     put_begin_indented(&w, json, 2);
     put_object(&w);
-    enum status status = write_members(&w, g, a, e);
+    enum status status = write_members(&w, gguf, architecture, e);
     put_object_end(&w);
     return status;
 }
 
-enum status gguf_find_pooling(const struct gguf *g, enum gguf_pooling *out, struct error *e) {
-    const struct architecture *a;
-    if (architecture_find(g, &a, e)) return e->status;
-    const struct gguf_value *v = find_key(g, a, "pooling_type");
+enum status gguf_find_pooling(const struct gguf *gguf, enum gguf_pooling *out, struct error *e) {
+    const struct architecture *architecture;
+    if (architecture_find(gguf, &architecture, e)) return e->status;
+    const struct gguf_value *value = find_key(gguf, architecture, "pooling_type");
     int64_t type = GGUF_POOLING_ABSENT;
-    if (v && (!gguf_int(v, &type) || type < GGUF_POOLING_MEAN || type > GGUF_POOLING_LAST))
-        return fail_key(g, a, "pooling_type", "is not supported: neither 1 (mean), 2 (cls) nor 3 (last)", e);
+    if (value && (!gguf_int(value, &type) || type < GGUF_POOLING_MEAN || type > GGUF_POOLING_LAST))
+        return fail_key(gguf, architecture, "pooling_type",
+                        "is not supported: neither 1 (mean), 2 (cls) nor 3 (last)", e);
     *out = (enum gguf_pooling)type;
     return STATUS_OK;
 }
@@ -354,13 +411,13 @@ bool gguf_find_file(const char *path, struct buffer *file) {
 
 enum status config_read_text(const char *path, struct buffer *json, struct error *e) {
     struct buffer file = {0};
-    struct gguf *g;
+    struct gguf *gguf;
     enum status status;
     if (gguf_find_file(path, &file)) {
-        status = gguf_open(&g, file.data, e);
+        status = gguf_open(&gguf, file.data, e);
         if (status == STATUS_OK) {
-            status = gguf_write_config(g, json, e);
-            gguf_close(g);
+            status = gguf_write_config(gguf, json, e);
+            gguf_close(gguf);
         }
     } else {
         buffer_printf(&file, "%s/config.json", path);
@@ -379,63 +436,76 @@ struct split_name {
     const char *ending;
 };
 
-static bool split_name(struct split_name *s, const char *name) {
+static bool split_name(struct split_name *name_given, const char *name) {
     const char *at = name;
-    s->layer = -1;
+    name_given->layer = -1;
     if (strncmp(name, "blk.", 4) == 0) {
         char *end;
         unsigned long layer = strtoul(name + 4, &end, 10);
         if (end == name + 4 || *end != '.' || layer > 1 << 20) return false;
-        s->layer = (int)layer;
+        name_given->layer = (int)layer;
         at = end + 1;
     }
-    s->ending = strrchr(at, '.');
-    if (s->ending == NULL || (strcmp(s->ending, ".weight") != 0 && strcmp(s->ending, ".bias") != 0)) return false;
-    s->middle = (struct text_span){at, (size_t)(s->ending - at)};
+    name_given->ending = strrchr(at, '.');
+    if (name_given->ending == NULL ||
+        (strcmp(name_given->ending, ".weight") != 0 && strcmp(name_given->ending, ".bias") != 0))
+        return false;
+    name_given->middle = (struct text_span){at, (size_t)(name_given->ending - at)};
     return true;
 }
 
 /* False: a name without '*' has no bias. */
-static bool join_name(struct gguf_view *view, const struct family_tensor *f, const struct split_name *s) {
+static bool join_name(struct gguf_view *view, const struct family_tensor *tensor,
+                      const struct split_name *split_name) {
     struct buffer name = {0};
-    const char *number = strchr(f->prefix, '#'), *star = strchr(f->name, '*');
-    if (number) buffer_printf(&name, "%.*s%d%s", (int)(number - f->prefix), f->prefix, s->layer, number + 1);
+    const char *number = strchr(tensor->prefix, '#'), *star = strchr(tensor->name, '*');
+    if (number)
+        buffer_printf(&name, "%.*s%d%s", (int)(number - tensor->prefix), tensor->prefix,
+                      split_name->layer, number + 1);
     if (star)
-        buffer_printf(&name, "%.*s%s", (int)(star - f->name), f->name, s->ending + 1);
+        buffer_printf(&name, "%.*s%s", (int)(star - tensor->name), tensor->name,
+                      split_name->ending + 1);
     else
-        buffer_append_string(&name, f->name);
-    bool fits = name.size < sizeof view->name && (star || strcmp(s->ending, ".weight") == 0);
+        buffer_append_string(&name, tensor->name);
+    bool fits =
+        name.size < sizeof view->name && (star || strcmp(split_name->ending, ".weight") == 0);
     if (fits) memcpy(view->name, name.data, name.size + 1);
     buffer_free(&name);
     return fits;
 }
 
-static void view_order(struct gguf_view *view, const struct family_tensor *f, const struct architecture *a,
-                       int64_t head, const struct gguf_tensor *t) {
-    int64_t rows = t->shape[0];
-    view->turned = f->transposed && t->n_dims == 2;
-    view->row = f->one_row && t->n_dims == 1;
-    view->stacked = strchr(f->name, '#') != NULL;
+static void view_order(struct gguf_view *view, const struct family_tensor *tensor,
+                       const struct architecture *architecture, int64_t head,
+                       const struct gguf_tensor *gguf_tensor) {
+    int64_t rows = gguf_tensor->shape[0];
+    view->turned = tensor->transposed && gguf_tensor->n_dims == 2;
+    view->row = tensor->one_row && gguf_tensor->n_dims == 1;
+    view->stacked = strchr(tensor->name, '#') != NULL;
     if (head <= 0 || head > INT32_MAX) return;
-    if (a->paired && f->rotated && head % 2 == 0 && rows % head == 0) view->paired = (int)head;
-    if (f->by_head && rows % (3 * head) == 0) view->apart = (int)head;
+    if (architecture->paired && tensor->rotated && head % 2 == 0 && rows % head == 0)
+        view->paired = (int)head;
+    if (tensor->by_head && rows % (3 * head) == 0) view->apart = (int)head;
 }
 
-enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *g, const struct gguf_tensor *t,
-                             struct error *e) {
-    const struct architecture *a;
-    struct split_name s;
-    struct family_tensor f;
+enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *gguf,
+                             const struct gguf_tensor *tensor, struct error *e) {
+    const struct architecture *architecture;
+    struct split_name name;
+    struct family_tensor family_tensor;
     *view = (struct gguf_view){.turned = false};
-    if (architecture_find(g, &a, e)) return e->status;
-    if (strcmp(t->name, rope_factors) == 0) return STATUS_OK;
-    if (has_longrope(g, a) && (strcmp(t->name, short_factors) == 0 || strcmp(t->name, long_factors) == 0))
+    if (architecture_find(gguf, &architecture, e)) return e->status;
+    if (strcmp(tensor->name, rope_factors) == 0) return STATUS_OK;
+    if (has_longrope(gguf, architecture) &&
+        (strcmp(tensor->name, short_factors) == 0 || strcmp(tensor->name, long_factors) == 0))
         return STATUS_OK;
-    bool known = split_name(&s, t->name) &&
-                 family_tensor_find(a->named_as ? a->named_as : a->model_type, s.layer >= 0, s.middle, &f);
-    if (!known || !join_name(view, &f, &s))
-        return error_set(e, STATUS_UNSUPPORTED, "%s: tensor \"%s\" has no place in the architecture %s", gguf_name(g),
-                         t->name, a->name);
-    view_order(view, &f, a, head_size(g, a), t);
+    bool known = split_name(&name, tensor->name) &&
+                 family_tensor_find(
+                     architecture->named_as ? architecture->named_as : architecture->model_type,
+                     name.layer >= 0, name.middle, &family_tensor);
+    if (!known || !join_name(view, &family_tensor, &name))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: tensor \"%s\" has no place in the architecture %s", gguf_name(gguf),
+                         tensor->name, architecture->name);
+    view_order(view, &family_tensor, architecture, head_size(gguf, architecture), tensor);
     return STATUS_OK;
 }

@@ -1,47 +1,57 @@
-/* retro/weights/gguf_folder.h: a GGUF file as a folder of Hugging Face, so that families, loading and conversion know
- * folders only: config.json from its metadata, tensors by the names of the family's checkpoints.
+/* retro/weights/gguf_folder.h: a GGUF file as a folder of Hugging Face, so that families, loading
+ * and conversion know folders only: config.json from its metadata, tensors by the names of the
+ * family's checkpoints.
  *
- * A row of the tables in gguf_folder.c is a key or a tensor. A key or a tensor without a row is an error: a key that is
- * not understood may change the results. */
+ * A row of the tables in gguf_folder.c is a key or a tensor. A key or a tensor without a row is an
+ * error: a key that is not understood may change the results. */
 #pragma once
 
 #include "retro/weights/gguf.h"
 
-/* The GGUF file that a model's path stands for: a file called *.gguf, or model.gguf in a folder without config.json.
- * Appends it to *file; false when there is none. */
+/* The GGUF file that a model's path stands for: a file called *.gguf, or model.gguf in a folder
+ * without config.json. Appends it to *file; false when there is none. */
 bool gguf_find_file(const char *path, struct buffer *file);
 
-/* Appends config.json. The tensor rope_freqs.weight, by which the frequencies of RoPE are divided (Llama 3.1), becomes
- * its key "rope_factors", which is our own. */
-enum status gguf_write_config(const struct gguf *g, struct buffer *json, struct error *e);
+/* Appends config.json. The tensor rope_freqs.weight, by which the frequencies of RoPE are divided
+ * (Llama 3.1), becomes its key "rope_factors", which is our own. */
+enum status gguf_write_config(const struct gguf *gguf, struct buffer *json, struct error *e);
 /* Appends the text of config.json of a folder or a GGUF file. */
 enum status config_read_text(const char *path, struct buffer *json, struct error *e);
 
 /* How the rows of an embedder's text become one. */
-enum gguf_pooling { GGUF_POOLING_ABSENT = -1, GGUF_POOLING_MEAN = 1, GGUF_POOLING_CLS, GGUF_POOLING_LAST };
-enum status gguf_find_pooling(const struct gguf *g, enum gguf_pooling *out, struct error *e);
+enum gguf_pooling {
+    GGUF_POOLING_ABSENT = -1,
+    GGUF_POOLING_MEAN = 1,
+    GGUF_POOLING_CLS,
+    GGUF_POOLING_LAST
+};
+enum status gguf_find_pooling(const struct gguf *gguf, enum gguf_pooling *out, struct error *e);
 
-/* The tensor of a family's own files that GGUF has under another name, without the ending ".weight" or ".bias". */
+/* The tensor of a family's own files that GGUF has under another name, without the ending ".weight"
+ * or ".bias". */
 struct family_tensor {
-    const char *prefix, *name; /* of layer '#', or ""; '#' is an expert and '*' the ending, as in struct tensor_row */
+    const char *prefix, *name; /* of layer '#', or ""; '#' is an expert and '*' the ending, as in
+                                  struct tensor_row */
     bool transposed;           /* stored as [in, out] */
     bool by_head;              /* queries, keys and values of a head beside each other */
     bool one_row;              /* a matrix of one row, which some GGUF files have as a vector */
     bool rotated;              /* queries or keys */
 };
-/* By the rows of the family with this model_type, which is known (retro/model/place_names.c); false: it has none. */
-bool family_tensor_find(const char *model_type, bool in_layer, struct text_span name, struct family_tensor *out);
+/* By the rows of the family with this model_type, which is known (retro/model/place_names.c);
+ * false: it has none. */
+bool family_tensor_find(const char *model_type, bool in_layer, struct text_span name,
+                        struct family_tensor *out);
 
 /* A tensor as the folder has it. */
 struct gguf_view {
     char name[2 * GGUF_NAME + 32]; /* "": config.json has it */
     bool turned;                   /* the folder has [in, out], the file [out, in] */
-    int paired;   /* rows of a head: RoPE turns rows 2i and 2i + 1 of it in the file, i and i + half in the folder. 0:
-                     none */
-    int apart;    /* rows of a head: all queries, keys and values one after another in the file, those of a head in the
-                     folder. 0: none */
-    bool row;     /* a vector, in the folder [1, in] */
+    int paired; /* rows of a head: RoPE turns rows 2i and 2i + 1 of it in the file, i and i + half
+                   in the folder. 0: none */
+    int apart;  /* rows of a head: all queries, keys and values one after another in the file, those
+                   of a head in the  folder. 0: none */
+    bool row;   /* a vector, in the folder [1, in] */
     bool stacked; /* [experts, out, in], and '#' in the name stands for the number of an expert */
 };
-enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *g, const struct gguf_tensor *t,
-                             struct error *e);
+enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *gguf,
+                             const struct gguf_tensor *tensor, struct error *e);

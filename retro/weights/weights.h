@@ -1,7 +1,7 @@
-/* retro/weights/weights.h: safetensors files, read over mmap. Trusts nothing: header size, offsets, overlaps, dtype,
- * shape products and duplicate names are verified before any tensor is handed out. A folder may hold one
- * model.safetensors or several shards with model.safetensors.index.json. A GGUF file is opened as the folder of Hugging
- * Face that it stands for (gguf_folder.h). */
+/* retro/weights/weights.h: safetensors files, read over mmap. Trusts nothing: header size, offsets,
+ * overlaps, dtype, shape products and duplicate names are verified before any tensor is handed out.
+ * A folder may hold one model.safetensors or several shards with model.safetensors.index.json. A
+ * GGUF file is opened as the folder of Hugging Face that it stands for (gguf_folder.h). */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -24,16 +24,17 @@ enum stored_dtype {
 
 enum { STORED_MAX_DIMS = 8 };
 
-/* One tensor in a file; data lives as long as the weights. It points into the map, or to a copy where the file does not
- * align it: it is always aligned for its dtype.
+/* One tensor in a file; data lives as long as the weights. It points into the map, or to a copy
+ * where the file does not align it: it is always aligned for its dtype.
  *
- * Tensors of GGUF files lie in their own order: `turned` as [out, in] where the family's files have [in, out];
- * `paired`, the rows of a head, where RoPE turns rows 2i and 2i + 1 of a head and the family's files have them at i and
- * i + half; `apart`, the rows of a head, where all queries, keys and values follow one another and the family's files
- * have those of a head beside each other (0: they lie as in the family's files).
+ * Tensors of GGUF files lie in their own order: `turned` as [out, in] where the family's files have
+ * [in, out]; `paired`, the rows of a head, where RoPE turns rows 2i and 2i + 1 of a head and the
+ * family's files have them at i and i + half; `apart`, the rows of a head, where all queries, keys
+ * and values follow one another and the family's files have those of a head beside each other (0:
+ * they lie as in the family's files).
  *
- * Experts that a file stacks in one tensor [experts, out, in] are tensors of their own here, [out, in], as in the files
- * that do not stack them. */
+ * Experts that a file stacks in one tensor [experts, out, in] are tensors of their own here, [out,
+ * in], as in the files that do not stack them. */
 struct stored_tensor {
     const char *name;
     enum stored_dtype dtype;
@@ -47,35 +48,41 @@ struct stored_tensor {
 };
 
 /* Where row i of the family's files lies. */
-static inline int64_t stored_row(const struct stored_tensor *t, int64_t i) {
-    if (t->paired > 0) {
-        int64_t at = i % t->paired, half = t->paired / 2;
+static inline int64_t stored_row(const struct stored_tensor *stored, int64_t i) {
+    if (stored->paired > 0) {
+        int64_t at = i % stored->paired, half = stored->paired / 2;
         return i - at + (at < half ? 2 * at : 2 * (at - half) + 1);
     }
-    if (t->apart > 0) {
-        int64_t part = i / t->apart % 3, head = i / t->apart / 3;
-        return part * (t->shape[0] / 3) + head * t->apart + i % t->apart;
+    if (stored->apart > 0) {
+        int64_t part = i / stored->apart % 3, head = i / stored->apart / 3;
+        return part * (stored->shape[0] / 3) + head * stored->apart + i % stored->apart;
     }
     return i;
 }
 
 /* Whether rows lie as in the family's files. */
-static inline bool rows_in_order(const struct stored_tensor *t) { return t->paired == 0 && t->apart == 0; }
+static inline bool rows_in_order(const struct stored_tensor *stored) {
+    return stored->paired == 0 && stored->apart == 0;
+}
 
 struct weights;
 
-/* Opens a .safetensors file, a .gguf file, or a folder as described above or with a model.gguf alone. */
+/* Opens a .safetensors file, a .gguf file, or a folder as described above or with a model.gguf
+ * alone. */
 enum status weights_open(struct weights **out, const char *path, struct error *e);
 /* A safetensors file's bytes in memory, for the fuzzer; borrowed until weights_close. */
-enum status weights_open_memory(struct weights **out, const void *data, size_t size, const char *name, struct error *e);
-void weights_close(struct weights *w);
+enum status weights_open_memory(struct weights **out, const void *data, size_t size,
+                                const char *name, struct error *e);
+void weights_close(struct weights *weights);
 /* Hashes the names and bytes of all tensors at a path into *hash, which is the seed. */
 enum status weights_hash(const char *path, uint64_t *hash, struct error *e);
 
-int weights_count(const struct weights *w);
-const struct stored_tensor *weights_at(const struct weights *w, int i);              /* in order of name */
-const struct stored_tensor *weights_find(const struct weights *w, const char *name); /* NULL when absent */
-int weights_index(const struct weights *w, const struct stored_tensor *t);           /* weights_at(w, i) == t */
+int weights_count(const struct weights *weights);
+const struct stored_tensor *weights_at(const struct weights *weights, int i); /* in order of name */
+const struct stored_tensor *weights_find(const struct weights *weights,
+                                         const char *name); /* NULL when absent */
+int weights_index(const struct weights *weights,
+                  const struct stored_tensor *stored); /* weights_at(w, i) == t */
 /* "[192, 64]" for messages. */
-const char *stored_shape_text(const struct stored_tensor *t, char *text, size_t size);
-const char *stored_dtype_name(enum stored_dtype t);
+const char *stored_shape_text(const struct stored_tensor *stored, char *text, size_t size);
+const char *stored_dtype_name(enum stored_dtype dtype);

@@ -21,14 +21,16 @@ struct weights {
 };
 
 /* Appends an entry that owns its name. */
-struct entry *weights_add_entry(struct weights *w, const char *name);
+struct entry *weights_add_entry(struct weights *weights, const char *name);
 int entry_compare(const void *a, const void *b); /* by name */
-/* Puts the tensors in order of name. STATUS_CORRUPT where two have one name, which can only come from two shards. */
-enum status weights_sort(struct weights *w, const char *path, struct error *e);
+/* Puts the tensors in order of name. STATUS_CORRUPT where two have one name, which can only come
+ * from two shards. */
+enum status weights_sort(struct weights *weights, const char *path, struct error *e);
 
-/* Adds the experts that lie in one tensor, [experts, out, in], as tensors of their own; '#' in the name stands for
- * their numbers. */
-enum status weights_add_experts(struct weights *w, const struct stored_tensor *whole, const char *name,
-                                struct error *e);
-/* Replaces the stacked experts of a folder, as transformers 5 has them, by tensors of their own; in order of name. */
-enum status weights_unstack_experts(struct weights *w, struct error *e);
+/* Adds the experts that lie in one tensor, [experts, out, in], as tensors of their own; '#' in the
+ * name stands for their numbers. */
+enum status weights_add_experts(struct weights *weights, const struct stored_tensor *whole,
+                                const char *name, struct error *e);
+/* Replaces the stacked experts of a folder, as transformers 5 has them, by tensors of their own; in
+ * order of name. */
+enum status weights_unstack_experts(struct weights *weights, struct error *e);

@@ -8,7 +8,8 @@
 /* Parsing. */
 
 static bool is_name_byte(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
 }
 
 /* Labels of letters, digits, "-" and "_" with dots between them. */
@@ -57,7 +58,8 @@ static bool literal_parse(struct net_address *out, const char *host) {
 }
 
 static void lower_copy(char *to, const char *from) {
-    for (; *from; from++, to++) *to = *from >= 'A' && *from <= 'Z' ? (char)(*from - 'A' + 'a') : *from;
+    for (; *from; from++, to++)
+        *to = *from >= 'A' && *from <= 'Z' ? (char)(*from - 'A' + 'a') : *from;
     *to = '\0';
 }
 
@@ -73,7 +75,8 @@ enum status host_rule_parse(struct host_rule *out, const char *text, struct erro
     bool named = is_host_name(name) && (!out->below || strchr(name, '.') != NULL);
     if (out->port < 0 || (!out->literal && !named))
         return error_set(e, STATUS_INVALID,
-                         "\"%.100s\" is no host: expected something like example.org, *.example.org, 192.0.2.7 or "
+                         "\"%.100s\" is no host: expected something like example.org, "
+                         "*.example.org, 192.0.2.7 or "
                          "[2001:db8::7], with a port behind \":\" or without",
                          text);
     if (!out->literal) lower_copy(out->name, name);
@@ -92,35 +95,38 @@ enum status host_rules_open(struct host_rules *out, char *const *texts, size_t n
     return STATUS_OK;
 }
 
-void host_rules_free(struct host_rules *l) {
-    free(l->rules);
-    *l = (struct host_rules){0};
+void host_rules_free(struct host_rules *rules) {
+    free(rules->rules);
+    *rules = (struct host_rules){0};
 }
 
 /* Matching. */
 
-static bool has_name(const struct host_rule *r, const char *host) {
-    size_t n = strlen(host), tail = strlen(r->name);
-    if (!r->below) return strcasecmp(host, r->name) == 0;
-    return n > tail + 1 && host[n - tail - 1] == '.' && strcasecmp(host + n - tail, r->name) == 0;
+static bool has_name(const struct host_rule *rule, const char *host) {
+    size_t n = strlen(host), tail = strlen(rule->name);
+    if (!rule->below) return strcasecmp(host, rule->name) == 0;
+    return n > tail + 1 && host[n - tail - 1] == '.' &&
+           strcasecmp(host + n - tail, rule->name) == 0;
 }
 
-static bool same_address(const struct net_address *a, const struct net_address *b) {
-    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+static bool same_address(const struct net_address *left, const struct net_address *right) {
+    return memcmp(left->bytes, right->bytes, sizeof left->bytes) == 0;
 }
 
-const struct host_rule *host_rules_find(const struct host_rules *l, const char *host, int port, bool usual) {
+const struct host_rule *host_rules_find(const struct host_rules *rules, const char *host, int port,
+                                        bool usual) {
     struct net_address address;
     bool literal = literal_parse(&address, host);
-    for (int i = 0; i < l->n; i++) {
-        const struct host_rule *r = &l->rules[i];
-        bool same_port = r->port ? r->port == port : usual;
-        bool same_host = literal ? r->literal && same_address(&r->address, &address) : !r->literal && has_name(r, host);
-        if (same_port && same_host) return r;
+    for (int i = 0; i < rules->n; i++) {
+        const struct host_rule *rule = &rules->rules[i];
+        bool same_port = rule->port ? rule->port == port : usual;
+        bool same_host = literal ? rule->literal && same_address(&rule->address, &address)
+                                 : !rule->literal && has_name(rule, host);
+        if (same_port && same_host) return rule;
     }
     return NULL;
 }
 
-bool host_rule_connects(const struct host_rule *r, const struct net_address *a) {
-    return r->literal ? same_address(&r->address, a) : address_is_public(a);
+bool host_rule_connects(const struct host_rule *rule, const struct net_address *address) {
+    return rule->literal ? same_address(&rule->address, address) : address_is_public(address);
 }

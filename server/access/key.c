@@ -20,7 +20,9 @@ struct key_usage {
     struct key_counts counts;
 };
 
-void key_hash(struct text_span secret, uint8_t hash[KEY_HASH_BYTES]) { sha256_hash(&secret, 1, hash); }
+void key_hash(struct text_span secret, uint8_t hash[KEY_HASH_BYTES]) {
+    sha256_hash(&secret, 1, hash);
+}
 
 bool key_hash_is(const uint8_t a[KEY_HASH_BYTES], const uint8_t b[KEY_HASH_BYTES]) {
     return memeql_sec(a, b, KEY_HASH_BYTES) != 0;
@@ -28,111 +30,119 @@ bool key_hash_is(const uint8_t a[KEY_HASH_BYTES], const uint8_t b[KEY_HASH_BYTES
 
 /* Allowances. */
 
-static void allowance_refill(struct allowance *a, double limit, double period, double now) {
-    a->used = fmax(0, a->used - limit * (now - a->since) / period);
-    a->since = now;
+static void allowance_refill(struct allowance *allowance, double limit, double period, double now) {
+    allowance->used = fmax(0, allowance->used - limit * (now - allowance->since) / period);
+    allowance->since = now;
 }
 
 /* Seconds until `wanted` more fit, 0 when they do. */
-static double allowance_wait(struct allowance *a, double limit, double period, double wanted, double now) {
+static double allowance_wait(struct allowance *allowance, double limit, double period,
+                             double wanted, double now) {
     if (limit == 0) return 0;
-    allowance_refill(a, limit, period, now);
-    return fmax(0, (a->used + wanted - limit) * period / limit);
+    allowance_refill(allowance, limit, period, now);
+    return fmax(0, (allowance->used + wanted - limit) * period / limit);
 }
 
 /* Keys. */
 
 struct key *key_open(void) {
-    struct key *k = xcalloc(1, sizeof *k);
-    atomic_init(&k->references, 1);
-    k->usage = xcalloc(1, sizeof *k->usage);
-    atomic_init(&k->usage->references, 1);
-    pthread_mutex_init(&k->usage->lock, NULL);
-    return k;
+    struct key *key = xcalloc(1, sizeof *key);
+    atomic_init(&key->references, 1);
+    key->usage = xcalloc(1, sizeof *key->usage);
+    atomic_init(&key->usage->references, 1);
+    pthread_mutex_init(&key->usage->lock, NULL);
+    return key;
 }
 
-static void usage_release(struct key_usage *u) {
-    if (atomic_fetch_sub(&u->references, 1) != 1) return;
-    pthread_mutex_destroy(&u->lock);
-    free(u);
+static void usage_release(struct key_usage *usage) {
+    if (atomic_fetch_sub(&usage->references, 1) != 1) return;
+    pthread_mutex_destroy(&usage->lock);
+    free(usage);
 }
 
-void key_share_usage(struct key *k, const struct key *before) {
-    usage_release(k->usage);
-    k->usage = before->usage;
-    atomic_fetch_add(&k->usage->references, 1);
+void key_share_usage(struct key *key, const struct key *before) {
+    usage_release(key->usage);
+    key->usage = before->usage;
+    atomic_fetch_add(&key->usage->references, 1);
 }
 
-void key_hold(struct key *k) { atomic_fetch_add(&k->references, 1); }
+void key_hold(struct key *key) { atomic_fetch_add(&key->references, 1); }
 
-void key_release(struct key *k) {
-    if (k == NULL || atomic_fetch_sub(&k->references, 1) != 1) return;
-    usage_release(k->usage);
-    filter_release(k->filter);
-    free(k->name);
-    free(k);
+void key_release(struct key *key) {
+    if (key == NULL || atomic_fetch_sub(&key->references, 1) != 1) return;
+    usage_release(key->usage);
+    filter_release(key->filter);
+    free(key->name);
+    free(key);
 }
 
 /* Limits. */
 
-static bool refuse(struct key_refusal *r, const char *what, const char *field, int64_t limit, double wait) {
-    *r = (struct key_refusal){what, field, limit, (int)fmax(1, ceil(wait))};
+static bool refuse(struct key_refusal *refusal, const char *what, const char *field, int64_t limit,
+                   double wait) {
+    *refusal = (struct key_refusal){what, field, limit, (int)fmax(1, ceil(wait))};
     return false;
 }
 
 /* One token has to be left of a budget of tokens: how many the request takes is not known yet. */
-static bool usage_allows(struct key_usage *u, const struct key_limits *l, double now, struct key_refusal *r) {
+static bool usage_allows(struct key_usage *usage, const struct key_limits *limits, double now,
+                         struct key_refusal *refusal) {
     double wait;
-    if (l->concurrent > 0 && u->counts.concurrent >= l->concurrent)
-        return refuse(r, "requests at a time", "concurrent", l->concurrent, 1);
-    wait = allowance_wait(&u->requests, l->requests_per_minute, minute, 1, now);
-    if (wait > 0) return refuse(r, "requests a minute", "requests_per_minute", l->requests_per_minute, wait);
-    wait = allowance_wait(&u->minute_tokens, (double)l->tokens_per_minute, minute, 1, now);
-    if (wait > 0) return refuse(r, "tokens a minute", "tokens_per_minute", l->tokens_per_minute, wait);
-    wait = allowance_wait(&u->day_tokens, (double)l->tokens_per_day, day, 1, now);
-    if (wait > 0) return refuse(r, "tokens a day", "tokens_per_day", l->tokens_per_day, wait);
+    if (limits->concurrent > 0 && usage->counts.concurrent >= limits->concurrent)
+        return refuse(refusal, "requests at a time", "concurrent", limits->concurrent, 1);
+    wait = allowance_wait(&usage->requests, limits->requests_per_minute, minute, 1, now);
+    if (wait > 0)
+        return refuse(refusal, "requests a minute", "requests_per_minute",
+                      limits->requests_per_minute, wait);
+    wait = allowance_wait(&usage->minute_tokens, (double)limits->tokens_per_minute, minute, 1, now);
+    if (wait > 0)
+        return refuse(refusal, "tokens a minute", "tokens_per_minute", limits->tokens_per_minute,
+                      wait);
+    wait = allowance_wait(&usage->day_tokens, (double)limits->tokens_per_day, day, 1, now);
+    if (wait > 0)
+        return refuse(refusal, "tokens a day", "tokens_per_day", limits->tokens_per_day, wait);
     return true;
 }
 
-bool key_enter(struct key *k, struct key_refusal *r) {
-    struct key_usage *u = k->usage;
-    pthread_mutex_lock(&u->lock);
-    bool allowed = usage_allows(u, &k->limits, time_now(), r);
+bool key_enter(struct key *key, struct key_refusal *refusal) {
+    struct key_usage *usage = key->usage;
+    pthread_mutex_lock(&usage->lock);
+    bool allowed = usage_allows(usage, &key->limits, time_now(), refusal);
     if (allowed) {
-        u->requests.used++;
-        u->counts.requests++;
-        u->counts.concurrent++;
+        usage->requests.used++;
+        usage->counts.requests++;
+        usage->counts.concurrent++;
     } else {
-        u->counts.refused++;
+        usage->counts.refused++;
     }
-    pthread_mutex_unlock(&u->lock);
+    pthread_mutex_unlock(&usage->lock);
     return allowed;
 }
 
-void key_leave(struct key *k) {
-    pthread_mutex_lock(&k->usage->lock);
-    k->usage->counts.concurrent--;
-    pthread_mutex_unlock(&k->usage->lock);
+void key_leave(struct key *key) {
+    pthread_mutex_lock(&key->usage->lock);
+    key->usage->counts.concurrent--;
+    pthread_mutex_unlock(&key->usage->lock);
 }
 
-void key_charge(struct key *k, int64_t tokens) {
-    struct key_usage *u = k->usage;
-    pthread_mutex_lock(&u->lock);
-    u->minute_tokens.used += (double)tokens;
-    u->day_tokens.used += (double)tokens;
-    u->counts.tokens += tokens;
-    pthread_mutex_unlock(&u->lock);
+void key_charge(struct key *key, int64_t tokens) {
+    struct key_usage *usage = key->usage;
+    pthread_mutex_lock(&usage->lock);
+    usage->minute_tokens.used += (double)tokens;
+    usage->day_tokens.used += (double)tokens;
+    usage->counts.tokens += tokens;
+    pthread_mutex_unlock(&usage->lock);
 }
 
-void key_note_stored(struct key *k, int64_t bytes) {
-    pthread_mutex_lock(&k->usage->lock);
-    k->usage->counts.stored = bytes;
-    pthread_mutex_unlock(&k->usage->lock);
+void key_note_stored(struct key *key, int64_t bytes) {
+    pthread_mutex_lock(&key->usage->lock);
+    key->usage->counts.stored = bytes;
+    pthread_mutex_unlock(&key->usage->lock);
 }
 
-struct key_counts key_counts(struct key *k) {
-    pthread_mutex_lock(&k->usage->lock);
-    struct key_counts counts = k->usage->counts;
-    pthread_mutex_unlock(&k->usage->lock);
+struct key_counts key_counts(struct key *key) {
+    pthread_mutex_lock(&key->usage->lock);
+    struct key_counts counts = key->usage->counts;
+    pthread_mutex_unlock(&key->usage->lock);
     return counts;
 }

@@ -1,7 +1,8 @@
-/* server/access/key.h: a key that a client has: what it is called, what it may do, and what it has used of that.
+/* server/access/key.h: a key that a client has: what it is called, what it may do, and what it has
+ * used of that.
  *
- * Only the SHA-256 of a key is known here. Everything but the usage is constant; a key is counted, so that a request
- * keeps its own while the file of keys is read again. */
+ * Only the SHA-256 of a key is known here. Everything but the usage is constant; a key is counted,
+ * so that a request keeps its own while the file of keys is read again. */
 #pragma once
 
 #include <stdatomic.h>
@@ -16,7 +17,8 @@ struct key_limits {
     int concurrent;          /* requests in work at a time */
     int requests_per_minute; /* as many at once, when none came for a while; likewise of tokens */
     int64_t tokens_per_minute, tokens_per_day;
-    int64_t stored_bytes; /* texts and metadata of its documents (server/documents/document_quota.h) */
+    int64_t
+        stored_bytes; /* texts and metadata of its documents (server/documents/document_quota.h) */
 };
 
 struct key {
@@ -45,23 +47,24 @@ bool key_hash_is(const uint8_t a[KEY_HASH_BYTES], const uint8_t b[KEY_HASH_BYTES
 /* Zeroed but for one reference and its usage. */
 struct key *key_open(void);
 /* The same budgets are used from here on. */
-void key_share_usage(struct key *k, const struct key *before);
-void key_hold(struct key *k);
-void key_release(struct key *k); /* NULL: nothing */
+void key_share_usage(struct key *key, const struct key *before);
+void key_hold(struct key *key);
+void key_release(struct key *key); /* NULL: nothing */
 
-/* Counts one request, until key_leave. False, with *r set and nothing counted, when a limit is reached. */
-bool key_enter(struct key *k, struct key_refusal *r);
-void key_leave(struct key *k);
-/* Tokens that were read and written. A request that was let in is finished, so the budget may be overdrawn: then
- * nothing is let in until it is made up for. */
-void key_charge(struct key *k, int64_t tokens);
+/* Counts one request, until key_leave. False, with *refusal set and nothing counted, when a limit
+ * is reached. */
+bool key_enter(struct key *key, struct key_refusal *refusal);
+void key_leave(struct key *key);
+/* Tokens that were read and written. A request that was let in is finished, so the budget may be
+ * overdrawn: then nothing is let in until it is made up for. */
+void key_charge(struct key *key, int64_t tokens);
 
 /* Bytes of documents that are stored. */
-void key_note_stored(struct key *k, int64_t bytes);
+void key_note_stored(struct key *key, int64_t bytes);
 
 struct key_counts {
     int64_t requests, refused, tokens;
     int64_t stored; /* bytes of documents, as the latest put left them, where they are limited */
     int concurrent;
 };
-struct key_counts key_counts(struct key *k);
+struct key_counts key_counts(struct key *key);

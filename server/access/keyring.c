@@ -27,38 +27,42 @@ static int hex_value(char c) {
     return -1;
 }
 
-static enum status parse_hash(struct json_reader *r, const struct json *value, void *object) {
-    struct key *k = object;
+static enum status parse_hash(struct json_reader *reader, const struct json *value, void *object) {
+    struct key *key = object;
     const char *digits = json_word(value);
     /* The words do not show the value: somebody may have put the key itself there. */
     if (digits == NULL || strlen(digits) != 2 * KEY_HASH_BYTES)
-        return json_fail(r, JSON_FAULT_TYPE, "\"sha256\" must be a string of 64 hexadecimal digits");
+        return json_fail(reader, JSON_FAULT_TYPE,
+                         "\"sha256\" must be a string of 64 hexadecimal digits");
     for (int i = 0; i < KEY_HASH_BYTES; i++) {
         int high = hex_value(digits[2 * i]), low = hex_value(digits[2 * i + 1]);
         if (high < 0 || low < 0)
-            return json_fail(r, JSON_FAULT_VALUE, "\"sha256\" must be 64 lower-case hexadecimal digits");
-        k->hash[i] = (uint8_t)(high << 4 | low);
+            return json_fail(reader, JSON_FAULT_VALUE,
+                             "\"sha256\" must be 64 lower-case hexadecimal digits");
+        key->hash[i] = (uint8_t)(high << 4 | low);
     }
     return STATUS_OK;
 }
 
 /* A name is shown in logs and metrics. */
-static enum status parse_name(struct json_reader *r, const struct json *value, void *object) {
-    struct key *k = object;
+static enum status parse_name(struct json_reader *reader, const struct json *value, void *object) {
+    struct key *key = object;
     const char *name = json_word(value);
     size_t size = name ? strlen(name) : 0;
     if (size == 0 || size > NAME_MAX_BYTES)
-        return json_fail(r, JSON_FAULT_TYPE, "\"name\" must be a string of 1 to 64 bytes");
+        return json_fail(reader, JSON_FAULT_TYPE, "\"name\" must be a string of 1 to 64 bytes");
     for (size_t i = 0; i < size; i++)
         if (name[i] <= ' ' || name[i] == '"' || name[i] == '\\' || name[i] > '~')
-            return json_fail(r, JSON_FAULT_VALUE,
-                             "\"name\" must be printable ASCII without blanks, quotes and backslashes");
-    k->name = xstrdup(name);
+            return json_fail(
+                reader, JSON_FAULT_VALUE,
+                "\"name\" must be printable ASCII without blanks, quotes and backslashes");
+    key->name = xstrdup(name);
     return STATUS_OK;
 }
 
-static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
-    return filter_read(&((struct key *)object)->filter, r, value);
+static enum status parse_filter(struct json_reader *reader, const struct json *value,
+                                void *object) {
+    return filter_read(&((struct key *)object)->filter, reader, value);
 }
 
 #define LIMIT(member, kind, most) \
@@ -76,14 +80,15 @@ static const struct json_field key_fields[] = {
 };
 static const struct json_table key_table = JSON_TABLE(key_fields);
 
-static enum status key_read(const struct json *record, const char *name, struct key **out, struct error *e) {
+static enum status key_read(const struct json *record, const char *name, struct key **out,
+                            struct error *e) {
     struct json_reader reader = {.name = name, .e = e};
-    struct key *k = key_open();
-    enum status status = json_table_read(&reader, &key_table, record, k);
+    struct key *key = key_open();
+    enum status status = json_table_read(&reader, &key_table, record, key);
     if (status)
-        key_release(k);
+        key_release(key);
     else
-        *out = k;
+        *out = key;
     return status;
 }
 
@@ -94,41 +99,44 @@ struct key_names {
     struct key_set names, hashes;
 };
 
-static enum status check_unique(struct key_names *seen, const struct key *k, const char *where, struct error *e) {
+static enum status check_unique(struct key_names *seen, const struct key *key, const char *where,
+                                struct error *e) {
     uint64_t halves[2];
-    size_t size = strlen(k->name);
-    memcpy(halves, k->hash, sizeof halves);
-    if (!key_set_add(&seen->names, hash_bytes(k->name, size, 0), hash_bytes(k->name, size, 1)))
-        return error_set(e, STATUS_INVALID, "%s: another key is called %s", where, k->name);
+    size_t size = strlen(key->name);
+    memcpy(halves, key->hash, sizeof halves);
+    if (!key_set_add(&seen->names, hash_bytes(key->name, size, 0), hash_bytes(key->name, size, 1)))
+        return error_set(e, STATUS_INVALID, "%s: another key is called %s", where, key->name);
     if (!key_set_add(&seen->hashes, halves[0], halves[1]))
-        return error_set(e, STATUS_INVALID, "%s: %s is the same key as another", where, k->name);
+        return error_set(e, STATUS_INVALID, "%s: %s is the same key as another", where, key->name);
     return STATUS_OK;
 }
 
-static enum status take_line(struct key_list *out, struct text_span line, const char *where, struct key_names *seen,
-                             struct error *e) {
+static enum status take_line(struct key_list *out, struct text_span line, const char *where,
+                             struct key_names *seen, struct error *e) {
     struct json *record = NULL;
-    struct key *k = NULL;
+    struct key *key = NULL;
     if (out->n == KEYRING_MAX_KEYS)
         return error_set(e, STATUS_TOO_LARGE, "%s: the limit is %d keys", where, KEYRING_MAX_KEYS);
     if (json_parse(&record, line, where, e)) return e->status;
-    enum status status = key_read(record, where, &k, e);
+    enum status status = key_read(record, where, &key, e);
     json_close(record);
     if (status) return status;
     out->items = xgrow(out->items, out->n, &out->capacity, sizeof(struct key *));
-    out->items[out->n] = k;
+    out->items[out->n] = key;
     out->n++;
-    return check_unique(seen, k, where, e);
+    return check_unique(seen, key, where, e);
 }
 
 /* Blank lines and comments hold no key. */
 static bool line_is_empty(struct text_span line) {
     size_t i = 0;
-    while (i < line.size && (line.text[i] == ' ' || line.text[i] == '\t' || line.text[i] == '\r')) i++;
+    while (i < line.size && (line.text[i] == ' ' || line.text[i] == '\t' || line.text[i] == '\r'))
+        i++;
     return i == line.size || line.text[i] == '#';
 }
 
-static enum status take_lines(struct key_list *out, struct text_span text, const char *name, struct error *e) {
+static enum status take_lines(struct key_list *out, struct text_span text, const char *name,
+                              struct error *e) {
     const char *at = text.text, *end = text.text + text.size;
     struct key_names seen = {0};
     enum status status = STATUS_OK;
@@ -145,11 +153,13 @@ static enum status take_lines(struct key_list *out, struct text_span text, const
     return status;
 }
 
-enum status key_list_parse(struct key_list *out, struct text_span text, const char *name, struct error *e) {
+enum status key_list_parse(struct key_list *out, struct text_span text, const char *name,
+                           struct error *e) {
     *out = (struct key_list){0};
     enum status status = take_lines(out, text, name, e);
     if (status == STATUS_OK && out->n == 0)
-        status = error_set(e, STATUS_INVALID, "%s has no key; retro-server --new-key NAME makes one", name);
+        status = error_set(e, STATUS_INVALID,
+                           "%s has no key; retro-server --new-key NAME makes one", name);
     if (status) key_list_free(out);
     return status;
 }
@@ -190,7 +200,8 @@ enum status key_make(struct buffer *out, struct error *e) {
 static enum status read_file(const char *path, struct key_list *out, struct error *e) {
     struct buffer text = {0};
     enum status status = file_read(path, KEYRING_MAX_BYTES, &text, e);
-    if (status == STATUS_OK) status = key_list_parse(out, (struct text_span){text.data, text.size}, path, e);
+    if (status == STATUS_OK)
+        status = key_list_parse(out, (struct text_span){text.data, text.size}, path, e);
     buffer_free(&text);
     return status;
 }

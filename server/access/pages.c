@@ -6,7 +6,8 @@
 
 #include "config/base/buffer.h"
 
-/* "Name", "name:80", "[::1]:80" to the host and its port, 0: it has none. False: it is too long, or no such thing. */
+/* "Name", "name:80", "[::1]:80" to the host and its port, 0: it has none. False: it is too long, or
+ * no such thing. */
 static bool authority_split(const char *text, char host[256], int *port) {
     const char *close = strchr(text, ']'), *colon = strchr(close ? close : text, ':');
     size_t size = colon ? (size_t)(colon - text) : strlen(text);
@@ -41,36 +42,38 @@ static bool is_address(const char *host) {
     return address_parse(&address, text);
 }
 
-bool page_host_is_known(const struct page_head *h, const struct host_rules *hosts) {
+bool page_host_is_known(const struct page_head *head, const struct host_rules *hosts) {
     char host[256];
     int port;
-    if (h->host == NULL) return true;
-    if (!authority_split(h->host, host, &port)) return false;
+    if (head->host == NULL) return true;
+    if (!authority_split(head->host, host, &port)) return false;
     if (is_loopback_name(host) || is_address(host)) return true;
     return host_rules_find(hosts, host, port, true) != NULL;
 }
 
 /* The page's own server, by whichever scheme: a proxy in front may speak TLS. */
-static bool is_own(const struct page_head *h) {
-    const char *behind = strstr(h->origin, "://");
-    return behind && h->host && strcasecmp(behind + 3, h->host) == 0;
+static bool is_own(const struct page_head *head) {
+    const char *behind = strstr(head->origin, "://");
+    return behind && head->host && strcasecmp(behind + 3, head->host) == 0;
 }
 
 static bool is_among(const char *origin, const char *const *origins, int n) {
     for (int i = 0; i < n; i++)
-        if (strcmp(origins[i], "*") == 0 || (origin && strcasecmp(origins[i], origin) == 0)) return true;
+        if (strcmp(origins[i], "*") == 0 || (origin && strcasecmp(origins[i], origin) == 0))
+            return true;
     return false;
 }
 
-static bool is_link(const struct page_head *h, bool reads) {
-    return reads && h->fetch_mode && strcmp(h->fetch_mode, "navigate") == 0 && h->fetch_dest &&
-           strcmp(h->fetch_dest, "document") == 0;
+static bool is_link(const struct page_head *head, bool reads) {
+    return reads && head->fetch_mode && strcmp(head->fetch_mode, "navigate") == 0 &&
+           head->fetch_dest && strcmp(head->fetch_dest, "document") == 0;
 }
 
-bool page_origin_is_known(const struct page_head *h, const char *const *origins, int n, bool reads) {
-    if (is_among(h->origin, origins, n)) return true;
-    if (h->origin) return is_own(h);
-    bool foreign =
-        h->fetch_site && (strcmp(h->fetch_site, "cross-site") == 0 || strcmp(h->fetch_site, "same-site") == 0);
-    return !foreign || is_link(h, reads);
+bool page_origin_is_known(const struct page_head *head, const char *const *origins, int n,
+                          bool reads) {
+    if (is_among(head->origin, origins, n)) return true;
+    if (head->origin) return is_own(head);
+    bool foreign = head->fetch_site && (strcmp(head->fetch_site, "cross-site") == 0 ||
+                                        strcmp(head->fetch_site, "same-site") == 0);
+    return !foreign || is_link(head, reads);
 }

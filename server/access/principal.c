@@ -9,23 +9,27 @@ struct principal principal_open(uint64_t client) {
     return (struct principal){.client = client, .work = work};
 }
 
-struct principal principal_hold(struct principal p) {
-    if (p.key) key_hold(p.key);
-    if (p.work) atomic_fetch_add(&p.work->references, 1);
-    return p;
+struct principal principal_hold(struct principal principal) {
+    if (principal.key) key_hold(principal.key);
+    if (principal.work) atomic_fetch_add(&principal.work->references, 1);
+    return principal;
 }
 
-void principal_release(struct principal *p) {
-    key_release(p->key);
-    if (p->work && atomic_fetch_sub(&p->work->references, 1) == 1) free(p->work);
-    *p = (struct principal){0};
+void principal_release(struct principal *principal) {
+    key_release(principal->key);
+    if (principal->work && atomic_fetch_sub(&principal->work->references, 1) == 1)
+        free(principal->work);
+    *principal = (struct principal){0};
 }
 
-bool principal_is_late(const struct principal *p, double now) { return p->deadline > 0 && now >= p->deadline; }
+bool principal_is_late(const struct principal *principal, double now) {
+    return principal->deadline > 0 && now >= principal->deadline;
+}
 
-void principal_charge(const struct principal *p, int64_t tokens_read, int64_t tokens_written) {
-    if (p->key) key_charge(p->key, tokens_read + tokens_written);
-    if (p->work == NULL) return;
-    atomic_fetch_add(&p->work->tokens_read, tokens_read);
-    atomic_fetch_add(&p->work->tokens_written, tokens_written);
+void principal_charge(const struct principal *principal, int64_t tokens_read,
+                      int64_t tokens_written) {
+    if (principal->key) key_charge(principal->key, tokens_read + tokens_written);
+    if (principal->work == NULL) return;
+    atomic_fetch_add(&principal->work->tokens_read, tokens_read);
+    atomic_fetch_add(&principal->work->tokens_written, tokens_written);
 }

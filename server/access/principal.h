@@ -1,28 +1,32 @@
-/* server/access/principal.h: who asks, and what was done for it. It travels with the request to whoever divides or
- * limits work. */
+/* server/access/principal.h: who asks, and what was done for it. It travels with the request to
+ * whoever divides or limits work. */
 #pragma once
 
 #include "server/access/key.h"
 
-/* Tokens of one request, which the log tells. Counted, since the engine may let go of it after the client. */
+/* Tokens of one request, which the log tells. Counted, since the engine may let go of it after the
+ * client. */
 struct principal_work {
     atomic_int references;
     atomic_int_fast64_t tokens_read, tokens_written;
 };
 
 struct principal {
-    uint64_t client;             /* the same number, the same client: of the key, else of the address */
-    struct key *key;             /* a reference of whoever holds the principal; NULL: the server has no keys */
+    uint64_t client; /* the same number, the same client: of the key, else of the address */
+    struct key *key; /* a reference of whoever holds the principal; NULL: the server has no keys */
     struct principal_work *work; /* likewise; NULL: nobody asks */
     double deadline;             /* after which the answer is of no use; 0: none */
 };
 
 /* Without a key. */
 struct principal principal_open(uint64_t client);
-struct principal principal_hold(struct principal p);
-void principal_release(struct principal *p);
+struct principal principal_hold(struct principal principal);
+void principal_release(struct principal *principal);
 /* The documents that there are for it; borrowed. NULL: all. */
-static inline struct filter *principal_filter(const struct principal *p) { return p->key ? p->key->filter : NULL; }
-bool principal_is_late(const struct principal *p, double now);
+static inline struct filter *principal_filter(const struct principal *principal) {
+    return principal->key ? principal->key->filter : NULL;
+}
+bool principal_is_late(const struct principal *principal, double now);
 /* Tokens that were read and written for it. */
-void principal_charge(const struct principal *p, int64_t tokens_read, int64_t tokens_written);
+void principal_charge(const struct principal *principal, int64_t tokens_read,
+                      int64_t tokens_written);

@@ -1,5 +1,5 @@
-/* server/api/api.h: what requests mean. A request comes in as method, path and body, an answer goes out; the HTTP
- * library is not seen here, the engine only through sequences. */
+/* server/api/api.h: what requests mean. A request comes in as method, path and body, an answer goes
+ * out; the HTTP library is not seen here, the engine only through sequences. */
 #pragma once
 
 #include "retro/chat/chat.h"
@@ -22,10 +22,12 @@
 struct grammars;
 struct json_writer;
 
-/* A model that requests may name, and what serves it. Everything is borrowed, and constant while the server runs. */
+/* A model that requests may name, and what serves it. Everything is borrowed, and constant while
+ * the server runs. */
 struct served_model {
     const char *id;
-    const char *fingerprint; /* of the model and of how it computes: the same one, the same answers */
+    const char
+        *fingerprint; /* of the model and of how it computes: the same one, the same answers */
     const struct model_info *info;
     const struct tokenizer *tokenizer;
     int eod;                                   /* begins an empty text and pads others, -1: none */
@@ -35,21 +37,22 @@ struct served_model {
     struct picture_thread *picture_thread;     /* for it, and for its collection's embedder */
     struct engine *engine;
     struct grammars *grammars;
-    struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */
-    struct retriever *retriever;             /* likewise */
-    const struct embedder *seer;             /* likewise: reads the pictures that are sought by, if it sees */
-    struct collection *collection;           /* likewise */
+    struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
+    struct retriever *retriever;        /* likewise */
+    const struct embedder *seer;   /* likewise: reads the pictures that are sought by, if it sees */
+    struct collection *collection; /* likewise */
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
     int upload_bytes;                        /* of text that the files of a request may have */
     struct request_limits limits;
-    int slots;                           /* prompts that are written at once */
-    struct retrieval_choice choice;      /* when a request does not say; its mode is never auto */
-    int rerank_candidates;               /* hits that the reranker reads; 0: there is none */
-    int usual_neighbors, usual_passages; /* of a chunk, and of a prompt, where the choice's k is 0 */
-    bool attends;                        /* it has chunked cross attention, and can read its collection by it */
-    int passage_tokens;                  /* of all passages in one prompt, rows of their pictures included */
+    int slots;                      /* prompts that are written at once */
+    struct retrieval_choice choice; /* when a request does not say; its mode is never auto */
+    int rerank_candidates;          /* hits that the reranker reads; 0: there is none */
+    int usual_neighbors,
+        usual_passages; /* of a chunk, and of a prompt, where the choice's k is 0 */
+    bool attends;       /* it has chunked cross attention, and can read its collection by it */
+    int passage_tokens; /* of all passages in one prompt, rows of their pictures included */
 };
 
 /* A model that embeds texts. Likewise. */
@@ -62,19 +65,22 @@ struct served_embedder {
     struct request_limits limits;
 };
 
-/* Everything is borrowed, and constant while the server runs but for `connections`, `leaving`, `draining` and
- * `traffic`. */
+/* Everything is borrowed, and constant while the server runs but for `connections`, `leaving`,
+ * `draining` and `traffic`. */
 struct api {
-    const struct served_model *models; /* [n_models], at least one; the first is meant when none is named */
+    const struct served_model
+        *models; /* [n_models], at least one; the first is meant when none is named */
     int n_models;
-    const struct served_embedder *embedders; /* [n_embedders]; the first is meant when none is named */
+    const struct served_embedder
+        *embedders; /* [n_embedders]; the first is meant when none is named */
     int n_embedders;
     const struct served_embedder *reranker; /* NULL: there is none */
     struct request_limits largest;          /* of any model */
     struct request_limits largest_embedder; /* of any embedder */
     const char *const *origins;             /* [n_origins] whose pages may ask; "*": all may */
     int n_origins;
-    struct host_rules hosts;           /* what the server goes by where there are no keys, beside its addresses */
+    struct host_rules
+        hosts; /* what the server goes by where there are no keys, beside its addresses */
     struct keyring *keys;              /* NULL: none is asked for */
     enum operations_access operations; /* never auto */
     struct network *networks;          /* [n_networks] whose clients are answered; none: all are */
@@ -104,8 +110,9 @@ struct api_request {
 /* The member "chat_template": its text, null where chat is NULL or has none. */
 void put_chat_template(struct json_writer *w, const struct chat *chat);
 
-/* Never NULL: what is wrong with a request is an answer too. `waker` is called until the answer is closed. */
-struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker);
+/* Never NULL: what is wrong with a request is an answer too. `waker` is called until the answer is
+ * closed. */
+struct answer *api_open(struct api *api, const struct api_request *request, struct waker waker);
 
 /* A request's head, as far as it says who asks. */
 struct api_head {
@@ -121,25 +128,30 @@ struct admission {
     bool counted;               /* against the limits of its key */
 };
 
-/* Before the body is read. False, with *f set to 401, 403 or 429, when the request is not let in. */
-bool api_admit(struct api *a, const struct api_head *h, struct admission *out, struct failure *f);
+/* Before the body is read. False, with *failure set to 401, 403 or 429, when the request is not let
+ * in. */
+bool api_admit(struct api *api, const struct api_head *head, struct admission *out,
+               struct failure *failure);
 /* It is over. */
-void api_leave(struct admission *m);
+void api_leave(struct admission *admission);
 /* A refusal that does not come from api_open. Frees the failure. */
-struct answer *api_refuse(const struct api *a, const char *origin, struct failure *f);
+struct answer *api_refuse(const struct api *api, const char *origin, struct failure *failure);
 
 /* A request is over, however it ended: counts it, and writes its line of the log. */
-void api_note(struct api *a, const struct request_record *r);
+void api_note(struct api *api, const struct request_record *record);
 
 /* Whether a path is an operators' endpoint, which answers also when all connections are busy. */
 bool api_path_is_for_operators(const char *path);
 
 /* The value of a field of the query string, NULL: it has none of that name. */
-const char *api_argument(const struct api_request *r, const char *name);
+const char *api_argument(const struct api_request *request, const char *name);
 
-/* models.c: what requests name. The first one when it is NULL; NULL or false, with *f set, when there is none. */
-const struct served_model *api_model(const struct api *a, const char *id, struct failure *f);
-const struct served_embedder *api_embedder(const struct api *a, const char *id, struct failure *f);
+/* models.c: what requests name. The first one when it is NULL; NULL or false, with *failure set,
+ * when there is none. */
+const struct served_model *api_model(const struct api *api, const char *id,
+                                     struct failure *failure);
+const struct served_embedder *api_embedder(const struct api *api, const char *id,
+                                           struct failure *failure);
 
 /* The tokenizer of a model or an embedder. */
 struct served_tokenizer {
@@ -149,18 +161,22 @@ struct served_tokenizer {
     const struct request_limits *limits;
     const struct chat *chat; /* NULL: no chat templates */
 };
-bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer *out, struct failure *f);
+bool api_tokenizer(const struct api *api, const char *id, struct served_tokenizer *out,
+                   struct failure *failure);
 
-/* Handlers: each opens the answer of one route, or returns NULL with *f set when there is nothing to wait for. */
-typedef struct answer *route_handler(struct api *a, const struct api_request *r, struct waker waker, struct failure *f);
+/* Handlers: each opens the answer of one route, or returns NULL with *f set when there is nothing
+ * to wait for. */
+typedef struct answer *route_handler(struct api *a, const struct api_request *r, struct waker waker,
+                                     struct failure *f);
 route_handler completions_open; /* completions.c */
 route_handler chat_open_answer; /* chat.c */
 route_handler search_open;      /* search.c */
 route_handler search_picture_open;
 route_handler documents_list, document_show, document_picture;    /* documents_look.c */
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
-/* The model whose documents a client may look at or change; NULL: *f says why it may not. */
-const struct served_model *documents_model(struct api *a, enum documents_access access, struct failure *f);
+/* The model whose documents a client may look at or change; NULL: *failure says why it may not. */
+const struct served_model *documents_model(struct api *api, enum documents_access access,
+                                           struct failure *failure);
 route_handler embeddings_open;                                /* embeddings.c */
 route_handler rerank_open;                                    /* rerank.c */
 route_handler models_list, model_show;                        /* models.c */

@@ -1,5 +1,5 @@
-/* server/api/openapi.c: GET /openapi.json: the routes and the fields of their bodies, in OpenAPI 3.1, read off the
- * tables that requests are checked by. */
+/* server/api/openapi.c: GET /openapi.json: the routes and the fields of their bodies, in
+ * OpenAPI 3.1, read off the tables that requests are checked by. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "server/api/routes.h"
 
 /* Every operation may end so, and says why in the same shape. */
-static const int error_statuses[] = {400, 403, 404, 405, 408, 413, 414, 415, 429, 431, 500, 501, 503, 505};
+static const int error_statuses[] = {400, 403, 404, 405, 408, 413, 414,
+                                     415, 429, 431, 500, 501, 503, 505};
 
 /* All that the schema of a route depends on beside its tables. */
 struct schema_scope {
@@ -20,47 +21,51 @@ struct schema_scope {
 
 /* Fields. */
 
-static void write_table(struct json_writer *w, const struct json_table *t, const struct schema_scope *scope);
+static void write_table(struct json_writer *w, const struct json_table *table,
+                        const struct schema_scope *scope);
 
-static double most_of(const struct json_field *f, const struct schema_scope *scope) {
+static double most_of(const struct json_field *field, const struct schema_scope *scope) {
     int limit;
-    if (f->option == NULL) return f->max;
-    memcpy(&limit, (const char *)scope->limits + f->limit_offset, sizeof limit);
+    if (field->option == NULL) return field->max;
+    memcpy(&limit, (const char *)scope->limits + field->limit_offset, sizeof limit);
     return limit;
 }
 
-static void write_range(struct json_writer *w, const struct json_field *f, const struct schema_scope *scope) {
-    double most = most_of(f, scope);
-    if (f->min == 0 && most == 0 && f->option == NULL) return;
+static void write_range(struct json_writer *w, const struct json_field *field,
+                        const struct schema_scope *scope) {
+    double most = most_of(field, scope);
+    if (field->min == 0 && most == 0 && field->option == NULL) return;
     put_key(w, "minimum");
-    put_double(w, f->min);
+    put_double(w, field->min);
     put_key(w, "maximum");
     put_double(w, most);
 }
 
-static void write_choices(struct json_writer *w, const struct json_field *f) {
+static void write_choices(struct json_writer *w, const struct json_field *field) {
     put_key_array(w, "enum");
-    for (const struct json_choice *c = f->choices; c->name; c++) put_string(w, c->name);
-    if (!f->required) put_null(w);
+    for (const struct json_choice *choice = field->choices; choice->name; choice++)
+        put_string(w, choice->name);
+    if (!field->required) put_null(w);
     put_array_end(w);
 }
 
 /* "type": null counts as absent. */
-static void write_type(struct json_writer *w, const struct json_field *f, const char *type) {
+static void write_type(struct json_writer *w, const struct json_field *field, const char *type) {
     put_key_array(w, "type");
     put_string(w, type);
-    if (!f->required) put_string(w, "null");
+    if (!field->required) put_string(w, "null");
     put_array_end(w);
 }
 
 /* A schema that the row spells out, or that of its table. */
-static void write_parsed(struct json_writer *w, const struct json_field *f, const struct schema_scope *scope) {
+static void write_parsed(struct json_writer *w, const struct json_field *field,
+                         const struct schema_scope *scope) {
     put_key_array(w, "anyOf");
-    if (f->table)
-        write_table(w, f->table, scope);
+    if (field->table)
+        write_table(w, field->table, scope);
     else
-        put_raw(w, (struct text_span){f->schema, strlen(f->schema)});
-    if (!f->required) {
+        put_raw(w, (struct text_span){field->schema, strlen(field->schema)});
+    if (!field->required) {
         put_object(w);
         put_key_string(w, "type", "null");
         put_object_end(w);
@@ -69,12 +74,12 @@ static void write_parsed(struct json_writer *w, const struct json_field *f, cons
 }
 
 /* A field that is not supported may be sent where it changes nothing. */
-static void write_neutral(struct json_writer *w, const struct json_field *f) {
+static void write_neutral(struct json_writer *w, const struct json_field *field) {
     put_key_array(w, "enum");
     put_null(w);
-    if (f->type == JSON_NEUTRAL) {
-        put_double(w, f->min);
-    } else if (f->type == JSON_MUST_BE_FALSE) {
+    if (field->type == JSON_NEUTRAL) {
+        put_double(w, field->min);
+    } else if (field->type == JSON_MUST_BE_FALSE) {
         put_bool(w, false);
     } else {
         put_string(w, "");
@@ -87,86 +92,93 @@ static void write_neutral(struct json_writer *w, const struct json_field *f) {
 }
 
 /* Names of models are those that are served. */
-static void write_names(struct json_writer *w, const struct json_field *f, const struct schema_scope *scope) {
-    const struct api *a = scope->api;
+static void write_names(struct json_writer *w, const struct json_field *field,
+                        const struct schema_scope *scope) {
+    const struct api *api = scope->api;
     put_object(w);
     put_key_array(w, "enum");
-    for (int i = 0; i < a->n_models && scope->decoders; i++) put_string(w, a->models[i].id);
-    for (int i = 0; i < a->n_embedders && scope->embedders; i++) put_string(w, a->embedders[i].id);
+    for (int i = 0; i < api->n_models && scope->decoders; i++) put_string(w, api->models[i].id);
+    for (int i = 0; i < api->n_embedders && scope->embedders; i++)
+        put_string(w, api->embedders[i].id);
     put_null(w);
     put_array_end(w);
-    if (f->help) put_key_string(w, "description", f->help);
+    if (field->help) put_key_string(w, "description", field->help);
     put_object_end(w);
 }
 
-static void write_field(struct json_writer *w, const struct json_field *f, const struct schema_scope *scope) {
+static void write_field(struct json_writer *w, const struct json_field *field,
+                        const struct schema_scope *scope) {
     put_object(w);
-    switch (f->type) {
-        case JSON_BOOL: write_type(w, f, "boolean"); break;
+    switch (field->type) {
+        case JSON_BOOL: write_type(w, field, "boolean"); break;
         case JSON_INT:
-        case JSON_INT64: write_type(w, f, "integer"); break;
+        case JSON_INT64: write_type(w, field, "integer"); break;
         case JSON_FLOAT:
-        case JSON_DOUBLE: write_type(w, f, "number"); break;
-        case JSON_TEXT: write_type(w, f, "string"); break;
-        case JSON_CHOICE: write_choices(w, f); break;
-        case JSON_PARSED: write_parsed(w, f, scope); break;
+        case JSON_DOUBLE: write_type(w, field, "number"); break;
+        case JSON_TEXT: write_type(w, field, "string"); break;
+        case JSON_CHOICE: write_choices(w, field); break;
+        case JSON_PARSED: write_parsed(w, field, scope); break;
         case JSON_NEUTRAL:
         case JSON_MUST_BE_FALSE:
-        case JSON_EMPTY: write_neutral(w, f); break;
+        case JSON_EMPTY: write_neutral(w, field); break;
         default: CHECK(!"a type of request fields");
     }
-    if (f->type >= JSON_INT && f->type <= JSON_DOUBLE) write_range(w, f, scope);
-    if (f->help) put_key_string(w, "description", f->help);
+    if (field->type >= JSON_INT && field->type <= JSON_DOUBLE) write_range(w, field, scope);
+    if (field->help) put_key_string(w, "description", field->help);
     put_object_end(w);
 }
 
-static void write_fields(struct json_writer *w, const struct json_table *t, const struct schema_scope *scope) {
-    for (int i = 0; i < t->count; i++) {
-        const struct json_field *f = &t->fields[i];
-        bool names = f->type != JSON_ROWS && strcmp(f->name, "model") == 0;
-        if (f->type == JSON_ROWS) write_fields(w, f->table, scope);
-        for (const char *at = f->type == JSON_ROWS ? "" : f->name; *at;) {
+static void write_fields(struct json_writer *w, const struct json_table *table,
+                         const struct schema_scope *scope) {
+    for (int i = 0; i < table->count; i++) {
+        const struct json_field *field = &table->fields[i];
+        bool names = field->type != JSON_ROWS && strcmp(field->name, "model") == 0;
+        if (field->type == JSON_ROWS) write_fields(w, field->table, scope);
+        for (const char *at = field->type == JSON_ROWS ? "" : field->name; *at;) {
             size_t size = strcspn(at, "|");
             put_key_n(w, at, size);
             if (names)
-                write_names(w, f, scope);
+                write_names(w, field, scope);
             else
-                write_field(w, f, scope);
+                write_field(w, field, scope);
             at += size + (at[size] == '|');
         }
     }
 }
 
-static void write_required(struct json_writer *w, const struct json_table *t) {
-    for (int i = 0; i < t->count; i++) {
-        if (t->fields[i].type == JSON_ROWS) write_required(w, t->fields[i].table);
-        if (t->fields[i].required) put_string(w, t->fields[i].name);
+static void write_required(struct json_writer *w, const struct json_table *table) {
+    for (int i = 0; i < table->count; i++) {
+        if (table->fields[i].type == JSON_ROWS) write_required(w, table->fields[i].table);
+        if (table->fields[i].required) put_string(w, table->fields[i].name);
     }
 }
 
-static void write_table(struct json_writer *w, const struct json_table *t, const struct schema_scope *scope) {
+static void write_table(struct json_writer *w, const struct json_table *table,
+                        const struct schema_scope *scope) {
     put_object(w);
     put_key_string(w, "type", "object");
     put_key_object(w, "properties");
-    write_fields(w, t, scope);
+    write_fields(w, table, scope);
     put_object_end(w);
     put_key_array(w, "required");
-    write_required(w, t);
+    write_required(w, table);
     put_array_end(w);
-    put_key_bool(w, "additionalProperties", t->open);
+    put_key_bool(w, "additionalProperties", table->open);
     put_object_end(w);
 }
 
 /* Routes. */
 
-static struct schema_scope scope_of(const struct api *a, const struct route *route) {
+static struct schema_scope scope_of(const struct api *api, const struct route *route) {
     bool embeds = route->open == embeddings_open || route->open == rerank_open;
     bool tokenizes = route->open == tokenize_open || route->open == detokenize_open;
-    bool limited = embeds && a->n_embedders > 0;
-    return (struct schema_scope){a, limited ? &a->largest_embedder : &a->largest, !embeds, embeds || tokenizes};
+    bool limited = embeds && api->n_embedders > 0;
+    return (struct schema_scope){api, limited ? &api->largest_embedder : &api->largest, !embeds,
+                                 embeds || tokenizes};
 }
 
-static void write_parameter(struct json_writer *w, const char *name, const char *in, bool required) {
+static void write_parameter(struct json_writer *w, const char *name, const char *in,
+                            bool required) {
     put_object(w);
     put_key_string(w, "name", name);
     put_key_string(w, "in", in);
@@ -174,21 +186,23 @@ static void write_parameter(struct json_writer *w, const char *name, const char 
     put_key(w, "schema");
 }
 
-static void write_query(struct json_writer *w, const struct json_table *t, const struct schema_scope *scope) {
-    for (int i = 0; i < t->count; i++) {
-        const struct json_field *f = &t->fields[i];
-        if (f->type == JSON_ROWS) {
-            write_query(w, f->table, scope);
+static void write_query(struct json_writer *w, const struct json_table *table,
+                        const struct schema_scope *scope) {
+    for (int i = 0; i < table->count; i++) {
+        const struct json_field *field = &table->fields[i];
+        if (field->type == JSON_ROWS) {
+            write_query(w, field->table, scope);
             continue;
         }
-        write_parameter(w, f->name, "query", f->required);
-        write_field(w, f, scope);
+        write_parameter(w, field->name, "query", field->required);
+        write_field(w, field, scope);
         put_object_end(w);
     }
 }
 
-static void write_parameters(struct json_writer *w, const struct api *a, const struct route *route) {
-    const struct schema_scope scope = scope_of(a, route);
+static void write_parameters(struct json_writer *w, const struct api *api,
+                             const struct route *route) {
+    const struct schema_scope scope = scope_of(api, route);
     put_key_array(w, "parameters");
     if (route_has_children(route)) {
         write_parameter(w, "id", "path", true);
@@ -253,7 +267,8 @@ static void write_responses(struct json_writer *w, const struct route *route) {
     bool streams = route->body == &completion_table || route->body == &chat_table;
     put_key_object(w, "responses");
     put_key_object(w, "200");
-    put_key_string(w, "description", streams ? "the answer; with stream, events in its shape" : "the answer");
+    put_key_string(w, "description",
+                   streams ? "the answer; with stream, events in its shape" : "the answer");
     open_content(w, route->answer_type ? route->answer_type : JSON_TYPE);
     write_answer_schema(w, route);
     if (streams) {
@@ -268,8 +283,10 @@ static void write_responses(struct json_writer *w, const struct route *route) {
         put_key_string(w, "description", "the client has it");
         put_object_end(w);
     }
-    if (route->access == ACCESS_API || route->access == ACCESS_OPERATIONS) write_error_status(w, 401);
-    for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++) write_error_status(w, error_statuses[i]);
+    if (route->access == ACCESS_API || route->access == ACCESS_OPERATIONS)
+        write_error_status(w, 401);
+    for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++)
+        write_error_status(w, error_statuses[i]);
     put_object_end(w);
 }
 
@@ -281,9 +298,10 @@ static void write_scheme_name(struct json_writer *w, const char *name) {
 }
 
 /* The ways of sending a key, where the route asks for one. */
-static void write_security(struct json_writer *w, const struct api *a, const struct route *route) {
-    bool asks = route->access == ACCESS_API && a->keys != NULL;
-    if (route->access == ACCESS_OPERATIONS && a->operations == OPERATIONS_KEY) asks = true;
+static void write_security(struct json_writer *w, const struct api *api,
+                           const struct route *route) {
+    bool asks = route->access == ACCESS_API && api->keys != NULL;
+    if (route->access == ACCESS_OPERATIONS && api->operations == OPERATIONS_KEY) asks = true;
     put_key_array(w, "security");
     if (asks) {
         write_scheme_name(w, "bearer");
@@ -292,15 +310,16 @@ static void write_security(struct json_writer *w, const struct api *a, const str
     put_array_end(w);
 }
 
-static void write_operation(struct json_writer *w, const struct api *a, const struct route *route) {
+static void write_operation(struct json_writer *w, const struct api *api,
+                            const struct route *route) {
     char method[16] = "";
     for (size_t i = 0; i < sizeof method - 1 && route->method[i]; i++)
         method[i] = (char)tolower((unsigned char)route->method[i]);
-    const struct schema_scope scope = scope_of(a, route);
+    const struct schema_scope scope = scope_of(api, route);
     put_key_object(w, method);
     put_key_string(w, "summary", route->summary);
-    write_security(w, a, route);
-    write_parameters(w, a, route);
+    write_security(w, api, route);
+    write_parameters(w, api, route);
     if (route->body) {
         put_key_object(w, "requestBody");
         put_key_bool(w, "required", true);
@@ -313,18 +332,18 @@ static void write_operation(struct json_writer *w, const struct api *a, const st
     put_object_end(w);
 }
 
-static void write_paths(struct json_writer *w, const struct api *a) {
+static void write_paths(struct json_writer *w, const struct api *api) {
     put_key_object(w, "paths");
     for (int i = 0; i < n_api_routes; i++) {
         const struct route *route = &api_routes[i];
         struct buffer path = {0};
         if (i > 0 && strcmp(api_routes[i - 1].path, route->path) == 0) continue;
-        if (!route_is_served(a, route)) continue;
+        if (!route_is_served(api, route)) continue;
         buffer_printf(&path, "%s%s", route->path, route_has_children(route) ? "{id}" : "");
         put_key_object(w, path.data);
         buffer_free(&path);
         for (int j = i; j < n_api_routes && strcmp(api_routes[j].path, route->path) == 0; j++)
-            write_operation(w, a, &api_routes[j]);
+            write_operation(w, api, &api_routes[j]);
         put_object_end(w);
     }
     put_object_end(w);
@@ -333,12 +352,16 @@ static void write_paths(struct json_writer *w, const struct api *a) {
 /* failure_write */
 static void write_components(struct json_writer *w) {
     static const char schema[] =
-        "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\",\"required\":"
-        "[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{"
+        "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":"
+        "\"object\",\"required\":"
+        "[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":"
+        "\"string\"},\"type\":{"
         "\"type\":"
-        "\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}";
+        "\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\","
+        "\"null\"]}}}}}";
     static const char schemes[] =
-        "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},\"header\":{\"type\":\"apiKey\",\"in\":\"header\","
+        "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},\"header\":{\"type\":\"apiKey\","
+        "\"in\":\"header\","
         "\"name\":"
         "\"X-Api-Key\"}}";
     put_key_object(w, "components");
@@ -355,10 +378,11 @@ static void write_components(struct json_writer *w) {
     put_object_end(w);
 }
 
-struct answer *openapi_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+struct answer *openapi_open(struct api *api, const struct api_request *request, struct waker waker,
+                            struct failure *failure) {
     struct buffer body = {0};
     struct json_writer w;
-    (void)r, (void)waker, (void)f;
+    (void)request, (void)waker, (void)failure;
     put_begin(&w, &body);
     put_object(&w);
     put_key_string(&w, "openapi", "3.1.0");
@@ -366,7 +390,7 @@ struct answer *openapi_open(struct api *a, const struct api_request *r, struct w
     put_key_string(&w, "title", "retro-server");
     put_key_string(&w, "version", RETRO_VERSION);
     put_object_end(&w);
-    write_paths(&w, a);
+    write_paths(&w, api);
     write_components(&w);
     put_object_end(&w);
     return answer_text(200, JSON_TYPE, &body);

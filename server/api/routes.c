@@ -9,13 +9,15 @@
 #include "server/api/fields/token_fields.h"
 
 /* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
-static const char *const json_types[] = {JSON_TYPE,    "application/x-www-form-urlencoded", "text/json",
-                                         "text/plain", "application/octet-stream",          NULL};
+static const char *const json_types[] = {
+    JSON_TYPE,    "application/x-www-form-urlencoded", "text/json",
+    "text/plain", "application/octet-stream",          NULL};
 
 /* Documents also come as files. */
-static const char *const document_types[] = {JSON_TYPE,   "multipart/form-data", "application/x-www-form-urlencoded",
-                                             "text/json", "text/plain",          "application/octet-stream",
-                                             NULL};
+static const char *const document_types[] = {
+    JSON_TYPE,   "multipart/form-data", "application/x-www-form-urlencoded",
+    "text/json", "text/plain",          "application/octet-stream",
+    NULL};
 
 #define TEXT_TYPE "text/plain; version=0.0.4"
 #define ROUTE(verb, name, handler, ...) \
@@ -24,10 +26,12 @@ static const char *const document_types[] = {JSON_TYPE,   "multipart/form-data",
     ROUTE("GET", name, page_open, .access = ACCESS_PAGE, .answer_type = (type), .summary = (words))
 
 const struct route api_routes[] = {
-    ROUTE("POST", "/v1/completions", completions_open, .types = json_types, .body = &completion_table,
-          .required = "id object created model choices usage retrieval", .summary = "Write on from a text"),
-    ROUTE("POST", "/v1/chat/completions", chat_open_answer, .types = json_types, .body = &chat_table,
-          .required = "id object created model choices usage", .summary = "Answer a conversation"),
+    ROUTE("POST", "/v1/completions", completions_open, .types = json_types,
+          .body = &completion_table, .required = "id object created model choices usage retrieval",
+          .summary = "Write on from a text"),
+    ROUTE("POST", "/v1/chat/completions", chat_open_answer, .types = json_types,
+          .body = &chat_table, .required = "id object created model choices usage",
+          .summary = "Answer a conversation"),
     ROUTE("POST", "/v1/embeddings", embeddings_open, .types = json_types, .body = &embedding_table,
           .required = "object data model usage", .summary = "Texts to vectors"),
     ROUTE("POST", "/v1/rerank", rerank_open, .types = json_types, .body = &rerank_table,
@@ -49,12 +53,15 @@ const struct route api_routes[] = {
           .summary = "The documents of the collection"),
     ROUTE("POST", "/v1/documents", documents_post, .types = document_types, .body = &document_table,
           .required = "object", .summary = "Add a document, or replace the one of its id"),
-    ROUTE("GET", "/v1/documents/", document_show, .required = "id object path title metadata chunks bytes text",
+    ROUTE("GET", "/v1/documents/", document_show,
+          .required = "id object path title metadata chunks bytes text",
           .summary = "A document with its text"),
     ROUTE("PUT", "/v1/documents/", document_put_open, .types = json_types, .body = &document_table,
           .required = "id object effect", .summary = "Add or replace a document"),
-    ROUTE("DELETE", "/v1/documents/", document_delete, .required = "id object effect", .summary = "Delete a document"),
-    ROUTE("GET", "/v1/models", models_list, .required = "object data", .summary = "The models that requests may name"),
+    ROUTE("DELETE", "/v1/documents/", document_delete, .required = "id object effect",
+          .summary = "Delete a document"),
+    ROUTE("GET", "/v1/models", models_list, .required = "object data",
+          .summary = "The models that requests may name"),
     ROUTE("GET", "/v1/models/", model_show, .required = "id object created owned_by max_model_len",
           .summary = "One of them"),
     ROUTE("POST", "/tokenize", tokenize_open, .types = json_types, .body = &tokenize_table,
@@ -75,8 +82,8 @@ const struct route api_routes[] = {
           .summary = "Counters and histograms for Prometheus"),
     ROUTE("GET", "/version", version_open, .access = ACCESS_OPERATIONS, .required = "version",
           .summary = "The program's version"),
-    ROUTE("GET", "/openapi.json", openapi_open, .access = ACCESS_OPERATIONS, .required = "openapi info paths",
-          .summary = "This description"),
+    ROUTE("GET", "/openapi.json", openapi_open, .access = ACCESS_OPERATIONS,
+          .required = "openapi info paths", .summary = "This description"),
     PAGE_FILE("/", "text/html", "A page to ask by hand"),
     PAGE_FILE("/page/page.css", "text/css", "How the page looks"),
     PAGE_FILE("/page/page.js", "text/javascript", "What the page does"),
@@ -115,4 +122,6 @@ enum route_access route_access_of(const char *path) {
     return ACCESS_API;
 }
 
-bool route_is_served(const struct api *a, const struct route *route) { return route->access != ACCESS_PAGE || a->page; }
+bool route_is_served(const struct api *api, const struct route *route) {
+    return route->access != ACCESS_PAGE || api->page;
+}

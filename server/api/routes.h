@@ -1,5 +1,5 @@
-/* server/api/routes.h: the table of routes: by it requests find their handlers, and /openapi.json tells clients of
- * them.
+/* server/api/routes.h: the table of routes: by it requests find their handlers, and /openapi.json
+ * tells clients of them.
  */
 #pragma once
 
@@ -16,12 +16,14 @@ struct route {
     const char *method, *path;
     route_handler *open;
     enum route_access access;
-    const char *const *types;       /* of a body, NULL-terminated; NULL: any, as a body means nothing here */
-    size_t max_body;                /* bytes; 0: what server.max_body_bytes lets in */
-    const struct json_table *body;  /* what its body may hold; NULL: nothing is read */
-    const struct json_table *query; /* what its query string may hold; NULL: anything, as it means nothing here */
-    const char *answer_type;        /* of a 200; NULL: JSON */
-    const char *required;           /* members that a JSON answer always has: "a b"; NULL: it is no object */
+    const char *const
+        *types;      /* of a body, NULL-terminated; NULL: any, as a body means nothing here */
+    size_t max_body; /* bytes; 0: what server.max_body_bytes lets in */
+    const struct json_table *body; /* what its body may hold; NULL: nothing is read */
+    const struct json_table
+        *query; /* what its query string may hold; NULL: anything, as it means nothing here */
+    const char *answer_type; /* of a 200; NULL: JSON */
+    const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
     const char *summary;
 };
 extern const struct route api_routes[];
@@ -33,4 +35,4 @@ bool route_matches(const struct route *route, const char *path);
 /* Whether the path stands for everything below it. */
 bool route_has_children(const struct route *route);
 /* Whether the server's options leave it in. */
-bool route_is_served(const struct api *a, const struct route *route);
+bool route_is_served(const struct api *api, const struct route *route);

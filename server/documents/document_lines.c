@@ -11,24 +11,25 @@ struct document_line {
     struct document_line *next;
 };
 
-static struct document_line *find_line(struct document_lines *l, uint64_t client) {
-    struct document_line *line = l->first;
+static struct document_line *find_line(struct document_lines *lines, uint64_t client) {
+    struct document_line *line = lines->first;
     while (line && line->client != client) line = line->next;
     if (line) return line;
     line = xcalloc(1, sizeof *line);
-    *line = (struct document_line){.client = client, .read = l->serial, .since = l->serial, .next = l->first};
+    *line = (struct document_line){
+        .client = client, .read = lines->serial, .since = lines->serial, .next = lines->first};
     line->end = &line->first;
-    l->first = line;
+    lines->first = line;
     return line;
 }
 
-void lines_add(struct document_lines *l, uint64_t client, struct document_turn *job) {
-    struct document_line *line = find_line(l, client);
+void lines_add(struct document_lines *lines, uint64_t client, struct document_turn *job) {
+    struct document_line *line = find_line(lines, client);
     job->next = NULL;
     job->line = line;
     *line->end = job;
     line->end = &job->next;
-    l->n++;
+    lines->n++;
 }
 
 static struct document_turn *first_unread(const struct document_line *line) {
@@ -37,16 +38,16 @@ static struct document_turn *first_unread(const struct document_line *line) {
     return job;
 }
 
-struct document_turn *lines_take_unread(struct document_lines *l, int most) {
+struct document_turn *lines_take_unread(struct document_lines *lines, int most) {
     struct document_line *best = NULL;
-    for (struct document_line *line = l->first; line; line = line->next) {
+    for (struct document_line *line = lines->first; line; line = line->next) {
         bool may = line->n_reading < most && first_unread(line);
         if (may && (best == NULL || line->read < best->read)) best = line;
     }
     if (best == NULL) return NULL;
     struct document_turn *job = first_unread(best);
-    l->serial++;
-    best->read = l->serial;
+    lines->serial++;
+    best->read = lines->serial;
     best->n_reading++;
     job->stage = STAGE_READING;
     return job;
@@ -57,24 +58,24 @@ void lines_end_reading(struct document_turn *job) {
     job->line->n_reading--;
 }
 
-struct document_turn *lines_choose(struct document_lines *l, bool unread) {
+struct document_turn *lines_choose(struct document_lines *lines, bool unread) {
     struct document_line *best = NULL;
-    for (struct document_line *line = l->first; line; line = line->next) {
+    for (struct document_line *line = lines->first; line; line = line->next) {
         enum document_stage stage = line->first->stage;
         bool may = stage == STAGE_READY || (unread && stage == STAGE_UNREAD);
         if (may && (best == NULL || line->since < best->since)) best = line;
     }
     if (best == NULL) return NULL;
-    l->serial++;
-    best->since = l->serial;
+    lines->serial++;
+    best->since = lines->serial;
     return best->first;
 }
 
-void lines_leave(struct document_lines *l, struct document_turn *job) {
-    struct document_line *line = job->line, **at = &l->first;
+void lines_leave(struct document_lines *lines, struct document_turn *job) {
+    struct document_line *line = job->line, **at = &lines->first;
     CHECK(line->first == job && job->stage != STAGE_READING);
     line->first = job->next;
-    l->n--;
+    lines->n--;
     if (line->first) return;
     while (*at != line) at = &(*at)->next;
     *at = line->next;

@@ -3,38 +3,42 @@
 
 #include <string.h>
 
-static int64_t limit_of(const struct document_quota *q) {
-    const struct key *key = q->who ? q->who->key : NULL;
+static int64_t limit_of(const struct document_quota *quota) {
+    const struct key *key = quota->who ? quota->who->key : NULL;
     return key ? key->limits.stored_bytes : 0;
 }
 
-bool quota_is_set(const struct document_quota *q) { return limit_of(q) > 0; }
+bool quota_is_set(const struct document_quota *quota) { return limit_of(quota) > 0; }
 
 static int64_t bytes_of(struct text_span text, const char *metadata) {
     return (int64_t)text.size + (int64_t)strlen(metadata ? metadata : "");
 }
 
-static enum status add_stored(void *context, const struct stored_document *d, struct error *e) {
+static enum status add_stored(void *context, const struct stored_document *document,
+                              struct error *e) {
     int64_t *stored = context;
     (void)e;
-    *stored += bytes_of(d->text, d->metadata);
+    *stored += bytes_of(document->text, document->metadata);
     return STATUS_OK;
 }
 
-static enum status count_stored(struct document_quota *q, struct error *e) {
-    struct collection_walk walk = {.filter = principal_filter(q->who), .take = add_stored, .context = &q->stored};
-    if (q->counted) return STATUS_OK;
-    q->stored = 0;
-    if (collection_walk(q->collection, &walk, e)) return e->status;
-    q->counted = true;
+static enum status count_stored(struct document_quota *quota, struct error *e) {
+    struct collection_walk walk = {
+        .filter = principal_filter(quota->who), .take = add_stored, .context = &quota->stored};
+    if (quota->counted) return STATUS_OK;
+    quota->stored = 0;
+    if (collection_walk(quota->collection, &walk, e)) return e->status;
+    quota->counted = true;
     return STATUS_OK;
 }
 
 /* Bytes of the document that this one replaces; 0: none. */
-static enum status count_replaced(const struct document_quota *q, const char *id, int64_t *bytes, struct error *e) {
+static enum status count_replaced(const struct document_quota *quota, const char *id,
+                                  int64_t *bytes, struct error *e) {
     struct collection_found found;
     *bytes = 0;
-    enum status status = collection_find(q->collection, principal_filter(q->who), id, &found, e);
+    enum status status =
+        collection_find(quota->collection, principal_filter(quota->who), id, &found, e);
     if (status == STATUS_NOT_FOUND) return STATUS_OK;
     if (status) return status;
     *bytes = bytes_of(found.document.text, found.document.metadata);
@@ -42,25 +46,27 @@ static enum status count_replaced(const struct document_quota *q, const char *id
     return STATUS_OK;
 }
 
-void quota_note(const struct document_quota *q) {
-    if (q->counted) key_note_stored(q->who->key, q->stored);
+void quota_note(const struct document_quota *quota) {
+    if (quota->counted) key_note_stored(quota->who->key, quota->stored);
 }
 
-enum status quota_take(struct document_quota *q, const struct collection_document *documents, int n, struct error *e) {
-    int64_t limit = limit_of(q), more = 0;
+enum status quota_take(struct document_quota *quota, const struct collection_document *documents,
+                       int n, struct error *e) {
+    int64_t limit = limit_of(quota), more = 0;
     if (limit == 0) return STATUS_OK;
-    if (count_stored(q, e)) return e->status;
+    if (count_stored(quota, e)) return e->status;
     for (int i = 0; i < n; i++) {
         int64_t replaced;
-        if (count_replaced(q, documents[i].id, &replaced, e)) return e->status;
+        if (count_replaced(quota, documents[i].id, &replaced, e)) return e->status;
         more += bytes_of(documents[i].text, documents[i].metadata) - replaced;
     }
-    if (more > 0 && q->stored + more > limit)
-        return error_set(
-            e, STATUS_TOO_LARGE,
-            "the key %s may store %lld bytes of documents (\"stored_bytes\" in the file of keys); %lld are "
-            "stored, and this takes %lld more",
-            q->who->key->name, (long long)limit, (long long)q->stored, (long long)more);
-    q->stored += more;
+    if (more > 0 && quota->stored + more > limit)
+        return error_set(e, STATUS_TOO_LARGE,
+                         "the key %s may store %lld bytes of documents (\"stored_bytes\" in the "
+                         "file of keys); %lld are "
+                         "stored, and this takes %lld more",
+                         quota->who->key->name, (long long)limit, (long long)quota->stored,
+                         (long long)more);
+    quota->stored += more;
     return STATUS_OK;
 }

@@ -1,7 +1,8 @@
-/* server/documents/document_thread.h: the threads that change the collection of a running server. Some read the files
- * that requests bring, each of them one at a time; one carries out changes, in the order in which each client asked for
- * them and a part of one at a time, so that clients take turns (document_lines.h); one follows what other programs do,
- * and compacts a collection in a folder when enough of it has changed. */
+/* server/documents/document_thread.h: the threads that change the collection of a running server.
+ * Some read the files that requests bring, each of them one at a time; one carries out changes, in
+ * the order in which each client asked for them and a part of one at a time, so that clients take
+ * turns (document_lines.h); one follows what other programs do, and compacts a collection in a
+ * folder when enough of it has changed. */
 #pragma once
 
 #include <stdatomic.h>
@@ -15,16 +16,18 @@ struct document_thread;
 
 /* One document to put or to delete, or a file of any number of documents to put. */
 struct document_item {
-    struct collection_document document; /* to put: id, path, title, metadata, text; to delete: id */
-    /* Has the text, and the title where that is ""; the parts of a file that may hold several have all but metadata.
-     * NULL: `document` has it. */
+    struct collection_document
+        document; /* to put: id, path, title, metadata, text; to delete: id */
+    /* Has the text, and the title where that is ""; the parts of a file that may hold several have
+     * all but metadata. NULL: `document` has it. */
     struct document_upload *upload;
     enum change_effect effect;
     enum status status;
     struct error error;
 };
 
-/* Documents to put or to delete, in order. The asker owns it and leaves it alone until done was called. */
+/* Documents to put or to delete, in order. The asker owns it and leaves it alone until done was
+ * called. */
 struct document_job {
     struct document_turn turn; /* first: one is cast to the other; the threads', as `progress` is */
     struct document_progress *progress;
@@ -32,21 +35,23 @@ struct document_job {
     bool deletes;
     const struct filter *filter; /* documents that the asker may put or delete; NULL: all */
     const struct principal *who; /* pays for what is embedded; borrowed. NULL: nobody does */
-    int64_t upload_bytes;        /* of text that all its files may have together (option server.max_upload_text) */
+    int64_t upload_bytes;        /* of text that all its files may have together (option
+                                    server.max_upload_text) */
     struct document_item *items; /* [n_items] */
     int n_items;
-    void (*run)(struct document_job *j);  /* carried out in place of the items, unless the thread is stopped;
-                                           * NULL: the items are */
-    const atomic_bool *cancelled;         /* true: nobody waits any more; NULL: somebody does */
-    void (*done)(struct document_job *j); /* called once by the thread; must not block */
+    void (*run)(struct document_job *job);  /* carried out in place of the items, unless the thread
+                                             * is stopped;  NULL: the items are */
+    const atomic_bool *cancelled;           /* true: nobody waits any more; NULL: somebody does */
+    void (*done)(struct document_job *job); /* called once by the thread; must not block */
     void *context;
 };
 
 struct document_thread_options {
     struct collection *collection;
-    const struct embedder *embedder;   /* shared (server/host/documents/embedder_shared.h) */
-    const struct embedder *pictures;   /* the pictures' own, shared; NULL: they have none */
-    const struct tokenizer *tokenizer; /* that the collection is cut with; NULL: documents cannot be put */
+    const struct embedder *embedder; /* shared (server/host/documents/embedder_shared.h) */
+    const struct embedder *pictures; /* the pictures' own, shared; NULL: they have none */
+    const struct tokenizer
+        *tokenizer; /* that the collection is cut with; NULL: documents cannot be put */
     int chunk_length;
     int capacity;       /* jobs that may wait */
     int upload_seconds; /* that reading a file may take, with all that are in it */
@@ -55,12 +60,13 @@ struct document_thread_options {
 };
 
 /* All is borrowed. */
-enum status document_thread_open(struct document_thread **out, const struct document_thread_options *o,
-                                 struct error *e);
-/* Ends the threads: a file that is read is given up. Jobs that still wait are answered with STATUS_CANCELLED, later
- * ones are refused. */
-void document_thread_stop(struct document_thread *t);
-void document_thread_close(struct document_thread *t);
-/* STATUS_BUSY when `capacity` jobs wait or the thread was stopped, STATUS_UNSUPPORTED to put without a tokenizer; then
- * done is not called. */
-enum status document_thread_ask(struct document_thread *t, struct document_job *j, struct error *e);
+enum status document_thread_open(struct document_thread **out,
+                                 const struct document_thread_options *options, struct error *e);
+/* Ends the threads: a file that is read is given up. Jobs that still wait are answered with
+ * STATUS_CANCELLED, later ones are refused. */
+void document_thread_stop(struct document_thread *thread);
+void document_thread_close(struct document_thread *thread);
+/* STATUS_BUSY when `capacity` jobs wait or the thread was stopped, STATUS_UNSUPPORTED to put
+ * without a tokenizer; then done is not called. */
+enum status document_thread_ask(struct document_thread *thread, struct document_job *job,
+                                struct error *e);

@@ -18,29 +18,31 @@ struct upload_reading {
     size_t bytes; /* of text, so far */
 };
 
-static void free_parts(struct document_upload *u) {
-    for (int i = 0; i < u->n_parts; i++) {
-        document_text_free(&u->parts[i].read);
-        free(u->parts[i].id);
-        free(u->parts[i].path);
+static void free_parts(struct document_upload *upload) {
+    for (int i = 0; i < upload->n_parts; i++) {
+        document_text_free(&upload->parts[i].read);
+        free(upload->parts[i].id);
+        free(upload->parts[i].path);
     }
-    free(u->parts);
-    u->parts = NULL;
-    u->n_parts = u->part_capacity = 0;
+    free(upload->parts);
+    upload->parts = NULL;
+    upload->n_parts = upload->part_capacity = 0;
 }
 
-static enum status check_limits(struct upload_reading *r, size_t size, struct error *e) {
-    const struct document_upload *u = r->upload;
-    r->bytes += size;
-    if (u->n_parts == u->max_parts)
+static enum status check_limits(struct upload_reading *reading, size_t size, struct error *e) {
+    const struct document_upload *upload = reading->upload;
+    reading->bytes += size;
+    if (upload->n_parts == upload->max_parts)
         return error_set(e, STATUS_TOO_LARGE,
-                         "%s: more than %d documents, which is the limit of a request; upload it in parts, or use "
+                         "%s: more than %d documents, which is the limit of a request; upload it "
+                         "in parts, or use "
                          "retro-index add",
-                         u->name, u->max_parts);
-    if (r->bytes > u->limit)
+                         upload->name, upload->max_parts);
+    if (reading->bytes > upload->limit)
         return error_set(e, STATUS_TOO_LARGE,
-                         "%s: its documents have more text than the limit of %zu bytes (option server.max_upload_text)",
-                         u->name, u->limit);
+                         "%s: its documents have more text than the limit of %zu bytes (option "
+                         "server.max_upload_text)",
+                         upload->name, upload->limit);
     return STATUS_OK;
 }
 
@@ -50,71 +52,80 @@ static char *join(const char *name, const char *part) {
     return whole.data;
 }
 
-static char *make_part_id(const struct document_upload *u, const char *part, const char *path) {
+static char *make_part_id(const struct document_upload *upload, const char *part,
+                          const char *path) {
     char id[DOCUMENT_ID_SIZE];
-    if (u->id) return join(u->id, part);
-    document_id_within(u->filter, path, id);
+    if (upload->id) return join(upload->id, part);
+    document_id_within(upload->filter, path, id);
     return xstrdup(id);
 }
 
-static enum status take_part(void *context, const char *part, const struct document_text *d, struct error *e) {
-    struct upload_reading *r = context;
-    struct document_upload *u = r->upload;
-    if (check_limits(r, d->text.size, e)) return e->status;
-    u->parts = xgrow(u->parts, u->n_parts, &u->part_capacity, sizeof *u->parts);
-    struct upload_part *p = &u->parts[u->n_parts];
-    *p = (struct upload_part){.path = join(u->path, part)};
-    p->id = make_part_id(u, part, p->path);
-    buffer_append(&p->read.text, d->text.data, d->text.size);
-    buffer_append_string(&p->read.title, d->title.data ? d->title.data : "");
-    buffer_append(&p->read.marks, d->marks.data, d->marks.size);
-    u->n_parts++;
+static enum status take_part(void *context, const char *part, const struct document_text *text,
+                             struct error *e) {
+    struct upload_reading *reading = context;
+    struct document_upload *upload = reading->upload;
+    if (check_limits(reading, text->text.size, e)) return e->status;
+    upload->parts =
+        xgrow(upload->parts, upload->n_parts, &upload->part_capacity, sizeof *upload->parts);
+    struct upload_part *upload_part = &upload->parts[upload->n_parts];
+    *upload_part = (struct upload_part){.path = join(upload->path, part)};
+    upload_part->id = make_part_id(upload, part, upload_part->path);
+    buffer_append(&upload_part->read.text, text->text.data, text->text.size);
+    buffer_append_string(&upload_part->read.title, text->title.data ? text->title.data : "");
+    buffer_append(&upload_part->read.marks, text->marks.data, text->marks.size);
+    upload->n_parts++;
     return STATUS_OK;
 }
 
 static void skip_part(void *context, const struct error *why) {
-    struct document_upload *u = ((struct upload_reading *)context)->upload;
-    if (u->n_skipped < UPLOAD_SKIPPED) buffer_append(&u->skipped, why, sizeof *why);
-    u->n_skipped++;
+    struct document_upload *upload = ((struct upload_reading *)context)->upload;
+    if (upload->n_skipped < UPLOAD_SKIPPED) buffer_append(&upload->skipped, why, sizeof *why);
+    upload->n_skipped++;
 }
 
-static enum status read_several(struct document_upload *u, const struct extract_limits *limits, struct error *e) {
-    struct upload_reading reading = {.upload = u};
+static enum status read_several(struct document_upload *upload, const struct extract_limits *limits,
+                                struct error *e) {
+    struct upload_reading reading = {.upload = upload};
     struct document_taker taker = {.context = &reading, .take = take_part, .skip = skip_part};
-    struct extract_source source = {.path = u->name, .bytes = u->bytes, .kind = document_kind(u->name)};
+    struct extract_source source = {
+        .path = upload->name, .bytes = upload->bytes, .kind = document_kind(upload->name)};
     if (source.bytes.text == NULL) source.bytes.text = "";
     enum status status = document_extract_all(&source, limits, &taker, e);
-    if (status == STATUS_OK && u->n_parts == 0 && u->n_skipped == 0)
-        status = error_set(e, STATUS_INVALID, "%s: no document in it", u->name);
-    if (status) free_parts(u);
+    if (status == STATUS_OK && upload->n_parts == 0 && upload->n_skipped == 0)
+        status = error_set(e, STATUS_INVALID, "%s: no document in it", upload->name);
+    if (status) free_parts(upload);
     return status;
 }
 
 /* The time counts from here: the file has its turn. */
-static struct extract_limits limits_of(const struct document_upload *u) {
-    struct extract_limits limits = extract_limits_of(u->limit);
-    if (limits.seconds > u->seconds) limits.seconds = u->seconds;
-    limits.until = time_now() + u->seconds;
-    limits.cancelled = u->cancelled;
-    limits.stopped = u->stopped;
+static struct extract_limits limits_of(const struct document_upload *upload) {
+    struct extract_limits limits = extract_limits_of(upload->limit);
+    if (limits.seconds > upload->seconds) limits.seconds = upload->seconds;
+    limits.until = time_now() + upload->seconds;
+    limits.cancelled = upload->cancelled;
+    limits.stopped = upload->stopped;
     return limits;
 }
 
-enum status upload_read(struct document_upload *u, struct error *e) {
-    struct extract_limits limits = limits_of(u);
-    if (document_kind(u->name) == DOCUMENT_UNKNOWN)
-        return error_set(e, STATUS_INVALID, "%s: not a known kind of document", u->name);
-    enum status status = upload_holds_several(u) ? read_several(u, &limits, e)
-                                                 : document_extract_upload(u->name, u->bytes, &limits, &u->read, e);
-    if (status == STATUS_OK || status == STATUS_CANCELLED || time_now() < limits.until) return status;
-    return error_set(e, STATUS_TOO_LARGE,
-                     "%s: reading it takes over %d seconds, which is the limit of an upload (option "
-                     "retrieval.upload_seconds); use retro-index add",
-                     u->name, u->seconds);
+enum status upload_read(struct document_upload *upload, struct error *e) {
+    struct extract_limits limits = limits_of(upload);
+    if (document_kind(upload->name) == DOCUMENT_UNKNOWN)
+        return error_set(e, STATUS_INVALID, "%s: not a known kind of document", upload->name);
+    enum status status =
+        upload_holds_several(upload)
+            ? read_several(upload, &limits, e)
+            : document_extract_upload(upload->name, upload->bytes, &limits, &upload->read, e);
+    if (status == STATUS_OK || status == STATUS_CANCELLED || time_now() < limits.until)
+        return status;
+    return error_set(
+        e, STATUS_TOO_LARGE,
+        "%s: reading it takes over %d seconds, which is the limit of an upload (option "
+        "retrieval.upload_seconds); use retro-index add",
+        upload->name, upload->seconds);
 }
 
-void upload_free(struct document_upload *u) {
-    free_parts(u);
-    document_text_free(&u->read);
-    buffer_free(&u->skipped);
+void upload_free(struct document_upload *upload) {
+    free_parts(upload);
+    document_text_free(&upload->read);
+    buffer_free(&upload->skipped);
 }

@@ -1,5 +1,6 @@
-/* server/documents/document_upload.h: files that requests bring, read as their names say. An archive, a table, lines of
- * JSON or a message may be any number of documents, which are known when it was read. */
+/* server/documents/document_upload.h: files that requests bring, read as their names say. An
+ * archive, a table, lines of JSON or a message may be any number of documents, which are known when
+ * it was read. */
 #pragma once
 
 #include "retrieval/extract/extract.h"
@@ -18,10 +19,10 @@ struct document_upload {
     /* Of the asker. */
     const char *name; /* its end says the kind */
     struct text_span bytes;
-    size_t limit;                /* bytes of its text */
-    int max_parts;               /* documents that it may hold */
-    const char *id;              /* what ids of its documents begin with; NULL: they are made of their paths */
-    const char *path;            /* what their paths begin with */
+    size_t limit;     /* bytes of its text */
+    int max_parts;    /* documents that it may hold */
+    const char *id;   /* what ids of its documents begin with; NULL: they are made of their paths */
+    const char *path; /* what their paths begin with */
     const struct filter *filter; /* as of document_id_within */
     /* Of the reading thread. */
     int seconds;                            /* that reading all of it may take */
@@ -36,13 +37,15 @@ struct document_upload {
 };
 enum { UPLOAD_SKIPPED = 100 }; /* that are told */
 
-/* The id of a document that is known by its name: clients that see other documents get other ids of the same name. */
+/* The id of a document that is known by its name: clients that see other documents get other ids of
+ * the same name. */
 void document_id_within(const struct filter *filter, const char *name, char id[DOCUMENT_ID_SIZE]);
 
-static inline bool upload_holds_several(const struct document_upload *u) {
-    return document_kind_holds_several(document_kind(u->name));
+static inline bool upload_holds_several(const struct document_upload *upload) {
+    return document_kind_holds_several(document_kind(upload->name));
 }
-/* Reads the text into `read`, or the documents into `parts`. STATUS_TOO_LARGE for more text, documents or time than the
- * limits; then there are none. One time is for all files within the file, those that are skipped too. */
-enum status upload_read(struct document_upload *u, struct error *e);
-void upload_free(struct document_upload *u);
+/* Reads the text into `read`, or the documents into `parts`. STATUS_TOO_LARGE for more text,
+ * documents or time than the limits; then there are none. One time is for all files within the
+ * file, those that are skipped too. */
+enum status upload_read(struct document_upload *upload, struct error *e);
+void upload_free(struct document_upload *upload);

@@ -9,136 +9,155 @@
 /* Passages in a prompt. */
 enum { DEFAULT_PASSAGES = 4 };
 
-enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e) {
-    int most = model->max_positions, wanted = c->server.max_context, trained = model->trained_positions;
+enum status check_context(const struct config *config, const struct model_info *model, int *context,
+                          struct error *e) {
+    int most = model->max_positions, wanted = config->server.max_context,
+        trained = model->trained_positions;
     if (most > 0 && wanted > most)
-        return error_set(e, STATUS_INVALID, "server.max_context is %d, the model's limit is %d", wanted, most);
+        return error_set(e, STATUS_INVALID, "server.max_context is %d, the model's limit is %d",
+                         wanted, most);
     int usual = trained > 0 ? min_int(trained, DEFAULT_CONTEXT) : DEFAULT_CONTEXT;
     *context = wanted ? wanted : most ? most : usual;
     return STATUS_OK;
 }
 
-int check_picture_rows(const struct config *c, const struct model_info *model) {
-    return model->any_picture ? min_int(c->server.max_picture_patches, model->picture_rows) : model->picture_rows;
+int check_picture_rows(const struct config *config, const struct model_info *model) {
+    return model->any_picture ? min_int(config->server.max_picture_patches, model->picture_rows)
+                              : model->picture_rows;
 }
 
-enum status check_mode(const struct config *c, const struct model_info *model, enum retrieval_mode *mode,
-                       struct error *e) {
+enum status check_mode(const struct config *config, const struct model_info *model,
+                       enum retrieval_mode *mode, struct error *e) {
     bool attends = model->chunk_length > 0;
-    *mode = retrieval_mode_of(c->retrieval.choice.mode, attends);
+    *mode = retrieval_mode_of(config->retrieval.choice.mode, attends);
     if (retrieval_attends(*mode) && !attends)
         return error_set(e, STATUS_INVALID,
-                         "retrieval.mode is %s, and the model, a %s, has no chunked cross attention; it is for prompt",
+                         "retrieval.mode is %s, and the model, a %s, has no chunked cross "
+                         "attention; it is for prompt",
                          retrieval_mode_name(*mode), model->family);
-    if (c->retrieval.choice.every > 0 && retrieval_attends(*mode))
-        return error_set(
-            e, STATUS_INVALID,
-            "retrieval.every is %d and retrieval.mode %s; by cross attention every chunk has neighbours of "
-            "its own, so retrieval.every is for prompt",
-            c->retrieval.choice.every, retrieval_mode_name(*mode));
+    if (config->retrieval.choice.every > 0 && retrieval_attends(*mode))
+        return error_set(e, STATUS_INVALID,
+                         "retrieval.every is %d and retrieval.mode %s; by cross attention every "
+                         "chunk has neighbours of "
+                         "its own, so retrieval.every is for prompt",
+                         config->retrieval.choice.every, retrieval_mode_name(*mode));
     return STATUS_OK;
 }
 
-enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, int *most,
-                            struct error *e) {
-    int room = c->retrieval.max_neighbors, max_k = c->retrieval.max_k;
-    *k = c->retrieval.choice.k ? c->retrieval.choice.k : model->num_neighbors;
+enum status check_neighbors(const struct config *config, const struct model_info *model, int *k,
+                            int *most, struct error *e) {
+    int room = config->retrieval.max_neighbors, max_k = config->retrieval.max_k;
+    *k = config->retrieval.choice.k ? config->retrieval.choice.k : model->num_neighbors;
     *most = min_int(room ? room : max_int(*k, max_int(1, model->num_neighbors)), max_k);
     if (*k > max_k)
-        return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", *k, max_k);
+        return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d",
+                         *k, max_k);
     if (*k > *most)
-        return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_neighbors is %d", *k, room);
+        return error_set(e, STATUS_INVALID,
+                         "the model reads %d neighbours, retrieval.max_neighbors is %d", *k, room);
     return STATUS_OK;
 }
 
 /* config_check keeps retrieval.k below retrieval.max_k. */
-int usual_passages(const struct config *c) {
-    return c->retrieval.choice.k ? c->retrieval.choice.k : min_int(DEFAULT_PASSAGES, c->retrieval.max_k);
+int usual_passages(const struct config *config) {
+    return config->retrieval.choice.k ? config->retrieval.choice.k
+                                      : min_int(DEFAULT_PASSAGES, config->retrieval.max_k);
 }
 
-enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer, const char *folder,
-                             struct error *e) {
+enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer,
+                             const char *folder, struct error *e) {
     if (tokenizer_vocab_size(tokenizer) <= model->vocab) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", folder,
+    return error_set(e, STATUS_INVALID,
+                     "%s: the tokenizer has %d ids, the model's vocabulary is %d", folder,
                      tokenizer_vocab_size(tokenizer), model->vocab);
 }
 
 /* A request of as many prompts as are allowed is taken by an idle server. */
-enum status check_limits(const struct config *c, struct error *e) {
-    int room = c->server.max_sequences + c->server.max_queue;
-    if (c->server.max_prompts <= room) return STATUS_OK;
+enum status check_limits(const struct config *config, struct error *e) {
+    int room = config->server.max_sequences + config->server.max_queue;
+    if (config->server.max_prompts <= room) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
-                     "server.max_prompts is %d, but only %d prompts can run or wait (server.max_sequences %d and "
+                     "server.max_prompts is %d, but only %d prompts can run or wait "
+                     "(server.max_sequences %d and "
                      "server.max_queue %d): raise server.max_queue or lower server.max_prompts",
-                     c->server.max_prompts, room, c->server.max_sequences, c->server.max_queue);
+                     config->server.max_prompts, room, config->server.max_sequences,
+                     config->server.max_queue);
 }
 
-static enum status check_sessions(const struct config *c, const struct model *m, struct error *e) {
+static enum status check_sessions(const struct config *config, const struct model *model,
+                                  struct error *e) {
     struct session_bytes bytes;
-    struct session_limits limits = {.max_sessions = 1, .max_step_rows = 2, .max_logit_rows = 1, .max_neighbors = 1};
-    if (check_context(c, model_info(m), &limits.max_tokens, e)) return e->status;
+    struct session_limits limits = {
+        .max_sessions = 1, .max_step_rows = 2, .max_logit_rows = 1, .max_neighbors = 1};
+    if (check_context(config, model_info(model), &limits.max_tokens, e)) return e->status;
     limits.kv_dtype = DTYPE_F32;
-    limits.max_source = model_info(m)->reads_source ? 1 : 0;
-    return session_pool_measure(&bytes, m, &limits, e);
+    limits.max_source = model_info(model)->reads_source ? 1 : 0;
+    return session_pool_measure(&bytes, model, &limits, e);
 }
 
-static enum status check_tokenizer(const struct model_info *info, const char *folder, struct tokenizer **out,
-                                   struct error *e) {
+static enum status check_tokenizer(const struct model_info *info, const char *folder,
+                                   struct tokenizer **out, struct error *e) {
     if (tokenizer_open(out, folder, e)) return e->status;
     return check_vocabulary(info, *out, folder, e);
 }
 
-enum status check_model(const struct config *c, const char *folder, const struct model *m, struct error *e) {
+enum status check_model(const struct config *config, const char *folder, const struct model *model,
+                        struct error *e) {
     struct tokenizer *tokenizer = NULL;
-    enum status status = check_sessions(c, m, e);
-    if (status == STATUS_OK) status = check_tokenizer(model_info(m), folder, &tokenizer, e);
+    enum status status = check_sessions(config, model, e);
+    if (status == STATUS_OK) status = check_tokenizer(model_info(model), folder, &tokenizer, e);
     tokenizer_close(tokenizer);
     return status;
 }
 
-static enum status check_documents(const struct config *c, const struct model_info *model,
-                                   const struct tokenizer *tokenizer, struct backend *b, struct error *e) {
+static enum status check_documents(const struct config *config, const struct model_info *model,
+                                   const struct tokenizer *tokenizer, struct backend *backend,
+                                   struct error *e) {
     struct budget_parts parts = {0};
-    if (!documents_wanted(c)) return STATUS_OK;
-    if (documents_check(c, model, tokenizer, e) || documents_measure(c, b, &parts, e)) return e->status;
+    if (!documents_wanted(config)) return STATUS_OK;
+    if (documents_check(config, model, tokenizer, e) ||
+        documents_measure(config, backend, &parts, e))
+        return e->status;
     return STATUS_OK;
 }
 
-static enum status check_parts(const struct config *c, const struct model *m, struct backend *b, struct error *e) {
-    const struct model_info *info = model_info(m);
+static enum status check_parts(const struct config *config, const struct model *model,
+                               struct backend *backend, struct error *e) {
+    const struct model_info *info = model_info(model);
     struct tokenizer *tokenizer = NULL;
     enum retrieval_mode mode;
     int k, most;
-    enum status status = check_sessions(c, m, e);
-    if (status) return error_prefix(e, "model.path: %s", c->model.path);
-    status = check_mode(c, info, &mode, e);
-    if (status == STATUS_OK && info->chunk_length > 0) status = check_neighbors(c, info, &k, &most, e);
-    if (status == STATUS_OK) status = check_tokenizer(info, c->model.path, &tokenizer, e);
-    if (status == STATUS_OK) status = check_documents(c, info, tokenizer, b, e);
+    enum status status = check_sessions(config, model, e);
+    if (status) return error_prefix(e, "model.path: %s", config->model.path);
+    status = check_mode(config, info, &mode, e);
+    if (status == STATUS_OK && info->chunk_length > 0)
+        status = check_neighbors(config, info, &k, &most, e);
+    if (status == STATUS_OK) status = check_tokenizer(info, config->model.path, &tokenizer, e);
+    if (status == STATUS_OK) status = check_documents(config, info, tokenizer, backend, e);
     tokenizer_close(tokenizer);
     return status;
 }
 
 /* Whatever device it is for, a CPU's backend can check a model: it computes nothing. */
-enum status check_configuration(const struct config *c, struct error *e) {
-    struct backend *b;
+enum status check_configuration(const struct config *config, struct error *e) {
+    struct backend *backend;
     struct comm *comm;
-    struct model *m;
-    struct model_options options = model_options_of(c->model.dtype);
+    struct model *model;
+    struct model_options options = model_options_of(config->model.dtype);
     options.check_only = true;
-    if (check_limits(c, e)) return e->status;
-    if (c->model.path[0] == '\0') return STATUS_OK;
-    if (backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e)) return e->status;
+    if (check_limits(config, e)) return e->status;
+    if (config->model.path[0] == '\0') return STATUS_OK;
+    if (backend_open(&backend, "cpu", &(struct backend_options){.threads = 1}, e)) return e->status;
     enum status status = comm_open_single(&comm, e);
     if (status == STATUS_OK) {
-        status = model_open(&m, c->model.path, b, comm, &options, e);
+        status = model_open(&model, config->model.path, backend, comm, &options, e);
         if (status == STATUS_OK) {
-            status = check_parts(c, m, b, e);
-            model_close(m);
+            status = check_parts(config, model, backend, e);
+            model_close(model);
         }
         comm_close(comm);
     }
-    if (status == STATUS_OK) status = other_models_check(c, b, e);
-    backend_close(b);
+    if (status == STATUS_OK) status = other_models_check(config, backend, e);
+    backend_close(backend);
     return status;
 }

@@ -1,5 +1,5 @@
-/* server/http/exchange.h: one request and its answer, for the files of this folder that call libmicrohttpd. The only
- * file that includes it. */
+/* server/http/exchange.h: one request and its answer, for the files of this folder that call
+ * libmicrohttpd. The only file that includes it. */
 #pragma once
 
 #include <microhttpd.h>
@@ -41,9 +41,11 @@ struct exchange {
     struct http *http;
     struct MHD_Connection *connection;
     struct connection *life;
-    const char *target; /* in the library's bytes, and its size there: both before they are decoded */
+    const char
+        *target; /* in the library's bytes, and its size there: both before they are decoded */
     size_t target_size;
-    struct query_argument *arguments; /* [n_arguments], likewise, decoded; one more than there may be: too many */
+    struct query_argument
+        *arguments; /* [n_arguments], likewise, decoded; one more than there may be: too many */
     int n_arguments, arguments_capacity;
     bool begun;  /* its head is complete */
     bool active; /* its answer has begun to be made */
@@ -73,10 +75,10 @@ struct exchange {
 
 /* work.c */
 /* The request is complete: opens its answer, here or in a request thread. */
-void exchange_ask(struct exchange *x, const char *method, const char *path);
-/* Whether it is in a request thread, or waits for one: then it wakes later, and is no business of the library's thread
- * until then. */
-bool exchange_is_away(struct exchange *x);
+void exchange_ask(struct exchange *exchange, const char *method, const char *path);
+/* Whether it is in a request thread, or waits for one: then it wakes later, and is no business of
+ * the library's thread until then. */
+bool exchange_is_away(struct exchange *exchange);
 /* Continues with an answer that waited: the waker of every answer. */
 void exchange_wake(void *context);
 /* The client left. Called by the watcher. */
@@ -87,13 +89,16 @@ uint64_t exchange_client(const struct turn *job);
 
 /* http.c */
 /* Sends what the answer has; where that is nothing, suspends the connection. */
-enum MHD_Result exchange_respond(struct exchange *x);
+enum MHD_Result exchange_respond(struct exchange *exchange);
 
 /* library_words.c */
-/* Sends a whole response past the library. The caller has it close the connection; `id` of the request may be NULL. */
-void library_cut(struct MHD_Connection *connection, struct connection *life, const struct failure *f, const char *id);
+/* Sends a whole response past the library. The caller has it close the connection; `id` of the
+ * request may be NULL. */
+void library_cut(struct MHD_Connection *connection, struct connection *life,
+                 const struct failure *failure, const char *id);
 /* MHD_queue_response, for responses of ours. */
-enum MHD_Result library_queue(struct MHD_Connection *connection, unsigned status, struct MHD_Response *response);
+enum MHD_Result library_queue(struct MHD_Connection *connection, unsigned status,
+                              struct MHD_Response *response);
 
 /* library_values.c */
 /* STATUS_UNSUPPORTED where the library cannot be kept from reading freed memory. */
@@ -105,8 +110,10 @@ struct net_address connection_address(struct MHD_Connection *connection);
 /* receive.c: what the library calls in this order. MHD_NO closes the connection. */
 size_t text_unescape(void *context, struct MHD_Connection *connection, char *text);
 void *exchange_make(void *context, const char *target, struct MHD_Connection *connection);
-enum MHD_Result exchange_begin(struct exchange *x, const char *path, const char *method, const char *version);
-enum MHD_Result exchange_receive(struct exchange *x, const char *bytes, size_t *size);
-/* From here to exchange_end() the exchange is active: stopping waits for it. A request whose body never came is not. */
-void exchange_activate(struct exchange *x);
-const char *header_find(const struct exchange *x, const char *name);
+enum MHD_Result exchange_begin(struct exchange *exchange, const char *path, const char *method,
+                               const char *version);
+enum MHD_Result exchange_receive(struct exchange *exchange, const char *bytes, size_t *size);
+/* From here to exchange_end() the exchange is active: stopping waits for it. A request whose body
+ * never came is not. */
+void exchange_activate(struct exchange *exchange);
+const char *header_find(const struct exchange *exchange, const char *name);

@@ -1,4 +1,5 @@
-/* server/http/http.h: HTTP/1.1 on a socket: bytes become requests for api.c, its answers become bytes. */
+/* server/http/http.h: HTTP/1.1 on a socket: bytes become requests for api.c, its answers become
+ * bytes. */
 #pragma once
 
 #include "server/api/api.h"
@@ -17,9 +18,10 @@ struct http_options {
     struct tls *tls;                   /* borrowed; NULL: plain HTTP */
 };
 
-enum status http_open(struct http **out, const struct http_options *o, struct error *e);
-void http_quiesce(struct http *h);    /* no new connections from here on; open ones go on */
-int http_connections(struct http *h); /* that are open */
-int http_active(struct http *h);      /* requests that have begun and are not answered to the last byte */
+enum status http_open(struct http **out, const struct http_options *options, struct error *e);
+void http_quiesce(struct http *http);    /* no new connections from here on; open ones go on */
+int http_connections(struct http *http); /* that are open */
+int http_active(
+    struct http *http); /* requests that have begun and are not answered to the last byte */
 /* Every answer must be complete or able to complete: engine and retrieval were stopped before. */
-void http_close(struct http *h);
+void http_close(struct http *http);

@@ -1,8 +1,9 @@
 /* server/http/library_words.c: errors that the HTTP library words itself become the API's.
  *
- * The library answers what it cannot read by pages of HTML, and has no hook for their words. It queues these pages by a
- * public function of its own, which the dynamic linker resolves: the definition here comes first, and sees every
- * response that is not ours. Where the library is linked so that it calls itself directly, its pages stay as they are.
+ * The library answers what it cannot read by pages of HTML, and has no hook for their words. It
+ * queues these pages by a public function of its own, which the dynamic linker resolves: the
+ * definition here comes first, and sees every response that is not ours. Where the library is
+ * linked so that it calls itself directly, its pages stay as they are.
  */
 #include <dlfcn.h>
 
@@ -23,54 +24,64 @@ static queue_function *queue_next(void) {
     return found;
 }
 
-enum MHD_Result library_queue(struct MHD_Connection *connection, unsigned status, struct MHD_Response *response) {
+enum MHD_Result library_queue(struct MHD_Connection *connection, unsigned status,
+                              struct MHD_Response *response) {
     return queue_next()(connection, status, response);
 }
 
-void library_cut(struct MHD_Connection *connection, struct connection *life, const struct failure *f, const char *id) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+void library_cut(struct MHD_Connection *connection, struct connection *life,
+                 const struct failure *failure, const char *id) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     struct buffer bytes = {0};
-    refusal_write(f, id, &bytes);
+    refusal_write(failure, id, &bytes);
     if (info)
         tls_send(info->tls_session, bytes.data, bytes.size);
     else
         connection_reply(life, bytes.data, bytes.size);
-    connection_refused(life, f->http);
+    connection_refused(life, failure->http);
     connection_linger(life);
     buffer_free(&bytes);
 }
 
-static void library_failure(unsigned status, struct failure *f) {
+static void library_failure(unsigned status, struct failure *failure) {
     switch (status) {
         case MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE:
-            failure_set(f, (int)status, "headers_too_large", NULL,
-                        "request line and headers are too large, the limit is %d bytes", HEADER_BYTES);
+            failure_set(failure, (int)status, "headers_too_large", NULL,
+                        "request line and headers are too large, the limit is %d bytes",
+                        HEADER_BYTES);
             return;
         case MHD_HTTP_URI_TOO_LONG:
-            failure_set(f, (int)status, "target_too_long", NULL,
-                        "the target of the request is too long, the limit of request line and headers is %d bytes",
+            failure_set(failure, (int)status, "target_too_long", NULL,
+                        "the target of the request is too long, the limit of request line and "
+                        "headers is %d bytes",
                         HEADER_BYTES);
             return;
         case MHD_HTTP_CONTENT_TOO_LARGE:
-            failure_set(f, (int)status, "body_too_large", NULL, "a chunk of the body, or its extension, is too large");
+            failure_set(failure, (int)status, "body_too_large", NULL,
+                        "a chunk of the body, or its extension, is too large");
             return;
         case MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED:
-            failure_set(f, (int)status, "malformed_request", NULL, "the version of HTTP is not 1.1 or 1.0");
+            failure_set(failure, (int)status, "malformed_request", NULL,
+                        "the version of HTTP is not 1.1 or 1.0");
             return;
         default:
-            failure_set(f, (int)status, "malformed_request", NULL,
-                        "the request is malformed: its request line, its headers or the chunks of its body");
+            failure_set(failure, (int)status, "malformed_request", NULL,
+                        "the request is malformed: its request line, its headers or the chunks of "
+                        "its body");
     }
 }
 
-/* The response is sent here, past the library, which sends the headers of some of its errors twice. MHD_NO: it closes
- * the connection. */
-enum MHD_Result MHD_queue_response(struct MHD_Connection *connection, unsigned status, struct MHD_Response *page) {
-    struct connection *life = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    struct failure f = {0};
+/* The response is sent here, past the library, which sends the headers of some of its errors twice.
+ * MHD_NO: it closes the connection. */
+enum MHD_Result MHD_queue_response(struct MHD_Connection *connection, unsigned status,
+                                   struct MHD_Response *page) {
+    struct connection *life =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    struct failure failure = {0};
     (void)page;
-    library_failure(status, &f);
-    library_cut(connection, life, &f, NULL);
-    failure_free(&f);
+    library_failure(status, &failure);
+    library_cut(connection, life, &failure, NULL);
+    failure_free(&failure);
     return MHD_NO;
 }

@@ -3,11 +3,11 @@
 
 #include "config/base/base.h"
 
-/* Every connection is an open file: raises the limit of them for this process as far as needed, or says that it may
- * not. */
+/* Every connection is an open file: raises the limit of them for this process as far as needed, or
+ * says that it may not. */
 enum status http_reserve(int max_connections, struct error *e);
-/* A socket bound to the address, which does not listen yet: a busy port fails here, and until http_open clients are
- * told at once that there is no server. Port 0: any free one. */
+/* A socket bound to the address, which does not listen yet: a busy port fails here, and until
+ * http_open clients are told at once that there is no server. Port 0: any free one. */
 enum status http_bind(const char *host, int port, int *fd, struct error *e);
 /* Where a socket listens, as the system has it: a service manager's may be anywhere. */
 struct http_place {

@@ -13,11 +13,12 @@ static const char *reason_of(int http) {
     }
 }
 
-void refusal_write(const struct failure *f, const char *id, struct buffer *out) {
+void refusal_write(const struct failure *failure, const char *id, struct buffer *out) {
     struct buffer body = {0};
-    failure_write(f, &body);
-    buffer_printf(out, "HTTP/1.1 %d %s\r\n", f->http, reason_of(f->http));
-    buffer_printf(out, "Content-Type: application/json\r\nCache-Control: no-store\r\nConnection: close\r\n");
+    failure_write(failure, &body);
+    buffer_printf(out, "HTTP/1.1 %d %s\r\n", failure->http, reason_of(failure->http));
+    buffer_printf(
+        out, "Content-Type: application/json\r\nCache-Control: no-store\r\nConnection: close\r\n");
     if (id) buffer_printf(out, "x-request-id: %s\r\n", id);
     buffer_printf(out, "Content-Length: %zu\r\n\r\n", body.size);
     buffer_append(out, body.data, body.size);

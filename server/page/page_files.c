@@ -1,5 +1,5 @@
-/* server/page/page_files.c: the assembler copies the page's files into the program. See page_files.h. The Makefile
- * knows that this object depends on them. */
+/* server/page/page_files.c: the assembler copies the page's files into the program. See
+ * page_files.h. The Makefile knows that this object depends on them. */
 #include "server/page/page_files.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* server/page/page_files.h: the files of the page that a browser is shown, as they lie in this folder. The program
- * carries them: nothing is read from disk. */
+/* server/page/page_files.h: the files of the page that a browser is shown, as they lie in this
+ * folder. The program carries them: nothing is read from disk. */
 #pragma once
 
 #include <stddef.h>

@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void found_pictures_free(struct found_pictures *p) {
-    for (int i = 0; i < p->n; i++) free(p->list[i].problem);
-    free(p->list);
-    *p = (struct found_pictures){0};
+void found_pictures_free(struct found_pictures *pictures) {
+    for (int i = 0; i < pictures->n; i++) free(pictures->list[i].problem);
+    free(pictures->list);
+    *pictures = (struct found_pictures){0};
 }
 
-const struct found_picture *found_pictures_find(const struct found_pictures *p, const char *document) {
-    for (int i = 0; i < p->n; i++)
-        if (strcmp(p->list[i].document, document) == 0) return &p->list[i];
+const struct found_picture *found_pictures_find(const struct found_pictures *pictures,
+                                                const char *document) {
+    for (int i = 0; i < pictures->n; i++)
+        if (strcmp(pictures->list[i].document, document) == 0) return &pictures->list[i];
     return NULL;
 }

@@ -1,7 +1,7 @@
-/* server/pictures/picture_thread.h: a thread that makes pixels of the files of pictures for requests, as a model that
- * writes or an embedder reads them, once those that a request names by URLs are fetched. It decodes and resizes, one
- * picture at a time, so that a client that leaves is noticed, and no client waits for all pictures of another
- * (turns.h). */
+/* server/pictures/picture_thread.h: a thread that makes pixels of the files of pictures for
+ * requests, as a model that writes or an embedder reads them, once those that a request names by
+ * URLs are fetched. It decodes and resizes, one picture at a time, so that a client that leaves is
+ * noticed, and no client waits for all pictures of another (turns.h). */
 #pragma once
 
 #include <pthread.h>
@@ -26,12 +26,13 @@ struct picture_reader {
 /* A picture's file as it came, and what became of it. */
 struct picture_file {
     struct buffer bytes;  /* owned */
-    struct text_span url; /* a data: URL with the bytes, which outlives the job; its text NULL: `bytes` has them */
-    char *web;            /* owned: the URL that it is fetched from; NULL: it came with the request */
-    struct fetch fetch;   /* of that */
-    const char *of;       /* in errors: "message", whose `number` has it; NULL: nothing is said */
+    struct text_span url; /* a data: URL with the bytes, which outlives the job; its text NULL:
+                             `bytes` has them */
+    char *web;          /* owned: the URL that it is fetched from; NULL: it came with the request */
+    struct fetch fetch; /* of that */
+    const char *of;     /* in errors: "message", whose `number` has it; NULL: nothing is said */
     size_t number;
-    int place;                      /* in the set, when the job is over; -1: it could not be read, or there is none */
+    int place; /* in the set, when the job is over; -1: it could not be read, or there is none */
     struct embedder_picture pixels; /* owned: of an embedder's */
     struct error error;             /* why it could not be read */
 };
@@ -44,8 +45,9 @@ struct picture_job {
     struct picture_reader reader;
     struct picture_file *files; /* [n] */
     int n;
-    bool skips;              /* a picture that cannot be read is left out; else the job ends with its error */
-    struct picture_set *set; /* what is ready; the asker's to read when the job is over; NULL: an embedder reads */
+    bool skips; /* a picture that cannot be read is left out; else the job ends with its error */
+    struct picture_set
+        *set; /* what is ready; the asker's to read when the job is over; NULL: an embedder reads */
     struct picture_thread *thread;   /* that it was given to */
     atomic_int n_fetching;           /* files that are not there yet */
     size_t fetched_before;           /* bytes that earlier jobs of the same request have fetched */
@@ -59,25 +61,28 @@ struct picture_job {
 };
 
 /* With room for n files and one reference; `waker` is called when the job is over. */
-struct picture_job *picture_job_open(const struct picture_reader *reader, int n, struct principal who,
-                                     struct waker waker);
+struct picture_job *picture_job_open(const struct picture_reader *reader, int n,
+                                     struct principal who, struct waker waker);
 /* Nobody waits any more: waker is not called after this returns. */
-void picture_job_cancel(struct picture_job *j);
+void picture_job_cancel(struct picture_job *job);
 /* Nobody waits for the pictures: the job is over soon, and waker is called. */
-void picture_job_hurry(struct picture_job *j);
-bool picture_job_is_over(struct picture_job *j);
+void picture_job_hurry(struct picture_job *job);
+bool picture_job_is_over(struct picture_job *job);
 /* Bytes that were fetched for it and for earlier jobs of the request, when it is over. */
-size_t picture_job_fetched(const struct picture_job *j);
-void picture_job_release(struct picture_job *j); /* NULL: nothing */
+size_t picture_job_fetched(const struct picture_job *job);
+void picture_job_release(struct picture_job *job); /* NULL: nothing */
 
 struct picture_thread_options {
     int capacity;            /* jobs that may wait */
     struct fetcher *fetcher; /* borrowed; NULL: no job has files to fetch */
     size_t fetched_bytes;    /* that may be fetched for a request */
 };
-enum status picture_thread_open(struct picture_thread **out, const struct picture_thread_options *o, struct error *e);
+enum status picture_thread_open(struct picture_thread **out,
+                                const struct picture_thread_options *options, struct error *e);
 /* Ends the thread. Jobs that still wait end with STATUS_CANCELLED, later ones are refused. */
-void picture_thread_stop(struct picture_thread *t);
-void picture_thread_close(struct picture_thread *t);
-/* Takes a reference of a job that has its files. STATUS_BUSY when `capacity` jobs wait or the thread was stopped. */
-enum status picture_thread_ask(struct picture_thread *t, struct picture_job *j, struct error *e);
+void picture_thread_stop(struct picture_thread *thread);
+void picture_thread_close(struct picture_thread *thread);
+/* Takes a reference of a job that has its files. STATUS_BUSY when `capacity` jobs wait or the
+ * thread was stopped. */
+enum status picture_thread_ask(struct picture_thread *thread, struct picture_job *job,
+                               struct error *e);

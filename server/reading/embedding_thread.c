@@ -19,111 +19,118 @@ struct embedding_thread {
     double seconds_per_text;
 };
 
-static bool is_wanted(const struct embedding_thread *t, const struct embedding_job *j) {
-    return !worker_is_stopped(t->worker) && !(j->cancelled && atomic_load(j->cancelled));
+static bool is_wanted(const struct embedding_thread *thread, const struct embedding_job *job) {
+    return !worker_is_stopped(thread->worker) && !(job->cancelled && atomic_load(job->cancelled));
 }
 
-static bool is_picture(const struct embedding_job *j, int i) { return j->pictures && j->pictures[i].pixels; }
+static bool is_picture(const struct embedding_job *job, int i) {
+    return job->pictures && job->pictures[i].pixels;
+}
 
 /* Texts from i on that can be embedded together. */
-static int count_alike(const struct embedding_job *j, int i) {
-    int most = i == 0 && j->first != j->others ? 1 : min_int(TEXTS_AT_ONCE, j->n - i), n = 1;
-    if (j->n == 0 || j->pictures == NULL) return most;
-    if (is_picture(j, i)) most = min_int(most, PICTURES_AT_ONCE);
-    while (n < most && is_picture(j, i + n) == is_picture(j, i)) n++;
+static int count_alike(const struct embedding_job *job, int i) {
+    int most = i == 0 && job->first != job->others ? 1 : min_int(TEXTS_AT_ONCE, job->n - i), n = 1;
+    if (job->n == 0 || job->pictures == NULL) return most;
+    if (is_picture(job, i)) most = min_int(most, PICTURES_AT_ONCE);
+    while (n < most && is_picture(job, i + n) == is_picture(job, i)) n++;
     return n;
 }
 
-static enum status embed_some(struct embedding_thread *t, struct embedding_job *j, int n) {
-    bool seen = n > 0 && is_picture(j, j->n_done);
-    struct embed_request request = {.texts = j->texts + j->n_done,
-                                    .pictures = seen ? j->pictures + j->n_done : NULL,
-                                    .n = n,
-                                    .query = j->query,
-                                    .role = j->n_done == 0 ? j->first : j->others,
-                                    .raw = true,
-                                    .vectors = j->vectors + (size_t)j->n_done * (size_t)t->embedder->dim};
-    if (principal_is_late(&j->principal, time_now()))
-        return error_set(&j->error, STATUS_CANCELLED,
+static enum status embed_some(struct embedding_thread *thread, struct embedding_job *job, int n) {
+    bool seen = n > 0 && is_picture(job, job->n_done);
+    struct embed_request request = {
+        .texts = job->texts + job->n_done,
+        .pictures = seen ? job->pictures + job->n_done : NULL,
+        .n = n,
+        .query = job->query,
+        .role = job->n_done == 0 ? job->first : job->others,
+        .raw = true,
+        .vectors = job->vectors + (size_t)job->n_done * (size_t)thread->embedder->dim};
+    if (principal_is_late(&job->principal, time_now()))
+        return error_set(&job->error, STATUS_CANCELLED,
                          "the vectors did not come in time (option server.request_timeout)");
-    if (!is_wanted(t, j)) return error_set(&j->error, STATUS_CANCELLED, "the embedding was cancelled");
-    return n > 0 ? embedder_embed(t->embedder, &request, &j->error) : STATUS_OK;
+    if (!is_wanted(thread, job))
+        return error_set(&job->error, STATUS_CANCELLED, "the embedding was cancelled");
+    return n > 0 ? embedder_embed(thread->embedder, &request, &job->error) : STATUS_OK;
 }
 
 static bool work(void *context, struct turn *turn) {
-    struct embedding_thread *t = context;
-    struct embedding_job *j = (struct embedding_job *)turn;
-    int n = count_alike(j, j->n_done);
+    struct embedding_thread *thread = context;
+    struct embedding_job *job = (struct embedding_job *)turn;
+    int n = count_alike(job, job->n_done);
     double start = time_now();
-    j->status = embed_some(t, j, n);
+    job->status = embed_some(thread, job, n);
     double seconds = time_now() - start;
-    bool over = j->status != STATUS_OK || j->n_done + n == j->n;
+    bool over = job->status != STATUS_OK || job->n_done + n == job->n;
 
-    pthread_mutex_lock(&t->lock);
-    t->n_texts -= over ? j->n - j->n_done : n;
-    if (n > 0) t->seconds_per_text += text_weight * (seconds / n - t->seconds_per_text);
-    pthread_mutex_unlock(&t->lock);
-    j->n_done += n;
+    pthread_mutex_lock(&thread->lock);
+    thread->n_texts -= over ? job->n - job->n_done : n;
+    if (n > 0) thread->seconds_per_text += text_weight * (seconds / n - thread->seconds_per_text);
+    pthread_mutex_unlock(&thread->lock);
+    job->n_done += n;
     return over;
 }
 
 static void end_job(struct turn *turn) {
-    struct embedding_job *j = (struct embedding_job *)turn;
-    j->done(j);
+    struct embedding_job *job = (struct embedding_job *)turn;
+    job->done(job);
 }
 
-static uint64_t client_of(const struct turn *turn) { return ((const struct embedding_job *)turn)->principal.client; }
+static uint64_t client_of(const struct turn *turn) {
+    return ((const struct embedding_job *)turn)->principal.client;
+}
 
-enum status embedding_thread_open(struct embedding_thread **out, const struct embedder *embedder, int capacity,
-                                  struct error *e) {
-    struct embedding_thread *t = xcalloc(1, sizeof *t);
-    t->embedder = embedder;
-    pthread_mutex_init(&t->lock, NULL);
-    struct worker_options o = {.thread = "the embedding thread",
-                               .jobs = "requests for embeddings",
-                               .capacity = capacity,
-                               .work = work,
-                               .done = end_job,
-                               .client = client_of,
-                               .context = t};
-    if (worker_open(&t->worker, &o, e)) {
-        embedding_thread_close(t);
+enum status embedding_thread_open(struct embedding_thread **out, const struct embedder *embedder,
+                                  int capacity, struct error *e) {
+    struct embedding_thread *thread = xcalloc(1, sizeof *thread);
+    thread->embedder = embedder;
+    pthread_mutex_init(&thread->lock, NULL);
+    struct worker_options options = {.thread = "the embedding thread",
+                                     .jobs = "requests for embeddings",
+                                     .capacity = capacity,
+                                     .work = work,
+                                     .done = end_job,
+                                     .client = client_of,
+                                     .context = thread};
+    if (worker_open(&thread->worker, &options, e)) {
+        embedding_thread_close(thread);
         return e->status;
     }
-    *out = t;
+    *out = thread;
     return STATUS_OK;
 }
 
-void embedding_thread_stop(struct embedding_thread *t) {
-    if (t) worker_stop(t->worker);
+void embedding_thread_stop(struct embedding_thread *thread) {
+    if (thread) worker_stop(thread->worker);
 }
 
-void embedding_thread_close(struct embedding_thread *t) {
-    if (t == NULL) return;
-    worker_close(t->worker);
-    pthread_mutex_destroy(&t->lock);
-    free(t);
+void embedding_thread_close(struct embedding_thread *thread) {
+    if (thread == NULL) return;
+    worker_close(thread->worker);
+    pthread_mutex_destroy(&thread->lock);
+    free(thread);
 }
 
-static void count_texts(struct embedding_thread *t, int n) {
-    pthread_mutex_lock(&t->lock);
-    t->n_texts += n;
-    pthread_mutex_unlock(&t->lock);
+static void count_texts(struct embedding_thread *thread, int n) {
+    pthread_mutex_lock(&thread->lock);
+    thread->n_texts += n;
+    pthread_mutex_unlock(&thread->lock);
 }
 
-enum status embedding_thread_ask(struct embedding_thread *t, struct embedding_job *j, struct error *e) {
-    int n = j->n; /* the job may be over, and gone, when worker_ask returns */
-    count_texts(t, n);
-    enum status status = worker_ask(t->worker, &j->turn, e);
-    if (status) count_texts(t, -n);
+enum status embedding_thread_ask(struct embedding_thread *thread, struct embedding_job *job,
+                                 struct error *e) {
+    int n = job->n; /* the job may be over, and gone, when worker_ask returns */
+    count_texts(thread, n);
+    enum status status = worker_ask(thread->worker, &job->turn, e);
+    if (status) count_texts(thread, -n);
     return status;
 }
 
 /* Requests take turns, so the first to be over needs about its part of all turns. */
-int embedding_thread_retry_after(struct embedding_thread *t) {
-    int n_jobs = worker_count_jobs(t->worker);
-    pthread_mutex_lock(&t->lock);
-    double seconds = (double)t->n_texts / max_int(1, n_jobs) * t->seconds_per_text;
-    pthread_mutex_unlock(&t->lock);
+int embedding_thread_retry_after(struct embedding_thread *thread) {
+    int n_jobs = worker_count_jobs(thread->worker);
+    pthread_mutex_lock(&thread->lock);
+    double seconds = (double)thread->n_texts / max_int(1, n_jobs) * thread->seconds_per_text;
+    pthread_mutex_unlock(&thread->lock);
     return (int)fmin(fmax(ceil(seconds), 1), RETRY_MOST);
 }

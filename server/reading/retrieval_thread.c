@@ -18,7 +18,8 @@ struct retrieval_thread {
     bool running;
     struct bell bell;
     struct queue queue;
-    pthread_mutex_t lock; /* guards stopped, against a lookup that comes in while stopping, and metrics */
+    pthread_mutex_t
+        lock; /* guards stopped, against a lookup that comes in while stopping, and metrics */
     bool stopped;
     struct retrieval_metrics metrics;
     struct lookup **batch; /* [capacity] */
@@ -28,196 +29,207 @@ struct retrieval_thread {
     int n_parked;
 };
 
-static void finish(struct lookup *l, enum status status, const struct error *e) {
-    l->status = status;
-    if (status) l->error = *e;
-    l->done(l);
+static void finish(struct lookup *lookup, enum status status, const struct error *e) {
+    lookup->status = status;
+    if (status) lookup->error = *e;
+    lookup->done(lookup);
 }
 
-static void finish_cancelled(struct lookup *l) {
+static void finish_cancelled(struct lookup *lookup) {
     struct error e;
-    finish(l, error_set(&e, STATUS_CANCELLED, "the retrieval was cancelled"), &e);
+    finish(lookup, error_set(&e, STATUS_CANCELLED, "the retrieval was cancelled"), &e);
 }
 
-static bool is_cancelled(const struct lookup *l) { return l->cancelled && atomic_load(l->cancelled); }
+static bool is_cancelled(const struct lookup *lookup) {
+    return lookup->cancelled && atomic_load(lookup->cancelled);
+}
 
 /* Whether it is to wait for words, while others are answered. */
-static bool is_delayed(struct retrieval_thread *t, struct lookup *l) {
-    if (l->snapshot == NULL) l->snapshot = retriever_hold(t->retriever);
-    return !is_cancelled(l) && word_preparer_delays(&t->preparer, l->queries, l->n, l->snapshot);
+static bool is_delayed(struct retrieval_thread *thread, struct lookup *lookup) {
+    if (lookup->snapshot == NULL) lookup->snapshot = retriever_hold(thread->retriever);
+    return !is_cancelled(lookup) &&
+           word_preparer_delays(&thread->preparer, lookup->queries, lookup->n, lookup->snapshot);
 }
 
 /* The first that waits no more; NULL: there is none. */
-static struct lookup *take_parked(struct retrieval_thread *t) {
-    for (int i = 0; i < t->n_parked; i++) {
-        struct lookup *l = t->parked[i];
-        if (is_delayed(t, l)) continue;
-        t->n_parked--;
-        memmove(t->parked + i, t->parked + i + 1, (size_t)(t->n_parked - i) * sizeof(struct lookup *));
-        return l;
+static struct lookup *take_parked(struct retrieval_thread *thread) {
+    for (int i = 0; i < thread->n_parked; i++) {
+        struct lookup *lookup = thread->parked[i];
+        if (is_delayed(thread, lookup)) continue;
+        thread->n_parked--;
+        memmove(thread->parked + i, thread->parked + i + 1,
+                (size_t)(thread->n_parked - i) * sizeof(struct lookup *));
+        return lookup;
     }
     return NULL;
 }
 
-static struct lookup *take(struct retrieval_thread *t) {
-    struct lookup *l = t->next;
-    t->next = NULL;
-    if (l == NULL) l = take_parked(t);
-    if (l == NULL) l = queue_take(&t->queue);
-    while (l && t->n_parked < t->queue.capacity && is_delayed(t, l)) {
-        t->parked[t->n_parked] = l;
-        t->n_parked++;
-        l = queue_take(&t->queue);
+static struct lookup *take(struct retrieval_thread *thread) {
+    struct lookup *lookup = thread->next;
+    thread->next = NULL;
+    if (lookup == NULL) lookup = take_parked(thread);
+    if (lookup == NULL) lookup = queue_take(&thread->queue);
+    while (lookup && thread->n_parked < thread->queue.capacity && is_delayed(thread, lookup)) {
+        thread->parked[thread->n_parked] = lookup;
+        thread->n_parked++;
+        lookup = queue_take(&thread->queue);
     }
-    return l;
+    return lookup;
 }
 
-/* Fills t->batch with waiting lookups; returns how many, and their queries in *n_queries. */
-static int collect(struct retrieval_thread *t, int *n_queries) {
+/* Fills thread->batch with waiting lookups; returns how many, and their queries in *n_queries. */
+static int collect(struct retrieval_thread *thread, int *n_queries) {
     int n = 0;
-    struct lookup *l;
+    struct lookup *lookup;
     *n_queries = 0;
-    while (n < t->queue.capacity && (l = take(t)) != NULL) {
-        if (is_cancelled(l)) {
-            finish_cancelled(l);
+    while (n < thread->queue.capacity && (lookup = take(thread)) != NULL) {
+        if (is_cancelled(lookup)) {
+            finish_cancelled(lookup);
             continue;
         }
-        if (n > 0 && *n_queries + l->n > BATCH_QUERIES) {
-            t->next = l;
+        if (n > 0 && *n_queries + lookup->n > BATCH_QUERIES) {
+            thread->next = lookup;
             break;
         }
-        t->batch[n] = l;
+        thread->batch[n] = lookup;
         n++;
-        *n_queries += l->n;
+        *n_queries += lookup->n;
     }
     return n;
 }
 
-/* A batch of n lookups began at `start` and is done now; `embed` seconds of it were the embedder's. */
-static void note_search(struct retrieval_thread *t, int n, double start, double embed) {
+/* A batch of n lookups began at `start` and is done now; `embed` seconds of it were the embedder's.
+ */
+static void note_search(struct retrieval_thread *thread, int n, double start, double embed) {
     double all = time_now() - start;
-    pthread_mutex_lock(&t->lock);
-    for (int i = 0; i < n; i++) histogram_note(&t->metrics.queue, start - t->batch[i]->asked);
-    histogram_note(&t->metrics.embed, embed);
-    histogram_note(&t->metrics.search, all - embed);
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_lock(&thread->lock);
+    for (int i = 0; i < n; i++)
+        histogram_note(&thread->metrics.queue, start - thread->batch[i]->asked);
+    histogram_note(&thread->metrics.embed, embed);
+    histogram_note(&thread->metrics.search, all - embed);
+    pthread_mutex_unlock(&thread->lock);
 }
 
-static void search(struct retrieval_thread *t, int n, int n_queries) {
+static void search(struct retrieval_thread *thread, int n, int n_queries) {
     struct error e = {0};
     struct retriever_query *queries = xcalloc((size_t)n_queries, sizeof *queries);
     struct hits *hits = xcalloc((size_t)n_queries, sizeof *hits);
     int filled = 0;
     for (int i = 0; i < n; i++) {
-        struct lookup *l = t->batch[i];
-        for (int j = 0; j < l->n; j++) {
-            queries[filled] = l->queries[j];
-            queries[filled].snapshot = l->snapshot;
-            queries[filled].cancelled = l->cancelled;
+        struct lookup *lookup = thread->batch[i];
+        for (int j = 0; j < lookup->n; j++) {
+            queries[filled] = lookup->queries[j];
+            queries[filled].snapshot = lookup->snapshot;
+            queries[filled].cancelled = lookup->cancelled;
             filled++;
         }
     }
 
     double start = time_now(), embedded = embedder_shared_seconds();
-    enum status status = retriever_search(t->retriever, queries, n_queries, hits, &e);
-    note_search(t, n, start, embedder_shared_seconds() - embedded);
+    enum status status = retriever_search(thread->retriever, queries, n_queries, hits, &e);
+    note_search(thread, n, start, embedder_shared_seconds() - embedded);
 
     int at = 0;
     for (int i = 0; i < n; i++) {
-        struct lookup *l = t->batch[i];
-        if (status == STATUS_OK) memcpy(l->hits, hits + at, (size_t)l->n * sizeof *hits);
-        at += l->n;
-        finish(l, status, &e);
+        struct lookup *lookup = thread->batch[i];
+        if (status == STATUS_OK) memcpy(lookup->hits, hits + at, (size_t)lookup->n * sizeof *hits);
+        at += lookup->n;
+        finish(lookup, status, &e);
     }
     free(queries);
     free(hits);
 }
 
-static bool is_stopped(struct retrieval_thread *t) {
-    pthread_mutex_lock(&t->lock);
-    bool stopped = t->stopped;
-    pthread_mutex_unlock(&t->lock);
+static bool is_stopped(struct retrieval_thread *thread) {
+    pthread_mutex_lock(&thread->lock);
+    bool stopped = thread->stopped;
+    pthread_mutex_unlock(&thread->lock);
     return stopped;
 }
 
 static void *run(void *argument) {
-    struct retrieval_thread *t = argument;
-    index_set_threads(t->threads);
-    while (!is_stopped(t)) {
-        int n_queries, n = collect(t, &n_queries);
+    struct retrieval_thread *thread = argument;
+    index_set_threads(thread->threads);
+    while (!is_stopped(thread)) {
+        int n_queries, n = collect(thread, &n_queries);
         if (n > 0)
-            search(t, n, n_queries);
+            search(thread, n, n_queries);
         else
-            bell_wait(&t->bell);
+            bell_wait(&thread->bell);
     }
-    for (int i = 0; i < t->n_parked; i++) finish_cancelled(t->parked[i]);
-    t->n_parked = 0;
-    if (t->next) finish_cancelled(t->next);
-    for (struct lookup *l = queue_take(&t->queue); l; l = queue_take(&t->queue)) finish_cancelled(l);
+    for (int i = 0; i < thread->n_parked; i++) finish_cancelled(thread->parked[i]);
+    thread->n_parked = 0;
+    if (thread->next) finish_cancelled(thread->next);
+    for (struct lookup *lookup = queue_take(&thread->queue); lookup;
+         lookup = queue_take(&thread->queue))
+        finish_cancelled(lookup);
     return NULL;
 }
 
-enum status retrieval_thread_open(struct retrieval_thread **out, struct retriever *retriever, int capacity, int threads,
-                                  struct error *e) {
-    struct retrieval_thread *t = xcalloc(1, sizeof *t);
-    t->retriever = retriever;
-    t->threads = threads;
-    bell_open(&t->bell);
-    queue_open(&t->queue, capacity, &t->bell);
-    pthread_mutex_init(&t->lock, NULL);
-    t->batch = xcalloc((size_t)capacity, sizeof(struct lookup *));
-    t->parked = xcalloc((size_t)capacity, sizeof(struct lookup *));
-    enum status status = word_preparer_open(&t->preparer, retriever, &t->bell, e);
-    t->running = status == STATUS_OK && pthread_create(&t->thread, NULL, run, t) == 0;
-    if (status == STATUS_OK && !t->running)
+enum status retrieval_thread_open(struct retrieval_thread **out, struct retriever *retriever,
+                                  int capacity, int threads, struct error *e) {
+    struct retrieval_thread *thread = xcalloc(1, sizeof *thread);
+    thread->retriever = retriever;
+    thread->threads = threads;
+    bell_open(&thread->bell);
+    queue_open(&thread->queue, capacity, &thread->bell);
+    pthread_mutex_init(&thread->lock, NULL);
+    thread->batch = xcalloc((size_t)capacity, sizeof(struct lookup *));
+    thread->parked = xcalloc((size_t)capacity, sizeof(struct lookup *));
+    enum status status = word_preparer_open(&thread->preparer, retriever, &thread->bell, e);
+    thread->running =
+        status == STATUS_OK && pthread_create(&thread->thread, NULL, run, thread) == 0;
+    if (status == STATUS_OK && !thread->running)
         status = error_set(e, STATUS_NO_MEMORY, "the retrieval thread could not be started");
     if (status)
-        retrieval_thread_close(t);
+        retrieval_thread_close(thread);
     else
-        *out = t;
+        *out = thread;
     return status;
 }
 
-void retrieval_thread_stop(struct retrieval_thread *t) {
-    if (t == NULL || !t->running) return;
-    pthread_mutex_lock(&t->lock);
-    t->stopped = true;
-    pthread_mutex_unlock(&t->lock);
-    bell_ring(&t->bell);
-    pthread_join(t->thread, NULL);
-    t->running = false;
+void retrieval_thread_stop(struct retrieval_thread *thread) {
+    if (thread == NULL || !thread->running) return;
+    pthread_mutex_lock(&thread->lock);
+    thread->stopped = true;
+    pthread_mutex_unlock(&thread->lock);
+    bell_ring(&thread->bell);
+    pthread_join(thread->thread, NULL);
+    thread->running = false;
 }
 
-void retrieval_thread_close(struct retrieval_thread *t) {
-    if (t == NULL) return;
-    retrieval_thread_stop(t);
-    word_preparer_close(&t->preparer);
-    queue_close(&t->queue);
-    bell_close(&t->bell);
-    pthread_mutex_destroy(&t->lock);
-    free(t->batch);
-    free(t->parked);
-    free(t);
+void retrieval_thread_close(struct retrieval_thread *thread) {
+    if (thread == NULL) return;
+    retrieval_thread_stop(thread);
+    word_preparer_close(&thread->preparer);
+    queue_close(&thread->queue);
+    bell_close(&thread->bell);
+    pthread_mutex_destroy(&thread->lock);
+    free(thread->batch);
+    free(thread->parked);
+    free(thread);
 }
 
-struct snapshot *retrieval_thread_hold(struct retrieval_thread *t) {
-    return retriever_hold(t->retriever);
+struct snapshot *retrieval_thread_hold(struct retrieval_thread *thread) {
+    return retriever_hold(thread->retriever);
 }
 
-enum status retrieval_thread_ask(struct retrieval_thread *t, struct lookup *l, struct error *e) {
+enum status retrieval_thread_ask(struct retrieval_thread *thread, struct lookup *lookup,
+                                 struct error *e) {
     enum status status = STATUS_OK;
-    l->asked = time_now();
-    pthread_mutex_lock(&t->lock);
-    if (t->stopped)
+    lookup->asked = time_now();
+    pthread_mutex_lock(&thread->lock);
+    if (thread->stopped)
         status = error_set(e, STATUS_BUSY, "the server is stopping");
-    else if (!queue_put(&t->queue, (void *[]){l}, 1))
-        status = error_set(e, STATUS_BUSY, "%d searches are waiting already", t->queue.capacity);
-    pthread_mutex_unlock(&t->lock);
+    else if (!queue_put(&thread->queue, (void *[]){lookup}, 1))
+        status =
+            error_set(e, STATUS_BUSY, "%d searches are waiting already", thread->queue.capacity);
+    pthread_mutex_unlock(&thread->lock);
     return status;
 }
 
-void retrieval_thread_metrics(struct retrieval_thread *t, struct retrieval_metrics *out) {
-    pthread_mutex_lock(&t->lock);
-    *out = t->metrics;
-    pthread_mutex_unlock(&t->lock);
+void retrieval_thread_metrics(struct retrieval_thread *thread, struct retrieval_metrics *out) {
+    pthread_mutex_lock(&thread->lock);
+    *out = thread->metrics;
+    pthread_mutex_unlock(&thread->lock);
 }

@@ -9,34 +9,38 @@ static struct engine_sequence *sequence_of(const struct turn *item) {
     return (struct engine_sequence *)(uintptr_t)item;
 }
 
-static void count_waiting(struct engine *x, const struct engine_sequence *s, int sign) {
-    struct workload left = engine_sequence_left(s);
-    x->waiting.prompt += sign * left.prompt;
-    x->waiting.answer += sign * left.answer;
+static void count_waiting(struct engine *engine, const struct engine_sequence *sequence, int sign) {
+    struct workload left = engine_sequence_left(sequence);
+    engine->waiting.prompt += sign * left.prompt;
+    engine->waiting.answer += sign * left.answer;
 }
 
-void engine_wait(struct engine_sequence *s) {
-    struct engine *x = s->engine;
-    turns_add(&x->turns, s->sequence->asked.principal.client, (struct turn *[]){&s->turn}, 1);
-    count_waiting(x, s, 1);
+void engine_wait(struct engine_sequence *sequence) {
+    struct engine *engine = sequence->engine;
+    turns_add(&engine->turns, sequence->sequence->asked.principal.client,
+              (struct turn *[]){&sequence->turn}, 1);
+    count_waiting(engine, sequence, 1);
 }
 
-static void accept_submission(struct engine *x, struct engine_submission *submission) {
-    turns_add(&x->turns, submission->client, submission->items, submission->n);
-    for (int i = 0; i < submission->n; i++) count_waiting(x, sequence_of(submission->items[i]), 1);
+static void accept_submission(struct engine *engine, struct engine_submission *submission) {
+    turns_add(&engine->turns, submission->client, submission->items, submission->n);
+    for (int i = 0; i < submission->n; i++)
+        count_waiting(engine, sequence_of(submission->items[i]), 1);
     free(submission);
 }
 
-static void finish_cancelled(struct engine_sequence *s) {
+static void finish_cancelled(struct engine_sequence *sequence) {
     struct error e;
-    error_set(&e, STATUS_CANCELLED, "the request was cancelled: the client left or the server stops");
-    engine_sequence_finish(s, FINISH_ERROR, &e);
+    error_set(&e, STATUS_CANCELLED,
+              "the request was cancelled: the client left or the server stops");
+    engine_sequence_finish(sequence, FINISH_ERROR, &e);
 }
 
-static void finish_late(struct engine_sequence *s) {
+static void finish_late(struct engine_sequence *sequence) {
     struct error e;
-    error_set(&e, STATUS_CANCELLED, "the answer did not come in time (option server.request_timeout)");
-    engine_sequence_finish(s, FINISH_ERROR, &e);
+    error_set(&e, STATUS_CANCELLED,
+              "the answer did not come in time (option server.request_timeout)");
+    engine_sequence_finish(sequence, FINISH_ERROR, &e);
 }
 
 /* A reason to leave without an answer, or with a part of it. */
@@ -45,76 +49,81 @@ struct departure {
     double now;
 };
 
-static bool sequence_is_late(const struct engine_sequence *s, double now) {
-    return principal_is_late(&s->sequence->asked.principal, now);
+static bool sequence_is_late(const struct engine_sequence *sequence, double now) {
+    return principal_is_late(&sequence->sequence->asked.principal, now);
 }
 
 static bool sequence_departs(void *departure, const struct turn *item) {
-    const struct departure *d = departure;
-    const struct engine_sequence *s = sequence_of(item);
-    return d->all || engine_sequence_cancelled(s) || sequence_is_late(s, d->now);
+    const struct departure *the_departure = departure;
+    const struct engine_sequence *sequence = sequence_of(item);
+    return the_departure->all || engine_sequence_cancelled(sequence) ||
+           sequence_is_late(sequence, the_departure->now);
 }
 
-static void finish_departed(struct engine_sequence *s, const struct departure *d) {
-    if (d->all || engine_sequence_cancelled(s))
-        finish_cancelled(s);
+static void finish_departed(struct engine_sequence *sequence, const struct departure *departure) {
+    if (departure->all || engine_sequence_cancelled(sequence))
+        finish_cancelled(sequence);
     else
-        finish_late(s);
+        finish_late(sequence);
 }
 
 /* Whoever left costs nothing from here on. */
-static void drop(struct engine *x, bool drop_all) {
-    struct departure d = {.all = drop_all, .now = time_now()};
-    struct turn *dropped = turns_drop(&x->turns, sequence_departs, &d);
+static void drop(struct engine *engine, bool drop_all) {
+    struct departure departure = {.all = drop_all, .now = time_now()};
+    struct turn *dropped = turns_drop(&engine->turns, sequence_departs, &departure);
     while (dropped) {
-        struct engine_sequence *s = sequence_of(dropped);
+        struct engine_sequence *sequence = sequence_of(dropped);
         dropped = dropped->next;
-        count_waiting(x, s, -1);
-        finish_departed(s, &d);
+        count_waiting(engine, sequence, -1);
+        finish_departed(sequence, &departure);
     }
-    for (int i = x->n_active - 1; i >= 0; i--)
-        if (sequence_departs(&d, &x->active[i]->turn)) finish_departed(x->active[i], &d);
+    for (int i = engine->n_active - 1; i >= 0; i--)
+        if (sequence_departs(&departure, &engine->active[i]->turn))
+            finish_departed(engine->active[i], &departure);
 }
 
-void engine_receive(struct engine *x, bool drop_all) {
+void engine_receive(struct engine *engine, bool drop_all) {
     struct engine_submission *submission;
-    struct engine_sequence *s;
-    while ((submission = queue_take(&x->submitted)) != NULL) accept_submission(x, submission);
-    while ((s = queue_take(&x->answered)) != NULL) engine_accept(s);
-    drop(x, drop_all);
+    struct engine_sequence *sequence;
+    while ((submission = queue_take(&engine->submitted)) != NULL)
+        accept_submission(engine, submission);
+    while ((sequence = queue_take(&engine->answered)) != NULL) engine_accept(sequence);
+    drop(engine, drop_all);
 }
 
 /* Admit. */
 
-static void start_sequence(struct engine_sequence *s) {
-    struct engine *x = s->engine;
-    const struct sequence_request *asked = &s->sequence->asked;
+static void start_sequence(struct engine_sequence *sequence) {
+    struct engine *engine = sequence->engine;
+    const struct sequence_request *asked = &sequence->sequence->asked;
     struct error e = {0};
-    s->state = SEQUENCE_RUNNING;
-    if (!asked->forced) histogram_note(&x->metrics.queue, time_now() - s->submitted);
+    sequence->state = SEQUENCE_RUNNING;
+    if (!asked->forced) histogram_note(&engine->metrics.queue, time_now() - sequence->submitted);
     principal_charge(&asked->principal, asked->n_prompt + asked->n_source + asked->n_forced, 0);
-    if (!sequence_reads_passages(asked)) comparison_begin(s);
+    if (!sequence_reads_passages(asked)) comparison_begin(sequence);
     if (asked->max_tokens == 0 && !asked->score_prompt) {
-        engine_sequence_finish(s, FINISH_LENGTH, NULL);
-    } else if (engine_sequence_start(s, &e)) {
-        engine_sequence_finish(s, FINISH_ERROR, &e);
+        engine_sequence_finish(sequence, FINISH_LENGTH, NULL);
+    } else if (engine_sequence_start(sequence, &e)) {
+        engine_sequence_finish(sequence, FINISH_ERROR, &e);
     } else {
-        x->active[x->n_active] = s;
-        x->n_active++;
+        engine->active[engine->n_active] = sequence;
+        engine->n_active++;
         if (sequence_reads_passages(asked))
-            engine_seek_passages(s);
+            engine_seek_passages(sequence);
         else
-            engine_close_prompt(s);
+            engine_close_prompt(sequence);
     }
 }
 
-/* Those who left while they were parked still have their lookups under way, which are bounded too. */
-void engine_admit(struct engine *x) {
-    int lookups = engine_lookups(x->o.max_sequences);
-    while (x->n_active < x->o.max_sequences && x->n_active + x->n_left < lookups) {
-        struct turn *next = turns_take(&x->turns);
+/* Those who left while they were parked still have their lookups under way, which are bounded too.
+ */
+void engine_admit(struct engine *engine) {
+    int lookups = engine_lookups(engine->o.max_sequences);
+    while (engine->n_active < engine->o.max_sequences &&
+           engine->n_active + engine->n_left < lookups) {
+        struct turn *next = turns_take(&engine->turns);
         if (next == NULL) return;
-        count_waiting(x, sequence_of(next), -1);
+        count_waiting(engine, sequence_of(next), -1);
         start_sequence(sequence_of(next));
     }
 }

@@ -1,6 +1,6 @@
-/* server/schedule/engine_pinned.c: the prefixes that the operator names: their rows are computed before the first
- * request, or read from a file that an earlier start wrote, and never evicted. Nothing else is ever written. See
- * engine_private.h. */
+/* server/schedule/engine_pinned.c: the prefixes that the operator names: their rows are computed
+ * before the first request, or read from a file that an earlier start wrote, and never evicted.
+ * Nothing else is ever written. See engine_private.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,23 +10,28 @@
 
 /* Reading a file. */
 
-/* Whether the file has rows of these ids that this process would compute. A file that is not there is no error. */
-static bool file_fits(const struct engine *x, const struct engine_prefix *prefix, const struct prefix_file *f) {
-    size_t bytes = session_image_bytes(x->pool, prefix->n);
-    return f->identity == x->o.identity && f->n == prefix->n && f->image.size == bytes &&
-           memcmp(f->ids, prefix->ids, (size_t)f->n * sizeof *f->ids) == 0;
+/* Whether the file has rows of these ids that this process would compute. A file that is not there
+ * is no error. */
+static bool file_fits(const struct engine *engine, const struct engine_prefix *prefix,
+                      const struct prefix_file *file) {
+    size_t bytes = session_image_bytes(engine->pool, prefix->n);
+    return file->identity == engine->o.identity && file->n == prefix->n &&
+           file->image.size == bytes &&
+           memcmp(file->ids, prefix->ids, (size_t)file->n * sizeof *file->ids) == 0;
 }
 
-static bool read_rows(struct engine *x, struct session *s, const struct engine_prefix *prefix) {
+static bool read_rows(struct engine *engine, struct session *session,
+                      const struct engine_prefix *prefix) {
     struct error e;
     struct file_map map;
-    struct prefix_file f;
+    struct prefix_file file;
     bool read = false;
     enum status status = file_map_open(&map, prefix->file, &e);
     if (status) return false;
-    status = prefix_file_parse(&f, (struct text_span){(const char *)map.data, map.size}, prefix->file, &e);
-    if (status == STATUS_OK && file_fits(x, prefix, &f)) {
-        status = session_image_put(s, f.ids, f.n, f.image.text, &e);
+    status = prefix_file_parse(&file, (struct text_span){(const char *)map.data, map.size},
+                               prefix->file, &e);
+    if (status == STATUS_OK && file_fits(engine, prefix, &file)) {
+        status = session_image_put(session, file.ids, file.n, file.image.text, &e);
         read = status == STATUS_OK;
     }
     if (status) log_warn("%s; its rows are computed again", e.text);
@@ -36,76 +41,85 @@ static bool read_rows(struct engine *x, struct session *s, const struct engine_p
 
 /* Computing. */
 
-static enum status compute_rows(struct engine *x, struct session *s, const struct engine_prefix *prefix,
-                                struct error *e) {
+static enum status compute_rows(struct engine *engine, struct session *session,
+                                const struct engine_prefix *prefix, struct error *e) {
     struct tensor logits;
-    session_reuse(s, &(struct session_text){.ids = prefix->ids, .n = prefix->n});
-    while (session_length(s) < prefix->n) {
-        int done = session_length(s);
-        struct step_item item = {
-            .session = s, .tokens = prefix->ids + done, .n_tokens = min_int(prefix->n - done, x->o.max_step_tokens)};
-        if (session_step(x->pool, &item, 1, &logits, e)) return e->status;
+    session_reuse(session, &(struct session_text){.ids = prefix->ids, .n = prefix->n});
+    while (session_length(session) < prefix->n) {
+        int done = session_length(session);
+        struct step_item item = {.session = session,
+                                 .tokens = prefix->ids + done,
+                                 .n_tokens = min_int(prefix->n - done, engine->o.max_step_tokens)};
+        if (session_step(engine->pool, &item, 1, &logits, e)) return e->status;
     }
     return STATUS_OK;
 }
 
 /* A file that cannot be written costs the next start some time and nothing else. */
-static void write_rows(struct engine *x, struct session *s, const struct engine_prefix *prefix) {
+static void write_rows(struct engine *engine, struct session *session,
+                       const struct engine_prefix *prefix) {
     struct error e;
-    size_t bytes = session_image_bytes(x->pool, prefix->n);
+    size_t bytes = session_image_bytes(engine->pool, prefix->n);
     char *image = xmalloc(bytes);
-    struct prefix_file f = {.identity = x->o.identity, .ids = prefix->ids, .n = prefix->n, .image = {image, bytes}};
-    if (session_image_get(s, image, &e) || prefix_file_write(&f, prefix->file, &e))
+    struct prefix_file file = {.identity = engine->o.identity,
+                               .ids = prefix->ids,
+                               .n = prefix->n,
+                               .image = {image, bytes}};
+    if (session_image_get(session, image, &e) || prefix_file_write(&file, prefix->file, &e))
         log_warn("prefix %s: %s", prefix->name, e.text);
     free(image);
 }
 
 /* Pinning. */
 
-static enum status check_prefixes(const struct engine *x, struct error *e) {
-    struct session_blocks blocks = session_pool_blocks(x->pool);
+static enum status check_prefixes(const struct engine *engine, struct error *e) {
+    struct session_blocks blocks = session_pool_blocks(engine->pool);
     int wanted = 0;
-    if (x->info.chunk_length > 0 || x->info.reads_source)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "server.prefixes: the rows of a %s model depend on more than the text before them",
-                         x->info.family);
-    for (int i = 0; i < x->o.n_prefixes; i++) {
-        const struct engine_prefix *prefix = &x->o.prefixes[i];
-        if (prefix->n >= x->o.max_context)
-            return error_set(e, STATUS_TOO_LARGE, "server.prefixes, %s: %d tokens; server.max_context is %d",
-                             prefix->name, prefix->n, x->o.max_context);
+    if (engine->info.chunk_length > 0 || engine->info.reads_source)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "server.prefixes: the rows of a %s model depend on more than the text before them",
+            engine->info.family);
+    for (int i = 0; i < engine->o.n_prefixes; i++) {
+        const struct engine_prefix *prefix = &engine->o.prefixes[i];
+        if (prefix->n >= engine->o.max_context)
+            return error_set(e, STATUS_TOO_LARGE,
+                             "server.prefixes, %s: %d tokens; server.max_context is %d",
+                             prefix->name, prefix->n, engine->o.max_context);
         wanted += (prefix->n + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
     }
     if (wanted >= blocks.kept_most)
-        return error_set(
-            e, STATUS_TOO_LARGE,
-            "server.prefixes take %.1f MB and there are %.1f MB for prefixes: raise server.prefix_cache_mb",
-            1e-6 * (double)wanted * (double)blocks.bytes, 1e-6 * (double)blocks.kept_most * (double)blocks.bytes);
+        return error_set(e, STATUS_TOO_LARGE,
+                         "server.prefixes take %.1f MB and there are %.1f MB for prefixes: raise "
+                         "server.prefix_cache_mb",
+                         1e-6 * (double)wanted * (double)blocks.bytes,
+                         1e-6 * (double)blocks.kept_most * (double)blocks.bytes);
     return STATUS_OK;
 }
 
-static enum status pin_prefix(struct engine *x, const struct engine_prefix *prefix, struct error *e) {
+static enum status pin_prefix(struct engine *engine, const struct engine_prefix *prefix,
+                              struct error *e) {
     double began = time_now();
-    struct session *s;
-    bool stored = prefix->file && session_has_image(x->pool);
-    if (session_open(&s, x->pool, (struct grid){0}, e)) return e->status;
-    bool read = stored && read_rows(x, s, prefix);
-    if (!read && compute_rows(x, s, prefix, e)) {
-        session_close(s);
+    struct session *session;
+    bool stored = prefix->file && session_has_image(engine->pool);
+    if (session_open(&session, engine->pool, (struct grid){0}, e)) return e->status;
+    bool read = stored && read_rows(engine, session, prefix);
+    if (!read && compute_rows(engine, session, prefix, e)) {
+        session_close(session);
         return e->status;
     }
-    if (!read && stored) write_rows(x, s, prefix);
-    session_pin(s);
-    log_info("prefix %s: %d tokens %s in %.2f s", prefix->name, prefix->n, read ? "read from its file" : "computed",
-             time_now() - began);
+    if (!read && stored) write_rows(engine, session, prefix);
+    session_pin(session);
+    log_info("prefix %s: %d tokens %s in %.2f s", prefix->name, prefix->n,
+             read ? "read from its file" : "computed", time_now() - began);
     return STATUS_OK;
 }
 
-enum status engine_pin_prefixes(struct engine *x, struct error *e) {
-    if (x->o.n_prefixes == 0) return STATUS_OK;
-    if (check_prefixes(x, e)) return e->status;
-    for (int i = 0; i < x->o.n_prefixes; i++)
-        if (pin_prefix(x, &x->o.prefixes[i], e)) return e->status;
-    x->o.prefixes = NULL; /* the caller's, and not needed any more */
+enum status engine_pin_prefixes(struct engine *engine, struct error *e) {
+    if (engine->o.n_prefixes == 0) return STATUS_OK;
+    if (check_prefixes(engine, e)) return e->status;
+    for (int i = 0; i < engine->o.n_prefixes; i++)
+        if (pin_prefix(engine, &engine->o.prefixes[i], e)) return e->status;
+    engine->o.prefixes = NULL; /* the caller's, and not needed any more */
     return STATUS_OK;
 }

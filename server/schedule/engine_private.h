@@ -37,7 +37,8 @@ struct engine_step {
     struct step_item *items;
     struct engine_sequence **sequences; /* whose item it is */
     struct sample_params *params;
-    int *draw_row; /* row of the logits that the item's next token is drawn from, -1: none is drawn */
+    int *draw_row; /* row of the logits that the item's next token is drawn from, -1: none is drawn
+                    */
     int32_t *drawn;
     float *drawn_logprobs;
     int n;
@@ -58,20 +59,23 @@ struct engine {
     int in_flight;                  /* prompts submitted and not finished */
     struct client_counts by_client; /* the same by client */
     struct engine_counts counts;
-    struct engine_metrics told;              /* what metrics was when the loop last came round */
-    double running_seconds, waiting_seconds; /* that those with a session, and those without, will take */
+    struct engine_metrics told; /* what metrics was when the loop last came round */
+    double running_seconds,
+        waiting_seconds; /* that those with a session, and those without, will take */
 
     /* The rest is the thread's own. */
     struct engine_metrics metrics;
-    struct turns turns;              /* who waits */
-    struct engine_sequence **active; /* [max_sequences] those with a session, in order of admission */
+    struct turns turns; /* who waits */
+    struct engine_sequence *
+        *active; /* [max_sequences] those with a session, in order of admission */
     int n_active, n_parked;
     int n_left; /* sequences that are over and whose lookup is not */
     struct engine_step step;
-    double step_seconds;             /* that it took */
-    struct engine_sequence *viewing; /* whose pictures are on their way through the tower; NULL: nobody's */
-    struct picture_pass view;        /* of these */
-    struct workload waiting;         /* of all who wait */
+    double step_seconds; /* that it took */
+    struct engine_sequence
+        *viewing; /* whose pictures are on their way through the tower; NULL: nobody's */
+    struct picture_pass view; /* of these */
+    struct workload waiting;  /* of all who wait */
     struct pace pace;
     double paced;          /* when the work that pace has not seen began; 0: there was none to do */
     struct key_set scopes; /* of prompts, numbered from 1 (engine_prefix.c) */
@@ -85,26 +89,27 @@ struct engine {
 /* engine_admit.c */
 
 /* Takes what has come in: requests and neighbours; drops those whose client left, or all. */
-void engine_receive(struct engine *x, bool drop_all);
-void engine_admit(struct engine *x);
+void engine_receive(struct engine *engine, bool drop_all);
+void engine_admit(struct engine *engine);
 /* One more sequence waits for its turn: a comparison, which its asker's request has let in. */
-void engine_wait(struct engine_sequence *s);
+void engine_wait(struct engine_sequence *sequence);
 
 /* engine_pictures.c */
 
 /* Sequences whose prompt is about to be read get the rows of its pictures: a part of them.
  * False: there are none to compute. */
-bool engine_view_pictures(struct engine *x);
+bool engine_view_pictures(struct engine *engine);
 
 /* engine_pinned.c */
 
-/* Before the thread starts: the rows of x->o.prefixes are computed, or read from their files. */
-enum status engine_pin_prefixes(struct engine *x, struct error *e);
+/* Before the thread starts: the rows of engine->o.prefixes are computed, or read from their files.
+ */
+enum status engine_pin_prefixes(struct engine *engine, struct error *e);
 
 /* engine_step.c */
 
-/* Lays out x->step; its n is 0 when there is nothing to compute. */
-void engine_plan(struct engine *x);
-void engine_run_step(struct engine *x);
+/* Lays out engine->step; its n is 0 when there is nothing to compute. */
+void engine_plan(struct engine *engine);
+void engine_run_step(struct engine *engine);
 /* Whether nobody waits for x->step. */
 bool engine_step_abandoned(void *engine);

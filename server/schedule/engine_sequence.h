@@ -35,15 +35,15 @@ struct prefix_part {
 struct lookup_part {
     struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
-    struct filter *filter;             /* held: of its searches, the request's and its principal's */
-    struct lookup job;                 /* keeps the snapshot of the first for all */
+    struct filter *filter; /* held: of its searches, the request's and its principal's */
+    struct lookup job;     /* keeps the snapshot of the first for all */
     struct buffer query;
 };
 
 /* Passages in the prompt (engine_passages.c). */
 struct passage_part {
     int32_t *rows, *source; /* owned, where passages stand among them */
-    int n_searched;         /* times that passages were put into the prompt, perhaps not yet published */
+    int n_searched; /* times that passages were put into the prompt, perhaps not yet published */
 };
 
 /* Pictures that such passages may have (engine_found.c). */
@@ -54,9 +54,10 @@ struct found_part {
 /* Pictures in the prompt (engine_pictures.c). */
 struct pictures_part {
     struct picture_set *set; /* held: the request's with found ones among them; NULL: none */
-    float *rows;             /* owned [rows of pictures, d] in the order of the text; NULL without */
-    int32_t *positions;      /* owned, of all rows when they are read (picture_set_place); NULL: their numbers */
-    bool done;               /* the rows are computed, as far as the session has not their keys and values */
+    float *rows;        /* owned [rows of pictures, d] in the order of the text; NULL without */
+    int32_t *positions; /* owned, of all rows when they are read (picture_set_place); NULL: their
+                           numbers */
+    bool done; /* the rows are computed, as far as the session has not their keys and values */
 };
 
 /* Tokens whose log-probabilities are told (scoring.c). */
@@ -109,93 +110,98 @@ struct engine_sequence {
 /* engine_sequence.c */
 
 /* Takes a reference of the sequence, whose answer is prepared. */
-struct engine_sequence *engine_sequence_open(struct engine *x, struct sequence *sequence);
-void engine_sequence_free(struct engine_sequence *s);
+struct engine_sequence *engine_sequence_open(struct engine *engine, struct sequence *sequence);
+void engine_sequence_free(struct engine_sequence *sequence);
 /* It gets its session: what it needs to be written. */
-enum status engine_sequence_start(struct engine_sequence *s, struct error *e);
+enum status engine_sequence_start(struct engine_sequence *sequence, struct error *e);
 /* The rows and tokens still to be computed. */
-struct workload engine_sequence_left(const struct engine_sequence *s);
+struct workload engine_sequence_left(const struct engine_sequence *sequence);
 /* Appends one token, its log-probability and its text. Returns why the answer ends here, if it
  * does. */
-enum finish engine_sequence_append(struct engine_sequence *s, int32_t token, float logprob);
+enum finish engine_sequence_append(struct engine_sequence *sequence, int32_t token, float logprob);
 /* Everything appended so far may be read. */
-void engine_sequence_publish(struct engine_sequence *s);
+void engine_sequence_publish(struct engine_sequence *sequence);
 /* The last publication; e only with FINISH_ERROR. The sequence is gone, or will be once its
  * lookup is done. */
-void engine_sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e);
+void engine_sequence_finish(struct engine_sequence *sequence, enum finish how,
+                            const struct error *e);
 /* The grid of its session: the answer's, or where it reads no neighbours the one that all such
  * sessions have. */
-struct grid engine_sequence_grid(const struct engine_sequence *s);
+struct grid engine_sequence_grid(const struct engine_sequence *sequence);
 /* It waits for another thread, which puts it into the queue `answered`. */
-void engine_sequence_park(struct engine_sequence *s, enum parked_for what);
+void engine_sequence_park(struct engine_sequence *sequence, enum parked_for what);
 /* Whether the asker waits no more. */
-static inline bool engine_sequence_cancelled(const struct engine_sequence *s) {
-    return atomic_load(&s->sequence->cancelled);
+static inline bool engine_sequence_cancelled(const struct engine_sequence *sequence) {
+    return atomic_load(&sequence->sequence->cancelled);
 }
 /* The token of row i, which exists. */
-static inline int32_t engine_sequence_row(const struct engine_sequence *s, int i) {
-    return i < s->n_rows ? s->rows[i] : s->sequence->answer.ids[i - s->n_rows + s->n_reread];
+static inline int32_t engine_sequence_row(const struct engine_sequence *sequence, int i) {
+    return i < sequence->n_rows
+               ? sequence->rows[i]
+               : sequence->sequence->answer.ids[i - sequence->n_rows + sequence->n_reread];
 }
 
 /* engine_prefix.c */
 
 /* The scope of the session that serves it (session_set_scope). */
-uint32_t engine_scope(struct engine *x, const struct engine_sequence *s);
+uint32_t engine_scope(struct engine *engine, const struct engine_sequence *sequence);
 /* Before the first rows of a prompt are computed: takes over what is kept of them. False: not
  * now, because another prompt is about to compute rows that this one can take over. */
-bool engine_begin_prompt(struct engine_sequence *s);
+bool engine_begin_prompt(struct engine_sequence *sequence);
 
 /* engine_lookup.c */
 
-void lookup_part_open(struct engine_sequence *s);
-void lookup_part_close(struct lookup_part *p);
-/* Rows of s about to be computed close chunks [first, first + n): their neighbours are looked
- * up, given, or none. */
-void engine_close_chunks(struct engine_sequence *s, int first, int n);
+void lookup_part_open(struct engine_sequence *sequence);
+void lookup_part_close(struct lookup_part *part);
+/* Rows of the sequence about to be computed close chunks [first, first + n): their neighbours are
+ * looked up, given, or none. */
+void engine_close_chunks(struct engine_sequence *sequence, int first, int n);
 /* The chunks of a prompt that is complete. */
-void engine_close_prompt(struct engine_sequence *s);
+void engine_close_prompt(struct engine_sequence *sequence);
 /* Asks what the lookup's n queries find, for entries of the answer's from `first` on, and parks
  * the sequence. */
-void engine_look_up(struct engine_sequence *s, enum parked_for what, int first, int n);
+void engine_look_up(struct engine_sequence *sequence, enum parked_for what, int first, int n);
 /* The answer that it was parked for is there. */
-void engine_accept(struct engine_sequence *s);
+void engine_accept(struct engine_sequence *sequence);
 
 /* engine_passages.c */
 
-void passage_part_close(struct passage_part *p);
+void passage_part_close(struct passage_part *part);
 /* Looks for passages, or takes those given, and puts them into the prompt in the place of
  * earlier ones. */
-void engine_seek_passages(struct engine_sequence *s);
+void engine_seek_passages(struct engine_sequence *sequence);
 /* The lookup for them is done; and then, the pictures among them are decoded. */
-void engine_accept_passages(struct engine_sequence *s);
-void engine_accept_pictures(struct engine_sequence *s);
+void engine_accept_passages(struct engine_sequence *sequence);
+void engine_accept_pictures(struct engine_sequence *sequence);
 /* Whether others are to be sought behind the tokens written so far. */
-static inline bool engine_passages_are_due(const struct engine_sequence *s) {
-    int every = s->sequence->asked.choice.every;
-    return s->sequence->asked.passages.search && every > 0 && s->n_ids % every == 0;
+static inline bool engine_passages_are_due(const struct engine_sequence *sequence) {
+    int every = sequence->sequence->asked.choice.every;
+    return sequence->sequence->asked.passages.search && every > 0 && sequence->n_ids % every == 0;
 }
 
 /* engine_found.c: pictures of the search whose hits have come last. */
 
-void found_part_close(struct found_part *p);
+void found_part_close(struct found_part *part);
 /* Has them decoded and parks the sequence. False: there are none to decode. */
-bool engine_read_found(struct engine_sequence *s);
+bool engine_read_found(struct engine_sequence *sequence);
 /* They are decoded, as far as they can be. */
-void engine_note_found(struct engine_sequence *s);
+void engine_note_found(struct engine_sequence *sequence);
 /* Those that were, the most similar first, and their places in the job's set; returns how many. */
-int engine_list_found(const struct engine_sequence *s, struct passage_picture *out, int *places);
+int engine_list_found(const struct engine_sequence *sequence, struct passage_picture *out,
+                      int *places);
 /* Notes those that do not stand in the prompt. */
-void engine_tell_found(struct engine_sequence *s, const struct passage_picture *pictures, int n);
+void engine_tell_found(struct engine_sequence *sequence, const struct passage_picture *pictures,
+                       int n);
 
 /* engine_pictures.c */
 
 /* The part is about the pictures of *set, which becomes its own, and no longer about those
  * before. */
-void pictures_part_take(struct pictures_part *p, struct picture_set **set);
-void pictures_part_close(struct pictures_part *p);
+void pictures_part_take(struct pictures_part *part, struct picture_set **set);
+void pictures_part_close(struct pictures_part *part);
 /* Whether its prompt cannot be read before its pictures are computed. */
-bool engine_wants_view(const struct engine_sequence *s);
+bool engine_wants_view(const struct engine_sequence *sequence);
 /* Its pictures are not computed any further. */
-void engine_end_view(struct engine_sequence *s);
+void engine_end_view(struct engine_sequence *sequence);
 /* The item's rows of pictures, which begins at row `first`, and their names. */
-void engine_give_rows(const struct engine_sequence *s, struct step_item *item, int first);
+void engine_give_rows(const struct engine_sequence *sequence, struct step_item *item, int first);

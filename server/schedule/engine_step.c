@@ -1,5 +1,5 @@
-/* server/schedule/engine_step.c: one step of many sequences: which rows, their forward, what is drawn from the logits,
- * and what becomes of it. See engine_private.h. */
+/* server/schedule/engine_step.c: one step of many sequences: which rows, their forward, what is
+ * drawn from the logits, and what becomes of it. See engine_private.h. */
 #include "server/schedule/scoring.h"
 #include "server/schedule/told_attention.h"
 
@@ -8,114 +8,127 @@ enum { LEAST_PROMPT_ROWS = 256 };
 
 /* Plan. */
 
-static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_tokens, int n_logits) {
-    struct engine_step *step = &s->engine->step;
-    struct sequence *sequence = s->sequence;
+static void plan_item(struct engine_sequence *engine_sequence, const int32_t *tokens, int n_tokens,
+                      int n_logits) {
+    struct engine_step *step = &engine_sequence->engine->step;
+    struct sequence *sequence = engine_sequence->sequence;
     int i = step->n;
     step->n++;
-    step->sequences[i] = s;
+    step->sequences[i] = engine_sequence;
     step->items[i] = (struct step_item){
-        .session = s->session,
+        .session = engine_sequence->session,
         .tokens = tokens,
         .n_tokens = n_tokens,
-        .neighbors = sequence->answer.n_chunks ? s->lookup.neighbors + session_next_chunk(s->session) : NULL,
+        .neighbors = sequence->answer.n_chunks ? engine_sequence->lookup.neighbors +
+                                                     session_next_chunk(engine_sequence->session)
+                                               : NULL,
         .n_logits = n_logits,
     };
-    engine_give_rows(s, &step->items[i], session_length(s->session));
-    told_attention_plan(s, &step->items[i]);
-    if (!session_wants_source(s->session)) return;
-    step->items[i].source = s->source;
-    step->items[i].n_source = s->n_source;
+    engine_give_rows(engine_sequence, &step->items[i], session_length(engine_sequence->session));
+    told_attention_plan(engine_sequence, &step->items[i]);
+    if (!session_wants_source(engine_sequence->session)) return;
+    step->items[i].source = engine_sequence->source;
+    step->items[i].n_source = engine_sequence->n_source;
 }
 
-static void plan_answers(struct engine *x) {
-    for (int i = 0; i < x->n_active; i++) {
-        struct engine_sequence *s = x->active[i];
-        const struct sequence *sequence = s->sequence;
-        if (s->state != SEQUENCE_RUNNING || session_length(s->session) < s->n_rows) continue;
-        plan_item(s, &sequence->answer.ids[s->n_ids - 1], 1, 1);
+static void plan_answers(struct engine *engine) {
+    for (int i = 0; i < engine->n_active; i++) {
+        struct engine_sequence *engine_sequence = engine->active[i];
+        const struct sequence *sequence = engine_sequence->sequence;
+        if (engine_sequence->state != SEQUENCE_RUNNING ||
+            session_length(engine_sequence->session) < engine_sequence->n_rows)
+            continue;
+        plan_item(engine_sequence, &sequence->answer.ids[engine_sequence->n_ids - 1], 1, 1);
     }
 }
 
-/* A step ends only between its parts once nobody waits for it, so slow machines get fewer rows a step: as many as make
- * a part of PART_SECONDS, but never so few that reading the weights takes longer than computing. */
-static int prompt_rows(const struct engine *x) {
-    double part = x->pace.prompt / session_pool_parts(x->pool);
-    int most = x->o.max_step_tokens;
+/* A step ends only between its parts once nobody waits for it, so slow machines get fewer rows a
+ * step: as many as make a part of PART_SECONDS, but never so few that reading the weights takes
+ * longer than computing. */
+static int prompt_rows(const struct engine *engine) {
+    double part = engine->pace.prompt / session_pool_parts(engine->pool);
+    int most = engine->o.max_step_tokens;
     if (part * most <= PART_SECONDS) return most;
     return min_int(most, max_int(LEAST_PROMPT_ROWS, (int)(PART_SECONDS / part)));
 }
 
 /* Prompts in the order of admission, as far as the rows of a step reach. */
-static void plan_prompts(struct engine *x) {
-    int rows = prompt_rows(x), scored_rows = ENGINE_SCORED_ROWS;
-    for (int i = 0; i < x->n_active; i++) {
-        struct engine_sequence *s = x->active[i];
-        if (s->state != SEQUENCE_RUNNING || engine_wants_view(s) || !engine_begin_prompt(s)) continue;
-        int done = session_length(s->session), n = min_int(s->n_rows - done, rows);
-        int unscored = max_int(0, scoring_first_row(s) - done);
-        bool scores = scoring_reads(s);
+static void plan_prompts(struct engine *engine) {
+    int rows = prompt_rows(engine), scored_rows = ENGINE_SCORED_ROWS;
+    for (int i = 0; i < engine->n_active; i++) {
+        struct engine_sequence *sequence = engine->active[i];
+        if (sequence->state != SEQUENCE_RUNNING || engine_wants_view(sequence) ||
+            !engine_begin_prompt(sequence))
+            continue;
+        int done = session_length(sequence->session), n = min_int(sequence->n_rows - done, rows);
+        int unscored = max_int(0, scoring_first_row(sequence) - done);
+        bool scores = scoring_reads(sequence);
         if (scores) n = min_int(n, unscored + scored_rows);
         if (n <= 0) continue;
-        if (session_wants_source(s->session))
-            rows = max_int(n, rows - s->n_source); /* the encoder's rows take their time too */
+        if (session_wants_source(sequence->session))
+            rows =
+                max_int(n, rows - sequence->n_source); /* the encoder's rows take their time too */
         int n_logits = max_int(0, n - unscored);
-        plan_item(s, s->rows + done, n, n_logits);
+        plan_item(sequence, sequence->rows + done, n, n_logits);
         rows -= n;
         if (scores) scored_rows -= n_logits;
     }
 }
 
-void engine_plan(struct engine *x) {
-    x->step.n = 0;
-    plan_answers(x);
-    plan_prompts(x);
+void engine_plan(struct engine *engine) {
+    engine->step.n = 0;
+    plan_answers(engine);
+    plan_prompts(engine);
 }
 
 /* Draw. */
 
 /* The items that have come to the end of their rows, and draw their next token. */
-static void choose_rows(struct engine *x) {
-    struct engine_step *step = &x->step;
+static void choose_rows(struct engine *engine) {
+    struct engine_step *step = &engine->step;
     int next = 0;
     for (int i = 0; i < step->n; i++) {
-        const struct engine_sequence *s = step->sequences[i];
-        const struct sequence_request *asked = &s->sequence->asked;
-        bool draws = asked->max_tokens > 0 && !s->scoring.forced && session_length(s->session) >= s->n_rows;
+        const struct engine_sequence *sequence = step->sequences[i];
+        const struct sequence_request *asked = &sequence->sequence->asked;
+        bool draws = asked->max_tokens > 0 && !sequence->scoring.forced &&
+                     session_length(sequence->session) >= sequence->n_rows;
         next += step->items[i].n_logits;
         step->draw_row[i] = draws ? next - 1 : -1;
         step->params[i] = asked->sampling;
-        step->params[i].draw = (uint64_t)s->n_ids;
-        step->params[i].edits = s->edits.list;
-        step->params[i].n_edits = s->edits.n;
-        if (draws && s->guide.matcher) step->params[i].mask = guide_mask(&step->sequences[i]->guide);
+        step->params[i].draw = (uint64_t)sequence->n_ids;
+        step->params[i].edits = sequence->edits.list;
+        step->params[i].n_edits = sequence->edits.n;
+        if (draws && sequence->guide.matcher)
+            step->params[i].mask = guide_mask(&step->sequences[i]->guide);
     }
 }
 
 /* Runs of neighbouring rows are drawn in one call. */
-static void draw_tokens(struct engine *x, struct tensor logits) {
-    struct engine_step *step = &x->step;
+static void draw_tokens(struct engine *engine, struct tensor logits) {
+    struct engine_step *step = &engine->step;
     int end;
     for (int i = 0; i < step->n; i = end) {
         end = i + 1;
         if (step->draw_row[i] < 0) continue;
         while (end < step->n && step->draw_row[end] == step->draw_row[end - 1] + 1) end++;
-        backend_sample(x->o.backend, &(struct sample_args){.logits = tensor_rows(logits, step->draw_row[i], end - i),
-                                                           .params = step->params + i,
-                                                           .n_vocab = x->info.vocab,
-                                                           .ids = step->drawn + i,
-                                                           .logprobs = step->drawn_logprobs + i});
+        backend_sample(
+            engine->o.backend,
+            &(struct sample_args){.logits = tensor_rows(logits, step->draw_row[i], end - i),
+                                  .params = step->params + i,
+                                  .n_vocab = engine->info.vocab,
+                                  .ids = step->drawn + i,
+                                  .logprobs = step->drawn_logprobs + i});
     }
 }
 
-static enum status draw_and_score(struct engine *x, struct tensor logits, struct error *e) {
+static enum status draw_and_score(struct engine *engine, struct tensor logits, struct error *e) {
     int first = 0;
-    choose_rows(x);
-    draw_tokens(x, logits);
-    if (backend_sync(x->o.backend, e) || told_attention_take(x, e)) return e->status;
-    for (int i = 0; i < x->step.n; i++) {
-        int n = x->step.items[i].n_logits;
-        if (scoring_take(x, i, tensor_rows(logits, first, n), e)) return e->status;
+    choose_rows(engine);
+    draw_tokens(engine, logits);
+    if (backend_sync(engine->o.backend, e) || told_attention_take(engine, e)) return e->status;
+    for (int i = 0; i < engine->step.n; i++) {
+        int n = engine->step.items[i].n_logits;
+        if (scoring_take(engine, i, tensor_rows(logits, first, n), e)) return e->status;
         first += n;
     }
     return STATUS_OK;
@@ -123,68 +136,70 @@ static enum status draw_and_score(struct engine *x, struct tensor logits, struct
 
 /* Emit. */
 
-static void emit_token(struct engine_sequence *s, int32_t token, float logprob) {
-    const struct sequence_answer *answer = &s->sequence->answer;
-    enum finish how = engine_sequence_append(s, token, logprob);
-    int row = s->n_rows + s->n_ids - s->n_reread - 1;
+static void emit_token(struct engine_sequence *sequence, int32_t token, float logprob) {
+    const struct sequence_answer *answer = &sequence->sequence->answer;
+    enum finish how = engine_sequence_append(sequence, token, logprob);
+    int row = sequence->n_rows + sequence->n_ids - sequence->n_reread - 1;
     if (how)
-        engine_sequence_finish(s, how, &s->guide.error);
-    else if (engine_passages_are_due(s))
-        engine_seek_passages(s);
+        engine_sequence_finish(sequence, how, &sequence->guide.error);
+    else if (engine_passages_are_due(sequence))
+        engine_seek_passages(sequence);
     else if (answer->n_chunks && grid_closes(answer->grid, row))
-        engine_close_chunks(s, grid_read(answer->grid, row), 1);
+        engine_close_chunks(sequence, grid_read(answer->grid, row), 1);
     else
-        engine_sequence_publish(s);
+        engine_sequence_publish(sequence);
 }
 
-static void emit(struct engine *x) {
-    const struct engine_step *step = &x->step;
+static void emit(struct engine *engine) {
+    const struct engine_step *step = &engine->step;
     for (int i = 0; i < step->n; i++) {
-        struct engine_sequence *s = step->sequences[i];
+        struct engine_sequence *sequence = step->sequences[i];
         if (step->draw_row[i] >= 0)
-            emit_token(s, step->drawn[i], step->drawn_logprobs[i]);
-        else if (session_length(s->session) == s->n_rows)
-            engine_sequence_finish(s, FINISH_LENGTH, NULL); /* only the scores were asked for */
+            emit_token(sequence, step->drawn[i], step->drawn_logprobs[i]);
+        else if (session_length(sequence->session) == sequence->n_rows)
+            engine_sequence_finish(sequence, FINISH_LENGTH,
+                                   NULL); /* only the scores were asked for */
     }
 }
 
 /* Step. */
 
 /* A failed step ends everyone who was in it; a failed device ends everyone. */
-static void fail_step(struct engine *x, const struct error *e) {
+static void fail_step(struct engine *engine, const struct error *e) {
     struct error told = *e;
-    log_error("a step of %d sequences failed: %s", x->step.n, e->text);
+    log_error("a step of %d sequences failed: %s", engine->step.n, e->text);
     if (e->status == STATUS_DEVICE) /* names of machines are not for clients */
         error_set(&told, STATUS_DEVICE, "the device has failed; the server must be started again");
-    for (int i = 0; i < x->step.n; i++) engine_sequence_finish(x->step.sequences[i], FINISH_ERROR, &told);
+    for (int i = 0; i < engine->step.n; i++)
+        engine_sequence_finish(engine->step.sequences[i], FINISH_ERROR, &told);
     if (e->status != STATUS_DEVICE) return;
-    pthread_mutex_lock(&x->lock);
-    x->failed = true;
-    pthread_mutex_unlock(&x->lock);
+    pthread_mutex_lock(&engine->lock);
+    engine->failed = true;
+    pthread_mutex_unlock(&engine->lock);
 }
 
 static struct workload count_work(const struct engine_step *step) {
     struct workload done = {0};
     for (int i = 0; i < step->n; i++) {
-        const struct engine_sequence *s = step->sequences[i];
-        bool decodes = session_length(s->session) > s->n_rows;
+        const struct engine_sequence *sequence = step->sequences[i];
+        bool decodes = session_length(sequence->session) > sequence->n_rows;
         done.prompt += decodes ? 0 : step->items[i].n_tokens;
         done.answer += step->draw_row[i] >= 0;
     }
     return done;
 }
 
-static void count_step(struct engine *x) {
-    struct workload done = count_work(&x->step);
+static void count_step(struct engine *engine) {
+    struct workload done = count_work(&engine->step);
     double now = time_now();
-    x->step_seconds = now - x->paced;
-    pace_note(&x->pace, done, x->step_seconds);
-    x->paced = now;
-    pthread_mutex_lock(&x->lock);
-    x->counts.steps++;
-    x->counts.prompt_tokens += done.prompt;
-    x->counts.generated_tokens += done.answer;
-    pthread_mutex_unlock(&x->lock);
+    engine->step_seconds = now - engine->paced;
+    pace_note(&engine->pace, done, engine->step_seconds);
+    engine->paced = now;
+    pthread_mutex_lock(&engine->lock);
+    engine->counts.steps++;
+    engine->counts.prompt_tokens += done.prompt;
+    engine->counts.generated_tokens += done.answer;
+    pthread_mutex_unlock(&engine->lock);
 }
 
 bool engine_step_abandoned(void *engine) {
@@ -194,18 +209,19 @@ bool engine_step_abandoned(void *engine) {
     return true;
 }
 
-void engine_run_step(struct engine *x) {
+void engine_run_step(struct engine *engine) {
     struct error e = {0};
     struct tensor logits;
-    enum status status = session_step(x->pool, x->step.items, x->step.n, &logits, &e);
+    enum status status =
+        session_step(engine->pool, engine->step.items, engine->step.n, &logits, &e);
     if (status == STATUS_CANCELLED) {
-        x->paced = time_now();
+        engine->paced = time_now();
         return; /* engine_receive ends those who were in it */
     }
-    if (status || draw_and_score(x, logits, &e)) {
-        fail_step(x, &e);
+    if (status || draw_and_score(engine, logits, &e)) {
+        fail_step(engine, &e);
         return;
     }
-    count_step(x);
-    emit(x);
+    count_step(engine);
+    emit(engine);
 }

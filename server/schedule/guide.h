@@ -10,14 +10,14 @@ struct guide_part {
 };
 
 /* Before the first draw; `vocab` is the model's. Does nothing for a request without a grammar. */
-void guide_part_open(struct guide_part *p, const struct sequence_request *asked, const struct engine_options *o,
-                     int vocab);
-void guide_part_close(struct guide_part *p);
+void guide_part_open(struct guide_part *part, const struct sequence_request *asked,
+                     const struct engine_options *options, int vocab);
+void guide_part_close(struct guide_part *part);
 /* The tokens that may be drawn now. NULL after an error, which guide_note returns once the draw
  * is over. */
-const uint32_t *guide_mask(struct guide_part *p);
+const uint32_t *guide_mask(struct guide_part *part);
 /* A token was written that does not end the answer by itself, or by `how` its length. How it
- * ends here: FINISH_STOP where nothing may follow, FINISH_ERROR with p->error set. */
-enum finish guide_note(struct guide_part *p, int32_t token, enum finish how);
+ * ends here: FINISH_STOP where nothing may follow, FINISH_ERROR with part->error set. */
+enum finish guide_note(struct guide_part *part, int32_t token, enum finish how);
 /* Whether the grammar leaves nothing to be written. */
-bool guide_is_complete(const struct guide_part *p);
+bool guide_is_complete(const struct guide_part *part);

@@ -1,6 +1,7 @@
-/* server/schedule/logit_edits.h: how one answer's request changes the logits that its tokens are drawn from: biases,
- * penalties for what was written, tokens that would repeat a run of tokens, and the ends that may not come before
- * min_tokens. All of it depends on this answer alone, so that company in a batch changes nothing. */
+/* server/schedule/logit_edits.h: how one answer's request changes the logits that its tokens are
+ * drawn from: biases, penalties for what was written, tokens that would repeat a run of tokens, and
+ * the ends that may not come before min_tokens. All of it depends on this answer alone, so that
+ * company in a batch changes nothing. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -23,8 +24,8 @@ struct logit_edits {
 };
 
 /* Takes the request's changes, borrowed, before the first draw; `ends` end texts. */
-void logit_edits_open(struct logit_edits *e, const struct sequence_request *asked, int vocab,
+void logit_edits_open(struct logit_edits *edits, const struct sequence_request *asked, int vocab,
                       const struct end_ids *ends);
-void logit_edits_close(struct logit_edits *e);
+void logit_edits_close(struct logit_edits *edits);
 /* A token was written. Allocates nothing. */
-void logit_edits_note(struct logit_edits *e, int32_t token);
+void logit_edits_note(struct logit_edits *edits, int32_t token);

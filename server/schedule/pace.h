@@ -1,4 +1,5 @@
-/* server/schedule/pace.h: how fast tokens are read and written, learnt from the steps as they come. */
+/* server/schedule/pace.h: how fast tokens are read and written, learnt from the steps as they come.
+ */
 #pragma once
 
 #include "config/base/base.h"
@@ -13,7 +14,8 @@ struct pace {
     double prompt, answer;
 };
 
-/* `done` took `seconds`. A step of both kinds of tokens corrects each by its part of what was expected. */
-void pace_note(struct pace *p, struct workload done, double seconds);
+/* `done` took `seconds`. A step of both kinds of tokens corrects each by its part of what was
+ * expected. */
+void pace_note(struct pace *pace, struct workload done, double seconds);
 /* The seconds that `left` will take; 0 while nothing is known. */
-double pace_seconds(const struct pace *p, struct workload left);
+double pace_seconds(const struct pace *pace, struct workload left);

@@ -10,19 +10,19 @@
 
 #include "server/schedule/engine_private.h"
 
-void scoring_part_close(struct scoring_part *p);
+void scoring_part_close(struct scoring_part *part);
 /* Whether tokens among its rows are scored: those of a prompt, or of a comparison. */
-bool scoring_reads(const struct engine_sequence *s);
+bool scoring_reads(const struct engine_sequence *sequence);
 /* The first of its rows whose logits are needed: all before it can be taken over from another
  * prompt. */
-int scoring_first_row(const struct engine_sequence *s);
+int scoring_first_row(const struct engine_sequence *sequence);
 /* Takes the log-probabilities that item i of the step has told by its rows of logits, into its
  * answer. */
-enum status scoring_take(struct engine *x, int i, struct tensor logits, struct error *e);
+enum status scoring_take(struct engine *engine, int i, struct tensor logits, struct error *e);
 
 /* The comparison of a sequence that is about to finish well, with the tokens and the snapshot of
  * its answer; NULL: none was asked for. */
-struct engine_sequence *comparison_open(const struct engine_sequence *s);
+struct engine_sequence *comparison_open(const struct engine_sequence *sequence);
 /* Puts the tokens of a comparison behind its prompt, which is complete; nothing for other
  * sequences. */
-void comparison_begin(struct engine_sequence *s);
+void comparison_begin(struct engine_sequence *sequence);

@@ -13,50 +13,55 @@ struct sequence *sequence_open(void) {
     return sequence;
 }
 
-/* Passages make a prompt longer than it came: then there may be as many chunks as fit any sequence. */
+/* Passages make a prompt longer than it came: then there may be as many chunks as fit any sequence.
+ */
 static void prepare_found(struct sequence *sequence, const struct sequence_rows *rows) {
     const struct sequence_request *asked = &sequence->asked;
-    struct sequence_answer *a = &sequence->answer;
+    struct sequence_answer *answer = &sequence->answer;
     int n_rows = asked->n_prompt + asked->max_tokens;
     if (rows->m > 0) {
-        a->grid = grid_make(rows->grid, asked->n_prompt, rows->m);
-        a->n_chunks = grid_complete(a->grid, n_rows);
-        a->chunks_room = sequence_reads_passages(asked) ? rows->most / rows->m + 1 : a->n_chunks;
+        answer->grid = grid_make(rows->grid, asked->n_prompt, rows->m);
+        answer->n_chunks = grid_complete(answer->grid, n_rows);
+        answer->chunks_room =
+            sequence_reads_passages(asked) ? rows->most / rows->m + 1 : answer->n_chunks;
     }
-    if (sequence_reads_passages(asked)) a->n_searches = 1;
+    if (sequence_reads_passages(asked)) answer->n_searches = 1;
     int every = asked->choice.every;
-    if (asked->passages.search && every > 0) a->n_searches += asked->max_tokens / every;
-    a->found_room = a->n_searches + (asked->neighbors.search ? a->chunks_room : 0);
-    a->search_rows = xcalloc((size_t)a->n_searches, sizeof *a->search_rows);
-    a->seen = xcalloc((size_t)a->n_searches, sizeof *a->seen);
-    a->found = xcalloc((size_t)a->found_room, sizeof *a->found);
+    if (asked->passages.search && every > 0) answer->n_searches += asked->max_tokens / every;
+    answer->found_room = answer->n_searches + (asked->neighbors.search ? answer->chunks_room : 0);
+    answer->search_rows = xcalloc((size_t)answer->n_searches, sizeof *answer->search_rows);
+    answer->seen = xcalloc((size_t)answer->n_searches, sizeof *answer->seen);
+    answer->found = xcalloc((size_t)answer->found_room, sizeof *answer->found);
 }
 
 static void prepare_shares(struct sequence *sequence, const struct sequence_rows *rows) {
     const struct sequence_request *asked = &sequence->asked;
-    struct sequence_answer *a = &sequence->answer;
+    struct sequence_answer *answer = &sequence->answer;
     const struct sequence_neighbors *neighbors = &asked->neighbors;
-    size_t n_rows =
-        sequence_reads_passages(asked) ? (size_t)rows->most : (size_t)asked->n_prompt + (size_t)asked->max_tokens;
-    a->share_columns =
-        max_int(max_int(neighbors->k, neighbors->given_k), max_int(asked->passages.k, asked->passages.n_given));
-    size_t row = (size_t)a->share_columns;
-    if (neighbors->search || neighbors->given_k > 0) a->neighbor_shares = xcalloc(n_rows * row, sizeof(float));
-    if (sequence_reads_passages(asked)) a->passage_shares = xcalloc((size_t)asked->max_tokens * row, sizeof(float));
+    size_t n_rows = sequence_reads_passages(asked)
+                        ? (size_t)rows->most
+                        : (size_t)asked->n_prompt + (size_t)asked->max_tokens;
+    answer->share_columns = max_int(max_int(neighbors->k, neighbors->given_k),
+                                    max_int(asked->passages.k, asked->passages.n_given));
+    size_t row = (size_t)answer->share_columns;
+    if (neighbors->search || neighbors->given_k > 0)
+        answer->neighbor_shares = xcalloc(n_rows * row, sizeof(float));
+    if (sequence_reads_passages(asked))
+        answer->passage_shares = xcalloc((size_t)asked->max_tokens * row, sizeof(float));
 }
 
 void sequence_prepare(struct sequence *sequence, const struct sequence_rows *rows) {
     const struct sequence_request *asked = &sequence->asked;
-    struct sequence_answer *a = &sequence->answer;
+    struct sequence_answer *answer = &sequence->answer;
     size_t most = (size_t)asked->max_tokens, n_rows = (size_t)asked->n_prompt + most;
-    a->ids = xcalloc(most, sizeof *a->ids);
-    a->text_ends = xcalloc(most, sizeof *a->text_ends);
+    answer->ids = xcalloc(most, sizeof *answer->ids);
+    answer->text_ends = xcalloc(most, sizeof *answer->text_ends);
     if (asked->n_top >= 0) {
-        a->logprobs = xcalloc(n_rows, sizeof *a->logprobs);
-        a->top_ids = xcalloc(n_rows * (size_t)asked->n_top, sizeof *a->top_ids);
-        a->top_logprobs = xcalloc(n_rows * (size_t)asked->n_top, sizeof *a->top_logprobs);
+        answer->logprobs = xcalloc(n_rows, sizeof *answer->logprobs);
+        answer->top_ids = xcalloc(n_rows * (size_t)asked->n_top, sizeof *answer->top_ids);
+        answer->top_logprobs = xcalloc(n_rows * (size_t)asked->n_top, sizeof *answer->top_logprobs);
     }
-    if (asked->rank_prompt) a->ranks = xcalloc((size_t)asked->n_prompt, sizeof *a->ranks);
+    if (asked->rank_prompt) answer->ranks = xcalloc((size_t)asked->n_prompt, sizeof *answer->ranks);
     prepare_found(sequence, rows);
     if (asked->tell_attention) prepare_shares(sequence, rows);
 }
@@ -72,7 +77,8 @@ static void request_clear(struct sequence_request *asked) {
     free(asked->source);
     picture_set_release(asked->pictures);
     free(asked->neighbors.given_ids);
-    for (int i = 0; i < asked->passages.n_given; i++) free((char *)(uintptr_t)asked->passages.given[i].text);
+    for (int i = 0; i < asked->passages.n_given; i++)
+        free((char *)(uintptr_t)asked->passages.given[i].text);
     free(asked->passages.given);
     for (int i = 0; i < asked->n_excluded; i++) free((char *)(uintptr_t)asked->excluded[i].text);
     free(asked->excluded);
@@ -85,23 +91,23 @@ static void request_clear(struct sequence_request *asked) {
     if (asked->place.close) asked->place.close(asked->place.context);
 }
 
-static void answer_clear(struct sequence_answer *a) {
-    for (int j = 0; j < a->found_room; j++) hits_free(&a->found[j]);
-    for (int j = 0; j < a->n_searches; j++) found_pictures_free(&a->seen[j]);
-    pthread_mutex_destroy(&a->lock);
-    buffer_free(&a->text);
-    free(a->ids);
-    free(a->text_ends);
-    free(a->logprobs);
-    free(a->top_ids);
-    free(a->top_logprobs);
-    free(a->ranks);
-    free(a->found);
-    free(a->search_rows);
-    free(a->seen);
-    free(a->neighbor_shares);
-    free(a->passage_shares);
-    snapshot_release(a->snapshot);
+static void answer_clear(struct sequence_answer *answer) {
+    for (int j = 0; j < answer->found_room; j++) hits_free(&answer->found[j]);
+    for (int j = 0; j < answer->n_searches; j++) found_pictures_free(&answer->seen[j]);
+    pthread_mutex_destroy(&answer->lock);
+    buffer_free(&answer->text);
+    free(answer->ids);
+    free(answer->text_ends);
+    free(answer->logprobs);
+    free(answer->top_ids);
+    free(answer->top_logprobs);
+    free(answer->ranks);
+    free(answer->found);
+    free(answer->search_rows);
+    free(answer->seen);
+    free(answer->neighbor_shares);
+    free(answer->passage_shares);
+    snapshot_release(answer->snapshot);
 }
 
 void sequence_release(struct sequence *sequence) {
@@ -111,18 +117,21 @@ void sequence_release(struct sequence *sequence) {
     free(sequence);
 }
 
-struct progress sequence_read(struct sequence *sequence, size_t from, struct buffer *text, struct error *e) {
-    struct sequence_answer *a = &sequence->answer;
-    pthread_mutex_lock(&a->lock);
-    struct progress p = a->progress;
-    if (p.visible > from) buffer_append(text, a->text.data + from, p.visible - from);
-    if (p.finish == FINISH_ERROR) *e = a->error;
-    pthread_mutex_unlock(&a->lock);
-    return p;
+struct progress sequence_read(struct sequence *sequence, size_t from, struct buffer *text,
+                              struct error *e) {
+    struct sequence_answer *answer = &sequence->answer;
+    pthread_mutex_lock(&answer->lock);
+    struct progress progress = answer->progress;
+    if (progress.visible > from)
+        buffer_append(text, answer->text.data + from, progress.visible - from);
+    if (progress.finish == FINISH_ERROR) *e = answer->error;
+    pthread_mutex_unlock(&answer->lock);
+    return progress;
 }
 
 void sequence_cancel(struct sequence *sequence) {
-    for (; sequence; sequence = sequence->asked.comparison) atomic_store(&sequence->cancelled, true);
+    for (; sequence; sequence = sequence->asked.comparison)
+        atomic_store(&sequence->cancelled, true);
 }
 
 void sequence_detach(struct sequence *sequence) {
@@ -134,6 +143,7 @@ void sequence_detach(struct sequence *sequence) {
 }
 
 int sequence_found_row(const struct sequence *sequence, int j) {
-    const struct sequence_answer *a = &sequence->answer;
-    return j < a->n_searches ? a->search_rows[j] : grid_end(a->grid, j - a->n_searches) - 1;
+    const struct sequence_answer *answer = &sequence->answer;
+    return j < answer->n_searches ? answer->search_rows[j]
+                                  : grid_end(answer->grid, j - answer->n_searches) - 1;
 }

@@ -4,76 +4,87 @@
 #include <stdlib.h>
 #include <string.h>
 
-void attention_part_close(struct attention_part *p) { free(p->groups); }
+void attention_part_close(struct attention_part *part) { free(part->groups); }
 
 static bool attends(const struct sequence_request *asked) {
     return asked->neighbors.search || asked->neighbors.given_k > 0;
 }
 
-bool told_attention_of_all(const struct engine_sequence *s) {
-    const struct sequence_request *asked = &s->sequence->asked;
+bool told_attention_of_all(const struct engine_sequence *sequence) {
+    const struct sequence_request *asked = &sequence->sequence->asked;
     return asked->tell_attention && !asked->forced && attends(asked);
 }
 
-/* Passages are told of for the rows that write the answer; neighbours for all rows that read them. */
-void told_attention_plan(const struct engine_sequence *s, struct step_item *item) {
-    const struct sequence_request *asked = &s->sequence->asked;
-    if (!asked->tell_attention || s->scoring.forced) return;
-    int end = session_length(item->session) + item->n_tokens, writing = min_int(item->n_tokens, end - s->n_rows + 1);
+/* Passages are told of for the rows that write the answer; neighbours for all rows that read them.
+ */
+void told_attention_plan(const struct engine_sequence *sequence, struct step_item *item) {
+    const struct sequence_request *asked = &sequence->sequence->asked;
+    if (!asked->tell_attention || sequence->scoring.forced) return;
+    int end = session_length(item->session) + item->n_tokens,
+        writing = min_int(item->n_tokens, end - sequence->n_rows + 1);
     if (attends(asked)) item->n_cross_shares = item->n_tokens;
-    if (s->attention.n == 0 || writing <= 0) return;
-    item->groups = s->attention.groups;
-    item->n_groups = s->attention.n;
+    if (sequence->attention.n == 0 || writing <= 0) return;
+    item->groups = sequence->attention.groups;
+    item->n_groups = sequence->attention.n;
     if (asked->n_source > 0)
         item->n_cross_shares = writing;
     else
         item->n_self_shares = writing;
 }
 
-void told_attention_place(struct engine_sequence *s, const int *ends, int n, int first) {
-    size_t bytes = (size_t)n * sizeof *s->attention.groups;
-    if (!s->sequence->asked.tell_attention || n == 0) return;
-    s->attention.groups = xrealloc(s->attention.groups, bytes);
-    s->attention.n = n;
+void told_attention_place(struct engine_sequence *sequence, const int *ends, int n, int first) {
+    size_t bytes = (size_t)n * sizeof *sequence->attention.groups;
+    if (!sequence->sequence->asked.tell_attention || n == 0) return;
+    sequence->attention.groups = xrealloc(sequence->attention.groups, bytes);
+    sequence->attention.n = n;
     for (int i = 0; i < n; i++) {
         int begin = i > 0 ? ends[i - 1] : 0;
-        s->attention.groups[i] = (struct key_group){first + begin, ends[i] - begin};
+        sequence->attention.groups[i] = (struct key_group){first + begin, ends[i] - begin};
     }
 }
 
-static void copy_shares(float *to, const float *from, int n) { memcpy(to, from, (size_t)n * sizeof *to); }
+static void copy_shares(float *to, const float *from, int n) {
+    memcpy(to, from, (size_t)n * sizeof *to);
+}
 
 /* Row i of the item is row `first` + i of the sequence. */
-static void take_item(const struct engine_sequence *s, const struct step_item *item, const float *told) {
-    struct sequence_answer *a = &s->sequence->answer;
-    int most = s->engine->o.max_k, first = session_length(s->session) - item->n_tokens;
-    bool source = s->sequence->asked.n_source > 0;
+static void take_item(const struct engine_sequence *sequence, const struct step_item *item,
+                      const float *told) {
+    struct sequence_answer *answer = &sequence->sequence->answer;
+    int most = sequence->engine->o.max_k,
+        first = session_length(sequence->session) - item->n_tokens;
+    bool source = sequence->sequence->asked.n_source > 0;
     for (int i = 0; i < item->n_tokens; i++, told += 2 * most) {
-        int token = first + i + 1 - s->n_rows;
-        if (attends(&s->sequence->asked))
-            copy_shares(a->neighbor_shares + (size_t)(first + i) * (size_t)a->share_columns, told, a->share_columns);
-        if (s->attention.n > 0 && token >= 0)
-            copy_shares(a->passage_shares + (size_t)token * (size_t)a->share_columns, source ? told : told + most,
-                        min_int(s->attention.n, a->share_columns));
+        int token = first + i + 1 - sequence->n_rows;
+        if (attends(&sequence->sequence->asked))
+            copy_shares(
+                answer->neighbor_shares + (size_t)(first + i) * (size_t)answer->share_columns, told,
+                answer->share_columns);
+        if (sequence->attention.n > 0 && token >= 0)
+            copy_shares(answer->passage_shares + (size_t)token * (size_t)answer->share_columns,
+                        source ? told : told + most,
+                        min_int(sequence->attention.n, answer->share_columns));
     }
 }
 
-static bool tells(const struct step_item *item) { return item->n_cross_shares + item->n_self_shares > 0; }
+static bool tells(const struct step_item *item) {
+    return item->n_cross_shares + item->n_self_shares > 0;
+}
 
-enum status told_attention_take(struct engine *x, struct error *e) {
-    const struct engine_step *step = &x->step;
-    struct tensor shares = session_shares(x->pool);
+enum status told_attention_take(struct engine *engine, struct error *e) {
+    const struct engine_step *step = &engine->step;
+    struct tensor shares = session_shares(engine->pool);
     int rows = 0, last = 0;
     for (int i = 0; i < step->n; i++) {
         rows += step->items[i].n_tokens;
         if (tells(&step->items[i])) last = rows;
     }
     if (last == 0) return STATUS_OK;
-    backend_download(x->o.backend, x->shared_out, shares.data,
-                     (size_t)last * (size_t)shares.cols * sizeof *x->shared_out);
-    if (backend_sync(x->o.backend, e)) return e->status;
+    backend_download(engine->o.backend, engine->shared_out, shares.data,
+                     (size_t)last * (size_t)shares.cols * sizeof *engine->shared_out);
+    if (backend_sync(engine->o.backend, e)) return e->status;
 
-    const float *told = x->shared_out;
+    const float *told = engine->shared_out;
     for (int i = 0; i < step->n; i++) {
         if (tells(&step->items[i])) take_item(step->sequences[i], &step->items[i], told);
         told += (size_t)step->items[i].n_tokens * (size_t)shares.cols;

@@ -1,4 +1,5 @@
-/* server/threads/histogram.h: seconds by size, as Prometheus counts them. Whoever owns one guards it. */
+/* server/threads/histogram.h: seconds by size, as Prometheus counts them. Whoever owns one guards
+ * it. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -11,7 +12,8 @@ struct histogram {
     double sum;
 };
 
-void histogram_note(struct histogram *h, double seconds);
-int64_t histogram_count(const struct histogram *h);
+void histogram_note(struct histogram *histogram, double seconds);
+int64_t histogram_count(const struct histogram *histogram);
 /* The lines name_bucket, name_sum and name_count. labels is "" or "model=\"m\"". */
-void histogram_print(const struct histogram *h, const char *name, const char *labels, struct buffer *out);
+void histogram_print(const struct histogram *histogram, const char *name, const char *labels,
+                     struct buffer *out);

@@ -4,76 +4,81 @@
 #include <stdlib.h>
 #include <time.h>
 
-void bell_open(struct bell *b) {
-    pthread_mutex_init(&b->lock, NULL);
+void bell_open(struct bell *bell) {
+    pthread_mutex_init(&bell->lock, NULL);
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->rung_condition, &clock);
+    pthread_cond_init(&bell->rung_condition, &clock);
     pthread_condattr_destroy(&clock);
-    b->rung = false;
+    bell->rung = false;
 }
 
-void bell_close(struct bell *b) {
-    pthread_cond_destroy(&b->rung_condition);
-    pthread_mutex_destroy(&b->lock);
+void bell_close(struct bell *bell) {
+    pthread_cond_destroy(&bell->rung_condition);
+    pthread_mutex_destroy(&bell->lock);
 }
 
-void bell_ring(struct bell *b) {
-    pthread_mutex_lock(&b->lock);
-    b->rung = true;
-    pthread_cond_signal(&b->rung_condition);
-    pthread_mutex_unlock(&b->lock);
+void bell_ring(struct bell *bell) {
+    pthread_mutex_lock(&bell->lock);
+    bell->rung = true;
+    pthread_cond_signal(&bell->rung_condition);
+    pthread_mutex_unlock(&bell->lock);
 }
 
-void bell_wait(struct bell *b) {
-    pthread_mutex_lock(&b->lock);
-    while (!b->rung) pthread_cond_wait(&b->rung_condition, &b->lock);
-    b->rung = false;
-    pthread_mutex_unlock(&b->lock);
+void bell_wait(struct bell *bell) {
+    pthread_mutex_lock(&bell->lock);
+    while (!bell->rung) pthread_cond_wait(&bell->rung_condition, &bell->lock);
+    bell->rung = false;
+    pthread_mutex_unlock(&bell->lock);
 }
 
-void bell_wait_for(struct bell *b, double seconds) {
+void bell_wait_for(struct bell *bell, double seconds) {
     double until = time_now() + seconds;
-    struct timespec deadline = {.tv_sec = (time_t)until, .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
+    struct timespec deadline = {.tv_sec = (time_t)until,
+                                .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
     int waited = 0;
-    pthread_mutex_lock(&b->lock);
-    while (!b->rung && waited == 0) waited = pthread_cond_timedwait(&b->rung_condition, &b->lock, &deadline);
-    b->rung = false;
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_lock(&bell->lock);
+    while (!bell->rung && waited == 0)
+        waited = pthread_cond_timedwait(&bell->rung_condition, &bell->lock, &deadline);
+    bell->rung = false;
+    pthread_mutex_unlock(&bell->lock);
 }
 
-void queue_open(struct queue *q, int capacity, struct bell *bell) {
+void queue_open(struct queue *queue, int capacity, struct bell *bell) {
     CHECK(capacity > 0);
-    *q = (struct queue){.items = xcalloc((size_t)capacity, sizeof *q->items), .capacity = capacity, .bell = bell};
-    pthread_mutex_init(&q->lock, NULL);
+    *queue = (struct queue){.items = xcalloc((size_t)capacity, sizeof *queue->items),
+                            .capacity = capacity,
+                            .bell = bell};
+    pthread_mutex_init(&queue->lock, NULL);
 }
 
-void queue_close(struct queue *q) {
-    if (q->items == NULL) return;
-    pthread_mutex_destroy(&q->lock);
-    free(q->items);
-    *q = (struct queue){0};
+void queue_close(struct queue *queue) {
+    if (queue->items == NULL) return;
+    pthread_mutex_destroy(&queue->lock);
+    free(queue->items);
+    *queue = (struct queue){0};
 }
 
-bool queue_put(struct queue *q, void *const *items, int n) {
-    pthread_mutex_lock(&q->lock);
-    bool fits = n <= q->capacity - q->count;
-    for (int i = 0; fits && i < n; i++) q->items[(q->head + q->count + i) % q->capacity] = items[i];
-    if (fits) q->count += n;
-    pthread_mutex_unlock(&q->lock);
-    if (fits && n > 0) bell_ring(q->bell);
+bool queue_put(struct queue *queue, void *const *items, int n) {
+    pthread_mutex_lock(&queue->lock);
+    bool fits = n <= queue->capacity - queue->count;
+    for (int i = 0; fits && i < n; i++)
+        queue->items[(queue->head + queue->count + i) % queue->capacity] = items[i];
+    if (fits) queue->count += n;
+    pthread_mutex_unlock(&queue->lock);
+    if (fits && n > 0) bell_ring(queue->bell);
     return fits;
 }
 
-void *queue_take(struct queue *q) {
+void *queue_take(struct queue *queue) {
     void *item = NULL;
-    pthread_mutex_lock(&q->lock);
-    if (q->count > 0) {
-        item = q->items[q->head];
-        q->head = (q->head + 1) % q->capacity;
-        q->count--;
+    pthread_mutex_lock(&queue->lock);
+    if (queue->count > 0) {
+        item = queue->items[queue->head];
+        queue->head = (queue->head + 1) % queue->capacity;
+        queue->count--;
     }
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_unlock(&queue->lock);
     return item;
 }

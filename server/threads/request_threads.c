@@ -16,96 +16,102 @@ struct request_threads {
 };
 
 /* With the lock. NULL: the threads end. */
-static struct turn *next_job(struct request_threads *t) {
+static struct turn *next_job(struct request_threads *threads) {
     for (;;) {
-        struct turn *job = turns_take_below(&t->turns, t->most);
-        if (job || (t->stopped && t->turns.n_waiting == 0)) return job;
-        pthread_cond_wait(&t->changed, &t->lock);
+        struct turn *job = turns_take_below(&threads->turns, threads->most);
+        if (job || (threads->stopped && threads->turns.n_waiting == 0)) return job;
+        pthread_cond_wait(&threads->changed, &threads->lock);
     }
 }
 
 static void *run(void *argument) {
-    struct request_threads *t = argument;
+    struct request_threads *threads = argument;
     struct turn *job;
-    pthread_mutex_lock(&t->lock);
-    while ((job = next_job(t)) != NULL) {
-        /* The job may be waiting again, or be gone, when its work is done: its turn is kept here. */
+    pthread_mutex_lock(&threads->lock);
+    while ((job = next_job(threads)) != NULL) {
+        /* The job may be waiting again, or be gone, when its work is done: its turn is kept here.
+         */
         struct turn done = *job;
-        pthread_mutex_unlock(&t->lock);
+        pthread_mutex_unlock(&threads->lock);
 
-        t->o.work(job);
+        threads->o.work(job);
 
-        pthread_mutex_lock(&t->lock);
-        turns_end(&t->turns, &done);
-        pthread_cond_broadcast(&t->changed); /* its client may have another turn, or all may be over */
+        pthread_mutex_lock(&threads->lock);
+        turns_end(&threads->turns, &done);
+        pthread_cond_broadcast(
+            &threads->changed); /* its client may have another turn, or all may be over */
     }
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_unlock(&threads->lock);
     return NULL;
 }
 
-enum status request_threads_open(struct request_threads **out, const struct request_threads_options *o,
-                                 struct error *e) {
-    struct request_threads *t = xcalloc(1, sizeof *t);
-    t->o = *o;
-    t->most = o->threads > 1 ? o->threads - 1 : 1;
-    t->threads = xcalloc((size_t)o->threads, sizeof *t->threads);
-    turns_open(&t->turns);
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->changed, NULL);
-    while (t->n_threads < o->threads && pthread_create(&t->threads[t->n_threads], NULL, run, t) == 0) t->n_threads++;
-    if (t->n_threads < o->threads) {
-        request_threads_close(t);
-        return error_set(e, STATUS_NO_MEMORY, "%d threads of server.request_threads could not be started", o->threads);
+enum status request_threads_open(struct request_threads **out,
+                                 const struct request_threads_options *options, struct error *e) {
+    struct request_threads *threads = xcalloc(1, sizeof *threads);
+    threads->o = *options;
+    threads->most = options->threads > 1 ? options->threads - 1 : 1;
+    threads->threads = xcalloc((size_t)options->threads, sizeof *threads->threads);
+    turns_open(&threads->turns);
+    pthread_mutex_init(&threads->lock, NULL);
+    pthread_cond_init(&threads->changed, NULL);
+    while (threads->n_threads < options->threads &&
+           pthread_create(&threads->threads[threads->n_threads], NULL, run, threads) == 0)
+        threads->n_threads++;
+    if (threads->n_threads < options->threads) {
+        request_threads_close(threads);
+        return error_set(e, STATUS_NO_MEMORY,
+                         "%d threads of server.request_threads could not be started",
+                         options->threads);
     }
-    *out = t;
+    *out = threads;
     return STATUS_OK;
 }
 
 /* With the lock. */
-static void job_add(struct request_threads *t, struct turn *job) {
-    turns_add(&t->turns, t->o.client(job), &job, 1);
-    pthread_cond_signal(&t->changed);
+static void job_add(struct request_threads *threads, struct turn *job) {
+    turns_add(&threads->turns, threads->o.client(job), &job, 1);
+    pthread_cond_signal(&threads->changed);
 }
 
-bool request_threads_ask(struct request_threads *t, struct turn *job) {
-    pthread_mutex_lock(&t->lock);
-    bool taken = !t->stopped && t->turns.n_waiting < t->o.capacity;
-    if (taken) job_add(t, job);
-    pthread_mutex_unlock(&t->lock);
+bool request_threads_ask(struct request_threads *threads, struct turn *job) {
+    pthread_mutex_lock(&threads->lock);
+    bool taken = !threads->stopped && threads->turns.n_waiting < threads->o.capacity;
+    if (taken) job_add(threads, job);
+    pthread_mutex_unlock(&threads->lock);
     return taken;
 }
 
-void request_threads_ask_again(struct request_threads *t, struct turn *job) {
-    pthread_mutex_lock(&t->lock);
-    job_add(t, job);
-    pthread_mutex_unlock(&t->lock);
+void request_threads_ask_again(struct request_threads *threads, struct turn *job) {
+    pthread_mutex_lock(&threads->lock);
+    job_add(threads, job);
+    pthread_mutex_unlock(&threads->lock);
 }
 
 static bool is_job(void *context, const struct turn *job) { return job == context; }
 
-bool request_threads_take_back(struct request_threads *t, struct turn *job) {
-    pthread_mutex_lock(&t->lock);
-    bool waited = turns_drop(&t->turns, is_job, job) != NULL;
-    pthread_mutex_unlock(&t->lock);
+bool request_threads_take_back(struct request_threads *threads, struct turn *job) {
+    pthread_mutex_lock(&threads->lock);
+    bool waited = turns_drop(&threads->turns, is_job, job) != NULL;
+    pthread_mutex_unlock(&threads->lock);
     return waited;
 }
 
-void request_threads_stop(struct request_threads *t) {
-    if (t == NULL) return;
-    pthread_mutex_lock(&t->lock);
-    t->stopped = true;
-    pthread_cond_broadcast(&t->changed);
-    pthread_mutex_unlock(&t->lock);
-    for (int i = 0; i < t->n_threads; i++) pthread_join(t->threads[i], NULL);
-    t->n_threads = 0;
+void request_threads_stop(struct request_threads *threads) {
+    if (threads == NULL) return;
+    pthread_mutex_lock(&threads->lock);
+    threads->stopped = true;
+    pthread_cond_broadcast(&threads->changed);
+    pthread_mutex_unlock(&threads->lock);
+    for (int i = 0; i < threads->n_threads; i++) pthread_join(threads->threads[i], NULL);
+    threads->n_threads = 0;
 }
 
-void request_threads_close(struct request_threads *t) {
-    if (t == NULL) return;
-    request_threads_stop(t);
-    turns_close(&t->turns);
-    pthread_cond_destroy(&t->changed);
-    pthread_mutex_destroy(&t->lock);
-    free(t->threads);
-    free(t);
+void request_threads_close(struct request_threads *threads) {
+    if (threads == NULL) return;
+    request_threads_stop(threads);
+    turns_close(&threads->turns);
+    pthread_cond_destroy(&threads->changed);
+    pthread_mutex_destroy(&threads->lock);
+    free(threads->threads);
+    free(threads);
 }

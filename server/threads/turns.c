@@ -20,51 +20,51 @@ struct turn_line {
     struct turn_line *next;
 };
 
-void turns_open(struct turns *t) {
-    *t = (struct turns){0};
-    t->lines_end = &t->lines;
+void turns_open(struct turns *turns) {
+    *turns = (struct turns){0};
+    turns->lines_end = &turns->lines;
 }
 
-void turns_close(struct turns *t) { CHECK(t->lines == NULL && t->clients == NULL); }
+void turns_close(struct turns *turns) { CHECK(turns->lines == NULL && turns->clients == NULL); }
 
-static struct turn_client *client_find(struct turns *t, uint64_t key) {
-    struct turn_client *client = t->clients;
+static struct turn_client *client_find(struct turns *turns, uint64_t key) {
+    struct turn_client *client = turns->clients;
     while (client && client->key != key) client = client->next;
     if (client) return client;
     client = xcalloc(1, sizeof *client);
     client->key = key;
-    client->since = t->serial;
-    client->next = t->clients;
-    t->clients = client;
+    client->since = turns->serial;
+    client->next = turns->clients;
+    turns->clients = client;
     return client;
 }
 
-static void client_forget(struct turns *t, struct turn_client *client) {
-    struct turn_client **at = &t->clients;
+static void client_forget(struct turns *turns, struct turn_client *client) {
+    struct turn_client **at = &turns->clients;
     while (*at != client) at = &(*at)->next;
     *at = client->next;
     free(client);
 }
 
 /* A request of which nothing waits and nothing is written is over. */
-static void line_forget_when_over(struct turns *t, struct turn_line *line) {
-    struct turn_line **at = &t->lines;
+static void line_forget_when_over(struct turns *turns, struct turn_line *line) {
+    struct turn_line **at = &turns->lines;
     if (line->first || line->n_taken > 0) return;
 
     while (*at != line) at = &(*at)->next;
     *at = line->next;
-    if (*at == NULL) t->lines_end = at;
+    if (*at == NULL) turns->lines_end = at;
 
     line->client->n_lines--;
-    if (line->client->n_lines == 0) client_forget(t, line->client);
+    if (line->client->n_lines == 0) client_forget(turns, line->client);
     free(line);
 }
 
-void turns_add(struct turns *t, uint64_t client, struct turn *const *items, int n) {
+void turns_add(struct turns *turns, uint64_t client, struct turn *const *items, int n) {
     struct turn_line *line = xcalloc(1, sizeof *line);
-    t->serial++;
-    line->since = t->serial;
-    line->client = client_find(t, client);
+    turns->serial++;
+    line->since = turns->serial;
+    line->client = client_find(turns, client);
     line->client->n_lines++;
     line->end = &line->first;
     for (int i = 0; i < n; i++) {
@@ -72,21 +72,23 @@ void turns_add(struct turns *t, uint64_t client, struct turn *const *items, int 
         *line->end = items[i];
         line->end = &items[i]->next;
     }
-    t->n_waiting += n;
-    *t->lines_end = line;
-    t->lines_end = &line->next;
+    turns->n_waiting += n;
+    *turns->lines_end = line;
+    turns->lines_end = &line->next;
 }
 
-static bool line_before(const struct turn_line *a, const struct turn_line *b) {
-    if (a->client->n_taken != b->client->n_taken) return a->client->n_taken < b->client->n_taken;
-    if (a->client->since != b->client->since) return a->client->since < b->client->since;
-    if (a->n_taken != b->n_taken) return a->n_taken < b->n_taken;
-    return a->since < b->since;
+static bool line_before(const struct turn_line *left, const struct turn_line *right) {
+    if (left->client->n_taken != right->client->n_taken)
+        return left->client->n_taken < right->client->n_taken;
+    if (left->client->since != right->client->since)
+        return left->client->since < right->client->since;
+    if (left->n_taken != right->n_taken) return left->n_taken < right->n_taken;
+    return left->since < right->since;
 }
 
-struct turn *turns_take_below(struct turns *t, int most) {
+struct turn *turns_take_below(struct turns *turns, int most) {
     struct turn_line *best = NULL;
-    for (struct turn_line *line = t->lines; line; line = line->next)
+    for (struct turn_line *line = turns->lines; line; line = line->next)
         if (line->first && (best == NULL || line_before(line, best))) best = line;
     if (best == NULL || best->client->n_taken >= most) return NULL;
 
@@ -94,26 +96,26 @@ struct turn *turns_take_below(struct turns *t, int most) {
     best->first = item->next;
     if (best->first == NULL) best->end = &best->first;
     item->next = NULL;
-    t->serial++;
-    best->since = best->client->since = t->serial;
+    turns->serial++;
+    best->since = best->client->since = turns->serial;
     best->n_taken++;
     best->client->n_taken++;
-    t->n_waiting--;
+    turns->n_waiting--;
     return item;
 }
 
-struct turn *turns_take(struct turns *t) {
-    return turns_take_below(t, INT_MAX);
+struct turn *turns_take(struct turns *turns) {
+    return turns_take_below(turns, INT_MAX);
 }
 
-void turns_end(struct turns *t, struct turn *item) {
+void turns_end(struct turns *turns, struct turn *item) {
     item->line->n_taken--;
     item->line->client->n_taken--;
-    line_forget_when_over(t, item->line);
+    line_forget_when_over(turns, item->line);
 }
 
 /* Moves those of one line that leave to the list. */
-static void line_drop(struct turns *t, struct turn_line *line, struct turn **list,
+static void line_drop(struct turns *turns, struct turn_line *line, struct turn **list,
                       bool (*leaves)(void *context, const struct turn *item), void *context) {
     struct turn **at = &line->first;
     while (*at) {
@@ -125,18 +127,19 @@ static void line_drop(struct turns *t, struct turn_line *line, struct turn **lis
         *at = item->next;
         item->next = *list;
         *list = item;
-        t->n_waiting--;
+        turns->n_waiting--;
     }
     line->end = at;
 }
 
-struct turn *turns_drop(struct turns *t, bool (*leaves)(void *context, const struct turn *item), void *context) {
+struct turn *turns_drop(struct turns *turns, bool (*leaves)(void *context, const struct turn *item),
+                        void *context) {
     struct turn *list = NULL;
-    struct turn_line *line = t->lines;
+    struct turn_line *line = turns->lines;
     while (line) {
         struct turn_line *next = line->next;
-        line_drop(t, line, &list, leaves, context);
-        line_forget_when_over(t, line);
+        line_drop(turns, line, &list, leaves, context);
+        line_forget_when_over(turns, line);
         line = next;
     }
     return list;

@@ -1,5 +1,6 @@
-/* server/threads/worker.h: a thread that works for requests, a part of one at a time: between parts a client that
- * leaves is noticed, and clients take turns (turns.h). The jobs are the caller's, and begin with a struct turn. */
+/* server/threads/worker.h: a thread that works for requests, a part of one at a time: between parts
+ * a client that leaves is noticed, and clients take turns (turns.h). The jobs are the caller's, and
+ * begin with a struct turn. */
 #pragma once
 
 #include "server/threads/turns.h"
@@ -16,11 +17,12 @@ struct worker_options {
     uint64_t (*client)(const struct turn *job);
     void *context;
 };
-enum status worker_open(struct worker **out, const struct worker_options *o, struct error *e);
+enum status worker_open(struct worker **out, const struct worker_options *options, struct error *e);
 /* STATUS_BUSY when `capacity` jobs wait or the thread was stopped; then done is not called. */
-enum status worker_ask(struct worker *w, struct turn *job, struct error *e);
-bool worker_is_stopped(const struct worker *w);
-int worker_count_jobs(struct worker *w);
-/* Ends the thread when every job is over: work looks at worker_is_stopped. Later jobs are refused. */
-void worker_stop(struct worker *w);
-void worker_close(struct worker *w); /* NULL: nothing */
+enum status worker_ask(struct worker *worker, struct turn *job, struct error *e);
+bool worker_is_stopped(const struct worker *worker);
+int worker_count_jobs(struct worker *worker);
+/* Ends the thread when every job is over: work looks at worker_is_stopped. Later jobs are refused.
+ */
+void worker_stop(struct worker *worker);
+void worker_close(struct worker *worker); /* NULL: nothing */

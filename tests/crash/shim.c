@@ -1,15 +1,18 @@
-/* tests/crash/shim.c: preloaded into a program whose files it watches. It numbers each change of the folder CRASH_ROOT,
- * writes it to CRASH_JOURNAL, and lets the one of CRASH_FAULT ("kind:number") go wrong:
+/* tests/crash/shim.c: preloaded into a program whose files it watches. It numbers each change of
+ * the folder CRASH_ROOT, writes it to CRASH_JOURNAL, and lets the one of CRASH_FAULT
+ * ("kind:number") go wrong:
  *
  *   kill    the process ends before it
  *   torn    half of a write happens, then the process ends
  *   short   a write takes half of its bytes, and says so
  *   eio     it fails with EIO
  *   enospc  it fails with ENOSPC
- *   full    from here on nothing more fits: writes take half once, then fail, and nothing new can be made
+ *   full    from here on nothing more fits: writes take half once, then fail, and nothing new can
+ * be made
  *
- * A line of the journal is "NUMBER BYTES-ON-STDOUT KIND ARGUMENT...", paths relative to the root; that of a write is
- * followed by its bytes and a newline. Files are told apart by their inode. Standard output has to be a file. */
+ * A line of the journal is "NUMBER BYTES-ON-STDOUT KIND ARGUMENT...", paths relative to the root;
+ * that of a write is followed by its bytes and a newline. Files are told apart by their inode.
+ * Standard output has to be a file. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -45,7 +48,8 @@ static void fail(const char *what) {
 }
 
 __attribute__((constructor)) static void begin(void) {
-    const char *folder = getenv("CRASH_ROOT"), *path = getenv("CRASH_JOURNAL"), *which = getenv("CRASH_FAULT");
+    const char *folder = getenv("CRASH_ROOT"), *path = getenv("CRASH_JOURNAL"),
+               *which = getenv("CRASH_FAULT");
     if (folder == NULL || path == NULL) return;
     if (realpath(folder, root) == NULL) fail(folder);
     root_size = strlen(root);
@@ -231,8 +235,12 @@ static ssize_t write_at(int fd, const void *bytes, size_t size, long long at) {
     errno = why;
     return n;
 }
-ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at) { return write_at(fd, bytes, size, at); }
-ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at) { return write_at(fd, bytes, size, at); }
+ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at) {
+    return write_at(fd, bytes, size, at);
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at) {
+    return write_at(fd, bytes, size, at);
+}
 
 /* stdio, which FAISS writes its index with, calls the C library's own write. */
 static ssize_t stream_write(void *cookie, const char *bytes, size_t size) {
@@ -314,8 +322,12 @@ static int cut_path(const char *path, long long size) {
 }
 int truncate(const char *path, off_t size) { return cut_path(path, size); }
 int truncate64(const char *path, off64_t size) { return cut_path(path, size); }
-int ftruncate(int fd, off_t size) { return is_watched(fd) ? cut_to(fd, size) : REAL(ftruncate)(fd, size); }
-int ftruncate64(int fd, off64_t size) { return is_watched(fd) ? cut_to(fd, size) : REAL(ftruncate)(fd, size); }
+int ftruncate(int fd, off_t size) {
+    return is_watched(fd) ? cut_to(fd, size) : REAL(ftruncate)(fd, size);
+}
+int ftruncate64(int fd, off64_t size) {
+    return is_watched(fd) ? cut_to(fd, size) : REAL(ftruncate)(fd, size);
+}
 
 /* Names. */
 int rename(const char *from, const char *to) {

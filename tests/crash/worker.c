@@ -1,13 +1,12 @@
-/* tests/crash/worker.c: changes collections of small documents (tests/documents.h) in the ways that retro-index does,
- * and looks at what is there. It prints what it begins and what it has been told is kept; tests/crash/test_crash.py
- * runs it under shim.c.
+/* tests/crash/worker.c: changes collections of small documents (tests/documents.h) in the ways that
+ * retro-index does, and looks at what is there. It prints what it begins and what it has been told
+ * is kept; tests/crash/test_crash.py runs it under shim.c.
  *
- *   build DIR N VERSION FACTORY [pictures]   documents 0 .. N - 1, some of them pictures with vectors of their own
- *   change DIR                    a fixed list of puts and deletions
- *   together DIR                  three threads with documents of their own
- *   compact DIR, copy FROM TO, repair DIR
- *   verify DIR...                 prints the documents of each, or that it is damaged
- *   check DIR...                  prints the documents of each, changes it, compacts it and looks again */
+ *   build DIR N VERSION FACTORY [pictures]   documents 0 .. N - 1, some of them pictures with
+ * vectors of their own change DIR                    a fixed list of puts and deletions together
+ * DIR                  three threads with documents of their own compact DIR, copy FROM TO, repair
+ * DIR verify DIR...                 prints the documents of each, or that it is damaged check
+ * DIR...                  prints the documents of each, changes it, compacts it and looks again */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +28,16 @@ static void make(struct made_document *d, bool sees, int id, int version) {
     (sees ? make_seen_document : make_document)(d, id, version);
 }
 
-static enum status add_documents(struct generation_builder *b, bool sees, int n, int version, struct error *e) {
+static enum status add_documents(struct generation_builder *b, bool sees, int n, int version,
+                                 struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         struct made_document d;
         make(&d, sees, i, version);
         status = builder_add_document(b, &d.document, e);
         if (status == STATUS_OK)
-            status = builder_add_vectors(b, d.vectors, document_count_chunks(d.document.n, CHUNK), e);
+            status =
+                builder_add_vectors(b, d.vectors, document_count_chunks(d.document.n, CHUNK), e);
     }
     return status;
 }
@@ -73,7 +74,9 @@ static struct collection *open_store(const char *dir) {
     return NULL;
 }
 
-static bool sees_pictures(const struct snapshot *snapshot) { return snapshot->info->pictures.embedder != NULL; }
+static bool sees_pictures(const struct snapshot *snapshot) {
+    return snapshot->info->pictures.embedder != NULL;
+}
 
 /* Version 0: it is deleted. */
 static enum status change(struct collection *l, int id, int version, struct error *e) {
@@ -98,9 +101,11 @@ static enum status try_change(struct collection *l, int id, int version) {
     return status;
 }
 
-/* A change that failed is tried again; where that fails, too, after a new beginning, as that of another program. */
+/* A change that failed is tried again; where that fails, too, after a new beginning, as that of
+ * another program. */
 static int change_all(const char *dir) {
-    static const int steps[][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1}, {1, 3}, {4, 0}, {5, 1}, {5, 1}, {0, 2}};
+    static const int steps[][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1}, {1, 3},
+                                   {4, 0}, {5, 1}, {5, 1}, {0, 2}};
     struct collection *l = open_store(dir);
     for (size_t i = 0; i < ARRAY_COUNT(steps) && l; i++) {
         if (try_change(l, steps[i][0], steps[i][1]) == STATUS_OK) continue;
@@ -179,17 +184,19 @@ static enum status say_document(void *context, const struct stored_document *d, 
     struct made_document made;
     int id = -1, version = -1;
     (void)context;
-    bool known = sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1;
+    bool known =
+        sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1;
     if (!known || id < 0 || id >= IDS) return error_set(e, STATUS_CORRUPT, "document %s", d->id);
     make_document(&made, id, version);
-    if (d->text.size != made.document.text.size || memcmp(d->text.text, made.text, d->text.size) != 0 ||
-        strcmp(d->path, made.path) != 0)
+    if (d->text.size != made.document.text.size ||
+        memcmp(d->text.text, made.text, d->text.size) != 0 || strcmp(d->path, made.path) != 0)
         return error_set(e, STATUS_CORRUPT, "document %s is not whole", d->id);
     SAY("document %d %d\n", id, version);
     return STATUS_OK;
 }
 
-/* A picture has the vector that follows from its number, and is found by it; other documents have none. */
+/* A picture has the vector that follows from its number, and is found by it; other documents have
+ * none. */
 static enum status check_picture(const struct snapshot *snapshot, const struct stored_document *d,
                                  const float *expected, struct error *e) {
     float vector[PICTURE_DIM], similarity;
@@ -206,19 +213,22 @@ static enum status check_picture(const struct snapshot *snapshot, const struct s
 }
 
 /* The nearest chunk of each document's vector is as near as itself. */
-static enum status search_document(void *context, const struct stored_document *d, struct error *e) {
+static enum status search_document(void *context, const struct stored_document *d,
+                                   struct error *e) {
     const struct snapshot *snapshot = context;
     struct made_document made;
     int id, version;
     int64_t found;
     float similarity;
-    CHECK(sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
+    CHECK(sscanf(d->id, "id %d", &id) == 1 &&
+          sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
     make(&made, sees_pictures(snapshot), id, version);
     if (check_picture(snapshot, d, made.document.picture, e)) return e->status;
     struct nearest_query query = {.vectors = made.vectors, .n = 1, .k = 1};
     if (store_search(snapshot, &query, &found, &similarity, e)) return e->status;
-    return found >= 0 && similarity > 0.999F ? STATUS_OK
-                                             : error_set(e, STATUS_CORRUPT, "document %s is not found", d->id);
+    return found >= 0 && similarity > 0.999F
+               ? STATUS_OK
+               : error_set(e, STATUS_CORRUPT, "document %s is not found", d->id);
 }
 
 static int look(struct collection *l) {
@@ -297,6 +307,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "repair") == 0 && n == 1) return repair(words[0]);
     if (strcmp(what, "verify") == 0) return verify_all(n, words);
     if (strcmp(what, "check") == 0) return check_all(n, words);
-    fprintf(stderr, "usage: worker build|change|together|compact|copy|repair|verify|check DIR...\n");
+    fprintf(stderr,
+            "usage: worker build|change|together|compact|copy|repair|verify|check DIR...\n");
     return 2;
 }

@@ -1,7 +1,8 @@
-/* tests/cuda/cuda_ops.h: what the CUDA op tests share: the two backends, tensors that live on both, comparisons.
+/* tests/cuda/cuda_ops.h: what the CUDA op tests share: the two backends, tensors that live on both,
+ * comparisons.
  *
- * `reference` is the CPU in plain loops, which is the specification; `device` is the backend under test, by name the
- * program's first argument, or the emulated device. */
+ * `reference` is the CPU in plain loops, which is the specification; `device` is the backend under
+ * test, by name the program's first argument, or the emulated device. */
 #pragma once
 
 #include "tests/ops/ops.h"
@@ -34,12 +35,15 @@ struct both {
     struct tensor host, device;
 };
 
-static inline size_t tensor_bytes(struct tensor t) { return (size_t)t.rows * (size_t)t.stride * dtype_bytes(t.dtype); }
+static inline size_t tensor_bytes(struct tensor t) {
+    return (size_t)t.rows * (size_t)t.stride * dtype_bytes(t.dtype);
+}
 
 static inline struct both both_copy(struct tensor host) {
     struct both t = {host, host};
     struct error e;
-    if (backend_alloc(device, &t.device.data, tensor_bytes(host), "a test", &e)) fail_msg("%s", e.text);
+    if (backend_alloc(device, &t.device.data, tensor_bytes(host), "a test", &e))
+        fail_msg("%s", e.text);
     backend_upload(device, t.device.data, host.data, tensor_bytes(host));
     return t;
 }
@@ -66,7 +70,8 @@ static inline void device_sync(void) {
     if (backend_sync(device, &e)) fail_msg("%s", e.text);
 }
 
-/* Elements agree within `tolerance` of the largest magnitude of their pair or of 1; gaps were not written. */
+/* Elements agree within `tolerance` of the largest magnitude of their pair or of 1; gaps were not
+ * written. */
 static inline void assert_both(struct both t, double tolerance, const char *what) {
     char *found = xmalloc(tensor_bytes(t.host) + 1);
     backend_download(device, found, t.device.data, tensor_bytes(t.host));
@@ -78,14 +83,15 @@ static inline void assert_both(struct both t, double tolerance, const char *what
             double a = (double)tensor_get(t.host, i, j), b = (double)tensor_get(copy, i, j);
             if (a == b || (isnan(a) && isnan(b))) continue;
             if (!(fabs(a - b) <= tolerance * fmax(1, fmax(fabs(a), fabs(b)))))
-                fail_msg("%s: row %d column %d of [%d, %d]: %.9g, expected %.9g", what, i, j, copy.rows, copy.cols, b,
-                         a);
+                fail_msg("%s: row %d column %d of [%d, %d]: %.9g, expected %.9g", what, i, j,
+                         copy.rows, copy.cols, b, a);
         }
     assert_gaps_untouched(copy);
     free(found);
 }
 
-/* A copy of a host array that is spoilt and freed once the op is enqueued: arguments are read at the call. */
+/* A copy of a host array that is spoilt and freed once the op is enqueued: arguments are read at
+ * the call. */
 static inline void *lend(const void *array, size_t bytes) {
     char *copy = xmalloc(bytes + 1);
     if (bytes) memcpy(copy, array, bytes);
@@ -99,7 +105,8 @@ static inline void take_back(void *array, size_t bytes) {
 static inline void open_both(void) {
     struct error e;
     setenv("RETRO_CPU", "generic", 1);
-    if (backend_open(&reference, "cpu", &(struct backend_options){.threads = 1}, &e)) fail_msg("%s", e.text);
+    if (backend_open(&reference, "cpu", &(struct backend_options){.threads = 1}, &e))
+        fail_msg("%s", e.text);
     unsetenv("RETRO_CPU");
     if (backend_open(&device, device_name, NULL, &e)) fail_msg("%s", e.text);
 }
@@ -133,8 +140,9 @@ static inline int close_device(void **state) {
 }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
 
-/* The main function of such tests: without an argument on the emulated device, once for each of several orders of
- * threads; `cuda:0` on a GPU; `cuda:0 16` every 16th case of each op there, for tools that slow it down. */
+/* The main function of such tests: without an argument on the emulated device, once for each of
+ * several orders of threads; `cuda:0` on a GPU; `cuda:0 16` every 16th case of each op there, for
+ * tools that slow it down. */
 #define RUN_TESTS(argc, argv, tests) \
     do { \
         static const uint64_t schedules[] = {0, 1, 20261121}; \

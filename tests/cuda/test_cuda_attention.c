@@ -1,10 +1,10 @@
-/* tests/cuda/test_cuda_attention.c: attention of the CUDA backend against the CPU in plain loops, over awkward sizes.
- * Arguments as for test_cuda_ops.
+/* tests/cuda/test_cuda_attention.c: attention of the CUDA backend against the CPU in plain loops,
+ * over awkward sizes. Arguments as for test_cuda_ops.
  *
- * With keys and values in bf16 or f16, spans of several queries run on tensor cores. The device rounds their q times
- * scale and log2(e) to that type, so the reference gets q rounded; and it rounds the weights, each by at most half a
- * unit of its last place, so a sum of values in [-1, 1] moves by at most that much of 1. The rest differs by the order
- * of sums and by the exponential. */
+ * With keys and values in bf16 or f16, spans of several queries run on tensor cores. The device
+ * rounds their q times scale and log2(e) to that type, so the reference gets q rounded; and it
+ * rounds the weights, each by at most half a unit of its last place, so a sum of values in [-1, 1]
+ * moves by at most that much of 1. The rest differs by the order of sums and by the exponential. */
 #include "tests/cuda/cuda_ops.h"
 
 struct attention_case {
@@ -58,7 +58,8 @@ static void free_attention(struct attention_data *d) {
     if (d->bias.host.data) both_free(d->bias);
 }
 
-static void attend_on_device(const struct attention_data *d, const struct attention_span *spans, int n_spans) {
+static void attend_on_device(const struct attention_data *d, const struct attention_span *spans,
+                             int n_spans) {
     struct attention_args a = d->args;
     size_t bytes = (size_t)n_spans * sizeof *spans;
     struct attention_span *lent = lend(spans, bytes);
@@ -75,7 +76,9 @@ static void attend_on_device(const struct attention_data *d, const struct attent
 
 /* Half a unit of the last place of 1 where a span is computed in that type; 0 where all is f32. */
 static double rounding_of(const struct attention_case *c, const struct attention_span *span) {
-    if (span->q_count < 2 || c->head_dim > 256 || c->k_dtype != c->v_dtype || c->k_dtype == DTYPE_F32) return 0;
+    if (span->q_count < 2 || c->head_dim > 256 || c->k_dtype != c->v_dtype ||
+        c->k_dtype == DTYPE_F32)
+        return 0;
     return c->k_dtype == DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
 }
 
@@ -93,7 +96,8 @@ static void round_queries(const struct attention_case *c, const struct attention
 }
 
 /* Every span within its own bound, and rows of no span 0. */
-static void check_attention(const struct attention_case *c, const struct attention_span *spans, int n_spans) {
+static void check_attention(const struct attention_case *c, const struct attention_span *spans,
+                            int n_spans) {
     if (!chosen()) return;
     struct attention_data d = make_attention(c);
     double coarsest = 0;
@@ -114,19 +118,21 @@ static void check_attention(const struct attention_case *c, const struct attenti
     free_attention(&d);
 }
 
-/* Every kind of span: prompts, single queries with one part and with several, no keys, no queries; row 40 is in none.
+/* Every kind of span: prompts, single queries with one part and with several, no keys, no queries;
+ * row 40 is in none.
  */
-static const struct attention_span mixed[] = {{.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
-                                              {.q_start = 1, .q_count = 17, .k_start = 97, .k_count = 17},
-                                              {.q_start = 18, .q_count = 5, .k_start = 3, .k_count = 64},
-                                              {.q_start = 23, .q_count = 3, .k_start = 114, .k_count = 0},
-                                              {.q_start = 26, .q_count = 0, .k_start = 0, .k_count = 9},
-                                              {.q_start = 26, .q_count = 1, .k_start = 5, .k_count = 1},
-                                              {.q_start = 27, .q_count = 1, .k_start = 40, .k_count = 600},
-                                              {.q_start = 28, .q_count = 1, .k_start = 0, .k_count = 256},
-                                              {.q_start = 29, .q_count = 1, .k_start = 1, .k_count = 257},
-                                              {.q_start = 30, .q_count = 10, .k_start = 100, .k_count = 131},
-                                              {.q_start = 41, .q_count = 140, .k_start = 60, .k_count = 150}};
+static const struct attention_span mixed[] = {
+    {.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
+    {.q_start = 1, .q_count = 17, .k_start = 97, .k_count = 17},
+    {.q_start = 18, .q_count = 5, .k_start = 3, .k_count = 64},
+    {.q_start = 23, .q_count = 3, .k_start = 114, .k_count = 0},
+    {.q_start = 26, .q_count = 0, .k_start = 0, .k_count = 9},
+    {.q_start = 26, .q_count = 1, .k_start = 5, .k_count = 1},
+    {.q_start = 27, .q_count = 1, .k_start = 40, .k_count = 600},
+    {.q_start = 28, .q_count = 1, .k_start = 0, .k_count = 256},
+    {.q_start = 29, .q_count = 1, .k_start = 1, .k_count = 257},
+    {.q_start = 30, .q_count = 10, .k_start = 100, .k_count = 131},
+    {.q_start = 41, .q_count = 140, .k_start = 60, .k_count = 150}};
 enum { MIXED_QUERIES = 181, MIXED_KEYS = 640 };
 
 static void test_attention_shapes(void **state) {
@@ -135,7 +141,8 @@ static void test_attention_shapes(void **state) {
                                    {6, 3, 64}, {2, 2, 127}, {9, 1, 20}, {2, 1, 200}, {1, 1, 512}};
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
         for (int mask = MASK_NONE; mask <= MASK_CAUSAL; mask++) {
-            struct attention_case c = {.heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
+            struct attention_case c = {
+                .heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
             c.q_rows = MIXED_QUERIES;
             c.k_rows = MIXED_KEYS;
             c.gap = i % 2 ? 8 : 5;
@@ -159,27 +166,31 @@ static void test_attention_dtypes(void **state) {
         }
 }
 
-/* Numbers of queries and keys around the sizes of tiles, one and more tiles of both; the last for MASK_NONE alone. */
-static const struct attention_span awkward[] = {{.q_start = 0, .q_count = 2, .k_start = 0, .k_count = 7},
-                                                {.q_start = 2, .q_count = 15, .k_start = 7, .k_count = 63},
-                                                {.q_start = 17, .q_count = 16, .k_start = 70, .k_count = 64},
-                                                {.q_start = 33, .q_count = 17, .k_start = 134, .k_count = 65},
-                                                {.q_start = 50, .q_count = 63, .k_start = 0, .k_count = 200},
-                                                {.q_start = 113, .q_count = 64, .k_start = 199, .k_count = 64},
-                                                {.q_start = 177, .q_count = 65, .k_start = 263, .k_count = 65},
-                                                {.q_start = 242, .q_count = 130, .k_start = 100, .k_count = 200},
-                                                {.q_start = 372, .q_count = 1, .k_start = 5, .k_count = 65},
-                                                {.q_start = 373, .q_count = 2, .k_start = 330, .k_count = 2},
-                                                {.q_start = 375, .q_count = 5, .k_start = 332, .k_count = 1}};
+/* Numbers of queries and keys around the sizes of tiles, one and more tiles of both; the last for
+ * MASK_NONE alone. */
+static const struct attention_span awkward[] = {
+    {.q_start = 0, .q_count = 2, .k_start = 0, .k_count = 7},
+    {.q_start = 2, .q_count = 15, .k_start = 7, .k_count = 63},
+    {.q_start = 17, .q_count = 16, .k_start = 70, .k_count = 64},
+    {.q_start = 33, .q_count = 17, .k_start = 134, .k_count = 65},
+    {.q_start = 50, .q_count = 63, .k_start = 0, .k_count = 200},
+    {.q_start = 113, .q_count = 64, .k_start = 199, .k_count = 64},
+    {.q_start = 177, .q_count = 65, .k_start = 263, .k_count = 65},
+    {.q_start = 242, .q_count = 130, .k_start = 100, .k_count = 200},
+    {.q_start = 372, .q_count = 1, .k_start = 5, .k_count = 65},
+    {.q_start = 373, .q_count = 2, .k_start = 330, .k_count = 2},
+    {.q_start = 375, .q_count = 5, .k_start = 332, .k_count = 1}};
 enum { AWKWARD = ARRAY_COUNT(awkward), AWKWARD_QUERIES = 382, AWKWARD_KEYS = 333 };
 
 static void test_attention_on_tensor_cores(void **state) {
     (void)state;
-    static const int heads[][3] = {{3, 1, 24}, {8, 1, 8}, {2, 2, 64}, {1, 1, 80}, {1, 1, 96}, {1, 1, 128}, {1, 1, 256}};
+    static const int heads[][3] = {{3, 1, 24}, {8, 1, 8},   {2, 2, 64}, {1, 1, 80},
+                                   {1, 1, 96}, {1, 1, 128}, {1, 1, 256}};
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
         for (int mask = MASK_NONE; mask <= MASK_CAUSAL; mask++)
             for (int zero = 0; zero < 2; zero++) {
-                struct attention_case c = {.heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
+                struct attention_case c = {
+                    .heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
                 c.q_rows = AWKWARD_QUERIES;
                 c.k_rows = AWKWARD_KEYS;
                 c.gap = i == 2 ? 3 : 8; /* some rows are not aligned */
@@ -200,7 +211,8 @@ static void test_attention_alone(void **state) {
         c.k_dtype = c.v_dtype = (enum dtype)dtype;
         if (!chosen()) continue;
         struct attention_data d = make_attention(&c);
-        struct tensor all = padded_tensor(DTYPE_F32, c.q_rows, d.q.host.cols, 3), alone = d.out.host;
+        struct tensor all = padded_tensor(DTYPE_F32, c.q_rows, d.q.host.cols, 3),
+                      alone = d.out.host;
         attend_on_device(&d, awkward, AWKWARD - 1);
         backend_download(device, all.data, d.out.device.data, tensor_bytes(all));
         for (int i = 0; i < AWKWARD - 1; i += 3) {
@@ -224,12 +236,15 @@ static void test_attention_empty(void **state) {
     check_attention(&c, mixed, 0);
 }
 
-/* Under a causal mask query i sees key i + 1: rows before SPOILT may not notice in any bit what comes from there on, by
- * an infinite value first and NaN after it; rows from there on show what is infinite and what is NaN. */
+/* Under a causal mask query i sees key i + 1: rows before SPOILT may not notice in any bit what
+ * comes from there on, by an infinite value first and NaN after it; rows from there on show what is
+ * infinite and what is NaN. */
 static void check_unseen(enum dtype dtype, int heads, int head_dim) {
     enum { QUERIES = 100, KEYS = QUERIES + 1, SPOILT = 70 };
-    static const struct attention_span span = {.q_start = 0, .q_count = QUERIES, .k_start = 1, .k_count = QUERIES};
-    struct attention_case c = {.heads = heads, .kv_heads = 1, .head_dim = head_dim, .mask = MASK_CAUSAL};
+    static const struct attention_span span = {
+        .q_start = 0, .q_count = QUERIES, .k_start = 1, .k_count = QUERIES};
+    struct attention_case c = {
+        .heads = heads, .kv_heads = 1, .head_dim = head_dim, .mask = MASK_CAUSAL};
     c.q_rows = QUERIES;
     c.k_rows = KEYS;
     c.k_dtype = c.v_dtype = dtype;
@@ -242,7 +257,8 @@ static void check_unseen(enum dtype dtype, int heads, int head_dim) {
     for (int row = 0; row < KEYS; row++)
         for (int j = 0; j < head_dim; j++) {
             if (row == 0 || row > SPOILT + 4) tensor_set(d.k.host, row, j, NAN);
-            if (row == SPOILT + 1 && j % 2) tensor_set(d.v.host, row, j, j % 4 == 1 ? -INFINITY : INFINITY);
+            if (row == SPOILT + 1 && j % 2)
+                tensor_set(d.v.host, row, j, j % 4 == 1 ? -INFINITY : INFINITY);
             if (row == 0 || row > SPOILT + 2) tensor_set(d.v.host, row, j, NAN);
         }
     backend_upload(device, d.k.device.data, d.k.host.data, tensor_bytes(d.k.host));
@@ -276,10 +292,12 @@ static void test_attention_leaves_out(void **state) {
     check_unseen(DTYPE_F16, 1, 256);
 }
 
-/* Window, bias and soft-cap, in every kernel: head sizes of each width, and types that go to each. */
+/* Window, bias and soft-cap, in every kernel: head sizes of each width, and types that go to each.
+ */
 static void test_attention_ways(void **state) {
     (void)state;
-    static const int heads[][3] = {{3, 1, 24}, {2, 2, 64}, {8, 2, 16}, {1, 1, 128}, {2, 1, 256}, {1, 1, 320}};
+    static const int heads[][3] = {{3, 1, 24},  {2, 2, 64},  {8, 2, 16},
+                                   {1, 1, 128}, {2, 1, 256}, {1, 1, 320}};
     static const struct attention_case ways[] = {
         {.mask = MASK_CAUSAL, .window = 1},
         {.mask = MASK_CAUSAL, .window = 40},
@@ -304,7 +322,8 @@ static void test_attention_ways(void **state) {
         }
 }
 
-/* Keys of the mixed spans in blocks in scattered order, NaN in all other rows: the bits of the same keys row by row. */
+/* Keys of the mixed spans in blocks in scattered order, NaN in all other rows: the bits of the same
+ * keys row by row. */
 static void check_blocks(const struct attention_case *c) {
     enum { BLOCKS = 40, SPANS = ARRAY_COUNT(mixed) };
     if (!chosen()) return;
@@ -326,8 +345,10 @@ static void check_blocks(const struct attention_case *c) {
         for (int key = 0; key < mixed[s].k_count; key++) {
             int row = blocks[at + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
             int from = mixed[s].k_start + key;
-            memcpy(tensor_at(k, row, 0), tensor_at(d.k.host, from, 0), (size_t)k.cols * dtype_bytes(k.dtype));
-            memcpy(tensor_at(v, row, 0), tensor_at(d.v.host, from, 0), (size_t)v.cols * dtype_bytes(v.dtype));
+            memcpy(tensor_at(k, row, 0), tensor_at(d.k.host, from, 0),
+                   (size_t)k.cols * dtype_bytes(k.dtype));
+            memcpy(tensor_at(v, row, 0), tensor_at(d.v.host, from, 0),
+                   (size_t)v.cols * dtype_bytes(v.dtype));
         }
         at += (mixed[s].k_count + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
     }
@@ -358,7 +379,8 @@ static void test_attention_blocks(void **state) {
     static const int heads[][3] = {{3, 1, 24}, {2, 2, 64}, {1, 1, 128}, {2, 1, 256}, {1, 1, 320}};
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
         for (int way = 0; way < 3; way++) {
-            struct attention_case c = {.heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
+            struct attention_case c = {
+                .heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
             c.k_dtype = c.v_dtype = (enum dtype)((i + (size_t)way) % 3);
             c.q_rows = MIXED_QUERIES;
             c.k_rows = MIXED_KEYS;
@@ -369,11 +391,14 @@ static void test_attention_blocks(void **state) {
         }
 }
 
-/* Keys left of the window do not matter in any bit, NaN and infinite ones included, and those who see them show it. */
+/* Keys left of the window do not matter in any bit, NaN and infinite ones included, and those who
+ * see them show it. */
 static void check_left_of_window(enum dtype dtype, int heads, int head_dim) {
     enum { QUERIES = 150, WINDOW = 37, SPOILT = 70 };
-    static const struct attention_span span = {.q_start = 0, .q_count = QUERIES, .k_start = 0, .k_count = QUERIES};
-    struct attention_case c = {.heads = heads, .kv_heads = 1, .head_dim = head_dim, .mask = MASK_CAUSAL};
+    static const struct attention_span span = {
+        .q_start = 0, .q_count = QUERIES, .k_start = 0, .k_count = QUERIES};
+    struct attention_case c = {
+        .heads = heads, .kv_heads = 1, .head_dim = head_dim, .mask = MASK_CAUSAL};
     c.q_rows = c.k_rows = QUERIES;
     c.k_dtype = c.v_dtype = dtype;
     c.window = WINDOW;
@@ -426,7 +451,8 @@ static void check_shares(const struct attention_case *c) {
     }
     struct attention_data d = make_attention(c);
     struct both y = both_random(DTYPE_F32, c->q_rows, 3, 2);
-    struct attention_shares_args a = {.of = d.args, .y = y.host, .groups = groups, .n_groups = 3 * SPANS};
+    struct attention_shares_args a = {
+        .of = d.args, .y = y.host, .groups = groups, .n_groups = 3 * SPANS};
     a.of.spans = mixed;
     a.of.n_spans = SPANS;
     a.span_groups = lists;
@@ -447,7 +473,8 @@ static void test_attention_shares(void **state) {
     static const int heads[][3] = {{4, 4, 8}, {3, 3, 7}, {6, 3, 64}, {9, 1, 20}, {1, 1, 512}};
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
         for (int way = 0; way < 3; way++) {
-            struct attention_case c = {.heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
+            struct attention_case c = {
+                .heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
             c.q_rows = MIXED_QUERIES;
             c.k_rows = MIXED_KEYS;
             c.gap = i % 2 ? 8 : 5;
@@ -462,10 +489,15 @@ static void test_attention_shares(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_attention_shapes), TEST(test_attention_dtypes), TEST(test_attention_on_tensor_cores),
-        TEST(test_attention_alone),  TEST(test_attention_empty),  TEST(test_attention_leaves_out),
-        TEST(test_attention_ways),   TEST(test_attention_blocks), TEST(test_attention_leaves_out_left_of_window),
-        TEST(test_attention_shares)};
+    const struct CMUnitTest tests[] = {TEST(test_attention_shapes),
+                                       TEST(test_attention_dtypes),
+                                       TEST(test_attention_on_tensor_cores),
+                                       TEST(test_attention_alone),
+                                       TEST(test_attention_empty),
+                                       TEST(test_attention_leaves_out),
+                                       TEST(test_attention_ways),
+                                       TEST(test_attention_blocks),
+                                       TEST(test_attention_leaves_out_left_of_window),
+                                       TEST(test_attention_shares)};
     RUN_TESTS(argc, argv, tests);
 }

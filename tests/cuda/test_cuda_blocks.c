@@ -1,15 +1,16 @@
-/* tests/cuda/test_cuda_blocks.c: int8, int4 and fp8 weights on the CUDA backend, and few rows with f16 and bf16
- * weights: against the same weights in f32, to which the device rounds nothing or, for many rows, what it says it
- * rounds; against the CPU's own int8 and int4 products within the bound of their rounding; a row alone against a row in
- * a batch. Arguments as for test_cuda_ops. */
+/* tests/cuda/test_cuda_blocks.c: int8, int4 and fp8 weights on the CUDA backend, and few rows with
+ * f16 and bf16 weights: against the same weights in f32, to which the device rounds nothing or, for
+ * many rows, what it says it rounds; against the CPU's own int8 and int4 products within the bound
+ * of their rounding; a row alone against a row in a batch. Arguments as for test_cuda_ops. */
 #include "kernels/cuda/open.h"
 #include "kernels/quantise.h"
 #include "tests/cuda/cuda_ops.h"
 
-static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4, DTYPE_FP8}, half_dtypes[] = {DTYPE_F16, DTYPE_BF16};
+static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4, DTYPE_FP8},
+                        half_dtypes[] = {DTYPE_F16, DTYPE_BF16};
 
-/* Blocks of random integers, as files hold them, and their values; for other types random floats, and what they became:
- * for fp8 that is yet to be read. */
+/* Blocks of random integers, as files hold them, and their values; for other types random floats,
+ * and what they became: for fp8 that is yet to be read. */
 struct blocks_matrix {
     struct host_matrix host;
     int n_out, n_in;
@@ -56,9 +57,11 @@ static struct blocks_matrix random_matrix(enum dtype dtype, int n_out, int n_in)
     m.host.scales = random_halves(n / QUANTISE_BLOCK, dtype == DTYPE_INT8 ? 1.0f / 127 : 1.0f / 15);
     if (dtype == DTYPE_INT4) m.host.minimums = random_halves(n / QUANTISE_BLOCK, 1);
     m.wide = xmalloc(n * sizeof *m.wide);
-    struct quantised_row first = {values, (uint16_t *)(uintptr_t)m.host.scales, (uint16_t *)(uintptr_t)m.host.minimums};
+    struct quantised_row first = {values, (uint16_t *)(uintptr_t)m.host.scales,
+                                  (uint16_t *)(uintptr_t)m.host.minimums};
     for (int i = 0; i < n_out; i++)
-        dequantise_row(m.wide + (size_t)i * (size_t)n_in, dtype, quantised_row_at(first, dtype, n_in, i), n_in);
+        dequantise_row(m.wide + (size_t)i * (size_t)n_in, dtype,
+                       quantised_row_at(first, dtype, n_in, i), n_in);
     return m;
 }
 
@@ -92,7 +95,8 @@ static void read_row(const struct weight *w, int id, float *to) {
     both_free(y);
 }
 
-/* Row i of the weight is the nearest that a scale of its largest / 448 allows, and goes to m->wide. */
+/* Row i of the weight is the nearest that a scale of its largest / 448 allows, and goes to m->wide.
+ */
 static void check_fp8_row(struct blocks_matrix *m, const struct weight *w, int i) {
     const float *from = (const float *)m->host.values + (size_t)i * (size_t)m->n_in;
     float *found = m->wide + (size_t)i * (size_t)m->n_in;
@@ -100,11 +104,13 @@ static void check_fp8_row(struct blocks_matrix *m, const struct weight *w, int i
     read_row(w, i, found);
     for (int k = 0; k < m->n_in; k++) largest = fmax(largest, fabs((double)from[k]));
     for (int k = 0; k < m->n_in; k++) {
-        double nearest = INFINITY, size = fabs((double)from[k]), off = fabs((double)found[k] - (double)from[k]);
-        for (int code = 0; code < 127; code++) nearest = fmin(nearest, fabs(size - e4m3(code) * largest / 448));
+        double nearest = INFINITY, size = fabs((double)from[k]),
+               off = fabs((double)found[k] - (double)from[k]);
+        for (int code = 0; code < 127; code++)
+            nearest = fmin(nearest, fabs(size - e4m3(code) * largest / 448));
         if (!(off <= nearest + 1e-6 * size))
-            fail_msg("fp8 (%d, %d): %g became %g, the row's largest is %g", i, k, (double)from[k], (double)found[k],
-                     largest);
+            fail_msg("fp8 (%d, %d): %g became %g, the row's largest is %g", i, k, (double)from[k],
+                     (double)found[k], largest);
     }
 }
 
@@ -143,8 +149,8 @@ static void linear_in_f32(struct linear_args a, const struct blocks_matrix *m) {
     if (many) free(wide);
 }
 
-/* Against the CPU's own product of these blocks. It rounds each x by up to 1/254 of the largest of its 32, the device
- * by up to 2^-9 of itself, and W by as much, where rows are many. */
+/* Against the CPU's own product of these blocks. It rounds each x by up to 1/254 of the largest of
+ * its 32, the device by up to 2^-9 of itself, and W by as much, where rows are many. */
 static void assert_near_cpu(struct both y, struct both x, const struct blocks_matrix *m) {
     backend_download(device, y.host.data, y.device.data, tensor_bytes(y.host));
     device_sync();
@@ -152,7 +158,8 @@ static void assert_near_cpu(struct both y, struct both x, const struct blocks_ma
     struct tensor expected = padded_tensor(DTYPE_F32, y.host.rows, y.host.cols, 0);
     backend_linear(reference, &(struct linear_args){.y = expected, .x = x.host, .weight = &w});
     double relative = 1 / 254.0 + (x.host.rows > CUDA_FEW_ROWS ? 2 * 0x1p-9 : 0) + 2e-5;
-    double *largest = xmalloc((size_t)m->n_in * sizeof *largest); /* of the 32 that each x is one of */
+    double *largest =
+        xmalloc((size_t)m->n_in * sizeof *largest); /* of the 32 that each x is one of */
     for (int i = 0; i < expected.rows; i++) {
         for (int k = 0; k < m->n_in; k++) {
             double size = fabs((double)tensor_get(x.host, i, k));
@@ -165,7 +172,8 @@ static void assert_near_cpu(struct both y, struct both x, const struct blocks_ma
                 bound += fabs((double)m->wide[(size_t)j * (size_t)m->n_in + (size_t)k]) * relative *
                          largest[k / QUANTISE_BLOCK * QUANTISE_BLOCK];
             double a = (double)tensor_get(expected, i, j), b = (double)tensor_get(y.host, i, j);
-            if (!(fabs(a - b) <= bound)) fail_msg("(%d, %d): %.9g, the CPU's is %.9g, bound %g", i, j, b, a, bound);
+            if (!(fabs(a - b) <= bound))
+                fail_msg("(%d, %d): %.9g, the CPU's is %.9g, bound %g", i, j, b, a, bound);
         }
     }
     free(largest);
@@ -183,11 +191,14 @@ static void check_linear(const struct blocks_case *c) {
     struct linear_args a = {.y = y.host, .x = x.host, .activation = c->activation};
     if (c->bias) a.bias = bias.host.data;
     linear_in_f32(a, &m);
-    a = (struct linear_args){.y = y.device, .x = x.device, .weight = &w, .activation = c->activation};
+    a = (struct linear_args){
+        .y = y.device, .x = x.device, .weight = &w, .activation = c->activation};
     if (c->bias) a.bias = bias.device.data;
     backend_linear(device, &a);
-    assert_both(y, 2e-5 * fmax(1, c->n_in / 1024.0), dtype_name(c->dtype)); /* f32 sums in another order */
-    if (!c->bias && c->activation == ACTIVATION_NONE && dtype_quantised(c->dtype)) assert_near_cpu(y, x, &m);
+    assert_both(y, 2e-5 * fmax(1, c->n_in / 1024.0),
+                dtype_name(c->dtype)); /* f32 sums in another order */
+    if (!c->bias && c->activation == ACTIVATION_NONE && dtype_quantised(c->dtype))
+        assert_near_cpu(y, x, &m);
     backend_release(device, w.data);
     matrix_free(&m);
     both_free(x);
@@ -199,7 +210,8 @@ static void check_linear(const struct blocks_case *c) {
 static void test_linear_shapes(void **state) {
     (void)state;
     static const int row_counts[] = {0, 1, 2, 3, 4, 5, 8, 11, 16, 17, 37};
-    static const int sizes[][2] = {{1, 32}, {3, 64}, {4, 96}, {7, 128}, {61, 160}, {16, 256}, {5, 416}, {2, 4128}};
+    static const int sizes[][2] = {{1, 32},   {3, 64},   {4, 96},  {7, 128},
+                                   {61, 160}, {16, 256}, {5, 416}, {2, 4128}};
     for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
         for (size_t s = 0; s < ARRAY_COUNT(sizes); s++)
             for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
@@ -211,10 +223,12 @@ static void test_linear_shapes(void **state) {
                                                    .bias = (r + s + d) % 2});
 }
 
-/* Rows that end within a line, or before its second block; one thread a row, and more than a block has. */
+/* Rows that end within a line, or before its second block; one thread a row, and more than a block
+ * has. */
 static void test_linear_halves(void **state) {
     (void)state;
-    static const int row_counts[] = {1, 2, 3, 8, CUDA_FEW_ROWS}, widths[] = {4, 32, 36, 64, 100, 132, 516, 4132};
+    static const int row_counts[] = {1, 2, 3, 8, CUDA_FEW_ROWS},
+                     widths[] = {4, 32, 36, 64, 100, 132, 516, 4132};
     for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
         for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
             for (size_t d = 0; d < ARRAY_COUNT(half_dtypes); d++)
@@ -240,11 +254,13 @@ static void test_linear_activations(void **state) {
                                                    .bias = bias});
 }
 
-/* More than a tile of W in bf16, the last one short; the order of threads is one, for it takes a second. */
+/* More than a tile of W in bf16, the last one short; the order of threads is one, for it takes a
+ * second. */
 static void test_linear_tiles(void **state) {
     (void)state;
     if (schedule != 0) return;
-    check_linear(&(struct blocks_case){.rows = CUDA_FEW_ROWS + 1, .n_out = 83, .n_in = 1 << 18, .dtype = DTYPE_INT4});
+    check_linear(&(struct blocks_case){
+        .rows = CUDA_FEW_ROWS + 1, .n_out = 83, .n_in = 1 << 18, .dtype = DTYPE_INT4});
 }
 
 /* Rows [first, first + rows) alone have the bits that they have among CUDA_FEW_ROWS. */
@@ -253,12 +269,14 @@ static void test_linear_batches(void **state) {
     enum { N_OUT = 11, N_IN = 1376 };
     for (size_t d = 0; d < ARRAY_COUNT(dtypes) + ARRAY_COUNT(half_dtypes); d++) {
         if (!chosen()) continue;
-        enum dtype dtype = d < ARRAY_COUNT(dtypes) ? dtypes[d] : half_dtypes[d - ARRAY_COUNT(dtypes)];
+        enum dtype dtype =
+            d < ARRAY_COUNT(dtypes) ? dtypes[d] : half_dtypes[d - ARRAY_COUNT(dtypes)];
         struct blocks_matrix m = random_matrix(dtype, N_OUT, N_IN);
         struct weight w = packed(device, &m, dtype, &m.host);
         struct both x = both_random(DTYPE_F32, CUDA_FEW_ROWS, N_IN, 4),
                     y = both_empty(DTYPE_F32, CUDA_FEW_ROWS, N_OUT, 0);
-        struct linear_args a = {.y = y.device, .x = x.device, .weight = &w, .activation = ACTIVATION_SILU};
+        struct linear_args a = {
+            .y = y.device, .x = x.device, .weight = &w, .activation = ACTIVATION_SILU};
         backend_linear(device, &a);
         backend_download(device, y.host.data, y.device.data, tensor_bytes(y.host));
         device_sync();
@@ -291,11 +309,13 @@ static void test_linear_nan(void **state) {
             struct tensor spoilt = random_tensor(DTYPE_F32, rows, N_IN, 0);
             tensor_set(spoilt, 3, 50, NAN);
             struct both x = both_copy(spoilt), y = both_empty(DTYPE_F32, rows, N_OUT, 0);
-            backend_linear(device, &(struct linear_args){.y = y.device, .x = x.device, .weight = &w});
+            backend_linear(device,
+                           &(struct linear_args){.y = y.device, .x = x.device, .weight = &w});
             backend_download(device, y.host.data, y.device.data, tensor_bytes(y.host));
             device_sync();
             for (int i = 0; i < rows; i++)
-                for (int j = 0; j < N_OUT; j++) assert_int_equal(isnan(tensor_get(y.host, i, j)) != 0, i == 3);
+                for (int j = 0; j < N_OUT; j++)
+                    assert_int_equal(isnan(tensor_get(y.host, i, j)) != 0, i == 3);
             backend_release(device, w.data);
             matrix_free(&m);
             both_free(x);
@@ -310,7 +330,8 @@ static void check_embed(enum dtype dtype, int vocab, int cols, bool position) {
     if (!chosen()) return;
     enum { ROWS = 9, POSITIONS = 13 };
     struct blocks_matrix m = random_matrix(dtype, vocab, cols);
-    struct weight on_cpu = packed(reference, &m, dtype, &m.host), on_device = packed(device, &m, dtype, &m.host);
+    struct weight on_cpu = packed(reference, &m, dtype, &m.host),
+                  on_device = packed(device, &m, dtype, &m.host);
     struct both y = both_empty(DTYPE_F32, ROWS, cols, position ? 1 : 4),
                 at = both_random(DTYPE_F32, POSITIONS, cols, 0);
     int32_t ids[ROWS] = {0, vocab - 1}, positions[ROWS] = {POSITIONS - 1};
@@ -335,7 +356,8 @@ static void test_embed(void **state) {
     static const int widths[] = {32, 96, 256, 1056};
     for (size_t d = 0; d < 2; d++)
         for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
-            for (int position = 0; position < 2; position++) check_embed(dtypes[d], 23, widths[w], position);
+            for (int position = 0; position < 2; position++)
+                check_embed(dtypes[d], 23, widths[w], position);
 }
 
 static void test_embed_large(void **state) {
@@ -349,8 +371,8 @@ static void test_embed_large(void **state) {
     matrix_free(&m);
 }
 
-/* No packed layout of this device may be kept in files; another dtype is refused, as on the CPU, and there fp8; fp8 of
- * what is not finite everywhere. */
+/* No packed layout of this device may be kept in files; another dtype is refused, as on the CPU,
+ * and there fp8; fp8 of what is not finite everywhere. */
 static void test_refusals(void **state) {
     (void)state;
     struct blocks_matrix m = random_matrix(DTYPE_INT8, 2, 32);

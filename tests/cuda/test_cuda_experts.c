@@ -1,10 +1,11 @@
-/* tests/cuda/test_cuda_experts.c: mixtures of experts on the CUDA backend against the CPU. Arguments as for
- * test_cuda_ops. */
+/* tests/cuda/test_cuda_experts.c: mixtures of experts on the CUDA backend against the CPU.
+ * Arguments as for test_cuda_ops. */
 #include "kernels/cuda/open.h"
 #include "kernels/quantise.h"
 #include "tests/cuda/cuda_ops.h"
 
-static struct route_args route_on(struct both y, struct both logits, bool renormalise, bool on_device) {
+static struct route_args route_on(struct both y, struct both logits, bool renormalise,
+                                  bool on_device) {
     return (struct route_args){.y = on_device ? y.device : y.host,
                                .logits = on_device ? logits.device : logits.host,
                                .renormalise = renormalise};
@@ -51,7 +52,8 @@ struct packed {
     struct weight on_cpu, on_device;
 };
 
-static struct weight pack(struct backend *b, enum dtype dtype, int n_out, int n_in, const struct host_matrix *host) {
+static struct weight pack(struct backend *b, enum dtype dtype, int n_out, int n_in,
+                          const struct host_matrix *host) {
     struct weight w = {.dtype = dtype, .n_out = n_out, .n_in = n_in};
     struct error e;
     if (backend_pack(b, &w, host, &e)) fail_msg("%s", e.text);
@@ -78,8 +80,8 @@ static float round_value(enum dtype dtype, float v) {
     return dtype == DTYPE_F16 ? f16_to_f32(f32_to_f16(v)) : bf16_to_f32(f32_to_bf16(v));
 }
 
-/* Random numbers. Of blocks the CPU has the numbers in f32, because its own products round x; for many rows they are
- * rounded to bf16, as on the device. */
+/* Random numbers. Of blocks the CPU has the numbers in f32, because its own products round x; for
+ * many rows they are rounded to bf16, as on the device. */
 static struct packed pack_both(enum dtype dtype, int n_out, int n_in, bool many) {
     size_t n = (size_t)n_out * (size_t)n_in;
     float *wide = random_array(n);
@@ -94,8 +96,10 @@ static struct packed pack_both(enum dtype dtype, int n_out, int n_in, bool many)
     } else {
         w.on_device = pack(device, dtype, n_out, n_in, &plain);
     }
-    for (size_t i = 0; i < n && many && dtype_quantised(dtype); i++) wide[i] = round_value(dtype, wide[i]);
-    w.on_cpu = pack(reference, dtype_quantised(dtype) || dtype == DTYPE_FP8 ? DTYPE_F32 : dtype, n_out, n_in, &plain);
+    for (size_t i = 0; i < n && many && dtype_quantised(dtype); i++)
+        wide[i] = round_value(dtype, wide[i]);
+    w.on_cpu = pack(reference, dtype_quantised(dtype) || dtype == DTYPE_FP8 ? DTYPE_F32 : dtype,
+                    n_out, n_in, &plain);
     free(wide);
     return w;
 }
@@ -111,7 +115,8 @@ struct mixture {
 static void mixture_open(struct mixture *m, enum dtype dtype, int rows, int hidden, int ffn) {
     for (int i = 0; i < EXPERTS; i++) {
         bool many = rows > CUDA_FEW_ROWS;
-        struct packed up = pack_both(dtype, 2 * ffn, hidden, many), down = pack_both(dtype, hidden, ffn, many);
+        struct packed up = pack_both(dtype, 2 * ffn, hidden, many),
+                      down = pack_both(dtype, hidden, ffn, many);
         m->fc1[0][i] = up.on_cpu;
         m->fc1[1][i] = up.on_device;
         m->fc2[0][i] = down.on_cpu;
@@ -135,7 +140,8 @@ static void mixture_open(struct mixture *m, enum dtype dtype, int rows, int hidd
 }
 
 static void mixture_close(struct mixture *m) {
-    struct both *all[] = {&m->y, &m->x, &m->routes, &m->shared, &m->gate, &m->few, &m->parts, &m->wide, &m->gated};
+    struct both *all[] = {&m->y,   &m->x,     &m->routes, &m->shared, &m->gate,
+                          &m->few, &m->parts, &m->wide,   &m->gated};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) both_free(*all[i]);
     for (int i = 0; i < EXPERTS; i++) {
         backend_release(reference, m->fc1[0][i].data);
@@ -174,15 +180,18 @@ static void run_mixture(const struct mixture *m, int on_device, bool shared) {
 
 static void round_rows(enum dtype dtype, struct tensor t) {
     for (int i = 0; i < t.rows; i++)
-        for (int j = 0; j < t.cols; j++) tensor_set(t, i, j, round_value(dtype, tensor_get(t, i, j)));
+        for (int j = 0; j < t.cols; j++)
+            tensor_set(t, i, j, round_value(dtype, tensor_get(t, i, j)));
 }
 
 /* The rows' part of expert e, to a->few. */
 static void run_rounded(const struct experts_args *a, enum dtype dtype, int e) {
     backend_linear(reference, &(struct linear_args){.y = a->wide, .x = a->x, .weight = &a->fc1[e]});
-    backend_glu(reference, &(struct glu_args){.y = a->gated, .x = a->wide, .activation = a->activation});
+    backend_glu(reference,
+                &(struct glu_args){.y = a->gated, .x = a->wide, .activation = a->activation});
     round_rows(dtype, a->gated);
-    backend_linear(reference, &(struct linear_args){.y = a->few, .x = a->gated, .weight = &a->fc2[e]});
+    backend_linear(reference,
+                   &(struct linear_args){.y = a->few, .x = a->gated, .weight = &a->fc2[e]});
 }
 
 /* The CPU's answer for inputs of both products that are rounded; the mixture's x stays rounded. */
@@ -206,9 +215,9 @@ static void expect_rounded(const struct mixture *m, enum dtype dtype, bool share
     }
 }
 
-/* Many rows and the gated ones are rounded to the type of f16 and bf16 weights, and to bf16 with weights in blocks,
- * which are rounded too. A gated value on the edge is rounded the other way now and then: 2^-9 of some tens. Nothing
- * else is rounded to less than f32. */
+/* Many rows and the gated ones are rounded to the type of f16 and bf16 weights, and to bf16 with
+ * weights in blocks, which are rounded too. A gated value on the edge is rounded the other way now
+ * and then: 2^-9 of some tens. Nothing else is rounded to less than f32. */
 static void check_mixture(enum dtype dtype, int rows, int hidden, int ffn, bool shared) {
     if (!chosen()) return;
     bool rounds = dtype != DTYPE_F32 && hidden % 4 == 0 && rows > CUDA_FEW_ROWS;
@@ -228,7 +237,8 @@ static void test_experts(void **state) {
     static const int row_counts[] = {1, 3, 19};
     for (size_t i = 0; i < ARRAY_COUNT(row_counts); i++)
         for (enum dtype dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++)
-            check_mixture(dtype, row_counts[i], dtype == DTYPE_F16 ? 36 : 64, dtype == DTYPE_BF16 ? 20 : 32, i != 1);
+            check_mixture(dtype, row_counts[i], dtype == DTYPE_F16 ? 36 : 64,
+                          dtype == DTYPE_BF16 ? 20 : 32, i != 1);
 }
 
 /* Tiles that are not full, several of them, rows that are no whole quads, and blocks. */
@@ -290,7 +300,8 @@ static void check_alone(const struct mixture *m, int rows, int first, int n) {
 
 static void test_rows_alone(void **state) {
     (void)state;
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4, DTYPE_FP8};
+    static const enum dtype dtypes[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16,
+                                        DTYPE_INT8, DTYPE_INT4, DTYPE_FP8};
     for (size_t i = 0; i < ARRAY_COUNT(dtypes); i++) {
         if (!chosen()) continue;
         struct mixture m;
@@ -330,8 +341,8 @@ static void check_single(enum dtype dtype, int rows) {
             float one = found[at + (size_t)j], other = expected[at + (size_t)j];
             bool few = rows <= CUDA_FEW_ROWS && dtype != DTYPE_F32;
             if (few ? one != other : !(fabsf(one - other) <= 0.02f * fmaxf(1, fabsf(other))))
-                fail_msg("%s, %d rows: (%d, %d) is %.9g, the MLP %.9g", dtype_name(dtype), rows, i, j, (double)one,
-                         (double)other);
+                fail_msg("%s, %d rows: (%d, %d) is %.9g, the MLP %.9g", dtype_name(dtype), rows, i,
+                         j, (double)one, (double)other);
         }
     }
     free(found);
@@ -342,7 +353,8 @@ static void check_single(enum dtype dtype, int rows) {
 
 static void test_single_expert(void **state) {
     (void)state;
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4, DTYPE_FP8};
+    static const enum dtype dtypes[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16,
+                                        DTYPE_INT8, DTYPE_INT4, DTYPE_FP8};
     static const int row_counts[] = {1, 15, 17};
     for (size_t i = 0; i < ARRAY_COUNT(dtypes); i++)
         for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
@@ -350,8 +362,8 @@ static void test_single_expert(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {TEST(test_route),        TEST(test_route_order), TEST(test_experts),
-                                       TEST(test_shapes),       TEST(test_mixed_types), TEST(test_rows_alone),
-                                       TEST(test_single_expert)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_route),       TEST(test_route_order), TEST(test_experts),      TEST(test_shapes),
+        TEST(test_mixed_types), TEST(test_rows_alone),  TEST(test_single_expert)};
     RUN_TESTS(argc, argv, tests);
 }

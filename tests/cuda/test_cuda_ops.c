@@ -1,5 +1,5 @@
-/* tests/cuda/test_cuda_ops.c: every op of the CUDA backend but attention, which is in test_cuda_attention.c,
- * against the CPU in plain loops, over awkward sizes.
+/* tests/cuda/test_cuda_ops.c: every op of the CUDA backend but attention, which is in
+ * test_cuda_attention.c, against the CPU in plain loops, over awkward sizes.
  *
  * Argument arrays are destroyed right after each call, as the contract allows. */
 #include "kernels/cuda/open.h"
@@ -14,14 +14,15 @@ struct linear_case {
     bool bias;
 };
 
-/* Where the product is the library's the device rounds x to the weight's type, so the reference gets x rounded; the
- * rest differs by the order of sums. */
+/* Where the product is the library's the device rounds x to the weight's type, so the reference
+ * gets x rounded; the rest differs by the order of sums. */
 static void check_linear(const struct linear_case *c) {
     if (!chosen()) return;
     struct both x = both_random(DTYPE_F32, c->rows, c->n_in, c->gap),
                 y = both_empty(DTYPE_F32, c->rows, c->n_out, c->gap);
     struct both bias = both_vector(c->n_out);
-    struct weight on_cpu = {.dtype = c->dtype, .n_out = c->n_out, .n_in = c->n_in}, on_device = on_cpu;
+    struct weight on_cpu = {.dtype = c->dtype, .n_out = c->n_out, .n_in = c->n_in},
+                  on_device = on_cpu;
     struct host_matrix matrix = {.values = random_array((size_t)c->n_out * (size_t)c->n_in)};
     struct error e;
     assert_int_equal(backend_pack(reference, &on_cpu, &matrix, &e), STATUS_OK);
@@ -35,7 +36,8 @@ static void check_linear(const struct linear_case *c) {
             dtype_convert(&v, DTYPE_F32, &half, c->dtype, 1);
             tensor_set(x.host, i, j, v);
         }
-    struct linear_args a = {.y = y.host, .x = x.host, .weight = &on_cpu, .activation = c->activation};
+    struct linear_args a = {
+        .y = y.host, .x = x.host, .weight = &on_cpu, .activation = c->activation};
     if (c->bias) a.bias = bias.host.data;
     backend_linear(reference, &a);
     a.y = y.device;
@@ -54,7 +56,8 @@ static void check_linear(const struct linear_case *c) {
 
 static void test_linear_shapes(void **state) {
     (void)state;
-    static const int rows[] = {0, 1, 2, 7, 65}, sizes[][2] = {{1, 1}, {3, 5}, {16, 32}, {61, 67}, {64, 48}, {128, 257}};
+    static const int rows[] = {0, 1, 2, 7, 65},
+                     sizes[][2] = {{1, 1}, {3, 5}, {16, 32}, {61, 67}, {64, 48}, {128, 257}};
     for (size_t r = 0; r < ARRAY_COUNT(rows); r++)
         for (size_t s = 0; s < ARRAY_COUNT(sizes); s++)
             for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++)
@@ -87,10 +90,12 @@ static const int row_counts[] = {0, 1, 3, 17};
 
 static void check_norm(int rows, int cols, enum norm_kind kind, bool in_place) {
     if (!chosen()) return;
-    struct both x = both_random(DTYPE_F32, rows, cols, cols % 4), y = both_empty(DTYPE_F32, rows, cols, 4);
+    struct both x = both_random(DTYPE_F32, rows, cols, cols % 4),
+                y = both_empty(DTYPE_F32, rows, cols, 4);
     int skip = rows == 3; /* gamma and beta need not be aligned */
     struct both gamma = both_vector(cols + 1), beta = both_vector(cols + 1);
-    struct norm_args a = {.y = in_place ? x.host : y.host, .x = x.host, .epsilon = 1e-5f, .kind = kind};
+    struct norm_args a = {
+        .y = in_place ? x.host : y.host, .x = x.host, .epsilon = 1e-5f, .kind = kind};
     a.gamma = (float *)gamma.host.data + skip;
     a.beta = kind == NORM_LAYER ? (float *)beta.host.data + skip : NULL;
     backend_norm(reference, &a);
@@ -122,11 +127,13 @@ static void test_norm(void **state) {
 static void check_norm_heads(int rows, int heads, int head_dim, int gap) {
     if (!chosen()) return;
     int cols = heads * head_dim;
-    struct both x = both_random(DTYPE_F32, rows, cols, gap), y = both_empty(DTYPE_F32, rows, cols, 4);
+    struct both x = both_random(DTYPE_F32, rows, cols, gap),
+                y = both_empty(DTYPE_F32, rows, cols, 4);
     struct both squares = both_empty(DTYPE_F32, rows, 2, 0), gamma = both_vector(cols);
     for (int i = 0; i < 2; i++) {
         struct backend *backend = i ? device : reference;
-        struct norm_args a = {.y = i ? y.device : y.host, .x = i ? x.device : x.host, .epsilon = 1e-6f};
+        struct norm_args a = {
+            .y = i ? y.device : y.host, .x = i ? x.device : x.host, .epsilon = 1e-6f};
         a.kind = NORM_RMS;
         a.gamma = i ? gamma.device.data : gamma.host.data;
         a.heads = heads;
@@ -136,7 +143,8 @@ static void check_norm_heads(int rows, int heads, int head_dim, int gap) {
         a.whole = 2 * cols;
         a.x = a.y;
         backend_square_rows(
-            backend, &(struct square_rows_args){.y = tensor_cols(i ? squares.device : squares.host, 0, 1), .x = a.x});
+            backend, &(struct square_rows_args){
+                         .y = tensor_cols(i ? squares.device : squares.host, 0, 1), .x = a.x});
         backend_square_rows(backend, &(struct square_rows_args){.y = a.squares, .x = a.x});
         backend_norm(backend, &a);
     }
@@ -170,12 +178,14 @@ static void check_softcap(int rows, int cols, int gap) {
 static void test_softcap(void **state) {
     (void)state;
     for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
-        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++) check_softcap(row_counts[r], widths[w], (int)(w % 2) * 4);
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+            check_softcap(row_counts[r], widths[w], (int)(w % 2) * 4);
 }
 
 static void check_add(int rows, int cols, bool bias, bool scale, int target) {
     if (!chosen()) return;
-    struct both a = both_random(DTYPE_F32, rows, cols, 4), b = both_random(DTYPE_F32, rows, cols, 4);
+    struct both a = both_random(DTYPE_F32, rows, cols, 4),
+                b = both_random(DTYPE_F32, rows, cols, 4);
     struct both y = both_empty(DTYPE_F32, rows, cols, cols % 3), offset = both_vector(cols);
     float *scales = random_array((size_t)rows);
     size_t bytes = (size_t)rows * sizeof *scales;
@@ -212,24 +222,30 @@ static void test_add(void **state) {
                 check_add(row_counts[r], widths[w], flags & 1, flags & 2, (int)(w + r) % 3);
 }
 
-/* A norm makes the sum in front of it on its way where that changes nothing: as many launches as said. y is x, b, or
- * `shift` columns beside b. */
-static void check_add_and_norm(int cols, int gap, enum norm_kind kind, const char *target, int shift, int launches) {
+/* A norm makes the sum in front of it on its way where that changes nothing: as many launches as
+ * said. y is x, b, or `shift` columns beside b. */
+static void check_add_and_norm(int cols, int gap, enum norm_kind kind, const char *target,
+                               int shift, int launches) {
     if (!chosen()) return;
     enum { ROWS = 3 };
-    struct both x = both_random(DTYPE_F32, ROWS, cols, gap), b = both_random(DTYPE_F32, ROWS, cols + shift, gap);
-    struct both y = both_empty(DTYPE_F32, ROWS, cols, gap), gamma = both_vector(cols), bias = both_vector(cols);
+    struct both x = both_random(DTYPE_F32, ROWS, cols, gap),
+                b = both_random(DTYPE_F32, ROWS, cols + shift, gap);
+    struct both y = both_empty(DTYPE_F32, ROWS, cols, gap), gamma = both_vector(cols),
+                bias = both_vector(cols);
     float scale[ROWS] = {1, 0, -0.5f};
     uint64_t before = device_launches();
     for (int i = 0; i < 2; i++) {
         struct backend *backend = i ? device : reference;
-        struct tensor to = i ? x.device : x.host, beside = i ? b.device : b.host, normed = i ? y.device : y.host;
-        const float *shared = i ? bias.device.data : bias.host.data, *weights = i ? gamma.device.data : gamma.host.data;
+        struct tensor to = i ? x.device : x.host, beside = i ? b.device : b.host,
+                      normed = i ? y.device : y.host;
+        const float *shared = i ? bias.device.data : bias.host.data,
+                    *weights = i ? gamma.device.data : gamma.host.data;
         struct tensor from = tensor_cols(beside, 0, cols);
         if (strcmp(target, "x") == 0) normed = to;
         if (strcmp(target, "b") == 0) normed = tensor_cols(beside, shift, cols);
         struct add_args sum = {.y = to, .a = to, .b = from, .bias = shared, .row_scale = scale};
-        struct norm_args a = {.y = normed, .x = to, .gamma = weights, .epsilon = 1e-5f, .kind = kind};
+        struct norm_args a = {
+            .y = normed, .x = to, .gamma = weights, .epsilon = 1e-5f, .kind = kind};
         if (kind == NORM_LAYER) a.beta = shared;
         backend_add(backend, &sum);
         backend_norm(backend, &a);
@@ -264,7 +280,8 @@ static void test_glu(void **state) {
             int rows = row_counts[(w + (size_t)activation) % ARRAY_COUNT(row_counts)];
             struct both x = both_random(DTYPE_F32, rows, 2 * widths[w], activation % 2 * 4);
             struct both y = both_empty(DTYPE_F32, rows, widths[w], activation % 3);
-            struct glu_args a = {.y = y.host, .x = x.host, .activation = (enum activation)activation};
+            struct glu_args a = {
+                .y = y.host, .x = x.host, .activation = (enum activation)activation};
             backend_glu(reference, &a);
             a.y = y.device;
             a.x = x.device;
@@ -280,7 +297,8 @@ static void test_glu(void **state) {
 static void check_embed(int rows, int cols, enum dtype dtype, bool position, bool type) {
     if (!chosen()) return;
     enum { VOCAB = 41, POSITIONS = 13 };
-    struct both y = both_empty(DTYPE_F32, rows, cols, 4), at = both_random(DTYPE_F32, POSITIONS, cols, 4);
+    struct both y = both_empty(DTYPE_F32, rows, cols, 4),
+                at = both_random(DTYPE_F32, POSITIONS, cols, 4);
     struct both kind = both_random(DTYPE_F32, 2, cols, 0);
     struct weight on_cpu = {.dtype = dtype, .n_out = VOCAB, .n_in = cols}, on_device = on_cpu;
     struct host_matrix matrix = {.values = random_array((size_t)VOCAB * (size_t)cols)};
@@ -299,7 +317,8 @@ static void check_embed(int rows, int cols, enum dtype dtype, bool position, boo
     backend_embed(reference, &a);
     size_t bytes = (size_t)rows * sizeof *ids;
     int32_t *lent_ids = lend(ids, bytes), *lent_positions = lend(positions, bytes);
-    a = (struct embed_args){.y = y.device, .word = &on_device, .ids = lent_ids, .positions = lent_positions};
+    a = (struct embed_args){
+        .y = y.device, .word = &on_device, .ids = lent_ids, .positions = lent_positions};
     a.scale = rows % 3 == 0 ? 5.5f : 0;
     a.position = position ? &at.device : NULL;
     a.type = type ? &kind.device : NULL;
@@ -331,9 +350,11 @@ static void check_rope(const int *shape, int rows, int sections, bool interleave
     uint8_t section_of[ATTENTION_MAX_HEAD / 2];
     float *frequencies = random_array((size_t)rotated / 2);
     for (int i = 0; i < rows * sections; i++) positions[i] = i == 0 ? 131071 : random_int(5000);
-    for (int i = 0; i < rotated / 2; i++) frequencies[i] = powf(10000, -2.0f * (float)i / (float)rotated);
+    for (int i = 0; i < rotated / 2; i++)
+        frequencies[i] = powf(10000, -2.0f * (float)i / (float)rotated);
     for (int i = 0; i < rotated / 2; i++) section_of[i] = (uint8_t)(i % sections);
-    struct rope_args a = {.x = x.host, .positions = positions, .inv_freq = frequencies, .heads = heads};
+    struct rope_args a = {
+        .x = x.host, .positions = positions, .inv_freq = frequencies, .heads = heads};
     a.section_of = sections > 1 ? section_of : NULL;
     a.sections = sections;
     a.head_dim = head_dim;
@@ -341,7 +362,8 @@ static void check_rope(const int *shape, int rows, int sections, bool interleave
     a.interleaved = interleaved;
     a.scale = interleaved ? 1.2f : 0;
     backend_rope(reference, &a);
-    size_t position_bytes = (size_t)(rows * sections) * sizeof *positions, pairs = (size_t)rotated / 2;
+    size_t position_bytes = (size_t)(rows * sections) * sizeof *positions,
+           pairs = (size_t)rotated / 2;
     int32_t *lent = lend(positions, position_bytes);
     float *lent_frequencies = lend(frequencies, pairs * sizeof(float));
     uint8_t *lent_sections = lend(section_of, pairs);
@@ -380,11 +402,15 @@ static void check_move(bool scatter, int n, int cols, enum dtype to, enum dtype 
     size_t bytes = (size_t)n * sizeof *rows;
     int32_t *lent = lend(rows, bytes);
     if (scatter) {
-        backend_scatter_rows(reference, &(struct scatter_rows_args){.y = y.host, .x = x.host, .rows = rows});
-        backend_scatter_rows(device, &(struct scatter_rows_args){.y = y.device, .x = x.device, .rows = lent});
+        backend_scatter_rows(reference,
+                             &(struct scatter_rows_args){.y = y.host, .x = x.host, .rows = rows});
+        backend_scatter_rows(
+            device, &(struct scatter_rows_args){.y = y.device, .x = x.device, .rows = lent});
     } else {
-        backend_gather_rows(reference, &(struct gather_rows_args){.y = y.host, .x = x.host, .rows = rows});
-        backend_gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = lent});
+        backend_gather_rows(reference,
+                            &(struct gather_rows_args){.y = y.host, .x = x.host, .rows = rows});
+        backend_gather_rows(device,
+                            &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = lent});
     }
     take_back(lent, bytes);
     assert_both(y, 0, scatter ? "scatter_rows" : "gather_rows");
@@ -398,8 +424,8 @@ static void test_gather_and_scatter(void **state) {
     for (size_t w = 0; w < ARRAY_COUNT(widths) - 2; w++)
         for (size_t c = 0; c < ARRAY_COUNT(counts); c++)
             for (int types = 0; types < 9; types++)
-                check_move((w + c + (size_t)types) % 2, counts[c], widths[w], (enum dtype)(types / 3),
-                           (enum dtype)(types % 3));
+                check_move((w + c + (size_t)types) % 2, counts[c], widths[w],
+                           (enum dtype)(types / 3), (enum dtype)(types % 3));
 }
 
 /* Two scatters to the same rows are one launch, unless one touches what the other writes. */
@@ -407,19 +433,24 @@ static void test_scatter_twice(void **state) {
     (void)state;
     enum { PLACES = 9, N = 4, COLS = 12 };
     static const int32_t rows[N] = {7, -1, 0, 3};
-    for (int kind = 0; kind < 3; kind++) { /* apart; the second one's x is the first one's y; both write the same */
+    for (int kind = 0; kind < 3;
+         kind++) { /* apart; the second one's x is the first one's y; both write the same */
         if (!chosen()) continue;
-        struct both y = both_random(DTYPE_BF16, PLACES, COLS, 0), z = both_random(DTYPE_BF16, PLACES, COLS, 0);
+        struct both y = both_random(DTYPE_BF16, PLACES, COLS, 0),
+                    z = both_random(DTYPE_BF16, PLACES, COLS, 0);
         struct both x = both_random(DTYPE_F32, N, 2 * COLS, 4), other = kind == 2 ? y : z;
         uint64_t before = device_launches();
         for (int i = 0; i < 2; i++) {
             struct backend *backend = i ? device : reference;
             struct tensor from = i ? x.device : x.host, to = i ? y.device : y.host;
-            struct tensor second = kind == 1 ? tensor_rows(to, 0, N) : tensor_cols(from, COLS, COLS);
+            struct tensor second =
+                kind == 1 ? tensor_rows(to, 0, N) : tensor_cols(from, COLS, COLS);
             backend_scatter_rows(backend,
-                                 &(struct scatter_rows_args){.y = to, .x = tensor_cols(from, 0, COLS), .rows = rows});
+                                 &(struct scatter_rows_args){
+                                     .y = to, .x = tensor_cols(from, 0, COLS), .rows = rows});
             to = i ? other.device : other.host;
-            backend_scatter_rows(backend, &(struct scatter_rows_args){.y = to, .x = second, .rows = rows});
+            backend_scatter_rows(backend,
+                                 &(struct scatter_rows_args){.y = to, .x = second, .rows = rows});
         }
         device_sync();
         if (device_launches() > 0) assert_int_equal(device_launches() - before, kind == 0 ? 1 : 2);
@@ -438,10 +469,13 @@ static void test_mean_rows(void **state) {
     for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
         for (int normalize = 0; normalize < 2; normalize++)
             for (int runs = 0; runs <= RUNS; runs += RUNS) {
-                struct both x = both_random(DTYPE_F32, 31, widths[w], 3), y = both_empty(DTYPE_F32, runs, widths[w], 1);
+                struct both x = both_random(DTYPE_F32, 31, widths[w], 3),
+                            y = both_empty(DTYPE_F32, runs, widths[w], 1);
                 int32_t *lent = lend(starts, sizeof starts);
-                backend_mean_rows(reference, &(struct mean_rows_args){y.host, x.host, starts, normalize});
-                backend_mean_rows(device, &(struct mean_rows_args){y.device, x.device, lent, normalize});
+                backend_mean_rows(reference,
+                                  &(struct mean_rows_args){y.host, x.host, starts, normalize});
+                backend_mean_rows(device,
+                                  &(struct mean_rows_args){y.device, x.device, lent, normalize});
                 take_back(lent, sizeof starts);
                 assert_both(y, 1e-6, "mean_rows");
                 both_free(x);
@@ -460,27 +494,34 @@ static void check_sample(struct both logits, int n_vocab, const struct sample_pa
     float logprobs[2][SAMPLE_ROWS];
     size_t bytes = (size_t)rows * sizeof *params;
     struct sample_params *lent = lend(params, bytes);
-    backend_sample(reference, &(struct sample_args){logits.host, params, n_vocab, ids[0], logprobs[0]});
-    backend_sample(device, &(struct sample_args){logits.device, lent, n_vocab, ids[1], logprobs[1]});
+    backend_sample(reference,
+                   &(struct sample_args){logits.host, params, n_vocab, ids[0], logprobs[0]});
+    backend_sample(device,
+                   &(struct sample_args){logits.device, lent, n_vocab, ids[1], logprobs[1]});
     take_back(lent, bytes);
     device_sync();
     for (int i = 0; i < rows; i++) {
         const struct sample_params *p = &params[i];
         if (ids[0][i] != ids[1][i])
-            fail_msg("token %d, expected %d: vocabulary %d, temperature %g, top_k %d, top_p %g, min_p %g, draw %d",
-                     ids[1][i], ids[0][i], n_vocab, (double)p->temperature, p->top_k, (double)p->top_p,
-                     (double)p->min_p, (int)p->draw);
+            fail_msg(
+                "token %d, expected %d: vocabulary %d, temperature %g, top_k %d, top_p %g, min_p "
+                "%g, draw %d",
+                ids[1][i], ids[0][i], n_vocab, (double)p->temperature, p->top_k, (double)p->top_p,
+                (double)p->min_p, (int)p->draw);
         if (isfinite(logprobs[0][i]))
-            assert_true(fabsf(logprobs[0][i] - logprobs[1][i]) <= 1e-5f * fmaxf(1, fabsf(logprobs[0][i])));
+            assert_true(fabsf(logprobs[0][i] - logprobs[1][i]) <=
+                        1e-5f * fmaxf(1, fabsf(logprobs[0][i])));
         else
             assert_true(logprobs[0][i] == logprobs[1][i]);
     }
 }
 
 static struct sample_params random_params(int n_vocab) {
-    static const float temperatures[] = {0, 1e-3f, 0.7f, 1, 1, 5}, tops[] = {1, 1, 0.95f, 0.5f, 1e-7f, 0.999999f};
+    static const float temperatures[] = {0, 1e-3f, 0.7f, 1, 1, 5},
+                       tops[] = {1, 1, 0.95f, 0.5f, 1e-7f, 0.999999f};
     static const float minima[] = {0, 0, 0.05f, 1};
-    struct sample_params p = {.temperature = temperatures[random_int(6)], .top_p = tops[random_int(6)]};
+    struct sample_params p = {.temperature = temperatures[random_int(6)],
+                              .top_p = tops[random_int(6)]};
     p.min_p = minima[random_int(4)];
     p.top_k = random_int(3) ? 0 : 1 + random_int(n_vocab + 3);
     p.seed = (uint64_t)random_bits() << 32 | random_bits();
@@ -488,7 +529,8 @@ static struct sample_params random_params(int n_vocab) {
     return p;
 }
 
-/* Plain numbers; few distinct values, so that many ids tie on every cut; and what a broken model may produce. */
+/* Plain numbers; few distinct values, so that many ids tie on every cut; and what a broken model
+ * may produce. */
 static float random_logit(int kind) {
     static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 3e38f, -3e38f, 1e-40f};
     if (kind == 0) return 12 * random_value();
@@ -508,7 +550,8 @@ static void test_sample(void **state) {
                 for (int i = 0; i < SAMPLE_ROWS; i++) {
                     params[i] = random_params(n);
                     for (int j = 0; j < n; j++) tensor_set(t, i, j, random_logit(kind));
-                    for (int j = n; j < n + 5; j++) tensor_set(t, i, j, 1e9f); /* padding: never drawn */
+                    for (int j = n; j < n + 5; j++)
+                        tensor_set(t, i, j, 1e9f); /* padding: never drawn */
                 }
                 struct both logits = both_copy(t);
                 check_sample(logits, n, params);
@@ -516,7 +559,8 @@ static void test_sample(void **state) {
             }
 }
 
-/* More slices of the vocabulary than a block has threads, with ties on every cut that reach across them. */
+/* More slices of the vocabulary than a block has threads, with ties on every cut that reach across
+ * them. */
 static void test_sample_large(void **state) {
     (void)state;
     if (schedule != 0) return;
@@ -528,10 +572,16 @@ static void test_sample_large(void **state) {
     }
     struct both logits = both_copy(t);
     for (int round = 0; round < 2; round++)
-        check_sample(logits, N,
-                     (struct sample_params[]){
-                         {.temperature = 1, .top_p = 0.9f, .top_k = 300000, .min_p = 0.01f, .seed = 7, .draw = round},
-                         {.temperature = 0.8f, .top_p = round ? 1 : 0.97f, .seed = 8, .draw = round}});
+        check_sample(
+            logits, N,
+            (struct sample_params[]){
+                {.temperature = 1,
+                 .top_p = 0.9f,
+                 .top_k = 300000,
+                 .min_p = 0.01f,
+                 .seed = 7,
+                 .draw = round},
+                {.temperature = 0.8f, .top_p = round ? 1 : 0.97f, .seed = 8, .draw = round}});
     both_free(logits);
 }
 
@@ -547,11 +597,12 @@ static void test_sample_edits(void **state) {
             params[i] = random_params(N);
             params[i].edits = edits[i];
             params[i].n_edits = i == round ? 0 : EDITS - 100 * i;
-            for (int j = 0; j < N + 5; j++) tensor_set(t, i, j, random_logit(j < N ? round % 3 : 0));
+            for (int j = 0; j < N + 5; j++)
+                tensor_set(t, i, j, random_logit(j < N ? round % 3 : 0));
             for (int j = 0; j < EDITS; j++) {
                 float bias = random_int(5) ? 3 * random_value() : -INFINITY;
-                edits[i][j] =
-                    (struct logit_edit){.id = j * 8 + i, .bias = bias, .repetition = 0.5f + (float)random_int(3)};
+                edits[i][j] = (struct logit_edit){
+                    .id = j * 8 + i, .bias = bias, .repetition = 0.5f + (float)random_int(3)};
                 edits[i][j].penalty = random_value();
             }
         }
@@ -577,7 +628,8 @@ static void test_sample_masks(void **state) {
             if (i != round) params[i].mask = masks[i];
             if (i == 1 && round > 3) params[i].edits = &edit;
             params[i].n_edits = params[i].edits != NULL;
-            for (int j = 0; j < N + 5; j++) tensor_set(t, i, j, random_logit(j < N ? round % 2 : 0));
+            for (int j = 0; j < N + 5; j++)
+                tensor_set(t, i, j, random_logit(j < N ? round % 2 : 0));
             for (int j = random_int(N); j < N; j += 1 + random_int(round % 2 ? 3 : 900))
                 masks[i][j / 32] |= (uint32_t)1 << (j % 32);
         }
@@ -597,8 +649,8 @@ static void test_sample_empty(void **state) {
 
 /* The contract around the ops */
 
-/* More arrays than the ring of arguments holds at once, all different, enqueued without waiting. The ring is the
- * host's: the order of threads cannot matter, so one schedule is enough. */
+/* More arrays than the ring of arguments holds at once, all different, enqueued without waiting.
+ * The ring is the host's: the order of threads cannot matter, so one schedule is enough. */
 static void test_many_arguments(void **state) {
     (void)state;
     if (schedule != 0) return;
@@ -608,8 +660,10 @@ static void test_many_arguments(void **state) {
     for (int round = 0; round < ROUNDS; round++) {
         y[round] = both_empty(DTYPE_F32, MANY, 1, 0);
         for (int i = 0; i < MANY; i++) rows[i] = random_int(PLACES + 1) - 1;
-        backend_gather_rows(reference, &(struct gather_rows_args){.y = y[round].host, .x = x.host, .rows = rows});
-        backend_gather_rows(device, &(struct gather_rows_args){.y = y[round].device, .x = x.device, .rows = rows});
+        backend_gather_rows(
+            reference, &(struct gather_rows_args){.y = y[round].host, .x = x.host, .rows = rows});
+        backend_gather_rows(
+            device, &(struct gather_rows_args){.y = y[round].device, .x = x.device, .rows = rows});
     }
     memset(rows, 0, MANY * sizeof *rows);
     for (int round = 0; round < ROUNDS; round++) {
@@ -628,9 +682,11 @@ static void test_failures_stick(void **state) {
     int32_t *rows = xcalloc(ROWS, sizeof *rows);
     struct error e = {0};
     device_sync();
-    backend_gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
+    backend_gather_rows(device,
+                        &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
     y.device.rows = 1;
-    backend_gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
+    backend_gather_rows(device,
+                        &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
     assert_int_equal(backend_sync(device, &e), STATUS_TOO_LARGE);
     assert_non_null(strstr(e.text, "limit"));
     float found;

@@ -1,6 +1,7 @@
-/* tests/cuda/test_cuda_steps.c: models on the CUDA backend, step by step. Steps as graphs: the same bits as op by op,
- * few graphs for many steps, and old graphs that give way. Quantised models: the CPU's logits of the same weights.
- * Without an argument on the emulated device; `test_cuda_steps cuda:0` on a GPU. */
+/* tests/cuda/test_cuda_steps.c: models on the CUDA backend, step by step. Steps as graphs: the same
+ * bits as op by op, few graphs for many steps, and old graphs that give way. Quantised models: the
+ * CPU's logits of the same weights. Without an argument on the emulated device; `test_cuda_steps
+ * cuda:0` on a GPU. */
 #include <unistd.h>
 
 #include "kernels/cuda/open.h"
@@ -37,12 +38,13 @@ static void fixture_open(struct steps_fixture *f, const struct steps_subject *s)
                                     .kv_dtype = DTYPE_F32};
     f->subject = *s;
     if (backend_open(&f->backend, s->device, &(struct backend_options){.eager = s->eager}, &e) ||
-        comm_open_single(&f->comm, &e) || model_open(&f->model, s->folder, f->backend, f->comm, &s->options, &e) ||
+        comm_open_single(&f->comm, &e) ||
+        model_open(&f->model, s->folder, f->backend, f->comm, &s->options, &e) ||
         session_pool_open(&f->pool, f->model, &limits, &e))
         fail_msg("%s", e.text);
     for (int i = 0; i < SESSIONS; i++)
-        if (session_open(&f->sessions[i], f->pool, grid_make(GRID_END, s->prompt, model_info(f->model)->chunk_length),
-                         &e))
+        if (session_open(&f->sessions[i], f->pool,
+                         grid_make(GRID_END, s->prompt, model_info(f->model)->chunk_length), &e))
             fail_msg("%s", e.text);
 }
 
@@ -54,8 +56,8 @@ static void fixture_close(struct steps_fixture *f) {
     backend_close(f->backend);
 }
 
-/* The step at row `at`: the prompt, or one token a session; the logits of the last. Arrays are other ones in each step,
- * as in a server. */
+/* The step at row `at`: the prompt, or one token a session; the logits of the last. Arrays are
+ * other ones in each step, as in a server. */
 static void fixture_step(struct steps_fixture *f, int at, float *logits) {
     struct error e = {0};
     const struct model_info *info = model_info(f->model);
@@ -65,10 +67,13 @@ static void fixture_step(struct steps_fixture *f, int at, float *logits) {
     struct step_item items[SESSIONS];
     struct tensor out;
     assert_true(info->retrieved_length <= 64 && info->padded_vocab <= MOST_VOCAB);
-    for (int i = 0; i < NEIGHBORS * info->retrieved_length; i++) found[i] = (at * 31 + i * 7) % info->vocab;
-    for (int i = 0; i < LONG_PROMPT; i++) neighbors[i] = (struct neighbor_tokens){found, f->subject.neighbors};
+    for (int i = 0; i < NEIGHBORS * info->retrieved_length; i++)
+        found[i] = (at * 31 + i * 7) % info->vocab;
+    for (int i = 0; i < LONG_PROMPT; i++)
+        neighbors[i] = (struct neighbor_tokens){found, f->subject.neighbors};
     for (int i = 0; i < SESSIONS; i++) {
-        for (int j = 0; j < rows; j++) tokens[i * LONG_PROMPT + j] = ((at + j) * 17 + i * 5) % info->vocab;
+        for (int j = 0; j < rows; j++)
+            tokens[i * LONG_PROMPT + j] = ((at + j) * 17 + i * 5) % info->vocab;
         items[i] = (struct step_item){.session = f->sessions[i],
                                       .tokens = tokens + i * LONG_PROMPT,
                                       .n_tokens = rows,
@@ -76,7 +81,8 @@ static void fixture_step(struct steps_fixture *f, int at, float *logits) {
                                       .n_logits = 1};
     }
     if (session_step(f->pool, items, SESSIONS, &out, &e)) fail_msg("%s", e.text);
-    backend_download(f->backend, logits, out.data, SESSIONS * (size_t)info->padded_vocab * sizeof *logits);
+    backend_download(f->backend, logits, out.data,
+                     SESSIONS * (size_t)info->padded_vocab * sizeof *logits);
     if (backend_sync(f->backend, &e)) fail_msg("%s", e.text);
     free(tokens);
 }
@@ -105,7 +111,8 @@ static void test_steps(void **state) {
     cuda_graph_counts(eager.backend, &captured, &launched);
     assert_int_equal(captured, 0);
     assert_int_equal(launched, 0);
-    /* One for plain steps and one for those that close; the prompt and the first of each kind ran op by op. */
+    /* One for plain steps and one for those that close; the prompt and the first of each kind ran
+     * op by op. */
     cuda_graph_counts(graphs.backend, &captured, &launched);
     assert_int_equal(captured, 2);
     assert_int_equal(launched, STEPS - 2);
@@ -125,9 +132,11 @@ static void test_old_graphs_give_way(void **state) {
         for (int round = 0; round < ROUNDS; round++) {
             for (int i = 0; i < n; i++) rows[i] = random_int(LISTS);
             struct tensor host = tensor_rows(y.host, 0, n), there = tensor_rows(y.device, 0, n);
-            backend_gather_rows(reference, &(struct gather_rows_args){.y = host, .x = x.host, .rows = rows});
+            backend_gather_rows(reference,
+                                &(struct gather_rows_args){.y = host, .x = x.host, .rows = rows});
             for (int i = 0; i < OPS; i++)
-                backend_gather_rows(device, &(struct gather_rows_args){.y = there, .x = x.device, .rows = rows});
+                backend_gather_rows(
+                    device, &(struct gather_rows_args){.y = there, .x = x.device, .rows = rows});
             device_sync();
             assert_both((struct both){host, there}, 0, "gather_rows");
         }
@@ -150,8 +159,9 @@ static void model_convert(const char *from, enum dtype dtype, const char *to) {
     struct conversion p;
     struct output out = {0};
     struct error e;
-    if (conversion_open(&p, &o, &e) || output_open(&out, &o, &e) || conversion_write(&p, out.partial, &e) ||
-        output_copy(&out, from, "", &e) || output_finish(&out, &e))
+    if (conversion_open(&p, &o, &e) || output_open(&out, &o, &e) ||
+        conversion_write(&p, out.partial, &e) || output_copy(&out, from, "", &e) ||
+        output_finish(&out, &e))
         fail_msg("%s", e.text);
     output_discard(&out);
     conversion_close(&p);
@@ -186,15 +196,17 @@ static double logits_distance(const struct steps_subject *a, const struct steps_
     return largest;
 }
 
-/* Few rows and no neighbours: everything is multiplied as it is, so nothing but the order of sums tells the device from
- * the CPU with these weights in f32. Many rows, and neighbours to encode: the device rounds x and W to bf16 and the CPU
- * rounds x to 8 bits, each of which moves these small models' logits, whose rows are one block, by some tenths. */
+/* Few rows and no neighbours: everything is multiplied as it is, so nothing but the order of sums
+ * tells the device from the CPU with these weights in f32. Many rows, and neighbours to encode: the
+ * device rounds x and W to bf16 and the CPU rounds x to 8 bits, each of which moves these small
+ * models' logits, whose rows are one block, by some tenths. */
 static void check_quantised(const char *folder, enum dtype dtype) {
     char parent[] = "/tmp/retro-cuda-XXXXXX", model[sizeof parent + 8];
     assert_non_null(mkdtemp(parent));
     snprintf(model, sizeof model, "%s/model", parent);
     model_convert(folder, dtype, model);
-    struct steps_subject on_device = {.folder = model, .device = device_name, .prompt = PROMPT}, on_cpu = on_device;
+    struct steps_subject on_device = {.folder = model, .device = device_name, .prompt = PROMPT},
+                         on_cpu = on_device;
     on_cpu.device = "cpu";
     on_cpu.options = (struct model_options){.convert = true, .dtype = DTYPE_F32};
     double few = logits_distance(&on_device, &on_cpu);
@@ -212,13 +224,17 @@ static void check_quantised(const char *folder, enum dtype dtype) {
 static void test_quantised(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(references); i++)
-        for (int dtype = DTYPE_INT8; dtype <= DTYPE_INT4; dtype++) check_quantised(references[i], (enum dtype)dtype);
+        for (int dtype = DTYPE_INT8; dtype <= DTYPE_INT4; dtype++)
+            check_quantised(references[i], (enum dtype)dtype);
 }
 
 /* Random weights for benchmarks: the same numbers, in bf16 and as fp8 made from that. */
 static void test_random_fp8(void **state) {
     (void)state;
-    struct steps_subject in_fp8 = {.folder = references[0], .device = device_name, .prompt = PROMPT}, wide = in_fp8;
+    struct steps_subject in_fp8 = {.folder = references[0],
+                                   .device = device_name,
+                                   .prompt = PROMPT},
+                         wide = in_fp8;
     in_fp8.options = (struct model_options){.convert = true, .dtype = DTYPE_FP8, .random = true};
     wide.options = (struct model_options){.convert = true, .dtype = DTYPE_BF16, .random = true};
     double apart = logits_distance(&in_fp8, &wide);
@@ -226,11 +242,15 @@ static void test_random_fp8(void **state) {
     assert_true(apart > 1e-6 && apart <= 0.02);
 }
 
-/* fp8 is made from the reference models' own weights. Measured, the logits, which lie within 12, move by up to 1.43. */
+/* fp8 is made from the reference models' own weights. Measured, the logits, which lie within 12,
+ * move by up to 1.43. */
 static void test_fp8(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(references); i++) {
-        struct steps_subject in_fp8 = {.folder = references[i], .device = device_name, .prompt = PROMPT}, wide = in_fp8;
+        struct steps_subject in_fp8 = {.folder = references[i],
+                                       .device = device_name,
+                                       .prompt = PROMPT},
+                             wide = in_fp8;
         in_fp8.options = (struct model_options){.convert = true, .dtype = DTYPE_FP8};
         wide.device = "cpu";
         double apart = logits_distance(&in_fp8, &wide);
@@ -240,7 +260,8 @@ static void test_fp8(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_old_graphs_give_way),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps),
+                                       cmocka_unit_test(test_old_graphs_give_way),
                                        cmocka_unit_test(test_quantised), cmocka_unit_test(test_fp8),
                                        cmocka_unit_test(test_random_fp8)};
     if (argc > 1) device_name = argv[1];

@@ -1,4 +1,5 @@
-/* tests/cuda/test_emulator.cc: the emulated device runs right kernels right and notices each kind of wrong one. */
+/* tests/cuda/test_emulator.cc: the emulated device runs right kernels right and notices each kind
+ * of wrong one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +57,8 @@ void assert_noticed(void (*kernel)(arguments), unsigned block, size_t shared, co
         device_ints out(1024);
         assert_int_equal(run(kernel, 1, block, shared, {out.data, 1}), cudaErrorLaunchFailure);
         if (!strstr(cudaGetErrorString(cudaErrorLaunchFailure), words))
-            fail_msg("\"%s\" does not say \"%s\"", cudaGetErrorString(cudaErrorLaunchFailure), words);
+            fail_msg("\"%s\" does not say \"%s\"", cudaGetErrorString(cudaErrorLaunchFailure),
+                     words);
         assert_int_equal(cudaStreamSynchronize(nullptr), cudaErrorLaunchFailure);
         cuda_host_reset();
         assert_int_equal(cudaStreamSynchronize(nullptr), cudaSuccess);
@@ -83,9 +85,11 @@ void test_barriers(void **) {
         cuda_host_seed(seed);
         for (unsigned block : {1u, 7u, 32u, 256u, 1024u}) {
             device_ints out(block * 3);
-            assert_int_equal(run(reverse_kernel, 3, block, block * sizeof(int), {out.data, 0}), cudaSuccess);
+            assert_int_equal(run(reverse_kernel, 3, block, block * sizeof(int), {out.data, 0}),
+                             cudaSuccess);
             std::vector<int> found = out.read();
-            for (size_t i = 0; i < found.size(); i++) assert_int_equal(found[i], (int)block - 1 + 2 * (int)(i / block));
+            for (size_t i = 0; i < found.size(); i++)
+                assert_int_equal(found[i], (int)block - 1 + 2 * (int)(i / block));
         }
     }
 }
@@ -131,7 +135,8 @@ void test_block_sum_and_atomics(void **) {
     cudaMemsetAsync(out.data, 0, sizeof(int), nullptr);
     for (uint64_t seed = 0; seed < 5; seed++) {
         cuda_host_seed(seed);
-        assert_int_equal(run(sum_kernel, dim3(2, 3, 2), 256, 8 * sizeof(int), {out.data, 0}), cudaSuccess);
+        assert_int_equal(run(sum_kernel, dim3(2, 3, 2), 256, 8 * sizeof(int), {out.data, 0}),
+                         cudaSuccess);
     }
     assert_int_equal(out.read()[0], 5 * 12 * 256);
 }
@@ -165,7 +170,9 @@ void product_kernel(arguments a) {
     for (int r = 0; r < 4; r++) {
         int i = g + r % 2 * 8, k = 2 * t + r / 2 * 8;
         fragment[r] = halves_pack<T>((float)left(i, k), (float)left(i, k + 1));
-        if (r < 2) other[r] = halves_pack<T>((float)right(2 * t + 8 * r, g), (float)right(2 * t + 8 * r + 1, g));
+        if (r < 2)
+            other[r] =
+                halves_pack<T>((float)right(2 * t + 8 * r, g), (float)right(2 * t + 8 * r + 1, g));
         c[r] = (float)((g + r / 2 * 8) * 8 + 2 * t + r % 2);
     }
     mma_16x8x16<T>(c, fragment, other[0], other[1]);
@@ -189,7 +196,8 @@ void test_products(void **) {
         }
 }
 
-/* Rows of 8 lie apart and in an order of their own; element (row, column) of matrix m is 64 m + 8 row + column. */
+/* Rows of 8 lie apart and in an order of their own; element (row, column) of matrix m is 64 m + 8
+ * row + column. */
 int place(int m, int row) { return (m * 8 + row) * 5 % 32 * 24; }
 
 void load_kernel(arguments a) {
@@ -221,7 +229,8 @@ void test_loads_of_matrices(void **) {
         for (int lane = 0; lane < WARP; lane++)
             for (int m = 0; m < 4; m++) {
                 int g = lane / 4, t = lane % 4;
-                int low = 64 * m + (transposed ? 16 * t + g : 8 * g + 2 * t), high = low + (transposed ? 8 : 1);
+                int low = 64 * m + (transposed ? 16 * t + g : 8 * g + 2 * t),
+                    high = low + (transposed ? 8 : 1);
                 assert_int_equal(found[(size_t)(4 * lane + m)], low | high << 16);
             }
     }
@@ -248,12 +257,14 @@ void test_copies(void **) {
     for (size_t i = 0; i < host.size(); i++) host[i] = 0x01010101 * (int)(i % 100 + 1);
     for (int waits = 0; waits < 2; waits++) {
         device_ints out(256);
-        cudaMemcpyAsync(out.data, host.data(), host.size() * sizeof(int), cudaMemcpyHostToDevice, nullptr);
+        cudaMemcpyAsync(out.data, host.data(), host.size() * sizeof(int), cudaMemcpyHostToDevice,
+                        nullptr);
         assert_int_equal(run(copy_kernel, 1, 32, 32 * 16, {out.data, !waits}), cudaSuccess);
         std::vector<int> found = out.read();
         for (int thread = 0; thread < 32; thread++)
             for (int byte = 0; byte < 16; byte++) {
-                int at = 16 * thread + byte, expected = byte < thread % 17 ? ((char *)host.data())[at] : 0;
+                int at = 16 * thread + byte,
+                    expected = byte < thread % 17 ? ((char *)host.data())[at] : 0;
                 assert_int_equal(((char *)found.data())[512 + at], waits ? expected : -1);
             }
     }
@@ -324,7 +335,8 @@ void test_missing_barrier_shows(void **) {
         for (uint64_t seed = 0; seed < 4; seed++) {
             cuda_host_seed(seed);
             device_ints out(1);
-            assert_int_equal(run(racy_kernel, 1, 64, 64 * sizeof(int), {out.data, barrier}), cudaSuccess);
+            assert_int_equal(run(racy_kernel, 1, 64, 64 * sizeof(int), {out.data, barrier}),
+                             cudaSuccess);
             wrong = wrong || out.read()[0] != 64;
         }
         assert_true(wrong == (barrier == 0));
@@ -376,15 +388,27 @@ bool child_is_killed(void (*access)(device_ints &out)) {
 void test_guard_pages(void **) {
     assert_false(child_is_killed([](device_ints &out) { out.read(); }));
     assert_true(child_is_killed([](device_ints &out) { *(volatile int *)out.data = 1; }));
-    assert_true(child_is_killed([](device_ints &out) { run(past_shared_kernel, 1, 1, 64, {out.data, 0}); }));
-    assert_true(child_is_killed([](device_ints &out) { run(past_device_kernel, 1, 1, 0, {out.data, 0}); }));
+    assert_true(child_is_killed([](device_ints &out) {
+        run(past_shared_kernel, 1, 1, 64, {out.data, 0});
+    }));
+    assert_true(child_is_killed([](device_ints &out) {
+        run(past_device_kernel, 1, 1, 0, {out.data, 0});
+    }));
 }
 
 void test_alignment(void **) {
-    assert_false(child_is_killed([](device_ints &out) { run(misaligned_load_kernel, 1, 1, 0, {out.data, 4}); }));
-    assert_true(child_is_killed([](device_ints &out) { run(misaligned_load_kernel, 1, 1, 0, {out.data, 6}); }));
-    assert_false(child_is_killed([](device_ints &out) { run(misaligned_store_kernel, 1, 1, 0, {out.data, 6}); }));
-    assert_true(child_is_killed([](device_ints &out) { run(misaligned_store_kernel, 1, 1, 0, {out.data, 5}); }));
+    assert_false(child_is_killed([](device_ints &out) {
+        run(misaligned_load_kernel, 1, 1, 0, {out.data, 4});
+    }));
+    assert_true(child_is_killed([](device_ints &out) {
+        run(misaligned_load_kernel, 1, 1, 0, {out.data, 6});
+    }));
+    assert_false(child_is_killed([](device_ints &out) {
+        run(misaligned_store_kernel, 1, 1, 0, {out.data, 6});
+    }));
+    assert_true(child_is_killed([](device_ints &out) {
+        run(misaligned_store_kernel, 1, 1, 0, {out.data, 5});
+    }));
 }
 
 /* The runtime */
@@ -414,7 +438,8 @@ void test_work_is_deferred(void **) {
 
 void other_kernel(arguments a) { a.out[0] = a.n + 1; }
 
-/* Calls that a GPU may refuse while a stream is captured are refused; afterwards all is as before. */
+/* Calls that a GPU may refuse while a stream is captured are refused; afterwards all is as before.
+ */
 void test_capture_rules(void **) {
     device_ints out(1);
     int pageable = 1;
@@ -423,12 +448,15 @@ void test_capture_rules(void **) {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     assert_int_equal(run(store_kernel, 1, 1, 0, {out.data, 5}), cudaSuccess);
-    assert_int_equal(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    assert_int_equal(cudaLaunchKernelEx(&config, store_kernel, arguments{out.data, 6}), cudaSuccess);
+    assert_int_equal(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal),
+                     cudaSuccess);
+    assert_int_equal(cudaLaunchKernelEx(&config, store_kernel, arguments{out.data, 6}),
+                     cudaSuccess);
     assert_int_equal(cudaLaunchKernelEx(&config, other_kernel, arguments{out.data, 6}),
                      cudaErrorStreamCaptureUnsupported);
-    assert_int_equal(cudaMemcpyAsync(out.data, &pageable, sizeof(int), cudaMemcpyHostToDevice, nullptr),
-                     cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(
+        cudaMemcpyAsync(out.data, &pageable, sizeof(int), cudaMemcpyHostToDevice, nullptr),
+        cudaErrorStreamCaptureUnsupported);
     assert_int_equal(cudaMalloc(&p, 64), cudaErrorStreamCaptureUnsupported);
     assert_int_equal(cudaMallocHost(&p, 64), cudaErrorStreamCaptureUnsupported);
     assert_int_equal(cudaFree(nullptr), cudaErrorStreamCaptureUnsupported);
@@ -444,8 +472,8 @@ void test_capture_rules(void **) {
     cudaGraphDestroy(graph);
 }
 
-/* Another thread has a device to choose, its work is no part of this thread's capture, and it may allocate meanwhile
- * unless the capture is a global one. */
+/* Another thread has a device to choose, its work is no part of this thread's capture, and it may
+ * allocate meanwhile unless the capture is a global one. */
 void test_threads(void **) {
     for (auto mode : {cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeGlobal}) {
         device_ints out(1);
@@ -473,9 +501,12 @@ void test_threads(void **) {
 void test_launch_limits(void **) {
     device_ints out(1);
     assert_int_equal(run(store_kernel, 1, 1025, 0, {out.data, 0}), cudaErrorInvalidConfiguration);
-    assert_int_equal(run(store_kernel, dim3(1, 65536), 1, 0, {out.data, 0}), cudaErrorInvalidConfiguration);
-    assert_int_equal(run(store_kernel, dim3(0), 1, 0, {out.data, 0}), cudaErrorInvalidConfiguration);
-    assert_int_equal(run(store_kernel, 1, 1, (48 << 10) + 1, {out.data, 0}), cudaErrorInvalidConfiguration);
+    assert_int_equal(run(store_kernel, dim3(1, 65536), 1, 0, {out.data, 0}),
+                     cudaErrorInvalidConfiguration);
+    assert_int_equal(run(store_kernel, dim3(0), 1, 0, {out.data, 0}),
+                     cudaErrorInvalidConfiguration);
+    assert_int_equal(run(store_kernel, 1, 1, (48 << 10) + 1, {out.data, 0}),
+                     cudaErrorInvalidConfiguration);
     assert_int_equal(run(store_kernel, 1, 1, 48 << 10, {out.data, 3}), cudaSuccess);
     assert_int_equal(out.read()[0], 3);
     void *p;

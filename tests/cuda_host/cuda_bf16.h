@@ -1,4 +1,5 @@
-/* tests/cuda_host/cuda_bf16.h: bfloat16 for kernels on the CPU: the conversions kernels/cuda uses. */
+/* tests/cuda_host/cuda_bf16.h: bfloat16 for kernels on the CPU: the conversions kernels/cuda uses.
+ */
 #pragma once
 
 #include "kernels/cuda/cuda.h"

@@ -1,18 +1,27 @@
-/* tests/cuda_host/cuda_runtime.h: the part of the CUDA runtime and language that kernels/cuda uses, on the CPU.
+/* tests/cuda_host/cuda_runtime.h: the part of the CUDA runtime and language that kernels/cuda uses,
+ * on the CPU.
  *
- * The same .cu files compile against this header with a host compiler and run in one thread: every CUDA thread of a
- * block is a fiber (emulator.cc), so barriers and shuffles really make threads wait for each other. It is strict
- * about these, because a machine without a GPU has no other way to notice:
- *   - launches and copies are queued and run only when the host waits, as late as a GPU may run them;
- *   - device memory is inaccessible to the host between those runs, and ends at an inaccessible page;
- *   - memory is filled with NaN patterns when allocated, shared memory before each block, with red zones around it;
+ * The same .cu files compile against this header with a host compiler and run in one thread: every
+ * CUDA thread of a block is a fiber (emulator.cc), so barriers and shuffles really make threads
+ * wait for each other. It is strict about these, because a machine without a GPU has no other way
+ * to notice:
+ *   - launches and copies are queued and run only when the host waits, as late as a GPU may run
+ * them;
+ *   - device memory is inaccessible to the host between those runs, and ends at an inaccessible
+ * page;
+ *   - memory is filled with NaN patterns when allocated, shared memory before each block, with red
+ * zones around it;
  *   - the order of blocks and of threads between two barriers follows a seed;
- *   - threads that wait at different barriers or shuffles, or leave while others wait, fail the launch with both lines;
+ *   - threads that wait at different barriers or shuffles, or leave while others wait, fail the
+ * launch with both lines;
  *   - copies take what is in host memory as late as that, pinned or not;
- *   - who launches or allocates has chosen a device: a host thread begins with the first GPU, whichever it wants;
- *   - a capture is its thread's own, and nothing is launched, copied or allocated in it that a GPU might refuse there;
- *   - loads and stores of several numbers at once end the process where they are not aligned as a whole (Makefile).
- * There is no static __shared__: kernels take their shared memory from the launch, where it can be checked. */
+ *   - who launches or allocates has chosen a device: a host thread begins with the first GPU,
+ * whichever it wants;
+ *   - a capture is its thread's own, and nothing is launched, copied or allocated in it that a GPU
+ * might refuse there;
+ *   - loads and stores of several numbers at once end the process where they are not aligned as a
+ * whole (Makefile). There is no static __shared__: kernels take their shared memory from the
+ * launch, where it can be checked. */
 #pragma once
 
 #include <cmath>
@@ -57,7 +66,8 @@ void __syncthreads(int line = __builtin_LINE());
 /* The same; returns to all of them whether anybody's predicate was not 0. */
 int __syncthreads_or(int predicate, int line = __builtin_LINE());
 
-/* All lanes of `mask` bring one value; returns the 32 values, valid until the lane's next warp operation. */
+/* All lanes of `mask` bring one value; returns the 32 values, valid until the lane's next warp
+ * operation. */
 constexpr size_t CUDA_HOST_LANE_BYTES = 48; /* the longest such value */
 const void *cuda_host_gather_bytes(unsigned mask, const void *value, size_t bytes, int line);
 inline const uint64_t *cuda_host_gather(unsigned mask, uint64_t value, int line) {
@@ -66,7 +76,9 @@ inline const uint64_t *cuda_host_gather(unsigned mask, uint64_t value, int line)
 /* The launch fails: the thread that runs did what a GPU does not allow. */
 void cuda_host_break_rule(const char *rule, int line);
 
-inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) { cuda_host_gather(mask, 0, line); }
+inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) {
+    cuda_host_gather(mask, 0, line);
+}
 
 template <typename T>
 inline T cuda_host_exchange(unsigned mask, T value, unsigned source, int line) {
@@ -76,7 +88,9 @@ inline T cuda_host_exchange(unsigned mask, T value, unsigned source, int line) {
     std::memcpy(&value, &bits, sizeof value);
     return value;
 }
-inline unsigned cuda_host_lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
+inline unsigned cuda_host_lane() {
+    return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+}
 template <typename T>
 inline T __shfl_sync(unsigned mask, T value, int source, int line = __builtin_LINE()) {
     return cuda_host_exchange(mask, value, (unsigned)source, line);
@@ -158,20 +172,28 @@ enum cudaError_t {
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorLaunchFailure = 719
 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3
+};
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 typedef struct cuda_host_stream *cudaStream_t;
 typedef struct cuda_host_event *cudaEvent_t;
 typedef struct cuda_host_graph *cudaGraph_t;
 typedef struct cuda_host_graph *cudaGraphExec_t;
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal = 0,
+    cudaStreamCaptureModeThreadLocal = 1
+};
 struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem;
     int major, minor, multiProcessorCount;
 };
 
-/* After a failed launch every call returns cudaErrorLaunchFailure and this says which kernel rule was broken. */
+/* After a failed launch every call returns cudaErrorLaunchFailure and this says which kernel rule
+ * was broken. */
 const char *cudaGetErrorString(cudaError_t code);
 /* The thread's latest failure, once. */
 cudaError_t cudaGetLastError();
@@ -189,9 +211,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *v, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t v, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t v);
 cudaError_t cudaEventDestroy(cudaEvent_t v);
-/* While a thread captures, what it enqueues becomes the graph and does not run; its waiting and allocating fail, and so
- * do copies of pageable memory and kernels that were never launched before, whose code might have to be loaded. In the
- * global mode everybody's allocating fails. */
+/* While a thread captures, what it enqueues becomes the graph and does not run; its waiting and
+ * allocating fail, and so do copies of pageable memory and kernels that were never launched before,
+ * whose code might have to be loaded. In the global mode everybody's allocating fails. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags);
@@ -203,16 +225,19 @@ cudaError_t cudaFree(void *p);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all);
 cudaError_t cudaMallocHost(void **out, size_t bytes);
 cudaError_t cudaFreeHost(void *p);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t s);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s);
-cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t s);
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t s);
 
 struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;
     size_t dynamicSmemBytes;
     cudaStream_t stream;
 };
-cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, const void *kernel, std::function<void()> thread);
+cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, const void *kernel,
+                             std::function<void()> thread);
 
 /* Whether some bytes of a T belong to no member. */
 template <typename T>
@@ -229,7 +254,9 @@ inline bool cuda_host_padded() {
 
 /* Arguments with padding are refused: the backend compares them as bytes. */
 template <typename... P, typename... A>
-inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(P...), A &&...arguments) {
+inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(P...),
+                                      A &&...arguments) {
     if ((cuda_host_padded<P>() || ...)) return cudaErrorInvalidValue;
-    return cuda_host_launch(c, (const void *)kernel, [kernel, arguments...] { kernel(arguments...); });
+    return cuda_host_launch(c, (const void *)kernel,
+                            [kernel, arguments...] { kernel(arguments...); });
 }

@@ -1,10 +1,11 @@
-/* tests/cuda_host/emulator.cc: runs the threads of a CUDA block as fibers of one CPU thread. See cuda_runtime.h for
- * what it is strict about.
+/* tests/cuda_host/emulator.cc: runs the threads of a CUDA block as fibers of one CPU thread. See
+ * cuda_runtime.h for what it is strict about.
  *
- * A fiber is a stack that is entered once with makecontext and then left and re-entered with __builtin_longjmp, which
- * unlike swapcontext makes no system call. The scheduler takes the ready fibers of a block in an order drawn anew each
- * turn; a fiber runs until it waits or ends. When nobody is ready and nobody can be released, the kernel has a
- * divergent barrier, and the launch fails. */
+ * A fiber is a stack that is entered once with makecontext and then left and re-entered with
+ * __builtin_longjmp, which unlike swapcontext makes no system call. The scheduler takes the ready
+ * fibers of a block in an order drawn anew each turn; a fiber runs until it waits or ends. When
+ * nobody is ready and nobody can be released, the kernel has a divergent barrier, and the launch
+ * fails. */
 #include "tests/cuda_host/emulator.h"
 
 #include <cuda_runtime.h>
@@ -76,8 +77,9 @@ struct emulator {
     std::recursive_mutex mutex; /* ranks that are threads of one process share the device */
     std::deque<std::function<void()>> queue;
     int global_captures = 0;
-    std::set<const void *> loaded;         /* kernels that were launched */
-    std::map<void *, size_t> device;       /* allocations: address, bytes between it and the inaccessible page */
+    std::set<const void *> loaded; /* kernels that were launched */
+    std::map<void *, size_t>
+        device; /* allocations: address, bytes between it and the inaccessible page */
     std::map<const void *, size_t> pinned; /* host blocks of cudaMallocHost */
     cudaError_t failed = cudaSuccess;
     char why[200] = "";
@@ -93,7 +95,8 @@ struct emulator {
     void *scheduler[5];
     const std::function<void()> *thread = nullptr;
     const char *broken = nullptr; /* the rule a fiber broke; `why` has the lines */
-    void *fake_stack = nullptr;   /* AddressSanitizer's, of the scheduler, and the scheduler's stack */
+    void *fake_stack =
+        nullptr; /* AddressSanitizer's, of the scheduler, and the scheduler's stack */
     const void *scheduler_stack = nullptr;
     size_t scheduler_bytes = 0;
 };
@@ -120,7 +123,8 @@ size_t page_bytes() { return (size_t)sysconf(_SC_PAGESIZE); }
 /* `bytes` whose end is the start of an inaccessible page; the start is a multiple of 64. */
 unsigned char *map_guarded(size_t bytes) {
     size_t page = page_bytes(), mapped = (bytes + page - 1) / page * page;
-    void *p = mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return nullptr;
     mprotect((char *)p + mapped, page, PROT_NONE);
     return (unsigned char *)p + mapped - bytes;
@@ -144,9 +148,10 @@ void order_shuffle(emulator &d, std::vector<unsigned> &order) {
 
 /* Fibers and their scheduler.
  *
- * Before a jump that is instrumented, AddressSanitizer clears its marks of the stack and asks the kernel for the signal
- * stack: two system calls a switch, nine tenths of a test's time. Every frame of a fiber stays as it is while the fiber
- * waits, so there is nothing to clear, and the functions that jump are not instrumented. */
+ * Before a jump that is instrumented, AddressSanitizer clears its marks of the stack and asks the
+ * kernel for the signal stack: two system calls a switch, nine tenths of a test's time. Every frame
+ * of a fiber stays as it is while the fiber waits, so there is nothing to clear, and the functions
+ * that jump are not instrumented. */
 #define JUMPS __attribute__((noinline, no_sanitize_address))
 
 /* Leaves the fiber that runs; returns when the scheduler comes back to it. */
@@ -205,8 +210,8 @@ JUMPS void fiber_enter(emulator &d, size_t i) {
 void break_rule(const char *rule, int line, int other) {
     emulator &d = device();
     if (d.broken == nullptr)
-        snprintf(d.why, sizeof d.why, "block (%u, %u, %u), thread %zu, line %d: %s (line %d)", blockIdx.x, blockIdx.y,
-                 blockIdx.z, d.current, line, rule, other);
+        snprintf(d.why, sizeof d.why, "block (%u, %u, %u), thread %zu, line %d: %s (line %d)",
+                 blockIdx.x, blockIdx.y, blockIdx.z, d.current, line, rule, other);
     d.broken = rule;
 }
 
@@ -256,15 +261,18 @@ void prepare_block(emulator &d, size_t shared_bytes) {
         d.fibers[i].phase = 0;
         d.fibers[i].copies.clear();
         unsigned at = (unsigned)i;
-        d.fibers[i].index = {at % blockDim.x, at / blockDim.x % blockDim.y, at / blockDim.x / blockDim.y};
+        d.fibers[i].index = {at % blockDim.x, at / blockDim.x % blockDim.y,
+                             at / blockDim.x / blockDim.y};
     }
     for (warp &w : d.warps) w.arrived = 0;
 }
 
 void check_red_zones(emulator &d, size_t shared_bytes) {
     bool intact = true;
-    for (const unsigned char *p = d.shared - RED_ZONE; p < d.shared; p++) intact = intact && *p == RED;
-    for (const unsigned char *p = d.shared + shared_bytes; p < d.shared_end; p++) intact = intact && *p == RED;
+    for (const unsigned char *p = d.shared - RED_ZONE; p < d.shared; p++)
+        intact = intact && *p == RED;
+    for (const unsigned char *p = d.shared + shared_bytes; p < d.shared_end; p++)
+        intact = intact && *p == RED;
     if (!intact) break_rule("something was written outside of shared memory", 0, 0);
 }
 
@@ -280,7 +288,8 @@ void run_block(emulator &d, size_t shared_bytes, std::vector<unsigned> &order) {
 void map_block_memory(emulator &d) {
     if (d.stacks) return;
     size_t bytes = STACK_BYTES * MAX_THREADS;
-    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     unsigned char *shared = map_guarded(SHARED_BYTES + RED_ZONE);
     if (p == MAP_FAILED || shared == nullptr) abort();
     d.stacks = (unsigned char *)p;
@@ -310,7 +319,8 @@ void run_grid(const cudaLaunchConfig_t &c, const std::function<void()> &thread) 
 /* The queue. Device memory is accessible only while it is worked off. */
 void work_off(emulator &d) {
     if (d.queue.empty()) return;
-    for (auto &region : d.device) memory_protect(region.first, region.second, PROT_READ | PROT_WRITE);
+    for (auto &region : d.device)
+        memory_protect(region.first, region.second, PROT_READ | PROT_WRITE);
     while (!d.queue.empty()) {
         std::function<void()> work = std::move(d.queue.front());
         d.queue.pop_front();
@@ -350,7 +360,8 @@ void __syncthreads(int line) { __syncthreads_or(0, line); }
 int __syncthreads_or(int predicate, int line) {
     emulator &d = device();
     if (d.waiting == 0) d.barrier_line = line;
-    if (d.barrier_line != line) break_rule("a barrier while others wait at another", line, d.barrier_line);
+    if (d.barrier_line != line)
+        break_rule("a barrier while others wait at another", line, d.barrier_line);
     if (d.alive < d.threads) break_rule("a barrier after other threads have ended", line, 0);
     d.votes |= predicate != 0;
     if (d.broken || ++d.waiting < d.threads) {
@@ -369,8 +380,10 @@ const void *cuda_host_gather_bytes(unsigned mask, const void *value, size_t byte
     size_t lane = d.current % WARP;
     warp &w = d.warps[d.current / WARP];
     int phase = d.fibers[d.current].phase;
-    if (d.threads % WARP != 0) break_rule("a warp operation in a block of partial warps", line, line);
-    if (!(mask >> lane & 1)) break_rule("a warp operation whose mask leaves out its own lane", line, line);
+    if (d.threads % WARP != 0)
+        break_rule("a warp operation in a block of partial warps", line, line);
+    if (!(mask >> lane & 1))
+        break_rule("a warp operation whose mask leaves out its own lane", line, line);
     if (w.arrived == 0) {
         w.mask = mask;
         w.line = line;
@@ -395,8 +408,10 @@ void cuda_host_break_rule(const char *rule, int line) { break_rule(rule, line, l
 
 void cuda_host_copy_begin(void *shared, const void *global, int bytes, int line) {
     emulator &d = device();
-    if (((uintptr_t)shared | (uintptr_t)global) % 16) return break_rule("a copy of unaligned addresses", line, line);
-    if (bytes < 0 || bytes > 16) return break_rule("a copy of less than 0 or more than 16 bytes", line, line);
+    if (((uintptr_t)shared | (uintptr_t)global) % 16)
+        return break_rule("a copy of unaligned addresses", line, line);
+    if (bytes < 0 || bytes > 16)
+        return break_rule("a copy of less than 0 or more than 16 bytes", line, line);
     memset(shared, UNINITIALISED, 16);
     d.fibers[d.current].copies.push_back({shared, global, (size_t)bytes});
 }
@@ -440,11 +455,13 @@ const char *cudaGetErrorString(cudaError_t code) {
         case cudaErrorInvalidValue: return "invalid argument";
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorInvalidConfiguration: return "invalid configuration argument";
-        case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+        case cudaErrorInsufficientDriver:
+            return "CUDA driver version is insufficient for CUDA runtime version";
         case cudaErrorInvalidDevice: return "invalid device ordinal";
         case cudaErrorDeviceUninitialized: return "the thread has chosen no device";
         case cudaErrorNotReady: return "device not ready";
-        case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+        case cudaErrorStreamCaptureUnsupported:
+            return "operation not permitted when stream is capturing";
         case cudaErrorLaunchFailure: return device().why;
     }
     return "unknown";
@@ -456,16 +473,18 @@ cudaError_t cudaGetLastError() {
     return code;
 }
 
-cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, const void *kernel, std::function<void()> thread) {
+cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, const void *kernel,
+                             std::function<void()> thread) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
     size_t threads = (size_t)c->blockDim.x * c->blockDim.y * c->blockDim.z;
     dim3 g = c->gridDim;
-    if (threads == 0 || threads > MAX_THREADS || c->dynamicSmemBytes > SHARED_BYTES || g.x == 0 || g.y == 0 ||
-        g.z == 0 || g.x > INT32_MAX || g.y > 65535 || g.z > 65535)
+    if (threads == 0 || threads > MAX_THREADS || c->dynamicSmemBytes > SHARED_BYTES || g.x == 0 ||
+        g.y == 0 || g.z == 0 || g.x > INT32_MAX || g.y > 65535 || g.z > 65535)
         return call_result(cudaErrorInvalidConfiguration);
     if (!chosen) return call_result(cudaErrorDeviceUninitialized);
-    if (capturing && d.loaded.count(kernel) == 0) return call_result(cudaErrorStreamCaptureUnsupported);
+    if (capturing && d.loaded.count(kernel) == 0)
+        return call_result(cudaErrorStreamCaptureUnsupported);
     d.loaded.insert(kernel);
     cudaLaunchConfig_t copy = *c;
     return work_enqueue([copy, thread] { run_grid(copy, thread); });
@@ -565,7 +584,8 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (!chosen) return call_result(cudaErrorDeviceUninitialized);
     if (capturing || d.global_captures > 0) return call_result(cudaErrorStreamCaptureUnsupported);
     *out = nullptr;
-    if (bytes == 0 || bytes > SIZE_MAX / 2) return call_result(bytes ? cudaErrorMemoryAllocation : cudaSuccess);
+    if (bytes == 0 || bytes > SIZE_MAX / 2)
+        return call_result(bytes ? cudaErrorMemoryAllocation : cudaSuccess);
     size_t rounded = (bytes + 63) / 64 * 64;
     unsigned char *p = map_guarded(rounded);
     if (p == nullptr) return call_result(cudaErrorMemoryAllocation);
@@ -623,11 +643,13 @@ cudaError_t cudaFreeHost(void *p) {
 /* Whether it lies in memory of cudaMallocHost. */
 static bool is_pinned(const emulator &d, const void *p) {
     auto block = d.pinned.upper_bound(p);
-    return block != d.pinned.begin() && (--block, (uintptr_t)p < (uintptr_t)block->first + block->second);
+    return block != d.pinned.begin() &&
+           (--block, (uintptr_t)p < (uintptr_t)block->first + block->second);
 }
 
 /* CUDA says that a copy of pageable memory may wait, not that it does. */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
     const void *host = kind == cudaMemcpyHostToDevice ? from : to;
@@ -641,7 +663,8 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
     return work_enqueue([=] { memset(to, value, bytes); });
 }
 
-cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t) {
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t) {
     if (!chosen) return call_result(cudaErrorDeviceUninitialized);
     if (pitch < width) return call_result(cudaErrorInvalidValue);
     return work_enqueue([=] {

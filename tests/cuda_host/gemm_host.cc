@@ -1,5 +1,5 @@
-/* tests/cuda_host/gemm_host.cc: kernels/cuda/gemm.h on the emulated device: plain loops in cuBLASLt's place. The
- * library itself is not tested here, only everything around it. */
+/* tests/cuda_host/gemm_host.cc: kernels/cuda/gemm.h on the emulated device: plain loops in
+ * cuBLASLt's place. The library itself is not tested here, only everything around it. */
 #include "kernels/cuda/gemm.h"
 
 #include <vector>
@@ -18,7 +18,8 @@ void gemm_close(struct gemm *g) { delete g; }
 /* A row of x or w. */
 static std::vector<float> row_widen(const void *data, enum dtype dtype, int64_t first, int n) {
     std::vector<float> row((size_t)n);
-    dtype_convert(row.data(), DTYPE_F32, (const char *)data + (size_t)first * dtype_bytes(dtype), dtype, row.size());
+    dtype_convert(row.data(), DTYPE_F32, (const char *)data + (size_t)first * dtype_bytes(dtype),
+                  dtype, row.size());
     return row;
 }
 
@@ -37,7 +38,9 @@ static void gemm_multiply(const gemm_args &a) {
 }
 
 /* As cuBLASLt, it takes the bias when there is no activation, and leaves the rest to the caller. */
-bool gemm_finishes(struct backend *, const struct gemm_args *a) { return a->activation == ACTIVATION_NONE; }
+bool gemm_finishes(struct backend *, const struct gemm_args *a) {
+    return a->activation == ACTIVATION_NONE;
+}
 
 void gemm_run(struct backend *, const void *arguments) {
     gemm_args copy = *(const gemm_args *)arguments;

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_changes.c: any bytes as a log of changes, and as the image of a document in one: a log ends where it
- * stops making sense, an image is refused or can be read everywhere. */
+/* tests/fuzz/fuzz_changes.c: any bytes as a log of changes, and as the image of a document in one:
+ * a log ends where it stops making sense, an image is refused or can be read everywhere. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct collection_info plain = {.chunk_length = 4, .dim = 2};
 /* Of a collection whose pictures have an embedder of their own. */
-static const struct collection_info seeing = {.chunk_length = 4, .dim = 2, .pictures = {.embedder = "e", .dim = 3}};
+static const struct collection_info seeing = {
+    .chunk_length = 4, .dim = 2, .pictures = {.embedder = "e", .dim = 3}};
 static const struct generation_origin origin = {1, 0};
 
 static size_t measure_strings(const struct collection_document *d) {
-    return strlen(d->id) + strlen(d->path) + strlen(d->title) + strlen(d->metadata) + strlen(d->source);
+    return strlen(d->id) + strlen(d->path) + strlen(d->title) + strlen(d->metadata) +
+           strlen(d->source);
 }
 
 /* Everything that an image says is inside its bytes. */
@@ -30,7 +32,8 @@ static void check_image_of(const struct collection_info *info, const char *bytes
         return;
     }
     const struct collection_document *d = &image.document;
-    CHECK(image.n_chunks == document_count_chunks(d->n, info->chunk_length) && measure_strings(d) < size);
+    CHECK(image.n_chunks == document_count_chunks(d->n, info->chunk_length) &&
+          measure_strings(d) < size);
     CHECK(marks_fault(d->marks, d->text.size) == NULL);
     for (size_t at = 0; at <= d->text.size; at++) {
         struct document_place place = place_find(d->marks, d->text, at);
@@ -52,7 +55,8 @@ static void check_image(const char *bytes, size_t size) {
     check_image_of(&seeing, bytes, size);
 }
 
-static enum status take(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
+static enum status take(void *context, enum change_kind kind, char *bytes, size_t size,
+                        struct error *e) {
     int *n = context;
     (void)e;
     ++*n;
@@ -65,13 +69,15 @@ static enum status take(void *context, enum change_kind kind, char *bytes, size_
 static const char *folder(void) {
     static char made[40];
     if (made[0] == '\0') {
-        snprintf(made, sizeof made, "%s/retro-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        snprintf(made, sizeof made, "%s/retro-fuzz-XXXXXX",
+                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
         CHECK(mkdtemp(made) != NULL);
     }
     return made;
 }
 
-/* A log of two changes, whose payloads the input holds, with checksums that random bytes never hit. */
+/* A log of two changes, whose payloads the input holds, with checksums that random bytes never hit.
+ */
 static void write_log(struct text_span first, struct text_span second) {
     struct change_log *log;
     struct change_log_end end = {0};
@@ -94,7 +100,8 @@ static void check_log(const uint8_t *data, size_t size) {
     if (size < 4) return;
     size_t at = data[0] + 256U * data[1], half = (size - 4) / 2;
     const char *payload = (const char *)data + 4;
-    write_log((struct text_span){payload, half}, (struct text_span){payload + half, size - 4 - half});
+    write_log((struct text_span){payload, half},
+              (struct text_span){payload + half, size - 4 - half});
 
     snprintf(path, sizeof path, "%s/changes.log", folder());
     int fd = open(path, O_RDWR);
@@ -110,7 +117,8 @@ static void check_log(const uint8_t *data, size_t size) {
 
     enum status status = change_log_read(folder(), origin, take, &n, &end, &e);
     CHECK(status == STATUS_OK || e.text[0] != '\0');
-    if (status == STATUS_OK) CHECK(end.sequence == (uint64_t)n && end.size + end.torn == (uint64_t)length);
+    if (status == STATUS_OK)
+        CHECK(end.sequence == (uint64_t)n && end.size + end.torn == (uint64_t)length);
     if (data[2] == 0 && data[3] == 0) CHECK(n == 2 && end.torn == 0);
     if (status == STATUS_OK) CHECK(end.damaged == (n < 2));
     snprintf(mark, sizeof mark, "%s/changes.kept", folder());

@@ -1,6 +1,7 @@
-/* tests/fuzz/fuzz_chat.c: any bytes as a chat template, rendered with a conversation: the text is valid UTF-8 and every
- * byte of it is marked; or there is an error with words. Inputs that begin with a digit are answers of a model: taken
- * apart as they come, and all at once, they give the same. */
+/* tests/fuzz/fuzz_chat.c: any bytes as a chat template, rendered with a conversation: the text is
+ * valid UTF-8 and every byte of it is marked; or there is an error with words. Inputs that begin
+ * with a digit are answers of a model: taken apart as they come, and all at once, they give the
+ * same. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -10,13 +11,18 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char conversation[] =
-    "{\"messages\": [{\"role\": \"system\", \"content\": \" s\\u00a0\"}, {\"role\": \"user\", \"content\": [{\"type\": "
-    "\"text\", \"text\": \"p\"}]}, {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"type\": "
+    "{\"messages\": [{\"role\": \"system\", \"content\": \" s\\u00a0\"}, {\"role\": \"user\", "
+    "\"content\": [{\"type\": "
+    "\"text\", \"text\": \"p\"}]}, {\"role\": \"assistant\", \"content\": null, \"tool_calls\": "
+    "[{\"type\": "
     "\"function\","
-    "\"function\": {\"name\": \"f\", \"arguments\": {\"a\": [1, 2.5, true, null, \"\\u00e9<\"]}}}]}, {\"role\": "
+    "\"function\": {\"name\": \"f\", \"arguments\": {\"a\": [1, 2.5, true, null, "
+    "\"\\u00e9<\"]}}}]}, {\"role\": "
     "\"tool\", "
-    "\"content\": \"<think>x</think>y\"}], \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}], "
-    "\"documents\": [{\"title\": \"t\", \"text\": \"d\"}], \"chat_template_kwargs\": {\"s\": \"A b\\nc\", \"n\": 3, "
+    "\"content\": \"<think>x</think>y\"}], \"tools\": [{\"type\": \"function\", \"function\": "
+    "{\"name\": \"f\"}}], "
+    "\"documents\": [{\"title\": \"t\", \"text\": \"d\"}], \"chat_template_kwargs\": {\"s\": \"A "
+    "b\\nc\", \"n\": 3, "
     "\"l\": [3, 1, 2], \"d\": {\"k\": \"v\", \"B\": 1}}}";
 
 static void check_render(struct text_span source) {
@@ -29,11 +35,13 @@ static void check_render(struct text_span source) {
         CHECK(chat == NULL && e.text[0] != '\0');
         return;
     }
-    CHECK(json_parse(&request, (struct text_span){conversation, sizeof conversation - 1}, "request", &e) == STATUS_OK);
+    CHECK(json_parse(&request, (struct text_span){conversation, sizeof conversation - 1}, "request",
+                     &e) == STATUS_OK);
     CHECK(chat_input_read(&in, request, &e) == STATUS_OK);
     e = (struct error){0};
     if (chat_render(chat, &in, &out, &e) == STATUS_OK)
-        CHECK(out.text.size == out.marks.size && utf8_is_valid(out.text.data ? out.text.data : "", out.text.size));
+        CHECK(out.text.size == out.marks.size &&
+              utf8_is_valid(out.text.data ? out.text.data : "", out.text.size));
     else
         CHECK(e.status != STATUS_OK);
     template_output_free(&out);
@@ -46,7 +54,8 @@ static bool same(const struct buffer *a, const struct buffer *b) {
 }
 
 static void check_reply(int how, struct text_span text) {
-    struct chat_reply once = {.format = (enum call_format)(how & 3), .reasons = how & 4}, slow = once;
+    struct chat_reply once = {.format = (enum call_format)(how & 3), .reasons = how & 4},
+                      slow = once;
     chat_reply_read(&once, text.text, text.size, true);
     for (size_t n = 0; n <= text.size; n++) chat_reply_read(&slow, text.text, n, n == text.size);
     CHECK(once.read == text.size && slow.read == text.size);

@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_checkpoint.c: any bytes as a file of torch.save in Megatron's checkpoint of one rank, as its pickle,
- * as the .metadata of a distributed one, as an archive of NeMo's and as its configuration: whatever opens is planned as
- * a model and read to the last byte. */
+/* tests/fuzz/fuzz_checkpoint.c: any bytes as a file of torch.save in Megatron's checkpoint of one
+ * rank, as its pickle, as the .metadata of a distributed one, as an archive of NeMo's and as its
+ * configuration: whatever opens is planned as a model and read to the last byte. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,9 +92,9 @@ static void plan(const char *folder) {
     struct import_plan p = {0};
     struct import_options o = {.from = folder, .inspect = true};
     struct error e;
-    if (checkpoint_open(&p.checkpoint, folder, "/dev/shm", &e) == STATUS_OK && import_rename(&p, &e) == STATUS_OK &&
-        import_find_layers(&p, &o, &e) == STATUS_OK && import_configure(&p, &o, &e) == STATUS_OK &&
-        import_match(&p, &e) == STATUS_OK)
+    if (checkpoint_open(&p.checkpoint, folder, "/dev/shm", &e) == STATUS_OK &&
+        import_rename(&p, &e) == STATUS_OK && import_find_layers(&p, &o, &e) == STATUS_OK &&
+        import_configure(&p, &o, &e) == STATUS_OK && import_match(&p, &e) == STATUS_OK)
         read_pieces(&p);
     import_close(&p);
 }

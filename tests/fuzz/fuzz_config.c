@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_config.c: any bytes as a configuration file; what is accepted prints to text that parses to itself.
+/* tests/fuzz/fuzz_config.c: any bytes as a configuration file; what is accepted prints to text that
+ * parses to itself.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* tests/fuzz/fuzz_connection.c: any bytes as all that a client sends: through libmicrohttpd and the handlers, over a
- * socket, to a whole server with the model that ships. Whatever comes, the server ends the connection, every exchange
- * ends, and a client that asks next is answered.
+/* tests/fuzz/fuzz_connection.c: any bytes as all that a client sends: through libmicrohttpd and the
+ * handlers, over a socket, to a whole server with the model that ships. Whatever comes, the server
+ * ends the connection, every exchange ends, and a client that asks next is answered.
  *
- * The server is the one of server/main.c without a process of its own. It has no collection, which other targets have;
- * documents are refused. */
+ * The server is the one of server/main.c without a process of its own. It has no collection, which
+ * other targets have; documents are refused. */
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -36,8 +36,8 @@ static socklen_t address_size;
 
 /* The server. */
 
-static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,
-                                 struct error *e) {
+static enum status plan_sessions(void *context, const struct model_info *info,
+                                 struct session_limits *l, struct error *e) {
     struct engine_options o;
     (void)context;
     if (served_models_engine_options(&o, &config, info, e)) return e->status;
@@ -58,34 +58,39 @@ static enum status open_model(struct error *e) {
 static enum status open_parts(struct error *e) {
     served_models_init(&parts, &config);
     if (open_model(e) || served_models_open_pictures(&parts, &config, e)) return e->status;
-    if (decoder_part_open(&parts.decoders[0], &config, true, e) || served_models_open_others(&parts, &config, e))
+    if (decoder_part_open(&parts.decoders[0], &config, true, e) ||
+        served_models_open_others(&parts, &config, e))
         return e->status;
-    api = (struct api){.page = true, .operations = OPERATIONS_OPEN, .local = true, .traffic = traffic_open()};
+    api = (struct api){
+        .page = true, .operations = OPERATIONS_OPEN, .local = true, .traffic = traffic_open()};
     return served_models_serve(&parts, &config, &api, e);
 }
 
 /* A name of Linux' own, which no other process has. */
 static int bind_somewhere(void) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int n = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "retro-fuzz-%d", (int)getpid());
+    int n =
+        snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "retro-fuzz-%d", (int)getpid());
     address_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
     CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, address_size) == 0);
     return fd;
 }
 
 static enum status open_server(struct error *e) {
-    static const char *const sets[] = {"model.path=models/retro-docs", "model.threads=1", "server.max_sequences=2",
-                                       "server.max_context=128", "server.prefix_cache_mb=1"};
+    static const char *const sets[] = {"model.path=models/retro-docs", "model.threads=1",
+                                       "server.max_sequences=2", "server.max_context=128",
+                                       "server.prefix_cache_mb=1"};
     config_init(&config);
     for (size_t i = 0; i < ARRAY_COUNT(sets); i++)
         if (config_set(&config, sets[i], e)) return e->status;
     if (open_parts(e)) return e->status;
-    struct http_options o = {.socket = bind_somewhere(),
-                             .connections = {.max = 16, .idle_timeout = 60, .head_timeout = 60, .min_body_rate = 0},
-                             .max_body_bytes = 1 << 16,
-                             .request_threads = 2,
-                             .max_requests = 8,
-                             .api = &api};
+    struct http_options o = {
+        .socket = bind_somewhere(),
+        .connections = {.max = 16, .idle_timeout = 60, .head_timeout = 60, .min_body_rate = 0},
+        .max_body_bytes = 1 << 16,
+        .request_threads = 2,
+        .max_requests = 8,
+        .api = &api};
     return http_open(&http, &o, e);
 }
 
@@ -138,7 +143,8 @@ static void client_finish(int fd) {
 }
 
 static void check_alive(void) {
-    static const char request[] = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    static const char request[] =
+        "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     char bytes[64] = "";
     int fd = client_connect();
     client_send(fd, (const uint8_t *)request, sizeof request - 1);

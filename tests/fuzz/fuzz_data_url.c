@@ -1,5 +1,6 @@
-/* tests/fuzz/fuzz_data_url.c: any bytes as a data: URL: no more bytes come out than went in and than the limit. The
- * same bytes as the text of a picture among documents: what is a part of it lies in it. */
+/* tests/fuzz/fuzz_data_url.c: any bytes as a data: URL: no more bytes come out than went in and
+ * than the limit. The same bytes as the text of a picture among documents: what is a part of it
+ * lies in it. */
 #include "config/base/data_url.h"
 #include "retrieval/picture_document.h"
 

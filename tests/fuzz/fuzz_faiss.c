@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_faiss.c: any bytes as a FAISS file of 33 vectors of four numbers; what the check passes FAISS reads
- * and searches. */
+/* tests/fuzz/fuzz_faiss.c: any bytes as a FAISS file of 33 vectors of four numbers; what the check
+ * passes FAISS reads and searches. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,7 +22,8 @@ static void search(const uint8_t *data, size_t size) {
     CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (index_open_faiss(&x, path, COUNT, D, &e) == STATUS_OK) {
-        (void)index_search(x, (struct index_query){.vectors = query, .n = 1, .k = K}, ids, similarities, &e);
+        (void)index_search(x, (struct index_query){.vectors = query, .n = 1, .k = K}, ids,
+                           similarities, &e);
         (void)index_vectors(x, 0, COUNT, vectors, &e);
         index_close(x);
     }

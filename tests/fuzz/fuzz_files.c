@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_files.c: any bytes as the parts of office documents, as tables, lines of JSON, e-mail, and texts with
- * headings: the marks of what comes out are sound, and a place can be looked up at every byte. Parts of one document
- * lie behind each other, a byte 0xff between them. */
+/* tests/fuzz/fuzz_files.c: any bytes as the parts of office documents, as tables, lines of JSON,
+ * e-mail, and texts with headings: the marks of what comes out are sound, and a place can be looked
+ * up at every byte. Parts of one document lie behind each other, a byte 0xff between them. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-typedef enum status office_reader(const struct office_parts *parts, struct document_text *out, struct error *e);
+typedef enum status office_reader(const struct office_parts *parts, struct document_text *out,
+                                  struct error *e);
 
 static void check_marks(const struct document_text *d) {
     struct text_span text = {d->text.data, d->text.size};
@@ -22,7 +23,8 @@ static void check_marks(const struct document_text *d) {
     }
 }
 
-static void read_office(office_reader *read, const char *const *names, int n, struct text_span input) {
+static void read_office(office_reader *read, const char *const *names, int n,
+                        struct text_span input) {
     struct extract_file file = {.name = "file"};
     struct office_part list[4] = {{0}};
     struct office_parts parts = {.file = &file, .list = list};

@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_filter.c: any bytes as a filter, and behind a NUL as the metadata that it is asked about. */
+/* tests/fuzz/fuzz_filter.c: any bytes as a filter, and behind a NUL as the metadata that it is
+ * asked about. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check_again(const struct filter *f, const struct filter_subject *s) {
     struct filter *again;
     struct error e;
-    CHECK(filter_parse(&again, filter_text(f), "again", &e) == STATUS_OK || e.status == STATUS_INVALID);
+    CHECK(filter_parse(&again, filter_text(f), "again", &e) == STATUS_OK ||
+          e.status == STATUS_INVALID);
     if (again) CHECK(filter_is_same(f, again) && filter_allows(f, s) == filter_allows(again, s));
     filter_release(again);
 }

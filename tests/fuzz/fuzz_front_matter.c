@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_front_matter.c: any bytes as the front matter of a Markdown file: what is written is a JSON object
- * whose values filters can compare. */
+/* tests/fuzz/fuzz_front_matter.c: any bytes as the front matter of a Markdown file: what is written
+ * is a JSON object whose values filters can compare. */
 #include "config/base/hash.h"
 #include "config/base/key_set.h"
 #include "config/json/json_value.h"

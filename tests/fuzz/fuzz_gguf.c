@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_gguf.c: any bytes as a GGUF file: whatever opens is read to the last byte, every row of its tensors
- * is converted, and it is tried as a tokenizer and as a model. */
+/* tests/fuzz/fuzz_gguf.c: any bytes as a GGUF file: whatever opens is read to the last byte, every
+ * row of its tensors is converted, and it is tried as a tokenizer and as a model. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static void read_values(const struct gguf *g) {
         unsigned sum = 0;
         while (gguf_next(&it, &item)) {
             gguf_number(&item, &number);
-            for (size_t k = 0; gguf_text(&item, &text) && k < text.size; k++) sum += (uint8_t)text.text[k];
+            for (size_t k = 0; gguf_text(&item, &text) && k < text.size; k++)
+                sum += (uint8_t)text.text[k];
         }
         gguf_int(v, &whole);
         CHECK(sum < UINT32_MAX);
@@ -52,7 +53,8 @@ static void read_row(const struct gguf_tensor *t, const uint8_t *row, int cols) 
     struct deviation lost = {0};
     blocks_widen(wide, t->form, row, cols);
     if (!block_form_plain(t->form))
-        blocks_quantise(t->form->dtype, (struct quantised_row){values, scales, minimums}, t->form, row, cols, &lost);
+        blocks_quantise(t->form->dtype, (struct quantised_row){values, scales, minimums}, t->form,
+                        row, cols, &lost);
 }
 
 static void read_tensors(const struct gguf *g) {
@@ -63,8 +65,10 @@ static void read_tensors(const struct gguf *g) {
         CHECK(gguf_find(g, t->name) == t);
         gguf_view_tensor(&view, g, t, &e);
         int64_t cols = t->shape[t->n_dims - 1];
-        size_t bytes = cols > 0 ? block_row_bytes(t->form, cols) : 0, rows = bytes ? t->bytes / bytes : 0;
-        for (size_t row = 0; row < rows && cols <= MOST_COLUMNS; row++) read_row(t, t->data + row * bytes, (int)cols);
+        size_t bytes = cols > 0 ? block_row_bytes(t->form, cols) : 0,
+               rows = bytes ? t->bytes / bytes : 0;
+        for (size_t row = 0; row < rows && cols <= MOST_COLUMNS; row++)
+            read_row(t, t->data + row * bytes, (int)cols);
     }
 }
 
@@ -77,8 +81,8 @@ static void open_tokenizer(const struct gguf *g) {
     enum status status = tokenizer_open_gguf(&t, g, &e);
     CHECK(status == STATUS_OK || e.text[0] != '\0');
     if (status) return;
-    if (tokenizer_encode(t, text, sizeof text - 1, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, &ids, &e) ==
-        STATUS_OK)
+    if (tokenizer_encode(t, text, sizeof text - 1, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL,
+                         &ids, &e) == STATUS_OK)
         tokenizer_decode(t, ids.ids, ids.n, false, &back);
     buffer_free(&back);
     tokens_free(&ids);
@@ -91,7 +95,8 @@ static void open_model(const void *data, size_t size) {
     struct model *m = NULL;
     struct error e = {0};
     if (backend == NULL) {
-        CHECK(backend_open(&backend, "cpu", &(struct backend_options){.threads = 1}, NULL) == STATUS_OK);
+        CHECK(backend_open(&backend, "cpu", &(struct backend_options){.threads = 1}, NULL) ==
+              STATUS_OK);
         CHECK(comm_open_single(&comm, NULL) == STATUS_OK);
     }
     write_file(data, size);

@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_grammar.c: bytes as a grammar: GBNF, or behind {, [, true and false a JSON Schema, or behind / a
- * regular expression. Either there is an error with words, or some tokens are written under it, each of a mask, and
- * what is written is a beginning of a text. */
+/* tests/fuzz/fuzz_grammar.c: bytes as a grammar: GBNF, or behind {, [, true and false a JSON
+ * Schema, or behind / a regular expression. Either there is an error with words, or some tokens are
+ * written under it, each of a mask, and what is written is a beginning of a text. */
 #include <string.h>
 
 #include "retro/grammar/gbnf.h"
@@ -13,7 +13,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct tokenizer *tokenizer;
 static struct vocab vocab;
 
-static int write_chars(void *context, const struct char_range *ranges, int n) { return expr_chars(context, ranges, n); }
+static int write_chars(void *context, const struct char_range *ranges, int n) {
+    return expr_chars(context, ranges, n);
+}
 
 static enum status draft_regex(struct grammar_draft *d, struct text_span text, struct error *e) {
     const struct regex_writer writer = {write_chars, d, text.size % 2 == 0};

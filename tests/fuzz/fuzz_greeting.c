@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_greeting.c: any bytes as what ranks say when they meet: the first says which of their messages. */
+/* tests/fuzz/fuzz_greeting.c: any bytes as what ranks say when they meet: the first says which of
+ * their messages. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,8 @@ enum { RANKS = 3 };
 static const char nonce[] = "00112233445566778899aabbccddeeff";
 static const struct text_span secret = {"a secret of this test", 21};
 
-/* A greeting that nobody made with the secret is never taken for one; one that was read says the same when it is
- * written with the secret. */
+/* A greeting that nobody made with the secret is never taken for one; one that was read says the
+ * same when it is written with the secret. */
 static void read_greeting(const char *text) {
     struct greeting g, again;
     struct buffer written = {0};
@@ -21,7 +22,8 @@ static void read_greeting(const char *text) {
     CHECK(!proven);
     greeting_print(&written, &g, nonce, secret);
     CHECK(greeting_read(&again, &proven, written.data, nonce, secret) && proven);
-    CHECK(again.rank == g.rank && again.channel == g.channel && strcmp(again.seat.machine, g.seat.machine) == 0);
+    CHECK(again.rank == g.rank && again.channel == g.channel &&
+          strcmp(again.seat.machine, g.seat.machine) == 0);
     buffer_free(&written);
 }
 
@@ -40,8 +42,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     switch (data[0] % 5) {
         case 0: read_greeting(text); break;
         case 1: read_answer(text, &e); break;
-        case 2: CHECK(!challenge_read(challenge, text) || strlen(challenge) == NONCE_TEXT - 1); break;
-        case 3: CHECK(seats_read(seats, RANKS, text, &e) != STATUS_OK || strlen(seats[RANKS - 1].port) > 0); break;
+        case 2:
+            CHECK(!challenge_read(challenge, text) || strlen(challenge) == NONCE_TEXT - 1);
+            break;
+        case 3:
+            CHECK(seats_read(seats, RANKS, text, &e) != STATUS_OK ||
+                  strlen(seats[RANKS - 1].port) > 0);
+            break;
         default: CHECK(endpoint_parse(seats, text, &e) != STATUS_OK || strlen(seats[0].port) > 0);
     }
     free(text);

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_html.c: any bytes as an HTML page; the text that comes out is valid UTF-8 without NUL. The first byte
- * chooses whether the encoding is known. */
+/* tests/fuzz/fuzz_html.c: any bytes as an HTML page; the text that comes out is valid UTF-8 without
+ * NUL. The first byte chooses whether the encoding is known. */
 #include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
 
@@ -15,8 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool known = data[0] % 2 && utf8_is_valid(html, size - 1);
     enum status status = extract_html("page", (struct text_span){html, size - 1}, known, &out, &e);
     CHECK(status == STATUS_OK || (e.status == status && e.text[0] != '\0'));
-    CHECK(out.text.size == 0 ||
-          (utf8_is_valid(out.text.data, out.text.size) && out.text.data[out.text.size - 1] == '\n'));
+    CHECK(out.text.size == 0 || (utf8_is_valid(out.text.data, out.text.size) &&
+                                 out.text.data[out.text.size - 1] == '\n'));
     CHECK(out.title.size == 0 || utf8_is_valid(out.title.data, out.title.size));
     CHECK(marks_fault(marks_of(&out.marks), out.text.size) == NULL);
     document_text_free(&out);

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_image_url.c: any lines as hosts that pictures may be fetched from, and the last one as a URL: what is
- * let through is a URL of http or https, at a host that a line allows. */
+/* tests/fuzz/fuzz_image_url.c: any lines as hosts that pictures may be fetched from, and the last
+ * one as a URL: what is let through is a URL of http or https, at a host that a line allows. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,7 +16,8 @@ static void read_rules(struct host_rules *hosts, char *lines) {
         struct host_rule *rule = &hosts->rules[hosts->n];
         enum status status = host_rule_parse(rule, line, &e);
         CHECK(status ? e.text[0] != '\0' : rule->literal || rule->name[0] != '\0');
-        CHECK(status || (rule->port >= 0 && rule->port <= 65535 && strlen(rule->name) < sizeof rule->name));
+        CHECK(status ||
+              (rule->port >= 0 && rule->port <= 65535 && strlen(rule->name) < sizeof rule->name));
         if (status == STATUS_OK) hosts->n++;
     }
 }

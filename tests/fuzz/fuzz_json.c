@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_json.c: any bytes as a JSON document: what is parsed is written and parsed again to the same text,
- * every member has a line, and a table of every type takes it or says why not. */
+/* tests/fuzz/fuzz_json.c: any bytes as a JSON document: what is parsed is written and parsed again
+ * to the same text, every member has a line, and a table of every type takes it or says why not. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,8 @@ static const struct json_field fields[] = {
     {"e", JSON_DOUBLE, AT(exact), .min = -1, .max = 1},
     {"t", JSON_TEXT, AT(text), .text = "none"},
     {"i", JSON_STRUCT, AT(inner), .table = &inner_table},
-    {"ids", JSON_LIST, AT(ids), .item = &id_item, .item_size = sizeof(int), .max = 5, .or_one = true},
+    {"ids", JSON_LIST, AT(ids), .item = &id_item, .item_size = sizeof(int), .max = 5,
+     .or_one = true},
     {"ts", JSON_LIST, AT(texts), .item = &text_item, .item_size = sizeof(char *)},
     {"is", JSON_LIST, AT(inners), .item = &inner_item, .item_size = sizeof(struct inner)},
     {"v", JSON_RAW, AT(raw)},
@@ -68,7 +69,8 @@ static void check_written(const struct json *root) {
     struct error e = {0};
     struct json *again;
     write(root, &first);
-    CHECK(json_parse(&again, (struct text_span){first.data, first.size}, "written", &e) == STATUS_OK);
+    CHECK(json_parse(&again, (struct text_span){first.data, first.size}, "written", &e) ==
+          STATUS_OK);
     write(again, &second);
     CHECK(first.size == second.size && memcmp(first.data, second.data, first.size) == 0);
     json_close(again);
@@ -89,8 +91,10 @@ static void check_table(const struct json *root, struct text_span text) {
     struct json_reader r = {.name = "input", .text = text, .e = &e};
     enum status status = json_table_read(&r, &table, root, &out);
     CHECK(r.place == NULL);
-    CHECK(status == STATUS_OK || (e.status == status && e.text[0] != '\0' && r.fault != JSON_FAULT_NONE));
-    if (status == STATUS_OK) CHECK(out.count >= 1 && out.count <= 512 && out.ids.count <= 5 && out.text);
+    CHECK(status == STATUS_OK ||
+          (e.status == status && e.text[0] != '\0' && r.fault != JSON_FAULT_NONE));
+    if (status == STATUS_OK)
+        CHECK(out.count >= 1 && out.count <= 512 && out.ids.count <= 5 && out.text);
     json_table_free(&table, &out);
 }
 

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_manifest.c: any bytes as a MANIFEST, as they are and with the checksum put right, which random bytes
- * never hit; what is accepted prints to text that parses to the same. */
+/* tests/fuzz/fuzz_manifest.c: any bytes as a MANIFEST, as they are and with the checksum put right,
+ * which random bytes never hit; what is accepted prints to text that parses to the same. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,8 @@ static void check(const char *text, size_t size) {
         CHECK(again.checksum == checksum && again.info.n_chunks == m.info.n_chunks);
         CHECK(strcmp(again.info.embedder, m.info.embedder) == 0);
         CHECK((again.info.pictures.embedder == NULL) == (m.info.pictures.embedder == NULL));
-        CHECK(again.info.pictures.n == m.info.pictures.n && again.info.pictures.dim == m.info.pictures.dim);
+        CHECK(again.info.pictures.n == m.info.pictures.n &&
+              again.info.pictures.dim == m.info.pictures.dim);
         manifest_free(&again);
     } else {
         CHECK(e.status == status && e.text[0] != '\0');
@@ -35,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check((const char *)data, size);
     /* The input as everything before the checksum. */
     buffer_append(&b, data, size);
-    buffer_printf(&b, "  \"checksum\": \"%016llx\"\n}\n", (unsigned long long)hash_bytes(data, size, 0));
+    buffer_printf(&b, "  \"checksum\": \"%016llx\"\n}\n",
+                  (unsigned long long)hash_bytes(data, size, 0));
     check(b.data, b.size);
     buffer_free(&b);
     return 0;

@@ -7,7 +7,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Everything that an answer says lies within it. */
 static void check_within(struct text_span part, struct text_span whole) {
-    CHECK(part.size == 0 || (part.text >= whole.text && part.text + part.size <= whole.text + whole.size));
+    CHECK(part.size == 0 ||
+          (part.text >= whole.text && part.text + part.size <= whole.text + whole.size));
 }
 
 static void check_rows(const struct answer_rows *rows, struct text_span whole) {
@@ -16,7 +17,8 @@ static void check_rows(const struct answer_rows *rows, struct text_span whole) {
         CHECK(c->n == rows->n);
         check_within(c->name, whole);
         check_within(c->vectors, whole);
-        CHECK(c->vectors.size == 0 || c->vectors.size == (size_t)c->n * (size_t)c->dim * sizeof(float));
+        CHECK(c->vectors.size == 0 ||
+              c->vectors.size == (size_t)c->n * (size_t)c->dim * sizeof(float));
         for (int j = 0; c->texts && j < c->n; j++) check_within(c->texts[j], whole);
     }
 }

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_multipart.c: any Content-Type, up to its first line's end, with any body behind it: it is refused, or
- * each part lies inside of the body, in order. */
+/* tests/fuzz/fuzz_multipart.c: any Content-Type, up to its first line's end, with any body behind
+ * it: it is refused, or each part lies inside of the body, in order. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *body = malloc(body_size + (body_size == 0));
     memcpy(body, line + 1, body_size);
     if (type.size > 0 && multipart_is_announced(type.data)) {
-        if (multipart_parse(&m, type.data, (struct text_span){body, body_size}, &e)) CHECK(e.text[0] != '\0');
+        if (multipart_parse(&m, type.data, (struct text_span){body, body_size}, &e))
+            CHECK(e.text[0] != '\0');
         const char *at = body;
         for (int i = 0; i < m.n && e.text[0] == '\0'; i++) {
             const struct multipart_part *p = &m.parts[i];

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_pictures.c: any bytes as a picture: a picture that is decoded has at most the limit of pixels and is
- * resized by every filter. */
+/* tests/fuzz/fuzz_pictures.c: any bytes as a picture: a picture that is decoded has at most the
+ * limit of pixels and is resized by every filter. */
 #include "retro/pictures/resize.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -28,7 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
 
     unsigned sum = 0;
-    CHECK((int64_t)p.width * p.height <= rules.most_pixels && picture_kind_of(bytes) != PICTURE_UNKNOWN);
+    CHECK((int64_t)p.width * p.height <= rules.most_pixels &&
+          picture_kind_of(bytes) != PICTURE_UNKNOWN);
     for (size_t i = 0; i < (size_t)p.width * (size_t)p.height * 3; i++) sum += p.pixels[i];
     resize(&p, sum);
     picture_free(&p);

@@ -1,5 +1,6 @@
-/* tests/fuzz/fuzz_prefix_file.c: any bytes as a file of a prefix's rows, as they are and with the checksum put right,
- * which random bytes never hit; ids and rows of what is accepted lie within the bytes. */
+/* tests/fuzz/fuzz_prefix_file.c: any bytes as a file of a prefix's rows, as they are and with the
+ * checksum put right, which random bytes never hit; ids and rows of what is accepted lie within the
+ * bytes. */
 #include <stdint.h>
 #include <string.h>
 

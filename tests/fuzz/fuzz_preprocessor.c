@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_preprocessor.c: any bytes as preprocessor_config.json: a processor that opens prepares a picture, or
- * says why not. */
+/* tests/fuzz/fuzz_preprocessor.c: any bytes as preprocessor_config.json: a processor that opens
+ * prepares a picture, or says why not. */
 #include <stdlib.h>
 
 #include "retro/pictures/preprocessor.h"
@@ -8,12 +8,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SIDE = 96 };
 
-static bool size_is_small(struct picture_size size) { return size.height <= SIDE && size.width <= SIDE; }
+static bool size_is_small(struct picture_size size) {
+    return size.height <= SIDE && size.width <= SIDE;
+}
 
 /* Larger inputs cost time and show nothing new. */
 static bool is_small(const struct preprocessor *p) {
     bool small = p->shortest_edge <= SIDE && size_is_small(p->size) && size_is_small(p->cut);
-    if (p->kind == PREPROCESSOR_QWEN) small = p->least_pixels <= SIDE * SIDE && p->patch * p->merge <= SIDE;
+    if (p->kind == PREPROCESSOR_QWEN)
+        small = p->least_pixels <= SIDE * SIDE && p->patch * p->merge <= SIDE;
     if (p->kind == PREPROCESSOR_LLAVA_NEXT) small = small && p->cut.height >= SIDE / 8;
     for (int i = 0; p->kind == PREPROCESSOR_LLAVA_NEXT && i < p->grid_count; i++)
         small = small && size_is_small(p->grids[i]);
@@ -26,7 +29,8 @@ static void run(const struct preprocessor *p) {
     struct picture_tiles tiles;
     struct error e = {0};
     enum status status = preprocessor_run(&tiles, p, &picture, &e);
-    CHECK(status ? tiles.pixels == NULL && e.text[0] != '\0' : tiles.tiles == 1 + tiles.rows * tiles.columns);
+    CHECK(status ? tiles.pixels == NULL && e.text[0] != '\0'
+                 : tiles.tiles == 1 + tiles.rows * tiles.columns);
     picture_tiles_free(&tiles);
 }
 

@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_request.c: bytes of a request body: either a request within the limits, or a failure with words. */
+/* tests/fuzz/fuzz_request.c: bytes of a request body: either a request within the limits, or a
+ * failure with words. */
 #include <stdint.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ static const struct request_limits limits = {
     .max_prompts_option = "server.max_prompts"};
 
 /* There is one model, "m". */
-static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
+static const struct request_limits *find_limits(void *context, const char *model,
+                                                struct failure *f) {
     (void)context;
     if (model == NULL || strcmp(model, "m") == 0) return &limits;
     failure_set(f, 400, "model_not_found", "model", "there is no %.100s", model);
@@ -45,15 +47,19 @@ static void check_request(const struct completion_request *r) {
         for (int j = 0; j < r->prompts.all[i].n_ids; j++)
             CHECK(r->prompts.all[i].ids[j] >= 0 && r->prompts.all[i].ids[j] < limits.vocab);
     const struct request_writing *w = &r->writing;
-    CHECK(r->max_tokens >= 0 && r->max_tokens <= INT32_MAX && w->top_k >= -1 && w->top_k <= INT32_MAX);
-    CHECK(w->temperature >= 0 && w->temperature <= 2 && w->top_p > 0 && w->top_p <= 1 && w->min_p >= 0 &&
-          w->min_p <= 1);
+    CHECK(r->max_tokens >= 0 && r->max_tokens <= INT32_MAX && w->top_k >= -1 &&
+          w->top_k <= INT32_MAX);
+    CHECK(w->temperature >= 0 && w->temperature <= 2 && w->top_p > 0 && w->top_p <= 1 &&
+          w->min_p >= 0 && w->min_p <= 1);
     CHECK(w->repetition_penalty > 0 && w->min_tokens >= 0 && w->min_tokens <= r->max_tokens);
     CHECK(w->n >= 1 && (r->best_of == 0 || r->best_of >= w->n) && r->best_of <= limits.max_choices);
-    for (int i = 0; i < w->n_biases; i++) CHECK(w->biases[i].id >= 0 && w->biases[i].id < limits.vocab);
-    for (int i = 0; i < w->stop_ids.n; i++) CHECK(w->stop_ids.ids[i] >= 0 && w->stop_ids.ids[i] < limits.vocab);
+    for (int i = 0; i < w->n_biases; i++)
+        CHECK(w->biases[i].id >= 0 && w->biases[i].id < limits.vocab);
+    for (int i = 0; i < w->stop_ids.n; i++)
+        CHECK(w->stop_ids.ids[i] >= 0 && w->stop_ids.ids[i] < limits.vocab);
     CHECK(r->logprobs >= -1 && r->logprobs <= limits.max_logprobs);
-    CHECK(w->retrieval.choice.every == 0 || w->retrieval.choice.every >= limits.retrieval.min_every);
+    CHECK(w->retrieval.choice.every == 0 ||
+          w->retrieval.choice.every >= limits.retrieval.min_every);
     CHECK(w->stops.n <= limits.max_stops && w->retrieval.neighbors.n <= limits.retrieval.max_k);
 }
 

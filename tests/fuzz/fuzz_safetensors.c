@@ -1,5 +1,6 @@
-/* tests/fuzz/fuzz_safetensors.c: any bytes as a safetensors file: whatever opens is read to the last byte, and tried as
- * the weights of a small model, quantised or packed, which then takes a step. */
+/* tests/fuzz/fuzz_safetensors.c: any bytes as a safetensors file: whatever opens is read to the
+ * last byte, and tried as the weights of a small model, quantised or packed, which then takes a
+ * step. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The corpus holds this model with int8, int4 and packed weights. */
 static const char config[] =
-    "{\"architecture\":\"gpt\",\"num_layers\":1,\"hidden_size\":32,\"num_attention_heads\":2,\"ffn_hidden_size\":32,"
-    "\"vocab_size\":8,\"max_position_embeddings\":8,\"position_embedding_type\":\"rope\",\"normalization\":\"RMSNorm\","
+    "{\"architecture\":\"gpt\",\"num_layers\":1,\"hidden_size\":32,\"num_attention_heads\":2,\"ffn_"
+    "hidden_size\":32,"
+    "\"vocab_size\":8,\"max_position_embeddings\":8,\"position_embedding_type\":\"rope\","
+    "\"normalization\":\"RMSNorm\","
     "\"activation\":\"swiglu\",\"add_bias_linear\":false}";
 
 /* Folders of a model each; their files go with the process. */
@@ -65,7 +68,8 @@ static void take_step(struct backend *b, struct model *m) {
     CHECK(session_pool_open(&pool, m, &limits, NULL) == STATUS_OK);
     CHECK(session_open(&s, pool, (struct grid){1, 1}, NULL) == STATUS_OK);
     struct step_item item = {.session = s, .tokens = tokens, .n_tokens = 3, .n_logits = 1};
-    CHECK(session_step(pool, &item, 1, &logits, NULL) == STATUS_OK && backend_sync(b, NULL) == STATUS_OK);
+    CHECK(session_step(pool, &item, 1, &logits, NULL) == STATUS_OK &&
+          backend_sync(b, NULL) == STATUS_OK);
     session_close(s);
     session_pool_close(pool);
 }
@@ -76,7 +80,8 @@ static void open_model(const char *folder) {
     struct model *m = NULL;
     struct error e = {0};
     if (backend == NULL) {
-        CHECK(backend_open(&backend, "cpu", &(struct backend_options){.threads = 1}, NULL) == STATUS_OK);
+        CHECK(backend_open(&backend, "cpu", &(struct backend_options){.threads = 1}, NULL) ==
+              STATUS_OK);
         CHECK(comm_open_single(&comm, NULL) == STATUS_OK);
     }
     enum status status = model_open(&m, folder, backend, comm, &(struct model_options){0}, &e);

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_tokenizer.c: a tokenizer.json that nobody vouches for; if it opens, it encodes and decodes. The bytes
- * after the first NUL are the text. */
+/* tests/fuzz/fuzz_tokenizer.c: a tokenizer.json that nobody vouches for; if it opens, it encodes
+ * and decodes. The bytes after the first NUL are the text. */
 #include <string.h>
 
 #include "retro/text/tokenizer.h"
@@ -11,7 +11,8 @@ static void try_text(const struct tokenizer *t, const char *text, size_t size, i
     struct buffer back = {0};
     struct error e;
     if (tokenizer_encode(t, text, size, flags, &ids, &e) == STATUS_OK) {
-        for (int i = 0; i < ids.n; i++) CHECK(ids.starts[i] <= size && ids.ids[i] < tokenizer_vocab_size(t));
+        for (int i = 0; i < ids.n; i++)
+            CHECK(ids.starts[i] <= size && ids.ids[i] < tokenizer_vocab_size(t));
         tokenizer_decode(t, ids.ids, ids.n, flags != 0, &back);
     }
     tokens_free(&ids);
@@ -19,7 +20,8 @@ static void try_text(const struct tokenizer *t, const char *text, size_t size, i
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char nasty[] = "a b\0\xff\xc3 \xe2\x82 e\xcc\x81\xcc\xa3 \xed\x95\x9c<|endoftext|>[SEP] \r\n\n  x";
+    static const char nasty[] =
+        "a b\0\xff\xc3 \xe2\x82 e\xcc\x81\xcc\xa3 \xed\x95\x9c<|endoftext|>[SEP] \r\n\n  x";
     const char *text = (const char *)data, *nul = size ? memchr(text, '\0', size) : NULL;
     size_t json = nul ? (size_t)(nul - text) : size;
     struct tokenizer *t;

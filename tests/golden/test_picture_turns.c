@@ -1,5 +1,5 @@
-/* tests/golden/test_picture_turns.c: while the pictures of one prompt go through the tower, others write: at least a
- * token for each layer. */
+/* tests/golden/test_picture_turns.c: while the pictures of one prompt go through the tower, others
+ * write: at least a token for each layer. */
 #include <stdlib.h>
 
 #include "server/schedule/engine.h"

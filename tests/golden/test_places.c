@@ -1,6 +1,6 @@
-/* tests/golden/test_places.c: multimodal RoPE: rows of pictures have positions by their grid, and the words behind go
- * on after the largest. However a text is cut into steps, whatever it takes over and when a session is used again, its
- * logits are the same bits. */
+/* tests/golden/test_places.c: multimodal RoPE: rows of pictures have positions by their grid, and
+ * the words behind go on after the largest. However a text is cut into steps, whatever it takes
+ * over and when a session is used again, its logits are the same bits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,11 @@
 
 enum { HIDDEN = 32, VOCAB = 64, WORDS = 140, PICTURES = 2, MORE = 20, DRAWN = 3 };
 enum { FIRST = 40, SECOND = 81 }; /* where the pictures stand among the words */
-enum { FIRST_ROWS = 12, SECOND_ROWS = 18, SECOND_AT = SECOND + FIRST_ROWS - 1 }; /* the second one's first row */
+enum {
+    FIRST_ROWS = 12,
+    SECOND_ROWS = 18,
+    SECOND_AT = SECOND + FIRST_ROWS - 1
+}; /* the second one's first row */
 enum { ROWS = WORDS - PICTURES + FIRST_ROWS + SECOND_ROWS, MOST = ROWS + DRAWN + MORE };
 
 struct fixture {
@@ -31,7 +35,8 @@ static void open_fixture(struct fixture *f, int kept) {
                                           .kv_dtype = DTYPE_F32,
                                           .kept_blocks = kept};
     if (backend_open(&f->backend, "cpu", &options, &e) || comm_open_single(&f->comm, &e) ||
-        model_open(&f->model, "tests/golden/vision/qwen2_vl", f->backend, f->comm, &(struct model_options){0}, &e) ||
+        model_open(&f->model, "tests/golden/vision/qwen2_vl", f->backend, f->comm,
+                   &(struct model_options){0}, &e) ||
         session_pool_open(&f->pool, f->model, &limits, &e))
         fail_msg("%s", e.text);
 }
@@ -54,11 +59,14 @@ static void make_text(struct merged_text *out, const struct model *m, int seed, 
     ids[FIRST] = ids[SECOND] = model_picture_id(m);
     for (int i = 0; i < PICTURES; i++) {
         int n = grids[i].rows * grids[i].columns, from = i == 1 ? seed : 1;
-        for (int j = 0; j < n * HIDDEN; j++) rows[i][j] = (float)((from * 31 + j * 17) % 101) / 50 - 1;
-        pictures[i] = (struct merged_picture){.rows = rows[i], .tiles = 1, .tile_rows = n, .grid = grids[i]};
+        for (int j = 0; j < n * HIDDEN; j++)
+            rows[i][j] = (float)((from * 31 + j * 17) % 101) / 50 - 1;
+        pictures[i] =
+            (struct merged_picture){.rows = rows[i], .tiles = 1, .tile_rows = n, .grid = grids[i]};
         pictures[i].name.picture[0] = from;
     }
-    if (picture_rows_text(out, m, &(struct picture_text){ids, words, pictures, PICTURES}, &e)) fail_msg("%s", e.text);
+    if (picture_rows_text(out, m, &(struct picture_text){ids, words, pictures, PICTURES}, &e))
+        fail_msg("%s", e.text);
     assert_int_equal(out->n, words - WORDS + ROWS);
 }
 
@@ -93,8 +101,8 @@ static struct step_item make_item(struct session *s, const struct merged_text *t
 }
 
 /* Steps of so many rows, behind those that s has. */
-static void read_on(const struct fixture *f, struct session *s, const struct merged_text *t, int step,
-                    struct reading *out) {
+static void read_on(const struct fixture *f, struct session *s, const struct merged_text *t,
+                    int step, struct reading *out) {
     struct error e = {0};
     struct tensor logits;
     for (int at = session_length(s); at < t->n; at += step) {
@@ -104,18 +112,21 @@ static void read_on(const struct fixture *f, struct session *s, const struct mer
     take_logits(f, logits, out->logits[0]);
     for (int i = 0; i < DRAWN; i++) {
         const int32_t id = 11 + i;
-        struct step_item item = {.session = s, .tokens = &id, .n_tokens = 1, .names = t->names, .n_logits = 1};
+        struct step_item item = {
+            .session = s, .tokens = &id, .n_tokens = 1, .names = t->names, .n_logits = 1};
         if (session_step(f->pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
         take_logits(f, logits, out->logits[i + 1]);
     }
 }
 
 /* Takes over what is there of the text's first `most` rows, and reads the others. */
-static void read_text(const struct fixture *f, const struct merged_text *t, int most, int step, struct reading *out) {
+static void read_text(const struct fixture *f, const struct merged_text *t, int most, int step,
+                      struct reading *out) {
     struct session *s;
     struct error e = {0};
     if (session_open(&s, f->pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
-    const struct session_text text = {.ids = t->ids, .n = most, .positions = t->positions, .names = t->names};
+    const struct session_text text = {
+        .ids = t->ids, .n = most, .positions = t->positions, .names = t->names};
     out->reused = session_reuse(s, &text);
     read_on(f, s, t, step, out);
     session_close(s);
@@ -125,9 +136,9 @@ static void test_positions(void **state) {
     (void)state;
     static const struct picture_grid grids[] = {{2, 3}, {1, 1}, {3, 1}};
     static const int32_t ids[] = {7, 8, -1, -2, -3, -4, -5, -6, 9, -7, -8, -9, -10, 5};
-    static const int32_t expected[][PLACE_SECTIONS] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 2, 3},   {2, 2, 4},
-                                                       {2, 3, 2}, {2, 3, 3}, {2, 3, 4}, {5, 5, 5},   {6, 6, 6},
-                                                       {7, 7, 7}, {7, 8, 7}, {7, 9, 7}, {10, 10, 10}};
+    static const int32_t expected[][PLACE_SECTIONS] = {
+        {0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 2, 3}, {2, 2, 4}, {2, 3, 2}, {2, 3, 3},
+        {2, 3, 4}, {5, 5, 5}, {6, 6, 6}, {7, 7, 7}, {7, 8, 7}, {7, 9, 7}, {10, 10, 10}};
     int32_t got[ARRAY_COUNT(ids)][PLACE_SECTIONS] = {{0}};
     picture_rows_place(got[0], ids, (int)ARRAY_COUNT(ids), grids);
     assert_memory_equal(got, expected, sizeof expected);
@@ -145,10 +156,13 @@ static void test_grids_are_checked(void **state) {
     struct error e = {0};
     struct merged_text t;
     static const float rows[6 * HIDDEN];
-    const struct merged_picture picture = {.rows = rows, .tiles = 1, .tile_rows = 6, .grid = {2, 2}};
+    const struct merged_picture picture = {
+        .rows = rows, .tiles = 1, .tile_rows = 6, .grid = {2, 2}};
     open_fixture(&f, 0);
     const int32_t id = model_picture_id(f.model);
-    assert_int_equal(picture_rows_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1}, &e), STATUS_INVALID);
+    assert_int_equal(
+        picture_rows_text(&t, f.model, &(struct picture_text){&id, 1, &picture, 1}, &e),
+        STATUS_INVALID);
     assert_non_null(strstr(e.text, "6 rows, and of 2 times 2"));
     close_fixture(&f);
 }
@@ -191,7 +205,8 @@ static void test_rows_are_taken_over(void **state) {
     close_fixture(&keeping);
 }
 
-/* Two texts in the same steps, with the second picture of one beside the first words of the other. */
+/* Two texts in the same steps, with the second picture of one beside the first words of the other.
+ */
 static void test_texts_do_not_meet(void **state) {
     (void)state;
     struct fixture f;
@@ -219,7 +234,8 @@ static void test_texts_do_not_meet(void **state) {
     /* And a word of each behind. */
     const int32_t id = 11;
     for (int i = 0; i < 2; i++)
-        both[i] = (struct step_item){.session = s[i], .tokens = &id, .n_tokens = 1, .names = t[i].names, .n_logits = 1};
+        both[i] = (struct step_item){
+            .session = s[i], .tokens = &id, .n_tokens = 1, .names = t[i].names, .n_logits = 1};
     if (session_step(f.pool, both, 2, &logits, &e)) fail_msg("%s", e.text);
     take_logits(&f, logits, together[0]);
     for (int i = 0; i < 2; i++) {
@@ -253,7 +269,8 @@ static void test_rewound(void **state) {
     int32_t ids[ROWS], positions[ROWS * PLACE_SECTIONS];
     for (int i = 0; i < ROWS; i++) ids[i] = i % 50;
     picture_rows_place(positions, ids, ROWS, NULL);
-    t = (struct merged_text){.ids = ids, .positions = positions, .sections = PLACE_SECTIONS, .n = ROWS};
+    t = (struct merged_text){
+        .ids = ids, .positions = positions, .sections = PLACE_SECTIONS, .n = ROWS};
     read_on(&f, s, &t, MOST, &words);
     session_rewind(s, ROWS - 1, (struct grid){0});
     assert_int_equal(session_length(s), ATTENTION_BLOCK);
@@ -264,8 +281,9 @@ static void test_rewound(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_positions), cmocka_unit_test(test_grids_are_checked),
-                                       cmocka_unit_test(test_rows_are_taken_over),
-                                       cmocka_unit_test(test_texts_do_not_meet), cmocka_unit_test(test_rewound)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_positions), cmocka_unit_test(test_grids_are_checked),
+        cmocka_unit_test(test_rows_are_taken_over), cmocka_unit_test(test_texts_do_not_meet),
+        cmocka_unit_test(test_rewound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

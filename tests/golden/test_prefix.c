@@ -1,6 +1,7 @@
-/* tests/golden/test_prefix.c: rows that sessions take over from earlier ones are the bits that they would compute:
- * random texts that begin alike, at once and one after the other, in a cache that is too small for all of them, with
- * neighbours, sources, windows. The reference is a pool that keeps nothing. */
+/* tests/golden/test_prefix.c: rows that sessions take over from earlier ones are the bits that they
+ * would compute: random texts that begin alike, at once and one after the other, in a cache that is
+ * too small for all of them, with neighbours, sources, windows. The reference is a pool that keeps
+ * nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +63,8 @@ static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype
     struct error e = {0};
     struct model_options o = {.convert = true, .dtype = dtype};
     *f = (struct fixture){0};
-    if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) || comm_open_single(&f->comm, &e) ||
+    if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) ||
+        comm_open_single(&f->comm, &e) ||
         model_open(&f->model, folder, f->backend, f->comm, &o, &e))
         fail_msg("%s", e.text);
     f->info = model_info(f->model);
@@ -78,23 +80,26 @@ static void fixture_close(struct fixture *f) {
     backend_close(f->backend);
 }
 
-/* Neighbours follow from the chunk's ids and the state of the collection, as those of a search do. */
+/* Neighbours follow from the chunk's ids and the state of the collection, as those of a search do.
+ */
 static void find_neighbors(struct text *t, const struct model_info *info, int snapshot) {
     int r = info->retrieved_length;
     if (info->chunk_length == 0) return;
     t->found = calloc((size_t)CHUNKS * NEIGHBORS * (size_t)r, sizeof *t->found);
     for (int j = 0; j < grid_complete(t->grid, t->n); j++) {
         unsigned seed = (unsigned)snapshot;
-        for (int i = grid_start(t->grid, j); i < grid_end(t->grid, j); i++) seed = seed * 31u + (unsigned)t->ids[i];
+        for (int i = grid_start(t->grid, j); i < grid_end(t->grid, j); i++)
+            seed = seed * 31u + (unsigned)t->ids[i];
         int32_t *ids = t->found + j * NEIGHBORS * r;
         t->sets[j] = (struct neighbor_tokens){ids, (int)random_below(&seed, NEIGHBORS + 1)};
         for (int i = 0; i < NEIGHBORS * r; i++) ids[i] = (int32_t)random_below(&seed, LETTERS);
     }
 }
 
-/* Mostly an earlier text up to somewhere, then something new; sometimes with an edit in the middle. */
-static void make_text(struct text *t, const struct text *earlier, int n_earlier, const struct model_info *info,
-                      unsigned *seed) {
+/* Mostly an earlier text up to somewhere, then something new; sometimes with an edit in the middle.
+ */
+static void make_text(struct text *t, const struct text *earlier, int n_earlier,
+                      const struct model_info *info, unsigned *seed) {
     int shared = 0;
     *t = (struct text){.n = 2 + (int)random_below(seed, LENGTH - 2)};
     for (int i = 0; i < t->n; i++) t->ids[i] = (int32_t)random_below(seed, LETTERS);
@@ -109,7 +114,8 @@ static void make_text(struct text *t, const struct text *earlier, int n_earlier,
     }
     if (shared > 0 && random_below(seed, 4) == 0) t->ids[random_below(seed, shared)] ^= 1;
     t->prompt = 1 + (int)random_below(seed, t->n);
-    t->grid = grid_make(random_below(seed, 2) ? GRID_END : GRID_START, t->prompt, max_int(info->chunk_length, 1));
+    t->grid = grid_make(random_below(seed, 2) ? GRID_END : GRID_START, t->prompt,
+                        max_int(info->chunk_length, 1));
     find_neighbors(t, info, (int)random_below(seed, 6) == 0);
 }
 
@@ -131,7 +137,8 @@ static void expect_logits(struct fixture *f, struct text *t) {
     size_t bytes = (size_t)t->n * (size_t)f->info->padded_vocab * sizeof(float);
     t->expected = malloc(bytes);
     assert_int_equal(session_open(&t->session, f->plain, t->grid, &e), STATUS_OK);
-    assert_int_equal(session_reuse(t->session, &(struct session_text){.ids = t->ids, .n = t->n - 1}), 0);
+    assert_int_equal(
+        session_reuse(t->session, &(struct session_text){.ids = t->ids, .n = t->n - 1}), 0);
     struct step_item item = next_item(t, t->n);
     if (session_step(f->plain, &item, 1, &logits, &e)) fail_msg("%s", e.text);
     backend_download(f->backend, t->expected, logits.data, bytes);
@@ -149,12 +156,14 @@ static void step_together(struct fixture *f, struct text **open, int n, unsigned
     assert_true(vocab <= 512);
     for (int i = 0; i < n; i++) {
         at[i] = session_length(open[i]->session);
-        items[i] = next_item(open[i], 1 + (int)random_below(seed, min_int(open[i]->n - at[i], STEP_ROWS / SESSIONS)));
+        items[i] = next_item(open[i], 1 + (int)random_below(seed, min_int(open[i]->n - at[i],
+                                                                          STEP_ROWS / SESSIONS)));
     }
     if (session_step(f->kept, items, n, &logits, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n; i++) {
         size_t row = (size_t)vocab * sizeof(float), bytes = (size_t)items[i].n_tokens * row;
-        backend_download(f->backend, host, tensor_rows(logits, first, items[i].n_tokens).data, bytes);
+        backend_download(f->backend, host, tensor_rows(logits, first, items[i].n_tokens).data,
+                         bytes);
         assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
         assert_memory_equal(host, open[i]->expected + (size_t)at[i] * (size_t)vocab, bytes);
         first += items[i].n_tokens;
@@ -164,8 +173,11 @@ static void step_together(struct fixture *f, struct text **open, int n, unsigned
 static void open_session(struct fixture *f, struct text *t) {
     struct error e = {0};
     assert_int_equal(session_open(&t->session, f->kept, t->grid, &e), STATUS_OK);
-    struct session_text text = {
-        .ids = t->ids, .n = t->n - 1, .neighbors = t->sets, .source = t->source, .n_source = t->n_source};
+    struct session_text text = {.ids = t->ids,
+                                .n = t->n - 1,
+                                .neighbors = t->sets,
+                                .source = t->source,
+                                .n_source = t->n_source};
     int found = session_find(t->session, &text), reused = session_reuse(t->session, &text);
     int length = session_length(t->session);
     assert_true(found % ATTENTION_BLOCK == 0 && found <= length && length < t->n);
@@ -190,7 +202,8 @@ static void check_texts(struct fixture *f, struct text *texts, unsigned *seed) {
         }
         step_together(f, open, n_open, seed);
         for (int i = n_open - 1; i >= 0; i--) {
-            bool leaves = random_below(seed, 20) == 0; /* a client goes, in the middle of its text */
+            bool leaves =
+                random_below(seed, 20) == 0; /* a client goes, in the middle of its text */
             if (session_length(open[i]->session) < open[i]->n && !leaves) continue;
             session_close(open[i]->session);
             n_open--;
@@ -243,11 +256,13 @@ static void test_sources(void **state) {
 }
 
 /* The logits of the last row of a text that is read with session_reuse. */
-static void read_last(struct fixture *f, struct session_pool *pool, struct text *t, int expected, float *last) {
+static void read_last(struct fixture *f, struct session_pool *pool, struct text *t, int expected,
+                      float *last) {
     struct error e = {0};
     struct tensor logits;
     assert_int_equal(session_open(&t->session, pool, t->grid, &e), STATUS_OK);
-    assert_int_equal(session_reuse(t->session, &(struct session_text){.ids = t->ids, .n = t->n - 1}), expected);
+    assert_int_equal(
+        session_reuse(t->session, &(struct session_text){.ids = t->ids, .n = t->n - 1}), expected);
     struct step_item item = next_item(t, t->n - session_length(t->session));
     item.n_logits = 1;
     if (session_step(pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
@@ -297,7 +312,8 @@ static void test_images(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoders), cmocka_unit_test(test_neighbors),
-                                       cmocka_unit_test(test_sources), cmocka_unit_test(test_images)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decoders), cmocka_unit_test(test_neighbors),
+        cmocka_unit_test(test_sources), cmocka_unit_test(test_images)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

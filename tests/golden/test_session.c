@@ -1,6 +1,6 @@
-/* tests/golden/test_session.c: what a session promises beyond the reference's logits: the same bits alone or in any
- * batch and however rows are split into steps, limits that touch nothing, chunks without neighbours, zero-centred
- * gamma. */
+/* tests/golden/test_session.c: what a session promises beyond the reference's logits: the same bits
+ * alone or in any batch and however rows are split into steps, limits that touch nothing, chunks
+ * without neighbours, zero-centred gamma. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ struct fixture {
     struct session_pool *pool;
 };
 
-/* A made-up sequence: prompt, what follows, and neighbours for every chunk; some chunks have none. */
+/* A made-up sequence: prompt, what follows, and neighbours for every chunk; some chunks have none.
+ */
 struct sequence {
     int prompt, length;
     int32_t tokens[MAX_LENGTH];
@@ -30,10 +31,12 @@ struct sequence {
     float *logits; /* [length, V], rows filled as they are computed */
 };
 
-static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype, int max_step_rows) {
+static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype,
+                         int max_step_rows) {
     struct error e = {0};
     struct model_options o = {.convert = true, .dtype = dtype};
-    if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) || comm_open_single(&f->comm, &e) ||
+    if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) ||
+        comm_open_single(&f->comm, &e) ||
         model_open(&f->model, folder, f->backend, f->comm, &o, &e))
         fail_msg("%s", e.text);
     struct session_limits limits = {.max_sessions = MAX_SEQUENCES,
@@ -57,7 +60,8 @@ static int32_t draw(unsigned *seed, int below) {
     return (int32_t)((*seed >> 8) % (unsigned)below);
 }
 
-static void sequence_make(struct sequence *s, const struct model_info *info, unsigned seed, int prompt, int length) {
+static void sequence_make(struct sequence *s, const struct model_info *info, unsigned seed,
+                          int prompt, int length) {
     int per_chunk = 3 * info->retrieved_length;
     *s = (struct sequence){.prompt = prompt, .length = length};
     int chunk = info->chunk_length > 0 ? info->chunk_length : MAX_LENGTH;
@@ -66,7 +70,8 @@ static void sequence_make(struct sequence *s, const struct model_info *info, uns
     s->logits = calloc((size_t)length * (size_t)info->padded_vocab, sizeof(float));
     for (int i = 0; i < length; i++) s->tokens[i] = draw(&seed, info->vocab);
     for (int i = 0; i < MAX_CHUNKS * per_chunk; i++) s->ids[i] = draw(&seed, info->vocab);
-    for (int j = 0; j < MAX_CHUNKS; j++) s->sets[j] = (struct neighbor_tokens){s->ids + j * per_chunk, draw(&seed, 4)};
+    for (int j = 0; j < MAX_CHUNKS; j++)
+        s->sets[j] = (struct neighbor_tokens){s->ids + j * per_chunk, draw(&seed, 4)};
 }
 
 static void sequence_free(struct sequence *s) {
@@ -121,7 +126,8 @@ static void assert_same_bits(const struct sequence *a, const struct sequence *b,
     assert_memory_equal(a->logits, b->logits, (size_t)a->length * (size_t)vocab * sizeof(float));
 }
 
-/* Sequences enter one after the other, so prompts of one run beside decode rows of others at other chunk phases. */
+/* Sequences enter one after the other, so prompts of one run beside decode rows of others at other
+ * chunk phases. */
 static void run_together(struct fixture *f, struct sequence *s, int n) {
     int entered = 0, left = n;
     for (int round = 0; left > 0; round++) {
@@ -149,7 +155,8 @@ static void run_together(struct fixture *f, struct sequence *s, int n) {
 }
 
 static void check_folder(const char *folder, enum dtype dtype) {
-    static const int prompts[MAX_SEQUENCES] = {13, 1, 16, 7, 25, 3}, lengths[MAX_SEQUENCES] = {40, 20, 33, 48, 26, 12};
+    static const int prompts[MAX_SEQUENCES] = {13, 1, 16, 7, 25, 3},
+                     lengths[MAX_SEQUENCES] = {40, 20, 33, 48, 26, 12};
     struct fixture f;
     struct sequence alone[MAX_SEQUENCES], other[MAX_SEQUENCES];
     fixture_open(&f, folder, dtype, 64);
@@ -160,7 +167,8 @@ static void check_folder(const char *folder, enum dtype dtype) {
         run_alone(&f, &alone[i], alone[i].prompt);
     }
     run_together(&f, other, MAX_SEQUENCES);
-    for (int i = 0; i < MAX_SEQUENCES; i++) assert_same_bits(&alone[i], &other[i], info->padded_vocab);
+    for (int i = 0; i < MAX_SEQUENCES; i++)
+        assert_same_bits(&alone[i], &other[i], info->padded_vocab);
     for (int slice = 1; slice <= 9; slice += 4) {
         run_alone(&f, &other[4], slice);
         assert_same_bits(&alone[4], &other[4], info->padded_vocab);
@@ -182,7 +190,8 @@ static void test_batch_is_bitwise_alone(void **state) {
     check_folder("tests/golden/retro/case_b", DTYPE_F16);
 }
 
-/* Windows, two rotary tables, norms of heads and after branches, soft-caps, parallel branches, scales. */
+/* Windows, two rotary tables, norms of heads and after branches, soft-caps, parallel branches,
+ * scales. */
 static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     (void)state;
     check_folder("tests/golden/hf/gemma2", DTYPE_F32);
@@ -221,7 +230,8 @@ static void test_limits_touch_nothing(void **state) {
     fixture_open(&f, "tests/golden/retro/case_a", DTYPE_F32, 20);
     for (int i = 0; i < MAX_CHUNKS; i++) sets[i] = (struct neighbor_tokens){neighbour, 2};
     assert_int_equal(session_open(&s, f.pool, grid_make(GRID_END, 5, 8), &e), STATUS_OK);
-    struct step_item item = {.session = s, .tokens = tokens, .n_tokens = 21, .neighbors = sets, .n_logits = 1};
+    struct step_item item = {
+        .session = s, .tokens = tokens, .n_tokens = 21, .neighbors = sets, .n_logits = 1};
     assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_TOO_LARGE);
     assert_non_null(strstr(e.text, "the limits are 20 and 20"));
     item.n_tokens = MAX_LENGTH + 1;
@@ -260,7 +270,8 @@ static bool abandoned_after(void *left) {
     return false;
 }
 
-/* A step that nobody waits for ends between two layers; its session is closed, and nothing of it is in the next one. */
+/* A step that nobody waits for ends between two layers; its session is closed, and nothing of it is
+ * in the next one. */
 static void test_an_abandoned_step(void **state) {
     (void)state;
     struct fixture f;
@@ -279,8 +290,11 @@ static void test_an_abandoned_step(void **state) {
         int left = layers;
         session_pool_watch(f.pool, abandoned_after, &left);
         sequence_open(&s, &f);
-        struct step_item item = {
-            .session = s.session, .tokens = s.tokens, .n_tokens = 20, .neighbors = s.sets, .n_logits = 1};
+        struct step_item item = {.session = s.session,
+                                 .tokens = s.tokens,
+                                 .n_tokens = 20,
+                                 .neighbors = s.sets,
+                                 .n_logits = 1};
         assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_CANCELLED);
         assert_int_equal(left, 0);
         session_close(s.session);
@@ -319,14 +333,16 @@ static void write_config(const char *from, const char *to, const char *key, cons
     buffer_free(&text);
 }
 
-/* The folder's model with every norm weight stored minus one and the flag set: the same function (spec 4.2). */
+/* The folder's model with every norm weight stored minus one and the flag set: the same function
+ * (spec 4.2). */
 static void write_zero_centred(const char *from, const char *to) {
     struct error e = {0};
     struct buffer file = {0};
     struct weights *w;
     char path[600];
     snprintf(path, sizeof path, "%s/model.safetensors", from);
-    if (file_read(path, 64 << 20, &file, &e) || weights_open_memory(&w, file.data, file.size, path, &e))
+    if (file_read(path, 64 << 20, &file, &e) ||
+        weights_open_memory(&w, file.data, file.size, path, &e))
         fail_msg("%s", e.text);
     for (int i = 0; i < weights_count(w); i++) {
         const struct stored_tensor *t = weights_at(w, i);
@@ -385,8 +401,10 @@ static void test_mismatch_is_named(void **state) {
                  {"max_position_embeddings", "8", "exceeds the 8 learned positions"}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         write_config("tests/golden/retro/case_a", folder, cases[i].key, cases[i].value);
-        assert_int_not_equal(model_open(&m, folder, b, c, &(struct model_options){0}, &e), STATUS_OK);
-        if (!strstr(e.text, cases[i].expect)) fail_msg("expected \"%s\" in \"%s\"", cases[i].expect, e.text);
+        assert_int_not_equal(model_open(&m, folder, b, c, &(struct model_options){0}, &e),
+                             STATUS_OK);
+        if (!strstr(e.text, cases[i].expect))
+            fail_msg("expected \"%s\" in \"%s\"", cases[i].expect, e.text);
     }
     comm_close(c);
     backend_close(b);

@@ -1,5 +1,6 @@
-/* tests/golden/test_session_inputs.c: what sessions read beside ids: sources of a model with an encoder, whose results
- * are the same bits alone or in any batch, and rows given in place of ids. */
+/* tests/golden/test_session_inputs.c: what sessions read beside ids: sources of a model with an
+ * encoder, whose results are the same bits alone or in any batch, and rows given in place of ids.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,8 @@ struct fixture {
 static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype) {
     struct error e = {0};
     struct model_options o = {.convert = true, .dtype = dtype};
-    if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) || comm_open_single(&f->comm, &e) ||
+    if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) ||
+        comm_open_single(&f->comm, &e) ||
         model_open(&f->model, folder, f->backend, f->comm, &o, &e))
         fail_msg("%s", e.text);
     struct session_limits limits = {.max_sessions = SEQUENCES,
@@ -52,9 +54,13 @@ struct target {
 
 static void target_make(struct target *t, const struct fixture *f, int number) {
     unsigned seed = 17u * (unsigned)number + 3;
-    *t = (struct target){.n_source = 1 + number * 9 % SOURCE, .length = LENGTH - 4 * number, .slice = 1 + number % 3};
-    for (int i = 0; i < SOURCE; i++) t->source[i] = (int32_t)((seed = seed * 1103515245u + 12345u) >> 8) % 250;
-    for (int i = 0; i < LENGTH; i++) t->tokens[i] = (int32_t)((seed = seed * 1103515245u + 12345u) >> 8) % 250;
+    *t = (struct target){.n_source = 1 + number * 9 % SOURCE,
+                         .length = LENGTH - 4 * number,
+                         .slice = 1 + number % 3};
+    for (int i = 0; i < SOURCE; i++)
+        t->source[i] = (int32_t)((seed = seed * 1103515245u + 12345u) >> 8) % 250;
+    for (int i = 0; i < LENGTH; i++)
+        t->tokens[i] = (int32_t)((seed = seed * 1103515245u + 12345u) >> 8) % 250;
     t->logits = calloc((size_t)LENGTH * (size_t)f->vocab, sizeof *t->logits);
 }
 
@@ -68,8 +74,8 @@ static void step_targets(struct fixture *f, struct target **list, int n) {
         struct target *t = list[i];
         at[i] = session_length(t->session);
         int rows = min_int(t->slice, t->length - at[i]);
-        items[i] =
-            (struct step_item){.session = t->session, .tokens = t->tokens + at[i], .n_tokens = rows, .n_logits = rows};
+        items[i] = (struct step_item){
+            .session = t->session, .tokens = t->tokens + at[i], .n_tokens = rows, .n_logits = rows};
         if (at[i] > 0) continue;
         items[i].source = t->source;
         items[i].n_source = t->n_source;
@@ -78,7 +84,8 @@ static void step_targets(struct fixture *f, struct target **list, int n) {
     for (int i = 0; i < n; i++) {
         int rows = items[i].n_tokens;
         backend_download(f->backend, list[i]->logits + (size_t)at[i] * (size_t)f->vocab,
-                         tensor_rows(logits, row, rows).data, (size_t)rows * (size_t)f->vocab * sizeof(float));
+                         tensor_rows(logits, row, rows).data,
+                         (size_t)rows * (size_t)f->vocab * sizeof(float));
         row += rows;
     }
     assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
@@ -93,14 +100,16 @@ static void run_alone(struct fixture *f, struct target *t) {
     t->session = NULL;
 }
 
-/* Each enters two steps after the one before and leaves when it is done, so sources are encoded beside decoding. */
+/* Each enters two steps after the one before and leaves when it is done, so sources are encoded
+ * beside decoding. */
 static void run_together(struct fixture *f, struct target *all) {
     int left = SEQUENCES;
     for (int round = 0; left > 0; round++) {
         struct target *list[SEQUENCES];
         int n = 0;
         if (round % 2 == 0 && round / 2 < SEQUENCES)
-            assert_int_equal(session_open(&all[round / 2].session, f->pool, (struct grid){0}, NULL), STATUS_OK);
+            assert_int_equal(session_open(&all[round / 2].session, f->pool, (struct grid){0}, NULL),
+                             STATUS_OK);
         for (int i = 0; i < SEQUENCES; i++) {
             if (all[i].session == NULL) continue;
             list[n] = &all[i];
@@ -152,7 +161,8 @@ static void test_sources_are_checked(void **state) {
     fixture_open(&f, "tests/golden/t5/case_a", DTYPE_F32);
     target_make(&t, &f, 1);
     assert_int_equal(session_open(&t.session, f.pool, (struct grid){0}, &e), STATUS_OK);
-    struct step_item item = {.session = t.session, .tokens = t.tokens, .n_tokens = 1, .n_logits = 1};
+    struct step_item item = {
+        .session = t.session, .tokens = t.tokens, .n_tokens = 1, .n_logits = 1};
     assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "a source of 0 ids, allowed is 1 .. 40"));
     item.source = t.source;
@@ -178,12 +188,13 @@ static void read_words(const char *folder, const int32_t *ids, int n, float *row
     const struct stored_tensor *table = weights_find(w, "embedding.word_embeddings.weight");
     assert_true(table != NULL && table->dtype == STORED_F32 && table->shape[1] == d);
     for (int i = 0; i < n; i++)
-        memcpy(rows + (size_t)i * (size_t)d, (const float *)table->data + (size_t)ids[i] * (size_t)d,
-               (size_t)d * sizeof *rows);
+        memcpy(rows + (size_t)i * (size_t)d,
+               (const float *)table->data + (size_t)ids[i] * (size_t)d, (size_t)d * sizeof *rows);
     weights_close(w);
 }
 
-/* The embedded words given as rows, beside a session that gives ids, have the bits of ids; so has a mix of both. */
+/* The embedded words given as rows, beside a session that gives ids, have the bits of ids; so has a
+ * mix of both. */
 static void check_given(const char *folder) {
     struct fixture f;
     struct error e = {0};
@@ -203,18 +214,23 @@ static void check_given(const char *folder) {
     struct neighbor_tokens none[LENGTH] = {{0}};
     struct grid grid = grid_make(GRID_END, LENGTH, max_int(1, model_info(f.model)->chunk_length));
     for (int i = 0; i < 2; i++) assert_int_equal(session_open(&s[i], f.pool, grid, &e), STATUS_OK);
-    struct step_item ids = {
-        .session = s[0], .tokens = tokens, .n_tokens = LENGTH, .neighbors = none, .n_logits = LENGTH};
+    struct step_item ids = {.session = s[0],
+                            .tokens = tokens,
+                            .n_tokens = LENGTH,
+                            .neighbors = none,
+                            .n_logits = LENGTH};
     if (session_step(f.pool, &ids, 1, &logits, &e)) fail_msg("%s", e.text);
     backend_download(f.backend, want, logits.data, bytes);
     assert_int_equal(backend_sync(f.backend, &e), STATUS_OK);
     session_close(s[0]);
     assert_int_equal(session_open(&s[0], f.pool, grid, &e), STATUS_OK);
 
-    /* The first rows of one session are given and the rest ids; the other session begins with ids beside them. */
+    /* The first rows of one session are given and the rest ids; the other session begins with ids
+     * beside them. */
     int half = LENGTH / 2;
-    struct step_item first[2] = {{.session = s[0], .rows = rows, .n_tokens = half, .neighbors = none, .n_logits = half},
-                                 {.session = s[1], .tokens = tokens, .n_tokens = half, .neighbors = none}};
+    struct step_item first[2] = {
+        {.session = s[0], .rows = rows, .n_tokens = half, .neighbors = none, .n_logits = half},
+        {.session = s[1], .tokens = tokens, .n_tokens = half, .neighbors = none}};
     if (session_step(f.pool, first, 2, &logits, &e)) fail_msg("%s", e.text);
     backend_download(f.backend, got, logits.data, bytes / 2);
     assert_int_equal(backend_sync(f.backend, &e), STATUS_OK);
@@ -248,6 +264,7 @@ static void test_given_rows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sources_in_any_batch),
-                                       cmocka_unit_test(test_sources_are_checked), cmocka_unit_test(test_given_rows)};
+                                       cmocka_unit_test(test_sources_are_checked),
+                                       cmocka_unit_test(test_given_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

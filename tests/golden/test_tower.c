@@ -1,5 +1,6 @@
-/* tests/golden/test_tower.c: a picture's rows are the same bits alone and beside others; a text with pictures takes
- * over the rows that an earlier session computed of the same pictures, and of no others. */
+/* tests/golden/test_tower.c: a picture's rows are the same bits alone and beside others; a text
+ * with pictures takes over the rows that an earlier session computed of the same pictures, and of
+ * no others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,9 +42,10 @@ static float *make_pixels(unsigned seed, int height, int width) {
 
 enum { PICTURES = 4 };
 
-/* Pictures of several sizes through one tower: the limit of rows, of which the largest picture has `most`, cuts the
- * list into passes. */
-static void check_pictures_apart(const char *folder, enum tower_end end, const int sizes[PICTURES][2], int most) {
+/* Pictures of several sizes through one tower: the limit of rows, of which the largest picture has
+ * `most`, cuts the list into passes. */
+static void check_pictures_apart(const char *folder, enum tower_end end,
+                                 const int sizes[PICTURES][2], int most) {
     struct fixture f;
     struct error e = {0};
     struct tower *tower;
@@ -52,14 +54,15 @@ static void check_pictures_apart(const char *folder, enum tower_end end, const i
     open_fixture(&f, folder);
     size_t d = (size_t)tower_columns(f.model, end);
     for (int i = 0; i < PICTURES; i++) {
-        pictures[i] =
-            (struct tower_picture){make_pixels((unsigned)i, sizes[i][0], sizes[i][1]), sizes[i][0], sizes[i][1]};
+        pictures[i] = (struct tower_picture){make_pixels((unsigned)i, sizes[i][0], sizes[i][1]),
+                                             sizes[i][0], sizes[i][1]};
         values += (size_t)tower_count(f.model, end, sizes[i][0], sizes[i][1]) * d;
     }
     float *together = malloc(values * sizeof *together), *alone = malloc(values * sizeof *alone);
     const int limits[] = {most, most * 10 / 7, most * 10};
     for (size_t k = 0; k < ARRAY_COUNT(limits); k++) {
-        if (tower_open(&tower, f.model, limits[k], &e) || tower_run(tower, pictures, PICTURES, end, together, &e))
+        if (tower_open(&tower, f.model, limits[k], &e) ||
+            tower_run(tower, pictures, PICTURES, end, together, &e))
             fail_msg("%s", e.text);
         size_t at = 0;
         for (int i = 0; i < PICTURES; i++) {
@@ -108,9 +111,11 @@ static void test_a_pass_in_parts(void **state) {
     struct tower_picture tiles[TILES];
     float whole[TILES * VALUES], parts[TILES * VALUES];
     open_fixture(&f, "tests/golden/vision/llava_b");
-    for (int i = 0; i < TILES; i++) tiles[i] = (struct tower_picture){pixels + i * 3 * TILE * TILE, TILE, TILE};
+    for (int i = 0; i < TILES; i++)
+        tiles[i] = (struct tower_picture){pixels + i * 3 * TILE * TILE, TILE, TILE};
     int rows = tower_count(f.model, TOWER_ROWS, TILE, TILE), taken, layers = 0;
-    if (tower_open(&tower, f.model, 2 * rows, &e) || tower_run(tower, tiles, TILES, TOWER_PROJECTED, whole, &e))
+    if (tower_open(&tower, f.model, 2 * rows, &e) ||
+        tower_run(tower, tiles, TILES, TOWER_PROJECTED, whole, &e))
         fail_msg("%s", e.text);
 
     bool done = false;
@@ -124,7 +129,8 @@ static void test_a_pass_in_parts(void **state) {
         layers++;
     }
     assert_true(layers > 1);
-    assert_int_equal(tower_run(tower, tiles + 2, 1, TOWER_PROJECTED, parts + 2 * VALUES, &e), STATUS_OK);
+    assert_int_equal(tower_run(tower, tiles + 2, 1, TOWER_PROJECTED, parts + 2 * VALUES, &e),
+                     STATUS_OK);
     assert_memory_equal(whole, parts, sizeof whole);
     tower_close(tower);
     free(pixels);
@@ -158,7 +164,8 @@ static void test_sizes_are_checked(void **state) {
     close_fixture(&f);
 }
 
-/* 160 words, a picture, 60 words: more than a block of keys and values before and with the picture. */
+/* 160 words, a picture, 60 words: more than a block of keys and values before and with the picture.
+ */
 enum { WORDS = 220, PLACE = 100, SIDE = 32, ROWS = WORDS + 3, VOCAB = 256, STEP = 90 };
 
 struct seen {
@@ -188,8 +195,10 @@ static int count_given(const int32_t *ids, int n) {
     return given;
 }
 
-/* Reads a text about the picture made of `seed`, in steps of so many rows; its last row's logits. */
-static void read_text(struct fixture *f, struct session_pool *pool, unsigned seed, struct seen *out) {
+/* Reads a text about the picture made of `seed`, in steps of so many rows; its last row's logits.
+ */
+static void read_text(struct fixture *f, struct session_pool *pool, unsigned seed,
+                      struct seen *out) {
     struct error e = {0};
     struct session *s;
     struct tensor logits;
@@ -260,7 +269,8 @@ static void test_places_are_counted(void **state) {
     struct error e = {0};
     struct merged_text t;
     float rows[4 * 32] = {0};
-    const struct merged_picture picture = {.rows = rows, .tiles = 1, .tile_rows = 4, .name = {.picture = {1, 2}}};
+    const struct merged_picture picture = {
+        .rows = rows, .tiles = 1, .tile_rows = 4, .name = {.picture = {1, 2}}};
     const int32_t ids[] = {1, -200, 2};
     open_fixture(&f, "tests/golden/vision/llava_a");
     struct picture_text text = {ids, 3, &picture, 0};

@@ -1,4 +1,5 @@
-/* tests/growth/cases_chat.c: conversations: read, put through a template, and turned into token ids; and templates. */
+/* tests/growth/cases_chat.c: conversations: read, put through a template, and turned into token
+ * ids; and templates. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,12 @@
 static struct tokenizer *tokenizer;
 
 static const char template_source[] =
-    "{%- if tools %}{{ tools|tojson }}{% endif %}{%- for message in messages %}{{ '<|start|>' + message.role + '\\n' + "
-    "(message.content|trim if message.content is string else '') + '<|end|>' }}{%- if message.tool_calls %}{%- for "
-    "call in message.tool_calls %}{{ call.function.arguments|tojson }}{% endfor %}{% endif %}{% endfor %}";
+    "{%- if tools %}{{ tools|tojson }}{% endif %}{%- for message in messages %}{{ '<|start|>' + "
+    "message.role + '\\n' + "
+    "(message.content|trim if message.content is string else '') + '<|end|>' }}{%- if "
+    "message.tool_calls %}{%- for "
+    "call in message.tool_calls %}{{ call.function.arguments|tojson }}{% endfor %}{% endif %}{% "
+    "endfor %}";
 
 /* A tokenizer with a thousand marks of which the text could begin any. */
 static void open_tokenizer(void) {
@@ -21,14 +25,18 @@ static void open_tokenizer(void) {
     buffer_append_string(&json, "{\"added_tokens\":[");
     for (int i = 0; i < 1000; i++)
         buffer_printf(&json,
-                      "%s{\"id\":%d,\"content\":\"<|%s%d|>\",\"special\":%s,\"lstrip\":false,\"rstrip\":false,"
+                      "%s{\"id\":%d,\"content\":\"<|%s%d|>\",\"special\":%s,\"lstrip\":false,"
+                      "\"rstrip\":false,"
                       "\"single_word\":false,\"normalized\":false}",
-                      i ? "," : "", 300 + i, i % 2 ? "reserved_" : "kept_", i, i % 2 ? "true" : "false");
-    buffer_append_string(&json,
-                         ",{\"id\":1500,\"content\":\"<|start|>\",\"special\":true,\"lstrip\":false,\"rstrip\":false,"
-                         "\"single_word\":false,\"normalized\":false}],\"pre_tokenizer\":{\"type\":\"ByteLevel\","
-                         "\"add_prefix_space\":false,\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
-                         "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"\xC4\xA0\":0");
+                      i ? "," : "", 300 + i, i % 2 ? "reserved_" : "kept_", i,
+                      i % 2 ? "true" : "false");
+    buffer_append_string(
+        &json,
+        ",{\"id\":1500,\"content\":\"<|start|>\",\"special\":true,\"lstrip\":false,\"rstrip\":"
+        "false,"
+        "\"single_word\":false,\"normalized\":false}],\"pre_tokenizer\":{\"type\":\"ByteLevel\","
+        "\"add_prefix_space\":false,\"use_regex\":true},\"decoder\":{\"type\":\"ByteLevel\"},"
+        "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"\xC4\xA0\":0");
     for (int c = '!'; c <= '~'; c++)
         if (c != '"' && c != '\\') buffer_printf(&json, ",\"%c\":%d", c, c);
     buffer_append_string(&json, "}}}");
@@ -39,7 +47,8 @@ static void open_tokenizer(void) {
     buffer_free(&json);
 }
 
-static void encode(const struct chat *chat, const struct chat_input *in, const struct template_output *text) {
+static void encode(const struct chat *chat, const struct chat_input *in,
+                   const struct template_output *text) {
     const struct template *t;
     struct tokens ids = {0};
     struct error e;
@@ -54,8 +63,10 @@ static void run_with(const char *source, struct text_span request) {
     struct chat *chat;
     struct json *json;
     struct error e;
-    CHECK(chat_open_text(&chat, (struct text_span){source, strlen(source)}, NULL, NULL, &e) == STATUS_OK);
-    CHECK(json_parse(&json, request, "request", &e) == STATUS_OK && chat_input_read(&in, json, &e) == STATUS_OK);
+    CHECK(chat_open_text(&chat, (struct text_span){source, strlen(source)}, NULL, NULL, &e) ==
+          STATUS_OK);
+    CHECK(json_parse(&json, request, "request", &e) == STATUS_OK &&
+          chat_input_read(&in, json, &e) == STATUS_OK);
     if (chat_render(chat, &in, &out, &e) == STATUS_OK) encode(chat, &in, &out);
     template_output_free(&out);
     json_close(json);
@@ -94,8 +105,9 @@ static void make_tools(int n, struct buffer *out) {
     out->size -= 1;
     buffer_append_string(out, ",\"tools\":[");
     for (int i = 0; i < n; i++)
-        buffer_printf(out, "%s{\"type\":\"function\",\"function\":{\"name\":\"f%d\",\"parameters\":{}}}", i ? "," : "",
-                      i);
+        buffer_printf(out,
+                      "%s{\"type\":\"function\",\"function\":{\"name\":\"f%d\",\"parameters\":{}}}",
+                      i ? "," : "", i);
     buffer_append_string(out, "]}");
 }
 
@@ -110,7 +122,8 @@ static void run_template(struct text_span source) {
 
 static void make_names(int n, struct buffer *out) {
     open_tokenizer();
-    for (int i = 0; i < n; i++) buffer_printf(out, "{%% set name%d = 'content' %%}{{ name%d }}", i, i);
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, "{%% set name%d = 'content' %%}{{ name%d }}", i, i);
 }
 static void make_concatenation(int n, struct buffer *out) {
     open_tokenizer();

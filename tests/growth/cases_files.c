@@ -1,5 +1,5 @@
-/* tests/growth/cases_files.c: documents: HTML, texts with headings, mail, archives, tables, lines of JSON, front
- * matter. */
+/* tests/growth/cases_files.c: documents: HTML, texts with headings, mail, archives, tables, lines
+ * of JSON, front matter. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,8 @@ static void read_several(enum document_kind kind, struct text_span text) {
     static struct child_writer writer = {.fd = -1};
     struct error e;
     if (writer.fd < 0) writer.fd = open("/dev/null", O_WRONLY);
-    struct extract_file f = {.name = "file", .bytes = text, .kind = kind, .limits = extract_limits_of(1 << 26)};
+    struct extract_file f = {
+        .name = "file", .bytes = text, .kind = kind, .limits = extract_limits_of(1 << 26)};
     if (kind == DOCUMENT_ARCHIVE)
         extract_members(&f, &writer, &e);
     else if (kind == DOCUMENT_EML || kind == DOCUMENT_MBOX)
@@ -82,7 +83,8 @@ static void make_attributes(int n, struct buffer *out) {
     buffer_append_string(out, ">text");
 }
 static void make_page_headings(int n, struct buffer *out) {
-    for (int i = 0; i < n; i++) buffer_printf(out, "<h%d>heading %d</h%d>a\n", 1 + i % 6, i, 1 + i % 6);
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, "<h%d>heading %d</h%d>a\n", 1 + i % 6, i, 1 + i % 6);
 }
 static void make_comments(int n, struct buffer *out) { put_times(out, n, "<!-- a "); }
 static void make_blanks(int n, struct buffer *out) {
@@ -94,10 +96,13 @@ static void make_items(int n, struct buffer *out) { put_times(out, n, "<ul><li>a
 /* Texts. */
 
 static void make_headings(int n, struct buffer *out) {
-    for (int i = 0; i < n; i++) buffer_printf(out, "%.*s heading %d\n\ntext\n", 1 + i % 6, "######", i);
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, "%.*s heading %d\n\ntext\n", 1 + i % 6, "######", i);
 }
 static void make_fences(int n, struct buffer *out) { put_times(out, n, "``` a\n~~~\n"); }
-static void make_underlines(int n, struct buffer *out) { put_times(out, n, "title\n=====\nother\n-----\n"); }
+static void make_underlines(int n, struct buffer *out) {
+    put_times(out, n, "title\n=====\nother\n-----\n");
+}
 static void make_matter(int n, struct buffer *out) {
     buffer_append_string(out, "---\n");
     for (int i = 0; i < n; i++) buffer_printf(out, "name%d: [a, b, %d]\n", i, i);
@@ -170,7 +175,9 @@ static void make_rows(int n, struct buffer *out) {
     put_times(out, n, "1,\"2\n\"\"\"\n");
 }
 static void make_quotes(int n, struct buffer *out) { put_times(out, n, "a,\"b\n"); }
-static void make_records(int n, struct buffer *out) { put_times(out, n, "{\"a\": 1, \"b\": [1, 2]}\n"); }
+static void make_records(int n, struct buffer *out) {
+    put_times(out, n, "{\"a\": 1, \"b\": [1, 2]}\n");
+}
 static void make_wide_record(int n, struct buffer *out) {
     buffer_append_string(out, "{");
     for (int i = 0; i < n; i++) buffer_printf(out, "%s\"m%d\":{\"a\":%d}", i ? "," : "", i, i);

@@ -1,4 +1,5 @@
-/* tests/growth/cases_filter.c: filters and the metadata that they are asked about, and JSON itself. */
+/* tests/growth/cases_filter.c: filters and the metadata that they are asked about, and JSON itself.
+ */
 #include <stdlib.h>
 #include <string.h>
 

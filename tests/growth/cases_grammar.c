@@ -1,4 +1,5 @@
-/* tests/growth/cases_grammar.c: what an answer must be, as clients write it: JSON Schema, regular expressions, GBNF. */
+/* tests/growth/cases_grammar.c: what an answer must be, as clients write it: JSON Schema, regular
+ * expressions, GBNF. */
 #include "retro/grammar/gbnf.h"
 #include "retro/grammar/regex_parse.h"
 #include "retro/grammar/schema.h"
@@ -48,7 +49,9 @@ static void run_gbnf(struct text_span text) {
     compile(&d);
 }
 
-static int write_chars(void *context, const struct char_range *ranges, int n) { return expr_chars(context, ranges, n); }
+static int write_chars(void *context, const struct char_range *ranges, int n) {
+    return expr_chars(context, ranges, n);
+}
 
 static void run_regex(struct text_span text) {
     struct grammar_draft d = {0};
@@ -63,7 +66,8 @@ static void run_regex(struct text_span text) {
 }
 
 /* "first" item, item, ... "last" */
-static void put_list(struct buffer *out, int n, const char *first, const char *item, const char *last) {
+static void put_list(struct buffer *out, int n, const char *first, const char *item,
+                     const char *last) {
     open_vocabulary();
     buffer_append_string(out, first);
     for (int i = 0; i < n; i++) {
@@ -73,14 +77,18 @@ static void put_list(struct buffer *out, int n, const char *first, const char *i
     buffer_append_string(out, last);
 }
 
-static void make_enum(int n, struct buffer *out) { put_list(out, n, "{\"enum\":[", "\"v%d\"", "]}"); }
+static void make_enum(int n, struct buffer *out) {
+    put_list(out, n, "{\"enum\":[", "\"v%d\"", "]}");
+}
 static void make_numbers(int n, struct buffer *out) { put_list(out, n, "{\"enum\":[", "%d", "]}"); }
 static void make_same(int n, struct buffer *out) { put_list(out, n, "{\"enum\":[", "\"v\"", "]}"); }
 static void make_two_enums(int n, struct buffer *out) {
     put_list(out, n, "{\"enum\":[", "\"v%d\"", "],");
     put_list(out, n, "\"allOf\":[{\"enum\":[", "\"v%d\"", "]}]}");
 }
-static void make_required(int n, struct buffer *out) { put_list(out, n, "{\"required\":[", "\"name%d\"", "]}"); }
+static void make_required(int n, struct buffer *out) {
+    put_list(out, n, "{\"required\":[", "\"name%d\"", "]}");
+}
 static void make_properties(int n, struct buffer *out) {
     put_list(out, n, "{\"properties\":{", "\"name%d\":{\"type\":\"string\"}", "}}");
 }
@@ -89,10 +97,10 @@ static void make_known(int n, struct buffer *out) {
     put_list(out, n, "\"required\":[", "\"name%d\"", "]}");
 }
 static void make_one_of(int n, struct buffer *out) {
-    put_list(
-        out, n, "{\"oneOf\":[",
-        "{\"properties\":{\"kind\":{\"const\":\"k%d\"},\"b\":{\"type\":\"string\"}},\"required\":[\"b\",\"kind\"]}",
-        "]}");
+    put_list(out, n, "{\"oneOf\":[",
+             "{\"properties\":{\"kind\":{\"const\":\"k%d\"},\"b\":{\"type\":\"string\"}},"
+             "\"required\":[\"b\",\"kind\"]}",
+             "]}");
 }
 static void make_wide_one_of(int n, struct buffer *out) {
     open_vocabulary();
@@ -104,7 +112,9 @@ static void make_wide_one_of(int n, struct buffer *out) {
     }
     buffer_append_string(out, "]}");
 }
-static void make_all_of(int n, struct buffer *out) { put_list(out, n, "{\"allOf\":[", "{\"minLength\":%d}", "]}"); }
+static void make_all_of(int n, struct buffer *out) {
+    put_list(out, n, "{\"allOf\":[", "{\"minLength\":%d}", "]}");
+}
 static void make_definitions(int n, struct buffer *out) {
     put_list(out, n, "{\"$ref\":\"#/$defs/d0\",\"$defs\":{",
              "\"d%d\":{\"properties\":{\"a\":{\"$ref\":\"#/$defs/d%d\"}}}", "}}");
@@ -114,14 +124,18 @@ static void make_chain(int n, struct buffer *out) {
     open_vocabulary();
     buffer_append_string(out, "{\"$ref\":\"#/$defs/d0\",\"$defs\":{");
     for (int i = 0; i < n; i++)
-        buffer_printf(out, "\"d%d\":{\"properties\":{\"a\":{\"$ref\":\"#/$defs/d%d\"}}},", i, i + 1);
+        buffer_printf(out, "\"d%d\":{\"properties\":{\"a\":{\"$ref\":\"#/$defs/d%d\"}}},", i,
+                      i + 1);
     buffer_printf(out, "\"d%d\":{}}}", n);
 }
-static void make_prefixes(int n, struct buffer *out) { put_list(out, n, "{\"prefixItems\":[", "{\"const\":%d}", "]}"); }
+static void make_prefixes(int n, struct buffer *out) {
+    put_list(out, n, "{\"prefixItems\":[", "{\"const\":%d}", "]}");
+}
 static void make_pattern(int n, struct buffer *out) {
     open_vocabulary();
     buffer_append_string(out, "{\"type\":\"string\",\"pattern\":\"^");
-    for (int i = 0; i < n; i++) buffer_printf(out, "%s[a-%c]x{%d}", i ? "|" : "", 'b' + i % 20, 1 + i % 40);
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, "%s[a-%c]x{%d}", i ? "|" : "", 'b' + i % 20, 1 + i % 40);
     buffer_append_string(out, "$\"}");
 }
 
@@ -134,7 +148,8 @@ static void make_rules(int n, struct buffer *out) {
 /* Each rule is written before those it refers to, so that what it matches is known last. */
 static void make_backward_rules(int n, struct buffer *out) {
     open_vocabulary();
-    for (int i = 0; i < n; i++) buffer_printf(out, "rule%d ::= \"a\" rule%d\n", i * 7919 % n, (i * 7919 + 1) % n);
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, "rule%d ::= \"a\" rule%d\n", i * 7919 % n, (i * 7919 + 1) % n);
     buffer_append_string(out, "root ::= rule0 | \"x\"\n");
 }
 static void make_literal(int n, struct buffer *out) {
@@ -146,7 +161,8 @@ static void make_literal(int n, struct buffer *out) {
 static void make_sets(int n, struct buffer *out) {
     open_vocabulary();
     buffer_append_string(out, "root ::= ");
-    for (int i = 0; i < n; i++) buffer_printf(out, "[%c%c%c] ", 'a' + i % 26, 'a' + i / 26 % 26, 'A' + i / 676 % 26);
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, "[%c%c%c] ", 'a' + i % 26, 'a' + i / 26 % 26, 'A' + i / 676 % 26);
 }
 static void make_ranges(int n, struct buffer *out) {
     open_vocabulary();

@@ -1,4 +1,5 @@
-/* tests/growth/cases_models.c: files of models: GGUF, config.json, checkpoints' pickles and YAML. */
+/* tests/growth/cases_models.c: files of models: GGUF, config.json, checkpoints' pickles and YAML.
+ */
 #include "retro/model/model_private.h"
 #include "retro/text/open/tokenizer_gguf.h"
 #include "tests/growth/growth.h"
@@ -11,7 +12,8 @@ static void run_gguf(struct text_span bytes) {
     struct tokenizer *t;
     struct error e;
     CHECK(gguf_open_memory(&g, bytes.text, bytes.size, "file", &e) == STATUS_OK);
-    for (int i = 0; i < gguf_count(g); i++) CHECK(gguf_find(g, gguf_at(g, i)->name) == gguf_at(g, i));
+    for (int i = 0; i < gguf_count(g); i++)
+        CHECK(gguf_find(g, gguf_at(g, i)->name) == gguf_at(g, i));
     if (tokenizer_open_gguf(&t, g, &e) == STATUS_OK) tokenizer_close(t);
     gguf_close(g);
 }
@@ -84,7 +86,8 @@ static void run_config(struct text_span text) {
     json_close(config);
 }
 static void make_config(int n, struct buffer *out) {
-    buffer_append_string(out, "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":32,\"vocab_size\":8,");
+    buffer_append_string(
+        out, "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":32,\"vocab_size\":8,");
     buffer_append_string(out, "\"layer_types\":[");
     for (int i = 0; i < n; i++) buffer_printf(out, "%s\"full_attention\"", i ? "," : "");
     buffer_append_string(out, "]");

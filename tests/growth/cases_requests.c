@@ -18,7 +18,8 @@ static const struct request_limits limits = {.vocab = 1 << 20,
                                              .metadata = {1 << 20, 1 << 20},
                                              .max_prompts_option = "server.max_prompts"};
 
-static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
+static const struct request_limits *find_limits(void *context, const char *model,
+                                                struct failure *f) {
     (void)context;
     (void)model;
     (void)f;
@@ -51,7 +52,8 @@ static void run_arguments(struct text_span text) {
     struct query_argument *arguments = xcalloc((size_t)n, sizeof *arguments);
     struct document_list_request r;
     struct failure f = {0};
-    for (int i = 0; i < n; i++) arguments[i] = (struct query_argument){text.text + i * NAME_BYTES, "1"};
+    for (int i = 0; i < n; i++)
+        arguments[i] = (struct query_argument){text.text + i * NAME_BYTES, "1"};
     document_list_parse(&r, arguments, n, &limits, &f);
     document_list_free(&r);
     failure_free(&f);

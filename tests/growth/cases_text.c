@@ -1,4 +1,5 @@
-/* tests/growth/cases_text.c: text to token ids, by every model of tokenizer, and tokenizer.json itself. */
+/* tests/growth/cases_text.c: text to token ids, by every model of tokenizer, and tokenizer.json
+ * itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,8 @@ static void open_json(const char *json, size_t size) {
 static void run_encode(struct text_span text) {
     struct tokens ids = {0};
     struct error e;
-    CHECK(tokenizer_encode(tokenizer, text.text, text.size, TOKENIZER_PARSE_SPECIAL, &ids, &e) == STATUS_OK);
+    CHECK(tokenizer_encode(tokenizer, text.text, text.size, TOKENIZER_PARSE_SPECIAL, &ids, &e) ==
+          STATUS_OK);
     tokens_free(&ids);
 }
 
@@ -44,9 +46,12 @@ static void run_open(struct text_span text) {
 
 /* Byte-level BPE of a few letters, which merges a run of one letter again and again. */
 static const char bpe_tail[] =
-    "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
-    "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"<\":2,\"|\":3,"
-    "\"aa\":4,\"aaaa\":5,\"ab\":6,\"aab\":7,\"\xC4\xA0\":8,\"1\":9},\"merges\":[\"a a\",\"aa aa\",\"a b\",\"aa b\"]}}";
+    "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+    "\"use_regex\":true},"
+    "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,"
+    "\"<\":2,\"|\":3,"
+    "\"aa\":4,\"aaaa\":5,\"ab\":6,\"aab\":7,\"\xC4\xA0\":8,\"1\":9},\"merges\":[\"a a\",\"aa "
+    "aa\",\"a b\",\"aa b\"]}}";
 
 static void put_added(struct buffer *out, int n) {
     buffer_append_string(out, "{\"added_tokens\":[");
@@ -90,19 +95,26 @@ static void make_open_bpe(int n, struct buffer *out) {
 }
 /* n words and the merges that make them. */
 static void make_open_merges(int n, struct buffer *out) {
-    buffer_append_string(out, "{\"added_tokens\":[],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0");
-    for (int i = 0; i < n; i++) buffer_printf(out, ",\"b%d\":%d,\"ab%d\":%d", i, 2 * i + 1, i, 2 * i + 2);
+    buffer_append_string(out,
+                         "{\"added_tokens\":[],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0");
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, ",\"b%d\":%d,\"ab%d\":%d", i, 2 * i + 1, i, 2 * i + 2);
     buffer_append_string(out, "},\"merges\":[");
     for (int i = 0; i < n; i++) buffer_printf(out, "%s\"a b%d\"", i ? "," : "", i);
-    buffer_append_string(out, "]},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}}");
+    buffer_append_string(
+        out, "]},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}}");
 }
 
 static void open_unigram(void) {
     static const char json[] =
-        "{\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
-        "\"\xE2\x96\x81\",\"prepend_scheme\":\"always\",\"split\":false},\"decoder\":{\"type\":\"Metaspace\","
-        "\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\",\"split\":false},\"model\":{\"type\":"
-        "\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"a\",-1],[\"aa\",-1.5],[\"aaaaaaaa\",-2],[\"b\",-3],"
+        "{\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Metaspace\","
+        "\"replacement\":"
+        "\"\xE2\x96\x81\",\"prepend_scheme\":\"always\",\"split\":false},\"decoder\":{\"type\":"
+        "\"Metaspace\","
+        "\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\",\"split\":false},\"model\":"
+        "{\"type\":"
+        "\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"a\",-1],[\"aa\",-1.5],[\"aaaaaaaa\",-"
+        "2],[\"b\",-3],"
         "[\"\xE2\x96\x81\",-2]]}}";
     if (is_open(open_unigram)) return;
     open_json(json, sizeof json - 1);
@@ -116,17 +128,24 @@ static void make_unigram_unknown(int n, struct buffer *out) {
     put_times(out, n, "zz y");
 }
 static void make_open_unigram(int n, struct buffer *out) {
-    buffer_append_string(out, "{\"added_tokens\":[],\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0]");
+    buffer_append_string(
+        out,
+        "{\"added_tokens\":[],\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0]");
     for (int i = 0; i < n; i++) buffer_printf(out, ",[\"word%d\",-%d]", i, i);
-    buffer_append_string(out, "]},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\"}}");
+    buffer_append_string(
+        out, "]},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\"}}");
 }
 
 static void open_wordpiece(void) {
     static const char json[] =
-        "{\"added_tokens\":[],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":"
-        "true,\"strip_accents\":null,\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
-        "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":\"WordPiece\","
-        "\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100,\"vocab\":{"
+        "{\"added_tokens\":[],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,"
+        "\"handle_chinese_chars\":"
+        "true,\"strip_accents\":null,\"lowercase\":true},\"pre_tokenizer\":{\"type\":"
+        "\"BertPreTokenizer\"},"
+        "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{"
+        "\"type\":\"WordPiece\","
+        "\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":"
+        "100,\"vocab\":{"
         "\"[UNK]\":0,\"a\":1,\"##a\":2,\"##aaaa\":3,\"b\":4}}}";
     if (is_open(open_wordpiece)) return;
     open_json(json, sizeof json - 1);

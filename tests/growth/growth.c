@@ -1,8 +1,9 @@
-/* tests/growth/growth.c: counts the instructions of each case at three sizes. test_growth.py runs it and compares.
+/* tests/growth/growth.c: counts the instructions of each case at three sizes. test_growth.py runs
+ * it and compares.
  *
- *     growth                  every case: lines "NAME N INSTRUCTIONS"; under callgrind the counts are in its dumps
- *     growth NAME [N]         one case, of one size
- *     growth --seconds ...    the same in microseconds, for people */
+ *     growth                  every case: lines "NAME N INSTRUCTIONS"; under callgrind the counts
+ * are in its dumps growth NAME [N]         one case, of one size growth --seconds ...    the same
+ * in microseconds, for people */
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,9 @@
 
 enum { SIZES = 3 };
 
-static const struct growth_table *const tables[] = {&chat_growth, &grammar_growth, &text_growth,   &filter_growth,
-                                                    &file_growth, &model_growth,   &request_growth};
+static const struct growth_table *const tables[] = {&chat_growth,   &grammar_growth, &text_growth,
+                                                    &filter_growth, &file_growth,    &model_growth,
+                                                    &request_growth};
 
 /* The kernel's counter of this thread's instructions; -1: there is none. */
 static int counter = -1;
@@ -97,7 +99,8 @@ int main(int argc, char **argv) {
     if (!RUNNING_ON_VALGRIND && !seconds) {
         counter_open();
         if (counter < 0) {
-            fprintf(stderr, "growth: the kernel counts no instructions here; run it under callgrind\n");
+            fprintf(stderr,
+                    "growth: the kernel counts no instructions here; run it under callgrind\n");
             return 2;
         }
     }

@@ -1,5 +1,5 @@
-/* tests/growth/growth.h: cases whose work may grow no faster than their input: a parser or a compiler of foreign input,
- * and the worst input known for it at any size. */
+/* tests/growth/growth.h: cases whose work may grow no faster than their input: a parser or a
+ * compiler of foreign input, and the worst input known for it at any size. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -7,7 +7,8 @@
 struct growth_case {
     const char *name;
     int n; /* the smallest of three sizes: n, 2n, 4n */
-    /* Appends the input of size n. Things that all sizes share are opened here, where nothing is counted. */
+    /* Appends the input of size n. Things that all sizes share are opened here, where nothing is
+     * counted. */
     void (*make)(int n, struct buffer *input);
     void (*run)(struct text_span input); /* what is counted */
 };
@@ -16,8 +17,8 @@ struct growth_table {
     const struct growth_case *cases;
     size_t n;
 };
-extern const struct growth_table chat_growth, grammar_growth, text_growth, filter_growth, file_growth, model_growth,
-    request_growth;
+extern const struct growth_table chat_growth, grammar_growth, text_growth, filter_growth,
+    file_growth, model_growth, request_growth;
 
 #define GROWTH_TABLE(list) \
     { list, ARRAY_COUNT(list) }

@@ -55,11 +55,11 @@ BAD = [
     ("server/x.c", '/* server/x.c: x. */\n#include "api.h"\n', 'server/x.c:2: "api.h" is not included from the root'),
     ("server/x.c", "/* server/x.c: x. */\n#include <jansson.h>\n", "server/x.c:2: jansson is included by config/json/json.h"),
     ("server/x.c", "/* server/x.c: x. */\n#include <cmocka.h>\n", "server/x.c:2: cmocka is for tests only"),
-    ("retro/x.c", f"/* retro/x.c: x. */\nvoid g(int a) {body(101)}", "retro/x.c:2: g has 101 lines, at most 100"),
+    ("retro/x.c", f"/* retro/x.c: x. */\nvoid g(int a) {body(61)}", "retro/x.c:2: g has 61 lines, at most 60"),
     ("kernels/x.c", f"/* kernels/x.c: x. */\nvoid g(int a) {body(151)}", "kernels/x.c:2: g has 151 lines, at most 150"),
     ("retro/x.c", "/* retro/x.c: x. */\nvoid g(int a, int b, int c, int d, int e, int f, int g) {}\n",
      "retro/x.c:2: g has 7 parameters, at most 6"),
-    ("retro/x.c", "/* retro/x.c: x. */\n" + "extern int many;\n" * 1000, "retro/x.c:1001: 1001 lines in the file"),
+    ("retro/x.c", "/* retro/x.c: x. */\n" + "extern int many;\n" * 650, "retro/x.c:651: 651 lines in the file"),
     ("retro/x.c", "/* retro/x.c: x. */\nint  x;\n", "retro/x.c:2: not in the project's format"),
     ("retro/x.c", "extern int x;\n", "retro/x.c:1: the first line is not a comment that names the file"),
     ("retro/x.c", "/* retro/y.c: moved. */\n", "retro/x.c:1: the first line is not a comment that names the file"),
@@ -114,16 +114,16 @@ def test_violation_is_found(tree, name, text, expected):
 
 def test_the_tail_of_functions_is_bounded(tree):
     write, lint = tree
-    write("retro/x.c", "/* retro/x.c: x. */\n" + "".join(f"void g{i}(int a) {body(60)}" for i in range(15)))
+    write("retro/x.c", "/* retro/x.c: x. */\n" + "".join(f"void g{i}(int a) {body(30)}" for i in range(15)))
     status, lines = lint()
     assert status == 1
-    assert len(lines) == 1 and "one function in ten has 60 lines" in lines[0]
+    assert len(lines) == 1 and "one function in ten has 30 lines" in lines[0]
 
 
 def test_what_is_allowed_is_not_reported(tree):
     write, lint = tree
     write("kernels/big.c", f"/* kernels/big.c: a kernel may be longer. */\nvoid g(int a) {body(150)}"
-          "int h(int (*f)(int, int), int a[2], int b, int c, int d, int e) { return a[0] + b + c + d + e + f(1, 2); }\n")
+          "int h(int (*f)(int, int), int a[2], int b, int c, int d, int e) {\n    return a[0] + b + c + d + e + f(1, 2);\n}\n")
     write("retro/y.c", "/* retro/y.c: what it says, and which. Who knows? */\nint g(int *a, int n) { return a[n] + n++; }\n")
     write("docs/x.md", "homework/x and ./root/x and /workspace are no paths of ours\n")
     status, lines = lint()

@@ -1,4 +1,5 @@
-/* tests/ops/ops.h: what the op tests share: a backend per variant, seeded numbers, packed weights and comparisons. */
+/* tests/ops/ops.h: what the op tests share: a backend per variant, seeded numbers, packed weights
+ * and comparisons. */
 #pragma once
 
 #include <math.h>
@@ -16,7 +17,8 @@
 
 /* Calls test(b) on a backend of every variant this CPU runs; says which ones those are. */
 static inline void for_each_variant(void (*test)(struct backend *b), int threads) {
-    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
+    static const char *const names[] = {"generic",    "avx2",       "avxvnni", "avx512",
+                                        "avx512vnni", "avx512bf16", "amx"};
     int tested = 0;
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         struct backend *b;
@@ -53,13 +55,15 @@ static inline float *random_array(size_t n) {
     return x;
 }
 
-/* Rows with a stride of their own, the space between filled with NaN: reading or writing it shows. */
+/* Rows with a stride of their own, the space between filled with NaN: reading or writing it shows.
+ */
 static inline struct tensor padded_tensor(enum dtype dtype, int rows, int cols, int gap) {
     size_t n = (size_t)rows * (size_t)(cols + gap) + 1, size = dtype_bytes(dtype);
     char *data = xmalloc(n * size);
     float nan_value = NAN;
     for (size_t i = 0; i < n; i++) dtype_convert(data + i * size, dtype, &nan_value, DTYPE_F32, 1);
-    return (struct tensor){.data = data, .stride = cols + gap, .rows = rows, .cols = cols, .dtype = dtype};
+    return (struct tensor){
+        .data = data, .stride = cols + gap, .rows = rows, .cols = cols, .dtype = dtype};
 }
 
 static inline void *tensor_at(struct tensor t, int row, int col) {
@@ -91,7 +95,8 @@ static inline void assert_gaps_untouched(struct tensor t) {
 
 static inline void assert_rows_equal(struct tensor a, int row_a, struct tensor b, int row_b) {
     assert_int_equal(a.cols, b.cols);
-    assert_memory_equal(tensor_at(a, row_a, 0), tensor_at(b, row_b, 0), (size_t)a.cols * dtype_bytes(a.dtype));
+    assert_memory_equal(tensor_at(a, row_a, 0), tensor_at(b, row_b, 0),
+                        (size_t)a.cols * dtype_bytes(a.dtype));
 }
 
 /* A product of random rows with w, with a bias or without, with and without space between rows. */
@@ -115,17 +120,18 @@ struct linear_sweep {
     int shape[2]; /* n_out, n_in that every number of rows meets */
 };
 
-/* run(b, dtype, rows, {n_out, n_in}, round): all sizes and dtypes, while the number of rows walks in a stride that
- * brings it together with several of them; large products with few rows. */
+/* run(b, dtype, rows, {n_out, n_in}, round): all sizes and dtypes, while the number of rows walks
+ * in a stride that brings it together with several of them; large products with few rows. */
 static inline void sweep_linear(struct backend *b, const struct linear_sweep *s,
-                                void (*run)(struct backend *b, enum dtype dtype, int rows, const int shape[2],
-                                            int round)) {
+                                void (*run)(struct backend *b, enum dtype dtype, int rows,
+                                            const int shape[2], int round)) {
     int round = 0;
     const int *rows = s->rows;
     for (const int *out = s->outs; *out >= 0; out++)
         for (const int *in = s->ins; *in >= 0; in++)
             for (enum dtype d = s->first; d <= s->last; d++, round++) {
-                run(b, d, *out * *in > 65536 ? min_int(*rows, 17) : *rows, (const int[]){*out, *in}, round);
+                run(b, d, *out * *in > 65536 ? min_int(*rows, 17) : *rows, (const int[]){*out, *in},
+                    round);
                 if (*++rows < 0) rows = s->rows;
             }
     for (rows = s->rows; *rows >= 0; rows++)
@@ -139,7 +145,8 @@ static inline void check_batches(struct backend *b, const struct weight *w, floa
                               .weight = w,
                               .activation = ACTIVATION_GELU_TANH};
     for (int i = 0; i < all.x.rows; i++)
-        for (int j = 0; j < all.x.cols; j++) tensor_set(all.x, i, j, tensor_get(all.x, i, j) * size);
+        for (int j = 0; j < all.x.cols; j++)
+            tensor_set(all.x, i, j, tensor_get(all.x, i, j) * size);
     backend_linear(b, &all);
     for (int rows = 1; rows <= 70; rows++) {
         struct linear_args part = all;

@@ -1,11 +1,12 @@
-/* tests/ops/test_ops_attention.c: attention against double loops: masks, grouped heads, dtypes, strided views, empty
- * spans, block tables, bias, window, soft-cap, keys that must not matter; and the same bits alone, in any batch, in any
- * blocks and with any number of threads. */
+/* tests/ops/test_ops_attention.c: attention against double loops: masks, grouped heads, dtypes,
+ * strided views, empty spans, block tables, bias, window, soft-cap, keys that must not matter; and
+ * the same bits alone, in any batch, in any blocks and with any number of threads. */
 #include "tests/ops/ops.h"
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
-static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query, int key) {
+static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query,
+                     int key) {
     int stands = span->k_count - span->q_count + query;
     if (a->mask == MASK_NONE) return true;
     return key <= stands && (a->window == 0 || key > stands - a->window);
@@ -13,26 +14,31 @@ static bool key_seen(const struct attention_args *a, const struct attention_span
 
 static int key_row(const struct attention_args *a, const struct attention_span *span, int key) {
     if (a->blocks == NULL) return span->k_start + key;
-    return a->blocks[span->k_start + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
+    return a->blocks[span->k_start + key / ATTENTION_BLOCK] * ATTENTION_BLOCK +
+           key % ATTENTION_BLOCK;
 }
 
-static double score(const struct attention_args *a, const struct attention_span *span, int query, int head, int key) {
-    int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim, reach = a->bias.cols / 2;
+static double score(const struct attention_args *a, const struct attention_span *span, int query,
+                    int head, int key) {
+    int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim,
+        reach = a->bias.cols / 2;
     int distance = key - (span->k_count - span->q_count + query);
     double dot = 0;
     for (int d = 0; d < a->head_dim; d++)
         dot += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
                tensor_get(a->k, key_row(a, span, key), kv + d);
     if (a->softcap > 0) dot = a->softcap * tanh(dot / a->softcap);
-    if (a->bias.data) dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
+    if (a->bias.data)
+        dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
     return dot;
 }
 
 /* Softmax attention of one row and head in double, into out[head_dim]. */
-static void reference_row(const struct attention_args *a, const struct attention_span *span, int query, int head,
-                          double *out) {
+static void reference_row(const struct attention_args *a, const struct attention_span *span,
+                          int query, int head, double *out) {
     int kv = head / (a->heads / a->kv_heads) * a->head_dim;
-    double *scores = xcalloc((size_t)span->k_count + 1, sizeof *scores), largest = -INFINITY, sum = 0;
+    double *scores = xcalloc((size_t)span->k_count + 1, sizeof *scores), largest = -INFINITY,
+           sum = 0;
     for (int key = 0; key < span->k_count; key++) {
         if (!key_seen(a, span, query, key)) continue;
         scores[key] = score(a, span, query, head, key);
@@ -43,7 +49,8 @@ static void reference_row(const struct attention_args *a, const struct attention
         if (!key_seen(a, span, query, key)) continue;
         double p = exp(scores[key] - largest);
         sum += p;
-        for (int d = 0; d < a->head_dim; d++) out[d] += p * tensor_get(a->v, key_row(a, span, key), kv + d);
+        for (int d = 0; d < a->head_dim; d++)
+            out[d] += p * tensor_get(a->v, key_row(a, span, key), kv + d);
     }
     for (int d = 0; d < a->head_dim; d++) out[d] = sum > 0 ? out[d] / sum : 0;
     free(scores);
@@ -58,21 +65,24 @@ static void check_attention(const struct attention_args *a) {
             for (int head = 0; head < a->heads; head++) {
                 reference_row(a, &a->spans[s], i, head, expected);
                 for (int d = 0; d < a->head_dim; d++) {
-                    double found = tensor_get(a->out, a->spans[s].q_start + i, head * a->head_dim + d);
+                    double found =
+                        tensor_get(a->out, a->spans[s].q_start + i, head * a->head_dim + d);
                     if (!(fabs(found - expected[d]) <= 5e-6))
-                        fail_msg("span %d query %d head %d dim %d of %d: %.9g, expected %.9g", s, i, head, d,
-                                 a->head_dim, found, expected[d]);
+                        fail_msg("span %d query %d head %d dim %d of %d: %.9g, expected %.9g", s, i,
+                                 head, d, a->head_dim, found, expected[d]);
                 }
             }
         }
     for (int i = 0; i < a->q.rows; i++)
-        for (int j = 0; !written[i] && j < a->q.cols; j++) assert_true(tensor_get(a->out, i, j) == 0);
+        for (int j = 0; !written[i] && j < a->q.cols; j++)
+            assert_true(tensor_get(a->out, i, j) == 0);
     assert_gaps_untouched(a->out);
     free(written);
     free(expected);
 }
 
-static struct attention_args random_attention(enum dtype dtype, const int heads[3], int q_rows, int k_rows) {
+static struct attention_args random_attention(enum dtype dtype, const int heads[3], int q_rows,
+                                              int k_rows) {
     struct attention_args a = {.heads = heads[0], .kv_heads = heads[1], .head_dim = heads[2]};
     a.scale = 3 / sqrtf((float)heads[2]);
     a.q = random_tensor(DTYPE_F32, q_rows, heads[0] * heads[2], 5);
@@ -92,8 +102,8 @@ static void free_attention(struct attention_args *a) {
 /* heads, kv_heads, head_dim */
 static const int head_shapes[][3] = {{1, 1, 1},  {4, 4, 8},   {3, 3, 7},   {8, 2, 16}, {4, 1, 33},
                                      {6, 3, 64}, {2, 2, 127}, {17, 1, 20}, {1, 1, 512}};
-/* Spans of every kind: long, single query (decode), empty, no keys, more queries than a block; few and many queries of
- * more keys than a range, and of as many; row 40 is in none. */
+/* Spans of every kind: long, single query (decode), empty, no keys, more queries than a block; few
+ * and many queries of more keys than a range, and of as many; row 40 is in none. */
 enum { Q_ROWS = 72, K_ROWS = 480 };
 static const struct attention_span mixed_spans[] = {
     {.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
@@ -114,7 +124,8 @@ static void attention_shapes(struct backend *b) {
     for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
         for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
             for (int mask = 0; mask < 2; mask++) {
-                struct attention_args a = random_attention(dtypes[d], head_shapes[h], Q_ROWS, K_ROWS);
+                struct attention_args a =
+                    random_attention(dtypes[d], head_shapes[h], Q_ROWS, K_ROWS);
                 a.spans = mixed_spans;
                 a.n_spans = (int)ARRAY_COUNT(mixed_spans);
                 a.mask = mask ? MASK_CAUSAL : MASK_NONE;
@@ -144,14 +155,16 @@ static void test_attention_empty(void **state) {
     for_each_variant(attention_none, 2);
 }
 
-/* Each span alone, and each query of a causal span as a decode step of its own, gives the bits of the mixed call. */
+/* Each span alone, and each query of a causal span as a decode step of its own, gives the bits of
+ * the mixed call. */
 static void attention_alone(struct backend *b) {
     static const int in_place[] = {6, 3, 64}; /* keys of f32 that need no copy */
     for (size_t h = 0; h <= ARRAY_COUNT(head_shapes); h++)
         for (int mask = 0; mask < 2; mask++) {
             bool last = h == ARRAY_COUNT(head_shapes);
             struct attention_args all = random_attention(last ? DTYPE_F32 : DTYPE_BF16,
-                                                         last ? in_place : head_shapes[h], Q_ROWS, K_ROWS),
+                                                         last ? in_place : head_shapes[h], Q_ROWS,
+                                                         K_ROWS),
                                   one;
             all.spans = mixed_spans;
             all.n_spans = (int)ARRAY_COUNT(mixed_spans);
@@ -185,7 +198,8 @@ static void test_attention_batch_invariance(void **state) {
 
 /* Keys right of a query, or outside its span, may be anything, NaN included. */
 static void attention_poison(struct backend *b) {
-    static const struct attention_span span = {.q_start = 0, .q_count = 40, .k_start = 2, .k_count = 50};
+    static const struct attention_span span = {
+        .q_start = 0, .q_count = 40, .k_start = 2, .k_count = 50};
     struct attention_args a = random_attention(DTYPE_F32, (const int[]){4, 2, 24}, 40, 53);
     a.spans = &span;
     a.n_spans = 1;
@@ -193,7 +207,9 @@ static void attention_poison(struct backend *b) {
     backend_attention(b, &a);
     struct attention_args poisoned = a;
     poisoned.out = padded_tensor(DTYPE_F32, 40, a.q.cols, 0);
-    enum { LAST = 22 }; /* the query from which on all is poisoned: its keys are 0 .. 32 of the span */
+    enum {
+        LAST = 22
+    }; /* the query from which on all is poisoned: its keys are 0 .. 32 of the span */
     for (int i = 0; i < 53; i++)
         for (int j = 0; j < a.k.cols; j++)
             if (i < 2 || i > 2 + 10 + LAST) {
@@ -215,7 +231,8 @@ static void test_attention_ignores_unseen_keys(void **state) {
 /* Large scores: the running maximum keeps every exponential at or below one. */
 static void attention_large(struct backend *b) {
     struct attention_args a = random_attention(DTYPE_F32, (const int[]){2, 2, 16}, 4, 100);
-    static const struct attention_span span = {.q_start = 0, .q_count = 4, .k_start = 0, .k_count = 100};
+    static const struct attention_span span = {
+        .q_start = 0, .q_count = 4, .k_start = 0, .k_count = 100};
     a.spans = &span;
     a.n_spans = 1;
     for (int i = 0; i < 100; i++)
@@ -232,15 +249,18 @@ static void test_attention_large_scores(void **state) {
     for_each_variant(attention_large, 1);
 }
 
-/* One variant at a time: one thread's result is right, and any other number of threads repeats it. */
+/* One variant at a time: one thread's result is right, and any other number of threads repeats it.
+ */
 static void check_threads(struct attention_args a) {
-    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
+    static const char *const names[] = {"generic",    "avx2",       "avxvnni", "avx512",
+                                        "avx512vnni", "avx512bf16", "amx"};
     struct tensor first = a.out;
     for (size_t i = 0; i < ARRAY_COUNT(names); i++)
         for (int threads = 1; threads <= 5; threads++) {
             struct backend *b;
             setenv("RETRO_CPU", names[i], 1);
-            enum status s = backend_open(&b, "cpu", &(struct backend_options){.threads = threads}, NULL);
+            enum status s =
+                backend_open(&b, "cpu", &(struct backend_options){.threads = threads}, NULL);
             unsetenv("RETRO_CPU");
             if (s == STATUS_UNSUPPORTED) break;
             a.out = threads == 1 ? first : padded_tensor(DTYPE_F32, a.q.rows, a.q.cols, 0);
@@ -262,8 +282,8 @@ static void test_attention_threads(void **state) {
     free_attention(&a);
 }
 
-/* Few rows and many keys: ranges are shared out, with the largest heads some at a time; and a step of two sequences,
- * one of which has few keys. */
+/* Few rows and many keys: ranges are shared out, with the largest heads some at a time; and a step
+ * of two sequences, one of which has few keys. */
 static void test_attention_long(void **state) {
     (void)state;
     static const struct attention_span spans[] = {{0, 1, 0, 1500}, {1, 2, 1500, 100}};
@@ -287,13 +307,15 @@ struct attention_way {
 };
 
 static const struct attention_way ways[] = {
-    {0, 20, 0, MASK_NONE},      {0, 3, 0, MASK_CAUSAL},       {0, 0, 0, MASK_NONE},     {0, -1, 2, MASK_NONE},
-    {0, -1, 0.5f, MASK_CAUSAL}, {1, -1, 0, MASK_CAUSAL},      {33, -1, 0, MASK_CAUSAL}, {128, -1, 0, MASK_CAUSAL},
-    {200, 150, 4, MASK_CAUSAL}, {1 << 30, 7, 9, MASK_CAUSAL}, {0, -1, 0, MASK_CAUSAL},
+    {0, 20, 0, MASK_NONE},        {0, 3, 0, MASK_CAUSAL},     {0, 0, 0, MASK_NONE},
+    {0, -1, 2, MASK_NONE},        {0, -1, 0.5f, MASK_CAUSAL}, {1, -1, 0, MASK_CAUSAL},
+    {33, -1, 0, MASK_CAUSAL},     {128, -1, 0, MASK_CAUSAL},  {200, 150, 4, MASK_CAUSAL},
+    {1 << 30, 7, 9, MASK_CAUSAL}, {0, -1, 0, MASK_CAUSAL},
 };
 
 /* Adds what the way gives to random attention over the mixed spans. */
-static struct attention_args attention_in_way(enum dtype dtype, const int heads[3], const struct attention_way *way) {
+static struct attention_args attention_in_way(enum dtype dtype, const int heads[3],
+                                              const struct attention_way *way) {
     struct attention_args a = random_attention(dtype, heads, Q_ROWS, K_ROWS);
     a.spans = mixed_spans;
     a.n_spans = (int)ARRAY_COUNT(mixed_spans);
@@ -319,7 +341,8 @@ struct blocked {
 static struct blocked make_blocked(const struct attention_args *a) {
     struct blocked t = {.args = *a};
     int n = 0;
-    for (int s = 0; s < a->n_spans; s++) n += (a->spans[s].k_count + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
+    for (int s = 0; s < a->n_spans; s++)
+        n += (a->spans[s].k_count + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
     t.blocks = xcalloc((size_t)n + 1, sizeof *t.blocks);
     for (int i = 0; i < n; i++) t.blocks[i] = i;
     for (int i = n - 1; i > 0; i--) {
@@ -341,10 +364,13 @@ static struct blocked make_blocked(const struct attention_args *a) {
         t.spans[s] = a->spans[s];
         t.spans[s].k_start = at;
         for (int key = 0; key < a->spans[s].k_count; key++) {
-            int row = t.blocks[at + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
+            int row =
+                t.blocks[at + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
             size_t bytes = (size_t)a->k.cols * dtype_bytes(a->k.dtype);
-            memcpy(tensor_at(t.args.k, row, 0), tensor_at(a->k, a->spans[s].k_start + key, 0), bytes);
-            memcpy(tensor_at(t.args.v, row, 0), tensor_at(a->v, a->spans[s].k_start + key, 0), bytes);
+            memcpy(tensor_at(t.args.k, row, 0), tensor_at(a->k, a->spans[s].k_start + key, 0),
+                   bytes);
+            memcpy(tensor_at(t.args.v, row, 0), tensor_at(a->v, a->spans[s].k_start + key, 0),
+                   bytes);
         }
         at += (a->spans[s].k_count + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
     }
@@ -362,7 +388,8 @@ static void free_blocked(struct blocked *t) {
 static void attention_ways(struct backend *b) {
     for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
         for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
-            struct attention_args a = attention_in_way(dtypes[(h + w) % 3], head_shapes[h], &ways[w]);
+            struct attention_args a =
+                attention_in_way(dtypes[(h + w) % 3], head_shapes[h], &ways[w]);
             struct blocked t = make_blocked(&a);
             t.args.spans = t.spans;
             backend_attention(b, &a);
@@ -412,7 +439,8 @@ static void test_attention_ways_alone(void **state) {
 /* Any number of threads; long lists, of which a window shows the end. */
 static void test_attention_ways_threads(void **state) {
     (void)state;
-    static const struct attention_span spans[] = {{0, 1, 0, 1500}, {1, 2, 1500, 100}, {3, 30, 40, 900}};
+    static const struct attention_span spans[] = {
+        {0, 1, 0, 1500}, {1, 2, 1500, 100}, {3, 30, 40, 900}};
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
         struct attention_args a = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, 33, 1600);
         a.mask = ways[w].mask;
@@ -429,13 +457,16 @@ static void test_attention_ways_threads(void **state) {
     }
 }
 
-/* Keys left of the window may be anything too, NaN included, and a query that sees none of them does not notice. */
+/* Keys left of the window may be anything too, NaN included, and a query that sees none of them
+ * does not notice. */
 static void attention_window_poison(struct backend *b) {
     enum { QUERIES = 150, KEYS = 400, WINDOW = 37, FIRST = 300 };
-    static const struct attention_span span = {.q_start = 0, .q_count = QUERIES, .k_start = 0, .k_count = KEYS};
+    static const struct attention_span span = {
+        .q_start = 0, .q_count = QUERIES, .k_start = 0, .k_count = KEYS};
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
         for (int group = 1; group <= 3; group++) {
-            struct attention_args a = random_attention(dtypes[d], (const int[]){2 * group, 2, 24}, QUERIES, KEYS);
+            struct attention_args a =
+                random_attention(dtypes[d], (const int[]){2 * group, 2, 24}, QUERIES, KEYS);
             a.spans = &span;
             a.n_spans = 1;
             a.mask = MASK_CAUSAL;
@@ -450,7 +481,8 @@ static void attention_window_poison(struct backend *b) {
                     tensor_set(a.v, i, j, i % 2 ? NAN : INFINITY);
                 }
             backend_attention(b, &poisoned);
-            int clean = FIRST - (KEYS - QUERIES) + WINDOW - 1; /* the first query that sees none of them */
+            int clean =
+                FIRST - (KEYS - QUERIES) + WINDOW - 1; /* the first query that sees none of them */
             for (int i = clean; i < QUERIES; i++) assert_rows_equal(poisoned.out, i, a.out, i);
             assert_true(isnan(tensor_get(poisoned.out, clean - 1, 0)));
             free(poisoned.out.data);

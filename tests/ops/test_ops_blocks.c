@@ -1,5 +1,6 @@
-/* tests/ops/test_ops_blocks.c: linear and embed with int8 and int4 weights: every variant against double loops over the
- * integers that the format defines, the extremes where sums could saturate, and a row alone against a row in a batch.
+/* tests/ops/test_ops_blocks.c: linear and embed with int8 and int4 weights: every variant against
+ * double loops over the integers that the format defines, the extremes where sums could saturate,
+ * and a row alone against a row in a batch.
  */
 #include "kernels/cpu/variants.h"
 #include "tests/ops/ops.h"
@@ -10,8 +11,9 @@ static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4};
 struct matrix {
     struct weight weight;
     struct host_matrix host;
-    int8_t *q;                /* [n_out, n_in] */
-    float *scales, *minimums; /* [n_out, n_in / QUANTISE_BLOCK], as f16 holds them; minimums of int8 are 0 */
+    int8_t *q; /* [n_out, n_in] */
+    float *scales,
+        *minimums; /* [n_out, n_in / QUANTISE_BLOCK], as f16 holds them; minimums of int8 are 0 */
 };
 
 static void *copy_of(const void *from, size_t bytes) { return memcpy(xmalloc(bytes), from, bytes); }
@@ -28,7 +30,8 @@ static void pack_matrix(struct backend *b, struct matrix *m) {
     size_t n = (size_t)m->weight.n_out * (size_t)m->weight.n_in, blocks = n / QUANTISE_BLOCK;
     uint8_t *values = copy_of(m->q, n);
     if (m->weight.dtype == DTYPE_INT4)
-        for (size_t i = 0; i < n / 2; i++) values[i] = (uint8_t)(m->q[2 * i] | m->q[2 * i + 1] << 4);
+        for (size_t i = 0; i < n / 2; i++)
+            values[i] = (uint8_t)(m->q[2 * i] | m->q[2 * i + 1] << 4);
     m->host = (struct host_matrix){.values = values, .dtype = m->weight.dtype};
     m->host.scales = halves_of(m->scales, blocks);
     if (m->weight.dtype == DTYPE_INT4) m->host.minimums = halves_of(m->minimums, blocks);
@@ -46,7 +49,8 @@ static struct matrix new_matrix(enum dtype dtype, int n_out, int n_in) {
 static struct matrix random_matrix(struct backend *b, enum dtype dtype, int n_out, int n_in) {
     struct matrix m = new_matrix(dtype, n_out, n_in);
     size_t n = (size_t)n_out * (size_t)n_in;
-    for (size_t i = 0; i < n; i++) m.q[i] = (int8_t)(dtype == DTYPE_INT8 ? random_int(255) - 127 : random_int(16));
+    for (size_t i = 0; i < n; i++)
+        m.q[i] = (int8_t)(dtype == DTYPE_INT8 ? random_int(255) - 127 : random_int(16));
     for (size_t i = 0; i < n / QUANTISE_BLOCK; i++) {
         m.scales[i] = random_value() / 64;
         if (dtype == DTYPE_INT4) m.minimums[i] = random_value() / 8;
@@ -88,7 +92,8 @@ static struct block round_block(const float *x, enum dtype weights) {
     return block;
 }
 
-/* Element (row of x, column j): the value, and the sum of magnitudes that its rounding errors are relative to. */
+/* Element (row of x, column j): the value, and the sum of magnitudes that its rounding errors are
+ * relative to. */
 static double expect(const struct matrix *m, const float *x, int j, double *magnitude) {
     double sum = 0;
     size_t n_in = (size_t)m->weight.n_in, blocks = n_in / QUANTISE_BLOCK;
@@ -100,8 +105,10 @@ static double expect(const struct matrix *m, const float *x, int j, double *magn
             dot += w[k] * block.q[k];
             total += block.q[k];
         }
-        double scale = (double)m->scales[(size_t)j * blocks + b], minimum = (double)m->minimums[(size_t)j * blocks + b];
-        double product = scale * (double)block.scale * dot, rest = minimum * (double)block.scale * total;
+        double scale = (double)m->scales[(size_t)j * blocks + b],
+               minimum = (double)m->minimums[(size_t)j * blocks + b];
+        double product = scale * (double)block.scale * dot,
+               rest = minimum * (double)block.scale * total;
         sum += product + rest;
         *magnitude += fabs(product) + fabs(rest);
     }
@@ -112,15 +119,18 @@ static void check_linear(const struct linear_args *a, const struct matrix *m) {
     for (int i = 0; i < a->x.rows; i++)
         for (int j = 0; j < a->y.cols; j++) {
             double bias = a->bias == NULL ? 0 : a->bias[j], magnitude = fabs(bias);
-            double expected = bias + expect(m, tensor_at(a->x, i, 0), j, &magnitude), found = tensor_get(a->y, i, j);
+            double expected = bias + expect(m, tensor_at(a->x, i, 0), j, &magnitude),
+                   found = tensor_get(a->y, i, j);
             if (a->activation == ACTIVATION_RELU && expected < 0) expected = 0;
             if (!(fabs(found - expected) <= 6e-8 * (sqrt(a->x.cols) + 4) * magnitude))
-                fail_msg("%s rows %d n_out %d n_in %d (%d, %d): %.9g, expected %.9g", dtype_name(m->weight.dtype),
-                         a->x.rows, a->y.cols, a->x.cols, i, j, found, expected);
+                fail_msg("%s rows %d n_out %d n_in %d (%d, %d): %.9g, expected %.9g",
+                         dtype_name(m->weight.dtype), a->x.rows, a->y.cols, a->x.cols, i, j, found,
+                         expected);
         }
 }
 
-static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2], int round) {
+static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2],
+                       int round) {
     struct matrix m = random_matrix(b, dtype, shape[0], shape[1]);
     struct linear_args a = random_linear(&m.weight, rows, round);
     if (round % 5 == 0) a.activation = ACTIVATION_RELU;
@@ -132,9 +142,11 @@ static void run_linear(struct backend *b, enum dtype dtype, int rows, const int 
 }
 
 static void linear_sizes(struct backend *b) {
-    static const int outs[] = {1, 3, 8, 15, 16, 17, 33, 63, 64, 127, 257, -1}, ins[] = {32, 64, 96, 160, 256, 768, -1};
+    static const int outs[] = {1, 3, 8, 15, 16, 17, 33, 63, 64, 127, 257, -1},
+                     ins[] = {32, 64, 96, 160, 256, 768, -1};
     static const int rows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 31, -1};
-    sweep_linear(b, &(struct linear_sweep){outs, ins, rows, DTYPE_INT8, DTYPE_INT4, {79, 96}}, run_linear);
+    sweep_linear(b, &(struct linear_sweep){outs, ins, rows, DTYPE_INT8, DTYPE_INT4, {79, 96}},
+                 run_linear);
 }
 
 static void test_linear(void **state) {
@@ -157,7 +169,8 @@ static void test_linear_batch_invariance(void **state) {
     for_each_variant(linear_batches, 2);
 }
 
-/* More rows than the buffer of rounded activations holds: cut in parts, and the rows agree with those of a part. */
+/* More rows than the buffer of rounded activations holds: cut in parts, and the rows agree with
+ * those of a part. */
 static void linear_many(struct backend *b) {
     enum { N_IN = 16384, ROWS = 130, N_OUT = 16 };
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
@@ -186,8 +199,8 @@ static void test_linear_many_rows(void **state) {
     for_each_variant(linear_many, 2);
 }
 
-/* Weights and activations at their ends, in every combination of signs along K: x of +-127 has the scale 1, so results
- * are integers below 2^24, and exact. */
+/* Weights and activations at their ends, in every combination of signs along K: x of +-127 has the
+ * scale 1, so results are integers below 2^24, and exact. */
 static void linear_extremes(struct backend *b) {
     enum { N_OUT = 33, N_IN = 1024, ROWS = 7, PATTERNS = 6 };
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
@@ -197,18 +210,23 @@ static void linear_extremes(struct backend *b) {
             for (int j = 0; j < N_OUT; j++)
                 for (int k = 0; k < N_IN; k++) {
                     bool low = pattern >= 2 && (k >> (pattern - 2) & 1);
-                    m.q[j * N_IN + k] = (int8_t)(dtypes[d] == DTYPE_INT4 ? low ? 0 : 15 : low != (j & 1) ? -127 : 127);
+                    m.q[j * N_IN + k] = (int8_t)(dtypes[d] == DTYPE_INT4 ? low ? 0 : 15
+                                                 : low != (j & 1)        ? -127
+                                                                         : 127);
                 }
             pack_matrix(b, &m);
-            struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0), y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
+            struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0),
+                          y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
             for (int i = 0; i < ROWS; i++)
                 for (int k = 0; k < N_IN; k++)
-                    tensor_set(x, i, k, pattern == 1 || (i > 1 && (k >> (i - 2) & 1)) ? -127.0f : 127.0f);
+                    tensor_set(x, i, k,
+                               pattern == 1 || (i > 1 && (k >> (i - 2) & 1)) ? -127.0f : 127.0f);
             backend_linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
             for (int i = 0; i < ROWS; i++)
                 for (int j = 0; j < N_OUT; j++) {
                     double expected = 0;
-                    for (int k = 0; k < N_IN; k++) expected += m.q[j * N_IN + k] * (double)tensor_get(x, i, k);
+                    for (int k = 0; k < N_IN; k++)
+                        expected += m.q[j * N_IN + k] * (double)tensor_get(x, i, k);
                     assert_true((double)tensor_get(y, i, j) == expected);
                 }
             free(x.data);
@@ -222,7 +240,8 @@ static void test_linear_extremes(void **state) {
     for_each_variant(linear_extremes, 1);
 }
 
-/* The same product on every variant but generic, which does not fuse: the first fills `vectors`, the others compare. */
+/* The same product on every variant but generic, which does not fuse: the first fills `vectors`,
+ * the others compare. */
 static float *vectors;
 
 static void linear_agrees(struct backend *b) {
@@ -230,10 +249,13 @@ static void linear_agrees(struct backend *b) {
     if (strstr(backend_describe(b), "generic") != NULL) return;
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
         struct matrix m = new_matrix(dtypes[d], N_OUT, N_IN);
-        for (int i = 0; i < N_OUT * N_IN; i++) m.q[i] = (int8_t)(d == 0 ? i * 7 % 255 - 127 : i * 7 % 16);
-        for (int i = 0; i < N_OUT * N_IN / QUANTISE_BLOCK; i++) m.scales[i] = m.minimums[i] = sinf((float)i);
+        for (int i = 0; i < N_OUT * N_IN; i++)
+            m.q[i] = (int8_t)(d == 0 ? i * 7 % 255 - 127 : i * 7 % 16);
+        for (int i = 0; i < N_OUT * N_IN / QUANTISE_BLOCK; i++)
+            m.scales[i] = m.minimums[i] = sinf((float)i);
         pack_matrix(b, &m);
-        struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0), y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
+        struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0),
+                      y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
         for (int i = 0; i < ROWS * N_IN; i++) tensor_set(x, 0, i, cosf((float)i));
         backend_linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
         size_t bytes = ROWS * N_OUT * sizeof *vectors;
@@ -254,12 +276,14 @@ static void test_linear_variants(void **state) {
     free(vectors);
 }
 
-/* Zeros stay zero, tiny numbers vanish, and what is not finite makes its own row NaN and no other. */
+/* Zeros stay zero, tiny numbers vanish, and what is not finite makes its own row NaN and no other.
+ */
 static void linear_special(struct backend *b) {
     enum { N_OUT = 19, N_IN = 96, ROWS = 8 };
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
         struct matrix m = random_matrix(b, dtypes[d], N_OUT, N_IN);
-        struct tensor x = random_tensor(DTYPE_F32, ROWS, N_IN, 0), y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
+        struct tensor x = random_tensor(DTYPE_F32, ROWS, N_IN, 0),
+                      y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
         for (int k = 0; k < N_IN; k++) {
             tensor_set(x, 1, k, 0);
             tensor_set(x, 2, k, 1e-39f);
@@ -292,12 +316,14 @@ static void test_quantise(void **state) {
     enum { BLOCKS = 512 };
     float *x = random_array(BLOCKS * QUANTISE_BLOCK);
     for (int b = 0; b < BLOCKS; b++)
-        for (int k = 0; k < QUANTISE_BLOCK; k++) x[b * QUANTISE_BLOCK + k] *= ldexpf(1, b - 256 > 100 ? 100 : b - 256);
+        for (int k = 0; k < QUANTISE_BLOCK; k++)
+            x[b * QUANTISE_BLOCK + k] *= ldexpf(1, b - 256 > 100 ? 100 : b - 256);
     for (int k = 0; k < QUANTISE_BLOCK; k++) x[k] = (float)k + 0.5f; /* halves round to even */
     x[31] = 127;
     x[5 * QUANTISE_BLOCK + 3] = NAN;
     x[6 * QUANTISE_BLOCK + 31] = -INFINITY;
-    struct input_block *one = xcalloc(2 * BLOCKS, sizeof *one), *other = xcalloc(2 * BLOCKS, sizeof *other);
+    struct input_block *one = xcalloc(2 * BLOCKS, sizeof *one),
+                       *other = xcalloc(2 * BLOCKS, sizeof *other);
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
         quantise_generic(one, 2, x, BLOCKS, dtypes[d]);
         for (int v = 0; cpu_variants[v] != NULL; v++) {
@@ -305,9 +331,11 @@ static void test_quantise(void **state) {
             cpu_variants[v]->quantise(other, 2, x, BLOCKS, dtypes[d]);
             for (int b = 0; b < 2 * BLOCKS; b++) {
                 assert_memory_equal(one[b].q, other[b].q, QUANTISE_BLOCK);
-                assert_true(one[b].scale == other[b].scale || (isnan(one[b].scale) && isnan(other[b].scale)));
+                assert_true(one[b].scale == other[b].scale ||
+                            (isnan(one[b].scale) && isnan(other[b].scale)));
                 assert_true(isnan(one[b].scale) || one[b].offset == other[b].offset);
-                assert_true(one[b].power == other[b].power || (isnan(one[b].power) && isnan(other[b].power)));
+                assert_true(one[b].power == other[b].power ||
+                            (isnan(one[b].power) && isnan(other[b].power)));
                 if (b % 2 == 0 && dtypes[d] == DTYPE_INT4 && !isnan(one[b].scale))
                     assert_true(exp2f(one[b].power) == one[b].scale);
             }
@@ -351,13 +379,15 @@ static void pack_mismatch(struct backend *b) {
     float values[64] = {0};
     struct weight w = {.dtype = DTYPE_INT8, .n_out = 2, .n_in = 32};
     struct error e;
-    assert_int_equal(backend_pack(b, &w, &(struct host_matrix){.values = values, .dtype = DTYPE_F32}, &e),
-                     STATUS_UNSUPPORTED);
+    assert_int_equal(
+        backend_pack(b, &w, &(struct host_matrix){.values = values, .dtype = DTYPE_F32}, &e),
+        STATUS_UNSUPPORTED);
     assert_non_null(strstr(e.text, "int8"));
     assert_null(w.data);
 }
 
-/* A packed weight may lie in memory of somebody else: a copy of the packed bytes gives the same product. */
+/* A packed weight may lie in memory of somebody else: a copy of the packed bytes gives the same
+ * product. */
 static void pack_copy(struct backend *b) {
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
         struct matrix m = random_matrix(b, dtypes[d], 21, 160);
@@ -366,7 +396,8 @@ static void pack_copy(struct backend *b) {
         memcpy(copy, m.weight.data, bytes);
         struct weight other = m.weight;
         other.data = copy;
-        struct tensor x = random_tensor(DTYPE_F32, 3, 160, 0), y = padded_tensor(DTYPE_F32, 3, 21, 0),
+        struct tensor x = random_tensor(DTYPE_F32, 3, 160, 0),
+                      y = padded_tensor(DTYPE_F32, 3, 21, 0),
                       z = padded_tensor(DTYPE_F32, 3, 21, 0);
         backend_linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
         backend_linear(b, &(struct linear_args){.y = z, .x = x, .weight = &other});

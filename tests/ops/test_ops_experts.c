@@ -1,5 +1,6 @@
-/* tests/ops/test_ops_experts.c: the choice of experts and their sum against double loops, in every variant, and the
- * promise that a row's result does not depend on the rows that share its experts. */
+/* tests/ops/test_ops_experts.c: the choice of experts and their sum against double loops, in every
+ * variant, and the promise that a row's result does not depend on the rows that share its experts.
+ */
 #include "kernels/quantise.h"
 #include "tests/ops/ops.h"
 
@@ -12,23 +13,27 @@ static struct tensor route(struct backend *b, struct tensor logits, int used, bo
     return y;
 }
 
-/* Weights fall, are those of the softmax, and no expert that was left out is likelier than one that was taken. */
+/* Weights fall, are those of the softmax, and no expert that was left out is likelier than one that
+ * was taken. */
 static void check_routes(struct tensor logits, struct tensor y, bool renormalise) {
     int used = y.cols / 2;
     for (int i = 0; i < y.rows; i++) {
         bool taken[40] = {false};
         double sum = 0, kept = 0, least = INFINITY;
         for (int j = 0; j < logits.cols; j++) sum += exp(tensor_get(logits, i, j));
-        for (int j = 0; j < used; j++) kept += exp(tensor_get(logits, i, (int)tensor_get(y, i, used + j)));
+        for (int j = 0; j < used; j++)
+            kept += exp(tensor_get(logits, i, (int)tensor_get(y, i, used + j)));
         for (int j = 0; j < used; j++) {
             int expert = (int)tensor_get(y, i, used + j);
             double logit = tensor_get(logits, i, expert);
             assert_true(!taken[expert] && logit <= least);
-            assert_true(fabs(tensor_get(y, i, j) - exp(logit) / (renormalise ? kept : sum)) <= 1e-6);
+            assert_true(fabs(tensor_get(y, i, j) - exp(logit) / (renormalise ? kept : sum)) <=
+                        1e-6);
             taken[expert] = true;
             least = logit;
         }
-        for (int j = 0; j < logits.cols; j++) assert_true(taken[j] || tensor_get(logits, i, j) <= least);
+        for (int j = 0; j < logits.cols; j++)
+            assert_true(taken[j] || tensor_get(logits, i, j) <= least);
     }
 }
 
@@ -46,7 +51,8 @@ static void route_sizes(struct backend *b) {
 
 /* The lowest expert first among equals; NaN last, and its row is NaN. */
 static void route_order(struct backend *b) {
-    const float rows[][5] = {{1, 2, 2, 1, 2}, {0, 0, 0, 0, 0}, {-1, NAN, -3, -2, -9}, {NAN, NAN, NAN, NAN, NAN}};
+    const float rows[][5] = {
+        {1, 2, 2, 1, 2}, {0, 0, 0, 0, 0}, {-1, NAN, -3, -2, -9}, {NAN, NAN, NAN, NAN, NAN}};
     const int expected[][4] = {{1, 2, 4, 0}, {0, 1, 2, 3}, {0, 3, 2, 4}, {0, 1, 2, 3}};
     struct tensor logits = padded_tensor(DTYPE_F32, 4, 5, 0);
     memcpy(logits.data, rows, sizeof rows);
@@ -74,17 +80,20 @@ struct mixture {
     float *wide1[EXPERTS], *wide2[EXPERTS];
 };
 
-static float *pack_random(struct backend *b, struct weight *w, enum dtype dtype, int n_out, int n_in) {
+static float *pack_random(struct backend *b, struct weight *w, enum dtype dtype, int n_out,
+                          int n_in) {
     size_t n = (size_t)n_out * (size_t)n_in;
     float *wide = random_array(n);
     uint8_t *values = xmalloc(n);
-    uint16_t *scales = xmalloc(n / QUANTISE_BLOCK * sizeof *scales), *minimums = xmalloc(n / QUANTISE_BLOCK * 2);
+    uint16_t *scales = xmalloc(n / QUANTISE_BLOCK * sizeof *scales),
+             *minimums = xmalloc(n / QUANTISE_BLOCK * 2);
     struct host_matrix host = {.values = wide};
     struct quantised_row rows = {values, scales, dtype == DTYPE_INT4 ? minimums : NULL};
     *w = (struct weight){.dtype = dtype, .n_out = n_out, .n_in = n_in};
     if (dtype_quantised(dtype)) {
         for (int i = 0; i < n_out; i++)
-            assert_true(quantise_row(dtype, quantised_row_at(rows, dtype, n_in, i), wide + i * n_in, NULL, n_in));
+            assert_true(quantise_row(dtype, quantised_row_at(rows, dtype, n_in, i), wide + i * n_in,
+                                     NULL, n_in));
         host = (struct host_matrix){values, scales, rows.minimums, dtype};
     }
     assert_int_equal(backend_pack(b, w, &host, NULL), STATUS_OK);
@@ -121,7 +130,8 @@ static void mixture_open(struct mixture *m, struct backend *b, enum dtype dtype)
 
 static void mixture_close(struct mixture *m, struct backend *b) {
     const struct experts_args *a = &m->args;
-    struct tensor all[] = {a->y, a->x, a->routes, a->shared, a->gate, a->few, a->parts, a->wide, a->gated};
+    struct tensor all[] = {a->y,   a->x,     a->routes, a->shared, a->gate,
+                           a->few, a->parts, a->wide,   a->gated};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) free(all[i].data);
     for (int i = 0; i < EXPERTS; i++) {
         backend_release(b, m->fc1[i].data);
@@ -132,7 +142,8 @@ static void mixture_close(struct mixture *m, struct backend *b) {
 }
 
 /* out += weight * expert(row of x). */
-static void add_expert(const struct mixture *m, int row, int expert, double weight, double out[HIDDEN]) {
+static void add_expert(const struct mixture *m, int row, int expert, double weight,
+                       double out[HIDDEN]) {
     for (int f = 0; f < FFN; f++) {
         double gate = 0, up = 0;
         for (int j = 0; j < HIDDEN; j++) {
@@ -155,7 +166,8 @@ static void experts_sum(struct backend *b) {
         for (int i = 0; i < ROWS; i++) {
             double out[HIDDEN] = {0}, gate = 1 / (1 + exp(-tensor_get(m.args.gate, i, 0)));
             for (int j = 0; j < USED; j++)
-                add_expert(&m, i, (int)tensor_get(a.routes, i, USED + j), tensor_get(a.routes, i, j), out);
+                add_expert(&m, i, (int)tensor_get(a.routes, i, USED + j),
+                           tensor_get(a.routes, i, j), out);
             for (int j = 0; j < HIDDEN; j++) {
                 double expected = out[j] + (with ? gate * tensor_get(m.args.shared, i, j) : 0);
                 assert_true(fabs(tensor_get(a.y, i, j) - expected) <= 1e-4);

@@ -1,5 +1,6 @@
-/* tests/ops/test_ops_linear.c: linear and embed against double loops, over awkward sizes, dtypes and variants, and the
- * promise that a row's result does not depend on the batch or the number of threads. */
+/* tests/ops/test_ops_linear.c: linear and embed against double loops, over awkward sizes, dtypes
+ * and variants, and the promise that a row's result does not depend on the batch or the number of
+ * threads. */
 #include "tests/ops/ops.h"
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
@@ -12,8 +13,10 @@ struct matrix {
 
 static struct matrix random_matrix(struct backend *b, enum dtype dtype, int n_out, int n_in) {
     size_t n = (size_t)n_out * (size_t)n_in;
-    struct matrix m = {.weight = {.dtype = dtype, .n_out = n_out, .n_in = n_in}, .values = random_array(n)};
-    assert_int_equal(backend_pack(b, &m.weight, &(struct host_matrix){.values = m.values}, NULL), STATUS_OK);
+    struct matrix m = {.weight = {.dtype = dtype, .n_out = n_out, .n_in = n_in},
+                       .values = random_array(n)};
+    assert_int_equal(backend_pack(b, &m.weight, &(struct host_matrix){.values = m.values}, NULL),
+                     STATUS_OK);
     for (size_t i = 0; i < n; i++) {
         uint32_t stored = 0;
         dtype_convert(&stored, dtype, &m.values[i], DTYPE_F32, 1);
@@ -30,7 +33,8 @@ static void free_matrix(struct backend *b, struct matrix *m) {
 static double activated(double x, enum activation activation) {
     switch (activation) {
         case ACTIVATION_NONE: return x;
-        case ACTIVATION_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x)));
+        case ACTIVATION_GELU_TANH:
+            return 0.5 * x * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x)));
         case ACTIVATION_GELU_ERF: return 0.5 * x * (1 + erf(x / sqrt(2)));
         case ACTIVATION_SILU: return x / (1 + exp(-x));
         case ACTIVATION_RELU: return x > 0 ? x : 0;
@@ -42,12 +46,13 @@ static double activated(double x, enum activation activation) {
 
 /* Variants that round activations to bf16 where the weight is bf16, as kernels/backend.h allows. */
 static bool rounds_activations(const struct backend *b, const struct weight *w) {
-    bool rounds = strstr(backend_describe(b), "avx512bf16") != NULL || strstr(backend_describe(b), "amx") != NULL;
+    bool rounds = strstr(backend_describe(b), "avx512bf16") != NULL ||
+                  strstr(backend_describe(b), "amx") != NULL;
     return w->dtype == DTYPE_BF16 && rounds;
 }
 
-/* A chain of n f32 additions is off by at most n / 2 ulp of the sum of magnitudes and in practice by its square root;
- * the activation multiplies that by its slope and adds 1e-6 of its own. */
+/* A chain of n f32 additions is off by at most n / 2 ulp of the sum of magnitudes and in practice
+ * by its square root; the activation multiplies that by its slope and adds 1e-6 of its own. */
 static void check_linear(const struct linear_args *a, const float *w, bool rounded) {
     int n_in = a->x.cols;
     for (int i = 0; i < a->x.rows; i++)
@@ -62,14 +67,16 @@ static void check_linear(const struct linear_args *a, const float *w, bool round
             }
             double slope = a->activation == ACTIVATION_RELU_SQUARED ? 2 * fabs(sum) + 1 : 1.2;
             double expected = activated(sum, a->activation), found = tensor_get(a->y, i, j);
-            double bound = 6e-8 * (sqrt(n_in) + 4) * magnitude * slope + 1e-6 * (1 + fabs(expected));
+            double bound =
+                6e-8 * (sqrt(n_in) + 4) * magnitude * slope + 1e-6 * (1 + fabs(expected));
             if (!(fabs(found - expected) <= bound))
-                fail_msg("rows %d n_out %d n_in %d (%d, %d): %.9g, expected %.9g", a->x.rows, a->y.cols, n_in, i, j,
-                         found, expected);
+                fail_msg("rows %d n_out %d n_in %d (%d, %d): %.9g, expected %.9g", a->x.rows,
+                         a->y.cols, n_in, i, j, found, expected);
         }
 }
 
-static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2], int round) {
+static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2],
+                       int round) {
     struct matrix m = random_matrix(b, dtype, shape[0], shape[1]);
     struct linear_args a = random_linear(&m.weight, rows, round);
     a.activation = (enum activation)(round % (ACTIVATION_QUICK_GELU + 1));
@@ -83,7 +90,8 @@ static void run_linear(struct backend *b, enum dtype dtype, int rows, const int 
 static void linear_sizes(struct backend *b) {
     static const int sizes[] = {1, 3, 7, 16, 17, 33, 64, 127, 192, 257, 768, -1};
     static const int rows[] = {0, 1, 2, 3, 5, 7, 8, 16, 17, 63, 64, 70, -1};
-    sweep_linear(b, &(struct linear_sweep){sizes, sizes, rows, DTYPE_F32, DTYPE_BF16, {127, 33}}, run_linear);
+    sweep_linear(b, &(struct linear_sweep){sizes, sizes, rows, DTYPE_F32, DTYPE_BF16, {127, 33}},
+                 run_linear);
 }
 
 static void test_linear(void **state) {
@@ -108,8 +116,8 @@ static void test_linear_batch_invariance(void **state) {
     for_each_variant(linear_batches, 2);
 }
 
-/* As many rows of f32 as have kernels of their own: each is what it is alone, also where the rows are too deep to be
- * taken at once. */
+/* As many rows of f32 as have kernels of their own: each is what it is alone, also where the rows
+ * are too deep to be taken at once. */
 static void linear_many(struct backend *b) {
     static const int shapes[][2] = {{1, 1}, {33, 129}, {64, 96}, {17, 2}, {3, 5003}};
     static const int rows[] = {127, 128, 131, 143};
@@ -138,7 +146,8 @@ static void test_linear_many_rows(void **state) {
     for_each_variant(linear_many, 2);
 }
 
-/* One fixed problem, larger than what stays on one thread; filled by the first thread count, compared by the others. */
+/* One fixed problem, larger than what stays on one thread; filled by the first thread count,
+ * compared by the others. */
 static float *one_thread;
 static size_t one_thread_size;
 
@@ -189,7 +198,8 @@ static void embed_rows(struct backend *b) {
             struct weight word = {.dtype = dtypes[d], .n_out = VOCABULARY, .n_in = DIM};
             const struct host_matrix matrix = {.values = host.data, .dtype = dtypes[h]};
             assert_int_equal(backend_pack(b, &word, &matrix, NULL), STATUS_OK);
-            struct tensor position = random_tensor(DTYPE_F32, 11, DIM, 2), type = random_tensor(DTYPE_F32, 2, DIM, 0);
+            struct tensor position = random_tensor(DTYPE_F32, 11, DIM, 2),
+                          type = random_tensor(DTYPE_F32, 2, DIM, 0);
             struct tensor y = padded_tensor(DTYPE_F32, ROWS, DIM, 3);
             int32_t ids[ROWS], positions[ROWS];
             for (int i = 0; i < ROWS; i++) {

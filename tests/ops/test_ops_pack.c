@@ -1,5 +1,6 @@
-/* tests/ops/test_ops_pack.c: packing puts every element where layout.h says, and zeros everywhere else: every pair of
- * dtypes, shapes around tiles, pairs and runs, weights of several pieces, in memory that was not clear before. */
+/* tests/ops/test_ops_pack.c: packing puts every element where layout.h says, and zeros everywhere
+ * else: every pair of dtypes, shapes around tiles, pairs and runs, weights of several pieces, in
+ * memory that was not clear before. */
 #include <malloc.h>
 
 #include "kernels/cpu/cpu.h"
@@ -7,7 +8,8 @@
 
 static const enum dtype float_types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
-static void assert_packed(struct backend *b, struct weight *w, const struct host_matrix *host, const char *expected) {
+static void assert_packed(struct backend *b, struct weight *w, const struct host_matrix *host,
+                          const char *expected) {
     struct error e = {0};
     if (backend_pack(b, w, host, &e)) fail_msg("%s", e.text);
     size_t bytes = b->ops->packed_bytes(w);
@@ -17,8 +19,8 @@ static void assert_packed(struct backend *b, struct weight *w, const struct host
     }
     size_t at = 0;
     while (((const char *)w->data)[at] == expected[at]) at++;
-    fail_msg("[%d, %d] %s from %s: byte %zu of %zu", w->n_out, w->n_in, dtype_name(w->dtype), dtype_name(host->dtype),
-             at, bytes);
+    fail_msg("[%d, %d] %s from %s: byte %zu of %zu", w->n_out, w->n_in, dtype_name(w->dtype),
+             dtype_name(host->dtype), at, bytes);
 }
 
 /* Elements one by one, which is how the layout is defined. */
@@ -33,8 +35,8 @@ static void pack_floats(struct backend *b, int n_out, int n_in, enum dtype from,
     for (int row = 0; row < n_out; row++)
         for (int k = 0; k < n_in; k++) {
             size_t at = (size_t)row * (size_t)n_in + (size_t)k;
-            dtype_convert(expected + packed_index(to, n_in, row, k) * size, to, start + at * dtype_bytes(from), from,
-                          1);
+            dtype_convert(expected + packed_index(to, n_in, row, k) * size, to,
+                          start + at * dtype_bytes(from), from, 1);
         }
     assert_packed(b, &w, &(struct host_matrix){.values = start, .dtype = from}, expected);
     free(values);
@@ -61,12 +63,16 @@ static void pack_blocks(struct backend *b, int n_out, int n_in, enum dtype t) {
             int lane = row % TILE_COLUMNS, half = QUANTISE_BLOCK / 2;
             size_t at = (size_t)row * (size_t)(n_in / QUANTISE_BLOCK) + (size_t)i;
             ((uint16_t *)(uintptr_t)to.scales)[lane] = scales[at];
-            if (t == DTYPE_INT4) ((uint16_t *)(uintptr_t)to.scales)[TILE_COLUMNS + lane] = minimums[at];
+            if (t == DTYPE_INT4)
+                ((uint16_t *)(uintptr_t)to.scales)[TILE_COLUMNS + lane] = minimums[at];
             for (int k = 0; k < (t == DTYPE_INT4 ? half : QUANTISE_BLOCK); k++) {
-                const uint8_t *block = values + at * (t == DTYPE_INT4 ? (size_t)half : QUANTISE_BLOCK);
-                int low = block[k / 2] >> (k % 2 ? 4 : 0) & 15, high = block[(k + half) / 2 % half] >> (k % 2 ? 4 : 0);
+                const uint8_t *block =
+                    values + at * (t == DTYPE_INT4 ? (size_t)half : QUANTISE_BLOCK);
+                int low = block[k / 2] >> (k % 2 ? 4 : 0) & 15,
+                    high = block[(k + half) / 2 % half] >> (k % 2 ? 4 : 0);
                 ((uint8_t *)(uintptr_t)to.values)[k / QUAD * QUAD_BYTES + lane * QUAD + k % QUAD] =
-                    t == DTYPE_INT4 ? (uint8_t)(low | (high & 15) << 4) : (uint8_t)(block[k] + INT8_OFFSET);
+                    t == DTYPE_INT4 ? (uint8_t)(low | (high & 15) << 4)
+                                    : (uint8_t)(block[k] + INT8_OFFSET);
             }
         }
     assert_packed(b, &w, &host, expected);
@@ -79,20 +85,23 @@ static void pack_blocks(struct backend *b, int n_out, int n_in, enum dtype t) {
 static struct backend *open_cpu(int threads) {
     struct backend *b;
     struct error e;
-    assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){.threads = threads}, &e), STATUS_OK);
+    assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){.threads = threads}, &e),
+                     STATUS_OK);
     return b;
 }
 
 static void test_floats(void **state) {
     (void)state;
-    static const int outs[] = {1, 15, 16, 17, 33, 48}, ins[] = {1, 2, 3, 16, 31, 127, 128, 129, 258};
+    static const int outs[] = {1, 15, 16, 17, 33, 48},
+                     ins[] = {1, 2, 3, 16, 31, 127, 128, 129, 258};
     struct backend *b = open_cpu(2);
     for (size_t f = 0; f < ARRAY_COUNT(float_types); f++)
         for (size_t t = 0; t < ARRAY_COUNT(float_types); t++) {
             for (size_t i = 0; i < ARRAY_COUNT(outs); i++)
                 for (size_t j = 0; j < ARRAY_COUNT(ins); j++)
                     pack_floats(b, outs[i], ins[j], float_types[f], float_types[t]);
-            pack_floats(b, 1500, 1021, float_types[f], float_types[t]); /* pieces for both threads */
+            pack_floats(b, 1500, 1021, float_types[f],
+                        float_types[t]); /* pieces for both threads */
         }
     backend_close(b);
 }
@@ -103,7 +112,8 @@ static void test_blocks(void **state) {
     struct backend *b = open_cpu(2);
     for (int t = DTYPE_INT8; t <= DTYPE_INT4; t++) {
         for (size_t i = 0; i < ARRAY_COUNT(outs); i++)
-            for (size_t j = 0; j < ARRAY_COUNT(ins); j++) pack_blocks(b, outs[i], ins[j], (enum dtype)t);
+            for (size_t j = 0; j < ARRAY_COUNT(ins); j++)
+                pack_blocks(b, outs[i], ins[j], (enum dtype)t);
         pack_blocks(b, 3000, 2080, (enum dtype)t);
     }
     backend_close(b);
@@ -112,7 +122,8 @@ static void test_blocks(void **state) {
 /* Ops rely on memory that is zero where nothing was written. */
 static void test_clear_memory(void **state) {
     (void)state;
-    static const size_t sizes[] = {0, 1, 63, 65, 1 << 20, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 7 << 20};
+    static const size_t sizes[] = {
+        0, 1, 63, 65, 1 << 20, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 7 << 20};
     for (int threads = 1; threads <= 3; threads++) {
         struct backend *b = open_cpu(threads);
         for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
@@ -130,7 +141,8 @@ static void test_clear_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_floats), cmocka_unit_test(test_blocks),
                                        cmocka_unit_test(test_clear_memory)};
-    mallopt(M_PERTURB, 0x5a); /* what malloc hands out is full of other bytes, also what would come clear */
+    mallopt(M_PERTURB,
+            0x5a); /* what malloc hands out is full of other bytes, also what would come clear */
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

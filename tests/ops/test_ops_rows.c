@@ -1,5 +1,6 @@
-/* tests/ops/test_ops_rows.c: norm, add, glu, rope, gather, scatter and mean against double loops, strided and in place;
- * activations and the exponential against libm; the 16-bit conversions over all their values; opening a backend. */
+/* tests/ops/test_ops_rows.c: norm, add, glu, rope, gather, scatter and mean against double loops,
+ * strided and in place; activations and the exponential against libm; the 16-bit conversions over
+ * all their values; opening a backend. */
 #include "tests/ops/ops.h"
 
 #include <time.h>
@@ -13,10 +14,12 @@ static const int sizes[] = {1, 3, 7, 16, 33, 127, 768};
 
 static void norm_one(struct backend *b, int rows, int cols, enum norm_kind kind) {
     float *gamma = random_array((size_t)cols), *beta = random_array((size_t)cols);
-    struct tensor x = random_tensor(DTYPE_F32, rows, cols, 3), y = padded_tensor(DTYPE_F32, rows, cols, 1);
+    struct tensor x = random_tensor(DTYPE_F32, rows, cols, 3),
+                  y = padded_tensor(DTYPE_F32, rows, cols, 1);
     /* A mean far from zero shows a variance computed with cancellation. */
     for (int i = 0; i < rows; i++)
-        for (int j = 0; j < cols; j++) tensor_set(x, i, j, tensor_get(x, i, j) + (float)(i % 3 * 100));
+        for (int j = 0; j < cols; j++)
+            tensor_set(x, i, j, tensor_get(x, i, j) + (float)(i % 3 * 100));
     struct norm_args a = {.y = y, .x = x, .gamma = gamma, .epsilon = 1e-5f, .kind = kind};
     a.beta = kind == NORM_LAYER ? beta : NULL;
     backend_norm(b, &a);
@@ -26,7 +29,8 @@ static void norm_one(struct backend *b, int rows, int cols, enum norm_kind kind)
         if (kind == NORM_RMS) mean = 0;
         for (int j = 0; j < cols; j++) variance += pow(tensor_get(x, i, j) - mean, 2) / cols;
         for (int j = 0; j < cols; j++) {
-            double v = (tensor_get(x, i, j) - mean) / sqrt(variance + 1e-5) * gamma[j] + (a.beta ? beta[j] : 0);
+            double v = (tensor_get(x, i, j) - mean) / sqrt(variance + 1e-5) * gamma[j] +
+                       (a.beta ? beta[j] : 0);
             /* The centre is an f32: at 200 that is 8e-6 of error, over the row's deviation. */
             double bound = 1e-6 + 1e-5 * (kind == NORM_LAYER) * (cols > 1) / sqrt(variance + 1e-5);
             assert_true(fabs(tensor_get(y, i, j) - v) <= bound * (1 + fabs(v)));
@@ -57,7 +61,8 @@ static void add_sizes(struct backend *b) {
     for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
         for (int with = 0; with < 8; with++) {
             int rows = row_counts[r], cols = sizes[r];
-            struct tensor x = random_tensor(DTYPE_F32, rows, cols, 1), z = random_tensor(DTYPE_F32, rows, cols, 2);
+            struct tensor x = random_tensor(DTYPE_F32, rows, cols, 1),
+                          z = random_tensor(DTYPE_F32, rows, cols, 2);
             struct tensor own = padded_tensor(DTYPE_F32, rows, cols, 0), y = with & 4 ? z : own;
             float *bias = random_array((size_t)cols), *scale = random_array((size_t)rows);
             struct tensor before = random_tensor(DTYPE_F32, rows, cols, 0);
@@ -73,9 +78,11 @@ static void add_sizes(struct backend *b) {
             for (int i = 0; i < rows; i++)
                 for (int j = 0; j < cols; j++) {
                     float gate = with & 2 ? scale[i] : 1, kept = tensor_get(x, i, j);
-                    double v =
-                        gate == 0 ? kept : kept + (double)gate * (tensor_get(before, i, j) + (with & 1 ? bias[j] : 0));
-                    assert_true(gate == 0 ? tensor_get(y, i, j) == kept : fabs(tensor_get(y, i, j) - v) <= 4e-7);
+                    double v = gate == 0 ? kept
+                                         : kept + (double)gate * (tensor_get(before, i, j) +
+                                                                  (with & 1 ? bias[j] : 0));
+                    assert_true(gate == 0 ? tensor_get(y, i, j) == kept
+                                          : fabs(tensor_get(y, i, j) - v) <= 4e-7);
                 }
             free(x.data);
             free(z.data);
@@ -95,7 +102,8 @@ static void test_norm_add(void **state) {
 static double activated(double x, enum activation activation) {
     switch (activation) {
         case ACTIVATION_NONE: return x;
-        case ACTIVATION_GELU_TANH: return x / (1 + exp(-2 * 0.79788456 * x * (1 + 0.044715 * x * x)));
+        case ACTIVATION_GELU_TANH:
+            return x / (1 + exp(-2 * 0.79788456 * x * (1 + 0.044715 * x * x)));
         case ACTIVATION_GELU_ERF: return 0.5 * x * erfc(-x / sqrt(2));
         case ACTIVATION_SILU: return x / (1 + exp(-x));
         case ACTIVATION_RELU: return x > 0 ? x : 0;
@@ -105,7 +113,8 @@ static double activated(double x, enum activation activation) {
     return NAN;
 }
 
-/* The gate runs from -30 to 30 in small steps, through glu with the other half 1, so that y is the activation. */
+/* The gate runs from -30 to 30 in small steps, through glu with the other half 1, so that y is the
+ * activation. */
 static void glu_values(struct backend *b) {
     enum { N = 6001 };
     struct tensor x = padded_tensor(DTYPE_F32, 1, 2 * N, 0), y = padded_tensor(DTYPE_F32, 1, N, 0);
@@ -118,7 +127,8 @@ static void glu_values(struct backend *b) {
         for (int j = 0; j < N; j++) {
             double v = activated(tensor_get(x, 0, j), (enum activation)kind);
             if (!(fabs(tensor_get(y, 0, j) - v) <= 1e-6 * fmax(1, fabs(v)) * 0.5))
-                fail_msg("activation %d of %g: %.9g, expected %.9g", kind, tensor_get(x, 0, j), tensor_get(y, 0, j), v);
+                fail_msg("activation %d of %g: %.9g, expected %.9g", kind, tensor_get(x, 0, j),
+                         tensor_get(y, 0, j), v);
         }
     }
     free(x.data);
@@ -129,7 +139,8 @@ static void glu_values(struct backend *b) {
         backend_glu(b, &(struct glu_args){.y = y, .x = x, .activation = ACTIVATION_SILU});
         for (int i = 0; i < 17; i++)
             for (int j = 0; j < sizes[s]; j++) {
-                double v = activated(tensor_get(x, i, j), ACTIVATION_SILU) * tensor_get(x, i, sizes[s] + j);
+                double v = activated(tensor_get(x, i, j), ACTIVATION_SILU) *
+                           tensor_get(x, i, sizes[s] + j);
                 assert_true(fabs(tensor_get(y, i, j) - v) <= 3e-7);
             }
         assert_gaps_untouched(y);
@@ -143,13 +154,15 @@ static void test_activations(void **state) {
     for_each_variant(glu_values, 2);
 }
 
-/* The vector exponential over its whole range against double, in units of the last place of the result. */
+/* The vector exponential over its whole range against double, in units of the last place of the
+ * result. */
 static void exp_values(struct backend *b) {
     const struct cpu_kernels *kernels = cpu_of(b)->kernels;
     double worst = 0;
     float x[1000], y[1000];
     for (int block = 0; block < 2000; block++) {
-        for (int i = 0; i < 1000; i++) x[i] = -87.3f + (float)(block * 1000 + i) * (float)(176.0 / 2e6);
+        for (int i = 0; i < 1000; i++)
+            x[i] = -87.3f + (float)(block * 1000 + i) * (float)(176.0 / 2e6);
         kernels->exp(y, x, 1000);
         for (int i = 0; i < 1000; i++) {
             double expected = exp(x[i]);
@@ -172,7 +185,8 @@ static void test_exp(void **state) {
 
 /* Of every row one position, or three that the pairs take in turn by thirds. */
 static void rope_sizes(struct backend *b, int sections) {
-    static const int shapes[][3] = {{1, 2, 2}, {4, 8, 8}, {3, 64, 32}, {2, 7, 6}, {5, 128, 128}, {2, 5, 0}};
+    static const int shapes[][3] = {{1, 2, 2}, {4, 8, 8},     {3, 64, 32},
+                                    {2, 7, 6}, {5, 128, 128}, {2, 5, 0}};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
         for (int interleaved = 0; interleaved < 2; interleaved++) {
             int heads = shapes[s][0], head_dim = shapes[s][1], half = shapes[s][2] / 2;
@@ -184,7 +198,8 @@ static void rope_sizes(struct backend *b, int sections) {
             for (int i = 0; i < half; i++) inv_freq[i] = powf(10000, -(float)i / (float)half);
             for (int i = 0; i < half; i++) section_of[i] = (uint8_t)(i * sections / half);
             for (int i = 0; i < 33; i++) {
-                for (int j = 0; j < sections; j++) positions[i * sections + j] = (i + j) * (i + 5 * j) * 37;
+                for (int j = 0; j < sections; j++)
+                    positions[i * sections + j] = (i + j) * (i + 5 * j) * 37;
                 memcpy(tensor_at(before, i, 0), tensor_at(x, i, 0), (size_t)x.cols * sizeof(float));
             }
             backend_rope(b, &(struct rope_args){.x = x,
@@ -204,7 +219,8 @@ static void rope_sizes(struct backend *b, int sections) {
                         bool second = interleaved ? d % 2 : d >= half;
                         int other = interleaved ? j ^ 1 : second ? j - half : j + half;
                         if (interleaved) other = j - d + (d ^ 1);
-                        float angle = (float)positions[i * sections + section_of[pair]] * inv_freq[pair];
+                        float angle =
+                            (float)positions[i * sections + section_of[pair]] * inv_freq[pair];
                         double u = tensor_get(before, i, other);
                         v = v * cos(angle) + (second ? u : -u) * sin(angle);
                     }
@@ -240,19 +256,22 @@ static void gather_scatter(struct backend *b) {
     for (size_t d = 0; d < 9; d++)
         for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
             enum dtype to = dtypes[d / 3], from = dtypes[d % 3];
-            struct tensor x = random_tensor(from, FROM, sizes[s], 2), y = padded_tensor(to, TO, sizes[s], 1);
+            struct tensor x = random_tensor(from, FROM, sizes[s], 2),
+                          y = padded_tensor(to, TO, sizes[s], 1);
             int32_t rows[TO];
             for (int i = 0; i < TO; i++) rows[i] = i % 7 == 3 ? -1 : i * 5 % FROM;
             backend_gather_rows(b, &(struct gather_rows_args){.y = y, .x = x, .rows = rows});
             for (int i = 0; i < TO; i++)
                 for (int j = 0; j < sizes[s]; j++)
-                    assert_true(tensor_get(y, i, j) == (rows[i] < 0 ? 0 : through(to, x, rows[i], j)));
+                    assert_true(tensor_get(y, i, j) ==
+                                (rows[i] < 0 ? 0 : through(to, x, rows[i], j)));
             assert_gaps_untouched(y);
             free(y.data);
             y = random_tensor(to, TO, sizes[s], 1);
             struct tensor before = padded_tensor(to, TO, sizes[s], 0);
             for (int i = 0; i < TO; i++)
-                memcpy(tensor_at(before, i, 0), tensor_at(y, i, 0), (size_t)sizes[s] * dtype_bytes(to));
+                memcpy(tensor_at(before, i, 0), tensor_at(y, i, 0),
+                       (size_t)sizes[s] * dtype_bytes(to));
             int32_t source[TO];
             for (int i = 0; i < TO; i++) source[i] = -1;
             for (int i = 0; i < FROM; i++) {
@@ -262,7 +281,8 @@ static void gather_scatter(struct backend *b) {
             backend_scatter_rows(b, &(struct scatter_rows_args){.y = y, .x = x, .rows = rows});
             for (int i = 0; i < TO; i++)
                 for (int j = 0; j < sizes[s]; j++) {
-                    float v = source[i] < 0 ? tensor_get(before, i, j) : through(to, x, source[i], j);
+                    float v =
+                        source[i] < 0 ? tensor_get(before, i, j) : through(to, x, source[i], j);
                     assert_true(tensor_get(y, i, j) == v);
                 }
             assert_gaps_untouched(y);
@@ -276,8 +296,10 @@ static void mean_sizes(struct backend *b) {
     static const int32_t starts[] = {0, 1, 1, 18, 20, 70};
     for (size_t s = 0; s < ARRAY_COUNT(sizes); s++)
         for (int normalize = 0; normalize < 2; normalize++) {
-            struct tensor x = random_tensor(DTYPE_F32, 70, sizes[s], 1), y = padded_tensor(DTYPE_F32, 5, sizes[s], 1);
-            backend_mean_rows(b, &(struct mean_rows_args){.y = y, .x = x, .starts = starts, .normalize = normalize});
+            struct tensor x = random_tensor(DTYPE_F32, 70, sizes[s], 1),
+                          y = padded_tensor(DTYPE_F32, 5, sizes[s], 1);
+            backend_mean_rows(b, &(struct mean_rows_args){
+                                     .y = y, .x = x, .starts = starts, .normalize = normalize});
             for (int i = 0; i < 5; i++) {
                 double mean[768] = {0}, squares = 0;
                 for (int j = 0; j < sizes[s]; j++) {
@@ -286,7 +308,8 @@ static void mean_sizes(struct backend *b) {
                     squares += mean[j] * mean[j];
                 }
                 double scale = normalize && squares > 0 ? 1 / sqrt(squares) : 1;
-                for (int j = 0; j < sizes[s]; j++) assert_true(fabs(tensor_get(y, i, j) - mean[j] * scale) <= 2e-7);
+                for (int j = 0; j < sizes[s]; j++)
+                    assert_true(fabs(tensor_get(y, i, j) - mean[j] * scale) <= 2e-7);
             }
             assert_gaps_untouched(y);
             free(x.data);
@@ -300,7 +323,8 @@ static void test_rows(void **state) {
     for_each_variant(mean_sizes, 2);
 }
 
-/* All 65536 patterns of each 16-bit type go to f32 and back unchanged (NaN stays NaN); rounding is to nearest even. */
+/* All 65536 patterns of each 16-bit type go to f32 and back unchanged (NaN stays NaN); rounding is
+ * to nearest even. */
 static void test_conversions(void **state) {
     (void)state;
     for (uint32_t v = 0; v < 65536; v++) {
@@ -310,7 +334,8 @@ static void test_conversions(void **state) {
         if (exponent == 31) {
             assert_true(fraction != 0 ? isnan(h) : h == (float)(sign * INFINITY));
         } else {
-            double exact = exponent == 0 ? ldexp(fraction, -24) : ldexp(fraction + 1024, exponent - 25);
+            double exact =
+                exponent == 0 ? ldexp(fraction, -24) : ldexp(fraction + 1024, exponent - 25);
             assert_true((double)h == sign * exact && !signbit(h) == (sign > 0));
         }
         assert_true(isnan(h) ? isnan(f16_to_f32(f32_to_f16(h))) : f32_to_f16(h) == v);
@@ -334,7 +359,8 @@ static void open_fails(const char *device, const char *forced, int threads, enum
     struct backend *b = (struct backend *)&expected;
     struct error e;
     if (forced != NULL) setenv("RETRO_CPU", forced, 1);
-    assert_int_equal(backend_open(&b, device, &(struct backend_options){.threads = threads}, &e), expected);
+    assert_int_equal(backend_open(&b, device, &(struct backend_options){.threads = threads}, &e),
+                     expected);
     assert_int_equal(e.status, expected);
     assert_null(b);
     unsetenv("RETRO_CPU");
@@ -349,9 +375,11 @@ static void test_open(void **state) {
     open_fails("cpu", "", 0, STATUS_INVALID);
     open_fails("cpu", NULL, -1, STATUS_INVALID);
     struct backend *b;
-    assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, NULL), STATUS_OK);
+    assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, NULL),
+                     STATUS_OK);
     assert_non_null(strstr(backend_describe(b), "1 thread"));
-    /* Memory is zeroed and aligned, small and large; what cannot be had is an error with its purpose in the text. */
+    /* Memory is zeroed and aligned, small and large; what cannot be had is an error with its
+     * purpose in the text. */
     for (size_t bytes = 0; bytes < (size_t)40 << 20; bytes = bytes * 7 + 1) {
         void *p;
         assert_int_equal(backend_alloc(b, &p, bytes, "a test", NULL), STATUS_OK);
@@ -387,7 +415,8 @@ static void count_piece(const void *context, int piece, int thread) {
     pool_counts[piece]++; /* a piece that two threads took, or none, shows in the sum */
 }
 
-/* Thousands of short jobs, back to back and after pauses in which helpers fall asleep: each piece runs exactly once. */
+/* Thousands of short jobs, back to back and after pauses in which helpers fall asleep: each piece
+ * runs exactly once. */
 static void test_pool(void **state) {
     (void)state;
     for (int threads = 1; threads <= 4; threads++) {
@@ -429,9 +458,11 @@ static void test_comm_single(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm_add), cmocka_unit_test(test_activations), cmocka_unit_test(test_exp),
-        cmocka_unit_test(test_rope),     cmocka_unit_test(test_rows),        cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_open),     cmocka_unit_test(test_pool),        cmocka_unit_test(test_comm_single),
+        cmocka_unit_test(test_norm_add),    cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_exp),         cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_rows),        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_open),        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_comm_single),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

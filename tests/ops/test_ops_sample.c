@@ -1,12 +1,13 @@
-/* tests/ops/test_ops_sample.c: sampling against a plain sort-and-walk written from the rules in kernels/cpu/sample.c,
- * the distribution of seeded draws, edge cases, and logprobs_top. */
+/* tests/ops/test_ops_sample.c: sampling against a plain sort-and-walk written from the rules in
+ * kernels/cpu/sample.c, the distribution of seeded draws, edge cases, and logprobs_top. */
 #include "tests/ops/ops.h"
 
 #include <float.h>
 
 static const struct sample_params plain = {.temperature = 1, .top_p = 1};
 
-static int32_t sample_one(struct backend *b, float *logits, int n, struct sample_params p, float *logprob) {
+static int32_t sample_one(struct backend *b, float *logits, int n, struct sample_params p,
+                          float *logprob) {
     int32_t id = -1;
     float ignored;
     backend_sample(b, &(struct sample_args){.logits = tensor_make(logits, DTYPE_F32, 1, n),
@@ -37,7 +38,8 @@ static int compare_ids(const void *x, const void *y) {
 }
 
 static uint64_t reference_weight(double logit, double largest, double temperature) {
-    static const double factorials[] = {39916800, 3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1};
+    static const double factorials[] = {39916800, 3628800, 362880, 40320, 5040, 720,
+                                        120,      24,      6,      2,     1,    1};
     double z = fmax((logit - largest) / temperature, -40), n = nearbyint(z * 0x1.71547652b82fep0);
     double r = z - n * 0x1.62e42fefa39efp-1, p = 1 / factorials[0];
     for (int i = 1; i < 12; i++) p = p * r + 1 / factorials[i];
@@ -59,7 +61,8 @@ static int32_t reference_sample(const float *logits, int n, const struct sample_
     int kept = p->top_k > 0 && p->top_k < n ? p->top_k : n;
     if (p->temperature == 0) kept = 1;
     for (int i = 0; i < kept; i++) {
-        c[i].weight = p->temperature == 0 ? 1 : reference_weight(c[i].logit, c[0].logit, p->temperature);
+        c[i].weight =
+            p->temperature == 0 ? 1 : reference_weight(c[i].logit, c[0].logit, p->temperature);
         total += c[i].weight;
     }
     if (p->top_p < 1) {
@@ -98,8 +101,10 @@ static void sample_rules(struct backend *b) {
         float *logits = random_array((size_t)n);
         float spread = round % 3 == 0 ? 1 : 12;
         /* Every second row has many ties, so that cuts fall between equal logits. */
-        for (int i = 0; i < n; i++) logits[i] = round % 2 ? logits[i] * spread : roundf(logits[i] * 3);
-        struct sample_params p = {.temperature = temperatures[random_int(4)], .top_p = top_ps[random_int(4)]};
+        for (int i = 0; i < n; i++)
+            logits[i] = round % 2 ? logits[i] * spread : roundf(logits[i] * 3);
+        struct sample_params p = {.temperature = temperatures[random_int(4)],
+                                  .top_p = top_ps[random_int(4)]};
         p.min_p = min_ps[random_int(3)];
         p.top_k = random_int(3) == 0 ? 0 : 1 + random_int(n + 2);
         p.seed = random_bits();
@@ -109,8 +114,8 @@ static void sample_rules(struct backend *b) {
     }
 }
 
-/* Vocabularies of several regions, of regions of more than one block, and cuts that keep few ids or more than are
- * copied out; far from zero all logits share their leading bits. */
+/* Vocabularies of several regions, of regions of more than one block, and cuts that keep few ids or
+ * more than are copied out; far from zero all logits share their leading bits. */
 static void sample_large_rows(struct backend *b) {
     static const int sizes[] = {40000, 270001}, top_ks[] = {0, 20, 1500, 100000};
     static const float spreads[] = {0.01f, 3, 40}, shifts[] = {0, 200};
@@ -118,9 +123,11 @@ static void sample_large_rows(struct backend *b) {
         int n = sizes[round % 8 == 7];
         float spread = spreads[random_int(3)], shift = shifts[random_int(2)];
         float *logits = random_array((size_t)n);
-        for (int i = 0; i < n; i++) logits[i] = (logits[i] + random_value() + random_value()) * spread + shift;
+        for (int i = 0; i < n; i++)
+            logits[i] = (logits[i] + random_value() + random_value()) * spread + shift;
         for (int i = 0; round % 3 == 0 && i < n; i++) logits[i] = roundf(logits[i]);
-        struct sample_params p = {.temperature = round % 5 ? 0.9f : 0.1f, .top_p = round % 2 ? 0.9f : 1};
+        struct sample_params p = {.temperature = round % 5 ? 0.9f : 0.1f,
+                                  .top_p = round % 2 ? 0.9f : 1};
         p.top_k = top_ks[random_int(4)];
         p.min_p = round % 7 ? 0 : 0.05f;
         p.seed = random_bits();
@@ -135,7 +142,8 @@ static void test_sample_rules(void **state) {
     for_each_variant(sample_large_rows, 1);
 }
 
-/* 60000 seeded draws from 20 tokens: chi-square with 19 degrees of freedom is below 43.8 in 999 of 1000 cases. */
+/* 60000 seeded draws from 20 tokens: chi-square with 19 degrees of freedom is below 43.8 in 999 of
+ * 1000 cases. */
 static void sample_distribution(struct backend *b) {
     enum { TOKENS = 20, DRAWS = 60000 };
     float logits[TOKENS];
@@ -183,11 +191,14 @@ static void sample_edges(struct backend *b) {
     assert_int_equal(sample_one(b, logits, N, p, NULL), 1);
     p = plain;
     p.min_p = 1;
-    for (p.draw = 0; p.draw < 50; p.draw++) assert_int_equal(sample_one(b, logits, N, p, NULL) | 2, 3);
+    for (p.draw = 0; p.draw < 50; p.draw++)
+        assert_int_equal(sample_one(b, logits, N, p, NULL) | 2, 3);
     p = plain;
     p.temperature = 1e-30f;
-    for (p.draw = 0; p.draw < 50; p.draw++) assert_int_equal(sample_one(b, logits, N, p, NULL) | 2, 3);
-    /* Two equal zeros of different sign are one tie: the cut after one of them keeps the lower id. */
+    for (p.draw = 0; p.draw < 50; p.draw++)
+        assert_int_equal(sample_one(b, logits, N, p, NULL) | 2, 3);
+    /* Two equal zeros of different sign are one tie: the cut after one of them keeps the lower id.
+     */
     float zeros[] = {-1, -0.0f, 0.0f};
     p = plain;
     p.top_k = 1;
@@ -210,7 +221,8 @@ static void sample_broken(struct backend *b) {
         int n = 1 + random_int(300);
         for (int i = 0; i < n; i++)
             logits[i] = values[random_int(round < 20 ? 1 + round / 4 : (int)ARRAY_COUNT(values))];
-        struct sample_params p = {.temperature = round % 4 ? 0.7f : 0, .top_p = round % 3 ? 0.9f : 1};
+        struct sample_params p = {.temperature = round % 4 ? 0.7f : 0,
+                                  .top_p = round % 3 ? 0.9f : 1};
         p.top_k = round % 5 * 3;
         p.min_p = round % 7 ? 0 : 0.1f;
         p.draw = (uint64_t)round;
@@ -234,9 +246,11 @@ static void sample_batch(struct backend *b) {
     float logprobs[ROWS];
     for (int i = 0; i < ROWS; i++) {
         for (int j = N; j < PADDED; j++) tensor_set(logits, i, j, 50);
-        params[i] = (struct sample_params){.temperature = (float)(i % 3), .top_p = 0.9f, .seed = (uint64_t)i};
+        params[i] = (struct sample_params){
+            .temperature = (float)(i % 3), .top_p = 0.9f, .seed = (uint64_t)i};
     }
-    struct sample_args a = {.logits = logits, .params = params, .n_vocab = N, .ids = ids, .logprobs = logprobs};
+    struct sample_args a = {
+        .logits = logits, .params = params, .n_vocab = N, .ids = ids, .logprobs = logprobs};
     backend_sample(b, &a);
     for (int i = 0; i < ROWS; i++) {
         float logprob;
@@ -256,23 +270,25 @@ static void test_sample_batch(void **state) {
     for_each_variant(sample_batch, 3);
 }
 
-/* A row with edits draws what a row of the edited logits draws; the log-probability is the raw row's, and the row is
- * what it was. */
+/* A row with edits draws what a row of the edited logits draws; the log-probability is the raw
+ * row's, and the row is what it was. */
 static void sample_edits(struct backend *b) {
     enum { N = 700, EDITS = 40 };
     for (int round = 0; round < 30; round++) {
-        struct tensor raw = random_tensor(DTYPE_F32, 1, N, 0), edited = random_tensor(DTYPE_F32, 1, N, 0);
+        struct tensor raw = random_tensor(DTYPE_F32, 1, N, 0),
+                      edited = random_tensor(DTYPE_F32, 1, N, 0);
         struct tensor before = random_tensor(DTYPE_F32, 1, N, 0);
         struct logit_edit edits[EDITS];
-        struct sample_params p = {.temperature = (float)(round % 3), .top_p = round % 2 ? 0.9f : 1, .seed = 5};
+        struct sample_params p = {
+            .temperature = (float)(round % 3), .top_p = round % 2 ? 0.9f : 1, .seed = 5};
         float logprob, edited_logprob;
         p.top_k = round % 5 ? 0 : 20;
         p.draw = (uint64_t)round;
         memcpy(before.data, raw.data, N * sizeof(float));
         memcpy(edited.data, raw.data, N * sizeof(float));
         for (int i = 0; i < EDITS; i++) {
-            edits[i] =
-                (struct logit_edit){.id = i * 17, .bias = 3 * random_value(), .repetition = 1.3f, .penalty = 0.1f};
+            edits[i] = (struct logit_edit){
+                .id = i * 17, .bias = 3 * random_value(), .repetition = 1.3f, .penalty = 0.1f};
             if (i % 4 == 0) edits[i].bias = -INFINITY;
             float *logit = tensor_at(edited, 0, i * 17);
             *logit += edits[i].bias;
@@ -300,17 +316,20 @@ static void test_sample_edits(void **state) {
     for_each_variant(sample_edits, 1);
 }
 
-/* A masked row draws what a row draws whose other logits are -inf, with edits and without; the row and the
- * log-probability are as without a mask. */
+/* A masked row draws what a row draws whose other logits are -inf, with edits and without; the row
+ * and the log-probability are as without a mask. */
 static void sample_masks(struct backend *b) {
     static const int sizes[] = {1, 31, 300, 5003, 40000}, shares[] = {1, 2, 50, 3000};
     for (int round = 0; round < 200; round++) {
         int n = sizes[round % 5], share = shares[random_int(4)];
         size_t bytes = (size_t)n * sizeof(float);
         uint32_t *mask = xcalloc((size_t)n / 32 + 1, sizeof *mask);
-        float *raw = random_array((size_t)n), *hidden = xmalloc(bytes), *before = xmalloc(bytes), logprob, ignored;
-        struct logit_edit edit = {.id = random_int(n), .bias = 2, .repetition = 1.1f, .penalty = 0.3f};
-        struct sample_params p = {.temperature = (float)(round % 3), .top_p = round % 2 ? 0.9f : 1, .seed = 3};
+        float *raw = random_array((size_t)n), *hidden = xmalloc(bytes), *before = xmalloc(bytes),
+              logprob, ignored;
+        struct logit_edit edit = {
+            .id = random_int(n), .bias = 2, .repetition = 1.1f, .penalty = 0.3f};
+        struct sample_params p = {
+            .temperature = (float)(round % 3), .top_p = round % 2 ? 0.9f : 1, .seed = 3};
         p.top_k = round % 4 ? 0 : 7;
         p.min_p = round % 6 ? 0 : 0.1f;
         p.draw = (uint64_t)round;
@@ -353,7 +372,8 @@ static void test_logprobs_top(void **state) {
     for (int n = 0; n <= 7; n++) {
         assert_true(fabs(logprobs_top(logits, 7, n, ids, logprobs) - log_sum) < 1e-6);
         assert_memory_equal(ids, ranking, (size_t)n * sizeof *ids);
-        for (int i = 0; i < min_int(n, 5); i++) assert_true(fabs(logprobs[i] - (logits[ids[i]] - log_sum)) < 1e-6);
+        for (int i = 0; i < min_int(n, 5); i++)
+            assert_true(fabs(logprobs[i] - (logits[ids[i]] - log_sum)) < 1e-6);
         for (int i = 5; i < n; i++) assert_true(logprobs[i] == -INFINITY);
     }
 }

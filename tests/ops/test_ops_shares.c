@@ -1,30 +1,35 @@
-/* tests/ops/test_ops_shares.c: attention shared out over groups of keys, against double loops: masks, grouped heads,
- * dtypes, bias, window, soft-cap, block tables; and the same bits alone, in any batch and with any number of threads.
+/* tests/ops/test_ops_shares.c: attention shared out over groups of keys, against double loops:
+ * masks, grouped heads, dtypes, bias, window, soft-cap, block tables; and the same bits alone, in
+ * any batch and with any number of threads.
  */
 #include "tests/ops/ops.h"
 
 enum { Q_ROWS = 40, K_ROWS = 480, COLUMNS = 4 };
 
 /* Decode, prompts, no queries, no keys; row 25 is in none. */
-static const struct attention_span spans[] = {{.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
-                                              {.q_start = 1, .q_count = 17, .k_start = 97, .k_count = 17},
-                                              {.q_start = 18, .q_count = 0, .k_start = 0, .k_count = 5},
-                                              {.q_start = 18, .q_count = 2, .k_start = 3, .k_count = 0},
-                                              {.q_start = 20, .q_count = 5, .k_start = 115, .k_count = 33},
-                                              {.q_start = 26, .q_count = 1, .k_start = 7, .k_count = 473},
-                                              {.q_start = 27, .q_count = 13, .k_start = 180, .k_count = 258}};
+static const struct attention_span spans[] = {
+    {.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
+    {.q_start = 1, .q_count = 17, .k_start = 97, .k_count = 17},
+    {.q_start = 18, .q_count = 0, .k_start = 0, .k_count = 5},
+    {.q_start = 18, .q_count = 2, .k_start = 3, .k_count = 0},
+    {.q_start = 20, .q_count = 5, .k_start = 115, .k_count = 33},
+    {.q_start = 26, .q_count = 1, .k_start = 7, .k_count = 473},
+    {.q_start = 27, .q_count = 13, .k_start = 180, .k_count = 258}};
 enum { SPANS = ARRAY_COUNT(spans) };
 /* Side by side, apart, overlapping, empty; across ranges of keys. */
-static const struct key_group groups[] = {{0, 64}, {64, 33},  {2, 5},     {0, 17},  {5, 12}, {16, 1},  {30, 3},
-                                          {0, 0},  {10, 300}, {310, 163}, {127, 2}, {0, 1},  {0, 258}, {100, 158}};
-static const struct key_group span_groups[SPANS] = {{0, 2}, {2, 4}, {0, 0}, {0, 0}, {6, 2}, {8, 4}, {12, 2}};
+static const struct key_group groups[] = {{0, 64},  {64, 33}, {2, 5},   {0, 17},   {5, 12},
+                                          {16, 1},  {30, 3},  {0, 0},   {10, 300}, {310, 163},
+                                          {127, 2}, {0, 1},   {0, 258}, {100, 158}};
+static const struct key_group span_groups[SPANS] = {{0, 2}, {2, 4}, {0, 0}, {0, 0},
+                                                    {6, 2}, {8, 4}, {12, 2}};
 
 static struct attention_shares_args random_shares(enum dtype dtype, const int heads[3]) {
     struct attention_shares_args a = {.groups = groups,
                                       .n_groups = ARRAY_COUNT(groups),
                                       .span_groups = span_groups,
                                       .weight = 0.5f / (float)heads[0]};
-    a.of = (struct attention_args){.spans = spans, .n_spans = SPANS, .heads = heads[0], .kv_heads = heads[1]};
+    a.of = (struct attention_args){
+        .spans = spans, .n_spans = SPANS, .heads = heads[0], .kv_heads = heads[1]};
     a.of.head_dim = heads[2];
     a.of.scale = 3 / sqrtf((float)heads[2]);
     a.of.q = random_tensor(DTYPE_F32, Q_ROWS, heads[0] * heads[2], 5);
@@ -40,27 +45,31 @@ static void free_shares(struct attention_shares_args *a) {
     free(a->y.data);
 }
 
-static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query, int key) {
+static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query,
+                     int key) {
     int stands = span->k_count - span->q_count + query;
     if (a->mask == MASK_NONE) return true;
     return key <= stands && (a->window == 0 || key > stands - a->window);
 }
 
-static double score(const struct attention_args *a, const struct attention_span *span, int query, int head, int key) {
-    int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim, reach = a->bias.cols / 2;
+static double score(const struct attention_args *a, const struct attention_span *span, int query,
+                    int head, int key) {
+    int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim,
+        reach = a->bias.cols / 2;
     int distance = key - (span->k_count - span->q_count + query);
     double dot = 0;
     for (int d = 0; d < a->head_dim; d++)
         dot += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
                tensor_get(a->k, span->k_start + key, kv + d);
     if (a->softcap > 0) dot = a->softcap * tanh(dot / a->softcap);
-    if (a->bias.data) dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
+    if (a->bias.data)
+        dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
     return dot;
 }
 
 /* One head of one query gives so much to a group. */
-static double share_of(const struct attention_args *a, const struct attention_span *span, int query, int head,
-                       struct key_group keys) {
+static double share_of(const struct attention_args *a, const struct attention_span *span, int query,
+                       int head, struct key_group keys) {
     double all = 0, sum = 0;
     for (int key = 0; key < span->k_count; key++) {
         double p = key_seen(a, span, query, key) ? exp(score(a, span, query, head, key)) : 0;
@@ -79,10 +88,12 @@ static void check_shares(const struct attention_shares_args *a, struct tensor be
                 int row = a->of.spans[s].q_start + i;
                 double want = 0;
                 for (int head = 0; head < a->of.heads; head++)
-                    want += share_of(&a->of, &a->of.spans[s], i, head, a->groups[a->span_groups[s].first + g]);
+                    want += share_of(&a->of, &a->of.spans[s], i, head,
+                                     a->groups[a->span_groups[s].first + g]);
                 double found = tensor_get(a->y, row, g) - tensor_get(before, row, g);
                 if (!(fabs(found - a->weight * want) <= 5e-6))
-                    fail_msg("span %d query %d group %d: %.9g, expected %.9g", s, i, g, found, a->weight * want);
+                    fail_msg("span %d query %d group %d: %.9g, expected %.9g", s, i, g, found,
+                             a->weight * want);
                 grown[row][g] = true;
             }
     for (int i = 0; i < Q_ROWS; i++)
@@ -119,7 +130,8 @@ static void shares_in_all_ways(struct backend *b) {
             a.of.window = ways[w].window;
             a.of.softcap = ways[w].softcap;
             a.of.mask = ways[w].mask;
-            if (ways[w].reach >= 0) a.of.bias = random_tensor(DTYPE_F32, a.of.heads, 2 * ways[w].reach + 1, 3);
+            if (ways[w].reach >= 0)
+                a.of.bias = random_tensor(DTYPE_F32, a.of.heads, 2 * ways[w].reach + 1, 3);
             struct tensor before = copy_of(a.y);
             backend_attention_shares(b, &a);
             check_shares(&a, before);

@@ -1,5 +1,5 @@
-/* tests/ops/test_ops_slots.c: what some families ask of the ops beside the plain form: norms of heads, norms by sums of
- * squares, soft-caps, and the scales of sums, words and rotations. */
+/* tests/ops/test_ops_slots.c: what some families ask of the ops beside the plain form: norms of
+ * heads, norms by sums of squares, soft-caps, and the scales of sums, words and rotations. */
 #include "tests/ops/ops.h"
 
 enum { ROWS = 9 };
@@ -37,14 +37,17 @@ static void norm_heads(struct backend *b) {
 /* A row in two parts, each normed by the sum of both parts' squares, is the row normed at once. */
 static void norm_parts(struct backend *b) {
     enum { COLS = 77, FIRST = 30 };
-    struct tensor x = random_tensor(DTYPE_F32, ROWS, COLS, 2), y = padded_tensor(DTYPE_F32, ROWS, COLS, 0);
-    struct tensor squares = padded_tensor(DTYPE_F32, ROWS, 2, 1), sum = padded_tensor(DTYPE_F32, ROWS, 1, 0);
+    struct tensor x = random_tensor(DTYPE_F32, ROWS, COLS, 2),
+                  y = padded_tensor(DTYPE_F32, ROWS, COLS, 0);
+    struct tensor squares = padded_tensor(DTYPE_F32, ROWS, 2, 1),
+                  sum = padded_tensor(DTYPE_F32, ROWS, 1, 0);
     float *gamma = random_array(COLS);
     struct tensor parts[] = {tensor_cols(x, 0, FIRST), tensor_cols(x, FIRST, COLS - FIRST)};
     struct norm_args a = {.y = y, .x = x, .gamma = gamma, .epsilon = 1e-6f, .kind = NORM_RMS};
     backend_norm(b, &a);
     for (int i = 0; i < 2; i++)
-        backend_square_rows(b, &(struct square_rows_args){.y = tensor_cols(squares, i, 1), .x = parts[i]});
+        backend_square_rows(
+            b, &(struct square_rows_args){.y = tensor_cols(squares, i, 1), .x = parts[i]});
     assert_gaps_untouched(squares);
     for (int i = 0; i < ROWS; i++) {
         double expected = 0;
@@ -61,7 +64,8 @@ static void norm_parts(struct backend *b) {
         backend_norm(b, &a);
     }
     for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < COLS; j++) assert_true(fabs(tensor_get(x, i, j) - tensor_get(y, i, j)) <= 1e-6);
+        for (int j = 0; j < COLS; j++)
+            assert_true(fabs(tensor_get(x, i, j) - tensor_get(y, i, j)) <= 1e-6);
     free(x.data);
     free(y.data);
     free(squares.data);
@@ -78,7 +82,8 @@ static void test_norms(void **state) {
 static void softcap_sizes(struct backend *b) {
     static const int sizes[] = {0, 1, 15, 16, 33, 8192, 20001};
     for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
-        struct tensor x = random_tensor(DTYPE_F32, 3, sizes[s], 2), y = padded_tensor(DTYPE_F32, 3, sizes[s], 0);
+        struct tensor x = random_tensor(DTYPE_F32, 3, sizes[s], 2),
+                      y = padded_tensor(DTYPE_F32, 3, sizes[s], 0);
         for (int i = 0; i < 3; i++)
             for (int j = 0; j < sizes[s]; j++) {
                 tensor_set(x, i, j, 200 * tensor_get(x, i, j));
@@ -104,7 +109,8 @@ static void test_softcap(void **state) {
 /* The scale of a branch meets its bias too, and the scale of its row. */
 static void add_scale(struct backend *b) {
     enum { COLS = 37 };
-    struct tensor x = random_tensor(DTYPE_F32, ROWS, COLS, 0), z = random_tensor(DTYPE_F32, ROWS, COLS, 1);
+    struct tensor x = random_tensor(DTYPE_F32, ROWS, COLS, 0),
+                  z = random_tensor(DTYPE_F32, ROWS, COLS, 1);
     struct tensor y = padded_tensor(DTYPE_F32, ROWS, COLS, 3);
     float *bias = random_array(COLS), *rows = random_array(ROWS);
     rows[2] = 0;
@@ -114,7 +120,8 @@ static void add_scale(struct backend *b) {
         backend_add(b, &a);
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < COLS; j++) {
-                double branch = 0.25 * (with ? rows[i] : 1) * ((double)tensor_get(z, i, j) + bias[j]);
+                double branch =
+                    0.25 * (with ? rows[i] : 1) * ((double)tensor_get(z, i, j) + bias[j]);
                 assert_true(fabs(tensor_get(y, i, j) - (tensor_get(x, i, j) + branch)) <= 4e-7);
             }
     }
@@ -131,11 +138,13 @@ static void embed_scale(struct backend *b) {
     enum { COLS = 16, WORDS = 20 };
     const float scale = 5.6568542f;
     struct weight w = {.dtype = DTYPE_F32, .n_out = WORDS, .n_in = COLS};
-    struct tensor words = random_tensor(DTYPE_F32, WORDS, COLS, 0), y = padded_tensor(DTYPE_F32, 3, COLS, 1);
+    struct tensor words = random_tensor(DTYPE_F32, WORDS, COLS, 0),
+                  y = padded_tensor(DTYPE_F32, 3, COLS, 1);
     struct tensor positions = random_tensor(DTYPE_F32, 4, COLS, 0);
     int32_t ids[] = {7, -1, 19}, at[] = {3, 0, 1};
     struct host_matrix host = {.values = words.data};
-    struct embed_args a = {.y = y, .word = &w, .position = &positions, .ids = ids, .positions = at, .scale = scale};
+    struct embed_args a = {
+        .y = y, .word = &w, .position = &positions, .ids = ids, .positions = at, .scale = scale};
     assert_int_equal(backend_pack(b, &w, &host, NULL), STATUS_OK);
     backend_embed(b, &a);
     for (int i = 0; i < 3; i++)
@@ -161,7 +170,8 @@ static void rope_scale(struct backend *b) {
         struct tensor plain = padded_tensor(DTYPE_F32, ROWS, HEADS * HEAD, 0);
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < HEADS * HEAD; j++) tensor_set(plain, i, j, tensor_get(x, i, j));
-        struct rope_args a = {.positions = positions, .inv_freq = inv_freq, .heads = HEADS, .head_dim = HEAD};
+        struct rope_args a = {
+            .positions = positions, .inv_freq = inv_freq, .heads = HEADS, .head_dim = HEAD};
         a.rotated = ROTATED;
         a.interleaved = interleaved;
         a.x = plain;

@@ -1,6 +1,6 @@
-/* tests/ops/test_ops_supers.c: linear and embed with Q4_K, Q5_K and Q6_K weights: every variant against double loops
- * over the super-blocks as files hold them, the extremes where sums could saturate, a row alone against a row in a
- * batch, and the error that rounding x brings. */
+/* tests/ops/test_ops_supers.c: linear and embed with Q4_K, Q5_K and Q6_K weights: every variant
+ * against double loops over the super-blocks as files hold them, the extremes where sums could
+ * saturate, a row alone against a row in a batch, and the error that rounding x brings. */
 #include "kernels/cpu/variants.h"
 #include "tests/ops/ops.h"
 
@@ -13,10 +13,14 @@ struct super_matrix {
     struct super_block *blocks; /* [n_out, n_in / SUPER_BLOCK] */
 };
 
-static size_t count_blocks(const struct weight *w) { return (size_t)w->n_out * (size_t)w->n_in / SUPER_BLOCK; }
+static size_t count_blocks(const struct weight *w) {
+    return (size_t)w->n_out * (size_t)w->n_in / SUPER_BLOCK;
+}
 
 /* Where d of a super-block is; dmin follows it in Q4_K and Q5_K. */
-static uint8_t *find_scale(enum dtype dtype, uint8_t *block) { return block + (dtype == DTYPE_Q6_K ? 208 : 0); }
+static uint8_t *find_scale(enum dtype dtype, uint8_t *block) {
+    return block + (dtype == DTYPE_Q6_K ? 208 : 0);
+}
 
 static struct super_matrix new_matrix(enum dtype dtype, int n_out, int n_in) {
     struct super_matrix m = {.weight = {.dtype = dtype, .n_out = n_out, .n_in = n_in}};
@@ -58,11 +62,13 @@ static void free_matrix(struct backend *b, struct super_matrix *m) {
 static float round_super(int q[SUPER_BLOCK], const float *x) {
     float largest = 0;
     for (int k = 0; k < SUPER_BLOCK; k++) largest = fmaxf(largest, fabsf(x[k]));
-    for (int k = 0; k < SUPER_BLOCK; k++) q[k] = largest < 1e-30f ? 0 : (int)rintf(x[k] * (127 / largest));
+    for (int k = 0; k < SUPER_BLOCK; k++)
+        q[k] = largest < 1e-30f ? 0 : (int)rintf(x[k] * (127 / largest));
     return largest < 1e-30f ? 0 : largest / 127;
 }
 
-/* Element (row of x, column j): the value, and the sum of magnitudes that its rounding errors are relative to. */
+/* Element (row of x, column j): the value, and the sum of magnitudes that its rounding errors are
+ * relative to. */
 static double expect(const struct super_matrix *m, const float *x, int j, double *magnitude) {
     const enum dtype dtype = m->weight.dtype;
     const int part = super_part(dtype), centre = dtype == DTYPE_Q6_K ? KQUANT_CENTRE : 0;
@@ -90,15 +96,18 @@ static void check_linear(const struct linear_args *a, const struct super_matrix 
     for (int i = 0; i < a->x.rows; i++)
         for (int j = 0; j < a->y.cols; j++) {
             double bias = a->bias == NULL ? 0 : a->bias[j], magnitude = fabs(bias);
-            double expected = bias + expect(m, tensor_at(a->x, i, 0), j, &magnitude), found = tensor_get(a->y, i, j);
+            double expected = bias + expect(m, tensor_at(a->x, i, 0), j, &magnitude),
+                   found = tensor_get(a->y, i, j);
             if (a->activation == ACTIVATION_RELU && expected < 0) expected = 0;
             if (!(fabs(found - expected) <= 6e-8 * (sqrt(a->x.cols) + 4) * magnitude))
-                fail_msg("%s rows %d n_out %d n_in %d (%d, %d): %.9g, expected %.9g", dtype_name(m->weight.dtype),
-                         a->x.rows, a->y.cols, a->x.cols, i, j, found, expected);
+                fail_msg("%s rows %d n_out %d n_in %d (%d, %d): %.9g, expected %.9g",
+                         dtype_name(m->weight.dtype), a->x.rows, a->y.cols, a->x.cols, i, j, found,
+                         expected);
         }
 }
 
-static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2], int round) {
+static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2],
+                       int round) {
     struct super_matrix m = random_matrix(b, dtype, shape[0], shape[1]);
     struct linear_args a = random_linear(&m.weight, rows, round);
     if (round % 5 == 0) a.activation = ACTIVATION_RELU;
@@ -110,9 +119,11 @@ static void run_linear(struct backend *b, enum dtype dtype, int rows, const int 
 }
 
 static void linear_sizes(struct backend *b) {
-    static const int outs[] = {1, 8, 15, 16, 17, 33, 64, 127, -1}, ins[] = {256, 512, 1280, 2560, -1};
+    static const int outs[] = {1, 8, 15, 16, 17, 33, 64, 127, -1},
+                     ins[] = {256, 512, 1280, 2560, -1};
     static const int rows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 31, -1};
-    sweep_linear(b, &(struct linear_sweep){outs, ins, rows, DTYPE_Q4_K, DTYPE_Q6_K, {79, 256}}, run_linear);
+    sweep_linear(b, &(struct linear_sweep){outs, ins, rows, DTYPE_Q4_K, DTYPE_Q6_K, {79, 256}},
+                 run_linear);
 }
 
 static void test_linear(void **state) {
@@ -133,7 +144,8 @@ static void test_linear_batch_invariance(void **state) {
     for_each_variant(linear_batches, 2);
 }
 
-/* More rows than the buffer of rounded activations holds: cut in parts, and the rows agree with those of a part. */
+/* More rows than the buffer of rounded activations holds: cut in parts, and the rows agree with
+ * those of a part. */
 static void linear_many(struct backend *b) {
     enum { N_IN = 16384, ROWS = 130, N_OUT = 5 };
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
@@ -162,8 +174,8 @@ static void test_linear_many_rows(void **state) {
     for_each_variant(linear_many, 2);
 }
 
-/* Weights, scales and activations at their ends, in every combination of signs along K: x of +-127 has the scale 1, and
- * d is so small that chains stay exact: results are integers times it. */
+/* Weights, scales and activations at their ends, in every combination of signs along K: x of +-127
+ * has the scale 1, and d is so small that chains stay exact: results are integers times it. */
 static void linear_extremes(struct backend *b) {
     enum { N_OUT = 33, N_IN = 512, ROWS = 7, PATTERNS = 6 };
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
@@ -188,7 +200,8 @@ static void linear_extremes(struct backend *b) {
                                     .weight = &m.weight};
             for (int i = 0; i < ROWS; i++)
                 for (int k = 0; k < N_IN; k++)
-                    tensor_set(a.x, i, k, i == 1 || (i > 1 && (k >> (i - 2) & 1)) ? -127.0f : 127.0f);
+                    tensor_set(a.x, i, k,
+                               i == 1 || (i > 1 && (k >> (i - 2) & 1)) ? -127.0f : 127.0f);
             backend_linear(b, &a);
             check_linear(&a, &m);
             free_linear(&a);
@@ -201,7 +214,8 @@ static void test_linear_extremes(void **state) {
     for_each_variant(linear_extremes, 1);
 }
 
-/* The same product on every variant but generic, which does not fuse: the first fills `vectors`, the others compare. */
+/* The same product on every variant but generic, which does not fuse: the first fills `vectors`,
+ * the others compare. */
 static float *vectors;
 
 static void linear_agrees(struct backend *b) {
@@ -217,7 +231,8 @@ static void linear_agrees(struct backend *b) {
             if (dtypes[d] != DTYPE_Q6_K) memcpy(m.raw + i * bytes + 2, &scale, sizeof scale);
         }
         pack_matrix(b, &m);
-        struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0), y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
+        struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0),
+                      y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
         for (int i = 0; i < ROWS * N_IN; i++) tensor_set(x, 0, i, cosf((float)i));
         backend_linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
         size_t size = ROWS * N_OUT * sizeof *vectors;
@@ -238,12 +253,14 @@ static void test_linear_variants(void **state) {
     free(vectors);
 }
 
-/* Zeros stay zero, tiny numbers vanish, and what is not finite makes its own row NaN and no other. */
+/* Zeros stay zero, tiny numbers vanish, and what is not finite makes its own row NaN and no other.
+ */
 static void linear_special(struct backend *b) {
     enum { N_OUT = 19, N_IN = 512, ROWS = 8 };
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
         struct super_matrix m = random_matrix(b, dtypes[d], N_OUT, N_IN);
-        struct tensor x = random_tensor(DTYPE_F32, ROWS, N_IN, 0), y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
+        struct tensor x = random_tensor(DTYPE_F32, ROWS, N_IN, 0),
+                      y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
         for (int k = 0; k < N_IN; k++) {
             tensor_set(x, 1, k, 0);
             tensor_set(x, 2, k, 1e-39f);
@@ -277,7 +294,9 @@ static void linear_error(struct backend *b) {
         float *w = xcalloc(N_IN, sizeof *w);
         backend_linear(b, &a);
         for (int j = 0; j < N_OUT; j++) {
-            kquants_widen(w, dtypes[d], m.raw + (size_t)j * (N_IN / SUPER_BLOCK) * super_block_bytes(dtypes[d]), N_IN);
+            kquants_widen(w, dtypes[d],
+                          m.raw + (size_t)j * (N_IN / SUPER_BLOCK) * super_block_bytes(dtypes[d]),
+                          N_IN);
             for (int i = 0; i < ROWS; i++) {
                 double sum = 0, bound = 0;
                 for (int s = 0; s < N_IN; s += SUPER_BLOCK) {
@@ -315,7 +334,8 @@ static void test_quantise(void **state) {
     x[255] = 127;
     x[5 * SUPER_BLOCK + 3] = NAN;
     x[6 * SUPER_BLOCK + 255] = -INFINITY;
-    struct super_input *one = xcalloc(2 * SUPERS, sizeof *one), *other = xcalloc(2 * SUPERS, sizeof *other);
+    struct super_input *one = xcalloc(2 * SUPERS, sizeof *one),
+                       *other = xcalloc(2 * SUPERS, sizeof *other);
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
         quantise_supers_generic(one, 2, x, SUPERS, dtypes[d]);
         for (int v = 0; cpu_variants[v] != NULL; v++) {
@@ -324,7 +344,8 @@ static void test_quantise(void **state) {
             for (int s = 0; s < 2 * SUPERS; s++) {
                 assert_memory_equal(one[s].q, other[s].q, SUPER_BLOCK);
                 assert_memory_equal(one[s].offsets, other[s].offsets, sizeof one[s].offsets);
-                assert_true(one[s].scale == other[s].scale || (isnan(one[s].scale) && isnan(other[s].scale)));
+                assert_true(one[s].scale == other[s].scale ||
+                            (isnan(one[s].scale) && isnan(other[s].scale)));
             }
         }
         assert_int_equal(one[0].q[2], 2);
@@ -346,7 +367,8 @@ static void embed_rows(struct backend *b) {
         for (int i = 0; i < VOCABULARY; i++) ids[i] = VOCABULARY - 1 - i;
         backend_embed(b, &(struct embed_args){.y = y, .word = &m.weight, .ids = ids});
         for (int i = 0; i < VOCABULARY; i++) {
-            const uint8_t *row = m.raw + (size_t)ids[i] * (DIM / SUPER_BLOCK) * super_block_bytes(dtypes[d]);
+            const uint8_t *row =
+                m.raw + (size_t)ids[i] * (DIM / SUPER_BLOCK) * super_block_bytes(dtypes[d]);
             kquants_widen(expected, dtypes[d], row, DIM);
             assert_memory_equal(expected, tensor_at(y, i, 0), sizeof expected);
         }

@@ -1,5 +1,6 @@
-/* tests/reference/compare_tokenizers.c: every tokenizer of a folder made by make_tokenizer_fixtures.py against the ids
- * and texts of the reference library: compare_tokenizers FOLDER NAME... One line a tokenizer; exits 1 on a difference.
+/* tests/reference/compare_tokenizers.c: every tokenizer of a folder made by
+ * make_tokenizer_fixtures.py against the ids and texts of the reference library: compare_tokenizers
+ * FOLDER NAME... One line a tokenizer; exits 1 on a difference.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ static struct text_span read_bytes(struct text_span *s, size_t n) {
     return bytes;
 }
 
-static struct text_span load(struct buffer *b, const char *folder, const char *name, const char *end) {
+static struct text_span load(struct buffer *b, const char *folder, const char *name,
+                             const char *end) {
     char path[1000];
     struct error e;
     snprintf(path, sizeof path, "%s/%s%s", folder, name, end);
@@ -51,8 +53,8 @@ static bool starts_valid(const struct tokens *t, size_t size) {
     return true;
 }
 
-static void compare(const struct tokenizer *t, const char *name, struct text_span texts, struct text_span ids,
-                    struct text_span decoded, struct totals *sum) {
+static void compare(const struct tokenizer *t, const char *name, struct text_span texts,
+                    struct text_span ids, struct text_span decoded, struct totals *sum) {
     uint32_t count = read_number(&texts), flags = read_number(&ids), round_trip = read_number(&ids);
     struct error e;
     for (uint32_t i = 0; i < count; i++) {
@@ -67,18 +69,20 @@ static void compare(const struct tokenizer *t, const char *name, struct text_spa
         const char *what = NULL;
         if (status != STATUS_OK)
             what = e.text;
-        else if ((uint32_t)out.n != n || (n > 0 && memcmp(out.ids, expected.text, expected.size) != 0))
+        else if ((uint32_t)out.n != n ||
+                 (n > 0 && memcmp(out.ids, expected.text, expected.size) != 0))
             what = "ids";
         else if (!starts_valid(&out, text.size))
             what = "starts";
         if (decoded.text != NULL) {
             struct text_span reference = read_bytes(&decoded, read_number(&decoded));
             tokenizer_decode(t, out.ids, out.n, true, &back);
-            bool same =
-                back.size == reference.size && (back.size == 0 || memcmp(back.data, reference.text, back.size) == 0);
+            bool same = back.size == reference.size &&
+                        (back.size == 0 || memcmp(back.data, reference.text, back.size) == 0);
             if (what == NULL && !same) what = "decoding";
             /* Where the text is UTF-8, the reference gives it back, and so must we. */
-            if (what == NULL && round_trip && text.size > 0 && utf8_is_valid(text.text, text.size) &&
+            if (what == NULL && round_trip && text.size > 0 &&
+                utf8_is_valid(text.text, text.size) &&
                 (back.size != text.size || memcmp(back.data, text.text, text.size) != 0))
                 what = "round trip";
             sum->decoded++;
@@ -105,10 +109,12 @@ int main(int argc, char **argv) {
         snprintf(path, sizeof path, "%s/%s", argv[1], argv[i]);
         struct text_span expected = load(&ids, argv[1], argv[i], ".ids");
         if (all.text == NULL || expected.text == NULL || tokenizer_open(&t, path, &e) != STATUS_OK)
-            return printf("%s: cannot open: %s\n", path, expected.text ? e.text : "fixtures are missing"), 2;
+            return printf("%s: cannot open: %s\n", path,
+                          expected.text ? e.text : "fixtures are missing"),
+                   2;
         compare(t, argv[i], all, expected, load(&decoded, argv[1], argv[i], ".decoded"), &sum);
-        printf("%s texts=%zu ids=%zu decoded=%zu different=%zu %.1f MB/s\n", argv[i], sum.texts, sum.ids, sum.decoded,
-               sum.wrong, (double)sum.bytes / 1e6 / sum.seconds);
+        printf("%s texts=%zu ids=%zu decoded=%zu different=%zu %.1f MB/s\n", argv[i], sum.texts,
+               sum.ids, sum.decoded, sum.wrong, (double)sum.bytes / 1e6 / sum.seconds);
         wrong += sum.wrong;
         tokenizer_close(t);
     }

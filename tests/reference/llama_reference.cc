@@ -1,10 +1,13 @@
-/* tests/reference/llama_reference.cc: llama.cpp's own answers, for make_gguf_golden.py, which compiles this against a
- * build of it. Usage: llama_reference MODEL.gguf [plain], with commands on standard input:
+/* tests/reference/llama_reference.cc: llama.cpp's own answers, for make_gguf_golden.py, which
+ * compiles this against a build of it. Usage: llama_reference MODEL.gguf [plain], with commands on
+ * standard input:
  *
  *     logits OUT ID...        writes the logits of all rows, f32, to OUT
- *     text ADD PARSE HEX      prints the ids of a text; ADD: with its own special tokens, PARSE: "<s>" becomes an id
+ *     text ADD PARSE HEX      prints the ids of a text; ADD: with its own special tokens, PARSE:
+ * "<s>" becomes an id
  *
- * f32 keys and values, no flash attention; "plain" keeps the weights as they lie in the file, without repacking. */
+ * f32 keys and values, no flash attention; "plain" keeps the weights as they lie in the file,
+ * without repacking. */
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -34,21 +37,23 @@ static void write_logits(llama_model *model, const std::string &out, std::vector
     if (c == nullptr || llama_decode(c, b) != 0) exit(1);
     const size_t vocab = (size_t)llama_vocab_n_tokens(llama_model_get_vocab(model));
     std::ofstream file(out, std::ios::binary);
-    file.write((const char *)llama_get_logits(c), (std::streamsize)(ids.size() * vocab * sizeof(float)));
+    file.write((const char *)llama_get_logits(c),
+               (std::streamsize)(ids.size() * vocab * sizeof(float)));
     llama_batch_free(b);
     llama_free(c);
 }
 
 static std::string read_hex(const std::string &hex) {
     std::string text;
-    for (size_t i = 0; i + 1 < hex.size(); i += 2) text += (char)std::stoi(hex.substr(i, 2), nullptr, 16);
+    for (size_t i = 0; i + 1 < hex.size(); i += 2)
+        text += (char)std::stoi(hex.substr(i, 2), nullptr, 16);
     return text;
 }
 
 static void print_ids(llama_model *model, const std::string &text, bool add, bool parse) {
     std::vector<llama_token> ids(text.size() + 16);
-    int n = llama_tokenize(llama_model_get_vocab(model), text.data(), (int32_t)text.size(), ids.data(),
-                           (int32_t)ids.size(), add, parse);
+    int n = llama_tokenize(llama_model_get_vocab(model), text.data(), (int32_t)text.size(),
+                           ids.data(), (int32_t)ids.size(), add, parse);
     for (int i = 0; i < n; i++) std::printf("%s%d", i ? " " : "", ids[(size_t)i]);
     std::printf("\n");
     std::fflush(stdout);

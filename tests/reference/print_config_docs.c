@@ -1,4 +1,5 @@
-/* tests/reference/print_config_docs.c: writes what docs/config.md has to hold; `make docs/config.md` runs it. */
+/* tests/reference/print_config_docs.c: writes what docs/config.md has to hold; `make
+ * docs/config.md` runs it. */
 #include "server/host/options/config.h"
 
 int main(void) {

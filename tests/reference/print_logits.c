@@ -1,5 +1,5 @@
-/* tests/reference/print_logits.c: print_logits MODEL DTYPE OUT ID...: the logits of all rows of one sequence, f32, to a
- * file; the width of a row on standard output. compare_gguf.py calls it. */
+/* tests/reference/print_logits.c: print_logits MODEL DTYPE OUT ID...: the logits of all rows of one
+ * sequence, f32, to a file; the width of a row on standard output. compare_gguf.py calls it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@ static _Noreturn void fail(const struct error *e) {
     exit(1);
 }
 
-static void write_logits(struct backend *b, struct model *m, const char *out, const int32_t *ids, int n) {
+static void write_logits(struct backend *b, struct model *m, const char *out, const int32_t *ids,
+                         int n) {
     struct session_limits limits = {.max_sessions = 1,
                                     .max_tokens = n,
                                     .max_step_rows = n,
@@ -22,7 +23,8 @@ static void write_logits(struct backend *b, struct model *m, const char *out, co
     struct session *s = NULL;
     struct tensor logits;
     struct error e;
-    if (session_pool_open(&pool, m, &limits, &e) || session_open(&s, pool, (struct grid){1, 1}, &e)) fail(&e);
+    if (session_pool_open(&pool, m, &limits, &e) || session_open(&s, pool, (struct grid){1, 1}, &e))
+        fail(&e);
     struct step_item item = {.session = s, .tokens = ids, .n_tokens = n, .n_logits = n};
     if (session_step(pool, &item, 1, &logits, &e)) fail(&e);
     size_t size = (size_t)n * (size_t)model_info(m)->padded_vocab;

@@ -1,6 +1,7 @@
-/* tests/tp/hang.c: loaded before a rank, it makes loading a model hang or slow. test_ranks.py compiles it. With HANG_AT
- * the rank waits for ever when it opens its weights for that time, as on a file server that does not answer; with SLOW
- * it takes so many microseconds over each piece of memory that it asks for. */
+/* tests/tp/hang.c: loaded before a rank, it makes loading a model hang or slow. test_ranks.py
+ * compiles it. With HANG_AT the rank waits for ever when it opens its weights for that time, as on
+ * a file server that does not answer; with SLOW it takes so many microseconds over each piece of
+ * memory that it asks for. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -11,7 +12,8 @@
 #ifdef HANG_AT
 int open(const char *path, int flags, ...) {
     static int times;
-    int (*original)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
+    int (*original)(const char *, int, ...) =
+        (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
     size_t n = strlen(path), m = strlen("model.safetensors");
     va_list arguments;
     va_start(arguments, flags);
@@ -25,7 +27,8 @@ int open(const char *path, int flags, ...) {
 
 #ifdef SLOW
 void *aligned_alloc(size_t alignment, size_t bytes) {
-    void *(*original)(size_t, size_t) = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc");
+    void *(*original)(size_t, size_t) =
+        (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc");
     usleep(SLOW);
     return original(alignment, bytes);
 }

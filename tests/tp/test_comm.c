@@ -1,5 +1,5 @@
-/* tests/tp/test_comm.c: the communicators themselves, as threads: sums and gathers, messages, agreement, and what the
- * others see of a rank that fails or does not come. */
+/* tests/tp/test_comm.c: the communicators themselves, as threads: sums and gathers, messages,
+ * agreement, and what the others see of a rank that fails or does not come. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,11 +30,13 @@ static void *run(void *argument) {
     return NULL;
 }
 
-static void run_comms(struct rank *ranks, struct comm **comms, int n, void (*work)(struct rank *r)) {
+static void run_comms(struct rank *ranks, struct comm **comms, int n,
+                      void (*work)(struct rank *r)) {
     for (int r = 0; r < n; r++) {
         ranks[r] = (struct rank){.comm = comms[r], .work = work, .status = STATUS_INTERNAL};
-        assert_int_equal(backend_open(&ranks[r].backend, "cpu", &(struct backend_options){.threads = 1}, NULL),
-                         STATUS_OK);
+        assert_int_equal(
+            backend_open(&ranks[r].backend, "cpu", &(struct backend_options){.threads = 1}, NULL),
+            STATUS_OK);
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, run, &ranks[r]), 0);
     }
     for (int r = 0; r < n; r++) pthread_join(ranks[r].thread, NULL);
@@ -58,7 +60,9 @@ static void run_ranks(struct rank *ranks, int size, double timeout, void (*work)
 }
 
 /* Numbers whose sum depends on the order they are added in. */
-static float number(int rank, int i) { return (rank % 2 ? 1e7f : -1e7f) + 0.1f * (float)(i * (rank + 1)); }
+static float number(int rank, int i) {
+    return (rank % 2 ? 1e7f : -1e7f) + 0.1f * (float)(i * (rank + 1));
+}
 
 static void sum_and_gather(struct rank *r) {
     int whole_cols = COLS * r->comm->size - r->comm->size / 2; /* the last parts overlap */
@@ -101,16 +105,20 @@ static void talk(struct rank *r) {
             for (int j = 0; j < i; j++) buffer_printf(&message, "%d ", j);
         if (comm_broadcast(r->comm, &message, &r->error)) r->status = STATUS_DEVICE;
         char expected[400] = "";
-        for (int j = 0; j < i; j++) snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%d ", j);
-        if (message.size != strlen(expected) || (i > 0 && memcmp(message.data, expected, message.size) != 0))
+        for (int j = 0; j < i; j++)
+            snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%d ", j);
+        if (message.size != strlen(expected) ||
+            (i > 0 && memcmp(message.data, expected, message.size) != 0))
             r->status = STATUS_INTERNAL;
     }
     buffer_free(&message);
     /* All agree on the first failure, and go on. */
     struct error mine = {0};
-    enum status outcome =
-        r->comm->rank >= 1 ? error_set(&mine, STATUS_NO_MEMORY, "no room %d", r->comm->rank) : STATUS_OK;
-    if (comm_agree(r->comm, outcome, &mine) != STATUS_NO_MEMORY || strcmp(mine.text, "rank 1: no room 1") != 0)
+    enum status outcome = r->comm->rank >= 1
+                              ? error_set(&mine, STATUS_NO_MEMORY, "no room %d", r->comm->rank)
+                              : STATUS_OK;
+    if (comm_agree(r->comm, outcome, &mine) != STATUS_NO_MEMORY ||
+        strcmp(mine.text, "rank 1: no room 1") != 0)
         r->status = STATUS_INTERNAL;
     if (comm_agree(r->comm, STATUS_OK, &mine)) r->status = STATUS_INTERNAL;
 }
@@ -122,14 +130,16 @@ static void test_messages(void **state) {
     for (int r = 0; r < 3; r++) assert_int_equal(ranks[r].status, STATUS_OK);
 }
 
-/* Two stages of two ranks: each has a group of its own, rows go to the same rank of the next stage, in order, and
- * without waiting for the receiver. */
+/* Two stages of two ranks: each has a group of its own, rows go to the same rank of the next stage,
+ * in order, and without waiting for the receiver. */
 static void hand_on(struct rank *r) {
     struct comm *c = r->comm, *world = c->world;
-    if (world->size != 4 || world->rank != 2 * c->stage + c->rank || c->size != 2 || c->stages != 2) return;
+    if (world->size != 4 || world->rank != 2 * c->stage + c->rank || c->size != 2 || c->stages != 2)
+        return;
     for (int i = 0; i < 20; i++) {
         struct tensor x = tensor_make(r->sum, DTYPE_F32, ROWS, COLS);
-        for (int j = 0; j < ROWS * COLS; j++) r->sum[j] = c->stage ? 0 : (float)(1000 * i + 100 * c->rank + j);
+        for (int j = 0; j < ROWS * COLS; j++)
+            r->sum[j] = c->stage ? 0 : (float)(1000 * i + 100 * c->rank + j);
         if (c->stage == 0)
             comm_send(world, r->backend, x, world->rank + 2);
         else
@@ -179,7 +189,8 @@ static void test_missing_rows(void **state) {
 static void fail_one(struct rank *r) {
     if (r->comm->rank == 2) error_set(&r->backend->error, STATUS_NO_MEMORY, "out of rows");
     comm_allreduce_sum(r->comm, r->backend, tensor_make(r->sum, DTYPE_F32, ROWS, COLS));
-    comm_allgather_cols(r->comm, r->backend, tensor_make(r->whole, DTYPE_F32, ROWS, COLS * r->comm->size),
+    comm_allgather_cols(r->comm, r->backend,
+                        tensor_make(r->whole, DTYPE_F32, ROWS, COLS * r->comm->size),
                         tensor_make(r->part, DTYPE_F32, ROWS, COLS));
     r->status = backend_sync(r->backend, &r->error);
 }
@@ -226,7 +237,8 @@ static void test_a_missing_rank(void **state) {
     assert_true(time_now() - start >= 0.99);
     for (int r = 0; r < 3; r += 2) {
         assert_int_equal(ranks[r].status, STATUS_DEVICE);
-        assert_non_null(strstr(ranks[r].error.text, "waited 1 s for the others (parallel.timeout)"));
+        assert_non_null(
+            strstr(ranks[r].error.text, "waited 1 s for the others (parallel.timeout)"));
     }
 }
 
@@ -235,7 +247,8 @@ static void test_sizes(void **state) {
     struct error e;
     struct comm *comms[COMM_MAX_RANKS];
     int n;
-    struct comm_options o = {.kind = COMM_THREADS, .size = COMM_MAX_RANKS + 1, .stages = 1, .timeout = 1};
+    struct comm_options o = {
+        .kind = COMM_THREADS, .size = COMM_MAX_RANKS + 1, .stages = 1, .timeout = 1};
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
     o.size = 0;
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);

@@ -1,5 +1,6 @@
-/* tests/tp/test_sockets.c: ranks that are processes and meet at an address: what they do together, what they do not
- * take for each other, and what is said when one does not come, is of another run, or ends. */
+/* tests/tp/test_sockets.c: ranks that are processes and meet at an address: what they do together,
+ * what they do not take for each other, and what is said when one does not come, is of another run,
+ * or ends. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,8 @@
 
 enum { MAX_RANKS = 5, ROWS = 3, COLS = 7, ID_BYTES = 128, PATIENCE = 120 };
 
-static char folder[] = "/tmp/retro-sockets-XXXXXX", meet[32], secret[64], other_secret[64], short_secret[64];
+static char folder[] = "/tmp/retro-sockets-XXXXXX", meet[32], secret[64], other_secret[64],
+            short_secret[64];
 static int port;
 
 static struct comm_options options_of(int rank, int size, double timeout) {
@@ -63,7 +65,8 @@ static struct child start(struct comm_options o, work *w) {
     double begin = time_now();
     r.status = comm_open(c, &n, &o, &r.error);
     if (r.status == STATUS_OK) {
-        r.status = n == 1 && strcmp(c[0]->ops->name, "sockets") == 0 ? w(c[0], &r.error) : STATUS_INTERNAL;
+        r.status =
+            n == 1 && strcmp(c[0]->ops->name, "sockets") == 0 ? w(c[0], &r.error) : STATUS_INTERNAL;
         comm_close(c[0]);
     }
     r.seconds = time_now() - begin;
@@ -82,11 +85,14 @@ static struct result finish(struct child child) {
 
 static void expect(struct child child, enum status status, const char *words) {
     struct result r = finish(child);
-    if (r.status != status || (words && strstr(r.error.text, words) == NULL)) fail_msg("%s", r.error.text);
+    if (r.status != status || (words && strstr(r.error.text, words) == NULL))
+        fail_msg("%s", r.error.text);
 }
 
 /* Numbers whose sum depends on the order they are added in. */
-static float number(int rank, int i) { return (rank % 2 ? 1e7f : -1e7f) + 0.1f * (float)(i * (rank + 1)); }
+static float number(int rank, int i) {
+    return (rank % 2 ? 1e7f : -1e7f) + 0.1f * (float)(i * (rank + 1));
+}
 
 static enum status sum_and_gather(struct comm *c, struct backend *b, struct error *e) {
     float sum[ROWS * COLS], part[ROWS * COLS], whole[ROWS * COLS * MAX_RANKS];
@@ -96,19 +102,23 @@ static enum status sum_and_gather(struct comm *c, struct backend *b, struct erro
         part[i] = (float)(1000 * (i / COLS) + gathered_col(cols, COLS, c->rank) + i % COLS);
     }
     comm_allreduce_sum(c, b, tensor_make(sum, DTYPE_F32, ROWS, COLS));
-    comm_allgather_cols(c, b, tensor_make(whole, DTYPE_F32, ROWS, cols), tensor_make(part, DTYPE_F32, ROWS, COLS));
+    comm_allgather_cols(c, b, tensor_make(whole, DTYPE_F32, ROWS, cols),
+                        tensor_make(part, DTYPE_F32, ROWS, COLS));
     if (backend_sync(b, e)) return e->status;
     for (int i = 0; i < ROWS * COLS; i++) {
         float expected = 0;
         for (int r = 0; r < c->size; r++) expected += number(r, i);
-        if (memcmp(&sum[i], &expected, sizeof expected) != 0) return error_set(e, STATUS_INTERNAL, "sum %d", i);
+        if (memcmp(&sum[i], &expected, sizeof expected) != 0)
+            return error_set(e, STATUS_INTERNAL, "sum %d", i);
     }
     for (int i = 0; i < ROWS * cols; i++)
-        if (whole[i] != (float)(1000 * (i / cols) + i % cols)) return error_set(e, STATUS_INTERNAL, "gather %d", i);
+        if (whole[i] != (float)(1000 * (i / cols) + i % cols))
+            return error_set(e, STATUS_INTERNAL, "gather %d", i);
     return STATUS_OK;
 }
 
-/* Shares bytes as NCCL's id is shared: rank 0 makes them and all must have them. Then an outcome that all learn. */
+/* Shares bytes as NCCL's id is shared: rank 0 makes them and all must have them. Then an outcome
+ * that all learn. */
 static enum status share_id(struct comm *c, struct error *e) {
     struct buffer id = {0};
     char expected[ID_BYTES];
@@ -121,15 +131,17 @@ static enum status share_id(struct comm *c, struct error *e) {
     if (status) return status;
     struct error mine = {0};
     enum status outcome = c->rank == 1 ? error_set(&mine, STATUS_NO_MEMORY, "no room") : STATUS_OK;
-    if (c->size > 1 && (comm_agree(c, outcome, &mine) != STATUS_NO_MEMORY ||
-                        strncmp(mine.text, "rank 1 on ", 10) != 0 || strstr(mine.text, "): no room") == NULL))
+    if (c->size > 1 &&
+        (comm_agree(c, outcome, &mine) != STATUS_NO_MEMORY ||
+         strncmp(mine.text, "rank 1 on ", 10) != 0 || strstr(mine.text, "): no room") == NULL))
         return error_set(e, STATUS_INTERNAL, "agreed on %s", mine.text);
     return STATUS_OK;
 }
 
 static enum status talk(struct comm *c, struct error *e) {
     struct backend *b;
-    if (share_id(c, e) || backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e)) return e->status;
+    if (share_id(c, e) || backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e))
+        return e->status;
     enum status status = sum_and_gather(c, b, e);
     backend_close(b);
     return status;
@@ -144,15 +156,16 @@ static void test_together(void **state) {
     }
 }
 
-/* Two stages of two: each sums on its own, and more rows than a connection holds go to the next, in order. */
+/* Two stages of two: each sums on its own, and more rows than a connection holds go to the next, in
+ * order. */
 static enum status hand_on(struct comm *c, struct error *e) {
     enum { MANY = 1 << 20 };
     struct comm *world = c->world;
     struct backend *b;
-    if (c->size != 2 || world->size != 4 || c->rank != world->rank % 2 || c->stage != world->rank / 2 || c->cpus < 1 ||
-        c->local_rank != world->rank)
-        return error_set(e, STATUS_INTERNAL, "rank %d of %d is %d of stage %d", world->rank, world->size, c->rank,
-                         c->stage);
+    if (c->size != 2 || world->size != 4 || c->rank != world->rank % 2 ||
+        c->stage != world->rank / 2 || c->cpus < 1 || c->local_rank != world->rank)
+        return error_set(e, STATUS_INTERNAL, "rank %d of %d is %d of stage %d", world->rank,
+                         world->size, c->rank, c->stage);
     if (backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e)) return e->status;
     float *x = xcalloc(MANY, sizeof *x);
     bool right = true;
@@ -195,8 +208,9 @@ static void sleep_a_little(void) { usleep(300000); }
 
 /* A connection to rank 0, which may not listen yet. */
 static int stranger_open(void) {
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     for (int i = 0; i < 1000; i++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) return fd;
@@ -207,7 +221,8 @@ static int stranger_open(void) {
     return -1;
 }
 
-/* A rank 0 that was killed while it waited. The rank that waits with it joins the rank 0 that comes. */
+/* A rank 0 that was killed while it waited. The rank that waits with it joins the rank 0 that
+ * comes. */
 static void test_killed_while_meeting(void **state) {
     (void)state;
     struct child lost = start(options_of(0, 3, PATIENCE), nothing);
@@ -221,12 +236,13 @@ static void test_killed_while_meeting(void **state) {
     for (int i = 0; i < 2; i++) expect(followers[i], STATUS_OK, NULL);
 }
 
-/* Another program at the address, which takes connections and says nothing, or something else. The rank goes on, and
- * joins the rank 0 that comes. */
+/* Another program at the address, which takes connections and says nothing, or something else. The
+ * rank goes on, and joins the rank 0 that comes. */
 static void test_another_program(void **state) {
     const char *answer = *state;
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct child follower = start(options_of(1, 2, PATIENCE), talk);
     int other = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
     setsockopt(other, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -242,13 +258,15 @@ static void test_another_program(void **state) {
     expect(follower, STATUS_OK, NULL);
 }
 
-/* Strangers at rank 0's port neither join nor hold anybody up, however many they are and whatever they say. */
+/* Strangers at rank 0's port neither join nor hold anybody up, however many they are and whatever
+ * they say. */
 static void test_strangers(void **state) {
     (void)state;
-    static const char *const words[] = {"", "\n\n", "GET / HTTP/1.1\r\n\r\n", "retro-server ranks 2\n\n",
-                                        "rank 1 of 2 1\nchannel 0\nversion " RETRO_VERSION
-                                        "\nseat a 127.0.0.1 9\nchallenge 00112233445566778899aabbccddeeff\n"
-                                        "proof 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n\n"};
+    static const char *const words[] = {
+        "", "\n\n", "GET / HTTP/1.1\r\n\r\n", "retro-server ranks 2\n\n",
+        "rank 1 of 2 1\nchannel 0\nversion " RETRO_VERSION
+        "\nseat a 127.0.0.1 9\nchallenge 00112233445566778899aabbccddeeff\n"
+        "proof 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n\n"};
     enum { SILENT = 200 };
     int silent[SILENT];
     char zeros[4000] = "";
@@ -266,17 +284,20 @@ static void test_strangers(void **state) {
     for (int i = 0; i < SILENT; i++) close(silent[i]);
 }
 
-/* A rank with another secret does not join, and both sides say so; nor does one without a secret. */
+/* A rank with another secret does not join, and both sides say so; nor does one without a secret.
+ */
 static void test_secrets(void **state) {
     (void)state;
-    const char *words = "this rank has another secret; give all ranks the same parallel.secret_file";
+    const char *words =
+        "this rank has another secret; give all ranks the same parallel.secret_file";
     struct comm_options other = options_of(1, 2, PATIENCE), none = options_of(1, 2, PATIENCE);
     struct child leader = start(options_of(0, 2, 2), nothing);
     other.secret_file = other_secret;
     none.secret_file = "";
     expect(start(other, nothing), STATUS_INVALID, words);
     expect(start(none, nothing), STATUS_INVALID, words);
-    expect(leader, STATUS_IO, "; did not come: 1; 2 connections were refused, the last from 127.0.0.1");
+    expect(leader, STATUS_IO,
+           "; did not come: 1; 2 connections were refused, the last from 127.0.0.1");
 
     none.secret_file = folder;
     expect(start(none, nothing), STATUS_INVALID, "parallel.secret_file: ");
@@ -297,16 +318,19 @@ static void test_without_a_secret(void **state) {
     struct comm_options o = options_of(0, 2, 1);
     o.secret_file = NULL;
     o.host = "0.0.0.0";
-    expect(start(o, nothing), STATUS_INVALID, "other machines reach parallel.rendezvous 127.0.0.1:");
+    expect(start(o, nothing), STATUS_INVALID,
+           "other machines reach parallel.rendezvous 127.0.0.1:");
 }
 
 static void test_who_does_not_come(void **state) {
     (void)state;
-    struct child leader = start(options_of(0, 4, 1), nothing), one = start(options_of(2, 4, 1), nothing);
+    struct child leader = start(options_of(0, 4, 1), nothing),
+                 one = start(options_of(2, 4, 1), nothing);
     struct result r = finish(leader);
     assert_int_equal(r.status, STATUS_IO);
     assert_non_null(strstr(r.error.text, "waited 1 s (parallel.timeout) at 127.0.0.1 port "));
-    if (strstr(r.error.text, "for the others of 4 ranks; did not come: 1 3") == NULL) fail_msg("%s", r.error.text);
+    if (strstr(r.error.text, "for the others of 4 ranks; did not come: 1 3") == NULL)
+        fail_msg("%s", r.error.text);
     assert_true(r.seconds > 0.9 && r.seconds < PATIENCE);
     assert_int_not_equal(finish(one).status, STATUS_OK);
     expect(start(options_of(1, 2, 1), nothing), STATUS_IO, "Connection refused");
@@ -317,14 +341,16 @@ static void test_refused_ranks(void **state) {
     (void)state;
     struct comm_options other = options_of(1, 2, PATIENCE);
     struct child leader = start(options_of(0, 3, PATIENCE), nothing), wrong = start(other, nothing);
-    const char *words = "(127.0.0.1) has parallel.tensor 2, parallel.pipeline 1; rank 0 has parallel.tensor 3";
+    const char *words =
+        "(127.0.0.1) has parallel.tensor 2, parallel.pipeline 1; rank 0 has parallel.tensor 3";
     expect(leader, STATUS_INVALID, words);
     expect(wrong, STATUS_INVALID, words);
     struct comm_options twin = options_of(1, 3, PATIENCE);
     twin.host = "127.0.0.2";
-    struct child again[] = {start(options_of(0, 3, PATIENCE), nothing), start(options_of(1, 3, PATIENCE), nothing),
-                            start(twin, nothing)};
-    for (int i = 0; i < 3; i++) expect(again[i], STATUS_INVALID, "two processes came as rank 1, on ");
+    struct child again[] = {start(options_of(0, 3, PATIENCE), nothing),
+                            start(options_of(1, 3, PATIENCE), nothing), start(twin, nothing)};
+    for (int i = 0; i < 3; i++)
+        expect(again[i], STATUS_INVALID, "two processes came as rank 1, on ");
 }
 
 /* The port of a rank is another process's. */
@@ -332,7 +358,8 @@ static void test_a_port_in_use(void **state) {
     (void)state;
     struct child leader = start(options_of(0, 3, PATIENCE), nothing);
     close(stranger_open());
-    expect(start(options_of(0, 3, PATIENCE), nothing), STATUS_IO, "cannot listen for other ranks at 127.0.0.1 port ");
+    expect(start(options_of(0, 3, PATIENCE), nothing), STATUS_IO,
+           "cannot listen for other ranks at 127.0.0.1 port ");
     kill(leader.pid, SIGKILL);
     finish(leader);
 }
@@ -344,18 +371,21 @@ static void test_hosts(void **state) {
     expect(start(o, nothing), STATUS_INVALID, "no.such.host.invalid: ");
     o.host = "192.0.2.1";
     expect(start(o, nothing), STATUS_IO, "cannot listen for other ranks at 192.0.2.1 port ");
-    static const char *const wrong[] = {"127.0.0.1", "127.0.0.1:", ":99", "127.0.0.1:70000", "a b:7000", "::1:7000"};
+    static const char *const wrong[] = {"127.0.0.1",       "127.0.0.1:", ":99",
+                                        "127.0.0.1:70000", "a b:7000",   "::1:7000"};
     o.host = "";
     for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
         o.rendezvous = wrong[i];
-        expect(start(o, nothing), STATUS_INVALID, "expected host:port, an address of rank 0's machine and a port");
+        expect(start(o, nothing), STATUS_INVALID,
+               "expected host:port, an address of rank 0's machine and a port");
     }
 }
 
 /* Ranks at addresses of their own count as machines of their own. */
 static enum status be_apart(struct comm *c, struct error *e) {
     if (c->local_ranks == 1 && c->local_rank == 0) return talk(c, e);
-    return error_set(e, STATUS_INTERNAL, "rank %d is %d of %d here", c->rank, c->local_rank, c->local_ranks);
+    return error_set(e, STATUS_INTERNAL, "rank %d is %d of %d here", c->rank, c->local_rank,
+                     c->local_ranks);
 }
 
 static void test_addresses(void **state) {
@@ -389,7 +419,8 @@ static enum status end_one(struct comm *c, struct error *e) {
 }
 
 static enum status wait_for_failure(struct comm *c, struct error *e) {
-    for (double end = time_now() + PATIENCE; time_now() < end && comm_check(c, e) == STATUS_OK;) usleep(10000);
+    for (double end = time_now() + PATIENCE; time_now() < end && comm_check(c, e) == STATUS_OK;)
+        usleep(10000);
     return comm_check(c, e);
 }
 
@@ -439,7 +470,8 @@ static void test_a_rank_that_hangs(void **state) {
     expect(ranks[1], STATUS_OK, NULL);
 }
 
-/* Work that takes the last rank several time limits, with and without saying that it comes further. */
+/* Work that takes the last rank several time limits, with and without saying that it comes further.
+ */
 static enum status work_long(struct comm *c, struct error *e) {
     double end = time_now() + 3.5;
     while (c->rank == c->size - 1 && time_now() < end) {
@@ -506,7 +538,8 @@ static void test_what_must_be_the_same(void **state) {
     struct child ranks[3];
     for (int r = 0; r < 3; r++) ranks[r] = start(options_of(r, 3, PATIENCE), compare);
     for (int r = 0; r < 3; r++)
-        expect(ranks[r], STATUS_INVALID, " (127.0.0.1): has b 3; rank 0 has b 2. Give all ranks the same");
+        expect(ranks[r], STATUS_INVALID,
+               " (127.0.0.1): has b 3; rank 0 has b 2. Give all ranks the same");
 }
 
 /* Rank 1 hangs, rank 2 waits for it and rank 0 for rank 2: all are told of rank 1. */
@@ -525,7 +558,8 @@ static void test_who_is_waited_for_in_the_end(void **state) {
     (void)state;
     struct child ranks[3];
     for (int r = 0; r < 3; r++) ranks[r] = start(options_of(r, 3, 3), wait_in_a_row);
-    for (int r = 0; r < 3; r++) expect(ranks[r], STATUS_DEVICE, "waited 3 s (parallel.timeout) for rank 1 on ");
+    for (int r = 0; r < 3; r++)
+        expect(ranks[r], STATUS_DEVICE, "waited 3 s (parallel.timeout) for rank 1 on ");
 }
 
 /* A rank that is stopped is missed by those who do not wait for it either. */
@@ -538,7 +572,8 @@ static void test_a_rank_that_is_stopped(void **state) {
     (void)state;
     struct child ranks[3];
     for (int r = 0; r < 3; r++) ranks[r] = start(options_of(r, 3, 4), stop_one);
-    for (int r = 0; r < 3; r += 2) expect(ranks[r], STATUS_DEVICE, " heard nothing for 3 s from rank 1 on ");
+    for (int r = 0; r < 3; r += 2)
+        expect(ranks[r], STATUS_DEVICE, " heard nothing for 3 s from rank 1 on ");
     kill(ranks[1].pid, SIGCONT);
     expect(ranks[1], STATUS_DEVICE, " heard nothing for 3 s from rank 1 on ");
 }
@@ -548,7 +583,8 @@ static int port_find(int ranks) {
     for (int first = 20000 + getpid() % 1000 * 10; first < 32000; first += 10) {
         int n = 0;
         for (; n < ranks; n++) {
-            struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(first + n))};
+            struct sockaddr_in a = {.sin_family = AF_INET,
+                                    .sin_port = htons((uint16_t)(first + n))};
             int fd = socket(AF_INET, SOCK_STREAM, 0);
             bool is_free = bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
             close(fd);
@@ -589,7 +625,8 @@ int main(void) {
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_killed_while_meeting),
         cmocka_unit_test_prestate(test_another_program, (void *)(uintptr_t) ""),
-        cmocka_unit_test_prestate(test_another_program, (void *)(uintptr_t) "HTTP/1.1 400 Bad Request\r\n\r\n"),
+        cmocka_unit_test_prestate(test_another_program,
+                                  (void *)(uintptr_t) "HTTP/1.1 400 Bad Request\r\n\r\n"),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_secrets),
         cmocka_unit_test(test_without_a_secret),

@@ -1,6 +1,6 @@
-/* tests/tp/test_tp.c: a model shared by ranks that are threads, in parts of its layers, in stages and in both, gives
- * the reference's logits, and a repeat gives the same bits. Every rank loads its own share of the weights; rank 0 runs
- * the cases, the others follow it. */
+/* tests/tp/test_tp.c: a model shared by ranks that are threads, in parts of its layers, in stages
+ * and in both, gives the reference's logits, and a repeat gives the same bits. Every rank loads its
+ * own share of the weights; rank 0 runs the cases, the others follow it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,13 +34,14 @@ struct sequence {
     struct grid grid;
 };
 
-static enum status run_rows(struct rank *rank, struct session_pool *pool, struct backend *b, const struct sequence *s,
-                            int rows, struct error *e) {
+static enum status run_rows(struct rank *rank, struct session_pool *pool, struct backend *b,
+                            const struct sequence *s, int rows, struct error *e) {
     int vocab = 0, sets = grid_complete(s->grid, s->n);
     struct neighbor_tokens *all = calloc((size_t)sets + 1, sizeof *all);
     struct session *session;
     struct tensor logits;
-    for (int j = 0; j < sets; j++) all[j] = (struct neighbor_tokens){s->neighbors + j * s->k * s->r, s->k};
+    for (int j = 0; j < sets; j++)
+        all[j] = (struct neighbor_tokens){s->neighbors + j * s->k * s->r, s->k};
     enum status status = session_open(&session, pool, s->grid, e);
     for (int at = 0; at < s->n && status == STATUS_OK; at += rows) {
         struct step_item item = {.session = session,
@@ -64,8 +65,8 @@ static enum status run_rows(struct rank *rank, struct session_pool *pool, struct
     return status;
 }
 
-static enum status run_case(struct rank *rank, const struct weights *w, const char *name, struct model *m,
-                            struct backend *b, struct error *e) {
+static enum status run_case(struct rank *rank, const struct weights *w, const char *name,
+                            struct model *m, struct backend *b, struct error *e) {
     char key[80];
     const struct stored_tensor *parts[3];
     static const char *const suffixes[] = {"tokens", "neighbors", "logits"};
@@ -74,7 +75,8 @@ static enum status run_case(struct rank *rank, const struct weights *w, const ch
         parts[i] = weights_find(w, key);
         if (parts[i] == NULL) return error_set(e, STATUS_NOT_FOUND, "%s", key);
     }
-    struct sequence s = {.n = (int)parts[0]->shape[1], .k = (int)parts[1]->shape[2], .r = (int)parts[1]->shape[3]};
+    struct sequence s = {
+        .n = (int)parts[0]->shape[1], .k = (int)parts[1]->shape[2], .r = (int)parts[1]->shape[3]};
     s.grid = grid_make(GRID_END, s.n, model_info(m)->chunk_length);
     struct session_pool *pool;
     struct session_limits limits = {.max_sessions = 1,
@@ -96,7 +98,8 @@ static enum status run_case(struct rank *rank, const struct weights *w, const ch
     return status;
 }
 
-static enum status run_folder(struct rank *rank, struct model *m, struct backend *b, struct error *e) {
+static enum status run_folder(struct rank *rank, struct model *m, struct backend *b,
+                              struct error *e) {
     char path[200], name[60];
     struct weights *w;
     snprintf(path, sizeof path, "%s/cases.safetensors", rank->folder);
@@ -141,11 +144,13 @@ static uint64_t check_folder(const char *folder, int size, int stages) {
     if (status) fail_msg("%s, %d stages of %d ranks: %s", folder, stages, size, e.text);
     assert_true(rank.n_cases > 1);
     if (!(rank.max_abs <= 2e-4f))
-        fail_msg("%s, %d stages of %d ranks: %g from the reference", folder, stages, size, (double)rank.max_abs);
+        fail_msg("%s, %d stages of %d ranks: %g from the reference", folder, stages, size,
+                 (double)rank.max_abs);
     return rank.hash;
 }
 
-static const char *const cases[] = {"case_a", "case_b", "case_c", "case_e_legacy_raw", "case_e_legacy_raw_gate"};
+static const char *const cases[] = {"case_a", "case_b", "case_c", "case_e_legacy_raw",
+                                    "case_e_legacy_raw_gate"};
 
 static const char *folder_of(size_t i, char *text, size_t size) {
     snprintf(text, size, "tests/golden/retro/%s", cases[i]);
@@ -162,8 +167,8 @@ static void test_tensor_parallel(void **state) {
     }
 }
 
-/* Stages change where a layer is computed and nothing else: bit by bit the logits without them. Retro layers of case_b
- * are on both stages of two; of five stages, some have none. */
+/* Stages change where a layer is computed and nothing else: bit by bit the logits without them.
+ * Retro layers of case_b are on both stages of two; of five stages, some have none. */
 static void test_pipeline(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
@@ -213,8 +218,11 @@ static uint64_t run_micro_batches(int size, int stages, int micro_batch_rows) {
         for (int s = 0; s < SEQUENCES; s++) {
             int n = step ? 1 : ROWS - s;
             assert_true(session_closes(sessions[s], n) <= 3);
-            items[s] = (struct step_item){
-                .session = sessions[s], .tokens = tokens[s], .n_tokens = n, .neighbors = sets + s % 2, .n_logits = 1};
+            items[s] = (struct step_item){.session = sessions[s],
+                                          .tokens = tokens[s],
+                                          .n_tokens = n,
+                                          .neighbors = sets + s % 2,
+                                          .n_logits = 1};
         }
         if (session_step(pool, items, SEQUENCES, &logits, &e)) fail_msg("%s", e.text);
         size_t bytes = (size_t)SEQUENCES * (size_t)info->padded_vocab * sizeof *host;
@@ -227,8 +235,8 @@ static uint64_t run_micro_batches(int size, int stages, int micro_batch_rows) {
     return hash;
 }
 
-/* Sequences of a step that are done in turn, and stages that work on different ones at a time: the same logits, bit by
- * bit, as all at once on one stage of as many ranks. */
+/* Sequences of a step that are done in turn, and stages that work on different ones at a time: the
+ * same logits, bit by bit, as all at once on one stage of as many ranks. */
 static void test_micro_batches(void **state) {
     (void)state;
     static const int limits[] = {0, 1, 18, 1000};
@@ -257,14 +265,17 @@ static void test_too_many_ranks(void **state) {
     struct config c;
     struct opened_model o;
     configure(&c, 5, 1);
-    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e), STATUS_INVALID);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e),
+                     STATUS_INVALID);
     assert_non_null(strstr(e.text, "parallel.tensor is 5, and this model's 4 key/value heads"));
     assert_int_equal(config_set(&c, "parallel.tensor=1", NULL), STATUS_OK);
     assert_int_equal(config_set(&c, "parallel.pipeline=7", NULL), STATUS_OK);
-    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e), STATUS_INVALID);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e),
+                     STATUS_INVALID);
     assert_non_null(strstr(e.text, "parallel.pipeline is 7 and the model has 6 layers"));
     assert_int_equal(config_set(&c, "parallel.comm=single", NULL), STATUS_OK);
-    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e), STATUS_INVALID);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e),
+                     STATUS_INVALID);
     assert_non_null(strstr(e.text, "parallel.comm is single"));
     config_free(&c);
 }
@@ -301,17 +312,21 @@ static bool abandoned_after(void *left) {
 }
 
 /* The hash of the logits of one prompt. */
-static uint64_t run_prompt(const struct opened_model *o, struct session_pool *pool, const int32_t *tokens, int n,
-                           int expected) {
+static uint64_t run_prompt(const struct opened_model *o, struct session_pool *pool,
+                           const int32_t *tokens, int n, int expected) {
     struct session *session;
     struct tensor logits;
     struct error e = {0};
     float host[512];
     static const struct neighbor_tokens none[64];
-    assert_int_equal(session_open(&session, pool, grid_make(GRID_START, n, model_info(o->model)->chunk_length), &e),
+    assert_int_equal(session_open(&session, pool,
+                                  grid_make(GRID_START, n, model_info(o->model)->chunk_length), &e),
                      STATUS_OK);
-    struct step_item item = {
-        .session = session, .tokens = tokens, .n_tokens = n, .neighbors = none, .n_logits = expected ? 0 : 1};
+    struct step_item item = {.session = session,
+                             .tokens = tokens,
+                             .n_tokens = n,
+                             .neighbors = none,
+                             .n_logits = expected ? 0 : 1};
     assert_int_equal(session_step(pool, &item, 1, &logits, &e), expected);
     session_close(session);
     if (expected) return 0;
@@ -322,8 +337,8 @@ static uint64_t run_prompt(const struct opened_model *o, struct session_pool *po
     return hash_bytes(host, bytes, 0);
 }
 
-/* Rank 0 hears that nobody waits, and all ranks leave the step before the same layer: the next one is whole again. A
- * step of few rows asks nobody. */
+/* Rank 0 hears that nobody waits, and all ranks leave the step before the same layer: the next one
+ * is whole again. A step of few rows asks nobody. */
 static void check_abandoned(int size) {
     enum { ROWS = 40, FEW = 5 };
     struct error e = {0};
@@ -366,8 +381,8 @@ static void test_an_abandoned_step(void **state) {
     for (int size = 1; size <= 3; size++) check_abandoned(size);
 }
 
-/* A text read twice, and once more with another end, in a pool that keeps rows or keeps none; the hash of all last
- * rows' logits. */
+/* A text read twice, and once more with another end, in a pool that keeps rows or keeps none; the
+ * hash of all last rows' logits. */
 static uint64_t run_reusing(int size, int stages, int kept_blocks) {
     enum { ROWS = 300, CHUNKS = ROWS / 4 + 1, VOCAB = 512 };
     static struct neighbor_tokens sets[CHUNKS];
@@ -382,7 +397,8 @@ static uint64_t run_reusing(int size, int stages, int kept_blocks) {
     assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_b", NULL, &e), STATUS_OK);
     config_free(&c);
     const struct model_info *info = model_info(o.model);
-    assert_true(info->padded_vocab <= VOCAB && info->retrieved_length <= 16 && info->chunk_length == 4);
+    assert_true(info->padded_vocab <= VOCAB && info->retrieved_length <= 16 &&
+                info->chunk_length == 4);
     struct session_limits limits = {.max_sessions = 1,
                                     .max_tokens = ROWS,
                                     .max_step_rows = ROWS,
@@ -418,7 +434,8 @@ static uint64_t run_reusing(int size, int stages, int kept_blocks) {
     return hash;
 }
 
-/* Every rank has its part of the rows that are taken over: the same logits, bit by bit, as when all are computed. */
+/* Every rank has its part of the rows that are taken over: the same logits, bit by bit, as when all
+ * are computed. */
 static void test_reused_rows(void **state) {
     (void)state;
     for (int size = 1; size <= 2; size++)
@@ -427,9 +444,10 @@ static void test_reused_rows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_parallel),   cmocka_unit_test(test_pipeline),
-                                       cmocka_unit_test(test_micro_batches),     cmocka_unit_test(test_uneven_split),
-                                       cmocka_unit_test(test_too_many_ranks),    cmocka_unit_test(test_refused_pool),
-                                       cmocka_unit_test(test_an_abandoned_step), cmocka_unit_test(test_reused_rows)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensor_parallel),   cmocka_unit_test(test_pipeline),
+        cmocka_unit_test(test_micro_batches),     cmocka_unit_test(test_uneven_split),
+        cmocka_unit_test(test_too_many_ranks),    cmocka_unit_test(test_refused_pool),
+        cmocka_unit_test(test_an_abandoned_step), cmocka_unit_test(test_reused_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* tests/unit/gguf_build.h: GGUF files for tests, made in memory: keys first, then tensors, then gguf_build. */
+/* tests/unit/gguf_build.h: GGUF files for tests, made in memory: keys first, then tensors, then
+ * gguf_build. */
 #pragma once
 
 #include <string.h>
@@ -43,7 +44,8 @@ static inline void draft_word(struct gguf_draft *d, const char *key, const char 
     draft_text(&d->keys, text);
 }
 
-static inline void draft_list(struct gguf_draft *d, const char *key, enum gguf_type item, uint64_t n) {
+static inline void draft_list(struct gguf_draft *d, const char *key, enum gguf_type item,
+                              uint64_t n) {
     draft_key(d, key, GGUF_LIST);
     draft_number(&d->keys, item, 4);
     draft_number(&d->keys, n, 8);
@@ -58,8 +60,8 @@ static inline void draft_data(struct gguf_draft *d, uint32_t type, size_t bytes)
 }
 
 /* A tensor [rows, cols], rows 0: [cols]. */
-static inline void draft_tensor(struct gguf_draft *d, const char *name, uint32_t type, uint64_t rows, uint64_t cols,
-                                size_t bytes) {
+static inline void draft_tensor(struct gguf_draft *d, const char *name, uint32_t type,
+                                uint64_t rows, uint64_t cols, size_t bytes) {
     d->n_tensors++;
     draft_text(&d->tensors, name);
     draft_number(&d->tensors, rows ? 2 : 1, 4);
@@ -69,8 +71,8 @@ static inline void draft_tensor(struct gguf_draft *d, const char *name, uint32_t
 }
 
 /* A tensor [experts, rows, cols] of F32. */
-static inline void draft_experts(struct gguf_draft *d, const char *name, uint64_t experts, uint64_t rows,
-                                 uint64_t cols) {
+static inline void draft_experts(struct gguf_draft *d, const char *name, uint64_t experts,
+                                 uint64_t rows, uint64_t cols) {
     const uint64_t dims[] = {cols, rows, experts};
     d->n_tensors++;
     draft_text(&d->tensors, name);

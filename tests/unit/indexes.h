@@ -1,4 +1,5 @@
-/* tests/unit/indexes.h: what the tests of indexes share: made-up vectors, and searches from several threads. */
+/* tests/unit/indexes.h: what the tests of indexes share: made-up vectors, and searches from several
+ * threads. */
 #pragma once
 
 #include <math.h>
@@ -20,7 +21,9 @@ static inline uint32_t random_bits(void) {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(random_state >> 40);
 }
-static inline float random_unit(void) { return (float)((double)random_bits() / (double)(1 << 24)) * 2 - 1; }
+static inline float random_unit(void) {
+    return (float)((double)random_bits() / (double)(1 << 24)) * 2 - 1;
+}
 
 static inline void normalise(float *v, int dim) {
     double square = 1e-30;
@@ -28,7 +31,8 @@ static inline void normalise(float *v, int dim) {
     for (int i = 0; i < dim; i++) v[i] = (float)(v[i] / sqrt(square));
 }
 
-/* count unit vectors around `centres` directions, as texts of a few subjects lie; centres 0: anywhere. */
+/* count unit vectors around `centres` directions, as texts of a few subjects lie; centres 0:
+ * anywhere. */
 static inline float *make_vectors(int64_t count, int dim, int centres) {
     float *centre = malloc(((size_t)centres * (size_t)dim + 1) * sizeof *centre);
     float *v = malloc(((size_t)count * (size_t)dim + 1) * sizeof *v);
@@ -36,20 +40,22 @@ static inline float *make_vectors(int64_t count, int dim, int centres) {
     for (int64_t i = 0; i < count; i++) {
         float *row = v + (size_t)i * (size_t)dim;
         for (int j = 0; j < dim; j++)
-            row[j] = random_unit() + (centres ? centre[(size_t)(i % centres) * (size_t)dim + (size_t)j] : 0);
+            row[j] = random_unit() +
+                     (centres ? centre[(size_t)(i % centres) * (size_t)dim + (size_t)j] : 0);
         normalise(row, dim);
     }
     free(centre);
     return v;
 }
 
-/* Small whole numbers, `share` vectors or more in a row alike: all sums are exact in whatever order they are taken, and
- * very many similarities are equal. */
+/* Small whole numbers, `share` vectors or more in a row alike: all sums are exact in whatever order
+ * they are taken, and very many similarities are equal. */
 static inline float *make_ties(int64_t count, int dim, int share) {
     float *v = malloc(((size_t)count * (size_t)dim + 1) * sizeof *v);
     for (int64_t i = 0; i < count; i++) {
         float *row = v + (size_t)i * (size_t)dim;
-        for (int j = 0; j < dim; j++) row[j] = i % share ? row[j - dim] : (float)(random_bits() % 3) - 1;
+        for (int j = 0; j < dim; j++)
+            row[j] = i % share ? row[j - dim] : (float)(random_bits() % 3) - 1;
     }
     return v;
 }
@@ -66,12 +72,14 @@ static inline void *search_thread(void *p) {
     float similarities[SHARED_N * SHARED_K];
     index_set_threads(1);
     for (int i = 0; i < 20; i++)
-        index_search(s->index, (struct index_query){.vectors = s->queries, .n = SHARED_N, .k = SHARED_K}, s->ids,
-                     similarities, NULL);
+        index_search(s->index,
+                     (struct index_query){.vectors = s->queries, .n = SHARED_N, .k = SHARED_K},
+                     s->ids, similarities, NULL);
     return NULL;
 }
 
-/* Four threads search for the first vectors of the index, v: all find the same, and each vector itself first. */
+/* Four threads search for the first vectors of the index, v: all find the same, and each vector
+ * itself first. */
 static inline void check_threads(const struct index *x, const float *v) {
     static struct searcher s[4];
     pthread_t threads[4];

@@ -1,4 +1,5 @@
-/* tests/unit/kquants_reference.h: super-blocks and what they widen to; written by make_kquants_reference.py. */
+/* tests/unit/kquants_reference.h: super-blocks and what they widen to; written by
+ * make_kquants_reference.py. */
 #pragma once
 
 /* clang-format off */

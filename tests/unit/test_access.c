@@ -23,11 +23,13 @@ static void test_a_file_of_keys(void **state) {
     struct key_list list;
     struct error e;
     (void)state;
-    assert_int_equal(parse(&list,
-                           "# comment\n\r\n{\"name\": \"a\", " HASH ", \"concurrent\": 2}\n \t# more\n"
-                           "{\"name\": \"b\", " HASH2 ", \"operations\": true, \"tokens_per_day\": 1000000000000}",
-                           &e),
-                     STATUS_OK);
+    assert_int_equal(
+        parse(&list,
+              "# comment\n\r\n{\"name\": \"a\", " HASH ", \"concurrent\": 2}\n \t# more\n"
+              "{\"name\": \"b\", " HASH2
+              ", \"operations\": true, \"tokens_per_day\": 1000000000000}",
+              &e),
+        STATUS_OK);
     assert_int_equal(list.n, 2);
     assert_string_equal(list.items[0]->name, "a");
     assert_int_equal(list.items[0]->limits.concurrent, 2);
@@ -51,7 +53,8 @@ static void test_wrong_files(void **state) {
         {"{\"name\": \"\", " HASH "}", "1 to 64 bytes"},
         {"{\"name\": \"a\", " HASH ", \"concurrent\": -1}", "concurrent"},
         {"{\"name\": \"a\", " HASH ", \"limit\": 1}", "limit"},
-        {"{\"name\": \"a\", " HASH "}\n{\"name\": \"a\", " HASH2 "}", "keys:2: another key is called a"},
+        {"{\"name\": \"a\", " HASH "}\n{\"name\": \"a\", " HASH2 "}",
+         "keys:2: another key is called a"},
         {"{\"name\": \"a\", " HASH "}\n{\"name\": \"b\", " HASH "}", "keys:2: b is the same key"},
         {"{\"name\": \"a\", \"key\": \"hush-hush\", \"sha256\": \"hush-hush\"}", "keys:1"},
     };
@@ -147,17 +150,19 @@ static void test_networks(void **state) {
     assert_true(network_takes("2001:db8::/33", "2001:db8:7fff::1"));
     assert_false(network_takes("2001:db8::/33", "2001:db8:8000::1"));
     assert_true(network_takes("::ffff:10.0.0.0/104", "10.9.9.9"));
-    static const char *const wrong[] = {"",
-                                        "10.0.0/8",
-                                        "10.0.0.0/33",
-                                        "::1/129",
-                                        "10.0.0.0/",
-                                        "10.0.0.0/x",
-                                        "a/8",
-                                        "10.0.0.0/-1",
-                                        "10.0.0.0/8/8",
-                                        "1111111111111111111111111111111111111111111111111111111111111111"};
-    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) assert_int_equal(network_parse(&n, wrong[i], &e), STATUS_INVALID);
+    static const char *const wrong[] = {
+        "",
+        "10.0.0/8",
+        "10.0.0.0/33",
+        "::1/129",
+        "10.0.0.0/",
+        "10.0.0.0/x",
+        "a/8",
+        "10.0.0.0/-1",
+        "10.0.0.0/8/8",
+        "1111111111111111111111111111111111111111111111111111111111111111"};
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++)
+        assert_int_equal(network_parse(&n, wrong[i], &e), STATUS_INVALID);
     assert_true(address_parse(&a, "127.1.2.3") && address_is_local(&a));
     assert_true(address_parse(&a, "::1") && address_is_local(&a));
     assert_true(address_parse(&a, "128.0.0.1") && !address_is_local(&a));
@@ -201,18 +206,20 @@ static void test_traces(void **state) {
     assert_true(t.sampled);
     assert_true(trace_parse(&t, "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe-more"));
     assert_false(t.sampled);
-    static const char *const wrong[] = {"",
-                                        "00",
-                                        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
-                                        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-                                        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-                                        "00-4BF92F3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-                                        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0g",
-                                        "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01more"};
+    static const char *const wrong[] = {
+        "",
+        "00",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        "00-4BF92F3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0g",
+        "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01more"};
     for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) assert_false(trace_parse(&t, wrong[i]));
 }
 
-/* The edges of each range of addresses that are nobody's or somebody's alone, and the public addresses beside them. */
+/* The edges of each range of addresses that are nobody's or somebody's alone, and the public
+ * addresses beside them. */
 static void test_public_addresses(void **state) {
     static const char *const kept[] = {"0.0.0.0",
                                        "0.255.255.255",
@@ -274,11 +281,14 @@ static void test_public_addresses(void **state) {
                                        "ff02::1",
                                        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"};
     static const char *const open[] = {
-        "1.1.1.1",     "9.255.255.255",   "11.0.0.0",        "100.63.255.255",   "100.128.0.0", "126.255.255.255",
-        "128.0.0.0",   "169.253.255.255", "169.255.0.0",     "172.15.255.255",   "172.32.0.0",  "192.0.1.1",
-        "192.0.3.0",   "192.167.255.255", "192.169.0.0",     "198.17.255.255",   "198.20.0.0",  "198.51.99.1",
-        "203.0.114.0", "223.255.255.255", "::ffff:8.8.8.8",  "64:ff9b::8.8.8.8", "2001:200::1", "2001:4860:4860::8888",
-        "2001:db9::1", "2003::1",         "2620:4f:7fff::1", "2a00:1450::1",     "3ffe::1",     "3fff:1000::1"};
+        "1.1.1.1",        "9.255.255.255",    "11.0.0.0",        "100.63.255.255",
+        "100.128.0.0",    "126.255.255.255",  "128.0.0.0",       "169.253.255.255",
+        "169.255.0.0",    "172.15.255.255",   "172.32.0.0",      "192.0.1.1",
+        "192.0.3.0",      "192.167.255.255",  "192.169.0.0",     "198.17.255.255",
+        "198.20.0.0",     "198.51.99.1",      "203.0.114.0",     "223.255.255.255",
+        "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2001:200::1",     "2001:4860:4860::8888",
+        "2001:db9::1",    "2003::1",          "2620:4f:7fff::1", "2a00:1450::1",
+        "3ffe::1",        "3fff:1000::1"};
     struct net_address a;
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(kept); i++) {

@@ -85,7 +85,8 @@ static void test_line_escape(void **state) {
     (void)state;
     static const struct {
         const char *text, *escaped;
-    } cases[] = {{"plain, na\xc3\xafve \xf0\x9f\x90\x88 \"%s\"", "plain, na\xc3\xafve \xf0\x9f\x90\x88 \"%s\""},
+    } cases[] = {{"plain, na\xc3\xafve \xf0\x9f\x90\x88 \"%s\"",
+                  "plain, na\xc3\xafve \xf0\x9f\x90\x88 \"%s\""},
                  {"a\nb\tc\rd", "a\\nb\\tc\\rd"},
                  {"\x1b[31mred\a\x7f", "\\x1b[31mred\\x07\\x7f"},
                  {"\xc2\x9b"
@@ -297,7 +298,8 @@ static void check_data_url(const char *url, const char *type, const char *data, 
     struct buffer bytes = {0};
     struct text_span found;
     struct error e = {0};
-    if (data_url_read(&bytes, &found, (struct text_span){url, strlen(url)}, 3000, &e)) fail_msg("%s: %s", url, e.text);
+    if (data_url_read(&bytes, &found, (struct text_span){url, strlen(url)}, 3000, &e))
+        fail_msg("%s: %s", url, e.text);
     assert_int_equal(found.size, strlen(type));
     assert_memory_equal(found.text, type, found.size);
     assert_int_equal(bytes.size, size);
@@ -309,7 +311,8 @@ static void refuse_data_url(const char *url, size_t limit, enum status status, c
     struct buffer bytes = {0};
     struct text_span type;
     struct error e = {0};
-    assert_int_equal(data_url_read(&bytes, &type, (struct text_span){url, strlen(url)}, limit, &e), status);
+    assert_int_equal(data_url_read(&bytes, &type, (struct text_span){url, strlen(url)}, limit, &e),
+                     status);
     if (strstr(e.text, words) == NULL) fail_msg("expected \"%s\" in: %s", words, e.text);
     buffer_free(&bytes);
 }
@@ -340,9 +343,10 @@ static void test_data_url(void **state) {
 /* RFC 4231, test case 2. */
 static void test_authentication(void **state) {
     (void)state;
-    static const uint8_t expected[SHA256_BYTES] = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24,
-                                                   0x26, 0x08, 0x95, 0x75, 0xc7, 0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27,
-                                                   0x39, 0x83, 0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+    static const uint8_t expected[SHA256_BYTES] = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e,
+                                                   0x6a, 0x04, 0x24, 0x26, 0x08, 0x95, 0x75, 0xc7,
+                                                   0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27, 0x39, 0x83,
+                                                   0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
     const struct text_span parts[] = {{"what do ya want ", 16}, {"for nothing?", 12}};
     uint8_t code[SHA256_BYTES];
     sha256_authenticate((struct text_span){"Jefe", 4}, parts, 2, code);

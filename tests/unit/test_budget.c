@@ -1,5 +1,6 @@
-/* tests/unit/test_budget.c: what a model and its sessions will take is known before they are opened: the same bytes as
- * are then asked of the backend, on every rank, and an error that names the option when there are fewer. */
+/* tests/unit/test_budget.c: what a model and its sessions will take is known before they are
+ * opened: the same bytes as are then asked of the backend, on every rank, and an error that names
+ * the option when there are fewer. */
 #include <string.h>
 
 #include "server/host/models/budget.h"
@@ -28,7 +29,8 @@ static size_t tell_available(struct backend *b) {
 static struct backend *open_device(size_t available) {
     struct backend *b;
     struct error e;
-    if (backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, &e)) fail_msg("%s", e.text);
+    if (backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, &e))
+        fail_msg("%s", e.text);
     device.original = b->ops;
     device.ops = *b->ops;
     device.ops.alloc = count_alloc;
@@ -57,12 +59,14 @@ static void test_measure_is_what_opening_takes(void **state) {
         struct model *m, *checked;
         struct session_pool *pool;
         struct session_bytes bytes;
-        if (model_open(&checked, folders[i], b, c, &(struct model_options){.check_only = true}, &e) ||
+        if (model_open(&checked, folders[i], b, c, &(struct model_options){.check_only = true},
+                       &e) ||
             session_pool_measure(&bytes, checked, &usual, &e))
             fail_msg("%s", e.text);
         assert_int_equal(device.asked, 0);
         assert_true(bytes.cache > 0 && bytes.cross > 0 && bytes.steps > 0);
-        if (model_open(&m, folders[i], b, c, &(struct model_options){0}, &e)) fail_msg("%s", e.text);
+        if (model_open(&m, folders[i], b, c, &(struct model_options){0}, &e))
+            fail_msg("%s", e.text);
         assert_int_equal(model_info(m)->weight_bytes, model_info(checked)->weight_bytes);
         assert_int_equal(model_info(m)->decode_bytes, model_info(checked)->decode_bytes);
         assert_int_equal(model_info(m)->dtype, model_info(checked)->dtype);
@@ -107,16 +111,16 @@ static void test_parameters_of_ranks(void **state) {
     backend_close(b);
 }
 
-static enum status give_limits(void *context, const struct model_info *info, struct session_limits *l,
-                               struct error *e) {
+static enum status give_limits(void *context, const struct model_info *info,
+                               struct session_limits *l, struct error *e) {
     assert_non_null(info->family);
     (void)e;
     *l = *(const struct session_limits *)context;
     return STATUS_OK;
 }
 
-static enum status check_folder(const char *path, struct session_limits limits, size_t available, int ranks_here,
-                                struct error *e) {
+static enum status check_folder(const char *path, struct session_limits limits, size_t available,
+                                int ranks_here, struct error *e) {
     struct backend *b = open_device(available);
     struct budget_use use = {.limits = give_limits, .context = &limits};
     struct comm *c;
@@ -129,7 +133,8 @@ static enum status check_folder(const char *path, struct session_limits limits, 
     return status;
 }
 
-static enum status check(struct session_limits limits, size_t available, int ranks_here, struct error *e) {
+static enum status check(struct session_limits limits, size_t available, int ranks_here,
+                         struct error *e) {
     return check_folder(folder, limits, available, ranks_here, e);
 }
 
@@ -147,27 +152,32 @@ static void test_too_little_memory(void **state) {
         const struct session_limits *limits;
         size_t available;
         const char *words;
-    } cases[] = {{&many, (size_t)1 << 30, "lower server.max_sequences (4096) or server.max_context (16384)"},
-                 {&steps, (size_t)64 << 20, "lower server.max_step_tokens (1048573)"},
-                 {&neighbors, (size_t)4 << 20, "lower retrieval.max_neighbors (4096)"},
-                 {&usual, 1 << 10, "available"}};
+    } cases[] = {
+        {&many, (size_t)1 << 30, "lower server.max_sequences (4096) or server.max_context (16384)"},
+        {&steps, (size_t)64 << 20, "lower server.max_step_tokens (1048573)"},
+        {&neighbors, (size_t)4 << 20, "lower retrieval.max_neighbors (4096)"},
+        {&usual, 1 << 10, "available"}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct error e = {0};
         assert_int_equal(check(*cases[i].limits, cases[i].available, 1, &e), STATUS_NO_MEMORY);
-        if (strstr(e.text, cases[i].words) == NULL || strstr(e.text, "not enough memory: weights ") == NULL)
+        if (strstr(e.text, cases[i].words) == NULL ||
+            strstr(e.text, "not enough memory: weights ") == NULL)
             fail_msg("%s", e.text);
     }
 }
 
-/* A model that reads its prompt through an encoder has no neighbours, and no option of theirs helps it. */
+/* A model that reads its prompt through an encoder has no neighbours, and no option of theirs helps
+ * it. */
 static void test_too_little_memory_for_encoded_prompts(void **state) {
     (void)state;
     struct session_limits limits = usual;
     struct error e = {0};
     limits.max_neighbors = 0;
     limits.max_source = 4096;
-    assert_int_equal(check_folder("tests/golden/hf/t5_v1_1", limits, 64 << 10, 1, &e), STATUS_NO_MEMORY);
-    if (strstr(e.text, "encoded prompts ") == NULL || strstr(e.text, "neighbours") || strstr(e.text, "max_neighbors") ||
+    assert_int_equal(check_folder("tests/golden/hf/t5_v1_1", limits, 64 << 10, 1, &e),
+                     STATUS_NO_MEMORY);
+    if (strstr(e.text, "encoded prompts ") == NULL || strstr(e.text, "neighbours") ||
+        strstr(e.text, "max_neighbors") ||
         strstr(e.text, "lower server.max_sequences (3) or server.max_context (4096)") == NULL)
         fail_msg("%s", e.text);
 }
@@ -193,34 +203,40 @@ static void test_ranks_share_memory(void **state) {
     size_t least = least_enough();
     assert_int_equal(check(usual, 2 * least - 1, 2, &e), STATUS_NO_MEMORY);
     assert_int_equal(check(usual, 2 * least, 2, &e), STATUS_OK);
-    assert_int_equal(check(usual, SIZE_MAX, 2, &e), STATUS_OK); /* a device that does not tell refuses nothing */
+    assert_int_equal(check(usual, SIZE_MAX, 2, &e),
+                     STATUS_OK); /* a device that does not tell refuses nothing */
 }
 
-/* The parts that rank 0 opens beside a model: an index and files in the host's memory, and something on the device. */
+/* The parts that rank 0 opens beside a model: an index and files in the host's memory, and
+ * something on the device. */
 struct beside {
     struct session_limits limits;
     size_t device, host;
 };
 
-static enum status give_beside_limits(void *context, const struct model_info *info, struct session_limits *l,
-                                      struct error *e) {
+static enum status give_beside_limits(void *context, const struct model_info *info,
+                                      struct session_limits *l, struct error *e) {
     return give_limits(&((struct beside *)context)->limits, info, l, e);
 }
 
-static enum status give_beside(void *context, const struct model_info *info, struct backend *b, struct budget_parts *p,
-                               struct error *e) {
+static enum status give_beside(void *context, const struct model_info *info, struct backend *b,
+                               struct budget_parts *p, struct error *e) {
     const struct beside *x = context;
     assert_true(info->chunk_length > 0 && b->ops == &device.ops);
     if (x->device == 1) return error_set(e, STATUS_NOT_FOUND, "no embedder");
-    budget_add(p, (struct budget_part){.name = "embedder", .bytes = x->device}, "lower the embedder (%d)", 7);
-    budget_add(p, (struct budget_part){.name = "index", .bytes = x->host, .on_host = true}, "compress the index");
-    budget_add(p, (struct budget_part){.name = "documents", .bytes = SIZE_MAX / 2, .on_host = true, .mapped = true},
+    budget_add(p, (struct budget_part){.name = "embedder", .bytes = x->device},
+               "lower the embedder (%d)", 7);
+    budget_add(p, (struct budget_part){.name = "index", .bytes = x->host, .on_host = true},
+               "compress the index");
+    budget_add(p,
+               (struct budget_part){
+                   .name = "documents", .bytes = SIZE_MAX / 2, .on_host = true, .mapped = true},
                "-");
     return STATUS_OK;
 }
 
-static enum status check_beside(struct beside x, const char *device_name, size_t available, int ranks_here,
-                                struct error *e) {
+static enum status check_beside(struct beside x, const char *device_name, size_t available,
+                                int ranks_here, struct error *e) {
     struct backend *b = open_device(available);
     struct budget_use use = {give_beside_limits, give_beside, &x};
     struct comm *c;
@@ -233,8 +249,8 @@ static enum status check_beside(struct beside x, const char *device_name, size_t
     return status;
 }
 
-static void expect_refused(struct beside x, const char *device_name, size_t available, const char *words,
-                           const char *advice) {
+static void expect_refused(struct beside x, const char *device_name, size_t available,
+                           const char *words, const char *advice) {
     struct error e = {0};
     assert_int_equal(check_beside(x, device_name, available, 1, &e), STATUS_NO_MEMORY);
     if (strstr(e.text, words) == NULL || strstr(e.text, advice) == NULL) fail_msg("%s", e.text);
@@ -246,15 +262,20 @@ static void test_what_is_open_beside(void **state) {
     struct error e = {0};
     struct beside x = {usual, 3 * gigabyte, 2 * gigabyte};
     assert_int_equal(check_beside(x, "cpu", 6 * gigabyte, 1, &e), STATUS_OK);
-    expect_refused(x, "cpu", 5 * gigabyte, ", embedder 3.0 GB, index 2.0 GB, documents ", ": lower the embedder (7)");
+    expect_refused(x, "cpu", 5 * gigabyte, ", embedder 3.0 GB, index 2.0 GB, documents ",
+                   ": lower the embedder (7)");
     x.host = 4 * gigabyte;
-    expect_refused(x, "cpu", 6 * gigabyte, " mapped make 7.0 GB, and 6.0 GB are available", ": compress the index");
-    /* A GPU's memory is compared with the parts on it; the index is in the host's, which no machine has so much of. */
-    assert_int_equal(check_beside((struct beside){usual, gigabyte, 1}, "gpu", 2 * gigabyte, 1, &e), STATUS_OK);
+    expect_refused(x, "cpu", 6 * gigabyte, " mapped make 7.0 GB, and 6.0 GB are available",
+                   ": compress the index");
+    /* A GPU's memory is compared with the parts on it; the index is in the host's, which no machine
+     * has so much of. */
+    assert_int_equal(check_beside((struct beside){usual, gigabyte, 1}, "gpu", 2 * gigabyte, 1, &e),
+                     STATUS_OK);
     expect_refused((struct beside){usual, 3 * gigabyte, 1}, "gpu", 2 * gigabyte, "weights ",
                    ": lower the embedder (7)");
     expect_refused((struct beside){usual, 1000, SIZE_MAX / 4}, "gpu", 2 * gigabyte,
-                   "not enough memory: index 4611686018.4 GB, documents ", " are available on the host");
+                   "not enough memory: index 4611686018.4 GB, documents ",
+                   " are available on the host");
     x.device = 1;
     assert_int_equal(check_beside(x, "cpu", SIZE_MAX, 1, &e), STATUS_NOT_FOUND);
 }
@@ -267,7 +288,8 @@ static void test_beside_counts_once(void **state) {
     struct error e = {0};
     assert_int_equal(check_beside(x, "cpu", 2 * gigabyte + (size_t)64e6, 4, &e), STATUS_OK);
     assert_int_equal(check_beside(x, "cpu", 2 * gigabyte, 4, &e), STATUS_NO_MEMORY);
-    if (strstr(e.text, "available beside the other ranks of this machine") == NULL) fail_msg("%s", e.text);
+    if (strstr(e.text, "available beside the other ranks of this machine") == NULL)
+        fail_msg("%s", e.text);
 }
 
 /* The folder's model as retro-convert --to packed writes it. */
@@ -278,7 +300,8 @@ static void pack(const char *to) {
     struct error e;
     char path[FOLDER_PATH_SIZE];
     snprintf(path, sizeof path, "%s/config.json", folder);
-    if (conversion_open(&p, &o, &e) || format_packed.write(&p, folder, to, &e) || file_read(path, 1 << 20, &config, &e))
+    if (conversion_open(&p, &o, &e) || format_packed.write(&p, folder, to, &e) ||
+        file_read(path, 1 << 20, &config, &e))
         fail_msg("%s", e.text);
     folder_write(to, "config.json", config.data, config.size);
     buffer_free(&config);
@@ -309,7 +332,8 @@ static void log_of(const char *of, size_t available, char *text, size_t size) {
     if (status) fail_msg("%s", e.text);
 }
 
-/* Mapped weights count as nothing; when they do not stay in memory beside the rest, a warning says so. */
+/* Mapped weights count as nothing; when they do not stay in memory beside the rest, a warning says
+ * so. */
 static void test_mapped_weights(void **state) {
     (void)state;
     char packed[FOLDER_SIZE], text[1000];
@@ -319,7 +343,8 @@ static void test_mapped_weights(void **state) {
     if (strstr(text, " mapped, cache ") == NULL || strstr(text, "warn")) fail_msg("%s", text);
     log_of(packed, least_enough() - 1000, /* what the model that is not packed does not fit in */
            text, sizeof text);
-    if (strstr(text, "mapped weights do not stay in memory beside the rest") == NULL) fail_msg("%s", text);
+    if (strstr(text, "mapped weights do not stay in memory beside the rest") == NULL)
+        fail_msg("%s", text);
     folder_remove(packed);
 }
 

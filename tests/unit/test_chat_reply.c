@@ -1,4 +1,5 @@
-/* tests/unit/test_chat_reply.c: answers of models taken apart into thoughts, words and calls, in each format. */
+/* tests/unit/test_chat_reply.c: answers of models taken apart into thoughts, words and calls, in
+ * each format. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,18 +33,43 @@ static const struct reply_case cases[] = {
      "",
      "",
      {"f {}", "g {}"}},
-    {CALLS_HERMES, false, "a <tool_call>{\"nome\": 1}</tool_call>", "", "a <tool_call>{\"nome\": 1}</tool_call>", {0}},
-    {CALLS_HERMES, true, "<think>t</think>w<tool_call>{\"name\": \"f\"}</tool_call>", "t", "w", {"f {}"}},
+    {CALLS_HERMES,
+     false,
+     "a <tool_call>{\"nome\": 1}</tool_call>",
+     "",
+     "a <tool_call>{\"nome\": 1}</tool_call>",
+     {0}},
+    {CALLS_HERMES,
+     true,
+     "<think>t</think>w<tool_call>{\"name\": \"f\"}</tool_call>",
+     "t",
+     "w",
+     {"f {}"}},
     {CALLS_MISTRAL,
      false,
      "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\"}]",
      "",
      "",
      {"f {\"a\": 1}", "g {}"}},
-    {CALLS_MISTRAL, false, "w[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g{}", "", "w", {"f {\"a\": 1}", "g {}"}},
+    {CALLS_MISTRAL,
+     false,
+     "w[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g{}",
+     "",
+     "w",
+     {"f {\"a\": 1}", "g {}"}},
     {CALLS_MISTRAL, false, "[TOOL_CALLS]f[ARGS]{\"a\": ", "", "[TOOL_CALLS]f[ARGS]{\"a\": ", {0}},
-    {CALLS_LLAMA, false, " {\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}", "", "", {"f {\"a\": \"b\"}"}},
-    {CALLS_LLAMA, false, "<|python_tag|>{\"name\": \"f\"}; {\"name\": \"g\"}", "", "", {"f {}", "g {}"}},
+    {CALLS_LLAMA,
+     false,
+     " {\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}",
+     "",
+     "",
+     {"f {\"a\": \"b\"}"}},
+    {CALLS_LLAMA,
+     false,
+     "<|python_tag|>{\"name\": \"f\"}; {\"name\": \"g\"}",
+     "",
+     "",
+     {"f {}", "g {}"}},
     {CALLS_LLAMA, false, "see {\"name\": \"f\"}", "", "see {\"name\": \"f\"}", {0}},
     {CALLS_LLAMA, false, "{\"answer\": 42}", "", "{\"answer\": 42}", {0}},
 };
@@ -98,20 +124,24 @@ static void test_cases(void **state) {
     }
 }
 
-static struct text_span span_of(const char *words) { return (struct text_span){words, strlen(words)}; }
+static struct text_span span_of(const char *words) {
+    return (struct text_span){words, strlen(words)};
+}
 
 static void test_formats(void **state) {
     (void)state;
     assert_int_equal(call_format_of(span_of("x<tool_call>y")), CALLS_HERMES);
     assert_int_equal(call_format_of(span_of("<tool_call><function=")), CALLS_NONE);
     assert_int_equal(call_format_of(span_of("[TOOL_CALLS]")), CALLS_MISTRAL);
-    assert_int_equal(call_format_of(span_of("\"parameters\": dictionary of argument name")), CALLS_LLAMA);
+    assert_int_equal(call_format_of(span_of("\"parameters\": dictionary of argument name")),
+                     CALLS_LLAMA);
     assert_int_equal(call_format_of(span_of("")), CALLS_NONE);
     assert_true(template_reasons(span_of("</think>")));
     assert_false(template_reasons((struct text_span){0}));
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_formats)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases),
+                                       cmocka_unit_test(test_formats)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* tests/unit/test_edits.c: the changes that a request asks for on the logits of its answer, draw by draw. */
+/* tests/unit/test_edits.c: the changes that a request asks for on the logits of its answer, draw by
+ * draw. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,11 +28,12 @@ static const struct logit_edit *edit_of(const struct logit_edits *e, int32_t id)
 
 static const struct end_ids ends = {{EOD}, 1};
 
-static void expect_edit(const struct logit_edits *e, int32_t id, float bias, float repetition, float penalty) {
+static void expect_edit(const struct logit_edits *e, int32_t id, float bias, float repetition,
+                        float penalty) {
     const struct logit_edit *edit = edit_of(e, id);
     if (edit->bias != bias || edit->repetition != repetition || edit->penalty != penalty)
-        fail_msg("token %d: bias %g, repetition %g, penalty %g", id, (double)edit->bias, (double)edit->repetition,
-                 (double)edit->penalty);
+        fail_msg("token %d: bias %g, repetition %g, penalty %g", id, (double)edit->bias,
+                 (double)edit->repetition, (double)edit->penalty);
 }
 
 static void test_nothing_is_asked(void **state) {
@@ -50,10 +52,11 @@ static void test_penalties(void **state) {
     (void)state;
     struct logit_edits e;
     int32_t prompt[] = {1, 2, 1};
-    struct sequence_request asked = {.prompt = prompt,
-                                     .n_prompt = 3,
-                                     .max_tokens = 5,
-                                     .changes = {.presence = 0.5f, .frequency = 0.25f, .repetition = 2}};
+    struct sequence_request asked = {
+        .prompt = prompt,
+        .n_prompt = 3,
+        .max_tokens = 5,
+        .changes = {.presence = 0.5f, .frequency = 0.25f, .repetition = 2}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     expect_edit(&e, 1, 0, 2, 0);
     expect_edit(&e, 2, 0, 2, 0);
@@ -71,7 +74,8 @@ static void test_penalties(void **state) {
 static void test_every_token_is_written(void **state) {
     (void)state;
     struct logit_edits e;
-    struct sequence_request asked = {.max_tokens = 100, .changes = {.frequency = 1, .repetition = 1}};
+    struct sequence_request asked = {.max_tokens = 100,
+                                     .changes = {.frequency = 1, .repetition = 1}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     for (int i = 0; i < 100; i++) logit_edits_note(&e, i % VOCAB);
     assert_int_equal(e.n, VOCAB);
@@ -85,9 +89,10 @@ static void test_ends_wait(void **state) {
     struct logit_edits e;
     struct sequence_bias biases[] = {{EOD, 3}, {4, -100}};
     int32_t stop_ids[] = {5, EOD};
-    struct sequence_request asked = {.max_tokens = 9,
-                                     .changes = {biases, 2, .repetition = 1},
-                                     .end = {.stop_ids = stop_ids, .n_stop_ids = 2, .min_tokens = 2}};
+    struct sequence_request asked = {
+        .max_tokens = 9,
+        .changes = {biases, 2, .repetition = 1},
+        .end = {.stop_ids = stop_ids, .n_stop_ids = 2, .min_tokens = 2}};
     logit_edits_open(&e, &asked, VOCAB, &ends);
     expect_edit(&e, EOD, -INFINITY, 1, 0);
     expect_edit(&e, 5, -INFINITY, 1, 0);
@@ -107,7 +112,8 @@ static bool stood_before(const int32_t *history, int n, int run) {
     return false;
 }
 
-/* At every draw those tokens are barred that would end a run which the prompt or the answer has, and no others. */
+/* At every draw those tokens are barred that would end a run which the prompt or the answer has,
+ * and no others. */
 static void test_runs_come_once(void **state) {
     (void)state;
     for (int run = 1; run <= 4; run++) {
@@ -124,7 +130,8 @@ static void test_runs_come_once(void **state) {
         for (int n = 6; n < 56; n++) {
             for (int32_t id = 0; id < VOCAB; id++) {
                 history[n] = id;
-                bool waits = id == EOD && n - 6 < 9, barred = !waits && stood_before(history, n + 1, run);
+                bool waits = id == EOD && n - 6 < 9,
+                     barred = !waits && stood_before(history, n + 1, run);
                 float bias = waits ? -INFINITY : id == 2 ? 3 : 0;
                 expect_edit(&e, id, barred ? -1e9f : bias, 1, 0);
                 n_barred += barred;

@@ -1,4 +1,5 @@
-/* tests/unit/test_estimate.c: the estimate of a build's progress moves as the work does, whatever the files are like.
+/* tests/unit/test_estimate.c: the estimate of a build's progress moves as the work does, whatever
+ * the files are like.
  */
 #include <math.h>
 
@@ -22,13 +23,15 @@ struct run {
     double last_share;
 };
 
-/* Embeds text, and compares what is shown with what is true. Before a tenth is done an estimate may be far off. */
+/* Embeds text, and compares what is shown with what is true. Before a tenth is done an estimate may
+ * be far off. */
 static void embed(struct run *r, uint64_t bytes) {
     while (bytes > 0) {
         uint64_t n = bytes < CHUNK ? bytes : CHUNK;
         r->now += (double)n / RATE;
         estimate_done(&r->estimate, n, r->now);
-        double share = estimate_share(&r->estimate), left = estimate_left(&r->estimate), truth = r->now / r->end;
+        double share = estimate_share(&r->estimate), left = estimate_left(&r->estimate),
+               truth = r->now / r->end;
         assert_true(share >= r->last_share && share <= 1);
         r->largest_step = fmax(r->largest_step, share - r->last_share);
         if (truth > 0.1) {
@@ -108,8 +111,9 @@ static void test_rate_follows(void **state) {
     assert_true(fabs(estimate_left(&t) - 17880) < 2500);
 }
 
-/* A real build: at each event the whole time, what has passed and what is left, is told within a fifth of the truth,
- * and never moves by more than a sixth at once. Before a tenth is done an estimate may be far off. */
+/* A real build: at each event the whole time, what has passed and what is left, is told within a
+ * fifth of the truth, and never moves by more than a sixth at once. Before a tenth is done an
+ * estimate may be far off. */
 static void test_recording(void **state) {
     (void)state;
     struct index_estimate t = {0};

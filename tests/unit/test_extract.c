@@ -15,7 +15,8 @@ static const char *put(const char *name, const void *bytes, size_t size) {
 }
 
 /* A file of this name and these bytes gives this text; title may be NULL. */
-static void expect_bytes(const char *name, const char *bytes, size_t size, const char *text, const char *title) {
+static void expect_bytes(const char *name, const char *bytes, size_t size, const char *text,
+                         const char *title) {
     struct document_text d = {0};
     struct error e = {0};
     const char *path = put(name, bytes, size);
@@ -32,12 +33,14 @@ static void expect(const char *name, const char *bytes, const char *text, const 
     expect_bytes(name, bytes, strlen(bytes), text, title);
 }
 
-static void expect_error(const char *name, const void *bytes, size_t size, enum status status, const char *message) {
+static void expect_error(const char *name, const void *bytes, size_t size, enum status status,
+                         const char *message) {
     struct document_text d = {0};
     struct error e = {0};
     const char *path = put(name, bytes, size);
     assert_int_equal(document_extract(path, document_kind(path), LIMIT, &d, &e), status);
-    if (!strstr(e.text, message) || !strstr(e.text, name)) fail_msg("\"%s\" does not say \"%s\"", e.text, message);
+    if (!strstr(e.text, message) || !strstr(e.text, name))
+        fail_msg("\"%s\" does not say \"%s\"", e.text, message);
     document_text_free(&d);
     unlink(path);
 }
@@ -55,19 +58,21 @@ static void test_kinds(void **state) {
     static const struct {
         const char *path;
         enum document_kind kind;
-    } cases[] = {{"a.txt", DOCUMENT_TEXT},       {"x/a.MD", DOCUMENT_MARKDOWN}, {"a.rst", DOCUMENT_RST},
-                 {"a.html", DOCUMENT_HTML},      {"a.htm", DOCUMENT_HTML},      {"a.xhtml", DOCUMENT_HTML},
-                 {"ls.1", DOCUMENT_MAN},         {"ls.1.gz", DOCUMENT_MAN},     {"x.3ssl.gz", DOCUMENT_MAN},
-                 {"x.3p", DOCUMENT_MAN},         {"foo.0", DOCUMENT_UNKNOWN},   {"a.png", DOCUMENT_PICTURE},
-                 {"a", DOCUMENT_UNKNOWN},        {".1", DOCUMENT_UNKNOWN},      {"lib.so.1.2", DOCUMENT_MAN},
-                 {"a.txt.gz", DOCUMENT_UNKNOWN}, {"txt", DOCUMENT_UNKNOWN},     {"a.PY", DOCUMENT_TEXT},
-                 {"a.c", DOCUMENT_TEXT},         {"a.d/b", DOCUMENT_UNKNOWN},   {"v1.10", DOCUMENT_UNKNOWN},
-                 {"", DOCUMENT_UNKNOWN},         {"a.md/", DOCUMENT_UNKNOWN}};
+    } cases[] = {
+        {"a.txt", DOCUMENT_TEXT},       {"x/a.MD", DOCUMENT_MARKDOWN}, {"a.rst", DOCUMENT_RST},
+        {"a.html", DOCUMENT_HTML},      {"a.htm", DOCUMENT_HTML},      {"a.xhtml", DOCUMENT_HTML},
+        {"ls.1", DOCUMENT_MAN},         {"ls.1.gz", DOCUMENT_MAN},     {"x.3ssl.gz", DOCUMENT_MAN},
+        {"x.3p", DOCUMENT_MAN},         {"foo.0", DOCUMENT_UNKNOWN},   {"a.png", DOCUMENT_PICTURE},
+        {"a", DOCUMENT_UNKNOWN},        {".1", DOCUMENT_UNKNOWN},      {"lib.so.1.2", DOCUMENT_MAN},
+        {"a.txt.gz", DOCUMENT_UNKNOWN}, {"txt", DOCUMENT_UNKNOWN},     {"a.PY", DOCUMENT_TEXT},
+        {"a.c", DOCUMENT_TEXT},         {"a.d/b", DOCUMENT_UNKNOWN},   {"v1.10", DOCUMENT_UNKNOWN},
+        {"", DOCUMENT_UNKNOWN},         {"a.md/", DOCUMENT_UNKNOWN}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         if (document_kind(cases[i].path) != cases[i].kind) fail_msg("%s", cases[i].path);
 }
 
-/* docs/files.md names the suffixes of every kind but text and source code, and none that is unknown. */
+/* docs/files.md names the suffixes of every kind but text and source code, and none that is
+ * unknown. */
 static void test_page_of_kinds(void **state) {
     struct buffer page = {0}, suffix = {0};
     struct error e;
@@ -79,7 +84,8 @@ static void test_page_of_kinds(void **state) {
             size_t n = strcspn(at, " ");
             buffer_clear(&suffix);
             buffer_printf(&suffix, "`.%.*s`", (int)n, at);
-            if (strstr(page.data, suffix.data) == NULL) fail_msg("docs/files.md says nothing of %s", suffix.data);
+            if (strstr(page.data, suffix.data) == NULL)
+                fail_msg("docs/files.md says nothing of %s", suffix.data);
             at += n;
         }
     }
@@ -88,7 +94,8 @@ static void test_page_of_kinds(void **state) {
         buffer_clear(&suffix);
         buffer_printf(&suffix, "a.%.*s", (int)strcspn(at + 2, "`"), at + 2);
         bool is_packed = strcmp(suffix.data, "a.gz") == 0;
-        if (!is_packed && document_kind(suffix.data) == DOCUMENT_UNKNOWN) fail_msg("%s is no kind", suffix.data);
+        if (!is_packed && document_kind(suffix.data) == DOCUMENT_UNKNOWN)
+            fail_msg("%s is no kind", suffix.data);
     }
     buffer_free(&page);
     buffer_free(&suffix);
@@ -98,7 +105,8 @@ static void test_text(void **state) {
     (void)state;
     expect("a.txt", "one\r\ntwo\r\n", "one\r\ntwo\r\n", "");
     expect("a.md", "\xef\xbb\xbf# The title \n\ntext", "# The title \n\ntext", "The title");
-    expect("b.md", "## Not this\n\nA heading\n=========\n", "## Not this\n\nA heading\n=========\n", "A heading");
+    expect("b.md", "## Not this\n\nA heading\n=========\n", "## Not this\n\nA heading\n=========\n",
+           "A heading");
     expect("a.rst", "=====\nTitle\n=====\n\nText.\n", "=====\nTitle\n=====\n\nText.\n", "Title");
     expect("c.txt", "no newline at the end", "no newline at the end", "");
     /* A damaged character among whole ones becomes U+FFFD, which is told. */
@@ -120,7 +128,8 @@ static void test_text(void **state) {
 static void test_utf16(void **state) {
     (void)state;
     static const char big[] = "\xfe\xff\0a\x20\xac\xd8\x3d\xde\x00\0\n";
-    expect_bytes("a.md", "\xff\xfe#\0 \0T\0\xe9\0\n\0\x3d\xd8\x00\xde!\0", 18, "# T\u00e9\n\U0001f600!", "T\u00e9");
+    expect_bytes("a.md", "\xff\xfe#\0 \0T\0\xe9\0\n\0\x3d\xd8\x00\xde!\0", 18,
+                 "# T\u00e9\n\U0001f600!", "T\u00e9");
     expect_bytes("b.txt", big, sizeof big - 1, "a\u20ac\U0001f600\n", "");
     char units[402] = "\xff\xfe";
     for (int i = 2; i < 402; i += 2) units[i] = 'x';
@@ -143,16 +152,19 @@ static void test_utf16(void **state) {
                  6, STATUS_INVALID, "binary: a NUL at byte 1");
     expect_bytes("h.txt", "\xff\xfe\0\0a\0\0\0\x00\xf6\x01\0", 12, "a\U0001f600", "");
     expect_bytes("h.txt", "\0\0\xfe\xff\0\0\0a\0\x01\xf6\x00", 12, "a\U0001f600", "");
-    expect_error("h.txt", "\xff\xfe\0\0a\0\0\0\x00\xf6\x11\0", 12, STATUS_INVALID, "not UTF-8: 1 of 2");
+    expect_error("h.txt", "\xff\xfe\0\0a\0\0\0\x00\xf6\x11\0", 12, STATUS_INVALID,
+                 "not UTF-8: 1 of 2");
     /* Many damaged characters of UTF-16 are no letters of Latin-1. */
     expect_error("i.txt",
                  "\xff\xfe"
                  "a\0b\0c\0d\0e\0f\0g\0h\0\0\xd8",
                  20, STATUS_INVALID, "not UTF-8: 1 of 9");
-    expect_error("k.txt", "caf\xe9 \xe9t\xe9", 8, STATUS_INVALID, "if it is Latin-1: iconv -f ISO-8859-1");
+    expect_error("k.txt", "caf\xe9 \xe9t\xe9", 8, STATUS_INVALID,
+                 "if it is Latin-1: iconv -f ISO-8859-1");
 }
 
-/* Text in UTF-16, `little` bytes and the same the other way round; `text` NULL: it is taken for no text. */
+/* Text in UTF-16, `little` bytes and the same the other way round; `text` NULL: it is taken for no
+ * text. */
 static void expect_unmarked(const char *little, size_t size, const char *text) {
     struct document_text d = {0};
     struct error e = {0};
@@ -163,7 +175,8 @@ static void expect_unmarked(const char *little, size_t size, const char *text) {
         enum status status = document_extract(path, DOCUMENT_TEXT, LIMIT, &d, &e);
         if (text && status) fail_msg("%s", e.text);
         if (text) assert_string_equal(d.text.data, text);
-        if (text) assert_non_null(strstr(d.note, big ? "UTF-16, big endian" : "UTF-16, little endian"));
+        if (text)
+            assert_non_null(strstr(d.note, big ? "UTF-16, big endian" : "UTF-16, little endian"));
         if (text == NULL) assert_non_null(strstr(e.text, "binary: a NUL at byte"));
         free(bytes);
     }
@@ -174,7 +187,8 @@ static void test_utf16_without_mark(void **state) {
     (void)state;
     expect_unmarked("T\0\xe9\0 \0\x3d\xd8\x00\xde\n\0", 12, "T\u00e9 \U0001f600\n");
     /* Kanji with a full stop and the kanji U+4E00, whose bytes are N's in the other order. */
-    expect_unmarked("\x87\x65\x00\x4e\xf6\x4e\xd8\x8a\x02\x30\n\0", 12, "\u6587\u4e00\u4ef6\u8ad8\u3002\n");
+    expect_unmarked("\x87\x65\x00\x4e\xf6\x4e\xd8\x8a\x02\x30\n\0", 12,
+                    "\u6587\u4e00\u4ef6\u8ad8\u3002\n");
     expect_unmarked("\x1f\x04\x40\x04\x38\x04 \0\x3c\x04", 10, "\u041f\u0440\u0438 \u043c");
     /* Numbers, a half of a pair, what no text has, and characters without a common one. */
     expect_unmarked("\x01\0\x02\0a\0 \0", 8, NULL);
@@ -192,7 +206,8 @@ static void test_western(void **state) {
     (void)state;
     struct document_text d = {0};
     extract_ok("a.txt", "Le caf\xe9 co\xfbte \x80 2,50 \x97 s'il vous pla\xeet, monsieur\n", &d);
-    assert_string_equal(d.text.data, "Le caf\u00e9 co\u00fbte \u20ac 2,50 \u2014 s'il vous pla\u00eet, monsieur\n");
+    assert_string_equal(
+        d.text.data, "Le caf\u00e9 co\u00fbte \u20ac 2,50 \u2014 s'il vous pla\u00eet, monsieur\n");
     assert_non_null(strstr(d.note, "Windows-1252"));
     /* A few such letters in a long text that has no others: no damage of UTF-8. */
     struct buffer letter = {0};
@@ -204,7 +219,8 @@ static void test_western(void **state) {
     buffer_free(&letter);
     document_text_free(&d);
     /* Cyrillic in KOI8-R, a byte that is no character, and a control character are no such text. */
-    expect_error("b.txt", "\xf0\xd2\xc9\xd7\xc5\xd4, \xcd\xc9\xd2 abc", 15, STATUS_INVALID, "not UTF-8");
+    expect_error("b.txt", "\xf0\xd2\xc9\xd7\xc5\xd4, \xcd\xc9\xd2 abc", 15, STATUS_INVALID,
+                 "not UTF-8");
     expect_error("c.txt", "many letters \xe9 and \x81 one", 24, STATUS_INVALID, "not UTF-8");
     expect_error("d.txt", "many letters \xe9 and \x01 one", 24, STATUS_INVALID, "not UTF-8");
 }
@@ -223,13 +239,15 @@ static void test_text_errors(void **state) {
     expect_error("a.png", "text", 4, STATUS_UNSUPPORTED, "no JPEG, PNG, WebP or GIF");
     struct document_text d = {0};
     struct error e = {0};
-    assert_int_equal(document_extract("/nonexistent/a.txt", DOCUMENT_TEXT, LIMIT, &d, &e), STATUS_IO);
+    assert_int_equal(document_extract("/nonexistent/a.txt", DOCUMENT_TEXT, LIMIT, &d, &e),
+                     STATUS_IO);
     assert_int_equal(document_extract("/dev/null", DOCUMENT_TEXT, LIMIT, &d, &e), STATUS_INVALID);
     char path[FOLDER_PATH_SIZE];
     folder_path(path, test_folder, "fifo.txt");
     assert_int_equal(mkfifo(path, 0600), 0);
     for (int kind = DOCUMENT_TEXT; kind <= DOCUMENT_MAN; kind++)
-        assert_int_equal(document_extract(path, (enum document_kind)kind, LIMIT, &d, &e), STATUS_INVALID);
+        assert_int_equal(document_extract(path, (enum document_kind)kind, LIMIT, &d, &e),
+                         STATUS_INVALID);
     unlink(path);
     document_text_free(&d);
 }
@@ -237,13 +255,18 @@ static void test_text_errors(void **state) {
 static void test_html(void **state) {
     (void)state;
     expect("a.html",
-           "<html><head><title> A \n title </title><style>p{}</style></head><body><script>if (a<b) x();</script>"
-           "<nav>menu</nav><h1>Heading</h1><p>First  <b>bold</b>\nline &amp; more&nbsp;text.<p>Second<br>line"
+           "<html><head><title> A \n title </title><style>p{}</style></head><body><script>if (a<b) "
+           "x();</script>"
+           "<nav>menu</nav><h1>Heading</h1><p>First  <b>bold</b>\nline &amp; "
+           "more&nbsp;text.<p>Second<br>line"
            "<ul><li>one<li><p>two</p></ul><footer>foot</footer></body></html>",
            "Heading\n\nFirst bold line & more text.\n\nSecond\nline\n\n- one\n- two\n", "A title");
-    expect("a.html", "<p>before<pre>\n  int x;\n\n    y;\n</pre>after", "before\n\n  int x;\n\n    y;\n\nafter\n", "");
-    expect("a.html", "<table><tr><th>a<th>b<tr><td><p>1</p><td>2</table>end", "a\tb\n1\t2\n\nend\n", "");
-    expect("a.html", "<dl><dt>term<dd>what it is<dt>other<dd>more</dl>", "term\nwhat it is\nother\nmore\n", "");
+    expect("a.html", "<p>before<pre>\n  int x;\n\n    y;\n</pre>after",
+           "before\n\n  int x;\n\n    y;\n\nafter\n", "");
+    expect("a.html", "<table><tr><th>a<th>b<tr><td><p>1</p><td>2</table>end", "a\tb\n1\t2\n\nend\n",
+           "");
+    expect("a.html", "<dl><dt>term<dd>what it is<dt>other<dd>more</dl>",
+           "term\nwhat it is\nother\nmore\n", "");
     expect("a.html",
            "so\xc2\xad"
            "ft\xc2\xa9 \xe2\x82\xac",
@@ -256,12 +279,18 @@ static void test_html_furniture(void **state) {
     expect("a.html", "<body>outside<main><p>inside</main>outside", "inside\n", NULL);
     expect("a.html", "<div>outside</div><article>inside</article>", "inside\n", NULL);
     expect("a.html", "<article>one</article><article>two</article>", "one\n\ntwo\n", NULL);
-    expect("a.html", "<div class='sphinxsidebar'>x</div><div id=toc>x</div><div class='protocol stock'>kept</div>",
+    expect("a.html",
+           "<div class='sphinxsidebar'>x</div><div id=toc>x</div><div class='protocol "
+           "stock'>kept</div>",
            "kept\n", NULL);
-    expect("a.html", "<div role=navigation>x</div><p hidden>x</p><p class='a breadcrumbs'>x</p><p>kept", "kept\n",
+    expect("a.html",
+           "<div role=navigation>x</div><p hidden>x</p><p class='a breadcrumbs'>x</p><p>kept",
+           "kept\n", NULL);
+    expect("a.html", "<div class='with-sidebar'><h1>Page</h1><p>kept</div>", "Page\n\nkept\n",
            NULL);
-    expect("a.html", "<div class='with-sidebar'><h1>Page</h1><p>kept</div>", "Page\n\nkept\n", NULL);
-    expect("a.html", "<div class=header><p>Next: <a rel=next href=x>x</a></div><div class=header><h2>kept</h2></div>",
+    expect("a.html",
+           "<div class=header><p>Next: <a rel=next href=x>x</a></div><div "
+           "class=header><h2>kept</h2></div>",
            "kept\n", NULL);
     expect("a.html", "<body class='toc sidebar'>kept", "kept\n", NULL);
 }
@@ -269,7 +298,9 @@ static void test_html_furniture(void **state) {
 static void test_html_encodings(void **state) {
     (void)state;
     static const char damaged[] =
-        "<p>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        "<p>"
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        "aa"
         "aaaaaaaaaaaaaaaaa\xff!";
     expect("a.html", "<meta charset=iso-8859-1><p>caf\xe9", "caf\xc3\xa9\n", NULL);
     expect("a.html", "<p>caf\xe9", "caf\xc3\xa9\n", NULL);
@@ -291,7 +322,8 @@ static void test_html_hostile(void **state) {
     expect_error("a.html", b.data, LIMIT, STATUS_INVALID, "nest deeper");
     buffer_free(&b);
     static const char entities[] =
-        "<!DOCTYPE html [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'><!ENTITY x SYSTEM 'file:///etc/passwd'>]>"
+        "<!DOCTYPE html [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'><!ENTITY x SYSTEM "
+        "'file:///etc/passwd'>]>"
         "<p>&b;&x;</p>";
     const char *path = put("a.html", entities, sizeof entities - 1);
     struct document_text d = {0};
@@ -312,8 +344,10 @@ static void test_html_hostile(void **state) {
 static void test_man(void **state) {
     (void)state;
     static const char page[] =
-        ".TH CAT 1 2020 pkg\n.SH NAME\ncat \\- concatenate files\n.SH DESCRIPTION\n.B Bold\nand\n.I italic\nwords.\n";
-    static const char text[] = "NAME\n       cat - concatenate files\n\nDESCRIPTION\n       Bold and italic words.\n";
+        ".TH CAT 1 2020 pkg\n.SH NAME\ncat \\- concatenate files\n.SH DESCRIPTION\n.B "
+        "Bold\nand\n.I italic\nwords.\n";
+    static const char text[] =
+        "NAME\n       cat - concatenate files\n\nDESCRIPTION\n       Bold and italic words.\n";
     static const char mdoc[] = ".Dd May 1, 2020\n.Dt LS 1\n.Os\n.Sh NAME\n.Nm ls\n.Nd list files\n";
     expect("cat.1", page, text, "cat - concatenate files");
     expect("ls.1", mdoc, "NAME\n     ls \xe2\x80\x93 list files\n", "ls - list files");
@@ -336,22 +370,26 @@ static void expect_place(const struct document_text *d, const char *word, const 
     const char *at = strstr(d->text.data, word);
     assert_non_null(at);
     struct text_span text = {d->text.data, d->text.size};
-    struct document_place place = place_find(marks_of(&d->marks), text, (uint64_t)(at - d->text.data));
+    struct document_place place =
+        place_find(marks_of(&d->marks), text, (uint64_t)(at - d->text.data));
     buffer_printf(&found, "%u %u ", place.page, place.line);
     for (int i = 0; i < place.n_headings; i++)
-        buffer_printf(&found, "%s%.*s", i > 0 ? ">" : "", (int)place.headings[i].size, place.headings[i].text);
-    if (strcmp(found.data, expected) != 0) fail_msg("%s: %s, expected %s", word, found.data, expected);
+        buffer_printf(&found, "%s%.*s", i > 0 ? ">" : "", (int)place.headings[i].size,
+                      place.headings[i].text);
+    if (strcmp(found.data, expected) != 0)
+        fail_msg("%s: %s, expected %s", word, found.data, expected);
     buffer_free(&found);
 }
 
 static void test_places_markdown(void **state) {
     (void)state;
     struct document_text d = {0};
-    extract_ok("a.md",
-               "---\ntitle: x\n---\n# One *two* ##\n\nalpha\n\n```sh\n# no heading\nbeta\n```\n"
-               "Under\n-----\ngamma\n\n### Deep\n\ndelta\n\n- item\n---\n\n#hash\n    # code\nepsilon\n"
-               "\nTop\n===\nzeta\n~~~~\n```\n# in\n~~~\neta\n~~~~\n## Last\r\ntheta",
-               &d);
+    extract_ok(
+        "a.md",
+        "---\ntitle: x\n---\n# One *two* ##\n\nalpha\n\n```sh\n# no heading\nbeta\n```\n"
+        "Under\n-----\ngamma\n\n### Deep\n\ndelta\n\n- item\n---\n\n#hash\n    # code\nepsilon\n"
+        "\nTop\n===\nzeta\n~~~~\n```\n# in\n~~~\neta\n~~~~\n## Last\r\ntheta",
+        &d);
     expect_place(&d, "title", "0 2 ");
     expect_place(&d, "alpha", "0 6 One *two*");
     expect_place(&d, "beta", "0 10 One *two*");
@@ -370,21 +408,23 @@ static void test_places_markdown(void **state) {
 static void test_places(void **state) {
     (void)state;
     struct document_text d = {0};
-    extract_ok("a.rst", "=====\nTitle\n=====\n\nalpha\n\nPart\n----\nbeta\n\nNext\n----\n\ngamma\n", &d);
+    extract_ok("a.rst", "=====\nTitle\n=====\n\nalpha\n\nPart\n----\nbeta\n\nNext\n----\n\ngamma\n",
+               &d);
     expect_place(&d, "alpha", "0 5 Title");
     expect_place(&d, "beta", "0 9 Title>Part");
     expect_place(&d, "gamma", "0 14 Title>Next");
-    extract_ok(
-        "a.html",
-        "<title>t</title><body><p>zero<h1>One <b>two</b></h1><p>alpha<h3>Deep<br>er</h3>beta<ul><li><h2>Item</h2>"
-        "gamma</ul><h1></h1><p>delta",
-        &d);
+    extract_ok("a.html",
+               "<title>t</title><body><p>zero<h1>One "
+               "<b>two</b></h1><p>alpha<h3>Deep<br>er</h3>beta<ul><li><h2>Item</h2>"
+               "gamma</ul><h1></h1><p>delta",
+               &d);
     expect_place(&d, "zero", "0 0 ");
     expect_place(&d, "alpha", "0 0 One two");
     expect_place(&d, "beta", "0 0 One two>Deep\ner");
     expect_place(&d, "gamma", "0 0 One two>Item");
     expect_place(&d, "delta", "0 0 One two>Item");
-    extract_ok("a.1", ".TH A 1\n.SH NAME\na \\- b\n.SH OPTIONS\n.SS Sub part\nalpha\n.SH END\nbeta\n", &d);
+    extract_ok("a.1",
+               ".TH A 1\n.SH NAME\na \\- b\n.SH OPTIONS\n.SS Sub part\nalpha\n.SH END\nbeta\n", &d);
     expect_place(&d, "alpha", "0 0 OPTIONS>Sub part");
     expect_place(&d, "beta", "0 0 END");
     document_text_free(&d);
@@ -395,7 +435,8 @@ static void test_places_long(void **state) {
     (void)state;
     struct document_text d = {0};
     struct buffer b = {0};
-    for (int i = 1; i <= 30000; i++) buffer_printf(&b, i % 100 == 1 ? "# Head %d\n" : "line %d.\n", i);
+    for (int i = 1; i <= 30000; i++)
+        buffer_printf(&b, i % 100 == 1 ? "# Head %d\n" : "line %d.\n", i);
     extract_ok("a.md", b.data, &d);
     assert_true(d.marks.size / sizeof(struct mark) > 302);
     for (int i = 2; i <= 30000; i += 777) {
@@ -413,13 +454,18 @@ static void test_marks_fault(void **state) {
     static const struct mark bad[][2] = {
         {{.at = 5, .kind = MARK_PAGE, .value = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
         {{.at = 1, .kind = MARK_PAGE}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
-        {{.at = 1, .kind = MARK_LINE, .value = 1, .level = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_LINE, .value = 1, .level = 1},
+         {.at = 4, .kind = MARK_PAGE, .value = 2}},
         {{.at = 1, .kind = 9, .value = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
         {{.at = 1, .kind = MARK_PAGE, .value = 1}, {.at = 11, .kind = MARK_PAGE, .value = 2}},
-        {{.at = 1, .kind = MARK_HEADING, .level = 1, .value = 10}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
-        {{.at = 1, .kind = MARK_HEADING, .level = 7, .value = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
-        {{.at = 1, .kind = MARK_PAGE, .value = 1, .zero = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}}};
-    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) assert_non_null(marks_fault((struct mark_span){bad[i], 2}, 10));
+        {{.at = 1, .kind = MARK_HEADING, .level = 1, .value = 10},
+         {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_HEADING, .level = 7, .value = 1},
+         {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_PAGE, .value = 1, .zero = 1},
+         {.at = 4, .kind = MARK_PAGE, .value = 2}}};
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++)
+        assert_non_null(marks_fault((struct mark_span){bad[i], 2}, 10));
     assert_null(marks_fault((struct mark_span){&bad[0][1], 1}, 10));
 }
 
@@ -439,8 +485,8 @@ static void test_man_errors(void **state) {
     buffer_free(&b);
 }
 
-/* A page asks for the file "in/secret" in every way that mandoc obeys or may come to obey; mandoc would look for it in
- * the directory of the test. */
+/* A page asks for the file "in/secret" in every way that mandoc obeys or may come to obey; mandoc
+ * would look for it in the directory of the test. */
 static void test_man_includes(void **state) {
     (void)state;
     static const char *const pages[] = {".so in/secret",
@@ -504,28 +550,32 @@ static void test_man_includes(void **state) {
         struct error e = {0};
         buffer_printf(&page, ".TH A 1\n.SH NAME\na \\- b\n.SH MORE\n%s\n.PP\nThe end.\n", pages[i]);
         struct text_span bytes = {page.data, page.size};
-        if (document_extract_bytes("a.1", bytes, LIMIT, &d, &e) == STATUS_OK && strstr(d.text.data, "TOPSECRET"))
+        if (document_extract_bytes("a.1", bytes, LIMIT, &d, &e) == STATUS_OK &&
+            strstr(d.text.data, "TOPSECRET"))
             fail_msg("%s", page.data);
         put("a.1", page.data, page.size);
-        if (document_extract("a.1", DOCUMENT_MAN, LIMIT, &d, &e) == STATUS_OK && strstr(d.text.data, "TOPSECRET"))
+        if (document_extract("a.1", DOCUMENT_MAN, LIMIT, &d, &e) == STATUS_OK &&
+            strstr(d.text.data, "TOPSECRET"))
             fail_msg("%s, from a file", page.data);
         document_text_free(&d);
         buffer_free(&page);
     }
     assert_int_equal(chdir(here), 0);
     /* Text that begins so stays as it is; a plain request is shown. */
-    expect("a.1", ".TH A 1\n.SH NAME\na \\- b\n.PP\n-so it goes\n", "NAME\n       a - b\n\n       -so it goes\n",
-           "a - b");
-    expect("a.1", ".TH A 1\n.SH NAME\na \\- b\n.PP\n.if n .so x/y\n", "NAME\n       a - b\n\n       .so x/y\n",
-           "a - b");
+    expect("a.1", ".TH A 1\n.SH NAME\na \\- b\n.PP\n-so it goes\n",
+           "NAME\n       a - b\n\n       -so it goes\n", "a - b");
+    expect("a.1", ".TH A 1\n.SH NAME\na \\- b\n.PP\n.if n .so x/y\n",
+           "NAME\n       a - b\n\n       .so x/y\n", "a - b");
 }
 
-static enum status take_nothing(void *context, const char *part, const struct document_text *d, struct error *e) {
+static enum status take_nothing(void *context, const char *part, const struct document_text *d,
+                                struct error *e) {
     (void)context, (void)part, (void)d, (void)e;
     return STATUS_OK;
 }
 
-/* The same through a process that begins the parsers' processes; bytes with a name are read as a file is. */
+/* The same through a process that begins the parsers' processes; bytes with a name are read as a
+ * file is. */
 static void test_keeper(void **state) {
     (void)state;
     static const char page[] = "<h1>Head</h1><p>text";
@@ -535,12 +585,15 @@ static void test_keeper(void **state) {
     for (int i = 0; i < 20; i++) extract_ok("a.html", page, &d);
     assert_string_equal(d.text.data, "Head\n\ntext\n");
     expect_place(&d, "text", "0 0 Head");
-    assert_int_equal(document_extract_bytes("x/b.HTML", (struct text_span){page, 8}, LIMIT, &d, &e), STATUS_OK);
+    assert_int_equal(document_extract_bytes("x/b.HTML", (struct text_span){page, 8}, LIMIT, &d, &e),
+                     STATUS_OK);
     assert_string_equal(d.text.data, "Head\n");
-    assert_int_equal(document_extract_bytes("b.csv", (struct text_span){"a\n1\n2\n", 6}, LIMIT, &d, &e),
-                     STATUS_INVALID);
+    assert_int_equal(
+        document_extract_bytes("b.csv", (struct text_span){"a\n1\n2\n", 6}, LIMIT, &d, &e),
+        STATUS_INVALID);
     assert_non_null(strstr(e.text, "several documents"));
-    assert_int_equal(document_extract_bytes("b.html", (struct text_span){NULL, 0}, LIMIT, &d, &e), STATUS_INVALID);
+    assert_int_equal(document_extract_bytes("b.html", (struct text_span){NULL, 0}, LIMIT, &d, &e),
+                     STATUS_INVALID);
     expect_error("a.html", "<p>a\0b", 6, STATUS_INVALID, "binary");
     expect_error("a.html", "<script>x</script>", 18, STATUS_INVALID, "no text");
     /* A parser that runs over its limits costs its file alone. */
@@ -548,7 +601,8 @@ static void test_keeper(void **state) {
     for (int i = 0; i < 100000; i++) buffer_append_string(&large, "<p>word");
     struct extract_limits none = {.bytes = LIMIT, .seconds = 60, .memory = 0};
     struct document_taker nobody = {.take = take_nothing};
-    struct extract_source source = {.path = "a.html", .bytes = {large.data, large.size}, .kind = DOCUMENT_HTML};
+    struct extract_source source = {
+        .path = "a.html", .bytes = {large.data, large.size}, .kind = DOCUMENT_HTML};
     assert_int_not_equal(document_extract_all(&source, &none, &nobody, &e), STATUS_OK);
     buffer_free(&large);
     extract_ok("a.html", page, &d);

@@ -1,5 +1,5 @@
-/* tests/unit/test_faiss_file.c: FAISS files of every kind that retro-index makes are read; forged ones are refused or
- * harmless, wherever they differ; other kinds are refused by name. */
+/* tests/unit/test_faiss_file.c: FAISS files of every kind that retro-index makes are read; forged
+ * ones are refused or harmless, wherever they differ; other kinds are refused by name. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -51,8 +51,8 @@ static bool use(void) {
     int64_t ids[3 * K];
     bool opened = index_open_faiss(&x, path, COUNT, D, &e) == STATUS_OK;
     if (opened) {
-        if (index_search(x, (struct index_query){.vectors = queries, .n = 3, .k = K}, ids, similarities, &e) ==
-            STATUS_OK)
+        if (index_search(x, (struct index_query){.vectors = queries, .n = 3, .k = K}, ids,
+                         similarities, &e) == STATUS_OK)
             for (int i = 0; i < 3 * K; i++) assert_in_range(ids[i] + 1, 0, COUNT);
         (void)index_vectors(x, 0, COUNT, vectors, &e); /* of some kinds FAISS gives none back */
         index_close(x);
@@ -79,7 +79,8 @@ static void test_opq_is_read(void **state) {
     struct error e = {0};
     float *v = make_vectors(MANY, D, 0), similarities[K];
     int64_t ids[K];
-    if (index_build_faiss(path, "OPQ2,IVF2,PQ2np", v, MANY, D, &e) || index_open_faiss(&x, path, MANY, D, &e) ||
+    if (index_build_faiss(path, "OPQ2,IVF2,PQ2np", v, MANY, D, &e) ||
+        index_open_faiss(&x, path, MANY, D, &e) ||
         index_search(x, (struct index_query){.vectors = v, .n = 1, .k = K}, ids, similarities, &e))
         fail_msg("%s", e.text);
     assert_in_range(ids[0], 0, MANY - 1);
@@ -93,18 +94,21 @@ static void test_other_kinds_are_refused(void **state) {
     float *v = make_vectors(COUNT, D, 0);
     for (size_t i = 0; i < ARRAY_COUNT(others); i++) {
         struct error e = {0};
-        if (index_build_faiss(path, others[i], v, COUNT, D, &e) == STATUS_OK) fail_msg("%s is built", others[i]);
+        if (index_build_faiss(path, others[i], v, COUNT, D, &e) == STATUS_OK)
+            fail_msg("%s is built", others[i]);
     }
     struct error e = {0};
     assert_int_equal(index_build_faiss(path, "PQ2x4fs", v, COUNT, D, &e), STATUS_UNSUPPORTED);
-    if (strstr(e.text, "\"IPfs\"") == NULL || strstr(e.text, "HNSW") == NULL) fail_msg("%s", e.text);
+    if (strstr(e.text, "\"IPfs\"") == NULL || strstr(e.text, "HNSW") == NULL)
+        fail_msg("%s", e.text);
     free(v);
 }
 
 /* Tries values that a forger may put in the place of a byte. */
 static void forge_byte(struct buffer *b, size_t at, int *opened, int *refused) {
     uint8_t before = (uint8_t)b->data[at];
-    const uint8_t values[] = {before ^ 1, before ^ 8, before ^ 128, before ^ 0xff, (uint8_t)(before + 1)};
+    const uint8_t values[] = {before ^ 1, before ^ 8, before ^ 128, before ^ 0xff,
+                              (uint8_t)(before + 1)};
     for (size_t i = 0; i < ARRAY_COUNT(values); i++) {
         b->data[at] = (char)values[i];
         write_file(b->data, b->size);
@@ -142,7 +146,8 @@ static void test_forged(void **state) {
             write_file(b.data, size);
             assert_false(use());
         }
-        print_message("%-20s %5zu bytes: %6d opened, %6d refused\n", kinds[i], b.size, opened, refused);
+        print_message("%-20s %5zu bytes: %6d opened, %6d refused\n", kinds[i], b.size, opened,
+                      refused);
         assert_true(opened > 0 && refused > 0);
         write_file(b.data, b.size);
         assert_true(use());
@@ -151,8 +156,9 @@ static void test_forged(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds_are_read), cmocka_unit_test(test_opq_is_read),
-                                       cmocka_unit_test(test_other_kinds_are_refused), cmocka_unit_test(test_forged)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds_are_read), cmocka_unit_test(test_opq_is_read),
+        cmocka_unit_test(test_other_kinds_are_refused), cmocka_unit_test(test_forged)};
     int fd = memfd_create("index", 0);
     if (fd < 0) return 1;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);

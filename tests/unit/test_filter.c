@@ -1,5 +1,5 @@
-/* tests/unit/test_filter.c: filters: what they allow, against a model that is asked in another way; what is wrong with
- * others; and searches that they narrow, against comparing every vector. */
+/* tests/unit/test_filter.c: filters: what they allow, against a model that is asked in another way;
+ * what is wrong with others; and searches that they narrow, against comparing every vector. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ static bool allows(const char *text, const char *metadata) {
     struct error e;
     struct filter *f = parse(text);
     assert_int_equal(facts_append(&facts, metadata, &e), STATUS_OK);
-    struct filter_subject s = {.id = "id/1", .path = "docs/one.md", .facts = {facts.data, facts.size}};
+    struct filter_subject s = {
+        .id = "id/1", .path = "docs/one.md", .facts = {facts.data, facts.size}};
     bool allowed = filter_allows(f, &s);
     filter_release(f);
     buffer_free(&facts);
@@ -55,10 +56,13 @@ static void test_conditions(void **state) {
         {"{\"range\":{\"a\":{\"gt\":1,\"lte\":2}}}", "{\"a\":[0,1.5]}", true},
         {"{\"range\":{\"a\":{\"gt\":1}}}", "{\"a\":\"2\"}", false},
         {"{\"range\":{\"a\":{\"gte\":\"2024-01-01\"}}}", "{\"a\":\"2024-01-01\"}", true},
-        {"{\"range\":{\"a\":{\"gt\":\"2024-01-01\"}}}", "{\"a\":\"2024-01-01T00:00:00.000001Z\"}", true},
+        {"{\"range\":{\"a\":{\"gt\":\"2024-01-01\"}}}", "{\"a\":\"2024-01-01T00:00:00.000001Z\"}",
+         true},
         {"{\"range\":{\"a\":{\"lt\":\"2024-03-01\"}}}", "{\"a\":\"2024-02-29T23:59\"}", true},
-        {"{\"range\":{\"a\":{\"lt\":\"2024-01-01T00:00:00+02:00\"}}}", "{\"a\":\"2023-12-31 21:59:59\"}", true},
-        {"{\"range\":{\"a\":{\"lt\":\"2024-01-01T00:00:00+02:00\"}}}", "{\"a\":\"2023-12-31 22:00:00\"}", false},
+        {"{\"range\":{\"a\":{\"lt\":\"2024-01-01T00:00:00+02:00\"}}}",
+         "{\"a\":\"2023-12-31 21:59:59\"}", true},
+        {"{\"range\":{\"a\":{\"lt\":\"2024-01-01T00:00:00+02:00\"}}}",
+         "{\"a\":\"2023-12-31 22:00:00\"}", false},
         {"{\"range\":{\"a\":{\"lt\":\"2024-01-01\"}}}", "{\"a\":\"yesterday\"}", false},
         {"{\"range\":{\"a\":{\"lt\":\"2024-01-01\"}}}", "{\"a\":5}", false},
         {"{\"eq\":{\"id\":\"id/1\"}}", "{\"id\":\"other\"}", true},
@@ -101,14 +105,16 @@ static void test_refused_filters(void **state) {
         {"{\"range\":{\"a\":{\"gt\":\"2024-02-30\"}}}", "must be a date"},
         {"{\"range\":{\"a\":{\"gt\":true}}}", "a number or a date"},
         {"{\"and\":[]}", "at least one filter"},
-        {"{\"and\":[{\"eq\":{\"a\":1}},{\"or\":[{\"not\":{\"eq\":{\"b\":{}}}}]}]}", "and[1].or[0].not.eq.b"},
+        {"{\"and\":[{\"eq\":{\"a\":1}},{\"or\":[{\"not\":{\"eq\":{\"b\":{}}}}]}]}",
+         "and[1].or[0].not.eq.b"},
         {"{\"not\":[]}", "expected an object"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct filter *f;
         struct error e;
-        if (filter_parse(&f, cases[i].filter, "test", &e) != STATUS_INVALID) fail_msg("%s", cases[i].filter);
+        if (filter_parse(&f, cases[i].filter, "test", &e) != STATUS_INVALID)
+            fail_msg("%s", cases[i].filter);
         if (strstr(e.text, cases[i].why) == NULL) fail_msg("%s: %s", cases[i].filter, e.text);
         assert_null(f);
     }
@@ -116,8 +122,9 @@ static void test_refused_filters(void **state) {
 
 /* A value among many is found as it is one by one: booleans, numbers of both kinds, texts. */
 static void test_values(void **state) {
-    static const char *const values[] = {"true", "false", "0",     "-0.0",   "1",     "1.5",   "9007199254740993",
-                                         "-7",   "\"\"",  "\"a\"", "\"ab\"", "\"b\"", "1e300", "9007199254740992.0"};
+    static const char *const values[] = {
+        "true", "false", "0",     "-0.0",   "1",     "1.5",   "9007199254740993",
+        "-7",   "\"\"",  "\"a\"", "\"ab\"", "\"b\"", "1e300", "9007199254740992.0"};
     struct buffer all = {0}, facts = {0};
     struct error e;
     (void)state;
@@ -144,7 +151,8 @@ static void test_values(void **state) {
                 expected = expected || filter_allows(one, &s);
                 filter_release(one);
             }
-            if (filter_allows(several, &s) != expected) fail_msg("%s without %s", values[i], values[skipped]);
+            if (filter_allows(several, &s) != expected)
+                fail_msg("%s without %s", values[i], values[skipped]);
         }
         filter_release(several);
     }
@@ -154,7 +162,9 @@ static void test_values(void **state) {
 
 static enum status fits(const char *metadata, struct metadata_limits limits, struct error *e) {
     struct json *object;
-    assert_int_equal(json_parse(&object, (struct text_span){metadata, strlen(metadata)}, "metadata", e), STATUS_OK);
+    assert_int_equal(
+        json_parse(&object, (struct text_span){metadata, strlen(metadata)}, "metadata", e),
+        STATUS_OK);
     enum status status = metadata_fits(object, strlen(metadata), &limits, e);
     json_close(object);
     return status;
@@ -167,7 +177,8 @@ static void test_metadata_limits(void **state) {
     (void)state;
     assert_int_equal(fits(metadata, (struct metadata_limits){4, size}, &e), STATUS_OK);
     assert_int_equal(fits(metadata, (struct metadata_limits){3, size}, &e), STATUS_TOO_LARGE);
-    assert_string_equal(e.text, "the metadata has 4 values, the limit is 3 (option retrieval.max_metadata_values)");
+    assert_string_equal(
+        e.text, "the metadata has 4 values, the limit is 3 (option retrieval.max_metadata_values)");
     assert_int_equal(fits(metadata, (struct metadata_limits){4, size - 1}, &e), STATUS_TOO_LARGE);
     assert_non_null(strstr(e.text, "(option retrieval.max_metadata_bytes)"));
 }
@@ -192,7 +203,8 @@ static void test_limits(void **state) {
 
     buffer_clear(&text);
     buffer_append_string(&text, "{\"and\":[");
-    for (int i = 0; i < FILTER_MAX_PARTS; i++) buffer_printf(&text, "%s{\"eq\":{\"a\":1}}", i ? "," : "");
+    for (int i = 0; i < FILTER_MAX_PARTS; i++)
+        buffer_printf(&text, "%s{\"eq\":{\"a\":1}}", i ? "," : "");
     buffer_append_string(&text, "]}");
     assert_int_equal(filter_parse(&f, text.data, "test", &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "more than 1000 conditions and operators"));
@@ -210,13 +222,15 @@ static void test_dates(void **state) {
                  {"0001-01-01", -62135596800},
                  {"9999-12-31T23:59:59Z", 253402300799},
                  {"2024-06-01 01:30+01:30", 1717200000}};
-    static const char *const none[] = {"",           "2024",        "2024-1-01",         "2024-13-01",
-                                       "2023-02-29", "2024-01-01T", "2024-01-01T25:00Z", "2024-01-01T10:00:00.Z",
-                                       "2024-01-01x"};
+    static const char *const none[] = {
+        "",           "2024",        "2024-1-01",         "2024-13-01",
+        "2023-02-29", "2024-01-01T", "2024-01-01T25:00Z", "2024-01-01T10:00:00.Z",
+        "2024-01-01x"};
     int64_t found;
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(dates); i++) {
-        assert_true(fact_parse_date((struct text_span){dates[i].text, strlen(dates[i].text)}, &found));
+        assert_true(
+            fact_parse_date((struct text_span){dates[i].text, strlen(dates[i].text)}, &found));
         assert_int_equal(found, dates[i].seconds * 1000000);
     }
     for (size_t i = 0; i < ARRAY_COUNT(none); i++)
@@ -237,9 +251,12 @@ static void check_filled(const char *filter, const char *metadata, const char *e
 static void test_filling(void **state) {
     (void)state;
     check_filled("{\"eq\":{\"tenant\":\"a\"}}", "", "{\"tenant\":\"a\"}");
-    check_filled("{\"eq\":{\"tenant\":\"a\"}}", "{\"tenant\":\"b\",\"x\":[1]}", "{\"tenant\":\"b\",\"x\":[1]}");
-    check_filled("{\"and\":[{\"eq\":{\"t\":\"a\",\"id\":\"x\"}},{\"in\":{\"y\":[1,2]}},{\"or\":[{\"eq\":{\"z\":1}}]}]}",
-                 "{\"x\":1}", "{\"x\":1,\"t\":\"a\"}");
+    check_filled("{\"eq\":{\"tenant\":\"a\"}}", "{\"tenant\":\"b\",\"x\":[1]}",
+                 "{\"tenant\":\"b\",\"x\":[1]}");
+    check_filled(
+        "{\"and\":[{\"eq\":{\"t\":\"a\",\"id\":\"x\"}},{\"in\":{\"y\":[1,2]}},{\"or\":[{\"eq\":{"
+        "\"z\":1}}]}]}",
+        "{\"x\":1}", "{\"x\":1,\"t\":\"a\"}");
 }
 
 static bool admits(const char *text, const char *metadata) {
@@ -247,7 +264,8 @@ static bool admits(const char *text, const char *metadata) {
     struct error e;
     struct filter *f = parse(text);
     assert_int_equal(facts_append(&facts, metadata, &e), STATUS_OK);
-    struct filter_subject s = {.id = "id/1", .path = "docs/one.md", .facts = {facts.data, facts.size}};
+    struct filter_subject s = {
+        .id = "id/1", .path = "docs/one.md", .facts = {facts.data, facts.size}};
     bool admitted = filter_admits(f, &s);
     if (admitted) assert_true(filter_allows(f, &s));
     filter_release(f);
@@ -279,9 +297,10 @@ static void test_admitting(void **state) {
         {"{\"not\":{\"not\":{\"eq\":{\"t\":\"a\"}}}}", "{\"t\":[\"a\",\"b\"]}", false},
         {"{\"not\":{\"not\":{\"eq\":{\"t\":\"a\"}}}}", "{\"t\":\"a\"}", true},
         {"{\"not\":{\"in\":{\"t\":[\"b\",\"c\"]}}}", "{}", true},
-        {"{\"and\":[{\"in\":{\"t\":[\"a\",\"b\"]}},{\"in\":{\"t\":[\"b\",\"c\"]}}]}", "{\"t\":[\"a\",\"c\"]}", false},
-        {"{\"or\":[{\"eq\":{\"t\":\"a\"}},{\"eq\":{\"u\":\"a\"}}]}", "{\"t\":[\"a\",\"b\"],\"u\":[\"a\",\"b\"]}",
-         false},
+        {"{\"and\":[{\"in\":{\"t\":[\"a\",\"b\"]}},{\"in\":{\"t\":[\"b\",\"c\"]}}]}",
+         "{\"t\":[\"a\",\"c\"]}", false},
+        {"{\"or\":[{\"eq\":{\"t\":\"a\"}},{\"eq\":{\"u\":\"a\"}}]}",
+         "{\"t\":[\"a\",\"b\"],\"u\":[\"a\",\"b\"]}", false},
         {"{\"or\":[{\"eq\":{\"t\":\"a\"}},{\"eq\":{\"u\":\"a\"}}]}", "{\"u\":\"a\"}", true},
         {"{\"prefix\":{\"path\":\"docs/\"}}", "{\"path\":\"other\"}", true},
         {"{\"prefix\":{\"path\":\"other\"}}", "{\"path\":\"other\"}", false},
@@ -327,13 +346,16 @@ static bool has_color(const struct facts_model *m, int color) {
 }
 
 /* Writes a random filter and fills in what it allows of n documents. */
-static void draw_filter(struct buffer *text, const struct facts_model *models, bool *allowed, int n, int depth) {
+static void draw_filter(struct buffer *text, const struct facts_model *models, bool *allowed, int n,
+                        int depth) {
     uint32_t kind = draw(depth > 0 ? 8 : 5), a = draw(COLORS), b = draw(COLORS);
-    int low = 2000 + (int)draw(30), high = low + (int)draw(15), day = 1 + (int)draw(28), part = (int)draw(400);
+    int low = 2000 + (int)draw(30), high = low + (int)draw(15), day = 1 + (int)draw(28),
+        part = (int)draw(400);
     bool *other = calloc((size_t)n, sizeof *other);
     if (kind == 0) buffer_printf(text, "{\"eq\":{\"color\":\"c%u\"}}", a);
     if (kind == 1) buffer_printf(text, "{\"in\":{\"color\":[\"c%u\",7,\"c%u\"]}}", a, b);
-    if (kind == 2) buffer_printf(text, "{\"range\":{\"year\":{\"gte\":%d,\"lt\":%d.5}}}", low, high);
+    if (kind == 2)
+        buffer_printf(text, "{\"range\":{\"year\":{\"gte\":%d,\"lt\":%d.5}}}", low, high);
     if (kind == 3) buffer_printf(text, "{\"range\":{\"day\":{\"gt\":\"2024-05-%02d\"}}}", day);
     if (kind == 4) buffer_printf(text, "{\"prefix\":{\"id\":\"%d\"}}", part);
     for (int i = 0; i < n && kind < 5; i++) {
@@ -358,7 +380,8 @@ static void draw_filter(struct buffer *text, const struct facts_model *models, b
         buffer_append_string(text, ",");
         draw_filter(text, models, other, n, depth - 1);
         buffer_append_string(text, "]}");
-        for (int i = 0; i < n; i++) allowed[i] = kind == 6 ? allowed[i] && other[i] : allowed[i] || other[i];
+        for (int i = 0; i < n; i++)
+            allowed[i] = kind == 6 ? allowed[i] && other[i] : allowed[i] || other[i];
     }
     free(other);
 }
@@ -402,8 +425,12 @@ struct world {
 };
 
 static void build(struct world *w, const char *factory, int n) {
-    struct collection_options o = {
-        .chunk_length = CHUNK, .eod = 9, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = factory};
+    struct collection_options o = {.chunk_length = CHUNK,
+                                   .eod = 9,
+                                   .dim = DIM,
+                                   .embedder = "toy",
+                                   .tokenizer = "toy",
+                                   .index_factory = factory};
     struct generation_builder *b;
     struct error e;
     if (builder_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
@@ -415,7 +442,8 @@ static void build(struct world *w, const char *factory, int n) {
         if (i >= n) continue;
         make(&made, i, &w->facts[i]);
         w->there[i] = true;
-        if (builder_add_document(b, &made.document, &e) || builder_add_vectors(b, w->vectors[i], 2, &e))
+        if (builder_add_document(b, &made.document, &e) ||
+            builder_add_vectors(b, w->vectors[i], 2, &e))
             fail_msg("%s", e.text);
     }
     if (builder_commit(b, &e)) fail_msg("%s", e.text);
@@ -435,7 +463,8 @@ static void find_best(const struct world *w, const float *query, float best[K]) 
     }
 }
 
-static void check_search(const struct world *w, struct collection *l, struct filter *f, const char *text) {
+static void check_search(const struct world *w, struct collection *l, struct filter *f,
+                         const char *text) {
     float query[2 * DIM], similarities[2 * K], best[K];
     int64_t ids[2 * K], n_documents, n_chunks, expected = 0;
     struct error e;
@@ -446,7 +475,8 @@ static void check_search(const struct world *w, struct collection *l, struct fil
     if (store_search(snapshot, &asked, ids, similarities, &e)) fail_msg("%s: %s", text, e.text);
     for (int i = 0; i < 2 * K; i++) {
         if (i % K == 0) find_best(w, query + i / K * DIM, best);
-        if (!(fabsf(similarities[i] - best[i % K]) < 1e-5F)) fail_msg("%s: %g, %g", text, similarities[i], best[i % K]);
+        if (!(fabsf(similarities[i] - best[i % K]) < 1e-5F))
+            fail_msg("%s: %g, %g", text, similarities[i], best[i % K]);
         if (ids[i] < 0) continue;
         int number = atoi(snapshot_chunk(snapshot, ids[i]).document_id);
         assert_true(w->there[number] && w->allowed[number]);
@@ -480,7 +510,8 @@ static void check_random_filters(const char *factory, int n_filters) {
         if (w->there[gone]) assert_int_equal(collection_delete(l, NULL, made.id, &e), STATUS_OK);
         w->there[gone] = false;
         make(&made, came, &w->facts[came]);
-        assert_int_equal(collection_put(l, NULL, &made.document, w->vectors[came], &effect, &e), STATUS_OK);
+        assert_int_equal(collection_put(l, NULL, &made.document, w->vectors[came], &effect, &e),
+                         STATUS_OK);
         w->there[came] = true;
     }
     collection_close(l);
@@ -528,7 +559,8 @@ static void test_changes_within_a_filter(void **state) {
     make(&made, 100, &red);
     assert_int_equal(put_stored(l, only_blue, &made, w->vectors[0], &effect), STATUS_INVALID);
     assert_int_equal(effect, CHANGE_REFUSED);
-    assert_int_equal(collection_put(l, NULL, &made.document, w->vectors[0], &effect, &e), STATUS_OK);
+    assert_int_equal(collection_put(l, NULL, &made.document, w->vectors[0], &effect, &e),
+                     STATUS_OK);
 
     make(&made, 100, &blue); /* the id is another's */
     assert_int_equal(put_stored(l, only_blue, &made, w->vectors[0], &effect), STATUS_INVALID);
@@ -594,7 +626,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_random_filters, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_random_filters_faiss, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_random_filters_lists, folder_set_up, folder_tear_down),
-        cmocka_unit_test_setup_teardown(test_changes_within_a_filter, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_changes_within_a_filter, folder_set_up,
+                                        folder_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

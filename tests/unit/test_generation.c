@@ -49,21 +49,23 @@ static struct generation_builder *create(const struct collection_options *o) {
 static char text_of_digits[3 * 64];
 
 /* A document of n tokens with ids base, base + 1, ...; token i covers bytes [3 i, 3 i + 3). */
-static enum status add(struct generation_builder *b, const char *path, int n, int base, struct error *e) {
+static enum status add(struct generation_builder *b, const char *path, int n, int base,
+                       struct error *e) {
     int32_t ids[64];
     uint32_t bounds[65];
     int n_chunks = document_count_chunks(n, CHUNK);
     for (int i = 0; i < n; i++) ids[i] = base + i;
     for (int i = 0; i <= n_chunks; i++) bounds[i] = (uint32_t)(3 * min_int(i * CHUNK, n));
     for (size_t i = 0; i < sizeof text_of_digits; i++) text_of_digits[i] = (char)('0' + i % 10);
-    enum status status = builder_add_document(b,
-                                              &(struct collection_document){.path = path,
-                                                                            .title = "a title",
-                                                                            .text = {text_of_digits, (size_t)(3 * n)},
-                                                                            .ids = ids,
-                                                                            .bounds = bounds,
-                                                                            .n = n},
-                                              e);
+    enum status status = builder_add_document(
+        b,
+        &(struct collection_document){.path = path,
+                                      .title = "a title",
+                                      .text = {text_of_digits, (size_t)(3 * n)},
+                                      .ids = ids,
+                                      .bounds = bounds,
+                                      .n = n},
+        e);
     for (int i = 0; status == STATUS_OK && i < n_chunks; i++) {
         float vector[DIM] = {0};
         vector[(base + i) % DIM] = 1;
@@ -77,7 +79,8 @@ static enum status build(const struct collection_options *o, int mark, struct er
     struct generation_builder *b;
     enum status status = builder_create(&b, dir, o, e);
     if (status) return status;
-    if ((status = add(b, "docs/one.md", 10, mark, e)) || (status = add(b, "docs/two.md", 4, 30, e)) ||
+    if ((status = add(b, "docs/one.md", 10, mark, e)) ||
+        (status = add(b, "docs/two.md", 4, 30, e)) ||
         (status = add(b, "docs/three.md", 1, 50, e))) {
         builder_abandon(b);
         return status;
@@ -135,11 +138,13 @@ static void check_contents(const struct disk_generation *c) {
         assert_string_equal(chunk.path, expected[i].path);
         assert_string_equal(chunk.title, "a title");
         assert_int_equal(chunk.text.size, expected[i].end - expected[i].start);
-        for (size_t j = 0; j < chunk.text.size; j++) assert_int_equal(chunk.text.text[j], '0' + (chunk.start + j) % 10);
+        for (size_t j = 0; j < chunk.text.size; j++)
+            assert_int_equal(chunk.text.text[j], '0' + (chunk.start + j) % 10);
         assert_int_equal(chunk.n_tokens, expected[i].n);
         assert_int_equal(chunk.start, expected[i].start);
         assert_int_equal(chunk.end, expected[i].end);
-        for (int j = 0; j < chunk.n_tokens; j++) assert_int_equal(chunk.tokens[j], expected[i].first + j);
+        for (int j = 0; j < chunk.n_tokens; j++)
+            assert_int_equal(chunk.tokens[j], expected[i].first + j);
     }
 }
 
@@ -158,8 +163,9 @@ static void test_round_trip(void **state) {
         if (factories[f]) assert_string_equal(disk_generation_info(c)->index_factory, factories[f]);
         float query[DIM] = {0, 0, 1, 0}, similarities[3];
         int64_t ids[3];
-        assert_int_equal(index_search(disk_generation_index(c), (struct index_query){.vectors = query, .n = 1, .k = 3},
-                                      ids, similarities, &e),
+        assert_int_equal(index_search(disk_generation_index(c),
+                                      (struct index_query){.vectors = query, .n = 1, .k = 3}, ids,
+                                      similarities, &e),
                          STATUS_OK);
         /* Chunk 1 starts at token 1 + 1; documents two (30) and three (50) have base % 4 = 2. */
         assert_int_equal(ids[0], 1);
@@ -204,16 +210,19 @@ static void test_match(void **state) {
     build_ok(&options, 1);
     struct disk_generation *c = open_ok();
     const struct collection_info *info = disk_generation_info(c);
-    struct embedder embedder = {.dim = DIM, .hash = 0x1111, .prompts = {"", "query: ", "passage: "}};
+    struct embedder embedder = {
+        .dim = DIM, .hash = 0x1111, .prompts = {"", "query: ", "passage: "}};
     assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_OK);
     assert_int_equal(collection_match_tokens(info, 0x2222, CHUNK, &e), STATUS_OK);
     embedder.prompts[EMBED_DOCUMENT] = "";
     assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_INVALID);
-    assert_non_null(strstr(e.text, "retrieval.document_prompt \"passage: \", the embedder has \"\" now"));
+    assert_non_null(
+        strstr(e.text, "retrieval.document_prompt \"passage: \", the embedder has \"\" now"));
     embedder.prompts[EMBED_DOCUMENT] = "passage: ";
     embedder.prompts[EMBED_QUERY] = "ask: ";
     assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_INVALID);
-    assert_non_null(strstr(e.text, "retrieval.query_prompt \"query: \", the embedder has \"ask: \" now"));
+    assert_non_null(
+        strstr(e.text, "retrieval.query_prompt \"query: \", the embedder has \"ask: \" now"));
     embedder.prompts[EMBED_QUERY] = "query: ";
     embedder.dim++;
     assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_INVALID);
@@ -286,24 +295,31 @@ static void write_whole(const char *path, const void *bytes, size_t size) {
 
 enum { PICTURE_DIM = 3 };
 
-static enum status add_picture(struct generation_builder *b, const char *path, int base, const float *vector,
-                               struct error *e) {
+static enum status add_picture(struct generation_builder *b, const char *path, int base,
+                               const float *vector, struct error *e) {
     int32_t ids[2] = {base, base + 1};
     uint32_t bounds[2] = {0, 6};
     float of_chunk[DIM] = {[1] = 1};
-    const struct collection_document d = {
-        .path = path, .title = "", .text = {"012345", 6}, .ids = ids, .bounds = bounds, .n = 2, .picture = vector};
+    const struct collection_document d = {.path = path,
+                                          .title = "",
+                                          .text = {"012345", 6},
+                                          .ids = ids,
+                                          .bounds = bounds,
+                                          .n = 2,
+                                          .picture = vector};
     if (builder_add_document(b, &d, e)) return e->status;
     return builder_add_vectors(b, of_chunk, 1, e);
 }
 
-/* Three documents of five chunks, and a picture before and behind the last of them: chunks 4 and 6. */
+/* Three documents of five chunks, and a picture before and behind the last of them: chunks 4 and 6.
+ */
 static void build_pictures(const char *factory) {
     static const float vectors[2][PICTURE_DIM] = {{0, 1, 0}, {0.6F, 0, 0.8F}};
     struct collection_options o = options;
     struct error e = {0};
     o.index_factory = factory;
-    o.pictures = (struct picture_space){.embedder = "toy eyes", .embedder_hash = 0x3333, .dim = PICTURE_DIM};
+    o.pictures =
+        (struct picture_space){.embedder = "toy eyes", .embedder_hash = 0x3333, .dim = PICTURE_DIM};
     struct generation_builder *b = create(&o);
     if (add(b, "docs/one.md", 10, 1, &e) || add(b, "docs/two.md", 4, 30, &e) ||
         add_picture(b, "one.png", 60, vectors[0], &e) || add(b, "docs/three.md", 1, 50, &e) ||
@@ -331,7 +347,8 @@ static void test_pictures(void **state) {
         for (int64_t id = 0; id < 7; id++)
             assert_int_equal(disk_generation_picture_of(c, id), id == 4 ? 0 : id == 6 ? 1 : -1);
         struct index_query asked = {.vectors = query, .n = 1, .k = 3};
-        assert_int_equal(index_search(disk_generation_pictures(c), asked, ids, similarities, &e), STATUS_OK);
+        assert_int_equal(index_search(disk_generation_pictures(c), asked, ids, similarities, &e),
+                         STATUS_OK);
         assert_true(ids[0] == 1 && ids[1] == 0 && ids[2] == -1 && similarities[0] > 0.9999F);
         assert_int_equal(disk_generation_verify(dir, &e), STATUS_OK);
         disk_generation_close(c);
@@ -353,22 +370,29 @@ static void test_pictures_refused(void **state) {
     o.pictures.dim = 0;
     assert_int_equal(builder_create(&b, dir, &o, &e), STATUS_INVALID);
 
-    const struct embedder eyes = {.hash = 0x3333, .dim = PICTURE_DIM, .name = "eyes", .prompts = {"", "", ""}};
+    const struct embedder eyes = {
+        .hash = 0x3333, .dim = PICTURE_DIM, .name = "eyes", .prompts = {"", "", ""}};
     struct embedder other = eyes;
     build_ok(&options, 1);
     struct disk_generation *c = open_ok();
-    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), NULL, &e), STATUS_OK);
-    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), &eyes, &e), STATUS_INVALID);
+    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), NULL, &e),
+                     STATUS_OK);
+    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), &eyes, &e),
+                     STATUS_INVALID);
     disk_generation_close(c);
     build_pictures(INDEX_EXACT);
     c = open_ok();
-    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), &eyes, &e), STATUS_OK);
-    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), NULL, &e), STATUS_INVALID);
+    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), &eyes, &e),
+                     STATUS_OK);
+    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), NULL, &e),
+                     STATUS_INVALID);
     other.hash = 0x4444;
-    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), &other, &e), STATUS_INVALID);
+    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), &other, &e),
+                     STATUS_INVALID);
     other = eyes;
     other.prompts[EMBED_QUERY] = "a photo of ";
-    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), &other, &e), STATUS_INVALID);
+    assert_int_equal(collection_match_picture_embedder(disk_generation_info(c), &other, &e),
+                     STATUS_INVALID);
     disk_generation_close(c);
 }
 
@@ -387,7 +411,8 @@ static const char *const every_file[] = {"CURRENT",
 static void expect_damage(const char *path, size_t at) {
     struct disk_generation *c;
     struct error e = {0};
-    if (disk_generation_open(&c, dir, &e) == STATUS_OK) fail_msg("%s: damage at byte %zu was not found", path, at);
+    if (disk_generation_open(&c, dir, &e) == STATUS_OK)
+        fail_msg("%s: damage at byte %zu was not found", path, at);
     assert_true(e.text[0] != '\0');
 }
 
@@ -476,7 +501,8 @@ static void test_forged_contents(void **state) {
         snprintf(path, sizeof path, "%s/gen-000001/MANIFEST", dir);
         read_whole(path, &text);
         assert_int_equal(manifest_parse(&m, text.data, text.size, path, &e), STATUS_OK);
-        snprintf(path, sizeof path, "%s/gen-000001/%s", dir, generation_file_name((enum generation_file)f, &m.info));
+        snprintf(path, sizeof path, "%s/gen-000001/%s", dir,
+                 generation_file_name((enum generation_file)f, &m.info));
         read_whole(path, &b);
         for (size_t i = 0; i < 8 * b.size; i++) {
             struct disk_generation *c;
@@ -565,7 +591,8 @@ static void test_manifest_fields(void **state) {
     expect_manifest_error("\"format\": 6", "\"format\": 1", "format 1, this version reads 6");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": -5", "\"chunks\" is -5");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": 6", "chunks.offsets");
-    expect_manifest_error("\"chunks\": 5", "\"chunks\": \"5\"", "\"chunks\" is \"5\", expected an integer");
+    expect_manifest_error("\"chunks\": 5", "\"chunks\": \"5\"",
+                          "\"chunks\" is \"5\", expected an integer");
     expect_manifest_error("  \"chunks\": 5,\n", "", "\"chunks\" is missing");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": 5, \"chunks\": 5", "not JSON: duplicate");
     expect_manifest_error("\"tokens\": 15", "\"tokens\": 9223372036854775807", "\"tokens\" is");
@@ -574,25 +601,30 @@ static void test_manifest_fields(void **state) {
     expect_manifest_error("inner_product", "l2", "\"metric\" is \"l2\", allowed is inner_product");
     expect_manifest_error("\"eod\": 99", "\"eod\": 100", "above \"max_token\"");
     expect_manifest_error("\"dim\": 4", "\"dim\": 4, \"more\": 1", "does not know");
-    expect_manifest_error("\"documents\": {", "\"../documents\": {", "\"files.documents\" is missing");
+    expect_manifest_error("\"documents\": {", "\"../documents\": {",
+                          "\"files.documents\" is missing");
     expect_manifest_error("toy/tokenizer", "toy\\u0000", "NUL");
 }
 
 static void test_manifest_pictures(void **state) {
     (void)state;
     build_pictures(INDEX_EXACT);
-    expect_manifest_error("\"pictures\": 2", "\"pictures\": -1", "\"picture_embedder.pictures\" is -1");
+    expect_manifest_error("\"pictures\": 2", "\"pictures\": -1",
+                          "\"picture_embedder.pictures\" is -1");
     expect_manifest_error("\"pictures\": 2", "\"pictures\": 1", "pictures.chunks");
     expect_manifest_error("\"pictures\": 2", "\"pictures\": 6", "more pictures than documents");
     expect_manifest_error("\"pictures\": 2", "\"pictures\": 0", "\"files.pictures.chunks\"");
     expect_manifest_error("\"dim\": 3", "\"dim\": 4", "pictures.f32");
-    expect_manifest_error("\"folder\": \"toy eyes\",", "", "\"picture_embedder.folder\" is missing");
-    expect_manifest_error("\"hash\": \"0000000000003333\"", "\"hash\": 3", "\"picture_embedder.hash\"");
+    expect_manifest_error("\"folder\": \"toy eyes\",", "",
+                          "\"picture_embedder.folder\" is missing");
+    expect_manifest_error("\"hash\": \"0000000000003333\"", "\"hash\": 3",
+                          "\"picture_embedder.hash\"");
     if (!HAVE_FAISS) return;
     folder_remove(dir);
     folder_make(dir);
     build_pictures(NULL);
-    expect_manifest_error("\"pictures\": 2,\n    \"index\": \"Flat\"", "\"pictures\": 2, \"index\": \"SQ8\"",
+    expect_manifest_error("\"pictures\": 2,\n    \"index\": \"Flat\"",
+                          "\"pictures\": 2, \"index\": \"SQ8\"",
                           "the index of pictures compresses");
 }
 
@@ -714,7 +746,8 @@ static void test_ending_anywhere(void **state) {
         old_seen += after == before;
         new_seen += after == mark;
     }
-    print_message("ended before each of %d steps: old %d times, new %d times\n", steps - 1, old_seen, new_seen);
+    print_message("ended before each of %d steps: old %d times, new %d times\n", steps - 1,
+                  old_seen, new_seen);
     assert_true(steps > 20 && old_seen > 10 && new_seen > 1);
     assert_true(count_generations() <= 2);
 }
@@ -733,9 +766,15 @@ static void test_ending_the_first(void **state) {
 
 static void test_names(void **state) {
     (void)state;
-    static const char *const bad[] = {
-        "gen-",       "gen-000000", "gen-1", "gen-0000001", "gen-00000x", "gen-000001 ", "gen-99999999999999999999",
-        "xen-000001", "gen--00001"};
+    static const char *const bad[] = {"gen-",
+                                      "gen-000000",
+                                      "gen-1",
+                                      "gen-0000001",
+                                      "gen-00000x",
+                                      "gen-000001 ",
+                                      "gen-99999999999999999999",
+                                      "xen-000001",
+                                      "gen--00001"};
     int n;
     char name[GENERATION_NAME_SIZE];
     for (size_t i = 0; i < ARRAY_COUNT(bad); i++) assert_false(generation_parse(bad[i], &n));

@@ -1,5 +1,5 @@
-/* tests/unit/test_generation_config.c: end ids and sampling defaults of generation_config.json, and the files that
- * cannot be read. */
+/* tests/unit/test_generation_config.c: end ids and sampling defaults of generation_config.json, and
+ * the files that cannot be read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,8 @@ static struct generation_config read_valid(const char *text) {
 
 static void test_ends(void **state) {
     (void)state;
-    struct generation_config c = read_valid("{\"eos_token_id\": [128001, 128008, 128009, 128001, -1]}");
+    struct generation_config c =
+        read_valid("{\"eos_token_id\": [128001, 128008, 128009, 128001, -1]}");
     assert_true(c.found);
     assert_int_equal(c.ends.n, 3);
     assert_true(end_ids_have(&c.ends, 128009));
@@ -63,11 +64,15 @@ static void assert_shows(const struct generation_config *c, const char *expected
 static void test_sampling(void **state) {
     (void)state;
     struct generation_config c = read_valid(
-        "{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, \"repetition_penalty\": 1.05,"
+        "{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, "
+        "\"repetition_penalty\": 1.05,"
         "\"no_repeat_ngram_size\": 12}");
-    assert_shows(&c, "temperature 0.6, top_p 0.9, top_k 20, repetition_penalty 1.05, no_repeat_ngram_size 12");
+    assert_shows(
+        &c,
+        "temperature 0.6, top_p 0.9, top_k 20, repetition_penalty 1.05, no_repeat_ngram_size 12");
     c = read_valid(
-        "{\"do_sample\": false, \"temperature\": 0.6, \"repetition_penalty\": 1.0, \"no_repeat_ngram_size\": 0}");
+        "{\"do_sample\": false, \"temperature\": 0.6, \"repetition_penalty\": 1.0, "
+        "\"no_repeat_ngram_size\": 0}");
     assert_shows(&c, "temperature 0");
     c = read_valid("{}");
     assert_shows(&c, "");
@@ -79,14 +84,17 @@ static void test_sampling(void **state) {
 static void test_requests(void **state) {
     (void)state;
     struct generation_config c = read_valid(
-        "{\"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, \"repetition_penalty\": 1.05, \"no_repeat_ngram_size\": "
+        "{\"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20, \"repetition_penalty\": 1.05, "
+        "\"no_repeat_ngram_size\": "
         "12}");
     static const char text[] = "{\"temperature\": 1.5, \"top_k\": 0, \"top_p\": null}";
-    struct request_writing w = {.temperature = 1.5, .top_p = 1, .min_p = 0.25, .repetition_penalty = 1};
+    struct request_writing w = {
+        .temperature = 1.5, .top_p = 1, .min_p = 0.25, .repetition_penalty = 1};
     struct request_limits limits = {0};
     struct json *body;
     struct error e;
-    assert_int_equal(json_parse(&body, (struct text_span){text, sizeof text - 1}, "body", &e), STATUS_OK);
+    assert_int_equal(json_parse(&body, (struct text_span){text, sizeof text - 1}, "body", &e),
+                     STATUS_OK);
     request_writing_defaults(&w, body, &limits);
     assert_true(w.top_p == 1);
     limits.sampling = &c.sampling;
@@ -118,13 +126,16 @@ static void test_bad_files(void **state) {
         struct generation_config c;
         struct error e = {0};
         assert_int_not_equal(read_text(cases[i].text, &c, &e), STATUS_OK);
-        if (strstr(e.text, cases[i].says) == NULL) fail_msg("%s: expected %s", e.text, cases[i].says);
-        if (strstr(e.text, "generation_config.json") == NULL) fail_msg("%s: the file is not named", e.text);
+        if (strstr(e.text, cases[i].says) == NULL)
+            fail_msg("%s: expected %s", e.text, cases[i].says);
+        if (strstr(e.text, "generation_config.json") == NULL)
+            fail_msg("%s: the file is not named", e.text);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ends), cmocka_unit_test(test_sampling),
-                                       cmocka_unit_test(test_requests), cmocka_unit_test(test_bad_files)};
+                                       cmocka_unit_test(test_requests),
+                                       cmocka_unit_test(test_bad_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

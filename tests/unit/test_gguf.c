@@ -1,5 +1,5 @@
-/* tests/unit/test_gguf.c: the GGUF reader on good files and on every kind of damage, the types of its tensors against
- * the package gguf, and the folder that a file stands for. */
+/* tests/unit/test_gguf.c: the GGUF reader on good files and on every kind of damage, the types of
+ * its tensors against the package gguf, and the folder that a file stands for. */
 #include "retro/weights/gguf_folder.h"
 
 #include <math.h>
@@ -71,7 +71,8 @@ static void test_values(void **state) {
     assert_false(gguf_int(gguf_value_find(g, "real"), &whole));
     assert_true(gguf_number(gguf_value_find(g, "real"), &number) && number == 0.5);
     assert_true(gguf_number(gguf_value_find(g, "small"), &number) && number == -2);
-    assert_true(gguf_text(gguf_value_find(g, "word"), &text) && text.size == 3 && memcmp(text.text, "abc", 3) == 0);
+    assert_true(gguf_text(gguf_value_find(g, "word"), &text) && text.size == 3 &&
+                memcmp(text.text, "abc", 3) == 0);
     assert_true(gguf_int(gguf_value_find(g, "yes"), &whole) && whole == 1);
     assert_null(gguf_value_find(g, "absent"));
     assert_false(gguf_text(NULL, &text));
@@ -183,11 +184,13 @@ static void test_lying_tensors(void **state) {
         {"t", 0, 1 << 30, 1 << 30, 4, "tensor \"t\" takes"},
         {"t", 0, 3, 3, 32, "tensor \"t\" takes 36 bytes from byte 0 on, the data holds 32"},
         {"", 0, 1, 1, 4, "a tensor's name of 0 bytes"},
-        {"a name of more than sixty-four bytes, which is what the format allows", 0, 1, 1, 4, "a tensor's name of 69"},
+        {"a name of more than sixty-four bytes, which is what the format allows", 0, 1, 1, 4,
+         "a tensor's name of 69"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct gguf_draft d = {0};
-        draft_tensor(&d, cases[i].name, cases[i].type, cases[i].rows, cases[i].cols, cases[i].bytes);
+        draft_tensor(&d, cases[i].name, cases[i].type, cases[i].rows, cases[i].cols,
+                     cases[i].bytes);
         expect_draft_refusal(&d, cases[i].words);
     }
 }
@@ -235,7 +238,8 @@ static void check_quantised(const struct gguf_tensor *t, const float *want, int 
     double relative = deviation_relative(&lost), most[] = {0, 5e-4, 2e-2};
     if (relative > most[t->form->loss]) fail_msg("%s: relative error %g", t->name, relative);
     for (int i = 0; t->form->loss == BLOCKS_EXACT && i < n; i++)
-        if (back[i] != want[i]) fail_msg("%s[%d]: %g, expected %g", t->name, i, (double)back[i], (double)want[i]);
+        if (back[i] != want[i])
+            fail_msg("%s[%d]: %g, expected %g", t->name, i, (double)back[i], (double)want[i]);
 }
 
 /* Rows of random bits of every type; what the package gguf makes of them is beside them. */
@@ -266,7 +270,8 @@ static void test_blocks(void **state) {
     gguf_close(g);
 }
 
-/* Q3_K's largest product of scale and value is 128, which only a change of all signs brings into a byte. */
+/* Q3_K's largest product of scale and value is 128, which only a change of all signs brings into a
+ * byte. */
 static void test_turned_signs(void **state) {
     (void)state;
     uint8_t block[110] = {0};
@@ -291,7 +296,8 @@ static void test_scales_beyond(void **state) {
     int8_t values[32];
     uint16_t scale, minimum;
     struct quantised_row to = {values, &scale, &minimum};
-    assert_false(blocks_quantise(DTYPE_INT4, to, block_form_find(2), q4_0, 32, NULL)); /* its minimum is 8 times that */
+    assert_false(blocks_quantise(DTYPE_INT4, to, block_form_find(2), q4_0, 32,
+                                 NULL)); /* its minimum is 8 times that */
     assert_true(blocks_quantise(DTYPE_INT8, to, block_form_find(2), q4_0, 32, NULL));
     assert_false(blocks_quantise(DTYPE_INT8, to, block_form_find(8), q8_0, 32, NULL));
 }
@@ -302,7 +308,8 @@ static struct json *read_config(struct gguf_draft *d) {
     struct json *config;
     struct error e = {0};
     if (gguf_write_config(g, &text, &e)) fail_msg("%s", e.text);
-    if (json_parse(&config, (struct text_span){text.data, text.size}, "config.json", &e)) fail_msg("%s", e.text);
+    if (json_parse(&config, (struct text_span){text.data, text.size}, "config.json", &e))
+        fail_msg("%s", e.text);
     buffer_free(&text);
     gguf_close(g);
     return config;
@@ -327,14 +334,16 @@ static void test_config(void **state) {
     assert_int_equal(json_int(json_member(config, "num_key_value_heads")), 2);
     assert_true(json_bool(json_member(config, "tie_word_embeddings")));
     assert_false(json_bool(json_member(config, "attention_bias")));
-    assert_true(json_text_is(json_member(json_member(config, "rope_scaling"), "rope_type"), "yarn"));
+    assert_true(
+        json_text_is(json_member(json_member(config, "rope_scaling"), "rope_type"), "yarn"));
     assert_int_equal(json_int(json_item(json_member(config, "eos_token_id"), 1)), 7);
     json_close(config);
     draft_free(&d);
 }
 
 static void draft_sizes(struct gguf_draft *d, const char *architecture) {
-    static const char *const keys[] = {"block_count", "embedding_length", "attention.head_count", "context_length"};
+    static const char *const keys[] = {"block_count", "embedding_length", "attention.head_count",
+                                       "context_length"};
     static const uint32_t values[] = {2, 64, 4, 32};
     char key[80];
     draft_word(d, "general.architecture", architecture);
@@ -389,7 +398,8 @@ static void test_gemma3_config(void **state) {
     draft_number(&d.keys, 1, 1);
     draft_number(&d.keys, 0, 1);
     struct json *config = read_config(&d);
-    assert_true(json_text_is(json_item(json_member(config, "layer_types"), 0), "sliding_attention"));
+    assert_true(
+        json_text_is(json_item(json_member(config, "layer_types"), 0), "sliding_attention"));
     assert_true(json_text_is(json_item(json_member(config, "layer_types"), 1), "full_attention"));
     json_close(config);
     draft_free(&d);
@@ -466,7 +476,8 @@ static void test_config_refusals(void **state) {
     } cases[] = {
         {"llama.expert_count", 8, "\"llama.expert_count\" has a value that is not supported"},
         {"llama.attention.sliding_window", 4096, "\"llama.attention.sliding_window\" has a value"},
-        {"llama.rope.dimension_count", 8, "\"llama.rope.dimension_count\" is not the size of a head"},
+        {"llama.rope.dimension_count", 8,
+         "\"llama.rope.dimension_count\" is not the size of a head"},
         {"llama.new_idea", 1, "\"llama.new_idea\" is not known, and may change results"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
@@ -485,7 +496,8 @@ static void test_config_refusals(void **state) {
     d = (struct gguf_draft){0};
     draft_sizes(&d, "qwen2vl");
     draft_sections(&d, (const uint32_t[]){2, 3, 2, 1}, 4);
-    expect_config_refusal(&d, "\"qwen2vl.rope.dimension_sections\" is no list of three whole numbers and zeros");
+    expect_config_refusal(
+        &d, "\"qwen2vl.rope.dimension_sections\" is no list of three whole numbers and zeros");
     d = (struct gguf_draft){0};
     draft_sizes(&d, "qwen2vl");
     draft_sections(&d, (const uint32_t[]){4, 4}, 2);
@@ -545,7 +557,8 @@ static void test_folder_names(void **state) {
     assert_non_null(q);
     assert_int_equal(q->dtype, STORED_BLOCKS);
     assert_int_equal(q->paired, 16);
-    assert_int_equal(weights_find(w, "model.layers.11.post_attention_layernorm.weight")->dtype, STORED_F32);
+    assert_int_equal(weights_find(w, "model.layers.11.post_attention_layernorm.weight")->dtype,
+                     STORED_F32);
     assert_int_equal(weights_count(w), 3);
     weights_close(w);
 
@@ -568,8 +581,10 @@ static void test_experts(void **state) {
     draft_experts(&d, "blk.0.ffn_up_exps.weight", 3, 2, 5);
     write_draft(&d, "model.gguf");
     assert_int_equal(open_weights(&w, "", &e), STATUS_OK);
-    const struct stored_tensor *first = weights_find(w, "model.layers.0.block_sparse_moe.experts.0.w3.weight");
-    const struct stored_tensor *last = weights_find(w, "model.layers.0.block_sparse_moe.experts.2.w3.weight");
+    const struct stored_tensor *first =
+        weights_find(w, "model.layers.0.block_sparse_moe.experts.0.w3.weight");
+    const struct stored_tensor *last =
+        weights_find(w, "model.layers.0.block_sparse_moe.experts.2.w3.weight");
     assert_non_null(first);
     assert_non_null(last);
     assert_int_equal(last->n_dims, 2);
@@ -599,7 +614,8 @@ static void test_vector_as_row(void **state) {
         draft_tensor(&d, "blk.0.ffn_gate_inp_shexp.weight", 0, rows, 64, (size_t)64 * 4);
         write_draft(&d, "model.gguf");
         assert_int_equal(open_weights(&w, "", &e), STATUS_OK);
-        const struct stored_tensor *t = weights_find(w, "model.layers.0.mlp.shared_expert_gate.weight");
+        const struct stored_tensor *t =
+            weights_find(w, "model.layers.0.mlp.shared_expert_gate.weight");
         assert_int_equal(t->n_dims, 2);
         assert_int_equal(t->shape[0], 1);
         assert_int_equal(t->shape[1], 64);

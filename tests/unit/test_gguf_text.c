@@ -1,5 +1,5 @@
-/* tests/unit/test_gguf_text.c: tokenizers of GGUF files against llama.cpp's (tests/reference/make_gguf_golden.py), and
- * metadata that lie. */
+/* tests/unit/test_gguf_text.c: tokenizers of GGUF files against llama.cpp's
+ * (tests/reference/make_gguf_golden.py), and metadata that lie. */
 #include <math.h>
 
 #include "config/json/json_value.h"
@@ -22,29 +22,37 @@ static size_t read_hex(const char *hex, char *text) {
     return n;
 }
 
-static void expect_ids(const struct tokenizer *t, struct text_span text, int flags, const char *ids, const char *what) {
+static void expect_ids(const struct tokenizer *t, struct text_span text, int flags, const char *ids,
+                       const char *what) {
     struct tokens got = {0};
     struct error e;
     struct buffer line = {0};
     assert_int_equal(tokenizer_encode(t, text.text, text.size, flags, &got, &e), STATUS_OK);
     for (int i = 0; i < got.n; i++) buffer_printf(&line, "%s%d", i ? " " : "", (int)got.ids[i]);
     if (strcmp(line.data ? line.data : "", ids) != 0)
-        fail_msg("%s: %.*s\n   %s, expected\n   %s", what, (int)text.size, text.text, line.data, ids);
+        fail_msg("%s: %.*s\n   %s, expected\n   %s", what, (int)text.size, text.text, line.data,
+                 ids);
     buffer_free(&line);
     tokens_free(&got);
 }
 
 static const char mark[] = "<sep>";
 
-static bool holds_mark(struct text_span text) { return memmem(text.text, text.size, mark, sizeof mark - 1) != NULL; }
+static bool holds_mark(struct text_span text) {
+    return memmem(text.text, text.size, mark, sizeof mark - 1) != NULL;
+}
 
-/* llama.cpp makes a user-defined token of any text. Here one that reads as a mark is characters in a plain text. */
+/* llama.cpp makes a user-defined token of any text. Here one that reads as a mark is characters in
+ * a plain text. */
 static void expect_characters(const struct tokenizer *t, struct text_span text) {
     struct tokens marked = {0}, got = {0};
     struct buffer back = {0};
     struct error e;
-    assert_int_equal(tokenizer_encode(t, mark, sizeof mark - 1, TOKENIZER_PARSE_SPECIAL, &marked, &e), STATUS_OK);
-    assert_int_equal(tokenizer_encode(t, text.text, text.size, TOKENIZER_PLAIN, &got, &e), STATUS_OK);
+    assert_int_equal(
+        tokenizer_encode(t, mark, sizeof mark - 1, TOKENIZER_PARSE_SPECIAL, &marked, &e),
+        STATUS_OK);
+    assert_int_equal(tokenizer_encode(t, text.text, text.size, TOKENIZER_PLAIN, &got, &e),
+                     STATUS_OK);
     for (int i = 0; i < got.n; i++) assert_int_not_equal(got.ids[i], marked.ids[marked.n - 1]);
     tokenizer_decode(t, got.ids, got.n, false, &back);
     assert_int_equal(back.size, text.size);
@@ -100,7 +108,8 @@ static void test_marks(void **state) {
     struct json *options;
     assert_int_equal(gguf_open(&g, "tests/golden/gguf/qwen2/model.gguf", &e), STATUS_OK);
     assert_int_equal(gguf_write_options(g, &text, &e), STATUS_OK);
-    assert_int_equal(json_parse(&options, (struct text_span){text.data, text.size}, "options", &e), STATUS_OK);
+    assert_int_equal(json_parse(&options, (struct text_span){text.data, text.size}, "options", &e),
+                     STATUS_OK);
     assert_true(json_text_is(json_member(options, "bos_token"), "<s>"));
     assert_true(json_text_is(json_member(options, "eos_token"), "</s>"));
     assert_true(json_text_is(json_member(options, "chat_template"), "{{ messages[0].content }}"));
@@ -175,7 +184,8 @@ static void test_wordpiece(void **state) {
     static const char text[] = "Hello, W\xC3\xB6rld see12345678xx!";
     struct tokens got = {0};
     struct error e;
-    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_ADD_SPECIAL, &got, &e), STATUS_OK);
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_ADD_SPECIAL, &got, &e),
+                     STATUS_OK);
     assert_int_equal(got.ids[0], 2);
     assert_int_equal(got.ids[1], 5);
     assert_int_equal(got.ids[3], 6); /* lower case, without accents */
@@ -192,7 +202,8 @@ static void test_unigram(void **state) {
         const char *text;
         int kind;
         float score;
-    } pieces[] = {{"<unk>", 2, 0}, {"</s>", 3, 0}, {"\xE2\x96\x81", 1, -1}, {"a", 1, -3}, {"b", 1, -3}, {"ab", 1, -2}};
+    } pieces[] = {{"<unk>", 2, 0}, {"</s>", 3, 0}, {"\xE2\x96\x81", 1, -1},
+                  {"a", 1, -3},    {"b", 1, -3},   {"ab", 1, -2}};
     struct gguf_draft d = {0};
     draft_word(&d, "tokenizer.ggml.model", "t5");
     draft_u32(&d, "tokenizer.ggml.unknown_token_id", 0);
@@ -200,9 +211,11 @@ static void test_unigram(void **state) {
     draft_list(&d, "tokenizer.ggml.tokens", GGUF_TEXT, ARRAY_COUNT(pieces));
     for (size_t i = 0; i < ARRAY_COUNT(pieces); i++) draft_text(&d.keys, pieces[i].text);
     draft_list(&d, "tokenizer.ggml.token_type", GGUF_I32, ARRAY_COUNT(pieces));
-    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++) draft_number(&d.keys, (uint64_t)pieces[i].kind, 4);
+    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++)
+        draft_number(&d.keys, (uint64_t)pieces[i].kind, 4);
     draft_list(&d, "tokenizer.ggml.scores", GGUF_F32, ARRAY_COUNT(pieces));
-    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++) buffer_append(&d.keys, &pieces[i].score, sizeof(float));
+    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++)
+        buffer_append(&d.keys, &pieces[i].score, sizeof(float));
     draft_build(&d);
     struct tokenizer *t = open_bytes(&d.file);
     expect_ids(t, (struct text_span){"ab a", 4}, TOKENIZER_ADD_SPECIAL, "2 5 2 3 1", "t5");
@@ -279,8 +292,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),    cmocka_unit_test(test_marks),   cmocka_unit_test(test_pre),
-        cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_unigram), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_models),  cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_pre),     cmocka_unit_test(test_wordpiece),
+        cmocka_unit_test(test_unigram), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

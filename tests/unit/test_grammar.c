@@ -1,4 +1,5 @@
-/* tests/unit/test_grammar.c: grammars of bytes: what they match, what is refused, and the masks of tokens. */
+/* tests/unit/test_grammar.c: grammars of bytes: what they match, what is refused, and the masks of
+ * tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,27 +43,34 @@ static enum grammar_match match_of(struct grammar *g, const char *text) {
 static void expect_matches(const char *grammar, const char *const *texts) {
     struct grammar *g = make_gbnf(grammar);
     for (; *texts; texts++) {
-        enum grammar_match wanted = **texts == '+' ? MATCH_WHOLE : **texts == '~' ? MATCH_BEGINNING : MATCH_NONE;
+        enum grammar_match wanted = **texts == '+'   ? MATCH_WHOLE
+                                    : **texts == '~' ? MATCH_BEGINNING
+                                                     : MATCH_NONE;
         if (match_of(g, *texts + 1) != wanted) fail_msg("%s: %s", grammar, *texts);
     }
     grammar_release(g);
 }
-#define EXPECT_MATCHES(grammar, ...) expect_matches(grammar, (const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT_MATCHES(grammar, ...) \
+    expect_matches(grammar, (const char *const[]){__VA_ARGS__, NULL})
 
 static void test_matches(void **state) {
     (void)state;
     EXPECT_MATCHES("root ::= \"a\" | \"bc\"", "+a", "+bc", "~b", "~", "-c", "-ab");
-    EXPECT_MATCHES("root ::= [a-c]+ [^x]? # comment\n", "+a", "+abcabcz", "-x", "-ax", "+az", "-azz");
-    EXPECT_MATCHES("root ::= (\"x\" | y)* \"!\"\ny ::= \"(\" root \")\"\n", "+!", "+x(x!)!", "~x(x!", "-x)", "~((!)!)");
-    EXPECT_MATCHES("root ::= \"a\"{3} [0-9]{2,4} \"b\"{1,}", "+aaa12b", "+aaa1234bbb", "-aaa12345", "~aaa1", "-aaaa");
+    EXPECT_MATCHES("root ::= [a-c]+ [^x]? # comment\n", "+a", "+abcabcz", "-x", "-ax", "+az",
+                   "-azz");
+    EXPECT_MATCHES("root ::= (\"x\" | y)* \"!\"\ny ::= \"(\" root \")\"\n", "+!", "+x(x!)!",
+                   "~x(x!", "-x)", "~((!)!)");
+    EXPECT_MATCHES("root ::= \"a\"{3} [0-9]{2,4} \"b\"{1,}", "+aaa12b", "+aaa1234bbb", "-aaa12345",
+                   "~aaa1", "-aaaa");
     EXPECT_MATCHES("root ::= \"a\"{0,100000} \"b\"", "+b", "+aaaaaaaab", "~aaa");
     EXPECT_MATCHES("root ::= ([a-z]{2,40} \"-\"){2,50} \".\"", "~ab-", "+ab-cd-.", "-a-", "-ab-.");
     EXPECT_MATCHES("root ::= \"\\x41\\u00e4\\U0001F600\" .", "~A\xC3\xA4\xF0\x9F\x98\x80",
                    "+A\xC3\xA4\xF0\x9F\x98\x80z", "+A\xC3\xA4\xF0\x9F\x98\x80\xE2\x82\xAC",
                    "~A\xC3\xA4\xF0\x9F\x98\x80\xE2\x82", "-A\xC3\xA5");
-    EXPECT_MATCHES("root ::= [\\u0400-\\u04ff\\U00010000-\\U0010ffff]+", "+\xD0\x80", "-\xD4\x80", "+\xF4\x8F\xBF\xBF",
-                   "-\xF4\x90", "-\xED\xA0", "~\xF0");
-    EXPECT_MATCHES("root ::= a b a\na ::= \"x\"?\nb ::= \"y\" |\n\"z\"", "+y", "+xyx", "+zx", "-xx");
+    EXPECT_MATCHES("root ::= [\\u0400-\\u04ff\\U00010000-\\U0010ffff]+", "+\xD0\x80", "-\xD4\x80",
+                   "+\xF4\x8F\xBF\xBF", "-\xF4\x90", "-\xED\xA0", "~\xF0");
+    EXPECT_MATCHES("root ::= a b a\na ::= \"x\"?\nb ::= \"y\" |\n\"z\"", "+y", "+xyx", "+zx",
+                   "-xx");
     EXPECT_MATCHES("root ::= \"a\" root \"b\" | \"\"", "+", "+aabb", "~aab", "-b", "-abb");
     EXPECT_MATCHES("root ::= \"a\" root | \"a\"", "+aaaaaaaa");
     EXPECT_MATCHES("root ::= dead | \"a\"\ndead ::= \"b\" dead", "+a", "-b");
@@ -99,7 +107,8 @@ static void test_errors(void **state) {
     expect_error("root ::= \"\\ud800\"", "code point");
 }
 
-/* Nested repetitions that would be a thousand million nodes, and rules that begin with each other without end. */
+/* Nested repetitions that would be a thousand million nodes, and rules that begin with each other
+ * without end. */
 static void test_limits(void **state) {
     (void)state;
     struct buffer text = {0};
@@ -115,7 +124,8 @@ static void test_limits(void **state) {
 static void test_ambiguous(void **state) {
     (void)state;
     struct grammar *g = make_gbnf(
-        "root ::= a*\na ::= b \"1\" | c \"2\"\nb ::= \"x\" a \"3\" | \"x\" a \"4\" | \"x\"\nc ::= \"x\" a \"5\" | "
+        "root ::= a*\na ::= b \"1\" | c \"2\"\nb ::= \"x\" a \"3\" | \"x\" a \"4\" | \"x\"\nc ::= "
+        "\"x\" a \"5\" | "
         "\"x\" a \"6\" | \"x\"\n");
     struct error e = {0};
     enum grammar_match match;
@@ -132,8 +142,10 @@ static const char json_grammar[] =
     "value  ::= object | array | string | number | (\"true\" | \"false\" | \"null\") ws\n"
     "object ::= \"{\" ws ( string \":\" ws value (\",\" ws string \":\" ws value)* )? \"}\" ws\n"
     "array  ::= \"[\" ws ( value (\",\" ws value)* )? \"]\" ws\n"
-    "string ::= \"\\\"\" ( [^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" [0-9a-fA-F]{4}) )* \"\\\"\" ws\n"
-    "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws\n"
+    "string ::= \"\\\"\" ( [^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" "
+    "[0-9a-fA-F]{4}) )* \"\\\"\" ws\n"
+    "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)? ([eE] [-+]? [0-9] "
+    "[1-9]{0,15})? ws\n"
     "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n";
 
 /* Every mask has exactly the tokens whose text may come next. */
@@ -157,7 +169,8 @@ static void test_masks(void **state) {
             struct error e;
             enum grammar_match match;
             assert_int_equal(grammar_try(g, walk.text.data, walk.text.size, &match, &e), STATUS_OK);
-            if (match == MATCH_NONE || (walk.whole && match != MATCH_WHOLE)) fail_msg("%s: %d", grammars[i], match);
+            if (match == MATCH_NONE || (walk.whole && match != MATCH_WHOLE))
+                fail_msg("%s: %d", grammars[i], match);
             buffer_free(&walk.text);
         }
         grammar_release(g);
@@ -172,7 +185,8 @@ static void note(struct matcher *m, int32_t token) {
     assert_int_equal(matcher_note(m, token, &e), STATUS_OK);
 }
 
-/* Control tokens are never text; the end is allowed where the text may end, and nothing else where nothing follows. */
+/* Control tokens are never text; the end is allowed where the text may end, and nothing else where
+ * nothing follows. */
 static void test_ends(void **state) {
     (void)state;
     static const struct matcher_begin at_once = {.after = -1, .optional = -1};
@@ -195,10 +209,13 @@ static void test_ends(void **state) {
     grammar_release(g);
 }
 
-/* Thoughts are free but for their end, after which the grammar begins; they may be left out where they are optional. */
+/* Thoughts are free but for their end, after which the grammar begins; they may be left out where
+ * they are optional. */
 static void test_thoughts(void **state) {
     (void)state;
-    static const struct matcher_begin thinks = {.after = TEST_THINK_END, .optional = -1, .free = true},
+    static const struct matcher_begin thinks = {.after = TEST_THINK_END,
+                                                .optional = -1,
+                                                .free = true},
                                       may = {.after = TEST_THINK_END, .optional = TEST_THINK};
     static const int32_t ends[] = {TEST_END};
     struct grammar *g = make_gbnf("root ::= \"a\"");
@@ -264,9 +281,10 @@ static int close_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matches),   cmocka_unit_test(test_errors),    cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_masks),     cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_thoughts),  cmocka_unit_test(test_deep_text),
+        cmocka_unit_test(test_matches),  cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_limits),   cmocka_unit_test(test_ambiguous),
+        cmocka_unit_test(test_masks),    cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_thoughts), cmocka_unit_test(test_deep_text),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

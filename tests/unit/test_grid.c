@@ -1,5 +1,5 @@
-/* tests/unit/test_grid.c: the chunk grid against a restatement that cuts rows one at a time, for every prompt and
- * length below 300. */
+/* tests/unit/test_grid.c: the chunk grid against a restatement that cuts rows one at a time, for
+ * every prompt and length below 300. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +13,13 @@
 enum { ROWS = 300 };
 static const int chunk_lengths[] = {1, 2, 3, 8, 64};
 
-/* chunk_of[p] by cutting: the first chunk takes P mod m rows (m when that is 0), the others m each; the prompt's end is
- * then a chunk end. GRID_START cuts m rows from the start. */
+/* chunk_of[p] by cutting: the first chunk takes P mod m rows (m when that is 0), the others m each;
+ * the prompt's end is then a chunk end. GRID_START cuts m rows from the start. */
 static void cut_rows(enum grid_mode mode, int prompt, int m, int *chunk_of) {
     int left = m;
     if (mode == GRID_END)
-        for (int cut = prompt; cut > 0; cut -= m) left = cut; /* rows before the earliest cut from the end */
+        for (int cut = prompt; cut > 0; cut -= m)
+            left = cut; /* rows before the earliest cut from the end */
     int chunk = 0;
     for (int p = 0; p < ROWS; p++) {
         if (left == 0) {
@@ -68,8 +69,9 @@ static void test_every_grid(void **state) {
     }
 }
 
-/* The grid at the prompt's end is Megatron's for a whole sequence of that length, spec 5.5: l = ceil(n / m) chunks, the
- * first window of queries starts at row (n - 1) mod m, window c reads chunk c. */
+/* The grid at the prompt's end is Megatron's for a whole sequence of that length, spec 5.5: l =
+ * ceil(n / m) chunks, the first window of queries starts at row (n - 1) mod m, window c reads chunk
+ * c. */
 static void test_whole_sequences(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(chunk_lengths); i++) {
@@ -79,7 +81,8 @@ static void test_whole_sequences(void **state) {
             assert_int_equal(grid_complete(g, n), (n + m - 1) / m);
             assert_true(grid_closes(g, n - 1));
             int pad = (n - 1) % m;
-            for (int p = 0; p < n; p++) assert_int_equal(grid_read(g, p), p < pad ? -1 : (p - pad) / m);
+            for (int p = 0; p < n; p++)
+                assert_int_equal(grid_read(g, p), p < pad ? -1 : (p - pad) / m);
         }
     }
 }
@@ -89,7 +92,8 @@ static void test_table(void **state) {
     (void)state;
     static const struct {
         int n, chunks, first, last_start;
-    } rows[] = {{200, 4, 8, 136}, {192, 3, 64, 128}, {65, 2, 1, 1}, {64, 1, 64, 0}, {63, 1, 63, 0}, {1, 1, 1, 0}};
+    } rows[] = {{200, 4, 8, 136}, {192, 3, 64, 128}, {65, 2, 1, 1},
+                {64, 1, 64, 0},   {63, 1, 63, 0},    {1, 1, 1, 0}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct grid g = grid_make(GRID_END, rows[i].n, 64);
         assert_int_equal(g.f, rows[i].first);

@@ -13,21 +13,23 @@ static float *copy(const float *v, size_t n) {
 static struct index *open_flat(const float *v, int64_t count, int dim) {
     struct index *x;
     struct error e = {0};
-    assert_int_equal(index_open_flat(&x, copy(v, (size_t)count * (size_t)dim), count, dim, &e), STATUS_OK);
+    assert_int_equal(index_open_flat(&x, copy(v, (size_t)count * (size_t)dim), count, dim, &e),
+                     STATUS_OK);
     return x;
 }
 
 enum { NAIVE_K = 7 };
 
 /* In double, by repeated selection: slow, and obviously right. */
-static void check_naive(const float *v, const struct index *x, const float *query, const int64_t *ids,
-                        const float *similarities) {
+static void check_naive(const float *v, const struct index *x, const float *query,
+                        const int64_t *ids, const float *similarities) {
     int64_t count = x->count;
     int dim = x->dim;
     double *scores = malloc(((size_t)count + 1) * sizeof *scores);
     for (int64_t i = 0; i < count; i++) {
         scores[i] = 0;
-        for (int j = 0; j < dim; j++) scores[i] += (double)v[(size_t)i * (size_t)dim + (size_t)j] * query[j];
+        for (int j = 0; j < dim; j++)
+            scores[i] += (double)v[(size_t)i * (size_t)dim + (size_t)j] * query[j];
     }
     for (int i = 0; i < NAIVE_K; i++) {
         int64_t best = -1;
@@ -57,7 +59,8 @@ static void test_exact_is_naive(void **state) {
             float *v = make_vectors(count, dim, 0), *queries = make_vectors(N, dim, 0);
             struct index *x = open_flat(v, count, dim);
             assert_int_equal(
-                index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids, similarities, NULL),
+                index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids,
+                             similarities, NULL),
                 STATUS_OK);
             for (int q = 0; q < N; q++)
                 check_naive(v, x, queries + q * dim, ids + q * NAIVE_K, similarities + q * NAIVE_K);
@@ -76,7 +79,8 @@ static void test_exact_ties(void **state) {
     float similarities[K], query[DIM] = {1};
     for (int i = 0; i < COUNT; i++) v[i * DIM] = i % 10 == 3 ? 1.0F : 0.5F;
     struct index *x = open_flat(v, COUNT, DIM);
-    assert_int_equal(index_search(x, (struct index_query){.vectors = query, .n = 1, .k = K}, ids, similarities, NULL),
+    assert_int_equal(index_search(x, (struct index_query){.vectors = query, .n = 1, .k = K}, ids,
+                                  similarities, NULL),
                      STATUS_OK);
     for (int i = 0; i < K; i++) assert_int_equal(ids[i], 3 + 10 * i);
     index_close(x);
@@ -88,11 +92,14 @@ static void test_exact_edges(void **state) {
     int64_t ids[2];
     float similarities[2], nan_query[2] = {NAN, 1}, v[2] = {1, 0};
     struct index *x = open_flat(v, 1, 2);
-    assert_int_equal(index_search(x, (struct index_query){.vectors = v, .n = 0, .k = 1}, ids, similarities, &e),
-                     STATUS_OK);
-    assert_int_equal(index_search(x, (struct index_query){.vectors = v, .n = 1, .k = 0}, ids, similarities, &e),
-                     STATUS_INVALID);
-    assert_int_equal(index_search(x, (struct index_query){.vectors = nan_query, .n = 1, .k = 2}, ids, similarities, &e),
+    assert_int_equal(
+        index_search(x, (struct index_query){.vectors = v, .n = 0, .k = 1}, ids, similarities, &e),
+        STATUS_OK);
+    assert_int_equal(
+        index_search(x, (struct index_query){.vectors = v, .n = 1, .k = 0}, ids, similarities, &e),
+        STATUS_INVALID);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = nan_query, .n = 1, .k = 2},
+                                  ids, similarities, &e),
                      STATUS_OK);
     assert_int_equal(ids[0], -1);
     index_close(x);
@@ -101,7 +108,8 @@ static void test_exact_edges(void **state) {
 
 static void test_devices(void **state) {
     (void)state;
-    static const char *const wrong[] = {"", "gpu", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:12345"};
+    static const char *const wrong[] = {
+        "", "gpu", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:12345"};
     struct error e = {0};
     float v[2] = {1, 0};
     struct index *x = open_flat(v, 1, 2);
@@ -140,7 +148,8 @@ static void test_faiss_flat_is_exact(void **state) {
             float *v = make_vectors(count, dim, 0), *queries = make_vectors(N, dim, 0);
             struct index *flat = open_flat(v, count, dim), *x = open_faiss(NULL, v, count, dim);
             assert_int_equal(
-                index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids, similarities, NULL),
+                index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids,
+                             similarities, NULL),
                 STATUS_OK);
             index_search(flat, (struct index_query){.vectors = queries, .n = N, .k = K}, expected,
                          expected_similarities, NULL);
@@ -160,8 +169,8 @@ static void test_faiss_flat_is_exact(void **state) {
 
 enum { TIES_N = 40, TIES_K = 12 };
 
-/* Whatever k and the other queries of the batch are, neighbours are those of exact search, ties in order of id: one
- * query by itself, with another k, and all together. */
+/* Whatever k and the other queries of the batch are, neighbours are those of exact search, ties in
+ * order of id: one query by itself, with another k, and all together. */
 static void check_ties(const struct index *x, const struct index *exact, const float *queries) {
     int64_t ids[TIES_N * TIES_K], expected[TIES_N * TIES_K], alone[TIES_K];
     float similarities[TIES_N * TIES_K], expected_similarities[TIES_N * TIES_K];
@@ -178,7 +187,8 @@ static void check_ties(const struct index *x, const struct index *exact, const f
         }
 }
 
-/* Few numbers in short vectors, each vector 30 times: ties of some hundreds, far more than a search has to spare. */
+/* Few numbers in short vectors, each vector 30 times: ties of some hundreds, far more than a search
+ * has to spare. */
 static void test_faiss_ties(void **state) {
     (void)state;
     static const char *const factories[] = {"Flat", "IVF8,Flat"};
@@ -187,7 +197,8 @@ static void test_faiss_ties(void **state) {
     for (size_t f = 0; f < ARRAY_COUNT(factories); f++)
         for (size_t d = 0; d < ARRAY_COUNT(dims); d++) {
             float *v = make_ties(COUNT, dims[d], SHARE), *queries = make_ties(TIES_N, dims[d], 1);
-            struct index *exact = open_flat(v, COUNT, dims[d]), *x = open_faiss(factories[f], v, COUNT, dims[d]);
+            struct index *exact = open_flat(v, COUNT, dims[d]),
+                         *x = open_faiss(factories[f], v, COUNT, dims[d]);
             check_ties(x, exact, queries);
             index_close(exact);
             index_close(x);
@@ -196,8 +207,8 @@ static void test_faiss_ties(void **state) {
         }
 }
 
-/* A query by itself finds what it finds among many others, to the last bit of a similarity: a server's answer does not
- * depend on who else asks. */
+/* A query by itself finds what it finds among many others, to the last bit of a similarity: a
+ * server's answer does not depend on who else asks. */
 static void test_faiss_alone_and_among_others(void **state) {
     (void)state;
     static const char *const factories[] = {"Flat", "IVF16,Flat", "IVF16,PQ16np"};
@@ -207,9 +218,9 @@ static void test_faiss_alone_and_among_others(void **state) {
     const float *queries = v + (size_t)500 * DIM;
     for (size_t f = 0; f < ARRAY_COUNT(factories); f++) {
         struct index *x = open_faiss(factories[f], v, COUNT, DIM);
-        assert_int_equal(
-            index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids, similarities, NULL),
-            STATUS_OK);
+        assert_int_equal(index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K},
+                                      ids, similarities, NULL),
+                         STATUS_OK);
         for (int q = 0; q < N; q++) {
             struct index_query one = {.vectors = queries + (size_t)q * DIM, .n = 1, .k = K};
             assert_int_equal(index_search(x, one, alone_ids, alone, NULL), STATUS_OK);
@@ -228,7 +239,8 @@ static void test_faiss_widest_tie(void **state) {
     float *v = make_ties(COUNT, 4, COUNT), similarities[K];
     int64_t ids[K];
     struct index *x = open_faiss("Flat", v, COUNT, 4);
-    assert_int_equal(index_search(x, (struct index_query){.vectors = v, .n = 1, .k = K}, ids, similarities, NULL),
+    assert_int_equal(index_search(x, (struct index_query){.vectors = v, .n = 1, .k = K}, ids,
+                                  similarities, NULL),
                      STATUS_OK);
     for (int i = 0; i < K; i++) {
         assert_true(ids[i] >= 0 && ids[i] < COUNT && (i == 0 || ids[i] > ids[i - 1]));
@@ -246,8 +258,10 @@ static double recall(const char *factory) {
     float *v = make_vectors(COUNT, DIM, 200);
     float *queries = v + (size_t)1000 * DIM;
     struct index *flat = open_flat(v, COUNT, DIM), *x = open_faiss(factory, v, COUNT, DIM);
-    index_search(flat, (struct index_query){.vectors = queries, .n = N, .k = K}, expected, similarities, NULL);
-    assert_int_equal(index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids, similarities, NULL),
+    index_search(flat, (struct index_query){.vectors = queries, .n = N, .k = K}, expected,
+                 similarities, NULL);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids,
+                                  similarities, NULL),
                      STATUS_OK);
     int found = 0;
     for (int q = 0; q < N; q++)
@@ -289,7 +303,8 @@ static void test_factory_by_size(void **state) {
     struct error e = {0};
     char factory[INDEX_FACTORY_SIZE], longest[INDEX_FACTORY_SIZE + 1] = {0};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        assert_int_equal(index_resolve(factory, cases[i].asked, cases[i].count, cases[i].dim, &e), STATUS_OK);
+        assert_int_equal(index_resolve(factory, cases[i].asked, cases[i].count, cases[i].dim, &e),
+                         STATUS_OK);
         assert_string_equal(factory, cases[i].factory);
         assert_true(index_check_factory(cases[i].asked, cases[i].dim, &e) == STATUS_OK);
     }
@@ -315,7 +330,8 @@ static void test_asked_again(void **state) {
     assert_string_equal(index_asked("IVF1024,Flat", 5000, 384), "IVF1024,Flat");
 }
 
-/* A kind that has an index built and searched, beside the vectors where it compresses; finds as much as it should. */
+/* A kind that has an index built and searched, beside the vectors where it compresses; finds as
+ * much as it should. */
 static void check_kind(const char *kind, double least) {
     enum { COUNT = 700, DIM = 16, N = 100, K = 2 };
     float *v = make_vectors(COUNT + N, DIM, 20), kept[2 * DIM];
@@ -329,8 +345,8 @@ static void check_kind(const char *kind, double least) {
     assert_memory_equal(kept, v + 77 * DIM, sizeof kept);
     struct recall_sample sample = {.queries = v + (size_t)COUNT * DIM, .n = N, .k = K};
     assert_int_equal(index_recall(x, &sample, &figures, &e), STATUS_OK);
-    print_message("%s: recall of the nearest %.3f, of the two nearest %.3f\n", kind, figures.recall_first,
-                  figures.recall);
+    print_message("%s: recall of the nearest %.3f, of the two nearest %.3f\n", kind,
+                  figures.recall_first, figures.recall);
     assert_true(figures.recall >= least && figures.recall_first >= least);
     assert_true(figures.median > 0 && figures.p99 >= figures.median);
     index_close(x);
@@ -345,7 +361,8 @@ static void test_kinds_find_enough(void **state) {
     check_kind("hnsw", 0.95);
 }
 
-/* Similarities beside the vectors are those of exact search, to the bit, for any k up to all of them. */
+/* Similarities beside the vectors are those of exact search, to the bit, for any k up to all of
+ * them. */
 static void test_refined_is_exact(void **state) {
     (void)state;
     enum { COUNT = 2000, DIM = 24, K = COUNT + 3 };
@@ -353,14 +370,17 @@ static void test_refined_is_exact(void **state) {
     static int64_t ids[K], expected[K];
     static float similarities[K], expected_similarities[K];
     float *v = make_vectors(COUNT, DIM, 10);
-    struct index *x = index_refine(open_faiss("SQ8", v, COUNT, DIM), v), *exact = open_flat(v, COUNT, DIM);
+    struct index *x = index_refine(open_faiss("SQ8", v, COUNT, DIM), v),
+                 *exact = open_flat(v, COUNT, DIM);
     struct error e = {0};
     for (size_t i = 0; i < ARRAY_COUNT(wanted); i++) {
         struct index_query query = {.vectors = v + 5 * DIM, .n = 1, .k = wanted[i]};
         assert_int_equal(index_search(x, query, ids, similarities, &e), STATUS_OK);
-        assert_int_equal(index_search(exact, query, expected, expected_similarities, &e), STATUS_OK);
+        assert_int_equal(index_search(exact, query, expected, expected_similarities, &e),
+                         STATUS_OK);
         assert_memory_equal(ids, expected, (size_t)wanted[i] * sizeof *ids);
-        assert_memory_equal(similarities, expected_similarities, (size_t)wanted[i] * sizeof *similarities);
+        assert_memory_equal(similarities, expected_similarities,
+                            (size_t)wanted[i] * sizeof *similarities);
     }
     assert_int_equal(index_move(x, "cuda:0", &e), STATUS_UNSUPPORTED);
     index_close(exact);
@@ -368,9 +388,10 @@ static void test_refined_is_exact(void **state) {
     free(v);
 }
 
-/* An index that finds the wrong ones is caught: every query's own vector, a wrong one, nothing at all. */
-static enum status search_wrongly(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
-                                  struct error *e) {
+/* An index that finds the wrong ones is caught: every query's own vector, a wrong one, nothing at
+ * all. */
+static enum status search_wrongly(const struct index *x, struct index_query q, int64_t *ids,
+                                  float *similarities, struct error *e) {
     (void)x, (void)e;
     for (int i = 0; i < q.n * q.k; i++) {
         ids[i] = i % q.k == 0 ? 3 : -1;
@@ -379,7 +400,8 @@ static enum status search_wrongly(const struct index *x, struct index_query q, i
     return STATUS_OK;
 }
 
-static enum status give_axes(const struct index *x, int64_t first, int n, float *vectors, struct error *e) {
+static enum status give_axes(const struct index *x, int64_t first, int n, float *vectors,
+                             struct error *e) {
     (void)e;
     for (int i = 0; i < n * x->dim; i++) vectors[i] = i % x->dim == (first + i / x->dim) % x->dim;
     return STATUS_OK;
@@ -403,7 +425,8 @@ static void test_recall_is_counted(void **state) {
     assert_true(fabs(figures.recall - 1.0 / 3) < 1e-9 && figures.recall_first == 0);
     sample = (struct recall_sample){.queries = queries, .own = own, .n = N, .k = 2};
     assert_int_equal(index_recall(&x, &sample, &figures, &e), STATUS_OK);
-    assert_true(fabs(figures.recall - 0.25) < 1e-9); /* the first query finds 3; the second finds itself alone */
+    assert_true(fabs(figures.recall - 0.25) <
+                1e-9); /* the first query finds 3; the second finds itself alone */
     sample.cancelled = &cancelled;
     assert_int_equal(index_recall(&x, &sample, &figures, &e), STATUS_CANCELLED);
 }

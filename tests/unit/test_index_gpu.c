@@ -1,6 +1,6 @@
-/* tests/unit/test_index_gpu.c: a GPU finds what the CPU finds. Run by hand or by tools/gpu_check.sh with the name of a
- * device it fails without one; without a name it takes the first GPU, and skips where there is none or FAISS has no GPU
- * part. */
+/* tests/unit/test_index_gpu.c: a GPU finds what the CPU finds. Run by hand or by tools/gpu_check.sh
+ * with the name of a device it fails without one; without a name it takes the first GPU, and skips
+ * where there is none or FAISS has no GPU part. */
 #include "tests/unit/indexes.h"
 
 static const char *device = "cuda:0";
@@ -21,7 +21,8 @@ static void ask_for_gpu(void) {
 
 static void skip_without_gpu(void) {
     if (available == STATUS_OK) return;
-    if (required || (available != STATUS_UNSUPPORTED && available != STATUS_DEVICE)) fail_msg("%s", why.text);
+    if (required || (available != STATUS_UNSUPPORTED && available != STATUS_DEVICE))
+        fail_msg("%s", why.text);
     print_message("skipped: %s\n", why.text);
     skip();
 }
@@ -60,14 +61,17 @@ static void found_free(struct found f) {
 
 enum compared { COMPARED_EXACTLY, COMPARED_BUT_NEAR_TIES };
 
-/* Sums in another order differ in their last bits: then neighbours may change places with others as near. */
-static void compare(struct index *cpu, struct index *gpu, struct index_query query, enum compared how) {
+/* Sums in another order differ in their last bits: then neighbours may change places with others as
+ * near. */
+static void compare(struct index *cpu, struct index *gpu, struct index_query query,
+                    enum compared how) {
     struct found a = search(cpu, query), b = search(gpu, query);
     for (size_t i = 0; i < (size_t)query.n * (size_t)query.k; i++) {
         int place = (int)(i % (size_t)query.k);
         const float *s = a.similarities + i;
-        bool near_tie = how == COMPARED_BUT_NEAR_TIES &&
-                        (place == query.k - 1 || s[0] - s[1] < 1e-5F || (place > 0 && s[-1] - s[0] < 1e-5F));
+        bool near_tie =
+            how == COMPARED_BUT_NEAR_TIES &&
+            (place == query.k - 1 || s[0] - s[1] < 1e-5F || (place > 0 && s[-1] - s[0] < 1e-5F));
         assert_true(a.ids[i] == b.ids[i] || near_tie);
         assert_true(fabsf(s[0] - b.similarities[i]) <= (how == COMPARED_EXACTLY ? 0 : 1e-5F));
     }
@@ -76,12 +80,14 @@ static void compare(struct index *cpu, struct index *gpu, struct index_query que
 }
 
 /* Numbers of queries and of neighbours on both sides of what the kernels take at once. */
-static void compare_batches(const struct index_source *source, const float *queries, enum compared how) {
+static void compare_batches(const struct index_source *source, const float *queries,
+                            enum compared how) {
     static const int ns[] = {1, 2, 19, 64}, ks[] = {1, 5, 32, 100, 1024};
     struct index *gpu = make_gpu_index(source), *cpu = make_index(source);
     for (size_t n = 0; n < ARRAY_COUNT(ns); n++)
         for (size_t k = 0; k < ARRAY_COUNT(ks); k++)
-            compare(cpu, gpu, (struct index_query){.vectors = queries, .n = ns[n], .k = ks[k]}, how);
+            compare(cpu, gpu, (struct index_query){.vectors = queries, .n = ns[n], .k = ks[k]},
+                    how);
     index_close(cpu);
     index_close(gpu);
 }
@@ -107,13 +113,15 @@ static void test_flat(void **state) {
     static const int dims[] = {7, 384};
     for (size_t d = 0; d < ARRAY_COUNT(dims); d++) {
         float *v = make_vectors(20000, dims[d], 100), *queries = make_vectors(64, dims[d], 0);
-        compare_batches(&(struct index_source){"Flat", v, NULL, 20000, 0, dims[d]}, queries, COMPARED_BUT_NEAR_TIES);
+        compare_batches(&(struct index_source){"Flat", v, NULL, 20000, 0, dims[d]}, queries,
+                        COMPARED_BUT_NEAR_TIES);
         free(v);
         free(queries);
     }
 }
 
-/* 16 of 64 lists are visited; the last of k may lie in a list that one of two equally near centres stands for. */
+/* 16 of 64 lists are visited; the last of k may lie in a list that one of two equally near centres
+ * stands for. */
 static void test_ivf(void **state) {
     (void)state;
     skip_without_gpu();
@@ -158,7 +166,8 @@ static void test_vectors(void **state) {
 static void test_kinds_that_stay(void **state) {
     (void)state;
     if (available == STATUS_UNSUPPORTED) skip_without_gpu();
-    static const char *const factories[] = {"SQ8", "HNSW16", "IVF16,SQ8", "IVF16,PQ4np", "IVF16_HNSW8,Flat"};
+    static const char *const factories[] = {"SQ8", "HNSW16", "IVF16,SQ8", "IVF16,PQ4np",
+                                            "IVF16_HNSW8,Flat"};
     struct error e = {0};
     float *v = make_vectors(1000, 16, 0);
     for (size_t i = 0; i < ARRAY_COUNT(factories); i++) {
@@ -184,8 +193,10 @@ static void test_no_such_gpu(void **state) {
     }
     enum status status = index_move(x, "cuda:999", &e);
     assert_true(status == STATUS_DEVICE || status == STATUS_UNSUPPORTED);
-    assert_non_null(strstr(e.text, status == STATUS_DEVICE ? "no such CUDA device" : "make deps CUDA=1 && make"));
-    assert_int_equal(index_search(x, (struct index_query){.vectors = v + 4 * 3, .n = 1, .k = 1}, &id, &similarity, &e),
+    assert_non_null(strstr(
+        e.text, status == STATUS_DEVICE ? "no such CUDA device" : "make deps CUDA=1 && make"));
+    assert_int_equal(index_search(x, (struct index_query){.vectors = v + 4 * 3, .n = 1, .k = 1},
+                                  &id, &similarity, &e),
                      STATUS_OK);
     assert_int_equal(id, 3);
     index_close(x);
@@ -194,8 +205,9 @@ static void test_no_such_gpu(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flat_exactly), cmocka_unit_test(test_flat),    cmocka_unit_test(test_ivf),
-        cmocka_unit_test(test_threads),      cmocka_unit_test(test_vectors), cmocka_unit_test(test_kinds_that_stay),
+        cmocka_unit_test(test_flat_exactly), cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_ivf),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_vectors),      cmocka_unit_test(test_kinds_that_stay),
         cmocka_unit_test(test_no_such_gpu),
     };
     if (argc > 1) device = argv[1];

@@ -48,7 +48,8 @@ static const struct json_field word_item = {.name = "word", .type = JSON_TEXT};
 static enum status parse_even(struct json_reader *r, const struct json *value, void *object) {
     struct sample *s = object;
     if (json_kind(value) != JSON_KIND_INT) return json_fail_type(r, "an even integer", value);
-    if (json_int(value) % 2) return json_fail(r, JSON_FAULT_VALUE, "%d is odd", (int)json_int(value));
+    if (json_int(value) % 2)
+        return json_fail(r, JSON_FAULT_VALUE, "%d is odd", (int)json_int(value));
     s->parsed = (int)json_int(value) + *(const int *)r->context;
     return STATUS_OK;
 }
@@ -64,7 +65,8 @@ static const struct json_field sample_fields[] = {
     {"text", JSON_TEXT, AT(text), .text = "none"},
     {"shade", JSON_CHOICE, AT(shade), .choices = shades, .fallback = SHADE_DARK},
     {"nested", JSON_STRUCT, AT(nested), .table = &nested_table},
-    {"ids", JSON_LIST, AT(ids), .item = &id_item, .item_size = sizeof(int), .min = 1, .max = 3, .or_one = true},
+    {"ids", JSON_LIST, AT(ids), .item = &id_item, .item_size = sizeof(int), .min = 1, .max = 3,
+     .or_one = true},
     {"words", JSON_LIST, AT(words), .item = &word_item, .item_size = sizeof(char *)},
     {"raw", JSON_RAW, AT(raw)},
     {"parsed", JSON_PARSED, .parse = parse_even},
@@ -81,7 +83,8 @@ static const struct sample_limits limits = {.most = 5};
 
 static struct text_span span(const char *text) { return (struct text_span){text, strlen(text)}; }
 
-static enum status read_with(struct json_reader *r, const struct json_table *t, const char *text, struct sample *s) {
+static enum status read_with(struct json_reader *r, const struct json_table *t, const char *text,
+                             struct sample *s) {
     struct json *root;
     memset(s, 0, sizeof *s);
     assert_int_equal(json_parse(&root, span(text), "sample", r->e), STATUS_OK);
@@ -93,7 +96,8 @@ static enum status read_with(struct json_reader *r, const struct json_table *t, 
     return status;
 }
 
-static void expect_error(const char *text, enum json_fault fault, const char *field, const char *words) {
+static void expect_error(const char *text, enum json_fault fault, const char *field,
+                         const char *words) {
     struct error e = {0};
     struct sample s;
     struct json_reader r = {.name = "sample", .text = span(text), .e = &e};
@@ -140,7 +144,8 @@ static void test_absent_fields(void **state) {
     struct error e = {0};
     struct sample s;
     struct json_reader r = {.e = &e};
-    assert_int_equal(read_with(&r, &sample_table, "{\"count\": null, \"counts\": 2, \"ratio\": null, \"ids\": 7}", &s),
+    assert_int_equal(read_with(&r, &sample_table,
+                               "{\"count\": null, \"counts\": 2, \"ratio\": null, \"ids\": 7}", &s),
                      STATUS_OK);
     assert_true(s.flag);
     assert_int_equal(s.count, 2);
@@ -174,10 +179,14 @@ static void test_wrong_values(void **state) {
     (void)state;
     expect_error("[]", JSON_FAULT_TYPE, "", "sample: expected an object, not an array");
     expect_error("{}", JSON_FAULT_MISSING, "count", "sample: \"count\" is missing");
-    expect_error("{\n\"count\": 0}", JSON_FAULT_VALUE, "count", "sample:2: \"count\" is 0, allowed is 1 .. 512");
-    expect_error("{\"counts\": 513}", JSON_FAULT_VALUE, "counts", "sample:1: \"counts\" is 513, allowed is 1 .. 512");
-    expect_error("{\"count\": 1.5}", JSON_FAULT_TYPE, "count", "sample:1: \"count\" is 1.5, expected an integer");
-    expect_error("{\"count\": true}", JSON_FAULT_TYPE, "count", "sample:1: \"count\" is true, expected an integer");
+    expect_error("{\n\"count\": 0}", JSON_FAULT_VALUE, "count",
+                 "sample:2: \"count\" is 0, allowed is 1 .. 512");
+    expect_error("{\"counts\": 513}", JSON_FAULT_VALUE, "counts",
+                 "sample:1: \"counts\" is 513, allowed is 1 .. 512");
+    expect_error("{\"count\": 1.5}", JSON_FAULT_TYPE, "count",
+                 "sample:1: \"count\" is 1.5, expected an integer");
+    expect_error("{\"count\": true}", JSON_FAULT_TYPE, "count",
+                 "sample:1: \"count\" is true, expected an integer");
     expect_error("{\"count\": 1, \"flag\": 1}", JSON_FAULT_TYPE, "flag",
                  "sample:1: \"flag\" is 1, expected true or false");
     expect_error("{\"count\": 1, \"ratio\": \"1\"}", JSON_FAULT_TYPE, "ratio",
@@ -205,7 +214,8 @@ static void test_nested_places(void **state) {
         "{\"count\": 1,\n \"raw\": {\"nested\": {\"depth\": 1}},\n \"nested\": {\n\"d\\u0065pth\": "
         "10}}",
         JSON_FAULT_VALUE, "nested.depth", "sample:4: \"nested.depth\" is 10, allowed is 1 .. 9");
-    expect_error("{\"count\": 1, \"nested\": {\n\"depth\": 1,\n \"detph\": 2}}", JSON_FAULT_UNKNOWN, "nested.detph",
+    expect_error("{\"count\": 1, \"nested\": {\n\"depth\": 1,\n \"detph\": 2}}", JSON_FAULT_UNKNOWN,
+                 "nested.detph",
                  "sample:3: unknown key \"nested.detph\"; did you mean \"nested.depth\"?");
     expect_error("{\"count\": 1, \"ids\": [1,\n [\"]\"],\n 3]}", JSON_FAULT_TYPE, "ids[1]",
                  "sample:2: \"ids[1]\" is a list, expected an integer");
@@ -242,12 +252,16 @@ static void test_unknown_and_unsupported(void **state) {
 
 static void test_style(void **state) {
     (void)state;
-    static const struct json_style style = {
-        .status = STATUS_CORRUPT, .quote = "", .member = "parameter", .document = "the request body", .kinds = true};
+    static const struct json_style style = {.status = STATUS_CORRUPT,
+                                            .quote = "",
+                                            .member = "parameter",
+                                            .document = "the request body",
+                                            .kinds = true};
     static const char *const cases[][2] = {
         {"[]", "the request body must be an object, not an array"},
         {"{\"count\": \"secret\"}", "count must be an integer, not a string"},
-        {"{\"count\": 1, \"nested\": {\"detph\": 1, \"depth\": 1}}", "unknown parameter nested.detph; known are depth"},
+        {"{\"count\": 1, \"nested\": {\"detph\": 1, \"depth\": 1}}",
+         "unknown parameter nested.detph; known are depth"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct error e = {0};
@@ -267,7 +281,9 @@ static void expect_no_json_bytes(struct text_span text, const char *words) {
     assert_non_null(strstr(e.text, words));
 }
 
-static void expect_no_json(const char *text, const char *words) { expect_no_json_bytes(span(text), words); }
+static void expect_no_json(const char *text, const char *words) {
+    expect_no_json_bytes(span(text), words);
+}
 
 static void test_hostile_text(void **state) {
     (void)state;
@@ -280,7 +296,8 @@ static void test_hostile_text(void **state) {
     expect_no_json("\"text\"", "x:1:");
     expect_no_json("[1] 2", "x:1:");
     static const char after_number[] = "{\"a\":\n1.5\0}";
-    expect_no_json_bytes((struct text_span){after_number, sizeof after_number - 1}, "x:2: not JSON: a NUL byte");
+    expect_no_json_bytes((struct text_span){after_number, sizeof after_number - 1},
+                         "x:2: not JSON: a NUL byte");
     char deep[2 * (JSON_DEPTH_LIMIT + 1) + 1] = "";
     memset(deep, '[', JSON_DEPTH_LIMIT + 1);
     memset(deep + JSON_DEPTH_LIMIT + 1, ']', JSON_DEPTH_LIMIT + 1);
@@ -291,17 +308,20 @@ static void test_hostile_text(void **state) {
     assert_int_equal(json_count_values(span("[1,2,\"a,[\\\"{\",{}]")), 5);
 }
 
-/* Hugging Face writes 10^30 where nobody knows a limit; in a request such a number is an error (above). */
+/* Hugging Face writes 10^30 where nobody knows a limit; in a request such a number is an error
+ * (above). */
 static void test_long_integers_of_files(void **state) {
     (void)state;
     struct error e = {0};
     struct json *root;
     static const char text[] =
-        "{\"a\": 1000000000000000019884624838656, \"b\": [-1000000000000000000000, 1234567890123456789e2],\n"
+        "{\"a\": 1000000000000000019884624838656, \"b\": [-1000000000000000000000, "
+        "1234567890123456789e2],\n"
         "\"c\\\"1000000000000000000000\": 999999999999999999, \"d\": 0.1000000000000000000000}";
     char path[] = "/tmp/retro-json-XXXXXX";
     int fd = mkstemp(path);
-    assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)(sizeof text - 1) && close(fd) == 0);
+    assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)(sizeof text - 1) &&
+                close(fd) == 0);
     if (json_parse_file(&root, path, &e)) fail_msg("%s", e.text);
     unlink(path);
     assert_true(json_double(json_member(root, "a")) == 1e30);
@@ -317,7 +337,9 @@ static void test_values(void **state) {
     struct error e = {0};
     struct json *root;
     char shown[JSON_SHOWN_SIZE];
-    assert_int_equal(json_parse(&root, span("{\"ab\": [1, 2.5, \"x\", null], \"c\": true}"), "x", &e), STATUS_OK);
+    assert_int_equal(
+        json_parse(&root, span("{\"ab\": [1, 2.5, \"x\", null], \"c\": true}"), "x", &e),
+        STATUS_OK);
     const struct json *list = json_member_n(root, (struct text_span){"abc", 2});
     assert_int_equal(json_count(list), 4);
     assert_int_equal(json_int(json_item(list, 0)), 1);
@@ -358,7 +380,8 @@ static const struct json_field sharer_fields[] = {
 };
 static const struct json_table sharer_table = JSON_TABLE(sharer_fields);
 
-/* Rows of another table are members of the same object, required ones too, and are named among the known. */
+/* Rows of another table are members of the same object, required ones too, and are named among the
+ * known. */
 static void test_rows_of_another_table(void **state) {
     (void)state;
     static const struct {
@@ -374,10 +397,13 @@ static void test_rows_of_another_table(void **state) {
         struct json *root;
         struct sharer s = {0};
         struct json_reader r = {.e = &e};
-        assert_int_equal(json_parse(&root, (struct text_span){cases[i].text, strlen(cases[i].text)}, "text", &e), 0);
+        assert_int_equal(
+            json_parse(&root, (struct text_span){cases[i].text, strlen(cases[i].text)}, "text", &e),
+            0);
         enum status status = json_table_read(&r, &sharer_table, root, &s);
         assert_int_equal(status != STATUS_OK, cases[i].words != NULL);
-        if (cases[i].words && strstr(e.text, cases[i].words) == NULL) fail_msg("%s: %s", cases[i].text, e.text);
+        if (cases[i].words && strstr(e.text, cases[i].words) == NULL)
+            fail_msg("%s: %s", cases[i].text, e.text);
         if (cases[i].words == NULL) assert_true(s.own == 3 && s.shared.depth == 5);
         json_close(root);
     }

@@ -44,7 +44,8 @@ static void test_nesting(void **state) {
 }
 
 /* Writes the bytes as one string and reads them back with the parser. */
-static void expect_bytes(const char *bytes, size_t size, const char *expected, size_t expected_size) {
+static void expect_bytes(const char *bytes, size_t size, const char *expected,
+                         size_t expected_size) {
     struct buffer out = {0};
     struct json_writer w;
     struct error e;
@@ -53,7 +54,8 @@ static void expect_bytes(const char *bytes, size_t size, const char *expected, s
     put_array(&w);
     put_string_n(&w, bytes, size);
     put_array_end(&w);
-    assert_int_equal(json_parse(&list, (struct text_span){out.data, out.size}, "test", &e), STATUS_OK);
+    assert_int_equal(json_parse(&list, (struct text_span){out.data, out.size}, "test", &e),
+                     STATUS_OK);
     struct text_span text = json_text(json_item(list, 0));
     assert_int_equal(text.size, expected_size);
     assert_memory_equal(text.text, expected, expected_size);
@@ -171,10 +173,11 @@ static void test_layouts(void **state) {
     buffer_clear(&out);
     put_begin_indented(&w, &out, 2);
     put_sample(&w);
-    assert_string_equal(out.data,
-                        "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": {\n"
-                        "    \"c\": {\"d\": true, \"e\": [2.0, 1e+300]},\n    \"f\": \"0000000000000abc\"\n  },\n"
-                        "  \"g\": [\n    0.667,\n    null\n  ]\n}");
+    assert_string_equal(
+        out.data,
+        "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": {\n"
+        "    \"c\": {\"d\": true, \"e\": [2.0, 1e+300]},\n    \"f\": \"0000000000000abc\"\n  },\n"
+        "  \"g\": [\n    0.667,\n    null\n  ]\n}");
     buffer_free(&out);
 }
 

@@ -17,7 +17,8 @@ static void test_widen(void **state) {
         const size_t bytes = super_block_bytes(dtype);
         char twice[2 * 210 + 1]; /* at an odd address: files align nothing */
         float found[2 * SUPER_BLOCK];
-        for (size_t k = 0; k < 2; k++) memcpy(twice + 1 + k * bytes, kquants_reference[i].raw, bytes);
+        for (size_t k = 0; k < 2; k++)
+            memcpy(twice + 1 + k * bytes, kquants_reference[i].raw, bytes);
         kquants_widen(found, dtype, twice + 1, 2 * SUPER_BLOCK);
         for (int k = 0; k < 2 * SUPER_BLOCK; k++)
             if (found[k] != kquants_reference[i].wide[k % SUPER_BLOCK])
@@ -38,7 +39,8 @@ static void test_sizes(void **state) {
     for (int t = DTYPE_Q4_K; t <= DTYPE_Q6_K; t++) {
         enum dtype parsed;
         assert_true(dtype_quantised((enum dtype)t) && dtype_block((enum dtype)t) == SUPER_BLOCK);
-        assert_false(dtype_parse(&parsed, dtype_name((enum dtype)t))); /* nothing is converted to them */
+        assert_false(
+            dtype_parse(&parsed, dtype_name((enum dtype)t))); /* nothing is converted to them */
     }
 }
 

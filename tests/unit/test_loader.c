@@ -1,5 +1,6 @@
-/* tests/unit/test_loader.c: quantised matrices on their way from a file to packed weights: each rank's share, widening
- * at load, parts of different types, random weights, and files that must be refused. Models are written by the test. */
+/* tests/unit/test_loader.c: quantised matrices on their way from a file to packed weights: each
+ * rank's share, widening at load, parts of different types, random weights, and files that must be
+ * refused. Models are written by the test. */
 #include <math.h>
 #include <string.h>
 
@@ -16,10 +17,10 @@ struct checkpoint {
     char folder[FOLDER_SIZE];
 };
 
-static void put(struct checkpoint *c, const char *name, const char *dtype, const int shape[2], const void *data,
-                size_t bytes) {
-    buffer_printf(&c->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", c->header.size ? "," : "{", name, dtype,
-                  shape[0]);
+static void put(struct checkpoint *c, const char *name, const char *dtype, const int shape[2],
+                const void *data, size_t bytes) {
+    buffer_printf(&c->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d",
+                  c->header.size ? "," : "{", name, dtype, shape[0]);
     if (shape[1] > 1) buffer_printf(&c->header, ",%d", shape[1]);
     buffer_printf(&c->header, "],\"data_offsets\":[%zu,%zu]}", c->data.size, c->data.size + bytes);
     buffer_append(&c->data, data, bytes);
@@ -38,7 +39,8 @@ static float *draw(const char *name, size_t n) {
 }
 
 /* A matrix as `t`; when `widened`, as the f32 that its quantised form stands for. */
-static void add_matrix(struct checkpoint *c, const char *name, int rows, int cols, enum dtype t, bool widened) {
+static void add_matrix(struct checkpoint *c, const char *name, int rows, int cols, enum dtype t,
+                       bool widened) {
     size_t n = (size_t)rows * (size_t)cols, blocks = n / QUANTISE_BLOCK;
     float *w = draw(name, n);
     if (dtype_quantised(t)) {
@@ -49,11 +51,13 @@ static void add_matrix(struct checkpoint *c, const char *name, int rows, int col
             assert_true(quantise_row(t, row, w + i * cols, NULL, cols));
             dequantise_row(w + i * cols, t, row, cols);
         }
-        int values[2] = {rows, t == DTYPE_INT4 ? cols / 2 : cols}, shape[2] = {rows, cols / QUANTISE_BLOCK};
+        int values[2] = {rows, t == DTYPE_INT4 ? cols / 2 : cols},
+            shape[2] = {rows, cols / QUANTISE_BLOCK};
         snprintf(scale, sizeof scale, "%s.scale", name);
         snprintf(minimum, sizeof minimum, "%s.minimum", name);
         if (!widened) {
-            put(c, name, t == DTYPE_INT4 ? "U8" : "I8", values, all.values, n / (t == DTYPE_INT4 ? 2 : 1));
+            put(c, name, t == DTYPE_INT4 ? "U8" : "I8", values, all.values,
+                n / (t == DTYPE_INT4 ? 2 : 1));
             put(c, scale, "F16", shape, all.scales, 2 * blocks);
             if (t == DTYPE_INT4) put(c, minimum, "F16", shape, all.minimums, 2 * blocks);
         }
@@ -61,7 +65,8 @@ static void add_matrix(struct checkpoint *c, const char *name, int rows, int col
         free(all.scales);
         free(all.minimums);
     }
-    if (!dtype_quantised(t) || widened) put(c, name, "F32", (const int[2]){rows, cols}, w, n * sizeof *w);
+    if (!dtype_quantised(t) || widened)
+        put(c, name, "F32", (const int[2]){rows, cols}, w, n * sizeof *w);
     free(w);
 }
 
@@ -85,9 +90,11 @@ static void checkpoint_remove(struct checkpoint *c) {
     buffer_free(&c->data);
 }
 
-/* A GPT of one layer with every kind of split: grouped queries, a gated MLP, an output matrix of its own. */
+/* A GPT of one layer with every kind of split: grouped queries, a gated MLP, an output matrix of
+ * its own. */
 static const char gpt_config[] =
-    "{\"architecture\":\"gpt\",\"num_layers\":1,\"hidden_size\":128,\"num_attention_heads\":6,\"num_query_groups\":3,"
+    "{\"architecture\":\"gpt\",\"num_layers\":1,\"hidden_size\":128,\"num_attention_heads\":6,"
+    "\"num_query_groups\":3,"
     "\"kv_channels\":32,\"ffn_hidden_size\":%d,\"vocab_size\":66,\"max_position_embeddings\":16,"
     "\"position_embedding_type\":\"rope\",\"normalization\":\"RMSNorm\",\"activation\":\"swiglu\","
     "\"add_bias_linear\":false,\"tie_word_embeddings\":false}";
@@ -117,7 +124,8 @@ struct rank {
     struct model *model;
 };
 
-static void rank_open(struct rank *r, struct comm *comm, const char *folder, const struct model_options *o) {
+static void rank_open(struct rank *r, struct comm *comm, const char *folder,
+                      const struct model_options *o) {
     struct error e = {0};
     r->comm = comm;
     if ((comm == NULL && comm_open_single(&r->comm, &e)) ||
@@ -157,7 +165,8 @@ static void expect_rows(const struct rank *whole, const struct rank *part, const
     int from = 0, to = 0;
     for (int i = 0; blocks[i][0]; i++) {
         int n = blocks[i][0], unit = blocks[i][1], rows = units_of(part, n) * unit;
-        assert_memory_equal(y + from + units_before(part, n) * unit, z + to, (size_t)rows * sizeof(float));
+        assert_memory_equal(y + from + units_before(part, n) * unit, z + to,
+                            (size_t)rows * sizeof(float));
         from += n * unit;
         to += rows;
     }
@@ -177,7 +186,8 @@ static void expect_sum(const struct rank *whole, const struct weight *w, const f
     for (int i = 0; i < w->n_out; i++) assert_true(fabsf(y[i] - sum[i]) < 1e-4f);
 }
 
-/* The weights of all ranks together are those of one. Rows give the same bits; columns give sums in another order. */
+/* The weights of all ranks together are those of one. Rows give the same bits; columns give sums in
+ * another order. */
 static void check_shares(enum dtype t, int n_ranks) {
     struct checkpoint c;
     struct rank whole, part;
@@ -192,14 +202,18 @@ static void check_shares(enum dtype t, int n_ranks) {
         rank_open(&part, comms[r], c.folder, &keep);
         const struct layer *b = &part.model->stacks[STACK_DECODER].layers[0];
         assert_int_equal(b->qkv.weight.dtype, t);
-        expect_rows(&whole, &part, &a->qkv.weight, &b->qkv.weight,
-                    (const int[4][2]){{GROUPS, HEADS / GROUPS * HEAD}, {GROUPS, HEAD}, {GROUPS, HEAD}});
+        expect_rows(
+            &whole, &part, &a->qkv.weight, &b->qkv.weight,
+            (const int[4][2]){{GROUPS, HEADS / GROUPS * HEAD}, {GROUPS, HEAD}, {GROUPS, HEAD}});
         expect_rows(&whole, &part, &a->fc1.weight, &b->fc1.weight,
-                    (const int[4][2]){{FFN / QUANTISE_BLOCK, QUANTISE_BLOCK}, {FFN / QUANTISE_BLOCK, QUANTISE_BLOCK}});
+                    (const int[4][2]){{FFN / QUANTISE_BLOCK, QUANTISE_BLOCK},
+                                      {FFN / QUANTISE_BLOCK, QUANTISE_BLOCK}});
         expect_rows(&whole, &part, &whole.model->output.weight, &part.model->output.weight,
                     (const int[4][2]){{VOCAB, 1}});
-        add_columns(&part, &b->proj.weight, units_before(&part, GROUPS) * (HEADS / GROUPS) * HEAD, proj);
-        add_columns(&part, &b->fc2.weight, units_before(&part, FFN / QUANTISE_BLOCK) * QUANTISE_BLOCK, fc2);
+        add_columns(&part, &b->proj.weight, units_before(&part, GROUPS) * (HEADS / GROUPS) * HEAD,
+                    proj);
+        add_columns(&part, &b->fc2.weight,
+                    units_before(&part, FFN / QUANTISE_BLOCK) * QUANTISE_BLOCK, fc2);
         rank_close(&part);
     }
     expect_sum(&whole, &a->proj.weight, proj);
@@ -208,7 +222,8 @@ static void check_shares(enum dtype t, int n_ranks) {
     checkpoint_remove(&c);
 }
 
-/* Three groups of heads and eight blocks of the MLP: two ranks have the heads in unequal parts, three the MLP. */
+/* Three groups of heads and eight blocks of the MLP: two ranks have the heads in unequal parts,
+ * three the MLP. */
 static void test_shares(void **state) {
     (void)state;
     static const enum dtype types[] = {DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
@@ -227,14 +242,17 @@ static void test_share_of_a_block(void **state) {
     make_gpt(&c, DTYPE_INT8, false, 64);
     rank_open(&whole, NULL, c.folder, &(struct model_options){0});
     comm_open_threads(comms, 3, 60);
-    assert_int_equal(model_open(&m, c.folder, whole.backend, comms[0], &(struct model_options){0}, &e), STATUS_INVALID);
+    assert_int_equal(
+        model_open(&m, c.folder, whole.backend, comms[0], &(struct model_options){0}, &e),
+        STATUS_INVALID);
     assert_non_null(strstr(e.text, "64 quantised columns split over 3 ranks"));
     for (int r = 0; r < 3; r++) comm_close(comms[r]);
     rank_close(&whole);
     checkpoint_remove(&c);
 }
 
-/* Loading int8 or int4 as f32 gives what a checkpoint of the dequantised numbers gives, and both sizes are as counted.
+/* Loading int8 or int4 as f32 gives what a checkpoint of the dequantised numbers gives, and both
+ * sizes are as counted.
  */
 static void test_widening(void **state) {
     (void)state;
@@ -244,7 +262,8 @@ static void test_widening(void **state) {
         float y[2 * FFN], z[2 * FFN];
         make_gpt(&narrow, (enum dtype)t, false, FFN);
         make_gpt(&wide, (enum dtype)t, true, FFN);
-        rank_open(&a, NULL, narrow.folder, &(struct model_options){.convert = true, .dtype = DTYPE_F32});
+        rank_open(&a, NULL, narrow.folder,
+                  &(struct model_options){.convert = true, .dtype = DTYPE_F32});
         rank_open(&b, NULL, wide.folder, &(struct model_options){0});
         const struct projection *p = &a.model->stacks[STACK_DECODER].layers[0].qkv,
                                 *q = &b.model->stacks[STACK_DECODER].layers[0].qkv;
@@ -258,7 +277,8 @@ static void test_widening(void **state) {
         const struct model_info *info = model_info(a.model);
         assert_int_equal(info->dtype, t);
         assert_int_equal(info->cache_dtype, DTYPE_F16);
-        size_t decode = (size_t)HIDDEN * (VOCAB + (HEADS + 2 * GROUPS) * HEAD + HEADS * HEAD + 3 * FFN);
+        size_t decode =
+            (size_t)HIDDEN * (VOCAB + (HEADS + 2 * GROUPS) * HEAD + HEADS * HEAD + 3 * FFN);
         assert_int_equal(info->decode_bytes, matrix_bytes((enum dtype)t, decode));
         rank_close(&a);
         rank_close(&b);
@@ -267,7 +287,8 @@ static void test_widening(void **state) {
     }
 }
 
-/* Every pool of sessions is opened with this type: the engine, evaluation, benchmarks and parity all take it from here.
+/* Every pool of sessions is opened with this type: the engine, evaluation, benchmarks and parity
+ * all take it from here.
  */
 static void test_cache_type(void **state) {
     (void)state;
@@ -278,7 +299,8 @@ static void test_cache_type(void **state) {
         struct rank a;
         rank_open(&a, NULL, c.folder, &(struct model_options){.convert = true, .dtype = dtypes[i]});
         assert_int_equal(model_info(a.model)->dtype, dtypes[i]);
-        assert_int_equal(model_info(a.model)->cache_dtype, dtypes[i] == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16);
+        assert_int_equal(model_info(a.model)->cache_dtype,
+                         dtypes[i] == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16);
         rank_close(&a);
     }
     checkpoint_remove(&c);
@@ -327,8 +349,10 @@ static void test_random(void **state) {
 /* BERT keeps Q, K and V apart: where their types differ they meet in f32, exactly. */
 static void make_bert(struct checkpoint *c, enum dtype q, enum dtype k, bool widened) {
     static const char config[] =
-        "{\"architecture\":\"bert\",\"num_hidden_layers\":1,\"hidden_size\":128,\"num_attention_heads\":4,"
-        "\"intermediate_size\":256,\"vocab_size\":66,\"max_position_embeddings\":16,\"hidden_act\":\"gelu\"}";
+        "{\"architecture\":\"bert\",\"num_hidden_layers\":1,\"hidden_size\":128,\"num_attention_"
+        "heads\":4,"
+        "\"intermediate_size\":256,\"vocab_size\":66,\"max_position_embeddings\":16,\"hidden_act\":"
+        "\"gelu\"}";
     static const char *const vectors[] = {"embeddings.LayerNorm.weight",
                                           "embeddings.LayerNorm.bias",
                                           "encoder.layer.0.attention.self.query.bias",
@@ -341,7 +365,8 @@ static void make_bert(struct checkpoint *c, enum dtype q, enum dtype k, bool wid
                                           "encoder.layer.0.output.LayerNorm.weight",
                                           "encoder.layer.0.output.LayerNorm.bias"};
     *c = (struct checkpoint){.folder = ""};
-    for (size_t i = 0; i < ARRAY_COUNT(vectors); i++) add_matrix(c, vectors[i], HIDDEN, 1, DTYPE_F32, false);
+    for (size_t i = 0; i < ARRAY_COUNT(vectors); i++)
+        add_matrix(c, vectors[i], HIDDEN, 1, DTYPE_F32, false);
     add_matrix(c, "encoder.layer.0.intermediate.dense.bias", FFN, 1, DTYPE_F32, false);
     add_matrix(c, "embeddings.word_embeddings.weight", VOCAB, HIDDEN, q, widened);
     add_matrix(c, "embeddings.position_embeddings.weight", POSITIONS, HIDDEN, DTYPE_F32, false);
@@ -376,7 +401,8 @@ static void test_parts_of_different_types(void **state) {
     checkpoint_remove(&wide);
 }
 
-/* One qkv tensor and its companions, as a broken writer might leave them; the rest of the model is sound. */
+/* One qkv tensor and its companions, as a broken writer might leave them; the rest of the model is
+ * sound. */
 struct stored {
     const char *suffix, *dtype;
     int rows, cols;
@@ -394,7 +420,8 @@ static void expect_refusal(const struct stored *parts, const char *words) {
         size_t element = s->dtype[0] == 'F' ? (s->dtype[1] == '3' ? 4 : 2) : 1;
         for (int i = 0; i < 1 << 18; i++) data[i] = s->fill;
         snprintf(name, sizeof name, "%s%s", qkv_name, s->suffix);
-        put(&c, name, s->dtype, (const int[2]){s->rows, s->cols}, data, (size_t)s->rows * (size_t)s->cols * element);
+        put(&c, name, s->dtype, (const int[2]){s->rows, s->cols}, data,
+            (size_t)s->rows * (size_t)s->cols * element);
     }
     add_matrix(&c, "embedding.word_embeddings.weight", VOCAB, HIDDEN, DTYPE_F32, false);
     add_matrix(&c, "output_layer.weight", VOCAB, HIDDEN, DTYPE_F32, false);
@@ -403,8 +430,10 @@ static void expect_refusal(const struct stored *parts, const char *words) {
     snprintf(config, sizeof config, gpt_config, FFN);
     checkpoint_write(&c, config);
     assert_int_equal(comm_open_single(&r.comm, &e), STATUS_OK);
-    assert_int_equal(backend_open(&r.backend, "cpu", &(struct backend_options){.threads = 1}, &e), STATUS_OK);
-    assert_int_not_equal(model_open(&m, c.folder, r.backend, r.comm, &(struct model_options){0}, &e), STATUS_OK);
+    assert_int_equal(backend_open(&r.backend, "cpu", &(struct backend_options){.threads = 1}, &e),
+                     STATUS_OK);
+    assert_int_not_equal(
+        model_open(&m, c.folder, r.backend, r.comm, &(struct model_options){0}, &e), STATUS_OK);
     if (!strstr(e.text, words) || !strstr(e.text, "linear_qkv"))
         fail_msg("expected \"%s\" and the tensor in \"%s\"", words, e.text);
     comm_close(r.comm);
@@ -426,8 +455,13 @@ static void test_refusals(void **state) {
         {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", 128, 4, ONE}}, "makes it [384, 4]"},
         {{{"", "I8", ROWS, 128, 0}, {".scale", "F32", ROWS, 4, 0}}, "scales and minimums are F16"},
         {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", ROWS, 4, INFINITE}}, "not finite"},
-        {{{"", "U8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}, {".minimum", "F16", ROWS, 4, NOT}}, "not finite"},
-        {{{"", "U8", ROWS, 128, 0}, {".scale", "F16", ROWS, 4, ONE}, {".minimum", "F16", ROWS, 4, ONE}},
+        {{{"", "U8", ROWS, 64, 0},
+          {".scale", "F16", ROWS, 4, ONE},
+          {".minimum", "F16", ROWS, 4, NOT}},
+         "not finite"},
+        {{{"", "U8", ROWS, 128, 0},
+          {".scale", "F16", ROWS, 4, ONE},
+          {".minimum", "F16", ROWS, 4, ONE}},
          "makes it [384, 64]"},
         {{{"", "I8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}}, "makes it [384, 128]"},
         {{{"", "BOOL", ROWS, 128, 0}}, "quantised I8 and U8 are supported"},
@@ -449,7 +483,8 @@ static void test_misplaced(void **state) {
         add_matrix(&c, "embedding.word_embeddings.weight", VOCAB, HIDDEN, DTYPE_F32, false);
         add_matrix(&c, "output_layer.weight", VOCAB, HIDDEN, DTYPE_F32, false);
         add_matrix(&c, qkv_name, (HEADS + 2 * GROUPS) * HEAD, HIDDEN, DTYPE_F32, false);
-        add_matrix(&c, L0 "self_attention.linear_proj.weight", HIDDEN, HEADS * HEAD, DTYPE_F32, false);
+        add_matrix(&c, L0 "self_attention.linear_proj.weight", HIDDEN, HEADS * HEAD, DTYPE_F32,
+                   false);
         add_matrix(&c, L0 "mlp.linear_fc1.weight", 2 * FFN, HIDDEN, DTYPE_F32, false);
         add_matrix(&c, L0 "mlp.linear_fc2.weight", HIDDEN, FFN, DTYPE_F32, false);
         add_matrix(&c, L0 "mlp.linear_fc1.layer_norm_weight", HIDDEN, 1, DTYPE_F32, false);
@@ -463,19 +498,23 @@ static void test_misplaced(void **state) {
         snprintf(config, sizeof config, gpt_config, FFN);
         checkpoint_write(&c, config);
         assert_int_equal(comm_open_single(&comm, &e), STATUS_OK);
-        assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, &e), STATUS_OK);
-        assert_int_equal(model_open(&m, c.folder, b, comm, &(struct model_options){0}, &e), STATUS_INVALID);
-        assert_non_null(strstr(e.text, i ? "columns are a multiple of 32" : "output_layer.weight.scale has no place"));
+        assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, &e),
+                         STATUS_OK);
+        assert_int_equal(model_open(&m, c.folder, b, comm, &(struct model_options){0}, &e),
+                         STATUS_INVALID);
+        assert_non_null(strstr(
+            e.text, i ? "columns are a multiple of 32" : "output_layer.weight.scale has no place"));
         comm_close(comm);
         backend_close(b);
         checkpoint_remove(&c);
     }
 }
 
-/* A family whose output matrix and first projection have biases where the checkpoint has them, as no key of its
- * config.json says. */
+/* A family whose output matrix and first projection have biases where the checkpoint has them, as
+ * no key of its config.json says. */
 static const struct tensor_row optional_outer_rows[] = {
-    {.place = offsetof(struct model, embedding.word), .names = {"embedding.word_embeddings.weight"}},
+    {.place = offsetof(struct model, embedding.word),
+     .names = {"embedding.word_embeddings.weight"}},
     {.place = offsetof(struct model, output), .names = {"output_layer.*"}, .bias_if_there = true},
 };
 static const struct tensor_row optional_rows[] = {
@@ -494,7 +533,8 @@ static enum status count_biases(void *context, const struct place *p, struct err
     return STATUS_OK;
 }
 
-/* The second of two layers has the bias, and the second of two checkpoints that of the output matrix. */
+/* The second of two layers has the bias, and the second of two checkpoints that of the output
+ * matrix. */
 static void test_bias_if_there(void **state) {
     (void)state;
     for (int output_bias = 0; output_bias <= 1; output_bias++) {
@@ -515,12 +555,15 @@ static void test_bias_if_there(void **state) {
         checkpoint_write(&c, "{}");
         if (weights_open(&w, c.folder, &e)) fail_msg("%s", e.text);
         assert_int_equal(comm_open_single(&m.comm, &e), STATUS_OK);
-        assert_int_equal(backend_open(&m.backend, "cpu", &(struct backend_options){.threads = 1}, &e), STATUS_OK);
+        assert_int_equal(
+            backend_open(&m.backend, "cpu", &(struct backend_options){.threads = 1}, &e),
+            STATUS_OK);
 
         m.spec = model_spec_default();
         m.spec.vocab = m.spec.padded_vocab = VOCAB;
         struct stack *s = &m.stacks[STACK_DECODER];
-        s->dims = (struct dims){.n_layers = 2, .hidden = HIDDEN, .heads = 4, .kv_heads = 4, .head_dim = 32, .ffn = FFN};
+        s->dims = (struct dims){
+            .n_layers = 2, .hidden = HIDDEN, .heads = 4, .kv_heads = 4, .head_dim = 32, .ffn = FFN};
         s->heads = s->kv_heads = (struct portion){0, 4};
         s->ffn = (struct portion){0, FFN};
         s->kept = (struct portion){0, 2};

@@ -1,5 +1,5 @@
-/* tests/unit/test_memory.c: the memory that is left is that of the tightest of the machine and the control groups, in
- * folders that look like /proc and /sys of machines, containers and services. */
+/* tests/unit/test_memory.c: the memory that is left is that of the tightest of the machine and the
+ * control groups, in folders that look like /proc and /sys of machines, containers and services. */
 #include <string.h>
 
 #include "config/base/memory.h"
@@ -13,7 +13,8 @@
 static void put(const char *path, const char *text) {
     char whole[400];
     snprintf(whole, sizeof whole, "%s%s", test_folder, path);
-    for (char *slash = strchr(whole + strlen(test_folder) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = strchr(whole + strlen(test_folder) + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         mkdir(whole, 0777);
         *slash = '/';
@@ -37,14 +38,16 @@ static void put_group(const char *folder, size_t limit, size_t used, size_t page
     put_number(folder, "memory.max", limit);
     put_number(folder, "memory.current", used);
     snprintf(path, sizeof path, "%s/memory.stat", folder);
-    snprintf(stat, sizeof stat, "anon 1\nfile 99\ninactive_file %zu\nactive_file %zu\nslab_reclaimable 0\n", pages / 2,
+    snprintf(stat, sizeof stat,
+             "anon 1\nfile 99\ninactive_file %zu\nactive_file %zu\nslab_reclaimable 0\n", pages / 2,
              pages - pages / 2);
     put(path, stat);
 }
 
 static void put_machine(size_t megabytes, const char *mounts, const char *groups) {
     char text[200];
-    snprintf(text, sizeof text, "MemTotal:       99999999 kB\nMemFree:  1 kB\nMemAvailable:   %zu kB\n",
+    snprintf(text, sizeof text,
+             "MemTotal:       99999999 kB\nMemFree:  1 kB\nMemAvailable:   %zu kB\n",
              megabytes * 1024);
     put("/proc/meminfo", text);
     if (mounts) put("/proc/self/mountinfo", mounts);
@@ -118,7 +121,8 @@ static void test_version_1(void **state) {
     expect(MEGABYTES(1000), "");
     put_number(V1 "/a/b", "memory.limit_in_bytes", MEGABYTES(400));
     put_number(V1 "/a/b", "memory.usage_in_bytes", MEGABYTES(300));
-    put(V1 "/a/b/memory.stat", "inactive_file 7\ntotal_inactive_file 1048576\ntotal_active_file 2097152\n");
+    put(V1 "/a/b/memory.stat",
+        "inactive_file 7\ntotal_inactive_file 1048576\ntotal_active_file 2097152\n");
     expect(MEGABYTES(103), V1 "/a/b/memory.limit_in_bytes");
     put_number(V1 "/a", "memory.limit_in_bytes", MEGABYTES(350));
     put_number(V1 "/a", "memory.usage_in_bytes", MEGABYTES(330));

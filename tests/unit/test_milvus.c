@@ -1,5 +1,5 @@
-/* tests/unit/test_milvus.c: what stands between a collection in Milvus and the network: addresses, protobuf, answers,
- * and filters as expressions. tests/http/test_milvus.py has the rest. */
+/* tests/unit/test_milvus.c: what stands between a collection in Milvus and the network: addresses,
+ * protobuf, answers, and filters as expressions. tests/http/test_milvus.py has the rest. */
 #include <string.h>
 
 #include "config/base/base64.h"
@@ -8,10 +8,13 @@
 #include "retrieval/milvus/labels.h"
 #include "tests/folder.h"
 
-static struct text_span span(const struct buffer *b) { return (struct text_span){b->data, b->size}; }
+static struct text_span span(const struct buffer *b) {
+    return (struct text_span){b->data, b->size};
+}
 
 static void test_base64(void **state) {
-    static const char *const texts[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+    static const char *const texts[] = {"",         "Zg==",     "Zm8=",    "Zm9v",
+                                        "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
     struct buffer out = {0}, back = {0};
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
@@ -147,7 +150,8 @@ static enum status read_hits(int first, int second, int n_rows, int n_scores) {
     struct answer_hits hits;
     size_t results = wire_begin(&answer, 2);
     put_column(&answer, 3, "chunk", false, n_rows);
-    wire_put_bytes(&answer, 4, (struct text_span){(const char *)scores, (size_t)n_scores * sizeof *scores});
+    wire_put_bytes(&answer, 4,
+                   (struct text_span){(const char *)scores, (size_t)n_scores * sizeof *scores});
     size_t counts = wire_begin(&answer, 6);
     wire_put_packed(&answer, first);
     wire_put_packed(&answer, second);
@@ -173,8 +177,10 @@ static void test_hits(void **state) {
 static void test_expressions(void **state) {
     static const char *const filters[] = {
         "{\"eq\": {\"a\\\" || chunk >= 0\": \"x\\\"y\"}}", "{\"prefix\": {\"path\": \"zap\\\"\"}}",
-        "{\"not\": {\"range\": {\"z\": {\"gte\": 1, \"lt\": 2.5}}}}", "{\"range\": {\"z\": {\"gt\": \"2024-01-01\"}}}",
-        "{\"or\": [{\"in\": {\"z\": [1, true, \"zz\"]}}, {\"and\": [{\"eq\": {\"id\": \"zz\"}}]}]}"};
+        "{\"not\": {\"range\": {\"z\": {\"gte\": 1, \"lt\": 2.5}}}}",
+        "{\"range\": {\"z\": {\"gt\": \"2024-01-01\"}}}",
+        "{\"or\": [{\"in\": {\"z\": [1, true, \"zz\"]}}, {\"and\": [{\"eq\": {\"id\": "
+        "\"zz\"}}]}]}"};
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(filters); i++) {
         struct buffer out = {0};
@@ -191,8 +197,9 @@ static void test_expressions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_base64), cmocka_unit_test(test_addresses), cmocka_unit_test(test_status),
-        cmocka_unit_test(test_rows),   cmocka_unit_test(test_hits),      cmocka_unit_test(test_expressions),
+        cmocka_unit_test(test_base64), cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_status), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_hits),   cmocka_unit_test(test_expressions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

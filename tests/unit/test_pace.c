@@ -36,7 +36,10 @@ static void test_both_kinds(void **state) {
     const double prompt = 0.0005, answer = 0.01;
     (void)state;
     for (int i = 0; i < 300; i++) {
-        struct workload done = {.prompt = i % 3 == 0 ? 512 : i % 3 == 1 ? 64 : 0, .answer = i % 3 == 0 ? 0 : 7};
+        struct workload done = {.prompt = i % 3 == 0   ? 512
+                                          : i % 3 == 1 ? 64
+                                                       : 0,
+                                .answer = i % 3 == 0 ? 0 : 7};
         pace_note(&p, done, (double)done.prompt * prompt + (double)done.answer * answer);
     }
     assert_near(p.prompt, prompt, 0.1);

@@ -1,4 +1,5 @@
-/* tests/unit/test_passages.c: found chunks as passages of a prompt: whole sentences, each place once, within a budget.
+/* tests/unit/test_passages.c: found chunks as passages of a prompt: whole sentences, each place
+ * once, within a budget.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,10 +14,12 @@
 #include "server/host/prompt/passages.h"
 
 static const char text[] =
-    "# A heading\n\nThe first sentence. Is it (the second?) Yes! A fourth\nhas two lines. The last one";
+    "# A heading\n\nThe first sentence. Is it (the second?) Yes! A fourth\nhas two lines. The last "
+    "one";
 
 /* The chunk of `document` that reads `part`. */
-static struct hit hit_of(const char *document, const char *source, const char *part, float similarity) {
+static struct hit hit_of(const char *document, const char *source, const char *part,
+                         float similarity) {
     const char *at = strstr(source, part);
     assert_non_null(at);
     size_t start = (size_t)(at - source), n = strlen(part);
@@ -101,11 +104,13 @@ static void test_joined_and_ordered(void **state) {
     assert_int_equal(n, 5);
 }
 
-static void expect_passages(const struct tokenizer *t, int max_tokens, const char *expected, int n) {
+static void expect_passages(const struct tokenizer *t, int max_tokens, const char *expected,
+                            int n) {
     struct hit found[] = {hit_of("b", text, "Yes", 0.9F), hit_of("a", text, "last", 0.8F),
                           hit_of("a", text, "first", 0.7F), hit_of("b", text, "Is it", 0.6F)};
     struct hits hits = {.list = found, .n = ARRAY_COUNT(found)};
-    struct passage_options o = {.template = "[{number}] {title}: {text}\n", .max_tokens = max_tokens};
+    struct passage_options o = {.template = "[{number}] {title}: {text}\n",
+                                .max_tokens = max_tokens};
     struct passage_sources from = {.hits = &hits};
     struct passages out = {0};
     struct error e = {0};
@@ -119,9 +124,12 @@ static void expect_passages(const struct tokenizer *t, int max_tokens, const cha
 
 static struct tokenizer *open_bytes(void) {
     static const char json[] =
-        "{\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true}], \"model\": {\"type\": \"BPE\", "
-        "\"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
-        "\"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}, \"decoder\": {\"type\": \"ByteLevel\"}}";
+        "{\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true}], \"model\": "
+        "{\"type\": \"BPE\", "
+        "\"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0}, \"merges\": []}, \"pre_tokenizer\": "
+        "{\"type\": "
+        "\"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}, \"decoder\": "
+        "{\"type\": \"ByteLevel\"}}";
     struct tokenizer *t;
     struct error e = {0};
     if (tokenizer_open_json(&t, json, sizeof json - 1, &e)) fail_msg("%s", e.text);
@@ -132,7 +140,9 @@ static struct tokenizer *open_bytes(void) {
 static void test_budget(void **state) {
     (void)state;
     struct tokenizer *t = open_bytes();
-    expect_passages(t, 500, "[1] b: Is it (the second?) Yes!\n[2] a: The first sentence.\n[3] a: The last one\n", 3);
+    expect_passages(
+        t, 500,
+        "[1] b: Is it (the second?) Yes!\n[2] a: The first sentence.\n[3] a: The last one\n", 3);
     expect_passages(t, 70, "[1] b: Yes!\n[2] a: The first sentence.\n[3] a: The last one\n", 3);
     expect_passages(t, 50, "[1] b: Yes!\n[2] a: The last one\n", 2);
     expect_passages(t, 12, "[1] b: Yes!\n", 1);
@@ -140,9 +150,10 @@ static void test_budget(void **state) {
     tokenizer_close(t);
 }
 
-/* Pictures of documents a and b and of one that is not found, of 100, 50 and 10 rows; *stand has a letter for each that
- * stands, in the order of the text. */
-static void expect_pictures(const struct tokenizer *t, int room, const char *expected, const char *stand, int rows) {
+/* Pictures of documents a and b and of one that is not found, of 100, 50 and 10 rows; *stand has a
+ * letter for each that stands, in the order of the text. */
+static void expect_pictures(const struct tokenizer *t, int room, const char *expected,
+                            const char *stand, int rows) {
     struct hit found[] = {hit_of("b", text, "Yes", 0.9F), hit_of("a", text, "last", 0.8F),
                           hit_of("a", text, "first", 0.7F)};
     struct hits hits = {.list = found, .n = ARRAY_COUNT(found)};
@@ -169,7 +180,8 @@ static void expect_pictures(const struct tokenizer *t, int room, const char *exp
     assert_int_equal(out.foreign.size, strlen(expected));
     for (size_t i = 0; i < out.foreign.size; i++) {
         bool within = false;
-        for (size_t j = i < 2 ? 0 : i - 2; j <= i; j++) within = within || strncmp(expected + j, "(p)", 3) == 0;
+        for (size_t j = i < 2 ? 0 : i - 2; j <= i; j++)
+            within = within || strncmp(expected + j, "(p)", 3) == 0;
         assert_int_equal(out.foreign.data[i], !within);
     }
     tokens_free(&words.ids);

@@ -1,5 +1,6 @@
-/* tests/unit/test_pictures.c: decoding and resizing give the pixels that Pillow and torchvision give
- * (tests/pictures/make_pictures.py); damaged, cut off and oversized files are refused with words. */
+/* tests/unit/test_pictures.c: decoding and resizing give the pixels that Pillow and torchvision
+ * give (tests/pictures/make_pictures.py); damaged, cut off and oversized files are refused with
+ * words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +48,8 @@ static int each_line(const char *table, void (*check)(const char *line)) {
     int n = 0;
     char *state = NULL;
     read_fixture(&text, table);
-    for (char *line = strtok_r(text.data, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+    for (char *line = strtok_r(text.data, "\n", &state); line;
+         line = strtok_r(NULL, "\n", &state)) {
         check(line);
         n++;
     }
@@ -63,7 +65,8 @@ static void check_decoded(const char *line) {
     assert_int_equal(sscanf(line, "%59s %d %d %llx", name, &width, &height, &fnv), 4);
     open_fixture(&p, name);
     if (p.width != width || p.height != height || fnv_of(&p) != fnv)
-        fail_msg("expected %s, found %d x %d, %016llx", line, p.width, p.height, (unsigned long long)fnv_of(&p));
+        fail_msg("expected %s, found %d x %d, %016llx", line, p.width, p.height,
+                 (unsigned long long)fnv_of(&p));
     picture_free(&p);
 }
 
@@ -78,7 +81,8 @@ static void check_resized(const char *line) {
     unsigned long long fnv;
     struct picture p, resized;
     struct error e;
-    assert_int_equal(sscanf(line, "%59s %d %d %d %d %llx", name, &width, &height, &filter, &library, &fnv), 6);
+    assert_int_equal(
+        sscanf(line, "%59s %d %d %d %d %llx", name, &width, &height, &filter, &library, &fnv), 6);
     open_fixture(&p, name);
     struct resize_way way = {(enum resize_filter)filter, (enum resize_library)library};
     if (picture_resize(&resized, &p, width, height, way, &e)) fail_msg("%s: %s", line, e.text);
@@ -102,7 +106,8 @@ static void check_prepared(const char *line) {
     struct preprocessor processor;
     struct picture_tiles out;
     struct error e;
-    assert_int_equal(sscanf(line, "%59s %d %d %d %llx %n", name, &tiles, &height, &width, &fnv, &end), 5);
+    assert_int_equal(
+        sscanf(line, "%59s %d %d %d %llx %n", name, &tiles, &height, &width, &fnv, &end), 5);
     const char *file = line + end;
     if (json_parse(&root, (struct text_span){file, strlen(file)}, "line", &e) ||
         preprocessor_read(&processor, root, "line", &e))
@@ -145,20 +150,24 @@ static void refuse_processor(const char *text, enum status status, const char *w
 static void test_processors(void **state) {
     (void)state;
     refuse_processor("{}", STATUS_INVALID, "image_processor_type");
-    refuse_processor("{\"image_processor_type\": \"FuyuImageProcessor\"}", STATUS_UNSUPPORTED, "FuyuImageProcessor");
-    refuse_processor("{\"image_processor_type\": \"CLIPImage\"}", STATUS_UNSUPPORTED, "built in are");
+    refuse_processor("{\"image_processor_type\": \"FuyuImageProcessor\"}", STATUS_UNSUPPORTED,
+                     "FuyuImageProcessor");
+    refuse_processor("{\"image_processor_type\": \"CLIPImage\"}", STATUS_UNSUPPORTED,
+                     "built in are");
     refuse_processor(CLIP "\"crop_pct\": 0.875}", STATUS_INVALID, "crop_pct");
     refuse_processor(CLIP "\"do_pad\": true}", STATUS_UNSUPPORTED, "do_pad");
     refuse_processor(CLIP "\"resample\": 6}", STATUS_INVALID, "resample");
     refuse_processor(CLIP "\"size\": {\"longest_edge\": 9}}", STATUS_INVALID, "longest_edge");
-    refuse_processor(CLIP "\"size\": {\"height\": 9}}", STATUS_INVALID, "\"size\" must have height and width");
+    refuse_processor(CLIP "\"size\": {\"height\": 9}}", STATUS_INVALID,
+                     "\"size\" must have height and width");
     refuse_processor(CLIP "\"size\": 0}", STATUS_INVALID, "size");
     refuse_processor(CLIP "\"crop_size\": {\"shortest_edge\": 9}}", STATUS_INVALID, "crop_size");
     refuse_processor(CLIP "\"image_std\": [0.5, 0, 0.5]}", STATUS_INVALID, "image_std");
     refuse_processor(CLIP "\"image_mean\": [0.5, 0.5]}", STATUS_INVALID, "image_mean");
-    refuse_processor("{\"image_processor_type\": \"CLIPImageProcessorFast\", \"resample\": 4}", STATUS_UNSUPPORTED,
-                     "torchvision");
-    refuse_processor(CLIP "\"image_grid_pinpoints\": [[224, 224]]}", STATUS_INVALID, "image_grid_pinpoints");
+    refuse_processor("{\"image_processor_type\": \"CLIPImageProcessorFast\", \"resample\": 4}",
+                     STATUS_UNSUPPORTED, "torchvision");
+    refuse_processor(CLIP "\"image_grid_pinpoints\": [[224, 224]]}", STATUS_INVALID,
+                     "image_grid_pinpoints");
     refuse_processor(TILES "\"size\": {\"shortest_edge\": 9}}", STATUS_INVALID, "height and width");
     refuse_processor(TILES "\"min_patches\": 13}", STATUS_INVALID, "min_patches");
     refuse_processor(QWEN "\"min_pixels\": 99, \"max_pixels\": 98}", STATUS_INVALID, "99 pixels");
@@ -171,15 +180,16 @@ static void test_processors(void **state) {
 /* Limits of pixels have several names; those beside the size count more. */
 static void test_pixel_names(void **state) {
     (void)state;
-    static const char *const files[] = {QWEN "\"size\": {\"min_pixels\": 100, \"max_pixels\": 900}}",
-                                        QWEN "\"size\": {\"shortest_edge\": 100, \"longest_edge\": 900}}",
-                                        QWEN
-                                        "\"max_pixels\": 900, \"min_pixels\": 100, \"size\": {\"max_pixels\": 5}}"};
+    static const char *const files[] = {
+        QWEN "\"size\": {\"min_pixels\": 100, \"max_pixels\": 900}}",
+        QWEN "\"size\": {\"shortest_edge\": 100, \"longest_edge\": 900}}",
+        QWEN "\"max_pixels\": 900, \"min_pixels\": 100, \"size\": {\"max_pixels\": 5}}"};
     for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
         struct preprocessor p;
         struct error e = {0};
         struct json *root;
-        assert_int_equal(json_parse(&root, (struct text_span){files[i], strlen(files[i])}, "p", &e), STATUS_OK);
+        assert_int_equal(json_parse(&root, (struct text_span){files[i], strlen(files[i])}, "p", &e),
+                         STATUS_OK);
         if (preprocessor_read(&p, root, "p", &e)) fail_msg("%s", e.text);
         assert_true(p.least_pixels == 100 && p.most_pixels == 900);
         assert_true(p.patch == 14 && p.merge == 2 && p.frames == 2);
@@ -192,18 +202,21 @@ static void test_processor_names(void **state) {
     (void)state;
     static const char old[] =
         "{\"feature_extractor_type\": \"CLIPFeatureExtractor\", \"crop_size\": 336, \"size\": 330}";
-    static const char vit[] = "{\"image_processor_type\": \"ViTImageProcessorFast\", \"size\": 384}";
+    static const char vit[] =
+        "{\"image_processor_type\": \"ViTImageProcessorFast\", \"size\": 384}";
     struct json *root;
     struct preprocessor p;
     struct error e;
-    assert_int_equal(json_parse(&root, (struct text_span){old, sizeof old - 1}, "p", &e), STATUS_OK);
+    assert_int_equal(json_parse(&root, (struct text_span){old, sizeof old - 1}, "p", &e),
+                     STATUS_OK);
     assert_int_equal(preprocessor_read(&p, root, "p", &e), STATUS_OK);
     assert_int_equal(p.shortest_edge, 330);
     assert_int_equal(p.cut.width, 336);
     assert_int_equal(p.way.library, RESIZE_AS_PILLOW);
     json_close(root);
 
-    assert_int_equal(json_parse(&root, (struct text_span){vit, sizeof vit - 1}, "p", &e), STATUS_OK);
+    assert_int_equal(json_parse(&root, (struct text_span){vit, sizeof vit - 1}, "p", &e),
+                     STATUS_OK);
     assert_int_equal(preprocessor_read(&p, root, "p", &e), STATUS_OK);
     assert_int_equal(p.shortest_edge, 0);
     assert_int_equal(p.size.height, 384);
@@ -216,7 +229,8 @@ static void test_prepared_bomb(void **state) {
     (void)state;
     static uint8_t pixels[3 * 8192];
     struct picture line = {.width = 8192, .height = 1, .pixels = pixels};
-    struct preprocessor p = {.resize = true, .shortest_edge = 8192, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}};
+    struct preprocessor p = {
+        .resize = true, .shortest_edge = 8192, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}};
     struct picture_tiles out;
     struct error e;
     assert_int_equal(preprocessor_run(&out, &p, &line, &e), STATUS_TOO_LARGE);
@@ -226,7 +240,8 @@ static void test_prepared_bomb(void **state) {
 static void expect_refusal(const void *bytes, size_t size, enum status status, const char *words) {
     struct picture p = {.width = 1};
     struct error e = {0};
-    assert_int_equal(picture_decode(&p, (struct text_span){bytes, size}, &picture_default_rules, &e), status);
+    assert_int_equal(
+        picture_decode(&p, (struct text_span){bytes, size}, &picture_default_rules, &e), status);
     assert_null(p.pixels);
     assert_int_equal(p.width, 0);
     if (strstr(e.text, words) == NULL) fail_msg("expected \"%s\" in: %s", words, e.text);
@@ -246,9 +261,10 @@ static void test_unknown(void **state) {
 /* Every file is cut at several places before its pixels end. */
 static void test_cut_off(void **state) {
     (void)state;
-    static const char *const names[] = {"color_2.jpg",   "progressive.jpg", "cmyk.jpg",      "color.png",
-                                        "grey_16.png",   "lossy.webp",      "alpha.png",     "lossless_alpha.webp",
-                                        "animated.webp", "color.gif",       "interlaced.gif"};
+    static const char *const names[] = {"color_2.jpg", "progressive.jpg",     "cmyk.jpg",
+                                        "color.png",   "grey_16.png",         "lossy.webp",
+                                        "alpha.png",   "lossless_alpha.webp", "animated.webp",
+                                        "color.gif",   "interlaced.gif"};
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         struct buffer bytes = {0};
         read_fixture(&bytes, names[i]);
@@ -267,25 +283,30 @@ static void test_bombs(void **state) {
     struct buffer bytes = {0};
 
     read_fixture(&bytes, "color.png");
-    static const uint8_t png_head[] = {0, 0, 0xEA, 0x60, 0, 0, 0xEA, 0x60, 8, 2, 0, 0, 0, 0x0F, 0xB0, 0xE2, 0x15};
+    static const uint8_t png_head[] = {0, 0, 0xEA, 0x60, 0,    0,    0xEA, 0x60, 8,
+                                       2, 0, 0,    0,    0x0F, 0xB0, 0xE2, 0x15};
     memcpy(bytes.data + 16, png_head, sizeof png_head);
-    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE, "PNG: the picture is 60000 x 60000 pixels");
+    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE,
+                   "PNG: the picture is 60000 x 60000 pixels");
 
     read_fixture(&bytes, "color.gif");
     memcpy(bytes.data + 6, "\x60\xEA\x60\xEA", 4);
-    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE, "GIF: the picture is 60000 x 60000 pixels");
+    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE,
+                   "GIF: the picture is 60000 x 60000 pixels");
 
     read_fixture(&bytes, "color_0.jpg");
     char *frame = memmem(bytes.data, bytes.size, "\xFF\xC0", 2);
     assert_non_null(frame);
     memcpy(frame + 5, "\xEA\x60\xEA\x60", 4);
-    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE, "JPEG: the picture is 60000 x 60000 pixels");
+    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE,
+                   "JPEG: the picture is 60000 x 60000 pixels");
 
     read_fixture(&bytes, "lossy.webp");
     char *start = memmem(bytes.data, bytes.size, "\x9D\x01\x2A", 3);
     assert_non_null(start);
     memcpy(start + 3, "\xFF\x3F\xFF\x3F", 4);
-    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE, "WebP: the picture is 16383 x 16383 pixels");
+    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE,
+                   "WebP: the picture is 16383 x 16383 pixels");
     buffer_free(&bytes);
 }
 
@@ -334,11 +355,12 @@ static void test_background(void **state) {
     struct picture_rules rules = {.most_pixels = 10000, .background = {255, 0, 0}};
     read_fixture(&bytes, "key.gif");
     open_fixture(&white, "key.gif");
-    assert_int_equal(picture_decode(&red, (struct text_span){bytes.data, bytes.size}, &rules, &e), STATUS_OK);
+    assert_int_equal(picture_decode(&red, (struct text_span){bytes.data, bytes.size}, &rules, &e),
+                     STATUS_OK);
     int through = 0;
     for (int i = 0; i < red.width * red.height; i++)
-        through +=
-            memcmp(red.pixels + 3 * i, "\xFF\0\0", 3) == 0 && memcmp(white.pixels + 3 * i, "\xFF\xFF\xFF", 3) == 0;
+        through += memcmp(red.pixels + 3 * i, "\xFF\0\0", 3) == 0 &&
+                   memcmp(white.pixels + 3 * i, "\xFF\xFF\xFF", 3) == 0;
     assert_true(through > 0);
     picture_free(&white);
     picture_free(&red);

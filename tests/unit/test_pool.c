@@ -1,5 +1,6 @@
-/* tests/unit/test_pool.c: the CPU backend's threads: every piece once, what a thread that has lost its core owes, and
- * the accounts that leave a helper out. Threads wait for conditions, never for times. */
+/* tests/unit/test_pool.c: the CPU backend's threads: every piece once, what a thread that has lost
+ * its core owes, and the accounts that leave a helper out. Threads wait for conditions, never for
+ * times. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,8 +48,8 @@ static void test_every_piece_once(void **state) {
     }
 }
 
-/* A job whose helpers stay in their first piece until all that nobody is stuck in are done. It ends only if somebody
- * takes over what they have left of their shares. */
+/* A job whose helpers stay in their first piece until all that nobody is stuck in are done. It ends
+ * only if somebody takes over what they have left of their shares. */
 struct stuck_job {
     int pieces;
     atomic_int done, stuck;
@@ -147,8 +148,8 @@ static void test_merit_is_bounded(void **state) {
     assert_in_range(jobs, 1, ACCOUNT_MOST / 1e-3 + 1);
 }
 
-/* A helper that only costs is tried seldom enough that trying takes a sixteenth of the time, and often enough that it
- * is back soon when its core is. */
+/* A helper that only costs is tried seldom enough that trying takes a sixteenth of the time, and
+ * often enough that it is back soon when its core is. */
 static void test_a_losing_helper_is_left_out_for_a_bounded_time(void **state) {
     (void)state;
     struct helper_account a = {0};

@@ -1,5 +1,5 @@
-/* tests/unit/test_quantise.c: blocks of 8 and 4 bits: error bounds, exact values, the search against plain rounding and
- * against a finer search, importance, and what cannot be stored. */
+/* tests/unit/test_quantise.c: blocks of 8 and 4 bits: error bounds, exact values, the search
+ * against plain rounding and against a finer search, importance, and what cannot be stored. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,9 @@ struct row {
     float back[COLS];
 };
 
-static struct quantised_row view(struct row *r) { return (struct quantised_row){r->values, r->scales, r->minimums}; }
+static struct quantised_row view(struct row *r) {
+    return (struct quantised_row){r->values, r->scales, r->minimums};
+}
 
 static bool round_trip(struct row *r, enum dtype t, const float *w, const float *importance) {
     if (!quantise_row(t, view(r), w, importance, COLS)) return false;
@@ -51,8 +53,10 @@ static void test_int8_error(void **state) {
         assert_true(round_trip(&r, DTYPE_INT8, w, NULL));
         for (int b = 0; b < BLOCKS; b++) {
             float largest = 0;
-            for (int j = b * QUANTISE_BLOCK; j < (b + 1) * QUANTISE_BLOCK; j++) largest = fmaxf(largest, fabsf(w[j]));
-            /* Half a step, and what rounding the scale moves the largest weight: 2^-11, or the f16 grid's 2^-25 * 127.
+            for (int j = b * QUANTISE_BLOCK; j < (b + 1) * QUANTISE_BLOCK; j++)
+                largest = fmaxf(largest, fabsf(w[j]));
+            /* Half a step, and what rounding the scale moves the largest weight: 2^-11, or the f16
+             * grid's 2^-25 * 127.
              */
             float bound = largest * (0.5f / 127 + 0x1p-11f) + 127 * 0x1p-25f;
             for (int j = b * QUANTISE_BLOCK; j < (b + 1) * QUANTISE_BLOCK; j++) {
@@ -75,7 +79,7 @@ static void test_exact_values(void **state) {
     for (int j = 0; j < COLS; j++) w[j] = 0.5f * (float)(j * 7 % 16) - 3.0f;
     assert_true(round_trip(&r, DTYPE_INT4, w, NULL));
     assert_memory_equal(w, r.back, sizeof w);
-    assert_int_equal(r.values[0], 0 | 7 << 4);                               /* the even index in the low half */
+    assert_int_equal(r.values[0], 0 | 7 << 4); /* the even index in the low half */
     for (int j = 0; j < COLS; j++) w[j] = j < QUANTISE_BLOCK ? 0.0f : -1.5f; /* no spread */
     assert_true(round_trip(&r, DTYPE_INT4, w, NULL));
     assert_memory_equal(w, r.back, sizeof w);
@@ -106,11 +110,13 @@ static double plain_error(const float *w, const float *importance) {
 static double weighted_error(const float *w, const float *back, const float *importance) {
     double error = 0;
     for (int j = 0; j < COLS; j++)
-        error += (double)importance[j] * ((double)w[j] - (double)back[j]) * ((double)w[j] - (double)back[j]);
+        error += (double)importance[j] * ((double)w[j] - (double)back[j]) *
+                 ((double)w[j] - (double)back[j]);
     return error;
 }
 
-/* The least error over a grid of scales and minimums far finer than the search's: what there is to find. */
+/* The least error over a grid of scales and minimums far finer than the search's: what there is to
+ * find. */
 static double finest_error(const float *block) {
     float low = block[0], high = block[0];
     double best = INFINITY;
@@ -121,7 +127,8 @@ static double finest_error(const float *block) {
     float step = (high - low) / 15;
     for (int a = -20; a <= 80; a++)
         for (int b = -20; b <= 80; b++) {
-            float minimum = low + 0.025f * (float)a * step, scale = (high - 0.025f * (float)b * step - minimum) / 15;
+            float minimum = low + 0.025f * (float)a * step,
+                  scale = (high - 0.025f * (float)b * step - minimum) / 15;
             double error = 0;
             for (int j = 0; j < QUANTISE_BLOCK; j++) {
                 float q = fminf(15, fmaxf(0, nearbyintf((block[j] - minimum) / scale)));
@@ -162,7 +169,8 @@ static void test_importance(void **state) {
     }
     assert_true(round_trip(&with, DTYPE_INT4, w, importance));
     assert_true(round_trip(&without, DTYPE_INT4, w, NULL));
-    assert_true(weighted_error(w, with.back, importance) < 0.8 * weighted_error(w, without.back, importance));
+    assert_true(weighted_error(w, with.back, importance) <
+                0.8 * weighted_error(w, without.back, importance));
     assert_true(weighted_error(w, with.back, ones) > weighted_error(w, without.back, ones));
     /* A text that never reaches these columns is no reason to spoil them. */
     memset(importance, 0, sizeof importance);

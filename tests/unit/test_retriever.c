@@ -1,5 +1,5 @@
-/* tests/unit/test_retriever.c: texts to neighbours with a toy embedder, whose vector of a text is an axis: its first
- * letter's. */
+/* tests/unit/test_retriever.c: texts to neighbours with a toy embedder, whose vector of a text is
+ * an axis: its first letter's. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -35,8 +35,12 @@ static enum status toy_embed(void *self, const struct embed_request *r, struct e
 }
 
 static struct toy toy;
-static struct embedder embedder = {
-    .dim = DIM, .hash = 5, .name = "toy", .prompts = {"", "", ""}, .embed = toy_embed, .self = &toy};
+static struct embedder embedder = {.dim = DIM,
+                                   .hash = 5,
+                                   .name = "toy",
+                                   .prompts = {"", "", ""},
+                                   .embed = toy_embed,
+                                   .self = &toy};
 static char dir[FOLDER_SIZE];
 static struct collection *collection;
 static struct retriever *retriever;
@@ -47,20 +51,22 @@ static struct retriever_query ask(const char *text, int k, float floor) {
     return (struct retriever_query){.text = span(text), .k = k, .r = R, .min_similarity = floor};
 }
 
-static void add(struct generation_builder *b, const char *path, const char *const *chunks, int n, int first_id) {
+static void add(struct generation_builder *b, const char *path, const char *const *chunks, int n,
+                int first_id) {
     struct error e = {0};
     int32_t ids[16];
     uint32_t bounds[17];
     for (int i = 0; i < CHUNK * n; i++) ids[i] = first_id + i;
     for (int i = 0; i <= n; i++) bounds[i] = (uint32_t)(CHUNK * i);
-    assert_int_equal(builder_add_document(b,
-                                          &(struct collection_document){.path = path,
-                                                                        .title = "",
-                                                                        .text = {"0123456789", (size_t)(CHUNK * n)},
-                                                                        .ids = ids,
-                                                                        .bounds = bounds,
-                                                                        .n = CHUNK * n},
-                                          &e),
+    assert_int_equal(builder_add_document(
+                         b,
+                         &(struct collection_document){.path = path,
+                                                       .title = "",
+                                                       .text = {"0123456789", (size_t)(CHUNK * n)},
+                                                       .ids = ids,
+                                                       .bounds = bounds,
+                                                       .n = CHUNK * n},
+                         &e),
                      STATUS_OK);
     for (int i = 0; i < n; i++) {
         float vector[DIM];
@@ -89,8 +95,8 @@ static int setup(void **state) {
     add(b, "second", second, 1, 30);
     if (builder_commit(b, &e) || store_open(&collection, dir, &e)) return 1;
     toy = (struct toy){0};
-    return retriever_open(&retriever, collection, (struct retriever_embedders){.texts = &embedder}, MAX_K, &e) !=
-           STATUS_OK;
+    return retriever_open(&retriever, collection, (struct retriever_embedders){.texts = &embedder},
+                          MAX_K, &e) != STATUS_OK;
 }
 
 static int teardown(void **state) {
@@ -128,15 +134,17 @@ static void test_batch(void **state) {
     assert_null(results[0].ids);
 }
 
-/* Excluded documents are found as little as if there were none such; the next ones take their places. */
+/* Excluded documents are found as little as if there were none such; the next ones take their
+ * places. */
 static void test_excluded_documents(void **state) {
     (void)state;
     char id[DOCUMENT_ID_SIZE];
     document_id_of_path("first", id);
     struct text_span by_path = span("first"), by_id = span(id), unknown = span("firs"),
                      both[] = {by_path, span("second")};
-    struct retriever_query queries[] = {ask("a", 1, -1), ask("a", 3, -1),   ask("a", 1, -1), ask("a", 1, -1),
-                                        ask("a", 2, -1), ask("a", 1, 0.5F), ask("a", 1, -1)};
+    struct retriever_query queries[] = {ask("a", 1, -1), ask("a", 3, -1), ask("a", 1, -1),
+                                        ask("a", 1, -1), ask("a", 2, -1), ask("a", 1, 0.5F),
+                                        ask("a", 1, -1)};
     struct hits results[ARRAY_COUNT(queries)];
     struct error e = {0};
     queries[0].excluded = queries[1].excluded = queries[5].excluded = &by_path;
@@ -144,7 +152,8 @@ static void test_excluded_documents(void **state) {
     queries[3].excluded = &unknown;
     queries[4].excluded = both;
     for (size_t i = 0; i < 6; i++) queries[i].n_excluded = i == 4 ? 2 : 1;
-    assert_int_equal(retriever_search(retriever, queries, ARRAY_COUNT(queries), results, &e), STATUS_OK);
+    assert_int_equal(retriever_search(retriever, queries, ARRAY_COUNT(queries), results, &e),
+                     STATUS_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(results[i].n, 1);
         assert_string_equal(results[i].list[0].path, "second");
@@ -157,7 +166,8 @@ static void test_excluded_documents(void **state) {
     for (size_t i = 0; i < ARRAY_COUNT(queries); i++) hits_free(&results[i]);
 }
 
-/* A query whose asker is gone is not embedded, as far as pieces of texts allow; the others find what they find alone.
+/* A query whose asker is gone is not embedded, as far as pieces of texts allow; the others find
+ * what they find alone.
  */
 static void test_nobody_waits(void **state) {
     (void)state;
@@ -185,7 +195,8 @@ static void test_limits(void **state) {
     (void)state;
     struct error e = {0};
     struct hits results[2];
-    struct retriever_query all = ask("a", 1000, -1), floor = ask("d", 3, 0.5F), none = ask("a", 0, -1);
+    struct retriever_query all = ask("a", 1000, -1), floor = ask("d", 3, 0.5F),
+                           none = ask("a", 0, -1);
     assert_int_equal(retriever_search(retriever, &all, 1, results, &e), STATUS_OK);
     assert_int_equal(results[0].n, MAX_K);
     hits_free(&results[0]);
@@ -217,19 +228,23 @@ static void test_errors(void **state) {
     hits_free(&result);
     struct embedder other = embedder;
     other.hash = 7;
-    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
-                     STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+        STATUS_INVALID);
     other = embedder;
     other.dim = 4;
-    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
-                     STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+        STATUS_INVALID);
     other = embedder;
     other.prompts[EMBED_QUERY] = "query: ";
-    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
-                     STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, collection, (struct retriever_embedders){.texts = &other}, MAX_K, &e),
+        STATUS_INVALID);
     assert_non_null(strstr(e.text, "retrieval.query_prompt"));
-    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &embedder}, 0, &e),
-                     STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, collection, (struct retriever_embedders){.texts = &embedder}, 0, &e),
+        STATUS_INVALID);
 }
 
 /* A generation more: `mark` is the first token of its first document, and it has one chunk more. */
@@ -304,12 +319,18 @@ static void test_stable_ids(void **state) {
     disk_generation_close(newer);
 }
 
-static enum status add_named(struct generation_builder *b, const char *path, const char *id, struct error *e) {
+static enum status add_named(struct generation_builder *b, const char *path, const char *id,
+                             struct error *e) {
     static const int32_t ids[] = {1};
     static const uint32_t bounds[] = {0, 1};
     float vector[DIM] = {1};
-    struct collection_document d = {
-        .id = id, .path = path, .title = "", .text = {"x", 1}, .ids = ids, .bounds = bounds, .n = 1};
+    struct collection_document d = {.id = id,
+                                    .path = path,
+                                    .title = "",
+                                    .text = {"x", 1},
+                                    .ids = ids,
+                                    .bounds = bounds,
+                                    .n = 1};
     if (builder_add_document(b, &d, e)) return e->status;
     return builder_add_vectors(b, vector, 1, e);
 }
@@ -318,8 +339,12 @@ static void test_callers_ids(void **state) {
     (void)state;
     struct error e = {0};
     struct generation_builder *b;
-    struct collection_options o = {
-        .chunk_length = 1, .eod = EOD, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = INDEX_EXACT};
+    struct collection_options o = {.chunk_length = 1,
+                                   .eod = EOD,
+                                   .dim = DIM,
+                                   .embedder = "toy",
+                                   .tokenizer = "toy",
+                                   .index_factory = INDEX_EXACT};
     char too_long[600];
     memset(too_long, 'x', sizeof too_long - 1);
     too_long[sizeof too_long - 1] = '\0';
@@ -379,7 +404,8 @@ static void test_vector_query(void **state) {
 
 enum { REQUESTS = 8, GENERATIONS = 40 };
 
-/* A request: holds a snapshot and reads all of it again and again, while newer ones come and it is let go of. */
+/* A request: holds a snapshot and reads all of it again and again, while newer ones come and it is
+ * let go of. */
 struct request {
     pthread_t thread;
     atomic_bool *stop;
@@ -396,8 +422,10 @@ static bool read_all(struct snapshot *s) {
         int32_t ids[R];
         snapshot_neighbor_tokens(s, id, R, ids);
         /* The generation's number is in its first token, once it is one of ours. */
-        right = right && chunk.text.size == 2 && strlen(chunk.document_id) == DOCUMENT_ID_SIZE - 1 &&
-                (generation == 1 || chunk.tokens[0] == mark + 2 * (uint32_t)id) && ids[0] == (int32_t)chunk.tokens[0];
+        right = right && chunk.text.size == 2 &&
+                strlen(chunk.document_id) == DOCUMENT_ID_SIZE - 1 &&
+                (generation == 1 || chunk.tokens[0] == mark + 2 * (uint32_t)id) &&
+                ids[0] == (int32_t)chunk.tokens[0];
     }
     return right && (generation == 1 || mark == 100 * (uint32_t)generation);
 }
@@ -453,12 +481,14 @@ static void test_reranked(void **state) {
     (void)state;
     struct toy ranks = {0};
     struct embedder reranker = {.dim = 1, .name = "ranks", .embed = toy_rank, .self = &ranks};
-    struct retriever_query queries[] = {ask("a", 1, -1), ask("a", 3, -1), ask("a", 2, -1), ask("a", 2, 0.5F)};
+    struct retriever_query queries[] = {ask("a", 1, -1), ask("a", 3, -1), ask("a", 2, -1),
+                                        ask("a", 2, 0.5F)};
     struct hits results[4];
     struct error e = {0};
     float vector[DIM] = {1};
     for (int i = 0; i < 4; i++) queries[i].choice.rerank = i == 2 ? 0 : 4;
-    assert_int_equal(retriever_search(retriever, queries, 1, results, &e), STATUS_OK); /* there is no reranker yet */
+    assert_int_equal(retriever_search(retriever, queries, 1, results, &e),
+                     STATUS_OK); /* there is no reranker yet */
     assert_int_equal(results[0].list[0].chunk, 0);
     assert_true(results[0].list[0].relevance == -1);
     hits_free(&results[0]);
@@ -474,7 +504,8 @@ static void test_reranked(void **state) {
     assert_memory_equal(results[0].ids, best, sizeof best);
     assert_int_equal(results[1].n, 3);
     assert_memory_equal(results[1].ids + R, second, sizeof second);
-    assert_int_equal(results[1].list[2].chunk, 0); /* as relevant as the other document's, and nearer */
+    assert_int_equal(results[1].list[2].chunk,
+                     0); /* as relevant as the other document's, and nearer */
     assert_int_equal(results[2].list[0].chunk, 0);
     assert_true(results[2].list[0].relevance == -1);
     assert_int_equal(results[3].n, 2); /* above the floor of the cosine */
@@ -483,7 +514,8 @@ static void test_reranked(void **state) {
 
     queries[0].vector = vector;
     queries[0].text = (struct text_span){0};
-    assert_int_equal(retriever_search(retriever, queries, 1, results, &e), STATUS_OK); /* nothing to read beside */
+    assert_int_equal(retriever_search(retriever, queries, 1, results, &e),
+                     STATUS_OK); /* nothing to read beside */
     assert_int_equal(results[0].list[0].chunk, 0);
     hits_free(&results[0]);
     ranks.fails = true;
@@ -499,8 +531,8 @@ static bool has_slow_words(struct collection *c, const struct snapshot *s) {
     return atomic_load(&words_made);
 }
 
-static enum status search_slow_words(struct collection *c, struct snapshot *s, const struct word_query *q, int64_t *ids,
-                                     struct error *e) {
+static enum status search_slow_words(struct collection *c, struct snapshot *s,
+                                     const struct word_query *q, int64_t *ids, struct error *e) {
     atomic_store(&words_begun, true);
     while (!atomic_load(&words_released)) sched_yield();
     atomic_store(&words_made, true);
@@ -527,8 +559,11 @@ static void test_words_are_made_beside(void **state) {
     queries[0].choice.way = queries[2].choice.way = RETRIEVE_BOTH;
     assert_int_equal(retrieval_thread_open(&thread, retriever, 8, 1, &e), STATUS_OK);
     for (int i = 0; i < LOOKUPS; i++)
-        lookups[i] =
-            (struct lookup){.queries = &queries[i], .hits = &hits[i], .n = 1, .done = note_done, .context = &done[i]};
+        lookups[i] = (struct lookup){.queries = &queries[i],
+                                     .hits = &hits[i],
+                                     .n = 1,
+                                     .done = note_done,
+                                     .context = &done[i]};
     assert_int_equal(retrieval_thread_ask(thread, &lookups[0], &e), STATUS_OK);
     while (!atomic_load(&words_begun)) sched_yield();
     assert_int_equal(retrieval_thread_ask(thread, &lookups[1], &e), STATUS_OK);

@@ -1,5 +1,6 @@
-/* tests/unit/test_sandbox.c: what a process in the sandbox can do when a foreign file has taken it over. Every attack
- * runs as a parser of ours does, and as a program that is begun by name: a copy of this one. */
+/* tests/unit/test_sandbox.c: what a process in the sandbox can do when a foreign file has taken it
+ * over. Every attack runs as a parser of ours does, and as a program that is begun by name: a copy
+ * of this one. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +73,8 @@ static bool open_relative(const struct target *t) {
 static bool make_file(const struct target *t) {
     char path[96];
     snprintf(path, sizeof path, "%s/made-%d", t->folder, getpid());
-    return may_open(path, O_WRONLY | O_CREAT) || may_open("made", O_WRONLY | O_CREAT) || mkdir("made", 0700) == 0;
+    return may_open(path, O_WRONLY | O_CREAT) || may_open("made", O_WRONLY | O_CREAT) ||
+           mkdir("made", 0700) == 0;
 }
 static bool change_file(const struct target *t) {
     char path[96];
@@ -89,7 +91,9 @@ static bool copy_socket(const struct target *t) {
     int process = (int)syscall(SYS_pidfd_open, t->parent, 0);
     return process >= 0 && syscall(SYS_pidfd_getfd, process, t->keeper_socket, 0) >= 0;
 }
-static bool trace_parent(const struct target *t) { return ptrace(PTRACE_SEIZE, t->parent, NULL, NULL) == 0; }
+static bool trace_parent(const struct target *t) {
+    return ptrace(PTRACE_SEIZE, t->parent, NULL, NULL) == 0;
+}
 static bool read_parent(const struct target *t) {
     char byte;
     struct iovec here = {&byte, 1}, there = {t->secret, 1};
@@ -101,12 +105,16 @@ static bool write_parent(const struct target *t) {
     return process_vm_writev(t->parent, &here, 1, &there, 1, 0) == 1;
 }
 static bool kill_parent(const struct target *t) { return kill(t->parent, SIGWINCH) == 0; }
-static bool tgkill_parent(const struct target *t) { return syscall(SYS_tgkill, t->parent, t->parent, SIGWINCH) == 0; }
+static bool tgkill_parent(const struct target *t) {
+    return syscall(SYS_tgkill, t->parent, t->parent, SIGWINCH) == 0;
+}
 static bool kill_all(const struct target *t) {
     (void)t;
     return kill(-1, SIGWINCH) == 0;
 }
-static bool queue_signal(const struct target *t) { return sigqueue(t->parent, SIGWINCH, (union sigval){0}) == 0; }
+static bool queue_signal(const struct target *t) {
+    return sigqueue(t->parent, SIGWINCH, (union sigval){0}) == 0;
+}
 static bool own_signal(const struct target *t) { return fcntl(1, F_SETOWN, t->parent) == 0; }
 static bool change_modes(const struct target *t) {
     (void)t;
@@ -163,7 +171,8 @@ static bool use_faults(const struct target *t) {
     return syscall(SYS_userfaultfd, O_CLOEXEC | 1) >= 0;
 }
 static bool use_bpf(const struct target *t) {
-    union bpf_attr a = {.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 4, .max_entries = 1};
+    union bpf_attr a = {
+        .map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 4, .max_entries = 1};
     (void)t;
     return syscall(SYS_bpf, BPF_MAP_CREATE, &a, sizeof a) >= 0;
 }
@@ -217,8 +226,8 @@ static bool take_memory(const struct target *t) {
     (void)t;
     size_t taken = 0, block = 1 << 20;
     char *at;
-    while (taken <= 3u * MEMORY &&
-           (at = mmap(NULL, block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED) {
+    while (taken <= 3u * MEMORY && (at = mmap(NULL, block, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED) {
         *at = 1;
         taken += block;
     }
@@ -350,11 +359,12 @@ static void test_attacks_work(void **state) {
             print_message("without a sandbox, too, this is refused: %s\n", attacks[i].name);
 }
 
-static void expect_refused(const char *how, const struct attack *a, enum status status, const struct buffer *out,
-                           const struct error *e) {
+static void expect_refused(const char *how, const struct attack *a, enum status status,
+                           const struct buffer *out, const struct error *e) {
     bool said = status == STATUS_OK && strcmp(out->data, "refused") == 0;
     bool ended = status == STATUS_INVALID && out->size == 0;
-    if (!said && !ended) fail_msg("%s: %s: \"%s\", %s", how, a->name, out->data, status ? e->text : "no error");
+    if (!said && !ended)
+        fail_msg("%s: %s: \"%s\", %s", how, a->name, out->data, status ? e->text : "no error");
 }
 
 static void test_work(void **state) {
@@ -389,8 +399,8 @@ static void copy_program(char path[FOLDER_PATH_SIZE]) {
     assert_int_equal(system(command), 0);
 }
 
-static enum status run_program(const char *program, const char *what, const char *number, struct buffer *out,
-                               struct error *e) {
+static enum status run_program(const char *program, const char *what, const char *number,
+                               struct buffer *out, struct error *e) {
     struct target t = make_target();
     char parent[16], address[24];
     snprintf(parent, sizeof parent, "%d", t.parent);
@@ -402,8 +412,10 @@ static enum status run_program(const char *program, const char *what, const char
                     address,
                     t.folder,
                     NULL};
-    struct sandbox_job job = {
-        .name = "file", .input = {"bytes", 5}, .argv = argv, .limits = {.memory = MEMORY, .seconds = SECONDS}};
+    struct sandbox_job job = {.name = "file",
+                              .input = {"bytes", 5},
+                              .argv = argv,
+                              .limits = {.memory = MEMORY, .seconds = SECONDS}};
     return run_job(&job, out, e);
 }
 
@@ -418,7 +430,8 @@ static void test_program(void **state) {
     assert_string_equal(out.data, "bytes");
     for (size_t i = 0; i < ARRAY_COUNT(attacks); i++) {
         snprintf(number, sizeof number, "%zu", i);
-        expect_refused("program", &attacks[i], run_program(path, "--attack", number, &out, &e), &out, &e);
+        expect_refused("program", &attacks[i], run_program(path, "--attack", number, &out, &e),
+                       &out, &e);
     }
     assert_string_equal(secret, "the secret of the parent");
     /* Of the environment there is nothing but the locale. */
@@ -433,10 +446,13 @@ static void test_missing(void **state) {
     struct buffer out = {0};
     struct error e = {0};
     char *argv[] = {(char[]){"retro-no-such-program"}, NULL};
-    struct sandbox_job job = {
-        .name = "a.x", .argv = argv, .package = "nothing", .limits = {.memory = MEMORY, .seconds = SECONDS}};
+    struct sandbox_job job = {.name = "a.x",
+                              .argv = argv,
+                              .package = "nothing",
+                              .limits = {.memory = MEMORY, .seconds = SECONDS}};
     assert_int_equal(run_job(&job, &out, &e), STATUS_UNSUPPORTED);
-    assert_string_equal(e.text, "a.x: it needs the program retro-no-such-program; install the package nothing");
+    assert_string_equal(
+        e.text, "a.x: it needs the program retro-no-such-program; install the package nothing");
     buffer_free(&out);
 }
 
@@ -468,18 +484,22 @@ static void give_up(const struct sandbox_call *call) {
     abort();
 }
 
-/* As fontconfig does where its cache is older than the fonts: each is refused, and none ends the process. */
+/* As fontconfig does where its cache is older than the fonts: each is refused, and none ends the
+ * process. */
 static void repair_cache(const struct sandbox_call *call) {
     const char *folder = "/var/cache";
-    bool done = chmod(folder, 0755) == 0 || chown(folder, getuid(), getgid()) == 0 || mkdir("cache", 0755) == 0 ||
-                setxattr(folder, "user.a", "a", 1, 0) == 0 || link("a", "b") == 0 || unlink("b") == 0;
+    bool done = chmod(folder, 0755) == 0 || chown(folder, getuid(), getgid()) == 0 ||
+                mkdir("cache", 0755) == 0 || setxattr(folder, "user.a", "a", 1, 0) == 0 ||
+                link("a", "b") == 0 || unlink("b") == 0;
     (void)call;
     say(done);
 }
 
 static struct sandbox_job job_of(sandbox_work *work, int seconds) {
-    return (struct sandbox_job){
-        .name = "file", .input = {"bytes", 5}, .work = work, .limits = {.memory = MEMORY, .seconds = seconds}};
+    return (struct sandbox_job){.name = "file",
+                                .input = {"bytes", 5},
+                                .work = work,
+                                .limits = {.memory = MEMORY, .seconds = seconds}};
 }
 
 static void test_ends(void **state) {
@@ -560,7 +580,9 @@ static double compare_picture(const char *name) {
     assert_string_equal(e_here.text, e_there.text);
     assert_int_equal(here.width, there.width);
     assert_int_equal(here.height, there.height);
-    if (here.pixels) assert_memory_equal(here.pixels, there.pixels, 3 * (size_t)here.width * (size_t)here.height);
+    if (here.pixels)
+        assert_memory_equal(here.pixels, there.pixels,
+                            3 * (size_t)here.width * (size_t)here.height);
     picture_free(&here);
     picture_free(&there);
     buffer_free(&bytes);
@@ -610,9 +632,10 @@ static int set_up(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 5) return run_as_program(argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attacks_work), cmocka_unit_test(test_work),
-                                       cmocka_unit_test(test_program),      cmocka_unit_test(test_missing),
-                                       cmocka_unit_test(test_ends),         cmocka_unit_test(test_many),
-                                       cmocka_unit_test(test_repairs),      cmocka_unit_test(test_pictures)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attacks_work), cmocka_unit_test(test_work),
+        cmocka_unit_test(test_program),      cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_ends),         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_repairs),      cmocka_unit_test(test_pictures)};
     return cmocka_run_group_tests(tests, set_up, folder_tear_down);
 }

@@ -1,5 +1,5 @@
-/* tests/unit/test_schema.c: JSON Schema as a grammar: the cases of the JSON Schema Test Suite (tests/schemas/LICENSE),
- * and what is written under schemas by chance. */
+/* tests/unit/test_schema.c: JSON Schema as a grammar: the cases of the JSON Schema Test Suite
+ * (tests/schemas/LICENSE), and what is written under schemas by chance. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@
 static struct tokenizer *tokenizer;
 static struct vocab vocab;
 
-static enum status open_schema(struct grammar **g, const struct json *schema, bool strict, struct error *e) {
+static enum status open_schema(struct grammar **g, const struct json *schema, bool strict,
+                               struct error *e) {
     struct grammar_draft d = {0};
     struct json_rules rules = {.draft = &d};
     const struct schema_options o = {strict};
@@ -33,7 +34,8 @@ static enum status open_schema(struct grammar **g, const struct json *schema, bo
 
 static enum status open_text(struct grammar **g, const char *schema, bool strict, struct error *e) {
     struct json *json;
-    if (json_parse_any(&json, (struct text_span){schema, strlen(schema)}, "schema", e)) fail_msg("%s", e->text);
+    if (json_parse_any(&json, (struct text_span){schema, strlen(schema)}, "schema", e))
+        fail_msg("%s", e->text);
     enum status status = open_schema(g, json, strict, e);
     json_close(json);
     return status;
@@ -63,7 +65,8 @@ static void write_styles(struct buffer *styles, const struct json *value) {
     put_json(&w, value);
 }
 
-/* Valid instances that are not written: integers as 1.0, bounded numbers with an exponent, and rare forms of formats.
+/* Valid instances that are not written: integers as 1.0, bounded numbers with an exponent, and rare
+ * forms of formats.
  */
 static bool is_narrow(const struct json *group, const struct json *test) {
     static const char *const narrow[] = {"a float with zero fractional part is an integer",
@@ -83,7 +86,8 @@ static bool is_narrow(const struct json *group, const struct json *test) {
     return false;
 }
 
-static void run_case(struct grammar *g, const struct json *group, const struct json *test, struct suite_count *count) {
+static void run_case(struct grammar *g, const struct json *group, const struct json *test,
+                     struct suite_count *count) {
     struct buffer styles[3] = {{0}};
     bool valid = json_bool(json_member(test, "valid"));
     write_styles(styles, json_member(test, "data"));
@@ -96,8 +100,9 @@ static void run_case(struct grammar *g, const struct json *group, const struct j
         }
         count->wrong++;
         print_error("%s: %s: %s: %.*s is %s\n", json_word(json_member(group, "file")),
-                    json_word(json_member(group, "description")), json_word(json_member(test, "description")),
-                    (int)styles[i].size, styles[i].data, whole ? "accepted" : "rejected");
+                    json_word(json_member(group, "description")),
+                    json_word(json_member(test, "description")), (int)styles[i].size,
+                    styles[i].data, whole ? "accepted" : "rejected");
         break;
     }
     if (valid)
@@ -114,7 +119,8 @@ static void run_group(const struct json *group, struct suite_count *count) {
     count->groups++;
     if (open_schema(&g, json_member(group, "schema"), false, &e)) {
         count->refused++;
-        if (getenv("SHOW_REFUSED")) print_message("%s: %s\n", json_word(json_member(group, "description")), e.text);
+        if (getenv("SHOW_REFUSED"))
+            print_message("%s: %s\n", json_word(json_member(group, "description")), e.text);
         /* A schema without any value has no grammar, rightly. */
         bool any = false;
         for (size_t i = 0; i < json_count(tests); i++)
@@ -137,8 +143,9 @@ static void test_suite(void **state) {
     if (json_parse_file(&suite, "tests/schemas/suite.json", &e)) fail_msg("%s", e.text);
     for (size_t i = 0; i < json_count(suite); i++) run_group(json_item(suite, i), &count);
     json_close(suite);
-    print_message("%d schemas, %d refused; %d valid and %d invalid instances, %d of them not written so\n",
-                  count.groups, count.refused, count.accepted, count.rejected, count.narrow);
+    print_message(
+        "%d schemas, %d refused; %d valid and %d invalid instances, %d of them not written so\n",
+        count.groups, count.refused, count.accepted, count.rejected, count.narrow);
     assert_int_equal(count.wrong, 0);
 }
 
@@ -151,7 +158,8 @@ static void expect_refused(const char *schema, const char *words) {
 
 static void test_refused(void **state) {
     (void)state;
-    expect_refused("{\"properties\":{\"a\":{\"uniqueItems\":true}}}", "#/properties/a: the keyword uniqueItems");
+    expect_refused("{\"properties\":{\"a\":{\"uniqueItems\":true}}}",
+                   "#/properties/a: the keyword uniqueItems");
     expect_refused("{\"oneOf\":[{\"type\":\"string\"},{\"minLength\":2}]}", "oneOf");
     expect_refused("{\"pattern\":\"(?=a)b\"}", "look-around");
     expect_refused("{\"format\":\"iri\"}", "format");

@@ -16,7 +16,8 @@ static struct stops make(const char *const *strings, int n) {
     return s;
 }
 
-/* Feeds `text` in pieces of `piece` bytes. Returns what was shown; nothing shown may have to be taken back. */
+/* Feeds `text` in pieces of `piece` bytes. Returns what was shown; nothing shown may have to be
+ * taken back. */
 static size_t feed(const struct stops *s, const char *text, size_t piece, bool *stopped) {
     size_t visible = 0, size = strlen(text);
     struct stop_match match;
@@ -63,7 +64,8 @@ static void test_several(void **state) {
     expect(&s, "--bx", 3, true);
     expect(&s, "--b", 2, false);
     stops_free(&s);
-    /* Where pieces decide which of two overlapping stops is complete first, the text still ends before both. */
+    /* Where pieces decide which of two overlapping stops is complete first, the text still ends
+     * before both. */
     struct stops two = make((const char *const[]){"abcd", "bc"}, 2);
     size_t visible = 0;
     struct stop_match match = {0};
@@ -119,8 +121,9 @@ static void test_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_stops), cmocka_unit_test(test_across_pieces), cmocka_unit_test(test_several),
-        cmocka_unit_test(test_utf8),          cmocka_unit_test(test_random),
+        cmocka_unit_test(test_without_stops), cmocka_unit_test(test_across_pieces),
+        cmocka_unit_test(test_several),       cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* tests/unit/test_store.c: collections that change: random changes against a model of what should be there, snapshots
- * that stay as they were, programs that end anywhere, damaged logs, several programs and threads at once. */
+/* tests/unit/test_store.c: collections that change: random changes against a model of what should
+ * be there, snapshots that stay as they were, programs that end anywhere, damaged logs, several
+ * programs and threads at once. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -27,8 +28,12 @@ static void make(struct made_document *d, int id, int version) {
 }
 
 static void build(const char *factory, int n_documents) {
-    struct collection_options o = {
-        .chunk_length = CHUNK, .eod = EOD, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = factory};
+    struct collection_options o = {.chunk_length = CHUNK,
+                                   .eod = EOD,
+                                   .dim = DIM,
+                                   .embedder = "toy",
+                                   .tokenizer = "toy",
+                                   .index_factory = factory};
     struct generation_builder *b;
     struct error e;
     if (sees) o.pictures = made_pictures();
@@ -75,7 +80,8 @@ static void delete_ok(struct collection *l, struct model *m, int id) {
     struct error e;
     char name[16];
     snprintf(name, sizeof name, "id %d", id);
-    assert_int_equal(collection_delete(l, NULL, name, &e), m->versions[id] ? STATUS_OK : STATUS_NOT_FOUND);
+    assert_int_equal(collection_delete(l, NULL, name, &e),
+                     m->versions[id] ? STATUS_OK : STATUS_NOT_FOUND);
     m->versions[id] = 0;
 }
 
@@ -181,7 +187,8 @@ static float next_best_picture(const struct model *m, const float *query, int ra
 static void check_pictures(const struct snapshot *snapshot, const struct model *m) {
     struct error e;
     int64_t ids[2 * K];
-    float similarities[2 * K], queries[2 * PICTURE_DIM] = {[PICTURE_DIM + 1] = 1}, vector[PICTURE_DIM];
+    float similarities[2 * K], queries[2 * PICTURE_DIM] = {[PICTURE_DIM + 1] = 1},
+                                           vector[PICTURE_DIM];
     struct made_document d;
     make_seen_document(&d, (int)(snapshot->version % IDS), 2);
     memcpy(queries, d.picture, sizeof d.picture);
@@ -195,10 +202,12 @@ static void check_pictures(const struct snapshot *snapshot, const struct model *
         check_chunk(snapshot, m, ids[i]);
         assert_int_equal(snapshot_chunk(snapshot, ids[i]).start, 0);
         assert_int_equal(snapshot_picture_vector(snapshot, ids[i], vector, &has, &e), STATUS_OK);
-        assert_true(has && fabsf(multiply_pictures(queries + i / K * PICTURE_DIM, vector) - expected) < 1e-5F);
+        assert_true(has && fabsf(multiply_pictures(queries + i / K * PICTURE_DIM, vector) -
+                                 expected) < 1e-5F);
     }
     int n = 0;
-    for (int id = 0; id < IDS; id++) n += m->versions[id] > 0 && is_made_picture(id, m->versions[id]);
+    for (int id = 0; id < IDS; id++)
+        n += m->versions[id] > 0 && is_made_picture(id, m->versions[id]);
     assert_int_equal(store_count_pictures(snapshot), n);
 }
 
@@ -261,7 +270,8 @@ static void change_at_random(const char *factory, uint32_t seed) {
                 l = open_store();
                 break;
             case 1:
-                if (count_documents(&m) > 0) assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);
+                if (count_documents(&m) > 0)
+                    assert_int_equal(collection_compact(l, NULL, &e), STATUS_OK);
                 break;
             case 2:
                 snapshot_release(held);
@@ -378,7 +388,9 @@ static void test_refused_changes(void **state) {
     assert_int_equal(collection_put(l, NULL, &no_text, d.vectors, &effect, &e), STATUS_INVALID);
     no_id.id = "";
     assert_int_equal(collection_put(l, NULL, &no_id, d.vectors, &effect, &e), STATUS_INVALID);
-    bad.text.text = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+    bad.text.text =
+        "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+        "\xff";
     assert_int_equal(collection_put(l, NULL, &bad, d.vectors, &effect, &e), STATUS_INVALID);
     d.vectors[0] += 1;
     assert_int_equal(collection_put(l, NULL, &d.document, d.vectors, &effect, &e), STATUS_INVALID);
@@ -452,7 +464,8 @@ static int run_child(int steps, bool *ended) {
 
 static struct model model_after(int n) {
     struct model m = {.versions = {1, 1, 1}};
-    static const int steps[SCRIPT][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1}, {1, 3}, {4, 0}, {5, 1}, {5, 1}};
+    static const int steps[SCRIPT][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1},
+                                         {1, 3}, {4, 0}, {5, 1}, {5, 1}};
     for (int i = 0; i < n; i++) m.versions[steps[i][0]] = steps[i][1];
     return m;
 }
@@ -484,7 +497,8 @@ static void test_ending_anywhere(void **state) {
         snapshot_release(snapshot);
         collection_close(l);
     }
-    print_message("ended before each of %d steps; %d unacknowledged changes were there\n", steps - 1, kept_early);
+    print_message("ended before each of %d steps; %d unacknowledged changes were there\n",
+                  steps - 1, kept_early);
     assert_true(steps > 50);
 }
 
@@ -500,8 +514,8 @@ static void write_log(const char *bytes, size_t size) {
     folder_write(test_folder, "gen-000001/changes.log", bytes, size);
 }
 
-/* How many of the changes a damaged log still gives; each state is one that there was. -1: it does not open. *noticed:
- * that changes are missing which had been acknowledged. */
+/* How many of the changes a damaged log still gives; each state is one that there was. -1: it does
+ * not open. *noticed: that changes are missing which had been acknowledged. */
 static int count_changes(const struct model *states, int n, bool *noticed) {
     struct collection *l;
     struct error e;
@@ -553,8 +567,9 @@ static void test_damaged_log(void **state) {
     }
     assert_true(refused == 32 && shorter > 100);
 
-    /* Cut anywhere, it gives what is whole. changes.kept tells that acknowledged changes are missing; where that does
-     * not say so, as after a cut of the power, the log takes changes again. */
+    /* Cut anywhere, it gives what is whole. changes.kept tells that acknowledged changes are
+     * missing; where that does not say so, as after a cut of the power, the log takes changes
+     * again. */
     for (size_t i = 0; i < log.size; i++) {
         write_log(log.data, i);
         folder_write(test_folder, "gen-000001/changes.kept", mark.data, mark.size);
@@ -622,8 +637,8 @@ static void test_two_programs(void **state) {
     collection_close(b);
 }
 
-/* A program that could not put its changes on the disk takes them off the log again. A reader that has them already
- * reads the log anew. */
+/* A program that could not put its changes on the disk takes them off the log again. A reader that
+ * has them already reads the log anew. */
 static void test_changes_that_are_taken_back(void **state) {
     (void)state;
     struct model m = {.versions = {1, 1, 1}}, kept;
@@ -674,7 +689,8 @@ static void remove_log(void) {
     assert_int_equal(unlink(kept), 0);
 }
 
-/* A program that cannot put a new log on the disk removes it. A reader may have seen its head: it writes one anew. */
+/* A program that cannot put a new log on the disk removes it. A reader may have seen its head: it
+ * writes one anew. */
 static void test_new_log_that_is_removed(void **state) {
     (void)state;
     struct model m = {.versions = {1, 1, 1}};
@@ -701,7 +717,8 @@ static void test_new_log_that_is_removed(void **state) {
     buffer_free(&log);
 }
 
-/* Another change in the place of the one that was read, of the same size: nothing is written behind the old one. */
+/* Another change in the place of the one that was read, of the same size: nothing is written behind
+ * the old one. */
 static void test_change_in_place_of_another(void **state) {
     (void)state;
     struct model m = {.versions = {1, 1, 1}}, other;
@@ -739,7 +756,8 @@ static void test_change_in_place_of_another(void **state) {
     buffer_free(&with);
 }
 
-/* Copies, beside a program that changes and compacts what is copied: each is a state that there was. */
+/* Copies, beside a program that changes and compacts what is copied: each is a state that there
+ * was. */
 static void *copy_again(void *argument) {
     bool *wrong = argument;
     for (int i = 0; i < 12; i++) {
@@ -876,8 +894,9 @@ static void test_compressed_index(void **state) {
         int id;
         assert_int_equal(sscanf(d.id, "id %d", &id), 1);
         make_document(&made, id, m.versions[id]);
-        assert_int_equal(index_vectors(disk_generation_index(c), d.first_chunk, (int)d.n_chunks, vectors, &e),
-                         STATUS_OK);
+        assert_int_equal(
+            index_vectors(disk_generation_index(c), d.first_chunk, (int)d.n_chunks, vectors, &e),
+            STATUS_OK);
         assert_memory_equal(vectors, made.vectors, (size_t)d.n_chunks * DIM * sizeof *vectors);
     }
     disk_generation_close(c);

@@ -1,4 +1,5 @@
-/* tests/unit/test_turns.c: whose turn it is: lines of several requests and clients, and prompts that leave. */
+/* tests/unit/test_turns.c: whose turn it is: lines of several requests and clients, and prompts
+ * that leave. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +72,8 @@ static int open_turns(void **state) {
     return 0;
 }
 
-/* All that wait leave and all that were taken end; then nothing is left, which turns_close checks. */
+/* All that wait leave and all that were taken end; then nothing is left, which turns_close checks.
+ */
 static int close_turns(void **state) {
     struct turns *t = *state;
     for (int i = 0; i < n_prompts; i++) prompts[i].leaves = true;
@@ -115,7 +117,8 @@ static void test_clients(void **state) {
     assert_turns(t, "azbzczdef");
 }
 
-/* Sequences that all end at once: whoever came last is served after one turn of each, not after all of them. */
+/* Sequences that all end at once: whoever came last is served after one turn of each, not after all
+ * of them. */
 static void test_lockstep(void **state) {
     struct turns *t = *state;
     add_request(t, 1, 'a', 6);
@@ -160,7 +163,8 @@ static void test_leaving(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_alone, open_turns, close_turns),
-        cmocka_unit_test_setup_teardown(test_a_single_prompt_behind_arrays, open_turns, close_turns),
+        cmocka_unit_test_setup_teardown(test_a_single_prompt_behind_arrays, open_turns,
+                                        close_turns),
         cmocka_unit_test_setup_teardown(test_clients, open_turns, close_turns),
         cmocka_unit_test_setup_teardown(test_lockstep, open_turns, close_turns),
         cmocka_unit_test_setup_teardown(test_clients_of_one_sequence, open_turns, close_turns),

@@ -1,6 +1,6 @@
-/* tests/unit/test_two_embedders.c: passages and pictures in one collection, each by an embedder of their own. The toy
- * for texts has an axis for each letter; the toy for pictures has three, red, green and blue, and of a text it sees the
- * letters r, g and b. */
+/* tests/unit/test_two_embedders.c: passages and pictures in one collection, each by an embedder of
+ * their own. The toy for texts has an axis for each letter; the toy for pictures has three, red,
+ * green and blue, and of a text it sees the letters r, g and b. */
 #include <math.h>
 #include <string.h>
 
@@ -55,8 +55,12 @@ static enum status embed_colors(void *self, const struct embed_request *r, struc
 }
 
 static struct toy reader, eyes;
-static const struct embedder letters = {
-    .dim = DIM, .hash = 5, .name = "letters", .prompts = {"", "", ""}, .embed = embed_letters, .self = &reader};
+static const struct embedder letters = {.dim = DIM,
+                                        .hash = 5,
+                                        .name = "letters",
+                                        .prompts = {"", "", ""},
+                                        .embed = embed_letters,
+                                        .self = &reader};
 static const struct embedder colors = {.dim = COLORS,
                                        .hash = 6,
                                        .name = "colors",
@@ -76,7 +80,8 @@ struct made {
     float vectors[4 * DIM], picture[COLORS];
 };
 
-static void make(struct made *m, const char *name, const char *const *chunks, int n, const float *picture) {
+static void make(struct made *m, const char *name, const char *const *chunks, int n,
+                 const float *picture) {
     struct error e;
     *m = (struct made){0};
     for (int i = 0; i < n; i++) {
@@ -84,7 +89,9 @@ static void make(struct made *m, const char *name, const char *const *chunks, in
         m->bounds[i] = (uint32_t)strlen(m->text);
         m->ids[i] = i + 1;
         strcat(m->text, chunks[i]);
-        embed_letters(&reader, &(struct embed_request){.texts = &text, .n = 1, .vectors = m->vectors + i * DIM}, &e);
+        embed_letters(
+            &reader,
+            &(struct embed_request){.texts = &text, .n = 1, .vectors = m->vectors + i * DIM}, &e);
     }
     m->bounds[n] = (uint32_t)strlen(m->text);
     if (picture) memcpy(m->picture, picture, sizeof m->picture);
@@ -103,7 +110,8 @@ static void build(struct generation_builder *b, const char *name, const char *co
     struct made m;
     struct error e;
     make(&m, name, chunks, n, picture);
-    if (builder_add_document(b, &m.document, &e) || builder_add_vectors(b, m.vectors, n, &e)) fail_msg("%s", e.text);
+    if (builder_add_document(b, &m.document, &e) || builder_add_vectors(b, m.vectors, n, &e))
+        fail_msg("%s", e.text);
 }
 
 static void put(const char *name, const char *caption, const float *picture) {
@@ -111,7 +119,8 @@ static void put(const char *name, const char *caption, const float *picture) {
     struct error e;
     enum change_effect effect;
     make(&m, name, &caption, 1, picture);
-    if (collection_put(collection, NULL, &m.document, m.vectors, &effect, &e)) fail_msg("%s", e.text);
+    if (collection_put(collection, NULL, &m.document, m.vectors, &effect, &e))
+        fail_msg("%s", e.text);
 }
 
 static const float red[COLORS] = {1, 0, 0}, green[COLORS] = {0, 1, 0}, blue[COLORS] = {0, 0, 1};
@@ -127,10 +136,11 @@ static const struct collection_options options = {
     .pictures = {.embedder = "colors", .embedder_hash = 6, .dim = COLORS},
 };
 
-/* Chunks 0 to 2 of "text", 3 of the picture "red", 4 of "more", 5 of "green"; in the log 6 of "blue". */
+/* Chunks 0 to 2 of "text", 3 of the picture "red", 4 of "more", 5 of "green"; in the log 6 of
+ * "blue". */
 static int setup(void **state) {
-    static const char *const text[] = {"a", "b", "ab"}, *const more[] = {"c"}, *const rose[] = {"r"},
-                             *const lawn[] = {"x"};
+    static const char *const text[] = {"a", "b", "ab"}, *const more[] = {"c"},
+                             *const rose[] = {"r"}, *const lawn[] = {"x"};
     struct generation_builder *b;
     struct error e;
     if (folder_set_up(state) || builder_create(&b, test_folder, &options, &e)) return 1;
@@ -141,8 +151,8 @@ static int setup(void **state) {
     if (builder_commit(b, &e) || store_open(&collection, test_folder, &e)) return 1;
     put("blue", "ab", blue);
     reader = eyes = (struct toy){0};
-    return retriever_open(&retriever, collection, (struct retriever_embedders){&letters, &colors}, MAX_K, &e) !=
-           STATUS_OK;
+    return retriever_open(&retriever, collection, (struct retriever_embedders){&letters, &colors},
+                          MAX_K, &e) != STATUS_OK;
 }
 
 static int teardown(void **state) {
@@ -152,7 +162,8 @@ static int teardown(void **state) {
 }
 
 static struct retriever_query ask(const char *text, float floor) {
-    return (struct retriever_query){.text = {text, strlen(text)}, .k = MAX_K, .min_similarity = floor};
+    return (struct retriever_query){
+        .text = {text, strlen(text)}, .k = MAX_K, .min_similarity = floor};
 }
 
 /* A hit that is expected. */
@@ -192,7 +203,8 @@ static void test_fusion(void **state) {
     EXPECT(&query, {0, HIT_BY_PASSAGES, 1}, {2, HIT_BY_PASSAGES, half}, {6, HIT_BY_PASSAGES, half});
     /* Third among passages and first among pictures: 1 / 13 + 1 / 11, before 1 / 11. */
     query = ask("b", 0.5F);
-    EXPECT(&query, {6, HIT_BY_PASSAGES | HIT_BY_PICTURES, 1}, {1, HIT_BY_PASSAGES, 1}, {2, HIT_BY_PASSAGES, half});
+    EXPECT(&query, {6, HIT_BY_PASSAGES | HIT_BY_PICTURES, 1}, {1, HIT_BY_PASSAGES, 1},
+           {2, HIT_BY_PASSAGES, half});
     /* A passage and a picture of the same rank: the passage comes first. */
     query = ask("cg", 0.5F);
     EXPECT(&query, {4, HIT_BY_PASSAGES, half}, {5, HIT_BY_PICTURES, 1});
@@ -236,12 +248,14 @@ static void test_given_vectors(void **state) {
     assert_int_equal(reader.calls + eyes.calls, 0);
 }
 
-/* Queries of all kinds at once get what each gets by itself, and each text is embedded once by each embedder. */
+/* Queries of all kinds at once get what each gets by itself, and each text is embedded once by each
+ * embedder. */
 static void test_together(void **state) {
     (void)state;
     float pixels[COLORS] = {0, 0, 9};
     struct embedder_picture picture = {.pixels = pixels, .height = 1, .width = 1};
-    struct retriever_query queries[] = {ask("b", 0.5F), ask("b", 0.5F), ask("", 0.5F), ask("g", -1), ask("b", -1)};
+    struct retriever_query queries[] = {ask("b", 0.5F), ask("b", 0.5F), ask("", 0.5F), ask("g", -1),
+                                        ask("b", -1)};
     struct hits together[5], alone;
     struct error e;
     queries[1].choice.no_pictures = true;
@@ -275,7 +289,8 @@ static void test_left_out(void **state) {
 
     struct filter *filter;
     query = ask("rgb", 0.5F);
-    assert_int_equal(filter_parse(&filter, "{\"prefix\": {\"path\": \"b\"}}", "filter", &e), STATUS_OK);
+    assert_int_equal(filter_parse(&filter, "{\"prefix\": {\"path\": \"b\"}}", "filter", &e),
+                     STATUS_OK);
     query.filter = filter;
     EXPECT(&query, {6, HIT_BY_PICTURES, sqrtf(1 / 3.0F)});
     filter_release(filter);
@@ -291,7 +306,8 @@ static void test_left_out(void **state) {
     assert_int_equal(collection_delete(collection, NULL, "green", &e), STATUS_OK);
     assert_int_equal(collection_delete(collection, NULL, "blue", &e), STATUS_OK);
     expect(&query, NULL, 0);
-    assert_int_equal(collection_compact(collection, NULL, &e), STATUS_OK); /* to a generation without pictures */
+    assert_int_equal(collection_compact(collection, NULL, &e),
+                     STATUS_OK); /* to a generation without pictures */
     expect(&query, NULL, 0);
     put("green", "x", green);
     EXPECT(&query, {4, HIT_BY_PICTURES, 1});
@@ -303,7 +319,8 @@ static void test_near_duplicates(void **state) {
     put("rose", "y", red);   /* chunk 7: the same picture as 3, with another caption */
     put("leaf", "r", green); /* chunk 8: the same caption as 3, and the same picture as 5 */
     struct retriever_query query = ask("r", 0.5F);
-    EXPECT(&query, {3, HIT_BY_PASSAGES | HIT_BY_PICTURES, 1}, {8, HIT_BY_PASSAGES, 1}, {7, HIT_BY_PICTURES, 1});
+    EXPECT(&query, {3, HIT_BY_PASSAGES | HIT_BY_PICTURES, 1}, {8, HIT_BY_PASSAGES, 1},
+           {7, HIT_BY_PICTURES, 1});
     query.choice.distinct = 0.9F;
     EXPECT(&query, {3, HIT_BY_PASSAGES | HIT_BY_PICTURES, 1}, {8, HIT_BY_PASSAGES, 1});
     query.choice.distinct = 0;
@@ -320,7 +337,8 @@ static void make_shade(float *v, int i) {
     v[2] = 0;
 }
 
-/* More pictures than are compared one by one where a filter allows half of them, and documents between them. */
+/* More pictures than are compared one by one where a filter allows half of them, and documents
+ * between them. */
 static void test_many_pictures(void **state) {
     (void)state;
     enum { PICTURES = 5000 };
@@ -339,9 +357,11 @@ static void test_many_pictures(void **state) {
     if (builder_commit(b, &e) || collection_follow(collection, &e)) fail_msg("%s", e.text);
 
     struct filter *filter;
-    assert_int_equal(filter_parse(&filter, "{\"prefix\": {\"path\": \"y\"}}", "filter", &e), STATUS_OK);
+    assert_int_equal(filter_parse(&filter, "{\"prefix\": {\"path\": \"y\"}}", "filter", &e),
+                     STATUS_OK);
     make_shade(shade, 0);
-    struct retriever_query query = {.picture_vector = shade, .k = MAX_K, .min_similarity = -1, .filter = filter};
+    struct retriever_query query = {
+        .picture_vector = shade, .k = MAX_K, .min_similarity = -1, .filter = filter};
     struct hits hits;
     if (retriever_search(retriever, &query, 1, &hits, &e)) fail_msg("%s", e.text);
     assert_int_equal(hits.n, MAX_K);
@@ -385,22 +405,26 @@ static void test_other_embedders(void **state) {
     struct error e;
     struct embedder other = colors;
     other.hash = 7;
-    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){.texts = &letters}, MAX_K, &e),
-                     STATUS_INVALID);
-    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){&letters, &other}, MAX_K, &e),
-                     STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, collection, (struct retriever_embedders){.texts = &letters}, MAX_K, &e),
+        STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, collection, (struct retriever_embedders){&letters, &other}, MAX_K, &e),
+        STATUS_INVALID);
     assert_non_null(strstr(e.text, "pictures"));
-    assert_int_equal(retriever_open(&t, collection, (struct retriever_embedders){&colors, &letters}, MAX_K, &e),
-                     STATUS_INVALID);
+    assert_int_equal(
+        retriever_open(&t, collection, (struct retriever_embedders){&colors, &letters}, MAX_K, &e),
+        STATUS_INVALID);
 }
 
 #define IN_COLLECTION(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_COLLECTION(test_fusion),          IN_COLLECTION(test_passages_alone),
-                                       IN_COLLECTION(test_by_picture),      IN_COLLECTION(test_given_vectors),
-                                       IN_COLLECTION(test_together),        IN_COLLECTION(test_left_out),
-                                       IN_COLLECTION(test_words),           IN_COLLECTION(test_near_duplicates),
-                                       IN_COLLECTION(test_other_embedders), IN_COLLECTION(test_many_pictures)};
+    const struct CMUnitTest tests[] = {
+        IN_COLLECTION(test_fusion),          IN_COLLECTION(test_passages_alone),
+        IN_COLLECTION(test_by_picture),      IN_COLLECTION(test_given_vectors),
+        IN_COLLECTION(test_together),        IN_COLLECTION(test_left_out),
+        IN_COLLECTION(test_words),           IN_COLLECTION(test_near_duplicates),
+        IN_COLLECTION(test_other_embedders), IN_COLLECTION(test_many_pictures)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

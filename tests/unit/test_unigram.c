@@ -1,5 +1,5 @@
-/* tests/unit/test_unigram.c: Unigram by hand: scores, unknown characters and bytes, spaces, sentinels, the charsmap,
- * bad files. */
+/* tests/unit/test_unigram.c: Unigram by hand: scores, unknown characters and bytes, spaces,
+ * sentinels, the charsmap, bad files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,11 +11,14 @@
 
 #include "retro/text/tokenizer.h"
 
-#define METASPACE "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"}"
+#define METASPACE \
+    "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"}"
 #define FILE_OF(rest, model) \
-    "{\"pre_tokenizer\":" METASPACE ",\"decoder\":" METASPACE "," rest "\"model\":{\"type\":\"Unigram\"," model "}}"
+    "{\"pre_tokenizer\":" METASPACE ",\"decoder\":" METASPACE "," rest \
+    "\"model\":{\"type\":\"Unigram\"," model "}}"
 #define VOCAB \
-    "\"unk_id\":2,\"vocab\":[[\"<pad>\",0],[\"</s>\",0],[\"<unk>\",0],[\"\xE2\x96\x81\",-3],[\"a\",-1],[\"b\",-2]," \
+    "\"unk_id\":2,\"vocab\":[[\"<pad>\",0],[\"</" \
+    "s>\",0],[\"<unk>\",0],[\"\xE2\x96\x81\",-3],[\"a\",-1],[\"b\",-2]," \
     "[\"ab\",-2.5],[\"\xE2\x96\x81" \
     "a\",-4.5],[\"<extra_id_1>\",0],[\"<extra_id_0>\",0]]"
 #define SPECIAL(id, content) "{\"id\":" #id ",\"content\":\"" content "\",\"special\":true}"
@@ -32,7 +35,8 @@ static struct tokenizer *open_text(const char *json) {
     return t;
 }
 
-static void assert_encodes(const struct tokenizer *t, const char *text, int flags, const int *expected, int n) {
+static void assert_encodes(const struct tokenizer *t, const char *text, int flags,
+                           const int *expected, int n) {
     struct tokens out = {0};
     struct error e;
     assert_int_equal(tokenizer_encode(t, text, strlen(text), flags, &out, &e), STATUS_OK);
@@ -66,7 +70,8 @@ static void test_marks(void **state) {
     assert_int_equal(tokenizer_sentinel(t, 2), -1);
     assert_int_equal(tokenizer_sentinel(t, -1), -1);
     assert_int_equal(tokenizer_sentinel(t, 1 << 30), -1);
-    assert_encodes(t, "ab<extra_id_0>a", TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, (int[]){3, 6, 9, 3, 4, 1}, 6);
+    assert_encodes(t, "ab<extra_id_0>a", TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL,
+                   (int[]){3, 6, 9, 3, 4, 1}, 6);
     /* In a plain text these are characters. */
     assert_encodes(t, "</s>", TOKENIZER_PLAIN, (int[]){3, 2}, 2);
 
@@ -118,13 +123,16 @@ struct charsmap_bytes {
     char texts[2];
 };
 static const struct charsmap_bytes good_map = {
-    sizeof good_map.units, {[0] = 0x80 << 10, [0xC1] = 'A' | 1 << 8 | 1 << 10, [0xC0] = 1u << 31}, "b"};
+    sizeof good_map.units,
+    {[0] = 0x80 << 10, [0xC1] = 'A' | 1 << 8 | 1 << 10, [0xC0] = 1u << 31},
+    "b"};
 
 /* A tokenizer.json with the first `size` bytes of a charsmap. */
 static void write_json(const struct charsmap_bytes *map, size_t size, struct buffer *out) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const uint8_t *bytes = (const uint8_t *)map;
-    buffer_append_string(out, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
+    buffer_append_string(out,
+                         "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
     for (size_t i = 0; i < size; i += 3) {
         uint32_t bits = 0;
         for (size_t k = 0; k < 3; k++) bits = bits << 8 | (i + k < size ? bytes[i + k] : 0);
@@ -194,25 +202,30 @@ static void test_bad_files(void **state) {
         {FILE_OF("", "\"vocab\":[[\"a\",0]]"), "unk_id"},
         {FILE_OF("", "\"unk_id\":1,\"vocab\":[[\"a\",0]]"), "unk_id"},
         {FILE_OF("", "\"unk_id\":0,\"byte_fallback\":true,\"vocab\":[[\"a\",0]]"), "<0x00>"},
-        {FILE_OF("\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A\"},", VOCAB), "base64"},
+        {FILE_OF("\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A\"},",
+                 VOCAB),
+         "base64"},
         {FILE_OF("\"normalizer\":{\"type\":\"Precompiled\"},", VOCAB), "base64"},
-        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":" METASPACE ",\"model\":{\"type\":\"Unigram\"," VOCAB
-         "}}",
+        {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":" METASPACE
+         ",\"model\":{\"type\":\"Unigram\"," VOCAB "}}",
          "ByteLevel"},
-        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"},\"model\":{\"type\":\"Unigram\"," VOCAB
-         "}}",
+        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"},\"model\":{\"type\":"
+         "\"Unigram\"," VOCAB "}}",
          "replacement"},
-        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"},\"model\":{"
+        {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":"
+         "\"x\"},\"model\":{"
          "\"type\":\"Unigram\"," VOCAB "}}",
          "prepend_scheme"},
-        {"{\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"Unigram\"," VOCAB "}}", "decoder"},
+        {"{\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"Unigram\"," VOCAB "}}",
+         "decoder"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) assert_refused(cases[i].json, cases[i].says);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scores),        cmocka_unit_test(test_marks),
-                                       cmocka_unit_test(test_bytes),         cmocka_unit_test(test_charsmap),
-                                       cmocka_unit_test(test_bad_charsmaps), cmocka_unit_test(test_bad_files)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scores),        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_charsmap),
+        cmocka_unit_test(test_bad_charsmaps), cmocka_unit_test(test_bad_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* tests/unit/test_weights.c: the safetensors reader on good files and on every kind of damage, built in memory. */
+/* tests/unit/test_weights.c: the safetensors reader on good files and on every kind of damage,
+ * built in memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ static struct buffer make_file(const char *header, size_t data) {
     return b;
 }
 
-static enum status open_file(struct weights **w, const char *header, size_t data, struct buffer *b, struct error *e) {
+static enum status open_file(struct weights **w, const char *header, size_t data, struct buffer *b,
+                             struct error *e) {
     *b = make_file(header, data);
     return weights_open_memory(w, b->data, b->size, "m", e);
 }
@@ -34,7 +36,8 @@ static void expect_error(const char *header, size_t data, enum status status, co
 }
 
 static const char two[] =
-    "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[8,20]},"
+    "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_"
+    "offsets\":[8,20]},"
     "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}  ";
 
 static void test_good(void **state) {
@@ -82,7 +85,8 @@ static void test_empty_and_scalar(void **state) {
     buffer_free(&b);
 }
 
-/* A byte before an f64: wherever the file lies in memory, one of nine headers of growing length misaligns it. */
+/* A byte before an f64: wherever the file lies in memory, one of nine headers of growing length
+ * misaligns it. */
 static void test_alignment(void **state) {
     (void)state;
     for (int padding = 0; padding < 9; padding++) {
@@ -111,7 +115,8 @@ static void test_header_size(void **state) {
         assert_int_equal(weights_open_memory(&w, "\0\0\0\0\0\0\0", size, "m", &e), STATUS_CORRUPT);
     assert_int_equal(weights_open_memory(&w, "\0\0\0\0\0\0\0\0{}", 10, "m", &e), STATUS_CORRUPT);
     assert_int_equal(weights_open_memory(&w, "\3\0\0\0\0\0\0\0{}", 10, "m", &e), STATUS_CORRUPT);
-    assert_int_equal(weights_open_memory(&w, "\377\377\377\377\377\377\377\377{}", 10, "m", &e), STATUS_CORRUPT);
+    assert_int_equal(weights_open_memory(&w, "\377\377\377\377\377\377\377\377{}", 10, "m", &e),
+                     STATUS_CORRUPT);
     assert_int_equal(weights_open_memory(&w, "\2\0\0\0\0\0\0\0{}", 10, "m", &e), STATUS_OK);
     weights_close(w);
     size_t size = (8 << 20) + 64; /* the header alone is over the limit */
@@ -124,7 +129,8 @@ static void test_header_size(void **state) {
     free(big);
 }
 
-#define T(dtype, shape, offsets) "\"t\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+#define T(dtype, shape, offsets) \
+    "\"t\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 #define ONE(dtype, shape, offsets) "{" T(dtype, shape, offsets) "}"
 
 static void test_damage(void **state) {
@@ -138,7 +144,8 @@ static void test_damage(void **state) {
         {" {}", 0, STATUS_CORRUPT, "does not start"},
         {"[]", 0, STATUS_CORRUPT, "does not start"},
         {"{\"t\"", 0, STATUS_INVALID, "not JSON"},
-        {"{" T("U8", "[1]", "[0,1]") "," T("U8", "[1]", "[1,2]") "}", 2, STATUS_INVALID, "duplicate"},
+        {"{" T("U8", "[1]", "[0,1]") "," T("U8", "[1]", "[1,2]") "}", 2, STATUS_INVALID,
+         "duplicate"},
         {"{\"t\":1}", 0, STATUS_CORRUPT, "not described by an object"},
         {"{\"t\":{}}", 0, STATUS_CORRUPT, "\"dtype\" is not a string"},
         {"{\"__metadata__\":{\"a\":1}}", 0, STATUS_CORRUPT, "__metadata__"},
@@ -166,10 +173,12 @@ static void test_damage(void **state) {
         {ONE("F32", "[1]", "[0,4]"), 5, STATUS_CORRUPT, "take 4 bytes, the file holds 5"},
         {ONE("F32", "[1]", "[1,5]"), 5, STATUS_CORRUPT, "with a hole behind"},
         {"{}", 1, STATUS_CORRUPT, "take 0 bytes, the file holds 1"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}," T("U8", "[2]", "[1,3]") "}", 3,
-         STATUS_CORRUPT, "overlapping"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}," T("U8", "[2]", "[0,2]") "}", 2,
-         STATUS_CORRUPT, "overlapping"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}," T("U8", "[2]",
+                                                                             "[1,3]") "}",
+         3, STATUS_CORRUPT, "overlapping"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}," T("U8", "[2]",
+                                                                             "[0,2]") "}",
+         2, STATUS_CORRUPT, "overlapping"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         expect_error(cases[i].header, cases[i].data, cases[i].status, cases[i].message);
@@ -185,7 +194,8 @@ static unsigned read_everything(const struct weights *w) {
     return sum;
 }
 
-/* Every single bit flip and every truncation either fails with words or still describes the 20 bytes exactly. */
+/* Every single bit flip and every truncation either fails with words or still describes the 20
+ * bytes exactly. */
 static void test_bit_flips(void **state) {
     (void)state;
     struct buffer b = make_file(two, 20);
@@ -218,7 +228,8 @@ static void test_bit_flips(void **state) {
 
 static void write_tensor(const char *file, const char *tensor) {
     char header[100];
-    snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", tensor);
+    snprintf(header, sizeof header,
+             "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", tensor);
     struct buffer b = make_file(header, 8);
     folder_write(test_folder, file, b.data, b.size);
     buffer_free(&b);
@@ -254,7 +265,8 @@ static void test_shards(void **state) {
     struct error e = {0};
     write_tensor("1.safetensors", "x");
     write_tensor("2.safetensors", "a");
-    write_index("{\"metadata\":{},\"weight_map\":{\"x\":\"1.safetensors\",\"a\":\"2.safetensors\"}}");
+    write_index(
+        "{\"metadata\":{},\"weight_map\":{\"x\":\"1.safetensors\",\"a\":\"2.safetensors\"}}");
     assert_int_equal(weights_open(&w, test_folder, &e), STATUS_OK);
     assert_int_equal(weights_count(w), 2);
     assert_string_equal(weights_at(w, 0)->name, "a");
@@ -293,8 +305,10 @@ static void test_bad_index(void **state) {
         {"{\"weight_map\":{\"x\":\"/etc/passwd\"}}", STATUS_CORRUPT, "not a plain name"},
         {"{\"weight_map\":{\"x\":\"1.safetensors\\u0000\"}}", STATUS_CORRUPT, "not a plain name"},
         {"{\"weight_map\":{\"x\":\"3.safetensors\"}}", STATUS_IO, "3.safetensors"},
-        {"{\"weight_map\":{\"y\":\"1.safetensors\"}}", STATUS_CORRUPT, "\"y\" is not in 1.safetensors"},
-        {"{\"weight_map\":{\"x\":\"1.safetensors\",\"y\":\"2.safetensors\"}}", STATUS_CORRUPT, "in two shards"},
+        {"{\"weight_map\":{\"y\":\"1.safetensors\"}}", STATUS_CORRUPT,
+         "\"y\" is not in 1.safetensors"},
+        {"{\"weight_map\":{\"x\":\"1.safetensors\",\"y\":\"2.safetensors\"}}", STATUS_CORRUPT,
+         "in two shards"},
     };
     write_tensor("1.safetensors", "x");
     write_tensor("2.safetensors", "x");
@@ -304,21 +318,26 @@ static void test_bad_index(void **state) {
         write_index(cases[i].json);
         assert_int_equal(weights_open(&w, test_folder, &e), cases[i].status);
         assert_null(w);
-        if (strstr(e.text, cases[i].message) == NULL) fail_msg("expected \"%s\" in: %s", cases[i].message, e.text);
+        if (strstr(e.text, cases[i].message) == NULL)
+            fail_msg("expected \"%s\" in: %s", cases[i].message, e.text);
     }
     struct weights *w;
     struct error e = {0};
     write_tensor("2.safetensors", "y");
-    write_index("{\"weight_map\":{\"y\":\"1.safetensors\",\"x\":\"2.safetensors\"}}"); /* the wrong way round */
+    write_index(
+        "{\"weight_map\":{\"y\":\"1.safetensors\",\"x\":\"2.safetensors\"}}"); /* the wrong way
+                                                                                  round */
     assert_int_equal(weights_open(&w, test_folder, &e), STATUS_CORRUPT);
 }
 
-/* Stacked experts become tensors of their own, also where they lie at an odd byte and are copied. */
+/* Stacked experts become tensors of their own, also where they lie at an odd byte and are copied.
+ */
 static void test_experts(void **state) {
     (void)state;
     static const char header[] =
         "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-        "\"mlp.experts.gate_up_proj\":{\"dtype\":\"F32\",\"shape\":[3,2,2],\"data_offsets\":[1,49]},"
+        "\"mlp.experts.gate_up_proj\":{\"dtype\":\"F32\",\"shape\":[3,2,2],\"data_offsets\":[1,49]}"
+        ","
         "\"mlp.experts.down_proj\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[49,65]}}";
     struct buffer b;
     struct weights *w;

@@ -1,4 +1,5 @@
-/* tests/unit/test_words.c: words of texts, and ranking by them against counting every word of every chunk. */
+/* tests/unit/test_words.c: words of texts, and ranking by them against counting every word of every
+ * chunk. */
 #include <math.h>
 #include <sched.h>
 #include <string.h>
@@ -63,7 +64,8 @@ static void test_folding(void **state) {
                                           {"🚢 ⅳ", "🚢 iv"}};
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(same); i++)
-        if (i != 9 && !same_words(same[i][0], same[i][1])) fail_msg("%s is not %s", same[i][0], same[i][1]);
+        if (i != 9 && !same_words(same[i][0], same[i][1]))
+            fail_msg("%s is not %s", same[i][0], same[i][1]);
     assert_false(same_words(same[9][0], same[9][1])); /* an accent tells words apart */
     uint64_t words[64];
     assert_int_equal(split("、。「」《》…–", words), 0);
@@ -83,7 +85,8 @@ static void test_postings(void **state) {
     (void)state;
     assert_int_equal(words_make(&w, sample_text, NULL, 4, &e), STATUS_OK);
     assert_int_equal(split("two one none", words), 3);
-    struct postings two = words_find(w, words[0]), one = words_find(w, words[1]), none = words_find(w, words[2]);
+    struct postings two = words_find(w, words[0]), one = words_find(w, words[1]),
+                    none = words_find(w, words[2]);
     assert_int_equal(two.n, 2);
     assert_int_equal(two.list[0].chunk, 0);
     assert_int_equal(two.list[0].count, 2);
@@ -99,7 +102,8 @@ static void test_postings(void **state) {
     words_free(w);
 }
 
-/* Words that take as long as the test wants: their maker waits within the text of the first chunk. */
+/* Words that take as long as the test wants: their maker waits within the text of the first chunk.
+ */
 struct slow_text {
     atomic_bool begun, released;
     atomic_int n_made;
@@ -144,7 +148,8 @@ static void test_once(void **state) {
     askers[2].request.cancelled = &cancelled;
     assert_int_equal(pthread_create(&askers[0].thread, NULL, ask_for_words, &askers[0]), 0);
     while (!atomic_load(&slow.begun)) sched_yield();
-    for (int i = 1; i < 3; i++) assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_for_words, &askers[i]), 0);
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_for_words, &askers[i]), 0);
     struct words_request fast = {sample_text, NULL, 4, NULL};
     assert_int_equal(words_once_get(&second, &fast, &other, &e), STATUS_OK);
     atomic_store(&cancelled, true);
@@ -223,23 +228,29 @@ struct world {
 };
 
 static void open_world(struct world *w, int n) {
-    struct collection_options o = {
-        .chunk_length = 1, .eod = 9, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = INDEX_EXACT};
+    struct collection_options o = {.chunk_length = 1,
+                                   .eod = 9,
+                                   .dim = DIM,
+                                   .embedder = "toy",
+                                   .tokenizer = "toy",
+                                   .index_factory = INDEX_EXACT};
     struct generation_builder *b;
     struct error e;
     if (builder_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < DOCUMENTS; i++) make(&w->made[i], i);
     for (int i = 0; i < n; i++) {
         w->made[i].there = true;
-        if (builder_add_document(b, &w->made[i].document, &e) || builder_add_vectors(b, w->made[i].vectors, 2, &e))
+        if (builder_add_document(b, &w->made[i].document, &e) ||
+            builder_add_vectors(b, w->made[i].vectors, 2, &e))
             fail_msg("%s", e.text);
     }
     if (builder_commit(b, &e) || store_open(&w->store, test_folder, &e)) fail_msg("%s", e.text);
 }
 
-/* BM25 of one chunk, from its counts; half: of which documents, 2: of all. Words that are in more than an eighth of the
- * chunks count for nothing where two rarer ones are there. */
-static double score_of(const struct world *w, const struct made *m, int part, const int *query, int n, int half) {
+/* BM25 of one chunk, from its counts; half: of which documents, 2: of all. Words that are in more
+ * than an eighth of the chunks count for nothing where two rarer ones are there. */
+static double score_of(const struct world *w, const struct made *m, int part, const int *query,
+                       int n, int half) {
     double n_chunks = 0, total = 0, score = 0, there[VOCABULARY] = {0};
     int n_rare = 0;
     for (int i = 0; i < DOCUMENTS; i++) {
@@ -255,7 +266,8 @@ static double score_of(const struct world *w, const struct made *m, int part, co
         double has = there[query[i]], count = m->counts[part][query[i]];
         if (count == 0 || (has * 8 > n_chunks && n_rare >= 2)) continue;
         double weight = log(1 + (n_chunks - has + 0.5) / (has + 0.5));
-        score += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * m->lengths[part] / (total / n_chunks)));
+        score += weight * count * 2.2 /
+                 (count + 1.2 * (0.25 + 0.75 * m->lengths[part] / (total / n_chunks)));
     }
     return score;
 }
@@ -275,8 +287,10 @@ static void check_rank(const struct world *w, int half) {
         snprintf(text + strlen(text), 6, "W%02d, ", word);
     }
     if (half < 2)
-        assert_int_equal(filter_parse(&filter, half ? "{\"eq\":{\"half\":1}}" : "{\"eq\":{\"half\":0}}", "test", &e),
-                         STATUS_OK);
+        assert_int_equal(
+            filter_parse(&filter, half ? "{\"eq\":{\"half\":1}}" : "{\"eq\":{\"half\":0}}", "test",
+                         &e),
+            STATUS_OK);
     struct snapshot *snapshot = collection_hold(w->store);
     struct word_query words = {.text = {text, strlen(text)}, .filter = filter, .k = K};
     assert_int_equal(store_search_words(snapshot, &words, ids, &e), STATUS_OK);
@@ -317,7 +331,8 @@ static void test_ranks(void **state) {
         if (m->there)
             assert_int_equal(collection_delete(w->store, NULL, m->id, &e), STATUS_OK);
         else
-            assert_int_equal(collection_put(w->store, NULL, &m->document, m->vectors, &effect, &e), STATUS_OK);
+            assert_int_equal(collection_put(w->store, NULL, &m->document, m->vectors, &effect, &e),
+                             STATUS_OK);
         m->there = !m->there;
         if (i % 40 == 39) assert_int_equal(collection_compact(w->store, NULL, &e), STATUS_OK);
     }
@@ -327,8 +342,8 @@ static void test_ranks(void **state) {
 
 /* Candidates. */
 
-static struct hits find(struct world *w, struct snapshot *snapshot, struct retriever_query query, const float *vector,
-                        int k) {
+static struct hits find(struct world *w, struct snapshot *snapshot, struct retriever_query query,
+                        const float *vector, int k) {
     struct hits hits = {0};
     struct error e;
     query.snapshot = snapshot;
@@ -357,18 +372,20 @@ static void test_fusion(void **state) {
     query.choice.way = RETRIEVE_WORDS;
     struct hits words = find(w, snapshot, query, vector, 100);
     query.choice.way = RETRIEVE_BOTH;
-    struct hits both = find(w, snapshot, query, vector, 20), again = find(w, snapshot, query, vector, 5);
+    struct hits both = find(w, snapshot, query, vector, 20),
+                again = find(w, snapshot, query, vector, 5);
     assert_int_equal(both.n, 20);
     double last = 1;
     for (int i = 0; i < both.n; i++) {
-        double fused =
-            worth(rank_in(&nearest, both.list[i].chunk), 1) + worth(rank_in(&words, both.list[i].chunk), 0.5);
+        double fused = worth(rank_in(&nearest, both.list[i].chunk), 1) +
+                       worth(rank_in(&words, both.list[i].chunk), 0.5);
         assert_true(fused > 0 && fused <= last);
         last = fused;
         if (i < again.n) assert_int_equal(again.list[i].chunk, both.list[i].chunk);
         float similarity = 0;
         for (int j = 0; j < DIM; j++)
-            similarity += vector[j] * w->made[both.list[i].chunk / 2].vectors[both.list[i].chunk % 2 * DIM + j];
+            similarity += vector[j] *
+                          w->made[both.list[i].chunk / 2].vectors[both.list[i].chunk % 2 * DIM + j];
         assert_true(fabsf(similarity - both.list[i].similarity) < 1e-5F);
     }
     query.min_similarity = 0.5F;
@@ -386,7 +403,8 @@ static void test_fusion(void **state) {
 
 static void test_leaving_out(void **state) {
     struct world *w = calloc(1, sizeof *w);
-    struct retriever_query query = {.text = {"w01", 3}, .min_similarity = -1, .choice = {.per_document = 1}};
+    struct retriever_query query = {
+        .text = {"w01", 3}, .min_similarity = -1, .choice = {.per_document = 1}};
     (void)state;
     open_world(w, DOCUMENTS);
     struct snapshot *snapshot = collection_hold(w->store);
@@ -401,8 +419,10 @@ static void test_leaving_out(void **state) {
     assert_in_range(apart.n, 2, 2 * DOCUMENTS - 1);
     for (int i = 0; i < apart.n; i++) {
         for (int j = 0; j < i; j++) {
-            const float *a = w->made[apart.list[i].chunk / 2].vectors + apart.list[i].chunk % 2 * DIM;
-            const float *b = w->made[apart.list[j].chunk / 2].vectors + apart.list[j].chunk % 2 * DIM;
+            const float *a =
+                w->made[apart.list[i].chunk / 2].vectors + apart.list[i].chunk % 2 * DIM;
+            const float *b =
+                w->made[apart.list[j].chunk / 2].vectors + apart.list[j].chunk % 2 * DIM;
             float similarity = 0;
             for (int d = 0; d < DIM; d++) similarity += a[d] * b[d];
             assert_true(similarity < 0.9001F);
@@ -419,8 +439,9 @@ static void test_leaving_out(void **state) {
 static const struct collection_ops *whole_ops;
 static int n_searches;
 
-static enum status search_without_first(struct collection *c, struct snapshot *s, const struct nearest_query *q,
-                                        struct nearest_found *out, struct error *e) {
+static enum status search_without_first(struct collection *c, struct snapshot *s,
+                                        const struct nearest_query *q, struct nearest_found *out,
+                                        struct error *e) {
     enum status status = whole_ops->search(c, s, q, out, e);
     n_searches++;
     for (int i = 0; i < q->n && status == STATUS_OK; i++) out->ids[i * q->k] = FOUND_GONE;

@@ -44,8 +44,8 @@ struct bench_shape {
 
 enum { BENCH_MAX_ROUNDS = 32 };
 
-/* The command line's options. Strings are borrowed from argv; numbers are 0 and strings NULL where nothing
- * was given. */
+/* The command line's options. Strings are borrowed from argv; numbers are 0 and strings NULL where
+ * nothing was given. */
 struct bench_options {
     char **folders;
     int n_folders;
@@ -65,20 +65,20 @@ struct bench_command {
     const char *name, *help;
     unsigned options; /* a sum of enum bench_option */
     int min_folders, max_folders;
-    enum status (*run)(const struct bench_options *o, struct error *e);
+    enum status (*run)(const struct bench_options *options, struct error *e);
 };
 
-/* Reads the arguments after the names of n commands into *o. Several commands share one line: each
- * takes the options it has, one of them has to, and folders are for single commands. */
-enum status bench_parse(struct bench_options *o, char **arguments, const struct bench_command *const *commands, int n,
-                        struct error *e);
-void bench_print_usage(const struct bench_command *c, FILE *out);
+/* Reads the arguments after the names of n commands into *options. Several commands share one line:
+ * each takes the options it has, one of them has to, and folders are for single commands. */
+enum status bench_parse(struct bench_options *options, char **arguments,
+                        const struct bench_command *const *commands, int n, struct error *e);
+void bench_print_usage(const struct bench_command *command, FILE *out);
 
-/* The names that dtype_parse knows, Q4_K, Q5_K and Q6_K, and names that others have for a type of as many bits: q8_0 is
- * int8, q4_1 and q4_0 are int4. False when unknown. */
+/* The names that dtype_parse knows, Q4_K, Q5_K and Q6_K, and names that others have for a type of
+ * as many bits: q8_0 is int8, q4_1 and q4_0 are int4. False when unknown. */
 bool bench_dtype_parse(const char *name, enum dtype *dtype);
-/* "m", "s-int8": a shape, and a type that bench_dtype_parse knows. The type is left alone where the name has none.
- * False when unknown. */
+/* "m", "s-int8": a shape, and a type that bench_dtype_parse knows. The type is left alone where the
+ * name has none. False when unknown. */
 bool bench_shape_parse(const char *name, const struct bench_shape **shape, enum dtype *dtype);
 
 /* The limits of the machine. */
@@ -87,7 +87,8 @@ bool bench_shape_parse(const char *name, const struct bench_shape **shape, enum 
  * are instructions for them; without, bf16 is multiplied as f32. */
 enum bench_product { BENCH_F32, BENCH_BF16, BENCH_INT8, BENCH_PRODUCTS };
 
-/* The ceilings of this machine with `threads` threads and the instructions that the backend uses. */
+/* The ceilings of this machine with `threads` threads and the instructions that the backend uses.
+ */
 struct roofline {
     int threads;
     double read_gbps;              /* 1e9 bytes per second, from a buffer larger than the caches */
@@ -96,10 +97,10 @@ struct roofline {
 };
 
 /* Measures for less than a second. STATUS_NO_MEMORY when the buffer does not fit. */
-enum status roofline_measure(struct roofline *r, int threads, struct error *e);
+enum status roofline_measure(struct roofline *roofline, int threads, struct error *e);
 /* The product that matrices of that dtype are limited by. */
-enum bench_product bench_product_of(enum dtype t);
-const char *bench_product_name(enum bench_product p);
+enum bench_product bench_product_of(enum dtype dtype);
+const char *bench_product_name(enum bench_product product);
 
 /* One way to load and multiply. All functions return something that depends on all their work, so
  * that none of it can be left out. `bytes` is a multiple of 1024. */
@@ -124,13 +125,17 @@ int bench_threads(void);
 /* The median of n values, which are sorted; 0 when there are none. */
 double bench_median(double *values, int n);
 
-/* Names the measurement and the machine, for readers; nothing in JSON, whose lines say it themselves. */
-void bench_print_title(const struct bench_options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Names the measurement and the machine, for readers; nothing in JSON, whose lines say it
+ * themselves. */
+void bench_print_title(const struct bench_options *options, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* One figure on a line: {"name": "decode", "model": "m", "dtype": "bf16", "threads": 1,
  * "value": 12.5, "unit": "tok/s"}, or a row of a table. */
-void bench_print(const struct bench_options *o, const char *name, const char *unit, double value);
+void bench_print(const struct bench_options *options, const char *name, const char *unit,
+                 double value);
 /* The median of n rounds with "low" and "high" beside it; returns it. The values are sorted. */
-double bench_print_rounds(const struct bench_options *o, const char *name, const char *unit, double *values, int n);
+double bench_print_rounds(const struct bench_options *options, const char *name, const char *unit,
+                          double *values, int n);
 
 /* A new empty folder among the system's temporary ones, and its end with all that is in it. */
 enum { BENCH_FOLDER_SIZE = 32 };
@@ -138,18 +143,18 @@ enum status bench_folder_make(char path[BENCH_FOLDER_SIZE], struct error *e);
 void bench_folder_remove(const char *path);
 
 /* The sub-commands. */
-enum status bench_roofline(const struct bench_options *o, struct error *e);
-enum status bench_linear(const struct bench_options *o, struct error *e);
-enum status bench_decode(const struct bench_options *o, struct error *e);
-enum status bench_prefill(const struct bench_options *o, struct error *e);
-enum status bench_batch(const struct bench_options *o, struct error *e);
-enum status bench_seq2seq(const struct bench_options *o, struct error *e);
-enum status bench_tower(const struct bench_options *o, struct error *e);
-enum status bench_peers(const struct bench_options *o, struct error *e);
-enum status bench_turns(const struct bench_options *o, struct error *e);
-enum status bench_embed(const struct bench_options *o, struct error *e);
-enum status bench_retrieval(const struct bench_options *o, struct error *e);
-enum status bench_load(const struct bench_options *o, struct error *e);
-enum status bench_search(const struct bench_options *o, struct error *e);
-enum status bench_index(const struct bench_options *o, struct error *e);
-enum status bench_device(const struct bench_options *o, struct error *e);
+enum status bench_roofline(const struct bench_options *options, struct error *e);
+enum status bench_linear(const struct bench_options *options, struct error *e);
+enum status bench_decode(const struct bench_options *options, struct error *e);
+enum status bench_prefill(const struct bench_options *options, struct error *e);
+enum status bench_batch(const struct bench_options *options, struct error *e);
+enum status bench_seq2seq(const struct bench_options *options, struct error *e);
+enum status bench_tower(const struct bench_options *options, struct error *e);
+enum status bench_peers(const struct bench_options *options, struct error *e);
+enum status bench_turns(const struct bench_options *options, struct error *e);
+enum status bench_embed(const struct bench_options *options, struct error *e);
+enum status bench_retrieval(const struct bench_options *options, struct error *e);
+enum status bench_load(const struct bench_options *options, struct error *e);
+enum status bench_search(const struct bench_options *options, struct error *e);
+enum status bench_index(const struct bench_options *options, struct error *e);
+enum status bench_device(const struct bench_options *options, struct error *e);

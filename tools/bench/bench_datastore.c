@@ -1,4 +1,5 @@
-/* tools/bench/bench_datastore.c: a given or a random collection, and a clock at the embedder. See bench_datastore.h. */
+/* tools/bench/bench_datastore.c: a given or a random collection, and a clock at the embedder. See
+ * bench_datastore.h. */
 #include "tools/bench/bench_datastore.h"
 
 #include <math.h>
@@ -9,21 +10,23 @@
 
 enum { DEFAULT_CHUNKS = 100000, DOCUMENT_CHUNKS = 10 };
 
-static enum status embed_timed(void *self, const struct embed_request *r, struct error *e) {
-    struct datastore *d = self;
-    d->embed_start = time_now();
-    enum status status = embedder_embed(&d->inner, r, e);
-    d->embed_end = time_now();
+static enum status embed_timed(void *self, const struct embed_request *request, struct error *e) {
+    struct datastore *datastore = self;
+    datastore->embed_start = time_now();
+    enum status status = embedder_embed(&datastore->inner, request, e);
+    datastore->embed_end = time_now();
     return status;
 }
 
-static enum status open_embedder(struct datastore *d, const char *folder, int threads, struct error *e) {
-    config_init(&d->config);
-    d->config.model.threads = threads;
-    if (embedder_model_open(&d->inner, folder, &d->config, e)) return error_prefix(e, "embedder");
-    d->embedder = d->inner;
-    d->embedder.embed = embed_timed;
-    d->embedder.self = d;
+static enum status open_embedder(struct datastore *datastore, const char *folder, int threads,
+                                 struct error *e) {
+    config_init(&datastore->config);
+    datastore->config.model.threads = threads;
+    if (embedder_model_open(&datastore->inner, folder, &datastore->config, e))
+        return error_prefix(e, "embedder");
+    datastore->embedder = datastore->inner;
+    datastore->embedder.embed = embed_timed;
+    datastore->embedder.self = datastore;
     return STATUS_OK;
 }
 
@@ -40,116 +43,132 @@ struct random_collection {
     float *vectors;   /* of its chunks */
 };
 
-static uint32_t draw(struct random_collection *r) {
-    r->state = r->state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(r->state >> 32);
+static uint32_t draw(struct random_collection *collection) {
+    collection->state = collection->state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(collection->state >> 32);
 }
 
-static enum status add_document(struct random_collection *r, int chunks, struct error *e) {
-    size_t dim = (size_t)r->dim;
-    int n = chunks * r->info->chunk_length;
-    for (int i = 0; i < n; i++) r->ids[i] = (int32_t)(draw(r) % (uint32_t)r->info->vocab);
+static enum status add_document(struct random_collection *collection, int chunks, struct error *e) {
+    size_t dim = (size_t)collection->dim;
+    int n = chunks * collection->info->chunk_length;
+    for (int i = 0; i < n; i++)
+        collection->ids[i] = (int32_t)(draw(collection) % (uint32_t)collection->info->vocab);
     for (int i = 0; i < chunks; i++) {
-        r->bounds[i + 1] = 4 * (uint32_t)r->info->chunk_length * ((uint32_t)i + 1);
-        float *v = r->vectors + (size_t)i * dim;
+        collection->bounds[i + 1] =
+            4 * (uint32_t)collection->info->chunk_length * ((uint32_t)i + 1);
+        float *v = collection->vectors + (size_t)i * dim;
         double square = 0;
         for (size_t j = 0; j < dim; j++) {
-            v[j] = (float)((int32_t)draw(r));
+            v[j] = (float)((int32_t)draw(collection));
             square += (double)v[j] * (double)v[j];
         }
         for (size_t j = 0; j < dim; j++) v[j] *= (float)(1 / sqrt(square));
     }
     char path[32];
-    snprintf(path, sizeof path, "random/%d", r->n_documents++);
-    struct collection_document document = {
-        .path = path, .title = "", .text = {r->text, r->bounds[chunks]}, .ids = r->ids, .bounds = r->bounds, .n = n};
-    if (builder_add_document(r->builder, &document, e)) return e->status;
-    return builder_add_vectors(r->builder, r->vectors, chunks, e);
+    snprintf(path, sizeof path, "random/%d", collection->n_documents++);
+    struct collection_document document = {.path = path,
+                                           .title = "",
+                                           .text = {collection->text, collection->bounds[chunks]},
+                                           .ids = collection->ids,
+                                           .bounds = collection->bounds,
+                                           .n = n};
+    if (builder_add_document(collection->builder, &document, e)) return e->status;
+    return builder_add_vectors(collection->builder, collection->vectors, chunks, e);
 }
 
-static enum status write_random(struct datastore *d, const char *folder, const struct bench_options *o,
+static enum status write_random(struct datastore *datastore, const char *folder,
+                                const struct bench_options *bench_options,
                                 const struct model_info *info, struct error *e) {
-    int left = o->chunks ? o->chunks : DEFAULT_CHUNKS;
+    int left = bench_options->chunks ? bench_options->chunks : DEFAULT_CHUNKS;
     size_t rows = (size_t)DOCUMENT_CHUNKS * (size_t)info->chunk_length;
-    struct random_collection r = {.info = info, .dim = d->embedder.dim, .state = 1};
+    struct random_collection collection = {
+        .info = info, .dim = datastore->embedder.dim, .state = 1};
     struct collection_options options = {.chunk_length = info->chunk_length,
                                          .eod = max_int(0, info->eod),
-                                         .dim = d->embedder.dim,
-                                         .embedder_hash = d->embedder.hash,
-                                         .tokenizer_hash = tokenizer_hash(d->tokenizer),
-                                         .embedder = d->embedder.name,
-                                         .tokenizer = d->embedder.name};
-    if (builder_create(&r.builder, folder, &options, e)) return e->status;
-    r.text = xcalloc(rows, 4);
-    r.ids = xcalloc(rows, sizeof *r.ids);
-    r.bounds = xcalloc((size_t)DOCUMENT_CHUNKS + 1, sizeof *r.bounds);
-    r.vectors = xcalloc((size_t)DOCUMENT_CHUNKS * (size_t)r.dim, sizeof *r.vectors);
+                                         .dim = datastore->embedder.dim,
+                                         .embedder_hash = datastore->embedder.hash,
+                                         .tokenizer_hash = tokenizer_hash(datastore->tokenizer),
+                                         .embedder = datastore->embedder.name,
+                                         .tokenizer = datastore->embedder.name};
+    if (builder_create(&collection.builder, folder, &options, e)) return e->status;
+    collection.text = xcalloc(rows, 4);
+    collection.ids = xcalloc(rows, sizeof *collection.ids);
+    collection.bounds = xcalloc((size_t)DOCUMENT_CHUNKS + 1, sizeof *collection.bounds);
+    collection.vectors =
+        xcalloc((size_t)DOCUMENT_CHUNKS * (size_t)collection.dim, sizeof *collection.vectors);
     enum status status = STATUS_OK;
     for (int n; left > 0 && status == STATUS_OK; left -= n) {
         n = min_int(left, DOCUMENT_CHUNKS);
-        status = add_document(&r, n, e);
+        status = add_document(&collection, n, e);
     }
     if (status == STATUS_OK)
-        status = builder_commit(r.builder, e);
+        status = builder_commit(collection.builder, e);
     else
-        builder_abandon(r.builder);
-    free(r.text);
-    free(r.ids);
-    free(r.bounds);
-    free(r.vectors);
+        builder_abandon(collection.builder);
+    free(collection.text);
+    free(collection.ids);
+    free(collection.bounds);
+    free(collection.vectors);
     return status;
 }
 
 /* Open files stay readable when their names are gone, so none is ever left behind. */
-static enum status open_random(struct datastore *d, const struct bench_options *o, const struct model_info *info,
-                               struct error *e) {
-    const char *embedder = o->embedder ? o->embedder : DEFAULT_EMBEDDER;
+static enum status open_random(struct datastore *datastore, const struct bench_options *options,
+                               const struct model_info *info, struct error *e) {
+    const char *embedder = options->embedder ? options->embedder : DEFAULT_EMBEDDER;
     char folder[BENCH_FOLDER_SIZE];
-    if (open_embedder(d, embedder, o->threads, e) || tokenizer_open(&d->tokenizer, embedder, e) ||
-        bench_folder_make(folder, e))
+    if (open_embedder(datastore, embedder, options->threads, e) ||
+        tokenizer_open(&datastore->tokenizer, embedder, e) || bench_folder_make(folder, e))
         return e->status;
-    enum status status = write_random(d, folder, o, info, e);
-    if (status == STATUS_OK) status = store_open(&d->collection, folder, e);
+    enum status status = write_random(datastore, folder, options, info, e);
+    if (status == STATUS_OK) status = store_open(&datastore->collection, folder, e);
     bench_folder_remove(folder);
     return status;
 }
 
 /* The embedder and tokenizer of a collection that is given. */
-static enum status open_makers(struct datastore *d, const struct bench_options *o, const struct snapshot *snapshot,
-                               const struct model_info *model, struct error *e) {
+static enum status open_makers(struct datastore *datastore, const struct bench_options *options,
+                               const struct snapshot *snapshot, const struct model_info *model,
+                               struct error *e) {
     const struct collection_info *info = snapshot->info;
     if (snapshot->max_token >= model->padded_vocab)
-        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", o->collection,
-                         snapshot->max_token, model->padded_vocab);
-    if (open_embedder(d, o->embedder ? o->embedder : info->embedder, o->threads, e) ||
-        tokenizer_open(&d->tokenizer, info->tokenizer, e))
+        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d",
+                         options->collection, snapshot->max_token, model->padded_vocab);
+    if (open_embedder(datastore, options->embedder ? options->embedder : info->embedder,
+                      options->threads, e) ||
+        tokenizer_open(&datastore->tokenizer, info->tokenizer, e))
         return e->status;
-    return collection_match_tokens(info, tokenizer_hash(d->tokenizer), model->chunk_length, e);
+    return collection_match_tokens(info, tokenizer_hash(datastore->tokenizer), model->chunk_length,
+                                   e);
 }
 
-static enum status open_given(struct datastore *d, const struct bench_options *o, const struct model_info *model,
-                              struct error *e) {
-    if (store_open(&d->collection, o->collection, e)) return e->status;
-    struct snapshot *snapshot = collection_hold(d->collection);
-    enum status status = open_makers(d, o, snapshot, model, e);
+static enum status open_given(struct datastore *datastore, const struct bench_options *options,
+                              const struct model_info *model, struct error *e) {
+    if (store_open(&datastore->collection, options->collection, e)) return e->status;
+    struct snapshot *snapshot = collection_hold(datastore->collection);
+    enum status status = open_makers(datastore, options, snapshot, model, e);
     snapshot_release(snapshot);
     return status;
 }
 
-enum status datastore_open(struct datastore *d, const struct bench_options *o, const struct model_info *info,
-                           struct error *e) {
-    *d = (struct datastore){0};
-    if (o->collection && o->chunks)
-        return error_set(e, STATUS_INVALID, "--chunks is for random chunks, and --collection brings its own");
-    if (o->collection ? open_given(d, o, info, e) : open_random(d, o, info, e)) return e->status;
-    struct retriever_embedders embedders = {.texts = &d->embedder};
-    return retriever_open(&d->retriever, d->collection, embedders, info->num_neighbors, e);
+enum status datastore_open(struct datastore *datastore, const struct bench_options *options,
+                           const struct model_info *info, struct error *e) {
+    *datastore = (struct datastore){0};
+    if (options->collection && options->chunks)
+        return error_set(e, STATUS_INVALID,
+                         "--chunks is for random chunks, and --collection brings its own");
+    if (options->collection ? open_given(datastore, options, info, e)
+                            : open_random(datastore, options, info, e))
+        return e->status;
+    struct retriever_embedders embedders = {.texts = &datastore->embedder};
+    return retriever_open(&datastore->retriever, datastore->collection, embedders,
+                          info->num_neighbors, e);
 }
 
-void datastore_close(struct datastore *d) {
-    retriever_close(d->retriever);
-    collection_close(d->collection);
-    tokenizer_close(d->tokenizer);
-    embedder_model_close(&d->inner);
-    config_free(&d->config);
+void datastore_close(struct datastore *datastore) {
+    retriever_close(datastore->retriever);
+    collection_close(datastore->collection);
+    tokenizer_close(datastore->tokenizer);
+    embedder_model_close(&datastore->inner);
+    config_free(&datastore->config);
 }

@@ -1,5 +1,6 @@
-/* tools/bench/bench_datastore.h: what retro-bench retrieval searches: a collection that is given, or one of random
- * chunks and vectors that lasts as long as the run, behind the server's own embedder and retriever. */
+/* tools/bench/bench_datastore.h: what retro-bench retrieval searches: a collection that is given,
+ * or one of random chunks and vectors that lasts as long as the run, behind the server's own
+ * embedder and retriever. */
 #pragma once
 
 #include "retrieval/retriever.h"
@@ -18,9 +19,10 @@ struct datastore {
     struct retriever *retriever;
 };
 
-/* Opens the collection, embedder and tokenizer that the options name. A random collection takes the embedder's own
- * tokenizer, so that a chunk of the model's random tokens is a text of about as many tokens for the embedder. Keep *d
- * where it is, it points into itself; close it on failure too. */
-enum status datastore_open(struct datastore *d, const struct bench_options *o, const struct model_info *info,
-                           struct error *e);
-void datastore_close(struct datastore *d); /* of a zeroed one: nothing */
+/* Opens the collection, embedder and tokenizer that the options name. A random collection takes the
+ * embedder's own tokenizer, so that a chunk of the model's random tokens is a text of about as many
+ * tokens for the embedder. Keep *datastore where it is, it points into itself; close it on failure
+ * too. */
+enum status datastore_open(struct datastore *datastore, const struct bench_options *options,
+                           const struct model_info *info, struct error *e);
+void datastore_close(struct datastore *datastore); /* of a zeroed one: nothing */

@@ -9,12 +9,12 @@
 
 enum { STEP_ROWS = 512, MAX_SEQUENCES = 256 };
 
-struct bench_source bench_source_of(const struct bench_options *o) {
-    return (struct bench_source){.folder = o->n_folders ? o->folders[0] : NULL,
-                                 .shape = o->shape,
-                                 .dtype = o->dtype,
-                                 .device = o->device ? o->device : "cpu",
-                                 .backend = {.threads = o->threads}};
+struct bench_source bench_source_of(const struct bench_options *options) {
+    return (struct bench_source){.folder = options->n_folders ? options->folders[0] : NULL,
+                                 .shape = options->shape,
+                                 .dtype = options->dtype,
+                                 .device = options->device ? options->device : "cpu",
+                                 .backend = {.threads = options->threads}};
 }
 
 /* Retro's keys mean nothing to a plain model. */
@@ -37,7 +37,8 @@ static void put_shape(struct json_writer *w, const struct bench_shape *shape, bo
     put_object_end(w);
 }
 
-static enum status write_config(const char *folder, const struct bench_source *s, struct error *e) {
+static enum status write_config(const char *folder, const struct bench_source *source,
+                                struct error *e) {
     char path[BENCH_FOLDER_SIZE + sizeof "/config.json"];
     struct buffer text = {0};
     struct json_writer w;
@@ -45,7 +46,7 @@ static enum status write_config(const char *folder, const struct bench_source *s
     FILE *f = fopen(path, "w");
     if (f == NULL) return error_errno(e, "%s", path);
     put_begin_indented(&w, &text, 2);
-    put_shape(&w, s->shape, s->retro);
+    put_shape(&w, source->shape, source->retro);
     put_line(&w, f);
     bool written = !ferror(f);
     written = fclose(f) == 0 && written;
@@ -54,36 +55,40 @@ static enum status write_config(const char *folder, const struct bench_source *s
 }
 
 /* A model is opened from a folder, so a shape is written into one for as long as that takes. */
-static enum status open_shape(struct bench_model *m, const struct bench_source *s, const struct model_options *o,
-                              struct error *e) {
+static enum status open_shape(struct bench_model *model, const struct bench_source *source,
+                              const struct model_options *options, struct error *e) {
     char folder[BENCH_FOLDER_SIZE];
     if (bench_folder_make(folder, e)) return e->status;
-    enum status status = write_config(folder, s, e);
-    if (status == STATUS_OK) status = model_open(&m->model, folder, m->backend, m->comm, o, e);
+    enum status status = write_config(folder, source, e);
+    if (status == STATUS_OK)
+        status = model_open(&model->model, folder, model->backend, model->comm, options, e);
     bench_folder_remove(folder);
     return status;
 }
 
-enum status bench_model_open(struct bench_model *m, const struct bench_source *s, struct error *e) {
-    struct model_options options = {.convert = !s->stored, .dtype = s->dtype, .random = !s->stored};
-    *m = (struct bench_model){0};
-    enum status status = backend_open(&m->backend, s->device, &s->backend, e);
-    if (status == STATUS_OK) status = comm_open_single(&m->comm, e);
+enum status bench_model_open(struct bench_model *model, const struct bench_source *source,
+                             struct error *e) {
+    struct model_options options = {
+        .convert = !source->stored, .dtype = source->dtype, .random = !source->stored};
+    *model = (struct bench_model){0};
+    enum status status = backend_open(&model->backend, source->device, &source->backend, e);
+    if (status == STATUS_OK) status = comm_open_single(&model->comm, e);
     if (status == STATUS_OK)
-        status = s->folder ? model_open(&m->model, s->folder, m->backend, m->comm, &options, e)
-                           : open_shape(m, s, &options, e);
+        status = source->folder ? model_open(&model->model, source->folder, model->backend,
+                                             model->comm, &options, e)
+                                : open_shape(model, source, &options, e);
     if (status) {
-        bench_model_close(m);
+        bench_model_close(model);
         return status;
     }
     return STATUS_OK;
 }
 
-void bench_model_close(struct bench_model *m) {
-    model_close(m->model);
-    comm_close(m->comm);
-    backend_close(m->backend);
-    *m = (struct bench_model){0};
+void bench_model_close(struct bench_model *model) {
+    model_close(model->model);
+    comm_close(model->comm);
+    backend_close(model->backend);
+    *model = (struct bench_model){0};
 }
 
 /* Matrices whose columns are no whole blocks stay wider than the rest; here all count as the
@@ -95,10 +100,12 @@ static double weights_of(const struct model_info *info, double bytes) {
 struct bench_cost bench_cost_of(const struct model_info *info) {
     size_t output = (size_t)info->padded_vocab * (size_t)info->hidden;
     /* Queries and outputs of cross attention, which decode_bytes counts. */
-    size_t cross = 2 * (size_t)info->n_retro_layers * (size_t)info->hidden * (size_t)(info->heads * info->head_dim);
+    size_t cross = 2 * (size_t)info->n_retro_layers * (size_t)info->hidden *
+                   (size_t)(info->heads * info->head_dim);
     double read = (double)(info->decode_bytes - matrix_bytes(info->dtype, cross));
-    return (struct bench_cost){
-        .read_bytes = read, .row_weights = weights_of(info, read) - (double)output, .logit_weights = (double)output};
+    return (struct bench_cost){.read_bytes = read,
+                               .row_weights = weights_of(info, read) - (double)output,
+                               .logit_weights = (double)output};
 }
 
 /* The sequences of one load while it runs. */
@@ -115,60 +122,61 @@ struct batch {
     int first, n, rows, logits, source;
 };
 
-static enum status run_step(struct run *r, struct batch b, struct error *e) {
+static enum status run_step(struct run *run, struct batch batch, struct error *e) {
     static const struct neighbor_tokens none[STEP_ROWS];
     struct step_item items[MAX_SEQUENCES];
     struct tensor logits;
-    CHECK(b.rows <= STEP_ROWS);
-    for (int i = 0; i < b.n; i++)
-        items[i] = (struct step_item){.session = r->sessions[b.first + i],
-                                      .tokens = r->ids,
-                                      .n_tokens = b.rows,
+    CHECK(batch.rows <= STEP_ROWS);
+    for (int i = 0; i < batch.n; i++)
+        items[i] = (struct step_item){.session = run->sessions[batch.first + i],
+                                      .tokens = run->ids,
+                                      .n_tokens = batch.rows,
                                       .neighbors = none,
-                                      .n_logits = b.logits,
-                                      .source = b.source ? r->ids : NULL,
-                                      .n_source = b.source};
-    return session_step(r->pool, items, b.n, &logits, e);
+                                      .n_logits = batch.logits,
+                                      .source = batch.source ? run->ids : NULL,
+                                      .n_source = batch.source};
+    return session_step(run->pool, items, batch.n, &logits, e);
 }
 
 /* As many sequences a step as fit; a prompt that does not fit alone is cut, and its last piece has
  * the logits. */
-static enum status run_prompts(struct run *r, const struct bench_load *load, struct error *e) {
+static enum status run_prompts(struct run *run, const struct bench_load *load, struct error *e) {
     int prompt = load->prompt;
-    struct batch b = {.n = max_int(1, STEP_ROWS / max_int(1, prompt))};
+    struct batch batch = {.n = max_int(1, STEP_ROWS / max_int(1, prompt))};
     enum status status = STATUS_OK;
-    for (; b.first < r->n && status == STATUS_OK; b.first += b.n) {
-        b.n = min_int(b.n, r->n - b.first);
-        for (int done = 0; done < prompt && status == STATUS_OK; done += b.rows) {
-            b.rows = min_int(STEP_ROWS, prompt - done);
-            b.logits = done + b.rows == prompt;
-            b.source = done == 0 ? load->source : 0;
-            status = run_step(r, b, e);
+    for (; batch.first < run->n && status == STATUS_OK; batch.first += batch.n) {
+        batch.n = min_int(batch.n, run->n - batch.first);
+        for (int done = 0; done < prompt && status == STATUS_OK; done += batch.rows) {
+            batch.rows = min_int(STEP_ROWS, prompt - done);
+            batch.logits = done + batch.rows == prompt;
+            batch.source = done == 0 ? load->source : 0;
+            status = run_step(run, batch, e);
         }
     }
     return status;
 }
 
-static enum status run_load(struct run *r, const struct bench_load *load, struct bench_rates *rates, struct error *e) {
+static enum status run_load(struct run *run, const struct bench_load *load,
+                            struct bench_rates *rates, struct error *e) {
     double start = time_now();
-    enum status status = run_prompts(r, load, e);
+    enum status status = run_prompts(run, load, e);
     double middle = time_now();
-    struct batch all = {.n = r->n, .rows = 1, .logits = 1};
-    for (int i = 0; i < load->tokens && status == STATUS_OK; i++) status = run_step(r, all, e);
+    struct batch all = {.n = run->n, .rows = 1, .logits = 1};
+    for (int i = 0; i < load->tokens && status == STATUS_OK; i++) status = run_step(run, all, e);
     double end = time_now();
-    rates->prompt = load->prompt ? r->n * load->prompt / (middle - start) : 0;
-    rates->tokens = load->tokens ? r->n * load->tokens / (end - middle) : 0;
+    rates->prompt = load->prompt ? run->n * load->prompt / (middle - start) : 0;
+    rates->tokens = load->tokens ? run->n * load->tokens / (end - middle) : 0;
     return status;
 }
 
-static void fill_ids(struct run *r, int n) {
-    r->ids = xmalloc((size_t)n * sizeof *r->ids);
-    for (int i = 0; i < n; i++) r->ids[i] = (i * 7 + 1) % r->vocab;
+static void fill_ids(struct run *run, int n) {
+    run->ids = xmalloc((size_t)n * sizeof *run->ids);
+    for (int i = 0; i < n; i++) run->ids[i] = (i * 7 + 1) % run->vocab;
 }
 
-enum status bench_generate(struct bench_rates *rates, struct bench_model *m, const struct bench_load *load,
-                           struct error *e) {
-    const struct model_info *info = model_info(m->model);
+enum status bench_generate(struct bench_rates *rates, struct bench_model *model,
+                           const struct bench_load *load, struct error *e) {
+    const struct model_info *info = model_info(model->model);
     struct session_limits limits = {.max_sessions = load->sequences,
                                     .max_tokens = load->prompt + load->tokens,
                                     .max_step_rows = STEP_ROWS,
@@ -176,18 +184,21 @@ enum status bench_generate(struct bench_rates *rates, struct bench_model *m, con
                                     .max_neighbors = max_int(1, info->num_neighbors),
                                     .kv_dtype = info->cache_dtype,
                                     .max_source = load->source};
-    struct run r = {.vocab = info->vocab};
+    struct run run = {.vocab = info->vocab};
     if (load->sequences > MAX_SEQUENCES || load->prompt + load->tokens < 1)
-        return error_set(e, STATUS_INVALID, "expected 1 to %d sequences and at least one token", MAX_SEQUENCES);
-    if (session_pool_open(&r.pool, m->model, &limits, e)) return e->status;
-    fill_ids(&r, max_int(STEP_ROWS, load->source));
+        return error_set(e, STATUS_INVALID, "expected 1 to %d sequences and at least one token",
+                         MAX_SEQUENCES);
+    if (session_pool_open(&run.pool, model->model, &limits, e)) return e->status;
+    fill_ids(&run, max_int(STEP_ROWS, load->source));
     int chunk = info->chunk_length;
     struct grid grid = chunk ? grid_make(GRID_START, 0, chunk) : (struct grid){1, 1};
     enum status status = STATUS_OK;
-    while (r.n < load->sequences && (status = session_open(&r.sessions[r.n], r.pool, grid, e)) == STATUS_OK) r.n++;
-    if (status == STATUS_OK) status = run_load(&r, load, rates, e);
-    for (int i = 0; i < r.n; i++) session_close(r.sessions[i]);
-    session_pool_close(r.pool);
-    free(r.ids);
+    while (run.n < load->sequences &&
+           (status = session_open(&run.sessions[run.n], run.pool, grid, e)) == STATUS_OK)
+        run.n++;
+    if (status == STATUS_OK) status = run_load(&run, load, rates, e);
+    for (int i = 0; i < run.n; i++) session_close(run.sessions[i]);
+    session_pool_close(run.pool);
+    free(run.ids);
     return status;
 }

@@ -1,4 +1,5 @@
-/* tools/bench/bench_model.h: a language model, mostly one with random weights, and timed work for it. */
+/* tools/bench/bench_model.h: a language model, mostly one with random weights, and timed work for
+ * it. */
 #pragma once
 
 #include "retro/run/session/session.h"
@@ -20,11 +21,12 @@ struct bench_source {
     struct backend_options backend;
 };
 /* The model that a command line asks for: a plain one with random weights on the CPU. */
-struct bench_source bench_source_of(const struct bench_options *o);
+struct bench_source bench_source_of(const struct bench_options *options);
 
 /* On failure there is nothing to close. */
-enum status bench_model_open(struct bench_model *m, const struct bench_source *s, struct error *e);
-void bench_model_close(struct bench_model *m);
+enum status bench_model_open(struct bench_model *model, const struct bench_source *source,
+                             struct error *e);
+void bench_model_close(struct bench_model *model);
 
 /* The cost of tokens that read no neighbours. */
 struct bench_cost {
@@ -34,8 +36,9 @@ struct bench_cost {
 };
 struct bench_cost bench_cost_of(const struct model_info *info);
 
-/* `sequences` sequences from an empty cache, without neighbours: a prompt of `prompt` tokens each, then `tokens` steps
- * of one token each. A model with an encoder reads a source with the first tokens of the prompt. */
+/* `sequences` sequences from an empty cache, without neighbours: a prompt of `prompt` tokens each,
+ * then `tokens` steps of one token each. A model with an encoder reads a source with the first
+ * tokens of the prompt. */
 struct bench_load {
     int sequences, prompt, tokens;
     int source; /* tokens of each sequence's source; 0 for models without an encoder */
@@ -46,6 +49,7 @@ struct bench_rates {
     double prompt, tokens;
 };
 
-/* Prompts go through in steps of at most 512 rows, with the logits of the last row of each sequence. */
-enum status bench_generate(struct bench_rates *rates, struct bench_model *m, const struct bench_load *load,
-                           struct error *e);
+/* Prompts go through in steps of at most 512 rows, with the logits of the last row of each
+ * sequence. */
+enum status bench_generate(struct bench_rates *rates, struct bench_model *model,
+                           const struct bench_load *load, struct error *e);

@@ -1,5 +1,5 @@
-/* tools/bench/bench_print.c: figures as JSON lines or rows of a table, medians, and folders for what lasts as long as a
- * run. See bench.h. */
+/* tools/bench/bench_print.c: figures as JSON lines or rows of a table, medians, and folders for
+ * what lasts as long as a run. See bench.h. */
 #include <ftw.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -24,9 +24,9 @@ double bench_median(double *values, int n) {
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-void bench_print_title(const struct bench_options *o, const char *format, ...) {
+void bench_print_title(const struct bench_options *options, const char *format, ...) {
     va_list list;
-    if (o->json) return;
+    if (options->json) return;
     va_start(list, format);
     vprintf(format, list);
     va_end(list);
@@ -34,19 +34,20 @@ void bench_print_title(const struct bench_options *o, const char *format, ...) {
     fflush(stdout);
 }
 
-/* One figure; low and high are NULL where there were no rounds. Flushed: the next may take a while. */
-static void print_figure(const struct bench_options *o, const char *name, const char *unit, double value,
-                         const double *range) {
+/* One figure; low and high are NULL where there were no rounds. Flushed: the next may take a while.
+ */
+static void print_figure(const struct bench_options *options, const char *name, const char *unit,
+                         double value, const double *range) {
     struct buffer line = {0}, full = {0};
-    buffer_printf(&full, "%s%s", o->prefix, name);
-    if (o->json) {
+    buffer_printf(&full, "%s%s", options->prefix, name);
+    if (options->json) {
         struct json_writer w;
         put_begin(&w, &line);
         put_object(&w);
         put_key_string(&w, "name", full.data);
-        if (o->model_name) put_key_string(&w, "model", o->model_name);
-        if (o->dtype_name) put_key_string(&w, "dtype", o->dtype_name);
-        put_key_int(&w, "threads", o->threads);
+        if (options->model_name) put_key_string(&w, "model", options->model_name);
+        if (options->dtype_name) put_key_string(&w, "dtype", options->dtype_name);
+        put_key_int(&w, "threads", options->threads);
         put_key_float(&w, "value", (float)value);
         put_key_string(&w, "unit", unit);
         if (range) put_key_float(&w, "low", (float)range[0]);
@@ -62,13 +63,15 @@ static void print_figure(const struct bench_options *o, const char *name, const 
     buffer_free(&full);
 }
 
-void bench_print(const struct bench_options *o, const char *name, const char *unit, double value) {
-    print_figure(o, name, unit, value, NULL);
+void bench_print(const struct bench_options *options, const char *name, const char *unit,
+                 double value) {
+    print_figure(options, name, unit, value, NULL);
 }
 
-double bench_print_rounds(const struct bench_options *o, const char *name, const char *unit, double *values, int n) {
+double bench_print_rounds(const struct bench_options *options, const char *name, const char *unit,
+                          double *values, int n) {
     double median = bench_median(values, n);
-    print_figure(o, name, unit, median, (double[]){values[0], values[n - 1]});
+    print_figure(options, name, unit, median, (double[]){values[0], values[n - 1]});
     return median;
 }
 
@@ -77,8 +80,8 @@ enum status bench_folder_make(char path[BENCH_FOLDER_SIZE], struct error *e) {
     return mkdtemp(path) ? STATUS_OK : error_errno(e, "no folder in " P_tmpdir " could be made");
 }
 
-static int remove_entry(const char *path, const struct stat *s, int kind, struct FTW *at) {
-    (void)s;
+static int remove_entry(const char *path, const struct stat *the_stat, int kind, struct FTW *at) {
+    (void)the_stat;
     (void)kind;
     (void)at;
     remove(path); /* what cannot be removed is the system's to clear away, as all of that folder */

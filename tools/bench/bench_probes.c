@@ -1,5 +1,5 @@
-/* tools/bench/bench_probes.c: loops that do nothing but read memory or multiply in registers, one for each instruction
- * set: the limits that kernels are measured against. See bench.h. */
+/* tools/bench/bench_probes.c: loops that do nothing but read memory or multiply in registers, one
+ * for each instruction set: the limits that kernels are measured against. See bench.h. */
 #include <string.h>
 
 #include "tools/bench/bench.h"
@@ -58,32 +58,39 @@ __attribute__((target("avx512f"))) static uint64_t read_avx512(const char *p, si
     __attribute__((target(isa))) static double name(int steps) { \
         type x[CHAINS]; \
         for (int j = 0; j < CHAINS; j++) x[j] = zero; \
-        for (int i = 0; i < steps; i++) _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++) x[j] = step; \
+        for (int i = 0; i < steps; i++) \
+            _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++) x[j] = step; \
         for (int j = 1; j < CHAINS; j++) x[0] = add(x[0], x[j]); \
         return (double)sum; \
     }
 
-MULTIPLY_PROBE(multiply_avx2, "avx2,fma", __m256, _mm256_set1_ps((float)j), _mm256_add_ps, _mm256_cvtss_f32(x[0]),
+MULTIPLY_PROBE(multiply_avx2, "avx2,fma", __m256, _mm256_set1_ps((float)j), _mm256_add_ps,
+               _mm256_cvtss_f32(x[0]),
                _mm256_fmadd_ps(x[j], _mm256_set1_ps(0.5f), _mm256_set1_ps(1)))
-MULTIPLY_PROBE(multiply_avx512, "avx512f", __m512, _mm512_set1_ps((float)j), _mm512_add_ps, _mm512_cvtss_f32(x[0]),
+MULTIPLY_PROBE(multiply_avx512, "avx512f", __m512, _mm512_set1_ps((float)j), _mm512_add_ps,
+               _mm512_cvtss_f32(x[0]),
                _mm512_fmadd_ps(x[j], _mm512_set1_ps(0.5f), _mm512_set1_ps(1)))
 MULTIPLY_PROBE(bf16_avx512, "avx512f,avx512bf16", __m512, _mm512_set1_ps((float)j), _mm512_add_ps,
                _mm512_cvtss_f32(x[0]),
-               _mm512_dpbf16_ps(x[j], (__m512bh)_mm512_set1_epi32(1), (__m512bh)_mm512_set1_epi32(2)))
-/* The multiplied bytes are the sums themselves: a product that never changes would be taken out of the loop. */
+               _mm512_dpbf16_ps(x[j], (__m512bh)_mm512_set1_epi32(1),
+                                (__m512bh)_mm512_set1_epi32(2)))
+/* The multiplied bytes are the sums themselves: a product that never changes would be taken out of
+ * the loop. */
 MULTIPLY_PROBE(int8_avx2, "avx2", __m256i, _mm256_set1_epi32(j), _mm256_add_epi32,
                _mm_cvtsi128_si32(_mm256_castsi256_si128(x[0])),
-               _mm256_add_epi32(x[j], _mm256_madd_epi16(_mm256_maddubs_epi16(x[j], _mm256_set1_epi8(3)),
-                                                        _mm256_set1_epi16(1))))
+               _mm256_add_epi32(x[j],
+                                _mm256_madd_epi16(_mm256_maddubs_epi16(x[j], _mm256_set1_epi8(3)),
+                                                  _mm256_set1_epi16(1))))
 MULTIPLY_PROBE(int8_avx512, "avx512f,avx512bw", __m512i, _mm512_set1_epi32(j), _mm512_add_epi32,
                _mm_cvtsi128_si32(_mm512_castsi512_si128(x[0])),
-               _mm512_add_epi32(x[j], _mm512_madd_epi16(_mm512_maddubs_epi16(x[j], _mm512_set1_epi8(3)),
-                                                        _mm512_set1_epi16(1))))
+               _mm512_add_epi32(x[j],
+                                _mm512_madd_epi16(_mm512_maddubs_epi16(x[j], _mm512_set1_epi8(3)),
+                                                  _mm512_set1_epi16(1))))
 MULTIPLY_PROBE(int8_avxvnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32(j), _mm256_add_epi32,
                _mm_cvtsi128_si32(_mm256_castsi256_si128(x[0])),
                _mm256_dpbusd_avx_epi32(x[j], _mm256_set1_epi8(2), _mm256_set1_epi8(3)))
-MULTIPLY_PROBE(int8_avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32(j), _mm512_add_epi32,
-               _mm_cvtsi128_si32(_mm512_castsi512_si128(x[0])),
+MULTIPLY_PROBE(int8_avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32(j),
+               _mm512_add_epi32, _mm_cvtsi128_si32(_mm512_castsi512_si128(x[0])),
                _mm512_dpbusd_epi32(x[j], _mm512_set1_epi8(2), _mm512_set1_epi8(3)))
 
 enum { TILE_SUMS = 4, TILE_STEP = TILE_SUMS * 2 * 16 * 16 * 32 }; /* of f32, in tiles; operations */
@@ -113,7 +120,8 @@ __attribute__((target("amx-tile,amx-bf16"))) static double bf16_amx(int steps) {
     return (double)sums[0][0];
 }
 
-/* Operations a step: a multiplication and an addition for each of 4 bytes, 2 bf16 or one f32 a lane. */
+/* Operations a step: a multiplication and an addition for each of 4 bytes, 2 bf16 or one f32 a
+ * lane. */
 enum { LANES_AVX2 = CHAINS * 8, LANES_AVX512 = CHAINS * 16 };
 #endif
 
@@ -121,26 +129,40 @@ static const struct bench_probe probes[] = {
 #if CPU_X86
     {"amx",
      read_avx512,
-     {{multiply_avx512, 2 * LANES_AVX512}, {bf16_amx, TILE_STEP}, {int8_avx512vnni, 8 * LANES_AVX512}}},
+     {{multiply_avx512, 2 * LANES_AVX512},
+      {bf16_amx, TILE_STEP},
+      {int8_avx512vnni, 8 * LANES_AVX512}}},
     {"avx512bf16",
      read_avx512,
-     {{multiply_avx512, 2 * LANES_AVX512}, {bf16_avx512, 4 * LANES_AVX512}, {int8_avx512vnni, 8 * LANES_AVX512}}},
+     {{multiply_avx512, 2 * LANES_AVX512},
+      {bf16_avx512, 4 * LANES_AVX512},
+      {int8_avx512vnni, 8 * LANES_AVX512}}},
     {"avx512vnni",
      read_avx512,
-     {{multiply_avx512, 2 * LANES_AVX512}, {multiply_avx512, 2 * LANES_AVX512}, {int8_avx512vnni, 8 * LANES_AVX512}}},
+     {{multiply_avx512, 2 * LANES_AVX512},
+      {multiply_avx512, 2 * LANES_AVX512},
+      {int8_avx512vnni, 8 * LANES_AVX512}}},
     {"avx512",
      read_avx512,
-     {{multiply_avx512, 2 * LANES_AVX512}, {multiply_avx512, 2 * LANES_AVX512}, {int8_avx512, 8 * LANES_AVX512}}},
+     {{multiply_avx512, 2 * LANES_AVX512},
+      {multiply_avx512, 2 * LANES_AVX512},
+      {int8_avx512, 8 * LANES_AVX512}}},
     {"avxvnni",
      read_avx2,
-     {{multiply_avx2, 2 * LANES_AVX2}, {multiply_avx2, 2 * LANES_AVX2}, {int8_avxvnni, 8 * LANES_AVX2}}},
+     {{multiply_avx2, 2 * LANES_AVX2},
+      {multiply_avx2, 2 * LANES_AVX2},
+      {int8_avxvnni, 8 * LANES_AVX2}}},
     {"avx2",
      read_avx2,
-     {{multiply_avx2, 2 * LANES_AVX2}, {multiply_avx2, 2 * LANES_AVX2}, {int8_avx2, 8 * LANES_AVX2}}},
+     {{multiply_avx2, 2 * LANES_AVX2},
+      {multiply_avx2, 2 * LANES_AVX2},
+      {int8_avx2, 8 * LANES_AVX2}}},
 #endif
     {"",
      read_plain,
-     {{multiply_plain, 2 * PLAIN_CHAINS}, {multiply_plain, 2 * PLAIN_CHAINS}, {multiply_plain, 2 * PLAIN_CHAINS}}},
+     {{multiply_plain, 2 * PLAIN_CHAINS},
+      {multiply_plain, 2 * PLAIN_CHAINS},
+      {multiply_plain, 2 * PLAIN_CHAINS}}},
 };
 
 const struct bench_probe *bench_probe_of(const char *kernels) {

@@ -33,8 +33,8 @@ static const struct bench_shape shapes[] = {
      .bias = true},
 };
 
-/* Names of other programs, and types that only a file or a benchmark gives. q4_0 has no minimum, so half a bit less a
- * weight than int4. */
+/* Names of other programs, and types that only a file or a benchmark gives. q4_0 has no minimum, so
+ * half a bit less a weight than int4. */
 static const struct {
     const char *name;
     enum dtype dtype;
@@ -53,7 +53,8 @@ bool bench_dtype_parse(const char *name, enum dtype *dtype) {
 bool bench_shape_parse(const char *name, const struct bench_shape **shape, enum dtype *dtype) {
     size_t length = strcspn(name, "-");
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++) {
-        if (strlen(shapes[i].name) != length || strncmp(shapes[i].name, name, length) != 0) continue;
+        if (strlen(shapes[i].name) != length || strncmp(shapes[i].name, name, length) != 0)
+            continue;
         *shape = &shapes[i];
         return name[length] == '\0' || bench_dtype_parse(name + length + 1, dtype);
     }

@@ -1,4 +1,5 @@
-/* tools/bench/retro_bench.c: retro-bench: how fast this machine is, and how much of it the kernels use. */
+/* tools/bench/retro_bench.c: retro-bench: how fast this machine is, and how much of it the kernels
+ * use. */
 #include <string.h>
 
 #include "config/base/line.h"
@@ -7,9 +8,11 @@
 #include "tools/usage.h"
 
 /* Options of the commands that run a model with random weights. */
-#define MODEL_OPTIONS (BENCH_OPTION_MODEL | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON)
+#define MODEL_OPTIONS \
+    (BENCH_OPTION_MODEL | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON)
 #define LOAD_OPTIONS \
-    (MODEL_OPTIONS | BENCH_OPTION_SEQUENCES | BENCH_OPTION_PROMPT | BENCH_OPTION_TOKENS | BENCH_OPTION_ROUNDS)
+    (MODEL_OPTIONS | BENCH_OPTION_SEQUENCES | BENCH_OPTION_PROMPT | BENCH_OPTION_TOKENS | \
+     BENCH_OPTION_ROUNDS)
 
 enum { MANY_FOLDERS = 64 };
 
@@ -17,35 +20,46 @@ static const struct bench_command commands[] = {
     {"roofline", "read bandwidth and multiplication rates of this machine, with 1 to N threads",
      BENCH_OPTION_THREADS | BENCH_OPTION_JSON, 0, 0, bench_roofline},
     {"linear", "the matrix product, against the roofline",
-     BENCH_OPTION_ROWS | BENCH_OPTION_IN | BENCH_OPTION_OUT | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS |
-         BENCH_OPTION_JSON,
+     BENCH_OPTION_ROWS | BENCH_OPTION_IN | BENCH_OPTION_OUT | BENCH_OPTION_DTYPE |
+         BENCH_OPTION_THREADS | BENCH_OPTION_JSON,
      0, 0, bench_linear},
-    {"decode", "64 tokens of one sequence, against the read bandwidth; FOLDER/config.json is a shape", LOAD_OPTIONS, 0,
-     1, bench_decode},
-    {"prefill", "a prompt of 512 tokens, against the dot product's peak; FOLDER/config.json is a shape", LOAD_OPTIONS,
-     0, 1, bench_prefill},
-    {"batch", "32 tokens each of 16 sequences, after 16 of prompt; FOLDER/config.json is a shape", LOAD_OPTIONS, 0, 1,
-     bench_batch},
-    {"seq2seq", "64 tokens of one sequence that reads a source of 128 tokens; FOLDER/config.json is a T5's shape",
+    {"decode",
+     "64 tokens of one sequence, against the read bandwidth; FOLDER/config.json is a shape",
+     LOAD_OPTIONS, 0, 1, bench_decode},
+    {"prefill",
+     "a prompt of 512 tokens, against the dot product's peak; FOLDER/config.json is a shape",
+     LOAD_OPTIONS, 0, 1, bench_prefill},
+    {"batch", "32 tokens each of 16 sequences, after 16 of prompt; FOLDER/config.json is a shape",
+     LOAD_OPTIONS, 0, 1, bench_batch},
+    {"seq2seq",
+     "64 tokens of one sequence that reads a source of 128 tokens; FOLDER/config.json is a T5's "
+     "shape",
      LOAD_OPTIONS & ~BENCH_OPTION_MODEL, 1, 1, bench_seq2seq},
-    {"tower", "a picture through a vision tower, and of LLaVA to the first token; FOLDER/config.json is a shape",
-     BENCH_OPTION_SEQUENCES | BENCH_OPTION_PROMPT | BENCH_OPTION_PIXELS | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS |
-         BENCH_OPTION_ROUNDS | BENCH_OPTION_JSON,
+    {"tower",
+     "a picture through a vision tower, and of LLaVA to the first token; FOLDER/config.json is a "
+     "shape",
+     BENCH_OPTION_SEQUENCES | BENCH_OPTION_PROMPT | BENCH_OPTION_PIXELS | BENCH_OPTION_DTYPE |
+         BENCH_OPTION_THREADS | BENCH_OPTION_ROUNDS | BENCH_OPTION_JSON,
      1, 1, bench_tower},
     {"embed", "64 texts of 64 tokens; FOLDER is an embedder, else the one that make deps installs",
-     BENCH_OPTION_SEQUENCES | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_ROUNDS | BENCH_OPTION_JSON, 0, 1,
-     bench_embed},
-    {"retrieval", "decoding with live retrieval against without, over whole chunks; FOLDER/config.json is a shape",
-     MODEL_OPTIONS | BENCH_OPTION_SEQUENCES | BENCH_OPTION_TOKENS | BENCH_OPTION_COLLECTION | BENCH_OPTION_CHUNKS |
-         BENCH_OPTION_EMBEDDER,
+     BENCH_OPTION_SEQUENCES | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_ROUNDS |
+         BENCH_OPTION_JSON,
+     0, 1, bench_embed},
+    {"retrieval",
+     "decoding with live retrieval against without, over whole chunks; FOLDER/config.json is a "
+     "shape",
+     MODEL_OPTIONS | BENCH_OPTION_SEQUENCES | BENCH_OPTION_TOKENS | BENCH_OPTION_COLLECTION |
+         BENCH_OPTION_CHUNKS | BENCH_OPTION_EMBEDDER,
      0, 1, bench_retrieval},
     {"search", "milliseconds of a search of 1, 8 and 64 queries among random vectors",
-     BENCH_OPTION_VECTORS | BENCH_OPTION_DIMS | BENCH_OPTION_INDEX | BENCH_OPTION_K | BENCH_OPTION_DEVICE |
-         BENCH_OPTION_THREADS | BENCH_OPTION_JSON,
+     BENCH_OPTION_VECTORS | BENCH_OPTION_DIMS | BENCH_OPTION_INDEX | BENCH_OPTION_K |
+         BENCH_OPTION_DEVICE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON,
      0, 0, bench_search},
-    {"index", "what an index of vectors like those of text costs and finds; --index as retro-index build has it",
-     BENCH_OPTION_VECTORS | BENCH_OPTION_DIMS | BENCH_OPTION_INDEX | BENCH_OPTION_K | BENCH_OPTION_THREADS |
-         BENCH_OPTION_JSON,
+    {"index",
+     "what an index of vectors like those of text costs and finds; --index as retro-index build "
+     "has it",
+     BENCH_OPTION_VECTORS | BENCH_OPTION_DIMS | BENCH_OPTION_INDEX | BENCH_OPTION_K |
+         BENCH_OPTION_THREADS | BENCH_OPTION_JSON,
      0, 0, bench_index},
     {"load", "from nothing to the first token of a model FOLDER",
      BENCH_OPTION_DEVICE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON, 1, 1, bench_load},
@@ -53,9 +67,10 @@ static const struct bench_command commands[] = {
      BENCH_OPTION_MODEL | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS, 0, 0, bench_peers},
     {"turns", "one of those lines, or \"read\" in GB/s, for each name that standard input asks for",
      BENCH_OPTION_MODEL | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS, 0, 0, bench_turns},
-    {"device", "JSON lines: a GPU's ceilings, and what models of some shapes (tools/shapes) reach of them",
-     BENCH_OPTION_DTYPE | BENCH_OPTION_DEVICE | BENCH_OPTION_LIMITS | BENCH_OPTION_EAGER, 0, MANY_FOLDERS,
-     bench_device},
+    {"device",
+     "JSON lines: a GPU's ceilings, and what models of some shapes (tools/shapes) reach of them",
+     BENCH_OPTION_DTYPE | BENCH_OPTION_DEVICE | BENCH_OPTION_LIMITS | BENCH_OPTION_EAGER, 0,
+     MANY_FOLDERS, bench_device},
 };
 
 static void print_usage(FILE *out) {
@@ -72,31 +87,38 @@ static const struct bench_command *find(const char *name) {
     return NULL;
 }
 
-static enum status run(const struct bench_command *c, struct bench_options o, struct error *e) {
-    bool shaped = (c->options & BENCH_OPTION_MODEL) != 0, typed = (c->options & BENCH_OPTION_DTYPE) != 0;
-    o.model_name = o.n_folders > 0 ? o.folders[0] : shaped ? o.shape->name : NULL;
-    o.dtype_name = typed ? dtype_name(o.dtype) : NULL;
-    return c->run(&o, e);
+static enum status run(const struct bench_command *command, struct bench_options options,
+                       struct error *e) {
+    bool shaped = (command->options & BENCH_OPTION_MODEL) != 0,
+         typed = (command->options & BENCH_OPTION_DTYPE) != 0;
+    options.model_name = options.n_folders > 0 ? options.folders[0]
+                         : shaped              ? options.shape->name
+                                               : NULL;
+    options.dtype_name = typed ? dtype_name(options.dtype) : NULL;
+    return command->run(&options, e);
 }
 
 int main(int argc, char **argv) {
     const struct bench_command *asked[ARRAY_COUNT(commands)];
-    struct bench_options o;
+    struct bench_options options;
     struct error e = {0};
     int n = 0;
-    while (n + 1 < argc && n < (int)ARRAY_COUNT(commands) && (asked[n] = find(argv[n + 1])) != NULL) n++;
+    while (n + 1 < argc && n < (int)ARRAY_COUNT(commands) && (asked[n] = find(argv[n + 1])) != NULL)
+        n++;
     bool help = n == 0 && argc >= 2 && strcmp(argv[1], "--help") == 0;
     if (n == 0) {
-        if (!help && argc >= 2) line_print(stderr, "retro-bench: there is no command \"%s\"", argv[1]);
+        if (!help && argc >= 2)
+            line_print(stderr, "retro-bench: there is no command \"%s\"", argv[1]);
         print_usage(help ? stdout : stderr);
         return process_end(help ? 0 : 2);
     }
-    bool wrong = bench_parse(&o, argv + n + 1, asked, n, &e) != STATUS_OK;
+    bool wrong = bench_parse(&options, argv + n + 1, asked, n, &e) != STATUS_OK;
     if (wrong) line_print(stderr, "retro-bench: %s", e.text);
-    for (int i = 0; i < n && (wrong || o.help); i++) bench_print_usage(asked[i], wrong ? stderr : stdout);
-    if (wrong || o.help) return process_end(wrong ? 2 : 0);
+    for (int i = 0; i < n && (wrong || options.help); i++)
+        bench_print_usage(asked[i], wrong ? stderr : stdout);
+    if (wrong || options.help) return process_end(wrong ? 2 : 0);
     for (int i = 0; i < n; i++) {
-        if (run(asked[i], o, &e) == STATUS_OK) continue;
+        if (run(asked[i], options, &e) == STATUS_OK) continue;
         line_print(stderr, "retro-bench %s: %s", asked[i]->name, e.text);
         return process_end(1);
     }

@@ -26,17 +26,18 @@ enum eval_option_kind {
     EVAL_OPTION_FLAG    /* bool */
 };
 struct eval_option {
-    const char *name, *value, *help; /* with the dashes; value is NULL of a flag, else what follows the name */
+    const char *name, *value,
+        *help; /* with the dashes; value is NULL of a flag, else what follows the name */
     enum eval_option_kind kind;
     void *to;
 };
 
 /* Reads the options before the first argument that is none, in order; `options` end with a row of
- * zeros. --config FILE and --set KEY=VALUE, which every sub-command takes, go into *c; --help
+ * zeros. --config FILE and --set KEY=VALUE, which every sub-command takes, go into *config; --help
  * prints them all. Returns the index of that argument, EVAL_FAILED with *e set, or EVAL_HELPED. */
 enum { EVAL_FAILED = -1, EVAL_HELPED = -2 };
-int eval_parse(const struct usage *self, int argc, char **argv, const struct eval_option *options, struct config *c,
-               struct error *e);
+int eval_parse(const struct usage *self, int argc, char **argv, const struct eval_option *options,
+               struct config *config, struct error *e);
 
 /* 95 % interval of sum(numerator) / sum(denominator) over n resampled documents or records
  * (percentile bootstrap, 1000 draws). The same n and seed draw the same resamples, so that of a
@@ -45,4 +46,5 @@ enum { EVAL_DRAWS = 1000 };
 struct estimate {
     double value, low, high; /* NAN when the denominators sum to nothing */
 };
-struct estimate estimate_ratio(const double *numerator, const double *denominator, int n, uint64_t seed);
+struct estimate estimate_ratio(const double *numerator, const double *denominator, int n,
+                               uint64_t seed);

@@ -35,29 +35,31 @@ static void print_vector(const float *v, int dim) {
     buffer_free(&line);
 }
 
-static void forget_texts(struct embed_batch *b) {
-    for (int i = 0; i < b->n; i++) free((char *)(uintptr_t)b->texts[i].text);
-    b->n = 0;
+static void forget_texts(struct embed_batch *batch) {
+    for (int i = 0; i < batch->n; i++) free((char *)(uintptr_t)batch->texts[i].text);
+    batch->n = 0;
 }
 
-static enum status embed_batch(struct embed_batch *b, struct error *e) {
-    size_t dim = (size_t)b->embedder->dim;
+static enum status embed_batch(struct embed_batch *batch, struct error *e) {
+    size_t dim = (size_t)batch->embedder->dim;
     float *vectors = xmalloc((size_t)BATCH_TEXTS * dim * sizeof *vectors);
-    struct embed_request request = {.texts = b->texts, .n = b->n, .role = b->role, .raw = true, .vectors = vectors};
-    enum status status = b->n ? embedder_embed(b->embedder, &request, e) : STATUS_OK;
-    for (int i = 0; i < b->n && status == STATUS_OK; i++) print_vector(vectors + (size_t)i * dim, (int)dim);
-    forget_texts(b);
+    struct embed_request request = {
+        .texts = batch->texts, .n = batch->n, .role = batch->role, .raw = true, .vectors = vectors};
+    enum status status = batch->n ? embedder_embed(batch->embedder, &request, e) : STATUS_OK;
+    for (int i = 0; i < batch->n && status == STATUS_OK; i++)
+        print_vector(vectors + (size_t)i * dim, (int)dim);
+    forget_texts(batch);
     free(vectors);
     return status;
 }
 
-static enum status add_text(struct embed_batch *b, struct text_span text, struct error *e) {
-    b->texts[b->n] = (struct text_span){xstrndup(text.text, text.size), text.size};
-    b->n++;
-    return b->n == BATCH_TEXTS ? embed_batch(b, e) : STATUS_OK;
+static enum status add_text(struct embed_batch *batch, struct text_span text, struct error *e) {
+    batch->texts[batch->n] = (struct text_span){xstrndup(text.text, text.size), text.size};
+    batch->n++;
+    return batch->n == BATCH_TEXTS ? embed_batch(batch, e) : STATUS_OK;
 }
 
-static enum status add_lines(struct embed_batch *b, FILE *in, struct error *e) {
+static enum status add_lines(struct embed_batch *batch, FILE *in, struct error *e) {
     char *line = NULL;
     size_t capacity = 0;
     ssize_t n;
@@ -65,30 +67,32 @@ static enum status add_lines(struct embed_batch *b, FILE *in, struct error *e) {
     while (status == STATUS_OK && (n = getline(&line, &capacity, in)) > 0) {
         struct json *value = NULL;
         if (n > LINE_LIMIT)
-            status = error_set(e, STATUS_TOO_LARGE, "a line of %zd bytes, the limit is %d", n, LINE_LIMIT);
+            status = error_set(e, STATUS_TOO_LARGE, "a line of %zd bytes, the limit is %d", n,
+                               LINE_LIMIT);
         else
             status = json_parse(&value, (struct text_span){line, (size_t)n}, "standard input", e);
         struct text_span text = json_text(json_member(value, "text"));
         if (status == STATUS_OK && text.text == NULL)
             status = error_set(e, STATUS_INVALID, "standard input: a line has no \"text\"");
-        if (status == STATUS_OK) status = add_text(b, text, e);
+        if (status == STATUS_OK) status = add_text(batch, text, e);
         json_close(value);
     }
     free(line);
     return status;
 }
 
-static enum status embed_all(const struct config *config, const struct embed_options *o, int argc, char **argv,
-                             struct error *e) {
+static enum status embed_all(const struct config *config, const struct embed_options *options,
+                             int argc, char **argv, struct error *e) {
     struct embedder embedder = {0};
     struct embed_batch batch = {.embedder = &embedder,
-                                .role = o->query      ? EMBED_QUERY
-                                        : o->document ? EMBED_DOCUMENT
-                                                      : EMBED_PLAIN};
+                                .role = options->query      ? EMBED_QUERY
+                                        : options->document ? EMBED_DOCUMENT
+                                                            : EMBED_PLAIN};
     enum status status = embedder_model_open(&embedder, argv[0], config, e);
     for (int i = 1; i < argc && status == STATUS_OK; i++)
-        status = strcmp(argv[i], "-") == 0 ? add_lines(&batch, stdin, e)
-                                           : add_text(&batch, (struct text_span){argv[i], strlen(argv[i])}, e);
+        status = strcmp(argv[i], "-") == 0
+                     ? add_lines(&batch, stdin, e)
+                     : add_text(&batch, (struct text_span){argv[i], strlen(argv[i])}, e);
     if (status == STATUS_OK) status = embed_batch(&batch, e);
     forget_texts(&batch);
     embedder_model_close(&embedder);
@@ -98,16 +102,20 @@ static enum status embed_all(const struct config *config, const struct embed_opt
 int eval_embed(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct config config;
-    struct embed_options o = {0};
+    struct embed_options embed_options = {0};
     const struct eval_option options[] = {
-        {"--query", NULL, "put the query prompt before each text", EVAL_OPTION_FLAG, &o.query},
-        {"--document", NULL, "put the document prompt before each text", EVAL_OPTION_FLAG, &o.document},
+        {"--query", NULL, "put the query prompt before each text", EVAL_OPTION_FLAG,
+         &embed_options.query},
+        {"--document", NULL, "put the document prompt before each text", EVAL_OPTION_FLAG,
+         &embed_options.document},
         {0}};
     config_init(&config);
     int first = eval_parse(self, argc, argv, options, &config, &e);
-    if (first >= 0 && argc - first < 2) error_set(&e, STATUS_INVALID, "expected FOLDER and one TEXT or more");
+    if (first >= 0 && argc - first < 2)
+        error_set(&e, STATUS_INVALID, "expected FOLDER and one TEXT or more");
     bool failed = first != EVAL_HELPED &&
-                  (first < 0 || argc - first < 2 || embed_all(&config, &o, argc - first, argv + first, &e));
+                  (first < 0 || argc - first < 2 ||
+                   embed_all(&config, &embed_options, argc - first, argv + first, &e));
     if (failed) line_print(stderr, "retro-eval embed: %s", e.text);
     config_free(&config);
     return failed;

@@ -9,7 +9,8 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-struct estimate estimate_ratio(const double *numerator, const double *denominator, int n, uint64_t seed) {
+struct estimate estimate_ratio(const double *numerator, const double *denominator, int n,
+                               uint64_t seed) {
     double ratios[EVAL_DRAWS], sum_top = 0, sum_bottom = 0;
     for (int i = 0; i < n; i++) {
         sum_top += numerator[i];
@@ -24,8 +25,10 @@ struct estimate estimate_ratio(const double *numerator, const double *denominato
             top += numerator[pick];
             bottom += denominator[pick];
         }
-        ratios[draw] = bottom > 0 ? top / bottom : 0; /* a resample may hold none of a small subset */
+        ratios[draw] =
+            bottom > 0 ? top / bottom : 0; /* a resample may hold none of a small subset */
     }
     qsort(ratios, EVAL_DRAWS, sizeof *ratios, compare_doubles);
-    return (struct estimate){sum_top / sum_bottom, ratios[EVAL_DRAWS / 40], ratios[EVAL_DRAWS - 1 - EVAL_DRAWS / 40]};
+    return (struct estimate){sum_top / sum_bottom, ratios[EVAL_DRAWS / 40],
+                             ratios[EVAL_DRAWS - 1 - EVAL_DRAWS / 40]};
 }

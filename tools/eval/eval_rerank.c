@@ -1,5 +1,5 @@
-/* tools/eval/eval_rerank.c: retro-eval rerank. Prints what a reranker thinks of each text beside a query, so that it
- * can be checked by eye or against another library. */
+/* tools/eval/eval_rerank.c: retro-eval rerank. Prints what a reranker thinks of each text beside a
+ * query, so that it can be checked by eye or against another library. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,10 +38,10 @@ static void print_score(float relevance, int n_tokens) {
 static enum status score_line(void *context, const struct json *record, struct error *e) {
     const struct embedder *reranker = context;
     struct rerank_line line = {0};
-    struct json_reader r = {.e = e};
+    struct json_reader reader = {.e = e};
     float relevance = 0;
     int n_tokens = 0;
-    enum status status = json_table_read(&r, &line_table, record, &line);
+    enum status status = json_table_read(&reader, &line_table, record, &line);
     if (status == STATUS_OK) {
         struct text_span text = {line.text, strlen(line.text)};
         struct embed_request request = {.query = {line.query, strlen(line.query)},
@@ -63,10 +63,12 @@ int eval_rerank(const struct usage *self, int argc, char **argv) {
     const struct eval_option options[] = {{0}};
     config_init(&config);
     int first = eval_parse(self, argc, argv, options, &config, &e);
-    if (first >= 0 && argc - first != 2) error_set(&e, STATUS_INVALID, "expected FOLDER and FILE.jsonl");
-    bool failed = first != EVAL_HELPED &&
-                  (first < 0 || argc - first != 2 || reranker_model_open(&reranker, argv[first], &config, &e) ||
-                   json_parse_lines(argv[first + 1], score_line, &reranker, &e));
+    if (first >= 0 && argc - first != 2)
+        error_set(&e, STATUS_INVALID, "expected FOLDER and FILE.jsonl");
+    bool failed =
+        first != EVAL_HELPED && (first < 0 || argc - first != 2 ||
+                                 reranker_model_open(&reranker, argv[first], &config, &e) ||
+                                 json_parse_lines(argv[first + 1], score_line, &reranker, &e));
     if (failed) line_print(stderr, "retro-eval rerank: %s", e.text);
     reranker_model_close(&reranker);
     config_free(&config);

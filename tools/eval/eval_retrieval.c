@@ -1,5 +1,6 @@
-/* tools/eval/eval_retrieval.c: retro-eval retrieval. Questions with known documents are searched for by vectors, by
- * words and by both, and once more with a reranker where there is one; a document ranks where its best chunk does. */
+/* tools/eval/eval_retrieval.c: retro-eval retrieval. Questions with known documents are searched
+ * for by vectors, by words and by both, and once more with a reranker where there is one; a
+ * document ranks where its best chunk does. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 #include "server/host/documents/documents.h"
 #include "tools/eval/eval.h"
 
-/* Documents that are looked at of each answer; the ways of a search, of enum retriever_way and behind them that of the
- * configuration with its reranker. */
+/* Documents that are looked at of each answer; the ways of a search, of enum retriever_way and
+ * behind them that of the configuration with its reranker. */
 enum { RANKS = 10, RERANKED = RETRIEVE_BOTH + 1, WAYS };
 
 /* A line of the file. */
@@ -24,9 +25,10 @@ static const struct json_field path_item = {.name = "path", .type = JSON_TEXT};
 static const struct json_field question_fields[] = {
     {"question", JSON_TEXT, JSON_AT(struct known_question, text), .required = true},
     {"kind", JSON_TEXT, JSON_AT(struct known_question, kind), .text = ""},
-    {"documents", JSON_LIST, JSON_AT(struct known_question, documents), .item = &path_item, .item_size = sizeof(char *),
-     .min = 1, .max = 1000, .required = true},
-    {"exclude", JSON_LIST, JSON_AT(struct known_question, excluded), .item = &path_item, .item_size = sizeof(char *)},
+    {"documents", JSON_LIST, JSON_AT(struct known_question, documents), .item = &path_item,
+     .item_size = sizeof(char *), .min = 1, .max = 1000, .required = true},
+    {"exclude", JSON_LIST, JSON_AT(struct known_question, excluded), .item = &path_item,
+     .item_size = sizeof(char *)},
 };
 static const struct json_table question_table = JSON_TABLE(question_fields);
 
@@ -50,24 +52,29 @@ struct retrieval_eval {
     bool json;
 };
 
-static const char *const way_names[] = {
-    [RETRIEVE_NEAREST] = "vectors", [RETRIEVE_WORDS] = "words", [RETRIEVE_BOTH] = "hybrid", [RERANKED] = "reranked"};
+static const char *const way_names[] = {[RETRIEVE_NEAREST] = "vectors",
+                                        [RETRIEVE_WORDS] = "words",
+                                        [RETRIEVE_BOTH] = "hybrid",
+                                        [RERANKED] = "reranked"};
 
-static int count_ways(const struct retrieval_eval *x) { return x->configured.rerank > 0 ? WAYS : RERANKED; }
+static int count_ways(const struct retrieval_eval *eval) {
+    return eval->configured.rerank > 0 ? WAYS : RERANKED;
+}
 
-static struct retriever_choice choice_of(const struct retrieval_eval *x, int way) {
+static struct retriever_choice choice_of(const struct retrieval_eval *eval, int way) {
     if (way == RERANKED)
-        return (struct retriever_choice){.way = x->configured.way, .rerank = x->configured.rerank, .per_document = 1};
+        return (struct retriever_choice){
+            .way = eval->configured.way, .rerank = eval->configured.rerank, .per_document = 1};
     return (struct retriever_choice){.way = (enum retriever_way)way, .per_document = 1};
 }
 
-static struct ways_score *find_kind(struct retrieval_eval *x, const char *kind) {
-    for (int i = 0; i < x->n_kinds; i++)
-        if (strcmp(x->kinds[i].kind, kind) == 0) return &x->kinds[i];
-    x->kinds = xgrow(x->kinds, x->n_kinds, &x->capacity, sizeof *x->kinds);
-    x->kinds[x->n_kinds] = (struct ways_score){.kind = xstrdup(kind)};
-    x->n_kinds++;
-    return &x->kinds[x->n_kinds - 1];
+static struct ways_score *find_kind(struct retrieval_eval *eval, const char *kind) {
+    for (int i = 0; i < eval->n_kinds; i++)
+        if (strcmp(eval->kinds[i].kind, kind) == 0) return &eval->kinds[i];
+    eval->kinds = xgrow(eval->kinds, eval->n_kinds, &eval->capacity, sizeof *eval->kinds);
+    eval->kinds[eval->n_kinds] = (struct ways_score){.kind = xstrdup(kind)};
+    eval->n_kinds++;
+    return &eval->kinds[eval->n_kinds - 1];
 }
 
 static bool is_listed(const struct json_list *list, const char *path) {
@@ -78,83 +85,89 @@ static bool is_listed(const struct json_list *list, const char *path) {
 }
 
 /* Documents have one gain each, divided by the logarithm of their rank; 1 is the best order. */
-static struct retrieval_score score_hits(const struct known_question *q, const struct hits *hits) {
-    struct retrieval_score s = {0};
+static struct retrieval_score score_hits(const struct known_question *question,
+                                         const struct hits *hits) {
+    struct retrieval_score score = {0};
     double gain = 0, ideal = 0;
     int found = 0;
     for (int i = 0; i < hits->n; i++) {
-        if (!is_listed(&q->documents, hits->list[i].path)) continue;
-        if (found == 0) s = (struct retrieval_score){i < 1, i < 5, 1, 1.0 / (i + 1), 0};
+        if (!is_listed(&question->documents, hits->list[i].path)) continue;
+        if (found == 0) score = (struct retrieval_score){i < 1, i < 5, 1, 1.0 / (i + 1), 0};
         gain += 1 / log2(i + 2);
         found++;
     }
-    for (size_t i = 0; i < q->documents.count && i < RANKS; i++) ideal += 1 / log2((double)i + 2);
-    s.gain = gain / ideal;
-    return s;
+    for (size_t i = 0; i < question->documents.count && i < RANKS; i++)
+        ideal += 1 / log2((double)i + 2);
+    score.gain = gain / ideal;
+    return score;
 }
 
-static void add_score(struct retrieval_score *to, struct retrieval_score s) {
-    to->first += s.first;
-    to->five += s.five;
-    to->ten += s.ten;
-    to->reciprocal += s.reciprocal;
-    to->gain += s.gain;
+static void add_score(struct retrieval_score *to, struct retrieval_score score) {
+    to->first += score.first;
+    to->five += score.five;
+    to->ten += score.ten;
+    to->reciprocal += score.reciprocal;
+    to->gain += score.gain;
 }
 
-static enum status ask(struct retrieval_eval *x, const struct known_question *q, int way, struct retrieval_score *score,
-                       struct error *e) {
-    char *const *paths = q->excluded.items;
-    struct text_span *excluded = xcalloc(q->excluded.count + 1, sizeof *excluded);
+static enum status ask(struct retrieval_eval *eval, const struct known_question *question, int way,
+                       struct retrieval_score *score, struct error *e) {
+    char *const *paths = question->excluded.items;
+    struct text_span *excluded = xcalloc(question->excluded.count + 1, sizeof *excluded);
     struct hits hits;
-    for (size_t i = 0; i < q->excluded.count; i++) excluded[i] = (struct text_span){paths[i], strlen(paths[i])};
-    struct retriever_query query = {.text = {q->text, strlen(q->text)},
+    for (size_t i = 0; i < question->excluded.count; i++)
+        excluded[i] = (struct text_span){paths[i], strlen(paths[i])};
+    struct retriever_query query = {.text = {question->text, strlen(question->text)},
                                     .k = RANKS,
                                     .min_similarity = -1,
-                                    .choice = choice_of(x, way),
+                                    .choice = choice_of(eval, way),
                                     .excluded = excluded,
-                                    .n_excluded = (int)q->excluded.count,
-                                    .snapshot = x->snapshot};
-    enum status status = retriever_search(x->documents.retriever, &query, 1, &hits, e);
+                                    .n_excluded = (int)question->excluded.count,
+                                    .snapshot = eval->snapshot};
+    enum status status = retriever_search(eval->documents.retriever, &query, 1, &hits, e);
     if (status == STATUS_OK) {
-        *score = score_hits(q, &hits);
+        *score = score_hits(question, &hits);
         hits_free(&hits);
     }
     free(excluded);
     return status;
 }
 
-static enum status ask_question(struct retrieval_eval *x, const struct known_question *q, struct error *e) {
+static enum status ask_question(struct retrieval_eval *eval, const struct known_question *question,
+                                struct error *e) {
     struct ways_score sums = {0};
-    for (int way = RETRIEVE_NEAREST; way < count_ways(x); way++)
-        if (ask(x, q, way, &sums.ways[way], e)) return e->status;
+    for (int way = RETRIEVE_NEAREST; way < count_ways(eval); way++)
+        if (ask(eval, question, way, &sums.ways[way], e)) return e->status;
     for (int all = 0; all < 2; all++) {
-        struct ways_score *to = find_kind(x, all ? q->kind : "all");
+        struct ways_score *to = find_kind(eval, all ? question->kind : "all");
         to->n++;
-        for (int way = RETRIEVE_NEAREST; way < count_ways(x); way++) add_score(&to->ways[way], sums.ways[way]);
-        if (strcmp(q->kind, "all") == 0) break;
+        for (int way = RETRIEVE_NEAREST; way < count_ways(eval); way++)
+            add_score(&to->ways[way], sums.ways[way]);
+        if (strcmp(question->kind, "all") == 0) break;
     }
     return STATUS_OK;
 }
 
 static enum status take_question(void *context, const struct json *record, struct error *e) {
-    struct known_question q = {0};
-    struct json_reader r = {.e = e};
-    enum status status = json_table_read(&r, &question_table, record, &q);
-    if (status == STATUS_OK) status = ask_question(context, &q, e);
-    json_table_free(&question_table, &q);
+    struct known_question question = {0};
+    struct json_reader reader = {.e = e};
+    enum status status = json_table_read(&reader, &question_table, record, &question);
+    if (status == STATUS_OK) status = ask_question(context, &question, e);
+    json_table_free(&question_table, &question);
     return status;
 }
 
 /* Printing. */
 
-static void print_row(const struct retrieval_eval *x, const struct ways_score *kind, int way) {
-    const struct retrieval_score *s = &kind->ways[way];
+static void print_row(const struct retrieval_eval *eval, const struct ways_score *kind, int way) {
+    const struct retrieval_score *score = &kind->ways[way];
     struct buffer line = {0};
     struct json_writer w;
     double n = kind->n;
-    if (!x->json) {
-        printf("%-12s %5d  %-8s %8.3f %8.3f %8.3f %8.3f %8.3f\n", kind->kind, kind->n, way_names[way], s->first / n,
-               s->five / n, s->ten / n, s->reciprocal / n, s->gain / n);
+    if (!eval->json) {
+        printf("%-12s %5d  %-8s %8.3f %8.3f %8.3f %8.3f %8.3f\n", kind->kind, kind->n,
+               way_names[way], score->first / n, score->five / n, score->ten / n,
+               score->reciprocal / n, score->gain / n);
         return;
     }
     put_begin(&w, &line);
@@ -163,7 +176,7 @@ static void print_row(const struct retrieval_eval *x, const struct ways_score *k
     put_key_int(&w, "questions", kind->n);
     put_key_string(&w, "way", way_names[way]);
     const char *const names[] = {"recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10"};
-    const double values[] = {s->first, s->five, s->ten, s->reciprocal, s->gain};
+    const double values[] = {score->first, score->five, score->ten, score->reciprocal, score->gain};
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         put_key(&w, names[i]);
         put_rounded(&w, values[i] / n, 4);
@@ -173,41 +186,49 @@ static void print_row(const struct retrieval_eval *x, const struct ways_score *k
     buffer_free(&line);
 }
 
-static void print_scores(const struct retrieval_eval *x) {
-    if (!x->json)
-        printf("%-12s %5s  %-8s %8s %8s %8s %8s %8s\n", "kind", "n", "way", "recall@1", "recall@5", "rec@10", "MRR@10",
-               "nDCG@10");
-    for (int i = 0; i < x->n_kinds; i++)
-        for (int way = RETRIEVE_NEAREST; way < count_ways(x); way++) print_row(x, &x->kinds[i], way);
+static void print_scores(const struct retrieval_eval *eval) {
+    if (!eval->json)
+        printf("%-12s %5s  %-8s %8s %8s %8s %8s %8s\n", "kind", "n", "way", "recall@1", "recall@5",
+               "rec@10", "MRR@10", "nDCG@10");
+    for (int i = 0; i < eval->n_kinds; i++)
+        for (int way = RETRIEVE_NEAREST; way < count_ways(eval); way++)
+            print_row(eval, &eval->kinds[i], way);
 }
 
-static enum status run_questions(struct retrieval_eval *x, const struct config *c, int n, char **files,
-                                 struct error *e) {
-    if (!documents_wanted(c)) return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
-    enum status status = documents_open_search(&x->documents, c, RANKS, e);
-    x->configured = retrieval_choice_ranking(&c->retrieval.choice, rerank_candidates_of(&c->retrieval));
-    if (status == STATUS_OK) x->snapshot = collection_hold(x->documents.collection);
-    for (int i = 0; i < n && status == STATUS_OK; i++) status = json_parse_lines(files[i], take_question, x, e);
-    if (status == STATUS_OK && x->n_kinds == 0) status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
-    if (status == STATUS_OK) print_scores(x);
-    snapshot_release(x->snapshot);
-    documents_close(&x->documents);
+static enum status run_questions(struct retrieval_eval *eval, const struct config *config, int n,
+                                 char **files, struct error *e) {
+    if (!documents_wanted(config))
+        return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
+    enum status status = documents_open_search(&eval->documents, config, RANKS, e);
+    eval->configured = retrieval_choice_ranking(&config->retrieval.choice,
+                                                rerank_candidates_of(&config->retrieval));
+    if (status == STATUS_OK) eval->snapshot = collection_hold(eval->documents.collection);
+    for (int i = 0; i < n && status == STATUS_OK; i++)
+        status = json_parse_lines(files[i], take_question, eval, e);
+    if (status == STATUS_OK && eval->n_kinds == 0)
+        status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
+    if (status == STATUS_OK) print_scores(eval);
+    snapshot_release(eval->snapshot);
+    documents_close(&eval->documents);
     return status;
 }
 
 int eval_retrieval(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct config config;
-    struct retrieval_eval x = {0};
-    const struct eval_option options[] = {{"--json", NULL, "an object a line", EVAL_OPTION_FLAG, &x.json}, {0}};
+    struct retrieval_eval eval = {0};
+    const struct eval_option options[] = {
+        {"--json", NULL, "an object a line", EVAL_OPTION_FLAG, &eval.json}, {0}};
     config_init(&config);
     int first = eval_parse(self, argc, argv, options, &config, &e);
-    if (first >= 0 && argc - first < 1) error_set(&e, STATUS_INVALID, "expected one FILE.jsonl or more");
-    bool failed = first != EVAL_HELPED &&
-                  (first < 0 || argc - first < 1 || run_questions(&x, &config, argc - first, argv + first, &e));
+    if (first >= 0 && argc - first < 1)
+        error_set(&e, STATUS_INVALID, "expected one FILE.jsonl or more");
+    bool failed =
+        first != EVAL_HELPED && (first < 0 || argc - first < 1 ||
+                                 run_questions(&eval, &config, argc - first, argv + first, &e));
     if (failed) line_print(stderr, "retro-eval retrieval: %s", e.text);
-    for (int i = 0; i < x.n_kinds; i++) free(x.kinds[i].kind);
-    free(x.kinds);
+    for (int i = 0; i < eval.n_kinds; i++) free(eval.kinds[i].kind);
+    free(eval.kinds);
     config_free(&config);
     return failed;
 }

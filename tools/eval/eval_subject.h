@@ -1,6 +1,7 @@
-/* tools/eval/eval_subject.h: a model under evaluation with what it retrieves from, and how likely it finds given
- * tokens; ppl and lm share it. It retrieves as the server does: the same text of a chunk, embedder, index, k and floor,
- * and the same steps of the same sessions, so what is measured is what is served. */
+/* tools/eval/eval_subject.h: a model under evaluation with what it retrieves from, and how likely
+ * it finds given tokens; ppl and lm share it. It retrieves as the server does: the same text of a
+ * chunk, embedder, index, k and floor, and the same steps of the same sessions, so what is measured
+ * is what is served. */
 #pragma once
 
 #include "config/json/json_writer.h"
@@ -29,21 +30,25 @@ struct subject {
     int every; /* tokens after which they are sought again; 0: never */
 };
 
-/* Three steps, so that a caller can look at the model before it chooses a length. Model and tokenizer: */
-enum status subject_open(struct subject *s, const struct config *c, const char *folder, struct error *e);
+/* Three steps, so that a caller can look at the model before it chooses a length. Model and
+ * tokenizer: */
+enum status subject_open(struct subject *subject, const struct config *config, const char *folder,
+                         struct error *e);
 /* The collection, if the configuration has one; a chunk has at most max_k. */
-enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e);
+enum status subject_open_retrieval(struct subject *subject, const struct config *config, int max_k,
+                                   struct error *e);
 /* Room for one sequence of max_tokens. */
-enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e);
-void subject_close(struct subject *s); /* of a zeroed subject: nothing */
+enum status subject_open_pool(struct subject *subject, int max_tokens, struct error *e);
+void subject_close(struct subject *subject); /* of a zeroed subject: nothing */
 
-/* One line about the model and one about the datastore, on standard output; the same as members of an open JSON object.
+/* One line about the model and one about the datastore, on standard output; the same as members of
+ * an open JSON object.
  */
-void subject_print(const struct subject *s);
-void subject_put(const struct subject *s, struct json_writer *w);
+void subject_print(const struct subject *subject);
+void subject_put(const struct subject *subject, struct json_writer *w);
 
 /* The id that the model's texts begin with, -1: none does. */
-int32_t subject_begin(const struct subject *s);
+int32_t subject_begin(const struct subject *subject);
 
 /* Tokens of which those from `from` (at least 1) on are scored. */
 struct scored_sequence {
@@ -60,14 +65,16 @@ struct found_neighbors {
     float min_similarity;
 };
 /* Room for n chunks; all have none. */
-struct found_neighbors found_make(const struct subject *s, int n, int k, float min_similarity);
-void found_free(struct found_neighbors *f);
+struct found_neighbors found_make(const struct subject *subject, int n, int k,
+                                  float min_similarity);
+void found_free(struct found_neighbors *neighbors);
 
-/* Searches for chunks [first, end) of q, the last of which may be cut short by the sequence's end, in one batch. Which
- * of equally similar chunks an index returns depends on k, so what a model shall read is searched for with its k. */
-enum status subject_retrieve(struct subject *s, const struct scored_sequence *q, int first, int end,
-                             struct found_neighbors *found, struct error *e);
-/* logprobs[i], in nats, of token i for i in [from, n); other entries are left alone. read: neighbours of each chunk
- * that rows 0 .. n-2 close, or NULL: none are read. */
-enum status subject_score(struct subject *s, const struct scored_sequence *q, const struct neighbor_tokens *read,
-                          double *logprobs, struct error *e);
+/* Searches for chunks [first, end) of the sequence, the last of which may be cut short by the
+ * sequence's end, in one batch. An index chooses among equally similar chunks by k, so
+ * the chunks that a model reads are searched for with its k. */
+enum status subject_retrieve(struct subject *subject, const struct scored_sequence *sequence,
+                             int first, int end, struct found_neighbors *found, struct error *e);
+/* logprobs[i], in nats, of token i for i in [from, n); other entries are left alone. read:
+ * neighbours of each chunk that rows 0 .. n-2 close, or NULL: none are read. */
+enum status subject_score(struct subject *subject, const struct scored_sequence *sequence,
+                          const struct neighbor_tokens *read, double *logprobs, struct error *e);

@@ -9,7 +9,8 @@ enum { GRAM = 8 };
 int overlap_longest_run(const int32_t *chunk, int n, const int32_t *text, int n_text) {
     int longest = 0, *run = xcalloc((size_t)n_text + 1, sizeof *run);
     for (int i = 0; i < n; i++) {
-        /* run[j + 1]: length of the common run that ends at chunk[i], text[j]; from right to left reuses one row. */
+        /* run[j + 1]: length of the common run that ends at chunk[i], text[j]; from right to left
+         * reuses one row. */
         for (int j = n_text - 1; j >= 0; j--) {
             run[j + 1] = chunk[i] == text[j] ? run[j] + 1 : 0;
             longest = max_int(longest, run[j + 1]);

@@ -1,5 +1,5 @@
-/* tools/eval/retro_eval.c: retro-eval, which measures models: bits per byte, multiple choice, parity with a
- * reference, retrieval, embeddings. Dispatch, and opening a model. */
+/* tools/eval/retro_eval.c: retro-eval, which measures models: bits per byte, multiple choice,
+ * parity with a reference, retrieval, embeddings. Dispatch, and opening a model. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,25 +13,30 @@ static const struct eval_command {
     {{"ppl", "[OPTION...] DOCUMENT...",
       "bits per byte of documents with retrieval on, off and random, and of a plain GPT"},
      eval_ppl},
-    {{"lm", "[OPTION...] FILE.jsonl...", "accuracy on multiple choice records with retrieval on and off"}, eval_lm},
+    {{"lm", "[OPTION...] FILE.jsonl...",
+      "accuracy on multiple choice records with retrieval on and off"},
+     eval_lm},
     {{"parity", "[OPTION...] FOLDER...",
       "run the reference cases in FOLDER forward and incrementally, compare logits and tokens"},
      eval_parity},
     {{"retrieval", "[OPTION...] QUESTIONS.jsonl...",
-      "recall, MRR and nDCG of searches by vectors, by words, by both and reranked, for questions with known\n"
+      "recall, MRR and nDCG of searches by vectors, by words, by both and reranked, for questions "
+      "with known\n"
       "documents"},
      eval_retrieval},
     {{"embed", "[OPTION...] FOLDER TEXT...",
       "print the embedding of each TEXT, one JSON array a line (TEXT - reads JSON lines)"},
      eval_embed},
     {{"rerank", "[OPTION...] FOLDER FILE.jsonl",
-      "print what a cross-encoder thinks of the text of each line beside its query: {\"query\", \"text\"}"},
+      "print what a cross-encoder thinks of the text of each line beside its query: {\"query\", "
+      "\"text\"}"},
      eval_rerank},
     {{"chat", "[OPTION...] FOLDER REQUEST.json [--ids]",
       "print the text that a model reads for a chat request, by its chat template"},
      eval_chat},
     {{"picture", "[OPTION...] PICTURE [MODEL]",
-      "print what a picture's file holds and what the processor of a model makes of it; MODEL is the model's\n"
+      "print what a picture's file holds and what the processor of a model makes of it; MODEL is "
+      "the model's\n"
       "folder, or a preprocessor_config.json"},
      eval_picture},
 };
@@ -39,7 +44,8 @@ static const struct eval_command {
 static int usage(FILE *out) {
     fprintf(out,
             "usage: retro-eval COMMAND ...; COMMAND --help says more\n"
-            "retro-eval: measures models, embedders and searches, and compares them with a reference\n");
+            "retro-eval: measures models, embedders and searches, and compares them with a "
+            "reference\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 11);
     return out == stderr;
 }

@@ -34,9 +34,11 @@ struct walk {
     int n, capacity;
     int n_skipped;  /* bad ones, each named on stderr */
     int n_repeated; /* reached a second time: by a link, or named twice */
-    char **roots;   /* [n_roots] what was walked, without links: what was given, and what links out of it lead to */
+    char **roots; /* [n_roots] what was walked, without links: what was given, and what links out of
+                     it lead to */
     int n_roots, root_capacity;
-    char *base; /* documents are known by their path below this folder, which ends with a slash; NULL: by source */
+    char *base; /* documents are known by their path below this folder, which ends with a slash;
+                   NULL: by source */
     int n_unknown_files;
     int n_dotted;         /* names that begin with a dot: passed over */
     struct buffer dotted; /* the first of them */
@@ -52,16 +54,17 @@ struct walk {
     bool pictures;   /* are documents, too */
 };
 
-/* Lists what lies under the n paths, in order of name, each file and folder once. A path that is given is followed
- * where it is a link; a link below it is followed where it stays below, or with `follow`. Other links, a link back to a
- * folder it lies in, and what is no file at all, are reported and skipped; names beginning with a dot and kinds of file
- * that we do not read are counted. base: the folder that documents are known below; NULL: there is none. The names that
- * files are shown by are chosen afterwards. STATUS_INVALID where a path does not lie below the base, STATUS_CANCELLED
- * when interrupted. */
-enum status walk_paths(struct walk *w, char **paths, int n, const char *base, struct error *e);
+/* Lists what lies under the n paths, in order of name, each file and folder once. A path that is
+ * given is followed where it is a link; a link below it is followed where it stays below, or with
+ * `follow`. Other links, a link back to a folder it lies in, and what is no file at all, are
+ * reported and skipped; names beginning with a dot and kinds of file that we do not read are
+ * counted. base: the folder that documents are known below; NULL: there is none. The names that
+ * files are shown by are chosen afterwards. STATUS_INVALID where a path does not lie below the
+ * base, STATUS_CANCELLED when interrupted. */
+enum status walk_paths(struct walk *walk, char **paths, int n, const char *base, struct error *e);
 /* Prints the counts on stderr. */
-void walk_report(const struct walk *w);
-void walk_free(struct walk *w);
+void walk_report(const struct walk *walk);
+void walk_free(struct walk *walk);
 
 /* Progress on stderr: a bar on a terminal, else a line every ten seconds. */
 struct index_progress {
@@ -72,15 +75,17 @@ struct index_progress {
     struct index_estimate estimate;
 };
 /* The files that will be read. */
-void progress_start(struct index_progress *p, const struct walk *w);
+void progress_start(struct index_progress *progress, const struct walk *walk);
 /* A document was read: of its file, so many bytes of text had been expected in its place. */
-void progress_read(struct index_progress *p, uint64_t expected, uint64_t text_bytes);
+void progress_read(struct index_progress *progress, uint64_t expected, uint64_t text_bytes);
 /* A file was read; what was expected of it beyond its documents does not come. */
-void progress_read_file(struct index_progress *p, uint64_t expected);
-/* Chunks went into the collection: bytes of their text that were embedded now, and those whose vectors were there. */
-void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes, uint64_t kept_bytes);
-void progress_show(struct index_progress *p, bool last);
-void progress_clear(struct index_progress *p); /* before any other line on stderr */
+void progress_read_file(struct index_progress *progress, uint64_t expected);
+/* Chunks went into the collection: bytes of their text that were embedded now, and those whose
+ * vectors were there. */
+void progress_embedded(struct index_progress *progress, int chunks, uint64_t text_bytes,
+                       uint64_t kept_bytes);
+void progress_show(struct index_progress *progress, bool last);
+void progress_clear(struct index_progress *progress); /* before any other line on stderr */
 
 struct build_options {
     const char *out;
@@ -99,15 +104,17 @@ struct build_options {
     int n_paths;
 };
 /* Reads the documents of one file under the limits that the options set, until *cancelled. */
-enum status read_documents(const struct build_options *o, const struct found_file *file, const atomic_bool *cancelled,
-                           const struct document_taker *taker, struct error *e);
-/* Prints which documents the files hold, and skips those that cannot be read. STATUS_CANCELLED when interrupted. */
-enum status dry_run(struct walk *w, const struct build_options *o, struct error *e);
+enum status read_documents(const struct build_options *options, const struct found_file *file,
+                           const atomic_bool *cancelled, const struct document_taker *taker,
+                           struct error *e);
+/* Prints which documents the files hold, and skips those that cannot be read. STATUS_CANCELLED when
+ * interrupted. */
+enum status dry_run(struct walk *walk, const struct build_options *options, struct error *e);
 /* Guesses how much text each file holds, from its bytes or from a short look at some of them. */
-void survey_texts(struct walk *w, const struct build_options *o);
+void survey_texts(struct walk *walk, const struct build_options *options);
 
 /* Builds a collection; returns an exit code, with *e filled in for EXIT_FAILED. */
-int index_build(const struct build_options *o, const struct config *config, struct error *e);
+int index_build(const struct build_options *options, const struct config *config, struct error *e);
 
 struct neighbors_options {
     const char *out;
@@ -116,11 +123,13 @@ struct neighbors_options {
     int k;
     bool exclude_same_document;
 };
-/* Writes the k nearest chunks of every query to a file: "RETRONBR", u32 version 1, u32 k, u64 n queries, u64 chunks of
- * the collection; i64 ids [n, k], best first, -1 where fewer were found; f32 similarities [n, k]. Little endian. The
- * queries are the chunks of the collection, by the vectors in its index, or the lines of a file, each {"document",
- * "text"}, which embedder (else not used) embeds. */
-enum status index_neighbors(const struct neighbors_options *o, const struct disk_generation *c,
+/* Writes the k nearest chunks of every query to a file: "RETRONBR", u32 version 1, u32 k, u64 n
+ * queries, u64 chunks of the collection; i64 ids [n, k], best first, -1 where fewer were found; f32
+ * similarities [n, k]. Little endian. The queries are the chunks of the collection, by the vectors
+ * in its index, or the lines of a file, each {"document", "text"}, which embedder (else not used)
+ * embeds. */
+enum status index_neighbors(const struct neighbors_options *options,
+                            const struct disk_generation *generation,
                             const struct embedder *embedder, struct error *e);
 
 /* A command line. */
@@ -130,36 +139,42 @@ struct index_arguments {
     struct neighbors_options neighbors;
     int k;
     bool json, list_long, repair, watch_once, recall;
-    const char *filter;     /* of a search; NULL: none */
-    bool by_picture;        /* a search is by the picture in a file */
-    bool hybrid;            /* a search ranks by words, too */
-    const char *id;         /* of the document added; NULL: made of its path */
-    bool replace;           /* a document may be replaced by that of another file */
-    struct buffer metadata; /* of the documents added: a JSON object, without its end; empty: none */
+    const char *filter; /* of a search; NULL: none */
+    bool by_picture;    /* a search is by the picture in a file */
+    bool hybrid;        /* a search ranks by words, too */
+    const char *id;     /* of the document added; NULL: made of its path */
+    bool replace;       /* a document may be replaced by that of another file */
+    struct buffer
+        metadata; /* of the documents added: a JSON object, without its end; empty: none */
     char **rest;
     int n_rest;
     bool help; /* is all that is asked for */
 };
 /* Whether n words follow the options; `what` is how they should. */
-enum status index_expect(const struct index_arguments *a, int n, const char *what, struct error *e);
+enum status index_expect(const struct index_arguments *arguments, int n, const char *what,
+                         struct error *e);
 /* Whether the i-th of them is a folder; `command` cannot do without one. */
-enum status index_expect_folder(const struct index_arguments *a, int i, const char *command, struct error *e);
+enum status index_expect_folder(const struct index_arguments *arguments, int i, const char *command,
+                                struct error *e);
 /* From now on SIGINT and SIGTERM set index_interrupted. */
 void index_catch_interrupts(void);
-/* The collection's own embedder and tokenizer, unless the configuration names others; both must be the ones that it was
- * built with. On failure too they are to be closed. */
-enum status makers_open(const struct config *c, const struct collection_info *info, struct embedder *embedder,
-                        struct tokenizer **tokenizer, struct error *e);
-/* A line, or with --json an object: what was done to the collection in dir, and what it holds now. */
-void index_print_state(const struct index_arguments *a, const char *effect, const char *dir,
+/* The collection's own embedder and tokenizer, unless the configuration names others; both must be
+ * the ones that it was built with. On failure too they are to be closed. */
+enum status makers_open(const struct config *config, const struct collection_info *info,
+                        struct embedder *embedder, struct tokenizer **tokenizer, struct error *e);
+/* A line, or with --json an object: what was done to the collection in dir, and what it holds now.
+ */
+void index_print_state(const struct index_arguments *arguments, const char *effect, const char *dir,
                        const struct snapshot *snapshot);
 /* "key=value" as one more member of an object without its end. */
 enum status metadata_add(struct buffer *metadata, const char *text, struct error *e);
-/* All metadata of a file that was read as `text`: `given`, an object or empty; FILE.meta.json; front matter. Empty
- * where there is none. STATUS_INVALID for a FILE.meta.json that is no object, STATUS_TOO_LARGE beyond the limits. */
-enum status metadata_of_file(struct buffer *out, const struct buffer *given, const struct found_file *file,
-                             struct text_span text, const struct metadata_limits *limits, struct error *e);
-struct metadata_limits index_metadata_limits(const struct config *c);
+/* All metadata of a file that was read as `text`: `given`, an object or empty; FILE.meta.json;
+ * front matter. Empty where there is none. STATUS_INVALID for a FILE.meta.json that is no object,
+ * STATUS_TOO_LARGE beyond the limits. */
+enum status metadata_of_file(struct buffer *out, const struct buffer *given,
+                             const struct found_file *file, struct text_span text,
+                             const struct metadata_limits *limits, struct error *e);
+struct metadata_limits index_metadata_limits(const struct config *config);
 
 /* The share that the index of the generation in use finds of what exact search finds. */
 struct recall_report {
@@ -167,20 +182,22 @@ struct recall_report {
     int n, k;
     bool own; /* the n queries are chunks of the collection, else lines of a file */
 };
-/* Asks a sample of chunks, or the lines of neighbors.queries, for k neighbours. STATUS_CANCELLED when interrupted. */
-enum status index_measure_recall(const struct index_arguments *a, struct recall_report *out, struct error *e);
+/* Asks a sample of chunks, or the lines of neighbors.queries, for k neighbours. STATUS_CANCELLED
+ * when interrupted. */
+enum status index_measure_recall(const struct index_arguments *arguments, struct recall_report *out,
+                                 struct error *e);
 
 /* Commands: each returns an exit code, with *e filled in for EXIT_FAILED. */
-int run_search(struct index_arguments *a, struct error *e);
-int run_stats(struct index_arguments *a, struct error *e);
-int run_list(struct index_arguments *a, struct error *e);
-int run_show(struct index_arguments *a, struct error *e);
-int run_verify(struct index_arguments *a, struct error *e);
-int run_add(struct index_arguments *a, struct error *e);
-int run_delete(struct index_arguments *a, struct error *e);
-int run_update(struct index_arguments *a, struct error *e);
-int run_watch(struct index_arguments *a, struct error *e);
-int run_snapshot(struct index_arguments *a, struct error *e);
-int run_restore(struct index_arguments *a, struct error *e);
-int run_copy(struct index_arguments *a, struct error *e);
-int run_compact(struct index_arguments *a, struct error *e);
+int run_search(struct index_arguments *arguments, struct error *e);
+int run_stats(struct index_arguments *arguments, struct error *e);
+int run_list(struct index_arguments *arguments, struct error *e);
+int run_show(struct index_arguments *arguments, struct error *e);
+int run_verify(struct index_arguments *arguments, struct error *e);
+int run_add(struct index_arguments *arguments, struct error *e);
+int run_delete(struct index_arguments *arguments, struct error *e);
+int run_update(struct index_arguments *arguments, struct error *e);
+int run_watch(struct index_arguments *arguments, struct error *e);
+int run_snapshot(struct index_arguments *arguments, struct error *e);
+int run_restore(struct index_arguments *arguments, struct error *e);
+int run_copy(struct index_arguments *arguments, struct error *e);
+int run_compact(struct index_arguments *arguments, struct error *e);

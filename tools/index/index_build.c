@@ -48,84 +48,97 @@ struct builder {
     float *made;    /* [BATCH_CHUNKS, dim] those of them that were embedded now */
 };
 
-static void report(struct builder *b, const struct error *why) {
-    progress_clear(&b->progress);
+static void report(struct builder *builder, const struct error *why) {
+    progress_clear(&builder->progress);
     color_skipped(why);
-    b->walk.n_skipped++;
+    builder->walk.n_skipped++;
 }
 
 static enum status check_interrupted(struct error *e) {
     return index_interrupted ? error_set(e, STATUS_CANCELLED, "interrupted") : STATUS_OK;
 }
 
-/* Of the next n chunks; of their text so many bytes were embedded, and so many kept by an interrupted build. */
-static enum status add_vectors(struct builder *b, const float *vectors, int n, size_t embedded, size_t kept,
-                               struct error *e) {
-    enum status status = builder_add_vectors(b->generation, vectors, n, e);
-    progress_embedded(&b->progress, n, embedded, kept);
+/* Of the next n chunks; of their text so many bytes were embedded, and so many kept by an
+ * interrupted build. */
+static enum status add_vectors(struct builder *builder, const float *vectors, int n,
+                               size_t embedded, size_t kept, struct error *e) {
+    enum status status = builder_add_vectors(builder->generation, vectors, n, e);
+    progress_embedded(&builder->progress, n, embedded, kept);
     return status ? status : check_interrupted(e);
 }
 
-/* The vectors of the waiting chunks. Those of equal texts, and those that an interrupted build has kept, are computed
- * once; *embedded: bytes of text that were embedded. */
-static enum status make_vectors(struct builder *b, const struct text_span *texts, size_t *embedded, struct error *e) {
+/* The vectors of the waiting chunks. Those of equal texts, and those that an interrupted build has
+ * kept, are computed once; *embedded: bytes of text that were embedded. */
+static enum status make_vectors(struct builder *builder, const struct text_span *texts,
+                                size_t *embedded, struct error *e) {
     struct text_span missing[BATCH_CHUNKS];
     int places[BATCH_CHUNKS], n = 0; /* of each chunk: in `missing`; -1: its vector is there */
-    size_t dim = (size_t)b->embedder.dim;
-    for (int i = 0; i < b->n_waiting; i++) {
+    size_t dim = (size_t)builder->embedder.dim;
+    for (int i = 0; i < builder->n_waiting; i++) {
         places[i] = -1;
-        if (unfinished_find(&b->unfinished, texts[i], b->vectors + (size_t)i * dim)) continue;
-        for (places[i] = 0; places[i] < n && !span_equals(missing[places[i]], texts[i]);) places[i]++;
+        if (unfinished_find(&builder->unfinished, texts[i], builder->vectors + (size_t)i * dim))
+            continue;
+        for (places[i] = 0; places[i] < n && !span_equals(missing[places[i]], texts[i]);)
+            places[i]++;
         if (places[i] < n) continue;
         missing[n] = texts[i];
         *embedded += texts[i].size;
         n++;
     }
-    b->n_embedded += n;
-    struct embed_request request = {.texts = missing, .n = n, .role = EMBED_DOCUMENT, .vectors = b->made};
-    if (n > 0 && embedder_embed(&b->embedder, &request, e)) return e->status;
-    for (int i = 0; i < n; i++) unfinished_keep(&b->unfinished, missing[i], b->made + (size_t)i * dim);
-    for (int i = 0; i < b->n_waiting; i++)
+    builder->n_embedded += n;
+    struct embed_request request = {
+        .texts = missing, .n = n, .role = EMBED_DOCUMENT, .vectors = builder->made};
+    if (n > 0 && embedder_embed(&builder->embedder, &request, e)) return e->status;
+    for (int i = 0; i < n; i++)
+        unfinished_keep(&builder->unfinished, missing[i], builder->made + (size_t)i * dim);
+    for (int i = 0; i < builder->n_waiting; i++)
         if (places[i] >= 0)
-            memcpy(b->vectors + (size_t)i * dim, b->made + (size_t)places[i] * dim, dim * sizeof *b->made);
+            memcpy(builder->vectors + (size_t)i * dim, builder->made + (size_t)places[i] * dim,
+                   dim * sizeof *builder->made);
     return STATUS_OK;
 }
 
-static enum status embed_waiting(struct builder *b, struct error *e) {
+static enum status embed_waiting(struct builder *builder, struct error *e) {
     struct text_span texts[BATCH_CHUNKS];
     size_t start = 0;
     size_t embedded = 0;
-    if (b->n_waiting == 0) return STATUS_OK;
-    for (int i = 0; i < b->n_waiting; i++) {
-        texts[i] = (struct text_span){b->waiting.data + start, b->ends[i] - start};
-        start = b->ends[i];
+    if (builder->n_waiting == 0) return STATUS_OK;
+    for (int i = 0; i < builder->n_waiting; i++) {
+        texts[i] = (struct text_span){builder->waiting.data + start, builder->ends[i] - start};
+        start = builder->ends[i];
     }
-    enum status status = make_vectors(b, texts, &embedded, e);
-    if (status == STATUS_OK) status = add_vectors(b, b->vectors, b->n_waiting, embedded, b->waiting.size - embedded, e);
-    b->n_waiting = 0;
-    buffer_clear(&b->waiting);
+    enum status status = make_vectors(builder, texts, &embedded, e);
+    if (status == STATUS_OK)
+        status = add_vectors(builder, builder->vectors, builder->n_waiting, embedded,
+                             builder->waiting.size - embedded, e);
+    builder->n_waiting = 0;
+    buffer_clear(&builder->waiting);
     return status;
 }
 
 /* The document goes into Milvus, with others. */
-static enum status put_remote(struct builder *b, struct collection_document *d, struct error *e) {
-    struct document_cutter *cut = &b->cutter;
+static enum status put_remote(struct builder *builder, struct collection_document *document,
+                              struct error *e) {
+    struct document_cutter *cut = &builder->cutter;
     int n_embedded = 0;
-    size_t size = d->text.size - cut->bounds[0];
-    enum status status = cut->is_picture ? STATUS_OK : group_embed(&b->group, d->text, &n_embedded, e);
-    progress_embedded(&b->progress, cut->n_chunks, n_embedded > 0 ? size : 0, n_embedded > 0 ? 0 : size);
-    b->n_embedded += n_embedded;
-    return status ? status : group_add_embedded(&b->group, d, e);
+    size_t size = document->text.size - cut->bounds[0];
+    enum status status =
+        cut->is_picture ? STATUS_OK : group_embed(&builder->group, document->text, &n_embedded, e);
+    progress_embedded(&builder->progress, cut->n_chunks, n_embedded > 0 ? size : 0,
+                      n_embedded > 0 ? 0 : size);
+    builder->n_embedded += n_embedded;
+    return status ? status : group_add_embedded(&builder->group, document, e);
 }
 
-static enum status take_put(void *context, const struct document_put *p, struct error *e) {
-    struct builder *b = context;
-    b->n_added += p->status == STATUS_OK;
-    if (p->status == STATUS_OK) known_texts_add(&b->known, p->document->text, p->document->id);
-    if (p->status == STATUS_OK) return STATUS_OK;
-    *e = p->error;
-    if (p->status != STATUS_TOO_LARGE) return p->status;
-    report(b, e);
+static enum status take_put(void *context, const struct document_put *put, struct error *e) {
+    struct builder *builder = context;
+    builder->n_added += put->status == STATUS_OK;
+    if (put->status == STATUS_OK)
+        known_texts_add(&builder->known, put->document->text, put->document->id);
+    if (put->status == STATUS_OK) return STATUS_OK;
+    *e = put->error;
+    if (put->status != STATUS_TOO_LARGE) return put->status;
+    report(builder, e);
     return STATUS_OK;
 }
 
@@ -135,42 +148,49 @@ struct placed_document {
     char id[DOCUMENT_ID_SIZE];
 };
 
-/* Adds the document that was cut, and queues its chunks' text for the embedder; a picture has its vectors. */
-static enum status add_chunks(struct builder *b, const struct placed_document *names, const struct document_text *d,
-                              struct error *e) {
-    const struct document_cutter *cut = &b->cutter;
-    struct collection_document document = {.id = names->id,
-                                           .path = names->path,
-                                           .source = names->source,
-                                           .title = d->title.data,
-                                           .metadata = b->metadata.size > 0 ? b->metadata.data : NULL,
-                                           .text = {d->text.data, d->text.size},
-                                           .marks = marks_of(&d->marks),
-                                           .ids = cut->tokens.ids,
-                                           .bounds = cut->bounds,
-                                           .n = cut->tokens.n,
-                                           .picture = cutter_picture(cut)};
-    if (b->collection) return put_remote(b, &document, e);
-    enum status status = cut->is_picture ? embed_waiting(b, e) : STATUS_OK;
-    if (status == STATUS_OK) status = builder_add_document(b->generation, &document, e);
+/* Adds the document that was cut, and queues its chunks' text for the embedder; a picture has its
+ * vectors. */
+static enum status add_chunks(struct builder *builder, const struct placed_document *names,
+                              const struct document_text *text, struct error *e) {
+    const struct document_cutter *cut = &builder->cutter;
+    struct collection_document document = {
+        .id = names->id,
+        .path = names->path,
+        .source = names->source,
+        .title = text->title.data,
+        .metadata = builder->metadata.size > 0 ? builder->metadata.data : NULL,
+        .text = {text->text.data, text->text.size},
+        .marks = marks_of(&text->marks),
+        .ids = cut->tokens.ids,
+        .bounds = cut->bounds,
+        .n = cut->tokens.n,
+        .picture = cutter_picture(cut)};
+    if (builder->collection) return put_remote(builder, &document, e);
+    enum status status = cut->is_picture ? embed_waiting(builder, e) : STATUS_OK;
+    if (status == STATUS_OK) status = builder_add_document(builder->generation, &document, e);
     if (status == STATUS_OK && cut->is_picture)
-        return add_vectors(b, cut->vectors, cut->n_chunks, d->text.size - cut->bounds[0], 0, e);
+        return add_vectors(builder, cut->vectors, cut->n_chunks, text->text.size - cut->bounds[0],
+                           0, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
-        buffer_append(&b->waiting, d->text.data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
-        b->ends[b->n_waiting] = b->waiting.size;
-        b->n_waiting++;
-        if (b->n_waiting == BATCH_CHUNKS || b->waiting.size >= BATCH_BYTES) status = embed_waiting(b, e);
+        buffer_append(&builder->waiting, text->text.data + cut->bounds[i],
+                      cut->bounds[i + 1] - cut->bounds[i]);
+        builder->ends[builder->n_waiting] = builder->waiting.size;
+        builder->n_waiting++;
+        if (builder->n_waiting == BATCH_CHUNKS || builder->waiting.size >= BATCH_BYTES)
+            status = embed_waiting(builder, e);
     }
     return status;
 }
 
-enum status read_documents(const struct build_options *o, const struct found_file *file, const atomic_bool *cancelled,
-                           const struct document_taker *taker, struct error *e) {
-    struct extract_limits limits = extract_limits_of(o->max_file_bytes);
-    limits.pictures = o->pictures;
+enum status read_documents(const struct build_options *options, const struct found_file *file,
+                           const atomic_bool *cancelled, const struct document_taker *taker,
+                           struct error *e) {
+    struct extract_limits limits = extract_limits_of(options->max_file_bytes);
+    limits.pictures = options->pictures;
     limits.cancelled = cancelled;
-    if (o->max_seconds > 0) limits.seconds = o->max_seconds;
-    return document_extract_all(&(struct extract_source){.path = file->path, .kind = file->kind}, &limits, taker, e);
+    if (options->max_seconds > 0) limits.seconds = options->max_seconds;
+    return document_extract_all(&(struct extract_source){.path = file->path, .kind = file->kind},
+                                &limits, taker, e);
 }
 
 /* A file, while its documents are added. */
@@ -181,78 +201,83 @@ struct file_adder {
     enum status failed; /* the builder's own failure, which ends the build */
 };
 
-static void count_copy(struct file_adder *a, const char *part, struct text_span text) {
-    struct builder *b = a->builder;
-    if (key_set_add(&b->texts, hash_bytes(text.text, text.size, 0), text.size)) return;
-    b->n_copies++;
-    progress_clear(&b->progress);
-    if (b->options->verbose) line_print(stderr, "the same text as another: %s%s", a->file->path, part);
+static void count_copy(struct file_adder *adder, const char *part, struct text_span text) {
+    struct builder *builder = adder->builder;
+    if (key_set_add(&builder->texts, hash_bytes(text.text, text.size, 0), text.size)) return;
+    builder->n_copies++;
+    progress_clear(&builder->progress);
+    if (builder->options->verbose)
+        line_print(stderr, "the same text as another: %s%s", adder->file->path, part);
 }
 
-static enum status add_document(struct file_adder *a, const char *part, const struct document_text *d,
-                                struct error *e) {
-    struct builder *b = a->builder;
+static enum status add_document(struct file_adder *adder, const char *part,
+                                const struct document_text *document_text, struct error *e) {
+    struct builder *builder = adder->builder;
     struct error why;
     struct buffer stored = {0};
-    struct placed_document names = {.source = a->file->source};
+    struct placed_document names = {.source = adder->file->source};
     const struct buffer given = {0};
-    const struct text_span text = {d->text.data, d->text.size};
-    uint64_t guess = d->text.size < a->guess ? d->text.size : a->guess;
+    const struct text_span text = {document_text->text.data, document_text->text.size};
+    uint64_t guess =
+        document_text->text.size < adder->guess ? document_text->text.size : adder->guess;
     enum status status = check_interrupted(e);
     if (status) return status;
-    buffer_printf(&stored, "%s%s", a->file->identity, part);
+    buffer_printf(&stored, "%s%s", adder->file->identity, part);
     document_id_of_path(stored.data, names.id);
     buffer_clear(&stored);
-    buffer_printf(&stored, "%s%s", a->file->stored, part);
+    buffer_printf(&stored, "%s%s", adder->file->stored, part);
     names.path = stored.data;
-    if (d->note) {
-        progress_clear(&b->progress);
-        color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", a->file->path, part, d->note);
+    if (document_text->note) {
+        progress_clear(&builder->progress);
+        color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", adder->file->path, part,
+                   document_text->note);
     }
-    if (metadata_of_file(&b->metadata, &given, a->file, text, &b->limits, &why)) {
-        report(b, &why);
-    } else if (document_cut(&b->cutter, text, &why) ||
-               (b->cutter.is_picture && document_embed(&b->cutter, text, NULL, &why))) {
-        error_prefix(&why, "%s%s", a->file->path, part);
-        report(b, &why);
+    if (metadata_of_file(&builder->metadata, &given, adder->file, text, &builder->limits, &why)) {
+        report(builder, &why);
+    } else if (document_cut(&builder->cutter, text, &why) ||
+               (builder->cutter.is_picture && document_embed(&builder->cutter, text, NULL, &why))) {
+        error_prefix(&why, "%s%s", adder->file->path, part);
+        report(builder, &why);
     } else {
-        count_copy(a, part, text);
-        a->guess -= guess;
-        progress_read(&b->progress, guess, d->text.size - b->cutter.bounds[0]);
-        status = add_chunks(b, &names, d, &why);
-        b->n_added += status == STATUS_OK && b->collection == NULL;
+        count_copy(adder, part, text);
+        adder->guess -= guess;
+        progress_read(&builder->progress, guess,
+                      document_text->text.size - builder->cutter.bounds[0]);
+        status = add_chunks(builder, &names, document_text, &why);
+        builder->n_added += status == STATUS_OK && builder->collection == NULL;
         if (status) *e = why;
     }
     buffer_free(&stored);
     return status;
 }
 
-static enum status take_document(void *context, const char *part, const struct document_text *d, struct error *e) {
-    struct file_adder *a = context;
-    a->failed = add_document(a, part, d, e);
-    return a->failed;
+static enum status take_document(void *context, const char *part, const struct document_text *text,
+                                 struct error *e) {
+    struct file_adder *adder = context;
+    adder->failed = add_document(adder, part, text, e);
+    return adder->failed;
 }
 
 static void skip_document(void *context, const struct error *why) {
     report(((struct file_adder *)context)->builder, why);
 }
 
-static enum status add_file(struct builder *b, int number, struct error *e) {
-    const struct found_file *file = &b->walk.files[number];
-    struct file_adder adder = {.builder = b, .file = file, .guess = file->text_bytes};
+static enum status add_file(struct builder *builder, int number, struct error *e) {
+    const struct found_file *file = &builder->walk.files[number];
+    struct file_adder adder = {.builder = builder, .file = file, .guess = file->text_bytes};
     struct document_taker taker = {.context = &adder, .take = take_document, .skip = skip_document};
     struct error why = {0};
     enum status status = check_interrupted(e);
     if (status) return status;
-    status = reader_take(b->reader, number, &taker, &why);
+    status = reader_take(builder->reader, number, &taker, &why);
     if (adder.failed) {
         *e = why;
         return status;
     }
     /* Ctrl-C reaches mandoc too: its page is not bad. */
     if (status && check_interrupted(e)) return e->status;
-    if (status) report(b, &why);
-    progress_read_file(&b->progress, adder.guess);
+    if (status) report(builder, &why);
+    progress_read_file(&builder->progress, adder.guess);
     return STATUS_OK;
 }
 
@@ -261,13 +286,15 @@ struct model_facts {
 };
 
 static const struct json_field model_fields[] = {
-    {"retro_chunk_length", JSON_INT, JSON_AT(struct model_facts, chunk_length), .min = 1, .max = INT16_MAX},
+    {"retro_chunk_length", JSON_INT, JSON_AT(struct model_facts, chunk_length), .min = 1,
+     .max = INT16_MAX},
     {"eod_token_id", JSON_INT, JSON_AT(struct model_facts, eod), .min = -1, .max = INT32_MAX},
 };
 static const struct json_table model_table = JSON_TABLE(model_fields, .open = true);
 
 /* Chunk length and end-of-document id as the model was trained with. */
-static enum status read_model(struct builder *b, const char *folder, int32_t *eod, struct error *e) {
+static enum status read_model(struct builder *builder, const char *folder, int32_t *eod,
+                              struct error *e) {
     struct model_facts facts = {.chunk_length = DEFAULT_CHUNK_LENGTH, .eod = -1};
     struct buffer path = {0};
     struct json *root;
@@ -277,11 +304,13 @@ static enum status read_model(struct builder *b, const char *folder, int32_t *eo
     if (status == STATUS_OK) status = json_table_read(&reader, &model_table, root, &facts);
     json_close(root);
 
-    b->cutter.tokenizer = b->tokenizer;
-    b->cutter.chunk_length = b->options->chunk_length ? b->options->chunk_length : facts.chunk_length;
-    *eod = facts.eod >= 0 ? facts.eod : tokenizer_eod(b->tokenizer);
+    builder->cutter.tokenizer = builder->tokenizer;
+    builder->cutter.chunk_length =
+        builder->options->chunk_length ? builder->options->chunk_length : facts.chunk_length;
+    *eod = facts.eod >= 0 ? facts.eod : tokenizer_eod(builder->tokenizer);
     if (status == STATUS_OK && *eod < 0)
-        status = error_set(e, STATUS_INVALID, "%s: no eod_token_id, and the tokenizer has no end-of-document token",
+        status = error_set(e, STATUS_INVALID,
+                           "%s: no eod_token_id, and the tokenizer has no end-of-document token",
                            path.data);
     buffer_free(&path);
     return status;
@@ -294,10 +323,12 @@ static enum status check_embedding(const struct config *config, struct error *e)
     struct backend *device;
     const char *folder = config->retrieval.embedder;
     bool sees = config->retrieval.picture_embedder[0] != '\0';
-    if (backend_open(&device, config->model.device, &(struct backend_options){.threads = 1}, e)) return e->status;
+    if (backend_open(&device, config->model.device, &(struct backend_options){.threads = 1}, e))
+        return e->status;
     enum status status = embedder_model_measure(&embedder, folder, config, device, e);
     if (status == STATUS_OK && sees)
-        status = picture_embedder_measure(&pictures, config->retrieval.picture_embedder, config, device, e);
+        status = picture_embedder_measure(&pictures, config->retrieval.picture_embedder, config,
+                                          device, e);
     bool on_host = strcmp(device->ops->name, "cpu") == 0;
     backend_close(device);
     if (status) return error_prefix(e, "embedder");
@@ -305,9 +336,9 @@ static enum status check_embedding(const struct config *config, struct error *e)
     size_t bytes = encoder_bytes_own(&embedder);
     size_t of_pictures = encoder_bytes_own(&pictures);
     if (on_host)
-        budget_add(
-            &parts, (struct budget_part){.name = "embedder", .bytes = bytes},
-            "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
+        budget_add(&parts, (struct budget_part){.name = "embedder", .bytes = bytes},
+                   "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or "
+                   "take a smaller embedder");
     if (on_host && sees)
         budget_add(&parts, (struct budget_part){.name = "pictures' embedder", .bytes = of_pictures},
                    "set retrieval.embedder_dtype to bf16, or take a smaller embedder for pictures");
@@ -319,93 +350,115 @@ static enum status check_embedding(const struct config *config, struct error *e)
 /* About as many bytes of a file make a token. */
 enum { BYTES_OF_TOKEN = 4 };
 
-/* The index is in memory as a whole when it is built. Nobody wants to hear after hours of embedding that it does not
- * fit, so it is estimated from what the survey of the files guesses. */
-static enum status check_index_memory(const struct builder *b, struct error *e) {
+/* The index is in memory as a whole when it is built. Nobody wants to hear after hours of embedding
+ * that it does not fit, so it is estimated from what the survey of the files guesses. */
+static enum status check_index_memory(const struct builder *builder, struct error *e) {
     struct budget_parts parts = {0};
-    size_t chunks = (size_t)b->walk.n, chunk_bytes = (size_t)b->cutter.chunk_length * BYTES_OF_TOKEN;
-    for (int i = 0; i < b->walk.n; i++) chunks += b->walk.files[i].text_bytes / chunk_bytes;
+    size_t chunks = (size_t)builder->walk.n,
+           chunk_bytes = (size_t)builder->cutter.chunk_length * BYTES_OF_TOKEN;
+    for (int i = 0; i < builder->walk.n; i++)
+        chunks += builder->walk.files[i].text_bytes / chunk_bytes;
     budget_add(
         &parts,
-        (struct budget_part){.name = "document index", .bytes = chunks * (size_t)b->embedder.dim * sizeof(float)},
-        "index fewer files, or in larger chunks (--chunk-length, now %d)", b->cutter.chunk_length);
+        (struct budget_part){.name = "document index",
+                             .bytes = chunks * (size_t)builder->embedder.dim * sizeof(float)},
+        "index fewer files, or in larger chunks (--chunk-length, now %d)",
+        builder->cutter.chunk_length);
     return budget_check_host(&parts, e);
 }
 
 /* All that a vector depends on, beside its text. */
-static uint64_t hash_maker(const struct builder *b, const struct config *config) {
+static uint64_t hash_maker(const struct builder *builder, const struct config *config) {
     struct buffer facts = {0};
-    const char *prompt = b->embedder.prompts[EMBED_DOCUMENT];
-    buffer_printf(&facts, "%016" PRIx64 " %d %d %s\n%s", b->embedder.hash, b->embedder.dim,
-                  (int)config->retrieval.embedder_dtype, config->model.device, prompt ? prompt : "");
+    const char *prompt = builder->embedder.prompts[EMBED_DOCUMENT];
+    buffer_printf(&facts, "%016" PRIx64 " %d %d %s\n%s", builder->embedder.hash,
+                  builder->embedder.dim, (int)config->retrieval.embedder_dtype,
+                  config->model.device, prompt ? prompt : "");
     uint64_t hash = hash_bytes(facts.data, facts.size, 0);
     buffer_free(&facts);
     return hash;
 }
 
-static enum status open_unfinished(struct builder *b, const struct config *config, struct error *e) {
-    struct unfinished *u = &b->unfinished;
-    enum status status = unfinished_open(u, b->options->out, hash_maker(b, config), b->embedder.dim, e);
-    if (status == STATUS_OK && u->n_kept > 0)
-        fprintf(stderr, "going on: an interrupted build has left the vectors of %" PRId64 " chunks\n", u->n_kept);
+static enum status open_unfinished(struct builder *builder, const struct config *config,
+                                   struct error *e) {
+    struct unfinished *unfinished = &builder->unfinished;
+    enum status status = unfinished_open(unfinished, builder->options->out,
+                                         hash_maker(builder, config), builder->embedder.dim, e);
+    if (status == STATUS_OK && unfinished->n_kept > 0)
+        fprintf(stderr,
+                "going on: an interrupted build has left the vectors of %" PRId64 " chunks\n",
+                unfinished->n_kept);
     return status;
 }
 
-static enum status open_pictures(struct builder *b, const struct config *config, struct error *e) {
+static enum status open_pictures(struct builder *builder, const struct config *config,
+                                 struct error *e) {
     const char *folder = config->retrieval.picture_embedder;
-    if (folder[0] && picture_embedder_open(&b->pictures, folder, config, e)) return e->status;
-    b->cutter.pictures = embedder_if_open(&b->pictures);
+    if (folder[0] && picture_embedder_open(&builder->pictures, folder, config, e)) return e->status;
+    builder->cutter.pictures = embedder_if_open(&builder->pictures);
     return STATUS_OK;
 }
 
-static enum status open_collection(struct builder *b, const struct config *config, const struct collection_options *o,
-                                   struct error *e) {
-    const char *out = b->options->out;
+static enum status open_collection(struct builder *builder, const struct config *config,
+                                   const struct collection_options *options, struct error *e) {
+    const char *out = builder->options->out;
     if (!collection_name_is_remote(out))
-        return builder_create(&b->generation, out, o, e) ? e->status : open_unfinished(b, config, e);
-    if (documents_collection_make(config, out, o, tokenizer_vocab_size(b->tokenizer) - 1, e)) return e->status;
-    enum status status = documents_collection_open(&b->collection, config, out, e);
-    b->group = (struct document_group){.cutter = &b->cutter,
-                                       .collection = b->collection,
-                                       .texts = &b->known,
-                                       .cancelled = &index_interrupted,
-                                       .take = take_put,
-                                       .context = b};
+        return builder_create(&builder->generation, out, options, e)
+                   ? e->status
+                   : open_unfinished(builder, config, e);
+    if (documents_collection_make(config, out, options,
+                                  tokenizer_vocab_size(builder->tokenizer) - 1, e))
+        return e->status;
+    enum status status = documents_collection_open(&builder->collection, config, out, e);
+    builder->group = (struct document_group){.cutter = &builder->cutter,
+                                             .collection = builder->collection,
+                                             .texts = &builder->known,
+                                             .cancelled = &index_interrupted,
+                                             .take = take_put,
+                                             .context = builder};
     return status;
 }
 
-static enum status open_parts(struct builder *b, const struct config *config, struct error *e) {
+static enum status open_parts(struct builder *builder, const struct config *config,
+                              struct error *e) {
     int32_t eod;
     if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
-        return error_set(e, STATUS_INVALID, "model.path and retrieval.embedder are needed: --config FILE or --set");
-    b->cutter.embedder = &b->embedder;
-    if (check_embedding(config, e) || tokenizer_open(&b->tokenizer, config->model.path, e) ||
-        read_model(b, config->model.path, &eod, e) ||
-        embedder_model_open(&b->embedder, config->retrieval.embedder, config, e) || open_pictures(b, config, e))
+        return error_set(e, STATUS_INVALID,
+                         "model.path and retrieval.embedder are needed: --config FILE or --set");
+    builder->cutter.embedder = &builder->embedder;
+    if (check_embedding(config, e) || tokenizer_open(&builder->tokenizer, config->model.path, e) ||
+        read_model(builder, config->model.path, &eod, e) ||
+        embedder_model_open(&builder->embedder, config->retrieval.embedder, config, e) ||
+        open_pictures(builder, config, e))
         return e->status;
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
-    b->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->vectors);
-    b->made = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->made);
+    builder->vectors =
+        xmalloc((size_t)BATCH_CHUNKS * (size_t)builder->embedder.dim * sizeof *builder->vectors);
+    builder->made =
+        xmalloc((size_t)BATCH_CHUNKS * (size_t)builder->embedder.dim * sizeof *builder->made);
     /* Other programs may start in other folders. */
-    char *embedder = realpath(config->retrieval.embedder, NULL), *tokenizer = realpath(config->model.path, NULL);
+    char *embedder = realpath(config->retrieval.embedder, NULL),
+         *tokenizer = realpath(config->model.path, NULL);
     char *pictures = realpath(config->retrieval.picture_embedder, NULL);
-    struct collection_options o = {.chunk_length = b->cutter.chunk_length,
-                                   .eod = eod,
-                                   .dim = b->embedder.dim,
-                                   .embedder_hash = b->embedder.hash,
-                                   .query_prompt = b->embedder.prompts[EMBED_QUERY],
-                                   .document_prompt = b->embedder.prompts[EMBED_DOCUMENT],
-                                   .tokenizer_hash = tokenizer_hash(b->tokenizer),
-                                   .embedder = embedder ? embedder : config->retrieval.embedder,
-                                   .tokenizer = tokenizer ? tokenizer : config->model.path,
-                                   .index_factory = b->options->index_factory};
-    if (b->pictures.self)
-        o.pictures = (struct picture_space){.embedder = pictures ? pictures : config->retrieval.picture_embedder,
-                                            .embedder_hash = b->pictures.hash,
-                                            .query_prompt = b->pictures.prompts[EMBED_QUERY],
-                                            .document_prompt = b->pictures.prompts[EMBED_DOCUMENT],
-                                            .dim = b->pictures.dim};
-    enum status status = open_collection(b, config, &o, e);
+    struct collection_options options = {
+        .chunk_length = builder->cutter.chunk_length,
+        .eod = eod,
+        .dim = builder->embedder.dim,
+        .embedder_hash = builder->embedder.hash,
+        .query_prompt = builder->embedder.prompts[EMBED_QUERY],
+        .document_prompt = builder->embedder.prompts[EMBED_DOCUMENT],
+        .tokenizer_hash = tokenizer_hash(builder->tokenizer),
+        .embedder = embedder ? embedder : config->retrieval.embedder,
+        .tokenizer = tokenizer ? tokenizer : config->model.path,
+        .index_factory = builder->options->index_factory};
+    if (builder->pictures.self)
+        options.pictures = (struct picture_space){
+            .embedder = pictures ? pictures : config->retrieval.picture_embedder,
+            .embedder_hash = builder->pictures.hash,
+            .query_prompt = builder->pictures.prompts[EMBED_QUERY],
+            .document_prompt = builder->pictures.prompts[EMBED_DOCUMENT],
+            .dim = builder->pictures.dim};
+    enum status status = open_collection(builder, config, &options, e);
     free(embedder);
     free(pictures);
     free(tokenizer);
@@ -417,162 +470,178 @@ struct chunk_counter {
     int64_t n_chunks;
 };
 
-static enum status count_document(void *context, const char *part, const struct document_text *d, struct error *e) {
-    struct chunk_counter *c = context;
+static enum status count_document(void *context, const char *part, const struct document_text *text,
+                                  struct error *e) {
+    struct chunk_counter *counter = context;
     struct error why;
     (void)part;
     if (check_interrupted(e)) return e->status;
-    if (document_cut(&c->builder->cutter, (struct text_span){d->text.data, d->text.size}, &why)) return STATUS_OK;
-    c->n_chunks += c->builder->cutter.n_chunks;
+    if (document_cut(&counter->builder->cutter,
+                     (struct text_span){text->text.data, text->text.size}, &why))
+        return STATUS_OK;
+    counter->n_chunks += counter->builder->cutter.n_chunks;
     return STATUS_OK;
 }
 
 /* Counts the chunks that the files will give, up to `enough`. */
-static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_chunks, struct error *e) {
-    struct chunk_counter counter = {.builder = b};
+static enum status count_chunks(struct builder *builder, int64_t enough, int64_t *n_chunks,
+                                struct error *e) {
+    struct chunk_counter counter = {.builder = builder};
     struct document_taker taker = {.context = &counter, .take = count_document};
     struct error unreadable;
     enum status status = STATUS_OK;
-    for (int i = 0; i < b->walk.n && counter.n_chunks < enough && status == STATUS_OK; i++) {
-        read_documents(b->options, &b->walk.files[i], &index_interrupted, &taker, &unreadable);
+    for (int i = 0; i < builder->walk.n && counter.n_chunks < enough && status == STATUS_OK; i++) {
+        read_documents(builder->options, &builder->walk.files[i], &index_interrupted, &taker,
+                       &unreadable);
         status = check_interrupted(e);
     }
     *n_chunks = counter.n_chunks;
     return status;
 }
 
-/* An index that cannot be made of these files is refused before they are embedded, which can take hours. */
-static enum status check_index(struct builder *b, struct error *e) {
-    const char *asked = b->options->index_factory;
+/* An index that cannot be made of these files is refused before they are embedded, which can take
+ * hours. */
+static enum status check_index(struct builder *builder, struct error *e) {
+    const char *asked = builder->options->index_factory;
     int64_t least = index_least_vectors(asked), n_chunks = least;
-    enum status status = index_check_factory(asked, b->embedder.dim, e);
-    if (status == STATUS_OK && least > 1) status = count_chunks(b, least, &n_chunks, e);
+    enum status status = index_check_factory(asked, builder->embedder.dim, e);
+    if (status == STATUS_OK && least > 1) status = count_chunks(builder, least, &n_chunks, e);
     if (status || n_chunks >= least) return status;
     return error_set(e, STATUS_INVALID,
                      "--index %s needs at least %" PRId64
                      " chunks, one for each list or code that it learns, and these "
-                     "documents give %" PRId64 ": ask for fewer lists, or leave --index out for one that fits",
+                     "documents give %" PRId64
+                     ": ask for fewer lists, or leave --index out for one that fits",
                      asked, least, n_chunks);
 }
 
 /* Puts what waits for Milvus, also when it was interrupted: it has been embedded. */
-static enum status put_waiting(struct builder *b, enum status status, struct error *e) {
+static enum status put_waiting(struct builder *builder, enum status status, struct error *e) {
     struct error why;
-    if (b->collection == NULL || (status && status != STATUS_CANCELLED)) return status;
-    enum status put = group_flush(&b->group, &why);
+    if (builder->collection == NULL || (status && status != STATUS_CANCELLED)) return status;
+    enum status put = group_flush(&builder->group, &why);
     if (status || put == STATUS_OK) return status;
     *e = why;
     return put;
 }
 
-static enum status add_files(struct builder *b, struct error *e) {
+static enum status add_files(struct builder *builder, struct error *e) {
     enum status status = STATUS_OK;
-    for (int i = 0; i < b->walk.n && status == STATUS_OK; i++) status = add_file(b, i, e);
-    if (status == STATUS_OK) status = embed_waiting(b, e);
-    status = put_waiting(b, status, e);
-    progress_clear(&b->progress);
+    for (int i = 0; i < builder->walk.n && status == STATUS_OK; i++)
+        status = add_file(builder, i, e);
+    if (status == STATUS_OK) status = embed_waiting(builder, e);
+    status = put_waiting(builder, status, e);
+    progress_clear(&builder->progress);
     return status;
 }
 
-static enum status commit(struct builder *b, struct error *e) {
-    struct generation_builder *generation = b->generation;
-    if (b->collection && b->n_added > 0) return STATUS_OK;
-    if (b->n_added == 0)
-        return error_set(e, STATUS_INVALID, "none of the %d files could be added; nothing was built", b->walk.n);
-    progress_show(&b->progress, true);
-    fprintf(stderr, "building the index of %" PRId64 " vectors\n", b->progress.chunks);
-    b->generation = NULL;
+static enum status commit(struct builder *builder, struct error *e) {
+    struct generation_builder *generation = builder->generation;
+    if (builder->collection && builder->n_added > 0) return STATUS_OK;
+    if (builder->n_added == 0)
+        return error_set(e, STATUS_INVALID,
+                         "none of the %d files could be added; nothing was built", builder->walk.n);
+    progress_show(&builder->progress, true);
+    fprintf(stderr, "building the index of %" PRId64 " vectors\n", builder->progress.chunks);
+    builder->generation = NULL;
     enum status status = builder_commit(generation, e);
-    if (status == STATUS_OK) unfinished_remove(&b->unfinished);
+    if (status == STATUS_OK) unfinished_remove(&builder->unfinished);
     return status;
 }
 
-static void print_summary_json(const struct builder *b, double seconds) {
+static void print_summary_json(const struct builder *builder, double seconds) {
     struct buffer text = {0};
     struct json_writer w;
     put_begin(&w, &text);
     put_object(&w);
     put_key_string(&w, "effect", "built");
-    put_key_string(&w, "collection", b->options->out);
-    put_key_int(&w, "documents", b->n_added);
-    put_key_int(&w, "chunks", b->progress.chunks);
+    put_key_string(&w, "collection", builder->options->out);
+    put_key_int(&w, "documents", builder->n_added);
+    put_key_int(&w, "chunks", builder->progress.chunks);
     put_key_float(&w, "seconds", (float)seconds);
-    put_key_int(&w, "embedded", b->n_embedded);
-    put_key_int(&w, "copies", b->n_copies);
-    put_key_int(&w, "repeated", b->walk.n_repeated);
-    put_key_int(&w, "skipped", b->walk.n_skipped);
-    put_key_int(&w, "not_read", b->walk.n_unknown_files + b->walk.n_dotted);
+    put_key_int(&w, "embedded", builder->n_embedded);
+    put_key_int(&w, "copies", builder->n_copies);
+    put_key_int(&w, "repeated", builder->walk.n_repeated);
+    put_key_int(&w, "skipped", builder->walk.n_skipped);
+    put_key_int(&w, "not_read", builder->walk.n_unknown_files + builder->walk.n_dotted);
     put_object_end(&w);
     put_line(&w, stdout);
     buffer_free(&text);
 }
 
-static void print_summary(const struct builder *b) {
-    double seconds = time_now() - b->progress.started;
-    int n_not_read = b->walk.n_unknown_files + b->walk.n_dotted;
+static void print_summary(const struct builder *builder) {
+    double seconds = time_now() - builder->progress.started;
+    int n_not_read = builder->walk.n_unknown_files + builder->walk.n_dotted;
     char copies[40] = "", repeated[40] = "", skipped[40] = "", not_read[64] = "";
-    if (b->n_copies > 0) snprintf(copies, sizeof copies, ", %d copies of texts", b->n_copies);
-    if (b->walk.n_repeated > 0) snprintf(repeated, sizeof repeated, ", %d reached twice", b->walk.n_repeated);
-    if (b->walk.n_skipped > 0) snprintf(skipped, sizeof skipped, ", %d skipped", b->walk.n_skipped);
-    if (n_not_read > 0) snprintf(not_read, sizeof not_read, ", %d of other kinds or hidden not read", n_not_read);
-    if (b->options->json) {
-        print_summary_json(b, seconds);
+    if (builder->n_copies > 0)
+        snprintf(copies, sizeof copies, ", %d copies of texts", builder->n_copies);
+    if (builder->walk.n_repeated > 0)
+        snprintf(repeated, sizeof repeated, ", %d reached twice", builder->walk.n_repeated);
+    if (builder->walk.n_skipped > 0)
+        snprintf(skipped, sizeof skipped, ", %d skipped", builder->walk.n_skipped);
+    if (n_not_read > 0)
+        snprintf(not_read, sizeof not_read, ", %d of other kinds or hidden not read", n_not_read);
+    if (builder->options->json) {
+        print_summary_json(builder, seconds);
         return;
     }
-    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s%s", b->options->out,
-               b->n_added, b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1),
-               copies, repeated, skipped, not_read);
+    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s%s",
+               builder->options->out, builder->n_added, builder->progress.chunks, seconds,
+               (double)builder->progress.chunks / (seconds > 0 ? seconds : 1), copies, repeated,
+               skipped, not_read);
 }
 
-static enum status build(struct builder *b, const struct config *config, struct error *e) {
-    enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, b->options->base, e);
+static enum status build(struct builder *builder, const struct config *config, struct error *e) {
+    enum status status = walk_paths(&builder->walk, builder->options->paths,
+                                    builder->options->n_paths, builder->options->base, e);
     if (status) return status;
-    names_choose(&b->walk, NULL);
-    walk_report(&b->walk);
-    if (reader_prepare(b->options, b->walk.n, e)) return e->status;
-    if (b->options->dry_run) return dry_run(&b->walk, b->options, e);
-    if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
-    b->limits = index_metadata_limits(config);
-    status = open_parts(b, config, e);
-    if (status == STATUS_OK && b->collection == NULL) status = check_index(b, e);
+    names_choose(&builder->walk, NULL);
+    walk_report(&builder->walk);
+    if (reader_prepare(builder->options, builder->walk.n, e)) return e->status;
+    if (builder->options->dry_run) return dry_run(&builder->walk, builder->options, e);
+    if (builder->walk.n == 0)
+        return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
+    builder->limits = index_metadata_limits(config);
+    status = open_parts(builder, config, e);
+    if (status == STATUS_OK && builder->collection == NULL) status = check_index(builder, e);
     if (status) return status;
-    survey_texts(&b->walk, b->options);
-    if (b->collection == NULL) status = check_index_memory(b, e);
+    survey_texts(&builder->walk, builder->options);
+    if (builder->collection == NULL) status = check_index_memory(builder, e);
     if (status) return status;
-    progress_start(&b->progress, &b->walk);
-    b->reader = reader_open(b->options, b->walk.files, b->walk.n);
-    status = add_files(b, e);
-    return status ? status : commit(b, e);
+    progress_start(&builder->progress, &builder->walk);
+    builder->reader = reader_open(builder->options, builder->walk.files, builder->walk.n);
+    status = add_files(builder, e);
+    return status ? status : commit(builder, e);
 }
 
-int index_build(const struct build_options *o, const struct config *config, struct error *e) {
-    struct builder *b = xcalloc(1, sizeof *b);
-    b->options = o;
-    b->walk.verbose = o->verbose;
-    b->walk.follow = o->follow;
-    b->walk.pictures = o->pictures;
-    enum status status = build(b, config, e);
-    int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED
-               : status                   ? EXIT_FAILED
-               : b->walk.n_skipped > 0    ? EXIT_SKIPPED
-                                          : EXIT_FINE;
-    if (status == STATUS_OK && !o->dry_run) print_summary(b);
-    reader_close(b->reader);
-    builder_abandon(b->generation);
-    group_free(&b->group);
-    collection_close(b->collection);
-    embedder_model_close(&b->embedder);
-    embedder_model_close(&b->pictures);
-    tokenizer_close(b->tokenizer);
-    walk_free(&b->walk);
-    key_set_free(&b->texts);
-    known_texts_free(&b->known);
-    buffer_free(&b->waiting);
-    buffer_free(&b->metadata);
-    document_cutter_close(&b->cutter);
-    unfinished_close(&b->unfinished);
-    free(b->vectors);
-    free(b->made);
-    free(b);
+int index_build(const struct build_options *options, const struct config *config, struct error *e) {
+    struct builder *builder = xcalloc(1, sizeof *builder);
+    builder->options = options;
+    builder->walk.verbose = options->verbose;
+    builder->walk.follow = options->follow;
+    builder->walk.pictures = options->pictures;
+    enum status status = build(builder, config, e);
+    int code = status == STATUS_CANCELLED    ? EXIT_INTERRUPTED
+               : status                      ? EXIT_FAILED
+               : builder->walk.n_skipped > 0 ? EXIT_SKIPPED
+                                             : EXIT_FINE;
+    if (status == STATUS_OK && !options->dry_run) print_summary(builder);
+    reader_close(builder->reader);
+    builder_abandon(builder->generation);
+    group_free(&builder->group);
+    collection_close(builder->collection);
+    embedder_model_close(&builder->embedder);
+    embedder_model_close(&builder->pictures);
+    tokenizer_close(builder->tokenizer);
+    walk_free(&builder->walk);
+    key_set_free(&builder->texts);
+    known_texts_free(&builder->known);
+    buffer_free(&builder->waiting);
+    buffer_free(&builder->metadata);
+    document_cutter_close(&builder->cutter);
+    unfinished_close(&builder->unfinished);
+    free(builder->vectors);
+    free(builder->made);
+    free(builder);
     return code;
 }

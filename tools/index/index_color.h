@@ -15,7 +15,8 @@ enum line_color {
     COLOR_CYAN = 36
 };
 
-/* The word in colour, the formatted text, and a newline, escaped as line_print does, in one piece. */
+/* The word in colour, the formatted text, and a newline, escaped as line_print does, in one piece.
+ */
 void color_line(FILE *out, enum line_color color, const char *word, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* "skipped: " and the reason, with the option that a limit has. */

@@ -1,4 +1,5 @@
-/* tools/index/index_copy.c: the commands of retro-index that copy a collection: snapshot and restore. */
+/* tools/index/index_copy.c: the commands of retro-index that copy a collection: snapshot and
+ * restore. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -6,13 +7,13 @@
 #include "config/json/json_writer.h"
 #include "tools/index/index.h"
 
-void index_print_state(const struct index_arguments *a, const char *effect, const char *dir,
+void index_print_state(const struct index_arguments *arguments, const char *effect, const char *dir,
                        const struct snapshot *snapshot) {
     struct buffer text = {0};
     struct json_writer w;
-    if (!a->json) {
-        line_print(stdout, "%s %s: generation %d, %" PRId64 " documents, %" PRId64 " chunks", effect, dir,
-                   snapshot->generation, snapshot->n_documents, snapshot->n_chunks);
+    if (!arguments->json) {
+        line_print(stdout, "%s %s: generation %d, %" PRId64 " documents, %" PRId64 " chunks",
+                   effect, dir, snapshot->generation, snapshot->n_documents, snapshot->n_chunks);
         return;
     }
     put_begin(&w, &text);
@@ -28,20 +29,23 @@ void index_print_state(const struct index_arguments *a, const char *effect, cons
 }
 
 /* Opened as a reader does: what is printed was read from the copy. */
-static enum status report_copy(const struct index_arguments *a, const char *effect, struct error *e) {
-    struct collection *l;
-    if (disk_generation_verify(a->rest[1], e) || store_open(&l, a->rest[1], e)) return e->status;
-    struct snapshot *snapshot = collection_hold(l);
-    index_print_state(a, effect, a->rest[1], snapshot);
+static enum status report_copy(const struct index_arguments *arguments, const char *effect,
+                               struct error *e) {
+    struct collection *collection;
+    if (disk_generation_verify(arguments->rest[1], e) ||
+        store_open(&collection, arguments->rest[1], e))
+        return e->status;
+    struct snapshot *snapshot = collection_hold(collection);
+    index_print_state(arguments, effect, arguments->rest[1], snapshot);
     snapshot_release(snapshot);
-    collection_close(l);
+    collection_close(collection);
     return STATUS_OK;
 }
 
-static int copy(const struct index_arguments *a, const char *effect, struct error *e) {
+static int copy(const struct index_arguments *arguments, const char *effect, struct error *e) {
     index_catch_interrupts();
-    enum status status = store_copy(a->rest[0], a->rest[1], &index_interrupted, e);
-    if (status == STATUS_OK) status = report_copy(a, effect, e);
+    enum status status = store_copy(arguments->rest[0], arguments->rest[1], &index_interrupted, e);
+    if (status == STATUS_OK) status = report_copy(arguments, effect, e);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
 }
 
@@ -51,21 +55,25 @@ static enum status check_new(const char *out, struct error *e) {
     buffer_printf(&current, "%s/CURRENT", out);
     bool there = access(current.data, F_OK) == 0;
     buffer_free(&current);
-    return there ? error_set(e, STATUS_INVALID,
-                             "%s holds a collection already: name a new folder, or remove that one first", out)
+    return there ? error_set(
+                       e, STATUS_INVALID,
+                       "%s holds a collection already: name a new folder, or remove that one first",
+                       out)
                  : STATUS_OK;
 }
 
-int run_snapshot(struct index_arguments *a, struct error *e) {
-    if (index_expect(a, 2, "snapshot DIR OUT", e) || index_expect_folder(a, 0, "snapshot", e) ||
-        index_expect_folder(a, 1, "snapshot", e) || check_new(a->rest[1], e))
+int run_snapshot(struct index_arguments *arguments, struct error *e) {
+    if (index_expect(arguments, 2, "snapshot DIR OUT", e) ||
+        index_expect_folder(arguments, 0, "snapshot", e) ||
+        index_expect_folder(arguments, 1, "snapshot", e) || check_new(arguments->rest[1], e))
         return EXIT_FAILED;
-    return copy(a, "snapshot", e);
+    return copy(arguments, "snapshot", e);
 }
 
-int run_restore(struct index_arguments *a, struct error *e) {
-    if (index_expect(a, 2, "restore OUT DIR", e) || index_expect_folder(a, 0, "restore", e) ||
-        index_expect_folder(a, 1, "restore", e))
+int run_restore(struct index_arguments *arguments, struct error *e) {
+    if (index_expect(arguments, 2, "restore OUT DIR", e) ||
+        index_expect_folder(arguments, 0, "restore", e) ||
+        index_expect_folder(arguments, 1, "restore", e))
         return EXIT_FAILED;
-    return copy(a, "restored", e);
+    return copy(arguments, "restored", e);
 }

@@ -1,6 +1,6 @@
-/* tools/index/index_estimate.h: how much of a build is done and how long the rest takes. Embedding takes the time, and
- * it takes it by bytes of text. How much text a file holds is a guess until the file is read; the guesses for the rest
- * are corrected by how good the guesses so far were. */
+/* tools/index/index_estimate.h: how much of a build is done and how long the rest takes. Embedding
+ * takes the time, and it takes it by bytes of text. How much text a file holds is a guess until the
+ * file is read; the guesses for the rest are corrected by how good the guesses so far were. */
 #pragma once
 
 #include <stdint.h>
@@ -15,16 +15,16 @@ struct index_estimate {
     double shown;               /* the share never goes back */
 };
 
-void estimate_start(struct index_estimate *t, double now);
+void estimate_start(struct index_estimate *estimate, double now);
 /* A file that will be read. */
-void estimate_expect(struct index_estimate *t, uint64_t guess);
+void estimate_expect(struct index_estimate *estimate, uint64_t guess);
 /* It has been read. text_bytes is 0 for one that is skipped or a copy. */
-void estimate_read(struct index_estimate *t, uint64_t guess, uint64_t text_bytes);
+void estimate_read(struct index_estimate *estimate, uint64_t guess, uint64_t text_bytes);
 /* Text that was read has been embedded. */
-void estimate_done(struct index_estimate *t, uint64_t text_bytes, double now);
+void estimate_done(struct index_estimate *estimate, uint64_t text_bytes, double now);
 /* Text that was read is done, and took no time: it says nothing of how long the rest takes. */
-void estimate_kept(struct index_estimate *t, uint64_t text_bytes);
+void estimate_kept(struct index_estimate *estimate, uint64_t text_bytes);
 /* 0 .. 1, never less than before. */
-double estimate_share(struct index_estimate *t);
+double estimate_share(struct index_estimate *estimate);
 /* Seconds; -1 while nothing has been embedded. */
-double estimate_left(const struct index_estimate *t);
+double estimate_left(const struct index_estimate *estimate);

@@ -1,4 +1,5 @@
-/* tools/index/index_measure.c: retro-index stats --recall: what a collection's index finds of what exact search finds.
+/* tools/index/index_measure.c: retro-index stats --recall: what a collection's index finds of what
+ * exact search finds.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +20,17 @@ struct measurement {
 };
 
 /* Chunks at equal distances. */
-static enum status sample_chunks(struct measurement *m, struct error *e) {
-    const struct index *index = disk_generation_index(m->collection);
-    m->n = index->count < SAMPLE_CHUNKS ? (int)index->count : SAMPLE_CHUNKS;
-    m->queries = xmalloc((size_t)m->n * (size_t)index->dim * sizeof *m->queries);
-    m->own = xmalloc((size_t)m->n * sizeof *m->own);
-    for (int i = 0; i < m->n; i++) {
-        m->own[i] = i * index->count / m->n;
-        if (index_vectors(index, m->own[i], 1, m->queries + (size_t)i * (size_t)index->dim, e)) return e->status;
+static enum status sample_chunks(struct measurement *measurement, struct error *e) {
+    const struct index *index = disk_generation_index(measurement->collection);
+    measurement->n = index->count < SAMPLE_CHUNKS ? (int)index->count : SAMPLE_CHUNKS;
+    measurement->queries =
+        xmalloc((size_t)measurement->n * (size_t)index->dim * sizeof *measurement->queries);
+    measurement->own = xmalloc((size_t)measurement->n * sizeof *measurement->own);
+    for (int i = 0; i < measurement->n; i++) {
+        measurement->own[i] = i * index->count / measurement->n;
+        if (index_vectors(index, measurement->own[i], 1,
+                          measurement->queries + (size_t)i * (size_t)index->dim, e))
+            return e->status;
     }
     return STATUS_OK;
 }
@@ -47,17 +51,26 @@ static struct text_span *find_lines(struct text_span text, int *n) {
     return lines;
 }
 
-static enum status embed_lines(struct measurement *m, struct text_span text, struct error *e) {
+static enum status embed_lines(struct measurement *measurement, struct text_span text,
+                               struct error *e) {
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
-    struct text_span *lines = find_lines(text, &m->n);
-    enum status status =
-        m->n > 0 ? STATUS_OK : error_set(e, STATUS_INVALID, "%s: no line has a query", m->arguments->neighbors.queries);
+    struct text_span *lines = find_lines(text, &measurement->n);
+    enum status status = measurement->n > 0
+                             ? STATUS_OK
+                             : error_set(e, STATUS_INVALID, "%s: no line has a query",
+                                         measurement->arguments->neighbors.queries);
     if (status == STATUS_OK)
-        status = makers_open(&m->arguments->config, disk_generation_info(m->collection), &embedder, &tokenizer, e);
+        status =
+            makers_open(&measurement->arguments->config,
+                        disk_generation_info(measurement->collection), &embedder, &tokenizer, e);
     if (status == STATUS_OK) {
-        m->queries = xmalloc((size_t)m->n * (size_t)embedder.dim * sizeof *m->queries);
-        struct embed_request request = {.texts = lines, .n = m->n, .role = EMBED_QUERY, .vectors = m->queries};
+        measurement->queries =
+            xmalloc((size_t)measurement->n * (size_t)embedder.dim * sizeof *measurement->queries);
+        struct embed_request request = {.texts = lines,
+                                        .n = measurement->n,
+                                        .role = EMBED_QUERY,
+                                        .vectors = measurement->queries};
         status = embedder_embed(&embedder, &request, e);
     }
     tokenizer_close(tokenizer);
@@ -66,39 +79,46 @@ static enum status embed_lines(struct measurement *m, struct text_span text, str
     return status;
 }
 
-static enum status read_queries(struct measurement *m, struct error *e) {
+static enum status read_queries(struct measurement *measurement, struct error *e) {
     struct file_map map;
-    enum status status = file_map_open(&map, m->arguments->neighbors.queries, e);
+    enum status status = file_map_open(&map, measurement->arguments->neighbors.queries, e);
     if (status) return status;
-    status = embed_lines(m, (struct text_span){(const char *)map.data, map.size}, e);
+    status = embed_lines(measurement, (struct text_span){(const char *)map.data, map.size}, e);
     file_map_close(&map);
     return status;
 }
 
-static enum status measure(struct measurement *m, struct recall_report *out, struct error *e) {
-    const struct index *index = disk_generation_index(m->collection);
-    struct recall_sample sample = {
-        .queries = m->queries, .own = m->own, .n = m->n, .k = m->arguments->k, .cancelled = &index_interrupted};
+static enum status measure(struct measurement *measurement, struct recall_report *out,
+                           struct error *e) {
+    const struct index *index = disk_generation_index(measurement->collection);
+    struct recall_sample sample = {.queries = measurement->queries,
+                                   .own = measurement->own,
+                                   .n = measurement->n,
+                                   .k = measurement->arguments->k,
+                                   .cancelled = &index_interrupted};
     if (index->count <= sample.k)
-        return error_set(e, STATUS_INVALID,
-                         "the generation has %lld chunks, recall@%d needs more: -k sets another number",
-                         (long long)index->count, sample.k);
-    out->n = m->n;
+        return error_set(
+            e, STATUS_INVALID,
+            "the generation has %lld chunks, recall@%d needs more: -k sets another number",
+            (long long)index->count, sample.k);
+    out->n = measurement->n;
     out->k = sample.k;
-    out->own = m->own != NULL;
+    out->own = measurement->own != NULL;
     return index_recall(index, &sample, &out->figures, e);
 }
 
-enum status index_measure_recall(const struct index_arguments *a, struct recall_report *out, struct error *e) {
-    struct disk_generation *c;
-    enum status status = disk_generation_open(&c, a->rest[0], e);
+enum status index_measure_recall(const struct index_arguments *arguments, struct recall_report *out,
+                                 struct error *e) {
+    struct disk_generation *generation;
+    enum status status = disk_generation_open(&generation, arguments->rest[0], e);
     if (status) return status;
-    struct measurement m = {.arguments = a, .collection = c};
+    struct measurement measurement = {.arguments = arguments, .collection = generation};
     index_catch_interrupts();
-    status = a->neighbors.queries ? read_queries(&m, e) : sample_chunks(&m, e);
-    if (status == STATUS_OK) status = measure(&m, out, e);
-    free(m.queries);
-    free(m.own);
-    disk_generation_close(c);
+    status = arguments->neighbors.queries ? read_queries(&measurement, e)
+                                          : sample_chunks(&measurement, e);
+    if (status == STATUS_OK) status = measure(&measurement, out, e);
+    free(measurement.queries);
+    free(measurement.own);
+    disk_generation_close(generation);
     return status;
 }

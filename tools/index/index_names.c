@@ -37,14 +37,14 @@ bool id_is_of(const char *id, const char *head, const char *tail) {
     return strcmp(made, id) == 0;
 }
 
-static int64_t number_of(const struct key_set *s, struct name_key key) {
-    const int64_t *number = key_set_number(s, key.a, key.b);
+static int64_t number_of(const struct key_set *set, struct name_key key) {
+    const int64_t *number = key_set_number(set, key.a, key.b);
     return number ? *number : 0;
 }
 
-static void set_number(struct key_set *s, struct name_key key, int64_t number) {
-    key_set_add(s, key.a, key.b);
-    *key_set_number(s, key.a, key.b) = number;
+static void set_number(struct key_set *set, struct name_key key, int64_t number) {
+    key_set_add(set, key.a, key.b);
+    *key_set_number(set, key.a, key.b) = number;
 }
 
 /* Reading. */
@@ -58,89 +58,98 @@ struct known_reading {
 };
 
 /* A document's file and its name. */
-static void add_source(struct known_files *k, const struct stored_document *d) {
-    struct name_key key = key_of(d->source);
-    int64_t number = number_of(&k->sources, key);
+static void add_source(struct known_files *files, const struct stored_document *document) {
+    struct name_key key = key_of(document->source);
+    int64_t number = number_of(&files->sources, key);
     if (number == 0) {
-        k->names = xgrow(k->names, k->n, &k->capacity, sizeof *k->names);
-        k->names[k->n] = NULL;
-        k->n++;
-        number = k->n;
-        set_number(&k->sources, key, number);
+        files->names = xgrow(files->names, files->n, &files->capacity, sizeof *files->names);
+        files->names[files->n] = NULL;
+        files->n++;
+        number = files->n;
+        set_number(&files->sources, key, number);
     }
-    char **name = &k->names[number - 1];
-    size_t at = strlen(d->path);
+    char **name = &files->names[number - 1];
+    size_t at = strlen(document->path);
     do {
-        if (*name == NULL && path_ends(d->source, d->path, at)) *name = xstrndup(d->path, at);
-    } while (part_next(d->path, &at));
+        if (*name == NULL && path_ends(document->source, document->path, at))
+            *name = xstrndup(document->path, at);
+    } while (part_next(document->path, &at));
 }
 
-static void add_shown(struct known_files *k, const struct stored_document *d) {
-    int64_t number = d->source[0] ? number_of(&k->sources, key_of(d->source)) : -1;
-    size_t at = strlen(d->path);
+static void add_shown(struct known_files *files, const struct stored_document *document) {
+    int64_t number =
+        document->source[0] ? number_of(&files->sources, key_of(document->source)) : -1;
+    size_t at = strlen(document->path);
     do {
-        struct name_key key = key_of_n(d->path, at);
-        int64_t before = number_of(&k->shown, key);
-        if (before != number) set_number(&k->shown, key, before == 0 ? number : -1);
-    } while (part_next(d->path, &at));
+        struct name_key key = key_of_n(document->path, at);
+        int64_t before = number_of(&files->shown, key);
+        if (before != number) set_number(&files->shown, key, before == 0 ? number : -1);
+    } while (part_next(document->path, &at));
 }
 
 /* The plan's file whose document has the id of this one; NULL: none. */
-static const struct found_file *find_planned(const struct known_reading *r, const struct stored_document *d) {
-    const struct put_plan *plan = r->plan;
+static const struct found_file *find_planned(const struct known_reading *reading,
+                                             const struct stored_document *document) {
+    const struct put_plan *plan = reading->plan;
     const struct found_file *files = plan->walk->files;
-    size_t at = strlen(d->path), size = plan->id ? strlen(plan->id) : 0;
+    size_t at = strlen(document->path), size = plan->id ? strlen(plan->id) : 0;
     if (plan->id) {
-        bool same = strncmp(d->id, plan->id, size) == 0 && (d->id[size] == '\0' || strchr("!#", d->id[size]));
+        bool same = strncmp(document->id, plan->id, size) == 0 &&
+                    (document->id[size] == '\0' || strchr("!#", document->id[size]));
         return same && plan->walk->n > 0 ? &files[0] : NULL;
     }
-    if (plan->walk->base == NULL || !id_is_of(d->id, d->path, "")) return NULL;
+    if (plan->walk->base == NULL || !id_is_of(document->id, document->path, "")) return NULL;
     do {
-        int64_t number = number_of(&r->wanted, key_of_n(d->path, at));
+        int64_t number = number_of(&reading->wanted, key_of_n(document->path, at));
         if (number > 0) return &files[number - 1];
-    } while (part_next(d->path, &at));
+    } while (part_next(document->path, &at));
     return NULL;
 }
 
-static void check_replaced(struct known_reading *r, const struct stored_document *d) {
-    const struct found_file *file = r->plan ? find_planned(r, d) : NULL;
-    if (file == NULL || strcmp(file->source, d->source) == 0) return;
-    r->n_other++;
-    if (r->n_other > 1) return;
-    error_set(&r->first, STATUS_INVALID, "document %.150s is %s%.250s, and would become that of %.250s", d->path,
-              d->source[0] ? "that of the file " : "one that was put without a file", d->source, file->source);
+static void check_replaced(struct known_reading *reading, const struct stored_document *document) {
+    const struct found_file *file = reading->plan ? find_planned(reading, document) : NULL;
+    if (file == NULL || strcmp(file->source, document->source) == 0) return;
+    reading->n_other++;
+    if (reading->n_other > 1) return;
+    error_set(&reading->first, STATUS_INVALID,
+              "document %.150s is %s%.250s, and would become that of %.250s", document->path,
+              document->source[0] ? "that of the file " : "one that was put without a file",
+              document->source, file->source);
 }
 
-static enum status take_known(void *context, const struct stored_document *d, struct error *e) {
-    struct known_reading *r = context;
+static enum status take_known(void *context, const struct stored_document *document,
+                              struct error *e) {
+    struct known_reading *reading = context;
     (void)e;
-    if (d->source[0]) add_source(r->known, d);
-    add_shown(r->known, d);
-    check_replaced(r, d);
+    if (document->source[0]) add_source(reading->known, document);
+    add_shown(reading->known, document);
+    check_replaced(reading, document);
     return STATUS_OK;
 }
 
-enum status known_files_read(struct known_files *k, struct collection *l, const struct put_plan *plan,
-                             struct error *e) {
-    struct known_reading reading = {.known = k, .plan = plan && !plan->replace ? plan : NULL};
+enum status known_files_read(struct known_files *files, struct collection *collection,
+                             const struct put_plan *plan, struct error *e) {
+    struct known_reading reading = {.known = files, .plan = plan && !plan->replace ? plan : NULL};
     struct collection_walk walk = {.take = take_known, .context = &reading};
     for (int i = 0; reading.plan && i < plan->walk->n; i++)
         set_number(&reading.wanted, key_of(plan->walk->files[i].identity), i + 1);
-    enum status status = collection_walk(l, &walk, e);
+    enum status status = collection_walk(collection, &walk, e);
     key_set_free(&reading.wanted);
     if (status || reading.n_other == 0) return status;
     if (reading.n_other > 1)
-        return error_set(e, STATUS_INVALID, "%s; so would %d others. --replace does it; nothing was changed",
+        return error_set(e, STATUS_INVALID,
+                         "%s; so would %d others. --replace does it; nothing was changed",
                          reading.first.text, reading.n_other - 1);
-    return error_set(e, STATUS_INVALID, "%s. --replace does it; nothing was changed", reading.first.text);
+    return error_set(e, STATUS_INVALID, "%s. --replace does it; nothing was changed",
+                     reading.first.text);
 }
 
-void known_files_free(struct known_files *k) {
-    for (int i = 0; i < k->n; i++) free(k->names[i]);
-    free(k->names);
-    key_set_free(&k->sources);
-    key_set_free(&k->shown);
-    *k = (struct known_files){0};
+void known_files_free(struct known_files *files) {
+    for (int i = 0; i < files->n; i++) free(files->names[i]);
+    free(files->names);
+    key_set_free(&files->sources);
+    key_set_free(&files->shown);
+    *files = (struct known_files){0};
 }
 
 /* Choosing. */
@@ -153,9 +162,9 @@ static const char *lengthen(const struct found_file *file, const char *name) {
     return name;
 }
 
-static const char *find_known_name(const struct known_files *k, const struct found_file *file) {
-    int64_t number = number_of(&k->sources, key_of(file->source));
-    const char *name = number > 0 ? k->names[number - 1] : NULL;
+static const char *find_known_name(const struct known_files *files, const struct found_file *file) {
+    int64_t number = number_of(&files->sources, key_of(file->source));
+    const char *name = number > 0 ? files->names[number - 1] : NULL;
     return name ? file->source + strlen(file->source) - strlen(name) : NULL;
 }
 
@@ -167,22 +176,25 @@ static void count_ends(struct key_set *ends, const struct found_file *file) {
     }
 }
 
-static const char *choose_name(const struct key_set *ends, const struct known_files *k, const struct found_file *file) {
+static const char *choose_name(const struct key_set *ends, const struct known_files *files,
+                               const struct found_file *file) {
     for (const char *name = file->least; name; name = lengthen(file, name)) {
         struct name_key key = key_of(name);
-        if (number_of(ends, key) == 1 && (k == NULL || number_of(&k->shown, key) == 0)) return name;
+        if (number_of(ends, key) == 1 && (files == NULL || number_of(&files->shown, key) == 0))
+            return name;
     }
     return file->source;
 }
 
-void names_choose(struct walk *w, const struct known_files *k) {
+void names_choose(struct walk *walk, const struct known_files *files) {
     struct key_set ends = {0};
-    for (int i = 0; i < w->n; i++) {
-        struct found_file *file = &w->files[i];
-        file->stored = w->base ? file->identity : k ? find_known_name(k, file) : NULL;
+    for (int i = 0; i < walk->n; i++) {
+        struct found_file *file = &walk->files[i];
+        file->stored = walk->base ? file->identity : files ? find_known_name(files, file) : NULL;
         if (file->stored == NULL) count_ends(&ends, file);
     }
-    for (int i = 0; i < w->n; i++)
-        if (w->files[i].stored == NULL) w->files[i].stored = choose_name(&ends, k, &w->files[i]);
+    for (int i = 0; i < walk->n; i++)
+        if (walk->files[i].stored == NULL)
+            walk->files[i].stored = choose_name(&ends, files, &walk->files[i]);
     key_set_free(&ends);
 }

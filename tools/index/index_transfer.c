@@ -1,6 +1,7 @@
-/* tools/index/index_transfer.c: retro-index copy: documents with their tokens and vectors from one collection to
- * another, which lie in folders or in Milvus. Documents that are there already are passed over, so a copy that was
- * broken off goes on where it ended; at the end every document is read from both and compared. */
+/* tools/index/index_transfer.c: retro-index copy: documents with their tokens and vectors from one
+ * collection to another, which lie in folders or in Milvus. Documents that are there already are
+ * passed over, so a copy that was broken off goes on where it ended; at the end every document is
+ * read from both and compared. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,137 +50,165 @@ struct collection_transfer {
 
 /* Reading. */
 
-static void document_free(struct transfer_document *d) {
-    snapshot_release(d->snapshot);
-    free(d->vectors);
-    free(d->picture);
-    free(d->ids);
-    free(d->bounds);
-    *d = (struct transfer_document){0};
+static void document_free(struct transfer_document *document) {
+    snapshot_release(document->snapshot);
+    free(document->vectors);
+    free(document->picture);
+    free(document->ids);
+    free(document->bounds);
+    *document = (struct transfer_document){0};
 }
 
 /* Its tokens and chunks. */
-static void read_chunks(const struct stored_document *s, struct transfer_document *d) {
+static void read_chunks(const struct stored_document *document,
+                        struct transfer_document *transfer_document) {
     int n = 0;
-    d->ids = xmalloc((size_t)d->n_chunks * (size_t)d->snapshot->info->chunk_length * sizeof *d->ids);
-    d->bounds = xmalloc(((size_t)d->n_chunks + 1) * sizeof *d->bounds);
-    for (int i = 0; i < d->n_chunks; i++) {
-        struct chunk chunk = snapshot_chunk(d->snapshot, s->first_chunk + i);
-        memcpy(d->ids + n, chunk.tokens, (size_t)chunk.n_tokens * sizeof *d->ids);
+    transfer_document->ids = xmalloc((size_t)transfer_document->n_chunks *
+                                     (size_t)transfer_document->snapshot->info->chunk_length *
+                                     sizeof *transfer_document->ids);
+    transfer_document->bounds =
+        xmalloc(((size_t)transfer_document->n_chunks + 1) * sizeof *transfer_document->bounds);
+    for (int i = 0; i < transfer_document->n_chunks; i++) {
+        struct chunk chunk = snapshot_chunk(transfer_document->snapshot, document->first_chunk + i);
+        memcpy(transfer_document->ids + n, chunk.tokens,
+               (size_t)chunk.n_tokens * sizeof *transfer_document->ids);
         n += chunk.n_tokens;
-        d->bounds[i] = (uint32_t)chunk.start;
+        transfer_document->bounds[i] = (uint32_t)chunk.start;
     }
-    d->bounds[d->n_chunks] = (uint32_t)s->text.size;
-    d->document = (struct collection_document){.id = s->id,
-                                               .path = s->path,
-                                               .title = s->title,
-                                               .metadata = s->metadata[0] ? s->metadata : NULL,
-                                               .source = s->source,
-                                               .text = s->text,
-                                               .marks = s->marks,
-                                               .ids = d->ids,
-                                               .bounds = d->bounds,
-                                               .n = n};
+    transfer_document->bounds[transfer_document->n_chunks] = (uint32_t)document->text.size;
+    transfer_document->document =
+        (struct collection_document){.id = document->id,
+                                     .path = document->path,
+                                     .title = document->title,
+                                     .metadata = document->metadata[0] ? document->metadata : NULL,
+                                     .source = document->source,
+                                     .text = document->text,
+                                     .marks = document->marks,
+                                     .ids = transfer_document->ids,
+                                     .bounds = transfer_document->bounds,
+                                     .n = n};
 }
 
-static enum status read_picture(const struct stored_document *s, struct transfer_document *d, struct error *e) {
-    int dim = d->snapshot->info->pictures.dim;
+static enum status read_picture(const struct stored_document *document,
+                                struct transfer_document *transfer_document, struct error *e) {
+    int dim = transfer_document->snapshot->info->pictures.dim;
     bool has;
     if (dim == 0) return STATUS_OK;
-    d->picture = xmalloc((size_t)dim * sizeof *d->picture);
-    if (snapshot_picture_vector(d->snapshot, s->first_chunk, d->picture, &has, e)) return e->status;
-    d->document.picture = has ? d->picture : NULL;
+    transfer_document->picture = xmalloc((size_t)dim * sizeof *transfer_document->picture);
+    if (snapshot_picture_vector(transfer_document->snapshot, document->first_chunk,
+                                transfer_document->picture, &has, e))
+        return e->status;
+    transfer_document->document.picture = has ? transfer_document->picture : NULL;
     return STATUS_OK;
 }
 
-/* A document of a snapshot. Its vectors are as they were embedded: an index that compresses has them beside its codes.
+/* A document of a snapshot. Its vectors are as they were embedded: an index that compresses has
+ * them beside its codes.
  */
-static enum status read_stored(struct snapshot *snapshot, const struct stored_document *s, struct transfer_document *d,
-                               struct error *e) {
-    *d = (struct transfer_document){.n_chunks = (int)s->n_chunks, .snapshot = snapshot_hold(snapshot)};
-    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)snapshot->info->dim * sizeof *d->vectors);
-    read_chunks(s, d);
-    enum status status = read_picture(s, d, e);
-    if (status == STATUS_OK) status = snapshot_vectors(snapshot, s->first_chunk, d->n_chunks, d->vectors, e);
-    if (status) document_free(d);
+static enum status read_stored(struct snapshot *snapshot, const struct stored_document *document,
+                               struct transfer_document *transfer_document, struct error *e) {
+    *transfer_document = (struct transfer_document){.n_chunks = (int)document->n_chunks,
+                                                    .snapshot = snapshot_hold(snapshot)};
+    transfer_document->vectors =
+        xmalloc((size_t)transfer_document->n_chunks * (size_t)snapshot->info->dim *
+                sizeof *transfer_document->vectors);
+    read_chunks(document, transfer_document);
+    enum status status = read_picture(document, transfer_document, e);
+    if (status == STATUS_OK)
+        status = snapshot_vectors(snapshot, document->first_chunk, transfer_document->n_chunks,
+                                  transfer_document->vectors, e);
+    if (status) document_free(transfer_document);
     return status;
 }
 
 /* The document of that id, as it is now. */
-static enum status find_document(struct transfer_end *end, const char *id, struct transfer_document *d,
-                                 struct error *e) {
+static enum status find_document(struct transfer_end *end, const char *id,
+                                 struct transfer_document *document, struct error *e) {
     struct collection_found found;
-    *d = (struct transfer_document){0};
+    *document = (struct transfer_document){0};
     if (collection_find(end->collection, NULL, id, &found, e)) return e->status;
-    enum status status = read_stored(found.snapshot, &found.document, d, e);
+    enum status status = read_stored(found.snapshot, &found.document, document, e);
     collection_found_release(&found);
     return status;
 }
 
 /* A document that a walk shows: in Milvus the chunks are not at hand then. */
-static enum status read_document(struct transfer_end *end, const struct stored_document *s, struct transfer_document *d,
-                                 struct error *e) {
-    return s->first_chunk < 0 ? find_document(end, s->id, d, e) : read_stored(end->snapshot, s, d, e);
+static enum status read_document(struct transfer_end *end, const struct stored_document *document,
+                                 struct transfer_document *transfer_document, struct error *e) {
+    return document->first_chunk < 0 ? find_document(end, document->id, transfer_document, e)
+                                     : read_stored(end->snapshot, document, transfer_document, e);
 }
 
 /* Opening. */
 
-static enum status open_from(struct collection_transfer *t, struct error *e) {
-    struct transfer_end *from = &t->from;
-    if (documents_collection_open(&from->collection, &t->arguments->config, from->name, e)) return e->status;
+static enum status open_from(struct collection_transfer *transfer, struct error *e) {
+    struct transfer_end *from = &transfer->from;
+    if (documents_collection_open(&from->collection, &transfer->arguments->config, from->name, e))
+        return e->status;
     from->snapshot = collection_hold(from->collection);
-    t->info = *from->snapshot->info;
-    t->info.max_token = from->snapshot->max_token;
+    transfer->info = *from->snapshot->info;
+    transfer->info.max_token = from->snapshot->max_token;
     return STATUS_OK;
 }
 
-static bool same_space(const struct picture_space *a, const struct picture_space *b) {
-    if (a->embedder == NULL || b->embedder == NULL) return a->embedder == b->embedder;
-    return a->embedder_hash == b->embedder_hash && a->dim == b->dim && strcmp(a->query_prompt, b->query_prompt) == 0 &&
-           strcmp(a->document_prompt, b->document_prompt) == 0;
+static bool same_space(const struct picture_space *left, const struct picture_space *right) {
+    if (left->embedder == NULL || right->embedder == NULL) return left->embedder == right->embedder;
+    return left->embedder_hash == right->embedder_hash && left->dim == right->dim &&
+           strcmp(left->query_prompt, right->query_prompt) == 0 &&
+           strcmp(left->document_prompt, right->document_prompt) == 0;
 }
 
-static enum status match_ends(const struct collection_transfer *t, const struct collection_info *to, struct error *e) {
-    const struct collection_info *from = &t->info;
-    bool same = from->embedder_hash == to->embedder_hash && from->tokenizer_hash == to->tokenizer_hash &&
-                from->dim == to->dim && from->chunk_length == to->chunk_length && from->eod == to->eod &&
+static enum status match_ends(const struct collection_transfer *transfer,
+                              const struct collection_info *to, struct error *e) {
+    const struct collection_info *from = &transfer->info;
+    bool same = from->embedder_hash == to->embedder_hash &&
+                from->tokenizer_hash == to->tokenizer_hash && from->dim == to->dim &&
+                from->chunk_length == to->chunk_length && from->eod == to->eod &&
                 strcmp(from->query_prompt, to->query_prompt) == 0 &&
-                strcmp(from->document_prompt, to->document_prompt) == 0 && same_space(&from->pictures, &to->pictures);
-    return same ? STATUS_OK
-                : error_set(e, STATUS_INVALID,
-                            "%s was made with another embedder, tokenizer, prompt or chunk length than %s", t->to.name,
-                            t->from.name);
+                strcmp(from->document_prompt, to->document_prompt) == 0 &&
+                same_space(&from->pictures, &to->pictures);
+    return same
+               ? STATUS_OK
+               : error_set(
+                     e, STATUS_INVALID,
+                     "%s was made with another embedder, tokenizer, prompt or chunk length than %s",
+                     transfer->to.name, transfer->from.name);
 }
 
 /* A folder begins as a generation of one document; the others come into its log. */
-static enum status make_folder(void *context, const struct stored_document *s, struct error *e) {
-    struct collection_transfer *t = context;
-    struct collection_options o = collection_options_of(&t->info);
+static enum status make_folder(void *context, const struct stored_document *document,
+                               struct error *e) {
+    struct collection_transfer *transfer = context;
+    struct collection_options options = collection_options_of(&transfer->info);
     struct generation_builder *builder = NULL;
-    struct transfer_document d;
-    if (read_document(&t->from, s, &d, e)) return e->status;
-    enum status status = builder_create(&builder, t->to.name, &o, e);
-    if (status == STATUS_OK) status = builder_add_document(builder, &d.document, e);
-    if (status == STATUS_OK) status = builder_add_vectors(builder, d.vectors, d.n_chunks, e);
-    document_free(&d);
+    struct transfer_document transfer_document;
+    if (read_document(&transfer->from, document, &transfer_document, e)) return e->status;
+    enum status status = builder_create(&builder, transfer->to.name, &options, e);
+    if (status == STATUS_OK) status = builder_add_document(builder, &transfer_document.document, e);
+    if (status == STATUS_OK)
+        status =
+            builder_add_vectors(builder, transfer_document.vectors, transfer_document.n_chunks, e);
+    document_free(&transfer_document);
     if (status) {
         builder_abandon(builder);
         return status;
     }
     status = builder_commit(builder, e);
     if (status) return status;
-    t->made = true;
+    transfer->made = true;
     return error_set(e, STATUS_CANCELLED, "one document is enough");
 }
 
-static enum status make_to(struct collection_transfer *t, struct error *e) {
-    struct collection_options o = collection_options_of(&t->info);
-    struct collection_walk walk = {.snapshot = t->from.snapshot, .take = make_folder, .context = t};
-    if (collection_name_is_remote(t->to.name))
-        return documents_collection_make(&t->arguments->config, t->to.name, &o, t->info.max_token, e);
-    enum status status = collection_walk(t->from.collection, &walk, e);
-    if (t->made) return STATUS_OK;
-    return status ? status : error_set(e, STATUS_INVALID, "%s is empty", t->from.name);
+static enum status make_to(struct collection_transfer *transfer, struct error *e) {
+    struct collection_options options = collection_options_of(&transfer->info);
+    struct collection_walk walk = {
+        .snapshot = transfer->from.snapshot, .take = make_folder, .context = transfer};
+    if (collection_name_is_remote(transfer->to.name))
+        return documents_collection_make(&transfer->arguments->config, transfer->to.name, &options,
+                                         transfer->info.max_token, e);
+    enum status status = collection_walk(transfer->from.collection, &walk, e);
+    if (transfer->made) return STATUS_OK;
+    return status ? status : error_set(e, STATUS_INVALID, "%s is empty", transfer->from.name);
 }
 
 static bool is_new_folder(const char *name) {
@@ -191,155 +220,184 @@ static bool is_new_folder(const char *name) {
     return !there;
 }
 
-static enum status open_to(struct collection_transfer *t, struct error *e) {
-    const struct config *c = &t->arguments->config;
-    if (is_new_folder(t->to.name) && make_to(t, e)) return e->status;
-    enum status status = documents_collection_open(&t->to.collection, c, t->to.name, e);
-    if (status == STATUS_NOT_FOUND && collection_name_is_remote(t->to.name)) {
-        if (make_to(t, e)) return e->status;
-        status = documents_collection_open(&t->to.collection, c, t->to.name, e);
+static enum status open_to(struct collection_transfer *transfer, struct error *e) {
+    const struct config *config = &transfer->arguments->config;
+    if (is_new_folder(transfer->to.name) && make_to(transfer, e)) return e->status;
+    enum status status =
+        documents_collection_open(&transfer->to.collection, config, transfer->to.name, e);
+    if (status == STATUS_NOT_FOUND && collection_name_is_remote(transfer->to.name)) {
+        if (make_to(transfer, e)) return e->status;
+        status = documents_collection_open(&transfer->to.collection, config, transfer->to.name, e);
     }
     if (status) return status;
-    struct snapshot *snapshot = collection_hold(t->to.collection);
-    status = match_ends(t, snapshot->info, e);
+    struct snapshot *snapshot = collection_hold(transfer->to.collection);
+    status = match_ends(transfer, snapshot->info, e);
     snapshot_release(snapshot);
     return status;
 }
 
 /* Copying. */
 
-static enum status compact_when_full(struct collection_transfer *t, int64_t most, struct error *e) {
+static enum status compact_when_full(struct collection_transfer *transfer, int64_t most,
+                                     struct error *e) {
     struct collection_changes changes;
-    if (collection_count_changes(t->to.collection, &changes, e) || changes.n_chunks <= most) return STATUS_OK;
-    return collection_compact(t->to.collection, &index_interrupted, e);
+    if (collection_count_changes(transfer->to.collection, &changes, e) || changes.n_chunks <= most)
+        return STATUS_OK;
+    return collection_compact(transfer->to.collection, &index_interrupted, e);
 }
 
 /* Puts documents that are not there. */
-static enum status put_missing(struct collection_transfer *t, const bool *there, struct error *e) {
+static enum status put_missing(struct collection_transfer *transfer, const bool *there,
+                               struct error *e) {
     struct document_put puts[TRANSFER_DOCUMENTS];
     int n = 0;
-    for (int i = 0; i < t->n_waiting; i++) {
+    for (int i = 0; i < transfer->n_waiting; i++) {
         if (there[i]) continue;
-        puts[n] = (struct document_put){.document = &t->waiting[i].document, .vectors = t->waiting[i].vectors};
+        puts[n] = (struct document_put){.document = &transfer->waiting[i].document,
+                                        .vectors = transfer->waiting[i].vectors};
         n++;
     }
-    collection_put_all(t->to.collection, NULL, puts, n);
+    collection_put_all(transfer->to.collection, NULL, puts, n);
     for (int i = 0; i < n; i++) {
         if (puts[i].status) {
             *e = puts[i].error;
             return e->status;
         }
-        t->n_copied++;
+        transfer->n_copied++;
     }
-    t->n_there += t->n_waiting - n;
+    transfer->n_there += transfer->n_waiting - n;
     return STATUS_OK;
 }
 
-static void waiting_free(struct collection_transfer *t) {
-    for (int i = 0; i < t->n_waiting; i++) document_free(&t->waiting[i]);
-    t->n_waiting = t->n_waiting_chunks = 0;
+static void waiting_free(struct collection_transfer *transfer) {
+    for (int i = 0; i < transfer->n_waiting; i++) document_free(&transfer->waiting[i]);
+    transfer->n_waiting = transfer->n_waiting_chunks = 0;
 }
 
-static enum status put_waiting(struct collection_transfer *t, struct error *e) {
+static enum status put_waiting(struct collection_transfer *transfer, struct error *e) {
     const struct collection_document *documents[TRANSFER_DOCUMENTS];
     bool there[TRANSFER_DOCUMENTS];
-    for (int i = 0; i < t->n_waiting; i++) documents[i] = &t->waiting[i].document;
-    struct collection_asked asked = {NULL, documents, t->n_waiting};
-    enum status status = collection_has_all(t->to.collection, &asked, there, e);
-    if (status == STATUS_OK) status = put_missing(t, there, e);
-    waiting_free(t);
-    return status ? status : compact_when_full(t, COMPACT_CHUNKS, e);
+    for (int i = 0; i < transfer->n_waiting; i++) documents[i] = &transfer->waiting[i].document;
+    struct collection_asked asked = {NULL, documents, transfer->n_waiting};
+    enum status status = collection_has_all(transfer->to.collection, &asked, there, e);
+    if (status == STATUS_OK) status = put_missing(transfer, there, e);
+    waiting_free(transfer);
+    return status ? status : compact_when_full(transfer, COMPACT_CHUNKS, e);
 }
 
 /* The snapshot, or the answer that the document was read from, is held while it waits. */
-static enum status copy_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
-    struct transfer_document *d = &t->waiting[t->n_waiting];
-    if (read_document(&t->from, s, d, e)) return e->status;
-    t->n_waiting++;
-    t->n_waiting_chunks += d->n_chunks;
-    bool full = t->n_waiting == TRANSFER_DOCUMENTS || t->n_waiting_chunks >= TRANSFER_CHUNKS;
-    return full ? put_waiting(t, e) : STATUS_OK;
+static enum status copy_document(struct collection_transfer *transfer,
+                                 const struct stored_document *document, struct error *e) {
+    struct transfer_document *transfer_document = &transfer->waiting[transfer->n_waiting];
+    if (read_document(&transfer->from, document, transfer_document, e)) return e->status;
+    transfer->n_waiting++;
+    transfer->n_waiting_chunks += transfer_document->n_chunks;
+    bool full =
+        transfer->n_waiting == TRANSFER_DOCUMENTS || transfer->n_waiting_chunks >= TRANSFER_CHUNKS;
+    return full ? put_waiting(transfer, e) : STATUS_OK;
 }
 
-static bool same_string(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
+static bool same_string(const char *a, const char *b) {
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
 
 static bool same_picture(const float *a, const float *b, int dim) {
     if (a == NULL || b == NULL) return a == b;
     return memcmp(a, b, (size_t)dim * sizeof *a) == 0;
 }
 
-static bool same_document(const struct transfer_document *a, const struct transfer_document *b,
+static bool same_document(const struct transfer_document *left,
+                          const struct transfer_document *right,
                           const struct collection_info *info) {
-    const struct collection_document *x = &a->document, *y = &b->document;
+    const struct collection_document *document = &left->document,
+                                     *collection_document = &right->document;
     int dim = info->dim;
-    return a->n_chunks == b->n_chunks && x->n == y->n && same_string(x->id, y->id) && same_string(x->path, y->path) &&
-           same_string(x->title, y->title) && same_string(x->metadata, y->metadata) &&
-           same_string(x->source, y->source) && span_equals(x->text, y->text) && marks_equal(x->marks, y->marks) &&
-           memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) == 0 &&
-           memcmp(x->bounds, y->bounds, ((size_t)a->n_chunks + 1) * sizeof *x->bounds) == 0 &&
-           memcmp(a->vectors, b->vectors, (size_t)a->n_chunks * (size_t)dim * sizeof *a->vectors) == 0 &&
-           same_picture(x->picture, y->picture, info->pictures.dim);
+    return left->n_chunks == right->n_chunks && document->n == collection_document->n &&
+           same_string(document->id, collection_document->id) &&
+           same_string(document->path, collection_document->path) &&
+           same_string(document->title, collection_document->title) &&
+           same_string(document->metadata, collection_document->metadata) &&
+           same_string(document->source, collection_document->source) &&
+           span_equals(document->text, collection_document->text) &&
+           marks_equal(document->marks, collection_document->marks) &&
+           memcmp(document->ids, collection_document->ids,
+                  (size_t)document->n * sizeof *document->ids) == 0 &&
+           memcmp(document->bounds, collection_document->bounds,
+                  ((size_t)left->n_chunks + 1) * sizeof *document->bounds) == 0 &&
+           memcmp(left->vectors, right->vectors,
+                  (size_t)left->n_chunks * (size_t)dim * sizeof *left->vectors) == 0 &&
+           same_picture(document->picture, collection_document->picture, info->pictures.dim);
 }
 
-static enum status compare_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
-    struct transfer_document a, b;
-    if (read_document(&t->from, s, &a, e)) return e->status;
-    enum status status = find_document(&t->to, s->id, &b, e);
-    if (status == STATUS_OK && !same_document(&a, &b, &t->info))
-        status = error_set(e, STATUS_CORRUPT, "document %.200s is not the same in both; copy again", s->id);
-    if (status == STATUS_OK) t->n_chunks += a.n_chunks;
-    document_free(&a);
-    document_free(&b);
+static enum status compare_document(struct collection_transfer *transfer,
+                                    const struct stored_document *document, struct error *e) {
+    struct transfer_document left, right;
+    if (read_document(&transfer->from, document, &left, e)) return e->status;
+    enum status status = find_document(&transfer->to, document->id, &right, e);
+    if (status == STATUS_OK && !same_document(&left, &right, &transfer->info))
+        status = error_set(e, STATUS_CORRUPT, "document %.200s is not the same in both; copy again",
+                           document->id);
+    if (status == STATUS_OK) transfer->n_chunks += left.n_chunks;
+    document_free(&left);
+    document_free(&right);
     return status;
 }
 
-static enum status take_document(void *context, const struct stored_document *s, struct error *e) {
-    struct collection_transfer *t = context;
+static enum status take_document(void *context, const struct stored_document *document,
+                                 struct error *e) {
+    struct collection_transfer *transfer = context;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    return t->compares ? compare_document(t, s, e) : copy_document(t, s, e);
+    return transfer->compares ? compare_document(transfer, document, e)
+                              : copy_document(transfer, document, e);
 }
 
-static enum status walk_from(struct collection_transfer *t, struct error *e) {
-    struct collection_walk walk = {.snapshot = t->from.snapshot, .take = take_document, .context = t};
-    return collection_walk(t->from.collection, &walk, e);
+static enum status walk_from(struct collection_transfer *transfer, struct error *e) {
+    struct collection_walk walk = {
+        .snapshot = transfer->from.snapshot, .take = take_document, .context = transfer};
+    return collection_walk(transfer->from.collection, &walk, e);
 }
 
-static enum status transfer_all(struct collection_transfer *t, struct error *e) {
-    enum status status = open_from(t, e);
-    if (status == STATUS_OK) status = open_to(t, e);
-    if (status == STATUS_OK) status = walk_from(t, e);
-    if (status == STATUS_OK) status = put_waiting(t, e);
-    if (status == STATUS_OK) status = compact_when_full(t, 0, e);
-    t->compares = true;
-    return status ? status : walk_from(t, e);
+static enum status transfer_all(struct collection_transfer *transfer, struct error *e) {
+    enum status status = open_from(transfer, e);
+    if (status == STATUS_OK) status = open_to(transfer, e);
+    if (status == STATUS_OK) status = walk_from(transfer, e);
+    if (status == STATUS_OK) status = put_waiting(transfer, e);
+    if (status == STATUS_OK) status = compact_when_full(transfer, 0, e);
+    transfer->compares = true;
+    return status ? status : walk_from(transfer, e);
 }
 
-static void put_transfer(const struct collection_transfer *t, int64_t n_copied, int64_t n_there, int64_t n_documents) {
+static void put_transfer(const struct collection_transfer *transfer, int64_t n_copied,
+                         int64_t n_there, int64_t n_documents) {
     struct buffer text = {0};
     struct json_writer w;
     put_begin(&w, &text);
     put_object(&w);
     put_key_string(&w, "effect", "copied");
-    put_key_string(&w, "collection", t->to.name);
+    put_key_string(&w, "collection", transfer->to.name);
     put_key_int(&w, "copied", n_copied);
     put_key_int(&w, "there", n_there);
-    put_key_int(&w, "same_chunks", t->n_chunks);
+    put_key_int(&w, "same_chunks", transfer->n_chunks);
     put_key_int(&w, "documents", n_documents);
     put_object_end(&w);
     put_line(&w, stdout);
     buffer_free(&text);
 }
 
-static enum status print_transfer(struct collection_transfer *t, struct error *e) {
-    int64_t n_documents, n_chunks, n_copied = t->n_copied + t->made, n_there = t->n_there - t->made;
-    if (collection_count(t->to.collection, NULL, &n_documents, &n_chunks, e)) return e->status;
-    if (t->arguments->json)
-        put_transfer(t, n_copied, n_there, n_documents);
+static enum status print_transfer(struct collection_transfer *transfer, struct error *e) {
+    int64_t n_documents, n_chunks, n_copied = transfer->n_copied + transfer->made,
+                                   n_there = transfer->n_there - transfer->made;
+    if (collection_count(transfer->to.collection, NULL, &n_documents, &n_chunks, e))
+        return e->status;
+    if (transfer->arguments->json)
+        put_transfer(transfer, n_copied, n_there, n_documents);
     else
         line_print(stdout,
-                   "%s: %" PRId64 " documents copied, %" PRId64 " were there; %" PRId64 " documents and %" PRId64
-                   " chunks are the same in both; %" PRId64 " documents are there in all",
-                   t->to.name, n_copied, n_there, n_copied + n_there, t->n_chunks, n_documents);
+                   "%s: %" PRId64 " documents copied, %" PRId64 " were there; %" PRId64
+                   " documents and %" PRId64 " chunks are the same in both; %" PRId64
+                   " documents are there in all",
+                   transfer->to.name, n_copied, n_there, n_copied + n_there, transfer->n_chunks,
+                   n_documents);
     return STATUS_OK;
 }
 
@@ -348,16 +406,16 @@ static void end_close(struct transfer_end *end) {
     collection_close(end->collection);
 }
 
-int run_copy(struct index_arguments *a, struct error *e) {
-    struct collection_transfer t = {.arguments = a};
-    if (index_expect(a, 2, "copy FROM TO", e)) return EXIT_FAILED;
-    t.from.name = a->rest[0];
-    t.to.name = a->rest[1];
+int run_copy(struct index_arguments *arguments, struct error *e) {
+    struct collection_transfer transfer = {.arguments = arguments};
+    if (index_expect(arguments, 2, "copy FROM TO", e)) return EXIT_FAILED;
+    transfer.from.name = arguments->rest[0];
+    transfer.to.name = arguments->rest[1];
     index_catch_interrupts();
-    enum status status = transfer_all(&t, e);
-    if (status == STATUS_OK) status = print_transfer(&t, e);
-    waiting_free(&t);
-    end_close(&t.from);
-    end_close(&t.to);
+    enum status status = transfer_all(&transfer, e);
+    if (status == STATUS_OK) status = print_transfer(&transfer, e);
+    waiting_free(&transfer);
+    end_close(&transfer.from);
+    end_close(&transfer.to);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
 }

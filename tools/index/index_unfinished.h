@@ -1,6 +1,7 @@
-/* tools/index/index_unfinished.h: vectors of a build, kept in DIR/unfinished.vectors until the build is complete, so
- * that the next one goes on where an interrupted one was. A vector is found by the text of its chunk: files may have
- * changed meanwhile, and come in another order. Each has a checksum; those that a crash left in part are not there. */
+/* tools/index/index_unfinished.h: vectors of a build, kept in DIR/unfinished.vectors until the
+ * build is complete, so that the next one goes on where an interrupted one was. A vector is found
+ * by the text of its chunk: files may have changed meanwhile, and come in another order. Each has a
+ * checksum; those that a crash left in part are not there. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -17,13 +18,15 @@ struct unfinished {
     struct buffer record;
 };
 
-/* Finds what a build with the same embedder has left in dir; else there is nothing. The caller holds the collection's
- * lock. `maker`: a hash of all that a vector depends on beside the text. */
-enum status unfinished_open(struct unfinished *u, const char *dir, uint64_t maker, int dim, struct error *e);
-/* The vector [dim] of a chunk's text, of an earlier build or of this one; false: it is not there. */
-bool unfinished_find(struct unfinished *u, struct text_span text, float *vector);
+/* Finds what a build with the same embedder has left in dir; else there is nothing. The caller
+ * holds the collection's lock. `maker`: a hash of all that a vector depends on beside the text. */
+enum status unfinished_open(struct unfinished *unfinished, const char *dir, uint64_t maker, int dim,
+                            struct error *e);
+/* The vector [dim] of a chunk's text, of an earlier build or of this one; false: it is not there.
+ */
+bool unfinished_find(struct unfinished *unfinished, struct text_span text, float *vector);
 /* Keeps one. Where the disk is full, a warning says so, and no more are kept. */
-void unfinished_keep(struct unfinished *u, struct text_span text, const float *vector);
+void unfinished_keep(struct unfinished *unfinished, struct text_span text, const float *vector);
 /* Removes the file: the build is complete. */
-void unfinished_remove(struct unfinished *u);
-void unfinished_close(struct unfinished *u); /* a file without a vector goes */
+void unfinished_remove(struct unfinished *unfinished);
+void unfinished_close(struct unfinished *unfinished); /* a file without a vector goes */

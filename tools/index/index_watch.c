@@ -1,6 +1,7 @@
-/* tools/index/index_watch.c: retro-index watch: a collection follows folders. inotify says that something has changed,
- * and nothing more is believed of it: the folders are walked again, and files whose size, time or inode differ are read
- * again. So names that changed, events that were lost and files that were written while they were read come right. */
+/* tools/index/index_watch.c: retro-index watch: a collection follows folders. inotify says that
+ * something has changed, and nothing more is believed of it: the folders are walked again, and
+ * files whose size, time or inode differ are read again. So names that changed, events that were
+ * lost and files that were written while they were read come right. */
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -14,8 +15,8 @@
 #include "config/base/hash.h"
 #include "tools/index/index_adder.h"
 
-/* After the last event it is quiet for so long before files are read, and at most so long after the first. A round that
- * failed, as beside another program's compaction, is tried again. */
+/* After the last event it is quiet for so long before files are read, and at most so long after the
+ * first. A round that failed, as beside another program's compaction, is tried again. */
 enum { QUIET_MILLISECONDS = 300, PATIENCE_MILLISECONDS = 3000, AGAIN_MILLISECONDS = 2000 };
 
 struct folder_watch {
@@ -28,61 +29,67 @@ struct folder_watch {
 /* inotify. */
 
 /* The folder and those below it; links are followed as the walk does, which sees them again. */
-static void watch_folders(struct folder_watch *w, const char *path, int depth);
+static void watch_folders(struct folder_watch *watch, const char *path, int depth);
 
-static void watch_entry(struct folder_watch *w, const char *folder, const char *name, int depth) {
+static void watch_entry(struct folder_watch *watch, const char *folder, const char *name,
+                        int depth) {
     struct buffer path = {0};
     struct stat st;
     if (name[0] == '.') return;
     buffer_printf(&path, "%s/%s", folder, name);
-    if (lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode)) watch_folders(w, path.data, depth + 1);
+    if (lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode))
+        watch_folders(watch, path.data, depth + 1);
     buffer_free(&path);
 }
 
-static void watch_folders(struct folder_watch *w, const char *path, int depth) {
+static void watch_folders(struct folder_watch *watch, const char *path, int depth) {
     enum { MAX_DEPTH = 200 };
-    const uint32_t events = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE | IN_MODIFY |
-                            IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
-    if (inotify_add_watch(w->inotify, path, events) < 0 && !w->warned && errno == ENOSPC) {
+    const uint32_t events = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE |
+                            IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
+    if (inotify_add_watch(watch->inotify, path, events) < 0 && !watch->warned && errno == ENOSPC) {
         line_print(stderr, "not all folders can be watched: raise fs.inotify.max_user_watches");
-        w->warned = true;
+        watch->warned = true;
     }
     DIR *d = depth < MAX_DEPTH ? opendir(path) : NULL;
-    for (struct dirent *entry; d && (entry = readdir(d)) != NULL;) watch_entry(w, path, entry->d_name, depth);
+    for (struct dirent *entry; d && (entry = readdir(d)) != NULL;)
+        watch_entry(watch, path, entry->d_name, depth);
     if (d) closedir(d);
 }
 
 /* A file that is given is watched by its folder: editors put a new one in its place. */
-static void watch_root(struct folder_watch *w, const char *path) {
+static void watch_root(struct folder_watch *watch, const char *path) {
     struct stat st;
     if (stat(path, &st) != 0) return;
     if (S_ISDIR(st.st_mode)) {
-        watch_folders(w, path, 0);
+        watch_folders(watch, path, 0);
         return;
     }
     char *real = realpath(path, NULL);
     char *slash = real ? strrchr(real, '/') : NULL;
     if (slash) slash[1] = '\0';
-    if (slash) inotify_add_watch(w->inotify, real, IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_CLOSE_WRITE);
+    if (slash)
+        inotify_add_watch(watch->inotify, real,
+                          IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_CLOSE_WRITE);
     free(real);
 }
 
 /* Whether something has happened; what it was does not matter. */
-static bool take_events(struct folder_watch *w, int milliseconds) {
+static bool take_events(struct folder_watch *watch, int milliseconds) {
     char events[1 << 16];
-    struct pollfd fd = {.fd = w->inotify, .events = POLLIN};
+    struct pollfd fd = {.fd = watch->inotify, .events = POLLIN};
     if (poll(&fd, 1, milliseconds) <= 0) return false;
-    return read(w->inotify, events, sizeof events) > 0;
+    return read(watch->inotify, events, sizeof events) > 0;
 }
 
-/* Returns when files have changed and it is quiet, or after `limit` seconds; 0: whenever that may be. */
-static void wait_for_events(struct folder_watch *w, double limit) {
+/* Returns when files have changed and it is quiet, or after `limit` seconds; 0: whenever that may
+ * be. */
+static void wait_for_events(struct folder_watch *watch, double limit) {
     enum { LOOK_MILLISECONDS = 250 };
     double begin = time_now();
-    while (!index_interrupted && !take_events(w, LOOK_MILLISECONDS))
+    while (!index_interrupted && !take_events(watch, LOOK_MILLISECONDS))
         if (limit > 0 && time_now() - begin > limit) return;
     double first = time_now();
-    while (!index_interrupted && take_events(w, QUIET_MILLISECONDS))
+    while (!index_interrupted && take_events(watch, QUIET_MILLISECONDS))
         if (time_now() - first > PATIENCE_MILLISECONDS / 1000.0) return;
 }
 
@@ -92,8 +99,9 @@ static void wait_for_events(struct folder_watch *w, double limit) {
 static int64_t sign_file(const char *path) {
     struct stat st;
     if (stat(path, &st) != 0) return 0;
-    int64_t facts[] = {(int64_t)st.st_dev,         (int64_t)st.st_ino,          (int64_t)st.st_size,
-                       (int64_t)st.st_mtim.tv_sec, (int64_t)st.st_mtim.tv_nsec, (int64_t)st.st_ctim.tv_sec,
+    int64_t facts[] = {(int64_t)st.st_dev,          (int64_t)st.st_ino,
+                       (int64_t)st.st_size,         (int64_t)st.st_mtim.tv_sec,
+                       (int64_t)st.st_mtim.tv_nsec, (int64_t)st.st_ctim.tv_sec,
                        (int64_t)st.st_ctim.tv_nsec};
     return (int64_t)(hash_bytes(facts, sizeof facts, 0) >> 1) | 1;
 }
@@ -104,123 +112,128 @@ struct watch_round {
     struct gone_search gone;
 };
 
-static enum status read_file(struct watch_round *r, int number, struct error *e) {
-    struct folder_watch *w = r->watcher;
-    const struct found_file *file = &w->adder.walk.files[number];
+static enum status read_file(struct watch_round *watch_round, int number, struct error *e) {
+    struct folder_watch *watch = watch_round->watcher;
+    const struct found_file *file = &watch->adder.walk.files[number];
     struct name_key path = key_of(file->source);
-    int64_t signature = sign_file(file->path), *known = key_set_number(&w->signatures, path.a, path.b);
+    int64_t signature = sign_file(file->path),
+            *known = key_set_number(&watch->signatures, path.a, path.b);
     bool read = false;
-    gone_set_file(&r->gone, file->source, GONE_FILE_THERE);
+    gone_set_file(&watch_round->gone, file->source, GONE_FILE_THERE);
     if (known && *known == signature) return STATUS_OK;
-    enum status status = adder_put_file(&w->adder, number, &read, e);
+    enum status status = adder_put_file(&watch->adder, number, &read, e);
     if (status) return status;
-    if (read) gone_set_file(&r->gone, file->source, GONE_FILE_READ);
-    key_set_add(&w->signatures, path.a, path.b);
-    *key_set_number(&w->signatures, path.a, path.b) = signature;
+    if (read) gone_set_file(&watch_round->gone, file->source, GONE_FILE_READ);
+    key_set_add(&watch->signatures, path.a, path.b);
+    *key_set_number(&watch->signatures, path.a, path.b) = signature;
     return STATUS_OK;
 }
 
 /* Rounds. */
 
-static void begin_round(struct watch_round *r) {
-    struct folder_watch *w = r->watcher;
-    struct walk *walk = &w->adder.walk;
-    const struct index_arguments *a = w->adder.arguments;
-    char **paths = a->rest + 1;
-    int n = a->n_rest - 1;
+static void begin_round(struct watch_round *watch_round) {
+    struct folder_watch *watch = watch_round->watcher;
+    struct walk *walk = &watch->adder.walk;
+    const struct index_arguments *arguments = watch->adder.arguments;
+    char **paths = arguments->rest + 1;
+    int n = arguments->n_rest - 1;
     for (int i = 0; i < n; i++) {
         /* First, so that no change between here and the walk is missed. */
-        watch_root(w, paths[i]);
+        watch_root(watch, paths[i]);
         if (access(paths[i], F_OK) != 0 && !walk->quiet)
             line_print(stderr, "%s is not there; its documents stay until it comes back", paths[i]);
     }
-    w->adder.seen = &r->gone.ids;
+    watch->adder.seen = &watch_round->gone.ids;
 }
 
-static void end_round(struct watch_round *r) { gone_free(&r->gone); }
+static void end_round(struct watch_round *watch_round) { gone_free(&watch_round->gone); }
 
-static enum status carry_out_round(struct watch_round *r, struct error *e) {
-    struct adder *a = &r->watcher->adder;
-    struct walk *walk = &a->walk;
-    const struct index_arguments *arguments = a->arguments;
-    enum status status = walk_paths(walk, arguments->rest + 1, arguments->n_rest - 1, arguments->build.base, e);
-    if (status == STATUS_OK) status = adder_plan(a, e);
-    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = read_file(r, i, e);
+static enum status carry_out_round(struct watch_round *watch_round, struct error *e) {
+    struct adder *adder = &watch_round->watcher->adder;
+    struct walk *walk = &adder->walk;
+    const struct index_arguments *arguments = adder->arguments;
+    enum status status =
+        walk_paths(walk, arguments->rest + 1, arguments->n_rest - 1, arguments->build.base, e);
+    if (status == STATUS_OK) status = adder_plan(adder, e);
+    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = read_file(watch_round, i, e);
     /* A folder that could not be read hides files that are there. */
-    if (status == STATUS_OK && !walk->incomplete) status = gone_delete(&r->gone, e);
+    if (status == STATUS_OK && !walk->incomplete) status = gone_delete(&watch_round->gone, e);
     return status;
 }
 
-static enum status run_round(struct folder_watch *w, struct error *e) {
-    struct watch_round r = {.watcher = w, .gone = {.adder = &w->adder, .whole = true}};
-    struct walk fresh = {.verbose = w->adder.arguments->build.verbose,
-                         .follow = w->adder.walk.follow,
-                         .pictures = w->adder.walk.pictures,
-                         .quiet = w->adder.walk.quiet};
-    walk_free(&w->adder.walk);
-    w->adder.walk = fresh;
-    begin_round(&r);
-    enum status status = carry_out_round(&r, e);
-    known_texts_free(&w->adder.texts);
-    end_round(&r);
+static enum status run_round(struct folder_watch *watch, struct error *e) {
+    struct watch_round watch_round = {.watcher = watch,
+                                      .gone = {.adder = &watch->adder, .whole = true}};
+    struct walk fresh = {.verbose = watch->adder.arguments->build.verbose,
+                         .follow = watch->adder.walk.follow,
+                         .pictures = watch->adder.walk.pictures,
+                         .quiet = watch->adder.walk.quiet};
+    walk_free(&watch->adder.walk);
+    watch->adder.walk = fresh;
+    begin_round(&watch_round);
+    enum status status = carry_out_round(&watch_round, e);
+    known_texts_free(&watch->adder.texts);
+    end_round(&watch_round);
     return status;
 }
 
-static void compact_if_due(struct folder_watch *w) {
+static void compact_if_due(struct folder_watch *watch) {
     struct collection_changes changes;
-    int64_t after = w->adder.arguments->config.retrieval.compact_after;
+    int64_t after = watch->adder.arguments->config.retrieval.compact_after;
     struct error e;
-    if (collection_count_changes(w->adder.collection, &changes, &e)) return;
+    if (collection_count_changes(watch->adder.collection, &changes, &e)) return;
     if (after <= 0 || changes.n_chunks + changes.n_deleted_chunks < after) return;
-    enum status status = collection_compact(w->adder.collection, &index_interrupted, &e);
+    enum status status = collection_compact(watch->adder.collection, &index_interrupted, &e);
     if (status && status != STATUS_CANCELLED) line_print(stderr, "not compacted: %s", e.text);
 }
 
 /* Brings the collection up to date, and ends. */
-static enum status follow_once(struct folder_watch *w, struct error *e) {
-    enum status status = run_round(w, e);
-    if (status == STATUS_OK) compact_if_due(w);
+static enum status follow_once(struct folder_watch *watch, struct error *e) {
+    enum status status = run_round(watch, e);
+    if (status == STATUS_OK) compact_if_due(watch);
     return status;
 }
 
 /* Until a signal comes. */
-static void follow(struct folder_watch *w) {
+static void follow(struct folder_watch *watch) {
     struct error e;
     char last[sizeof e.text] = "";
     while (!index_interrupted) {
-        enum status status = run_round(w, &e);
+        enum status status = run_round(watch, &e);
         bool failed = status != STATUS_OK && status != STATUS_CANCELLED;
         if (failed && strcmp(last, e.text) != 0) line_print(stderr, "%s; trying again", e.text);
         snprintf(last, sizeof last, "%s", failed ? e.text : "");
-        if (!failed) compact_if_due(w);
-        if (!failed && !w->adder.walk.quiet && !index_interrupted) {
+        if (!failed) compact_if_due(watch);
+        if (!failed && !watch->adder.walk.quiet && !index_interrupted) {
             line_print(stderr, "watching; Ctrl-C ends it");
-            w->adder.walk.quiet = true;
+            watch->adder.walk.quiet = true;
         }
-        wait_for_events(w, failed ? AGAIN_MILLISECONDS / 1000.0 : 0);
+        wait_for_events(watch, failed ? AGAIN_MILLISECONDS / 1000.0 : 0);
     }
 }
 
 int run_watch(struct index_arguments *arguments, struct error *e) {
-    struct folder_watch w = {.adder = {.arguments = arguments}};
+    struct folder_watch watch = {.adder = {.arguments = arguments}};
     if (arguments->n_rest < 2) {
         error_set(e, STATUS_INVALID, "watch needs DIR and at least one PATH; --help says more");
         return EXIT_FAILED;
     }
-    w.adder.walk.follow = arguments->build.follow;
-    w.adder.walk.pictures = arguments->build.pictures;
+    watch.adder.walk.follow = arguments->build.follow;
+    watch.adder.walk.pictures = arguments->build.pictures;
     index_catch_interrupts();
-    w.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    enum status status = w.inotify < 0 ? error_errno(e, "inotify") : adder_open(&w.adder, e);
+    watch.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    enum status status =
+        watch.inotify < 0 ? error_errno(e, "inotify") : adder_open(&watch.adder, e);
     if (status == STATUS_OK && arguments->watch_once)
-        status = follow_once(&w, e);
+        status = follow_once(&watch, e);
     else if (status == STATUS_OK)
-        follow(&w);
-    if (status == STATUS_OK && !arguments->watch_once) fprintf(stderr, "ended; what was printed is kept\n");
-    bool skipped = arguments->watch_once && w.adder.walk.n_skipped > 0;
-    if (w.inotify >= 0) close(w.inotify);
-    adder_close(&w.adder);
-    key_set_free(&w.signatures);
+        follow(&watch);
+    if (status == STATUS_OK && !arguments->watch_once)
+        fprintf(stderr, "ended; what was printed is kept\n");
+    bool skipped = arguments->watch_once && watch.adder.walk.n_skipped > 0;
+    if (watch.inotify >= 0) close(watch.inotify);
+    adder_close(&watch.adder);
+    key_set_free(&watch.signatures);
     if (status) return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
     return skipped ? EXIT_SKIPPED : EXIT_FINE;
 }

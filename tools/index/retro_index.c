@@ -1,5 +1,5 @@
-/* tools/index/retro_index.c: retro-index, which makes collections of documents and looks into them. Command line, and
- * the commands that only read. */
+/* tools/index/retro_index.c: retro-index, which makes collections of documents and looks into them.
+ * Command line, and the commands that only read. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -88,108 +88,131 @@ static const struct index_row {
     {"--out", "DIR", "folder of the collection", OPTION_OUT, BUILD},
     {"--out", "FILE", "what is written", OPTION_OUT, NEIGHBORS},
     {"--k", "N", "how many chunks (5); -k N is the same", 'k', SEARCH | NEIGHBORS | STATS},
-    {"--queries", "FILE", "lines {\"document\": \"...\", \"text\": \"...\"}, whose neighbours are found instead",
+    {"--queries", "FILE",
+     "lines {\"document\": \"...\", \"text\": \"...\"}, whose neighbours are found instead",
      OPTION_QUERIES, NEIGHBORS},
-    {"--recall", NULL, "what the index finds of what exact search finds, and how fast (docs/indexing.md)",
+    {"--recall", NULL,
+     "what the index finds of what exact search finds, and how fast (docs/indexing.md)",
      OPTION_RECALL, STATS},
-    {"--queries", "FILE", "with --recall: a query a line, in place of 200 chunks of the collection", OPTION_QUERIES,
-     STATS},
-    {"--exclude-same-document", NULL, "no chunks of the query's own document", OPTION_EXCLUDE, NEIGHBORS},
+    {"--queries", "FILE", "with --recall: a query a line, in place of 200 chunks of the collection",
+     OPTION_QUERIES, STATS},
+    {"--exclude-same-document", NULL, "no chunks of the query's own document", OPTION_EXCLUDE,
+     NEIGHBORS},
     {"--chunk-length", "N", "tokens of a chunk; else the model's, else 64", OPTION_CHUNK, BUILD},
     {"--index", "FACTORY",
-     "flat, ivf, ivfpq or hnsw; Exact for search in plain C; or a factory string of FAISS. Else the number of\n"
+     "flat, ivf, ivfpq or hnsw; Exact for search in plain C; or a factory string of FAISS. Else "
+     "the number of\n"
      "chunks decides (docs/indexing.md)",
      OPTION_INDEX, BUILD},
     {"--base", "DIR",
-     "documents are known by their path below DIR, wherever DIR lies; else by the file's whole path\n"
+     "documents are known by their path below DIR, wherever DIR lies; else by the file's whole "
+     "path\n"
      "(docs/indexing.md)",
      OPTION_BASE, BUILD | PUTS},
-    {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD | UPDATE},
-    {"--replace", NULL, "with --base or --id: documents that came from other files are replaced, too", OPTION_REPLACE,
+    {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path",
+     OPTION_ID, ADD | UPDATE},
+    {"--replace", NULL,
+     "with --base or --id: documents that came from other files are replaced, too", OPTION_REPLACE,
      PUTS},
-    {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, PUTS},
+    {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META,
+     PUTS},
     {"--hybrid", NULL, "ranks by words beside vectors (docs/search.md)", OPTION_HYBRID, SEARCH},
-    {"--pictures", NULL, "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
+    {"--pictures", NULL,
+     "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
      OPTION_PICTURES, BUILD | EXTRACT | PUTS},
     {"--picture-embedder", "FOLDER",
-     "--pictures, with vectors of an embedder of their own, such as CLIP: retrieval.picture_embedder",
+     "--pictures, with vectors of an embedder of their own, such as CLIP: "
+     "retrieval.picture_embedder",
      OPTION_PICTURE_EMBEDDER, BUILD},
-    {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found", OPTION_BY_PICTURE, SEARCH},
-    {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER, SEARCH},
-    {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so", OPTION_REPAIR, VERIFY},
+    {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found",
+     OPTION_BY_PICTURE, SEARCH},
+    {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER,
+     SEARCH},
+    {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so",
+     OPTION_REPAIR, VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON,
      LIST | SHOW | PUTS | CHANGE | STATS | COPY | VERIFY | SEARCH | BUILD | NEIGHBORS | EXTRACT},
     {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, LIST},
-    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | PUTS},
+    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT,
+     BUILD | EXTRACT | PUTS},
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
      BUILD | EXTRACT | PUTS},
-    {"--threads", "N", "files that are read at the same time; else as many as there are cores", OPTION_THREADS,
+    {"--threads", "N", "files that are read at the same time; else as many as there are cores",
+     OPTION_THREADS, BUILD | PUTS},
+    {"--dry-run", NULL,
+     "reads everything, lists the documents and what is skipped, and writes nothing", OPTION_DRY,
      BUILD | PUTS},
-    {"--dry-run", NULL, "reads everything, lists the documents and what is skipped, and writes nothing", OPTION_DRY,
+    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW,
      BUILD | PUTS},
-    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | PUTS},
-    {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE, WATCH},
-    {"--verbose", NULL, "names files of unknown kind, hidden files and copies of texts", OPTION_VERBOSE, BUILD | PUTS},
-    {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG, ALL_OPEN},
+    {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE,
+     WATCH},
+    {"--verbose", NULL, "names files of unknown kind, hidden files and copies of texts",
+     OPTION_VERBOSE, BUILD | PUTS},
+    {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
+     ALL_OPEN},
     {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
 };
 
-static enum status set_picture_embedder(struct index_arguments *a, const char *folder, struct error *e) {
+static enum status set_picture_embedder(struct index_arguments *arguments, const char *folder,
+                                        struct error *e) {
     struct buffer option = {0};
     buffer_printf(&option, "retrieval.picture_embedder=%s", folder);
-    enum status status = config_set(&a->config, option.data, e);
+    enum status status = config_set(&arguments->config, option.data, e);
     buffer_free(&option);
     return status;
 }
 
-static enum status parse_option(struct index_arguments *a, int option, const char *value, struct error *e) {
+static enum status parse_option(struct index_arguments *arguments, int option, const char *value,
+                                struct error *e) {
     long long n = 0;
     enum status status = STATUS_OK;
     switch (option) {
-        case OPTION_OUT: a->build.out = value; break;
-        case OPTION_CONFIG: status = config_read(&a->config, value, e); break;
+        case OPTION_OUT: arguments->build.out = value; break;
+        case OPTION_CONFIG: status = config_read(&arguments->config, value, e); break;
         case OPTION_SET: break; /* after the file, whatever the order: see parse */
-        case OPTION_INDEX: a->build.index_factory = value; break;
-        case OPTION_QUERIES: a->neighbors.queries = value; break;
-        case OPTION_EXCLUDE: a->neighbors.exclude_same_document = true; break;
-        case OPTION_VERBOSE: a->build.verbose = true; break;
-        case OPTION_DRY: a->build.dry_run = true; break;
-        case OPTION_FOLLOW: a->build.follow = true; break;
-        case OPTION_ONCE: a->watch_once = true; break;
-        case OPTION_JSON: a->json = a->build.json = a->neighbors.json = true; break;
-        case OPTION_LONG: a->list_long = true; break;
-        case OPTION_FILTER: a->filter = value; break;
-        case OPTION_HYBRID: a->hybrid = true; break;
-        case OPTION_PICTURES: a->build.pictures = true; break;
-        case OPTION_PICTURE_EMBEDDER: status = set_picture_embedder(a, value, e); break;
-        case OPTION_BY_PICTURE: a->by_picture = true; break;
-        case OPTION_ID: a->id = value; break;
-        case OPTION_BASE: a->build.base = value; break;
-        case OPTION_REPLACE: a->replace = true; break;
-        case OPTION_REPAIR: a->repair = true; break;
-        case OPTION_RECALL: a->recall = true; break;
-        case OPTION_META: status = metadata_add(&a->metadata, value, e); break;
+        case OPTION_INDEX: arguments->build.index_factory = value; break;
+        case OPTION_QUERIES: arguments->neighbors.queries = value; break;
+        case OPTION_EXCLUDE: arguments->neighbors.exclude_same_document = true; break;
+        case OPTION_VERBOSE: arguments->build.verbose = true; break;
+        case OPTION_DRY: arguments->build.dry_run = true; break;
+        case OPTION_FOLLOW: arguments->build.follow = true; break;
+        case OPTION_ONCE: arguments->watch_once = true; break;
+        case OPTION_JSON:
+            arguments->json = arguments->build.json = arguments->neighbors.json = true;
+            break;
+        case OPTION_LONG: arguments->list_long = true; break;
+        case OPTION_FILTER: arguments->filter = value; break;
+        case OPTION_HYBRID: arguments->hybrid = true; break;
+        case OPTION_PICTURES: arguments->build.pictures = true; break;
+        case OPTION_PICTURE_EMBEDDER: status = set_picture_embedder(arguments, value, e); break;
+        case OPTION_BY_PICTURE: arguments->by_picture = true; break;
+        case OPTION_ID: arguments->id = value; break;
+        case OPTION_BASE: arguments->build.base = value; break;
+        case OPTION_REPLACE: arguments->replace = true; break;
+        case OPTION_REPAIR: arguments->repair = true; break;
+        case OPTION_RECALL: arguments->recall = true; break;
+        case OPTION_META: status = metadata_add(&arguments->metadata, value, e); break;
         case OPTION_CHUNK:
             status = usage_number("--chunk-length", value, 1, 65536, &n, e);
-            a->build.chunk_length = (int)n;
+            arguments->build.chunk_length = (int)n;
             break;
         case OPTION_LIMIT:
             status = usage_number("--max-file-bytes", value, 1, LARGEST_FILE_LIMIT, &n, e);
-            a->build.max_file_bytes = (size_t)n;
+            arguments->build.max_file_bytes = (size_t)n;
             break;
         case OPTION_SECONDS:
             status = usage_number("--max-file-seconds", value, 1, LARGEST_SECONDS, &n, e);
-            a->build.max_seconds = (int)n;
+            arguments->build.max_seconds = (int)n;
             break;
         case OPTION_THREADS:
             status = usage_number("--threads", value, 1, LARGEST_THREADS, &n, e);
-            a->build.threads = (int)n;
+            arguments->build.threads = (int)n;
             break;
         case 'k':
             status = usage_number("-k", value, 1, LARGEST_K, &n, e);
-            a->k = (int)n;
+            arguments->k = (int)n;
             break;
-        case OPTION_HELP: a->help = true; break;
+        case OPTION_HELP: arguments->help = true; break;
         default: return error_set(e, STATUS_INVALID, "--help lists the options");
     }
     return status;
@@ -200,8 +223,8 @@ static void list_options(unsigned command, struct option long_options[ARRAY_COUN
     int n = 0;
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         if ((rows[i].commands & command) == 0 || strncmp(rows[i].name, "--", 2) != 0) continue;
-        long_options[n] =
-            (struct option){rows[i].name + 2, rows[i].value ? required_argument : no_argument, NULL, rows[i].id};
+        long_options[n] = (struct option){
+            rows[i].name + 2, rows[i].value ? required_argument : no_argument, NULL, rows[i].id};
         n++;
     }
     long_options[n] = (struct option){"help", no_argument, NULL, OPTION_HELP};
@@ -209,31 +232,34 @@ static void list_options(unsigned command, struct option long_options[ARRAY_COUN
     long_options[n] = (struct option){0};
 }
 
-static enum status parse(struct index_arguments *a, unsigned command, int argc, char **argv, struct error *e) {
+static enum status parse(struct index_arguments *arguments, unsigned command, int argc, char **argv,
+                         struct error *e) {
     struct option options[ARRAY_COUNT(rows) + 2];
     list_options(command, options);
     const char **sets = xcalloc((size_t)argc + 1, sizeof *sets);
     int option, n_sets = 0;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && !a->help &&
-           (option = getopt_long(argc, argv, command & (SEARCH | NEIGHBORS | STATS) ? "k:" : "", options, NULL)) !=
-               -1) {
+    while (status == STATUS_OK && !arguments->help &&
+           (option = getopt_long(argc, argv, command & (SEARCH | NEIGHBORS | STATS) ? "k:" : "",
+                                 options, NULL)) != -1) {
         if (option == OPTION_SET) {
             sets[n_sets] = optarg;
             n_sets++;
         }
-        status = parse_option(a, option, optarg, e);
+        status = parse_option(arguments, option, optarg, e);
     }
-    for (int i = 0; i < n_sets && status == STATUS_OK; i++) status = config_set(&a->config, sets[i], e);
+    for (int i = 0; i < n_sets && status == STATUS_OK; i++)
+        status = config_set(&arguments->config, sets[i], e);
     free(sets);
-    a->rest = argv + optind;
-    a->n_rest = argc - optind;
-    return status ? status : config_check(&a->config, e);
+    arguments->rest = argv + optind;
+    arguments->n_rest = argc - optind;
+    return status ? status : config_check(&arguments->config, e);
 }
 
 static void interrupt(int signal_number) {
     (void)signal_number;
-    /* The second one does not wait for the step in progress; the next build removes what is left. */
+    /* The second one does not wait for the step in progress; the next build removes what is left.
+     */
     if (index_interrupted) _exit(EXIT_INTERRUPTED);
     index_interrupted = true;
 }
@@ -244,38 +270,43 @@ void index_catch_interrupts(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-static int run_build(struct index_arguments *a, struct error *e) {
-    a->build.paths = a->rest;
-    a->build.n_paths = a->n_rest;
-    if (a->config.retrieval.picture_embedder[0]) a->build.pictures = true;
-    if ((a->build.out == NULL && !a->build.dry_run) || a->n_rest == 0) {
-        error_set(e, STATUS_INVALID, "build needs --out DIR and at least one PATH; --help says more");
+static int run_build(struct index_arguments *arguments, struct error *e) {
+    arguments->build.paths = arguments->rest;
+    arguments->build.n_paths = arguments->n_rest;
+    if (arguments->config.retrieval.picture_embedder[0]) arguments->build.pictures = true;
+    if ((arguments->build.out == NULL && !arguments->build.dry_run) || arguments->n_rest == 0) {
+        error_set(e, STATUS_INVALID,
+                  "build needs --out DIR and at least one PATH; --help says more");
         return EXIT_FAILED;
     }
     index_catch_interrupts();
-    return index_build(&a->build, &a->config, e);
+    return index_build(&arguments->build, &arguments->config, e);
 }
 
-static int run_neighbors(struct index_arguments *a, struct error *e) {
-    struct disk_generation *c = NULL;
+static int run_neighbors(struct index_arguments *arguments, struct error *e) {
+    struct disk_generation *generation = NULL;
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
-    struct neighbors_options o = a->neighbors;
-    o.out = a->build.out;
-    o.k = a->k;
-    enum status status = index_expect(a, 1, "neighbors DIR", e);
-    if (status == STATUS_OK && o.out == NULL) status = error_set(e, STATUS_INVALID, "neighbors needs --out FILE");
-    if (status == STATUS_OK) status = index_expect_folder(a, 0, "neighbors", e);
-    if (status == STATUS_OK) status = disk_generation_open(&c, a->rest[0], e);
-    if (status == STATUS_OK && disk_generation_is_changed(c))
-        status = error_set(e, STATUS_INVALID, "%s was changed since its index was built; run retro-index compact first",
-                           a->rest[0]);
-    if (status == STATUS_OK && o.queries)
-        status = makers_open(&a->config, disk_generation_info(c), &embedder, &tokenizer, e);
-    if (status == STATUS_OK) status = index_neighbors(&o, c, &embedder, e);
+    struct neighbors_options options = arguments->neighbors;
+    options.out = arguments->build.out;
+    options.k = arguments->k;
+    enum status status = index_expect(arguments, 1, "neighbors DIR", e);
+    if (status == STATUS_OK && options.out == NULL)
+        status = error_set(e, STATUS_INVALID, "neighbors needs --out FILE");
+    if (status == STATUS_OK) status = index_expect_folder(arguments, 0, "neighbors", e);
+    if (status == STATUS_OK) status = disk_generation_open(&generation, arguments->rest[0], e);
+    if (status == STATUS_OK && disk_generation_is_changed(generation))
+        status =
+            error_set(e, STATUS_INVALID,
+                      "%s was changed since its index was built; run retro-index compact first",
+                      arguments->rest[0]);
+    if (status == STATUS_OK && options.queries)
+        status = makers_open(&arguments->config, disk_generation_info(generation), &embedder,
+                             &tokenizer, e);
+    if (status == STATUS_OK) status = index_neighbors(&options, generation, &embedder, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
-    disk_generation_close(c);
+    disk_generation_close(generation);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
@@ -284,29 +315,31 @@ struct extraction {
     int n_skipped;
 };
 
-static void put_document(const char *part, const struct document_text *d) {
+static void put_document(const char *part, const struct document_text *document_text) {
     struct buffer text = {0};
     struct json_writer w;
     put_begin(&w, &text);
     put_object(&w);
     put_key_string(&w, "part", part);
-    put_key_string(&w, "title", d->title.data ? d->title.data : "");
-    put_key_string_n(&w, "text", d->text.data, d->text.size);
+    put_key_string(&w, "title", document_text->title.data ? document_text->title.data : "");
+    put_key_string_n(&w, "text", document_text->text.data, document_text->text.size);
     put_object_end(&w);
     put_line(&w, stdout);
     buffer_free(&text);
 }
 
 /* A document within a file comes behind its name. */
-static enum status print_document(void *context, const char *part, const struct document_text *d, struct error *e) {
-    const struct extraction *x = context;
-    if (d->note) color_line(stderr, COLOR_CYAN, "note:", " %s", d->note);
-    if (x->json) {
-        put_document(part, d);
+static enum status print_document(void *context, const char *part, const struct document_text *text,
+                                  struct error *e) {
+    const struct extraction *extraction = context;
+    if (text->note) color_line(stderr, COLOR_CYAN, "note:", " %s", text->note);
+    if (extraction->json) {
+        put_document(part, text);
         return STATUS_OK;
     }
     if (part[0]) color_line(stdout, COLOR_BOLD, "==> ", "%s <==", part);
-    if (fwrite(d->text.data, 1, d->text.size, stdout) != d->text.size) return error_errno(e, "standard output");
+    if (fwrite(text->text.data, 1, text->text.size, stdout) != text->text.size)
+        return error_errno(e, "standard output");
     return STATUS_OK;
 }
 
@@ -315,29 +348,34 @@ static void print_skipped(void *context, const struct error *why) {
     color_line(stderr, COLOR_YELLOW, "skipped:", " %s", why->text);
 }
 
-static int run_extract(struct index_arguments *a, struct error *e) {
-    struct extraction x = {.json = a->json};
-    struct document_taker taker = {.context = &x, .take = print_document, .skip = print_skipped};
-    if (index_expect(a, 1, "extract FILE", e)) return EXIT_FAILED;
-    struct found_file file = {.path = a->rest[0], .kind = document_kind(a->rest[0])};
-    if (read_documents(&a->build, &file, &index_interrupted, &taker, e)) return EXIT_FAILED;
-    return x.n_skipped > 0 ? EXIT_SKIPPED : EXIT_FINE;
+static int run_extract(struct index_arguments *arguments, struct error *e) {
+    struct extraction extraction = {.json = arguments->json};
+    struct document_taker taker = {
+        .context = &extraction, .take = print_document, .skip = print_skipped};
+    if (index_expect(arguments, 1, "extract FILE", e)) return EXIT_FAILED;
+    struct found_file file = {.path = arguments->rest[0],
+                              .kind = document_kind(arguments->rest[0])};
+    if (read_documents(&arguments->build, &file, &index_interrupted, &taker, e)) return EXIT_FAILED;
+    return extraction.n_skipped > 0 ? EXIT_SKIPPED : EXIT_FINE;
 }
 
-static int run_help(struct index_arguments *a, struct error *e);
+static int run_help(struct index_arguments *arguments, struct error *e);
 
 static const struct index_command {
     struct usage usage;
     unsigned bit;
-    int (*run)(struct index_arguments *a, struct error *e);
+    int (*run)(struct index_arguments *arguments, struct error *e);
     const char *examples; /* lines behind "retro-index " */
 } commands[] = {
     {{"build", "--out DIR --config FILE [OPTION...] PATH...",
-      "reads the documents under each PATH (docs/files.md), cuts them into chunks, embeds the chunks and writes a\n"
-      "collection; one that is in DIR stays as it is until the new one is complete, then is replaced"},
+      "reads the documents under each PATH (docs/files.md), cuts them into chunks, embeds the "
+      "chunks and writes a\n"
+      "collection; one that is in DIR stays as it is until the new one is complete, then is "
+      "replaced"},
      BUILD,
      run_build,
-     "build --out notes --config retro.json ~/notes\nbuild --out notes --config retro.json --index Exact a.md b.md"},
+     "build --out notes --config retro.json ~/notes\nbuild --out notes --config retro.json --index "
+     "Exact a.md b.md"},
     {{"search", "[OPTION...] DIR TEXT",
       "prints similarity, document, byte range and text of the chunks nearest to a text"},
      SEARCH,
@@ -349,22 +387,28 @@ static const struct index_command {
      run_neighbors,
      "neighbors --out neighbors.bin -k 2 --exclude-same-document notes"},
     {{"add", "[OPTION...] DIR PATH...",
-      "adds the documents under each PATH to the collection, or replaces them where they have changed; prints\n"
-      "\"added ID\" or \"replaced ID\" when a document is on the disk. A server that has the collection open finds it "
+      "adds the documents under each PATH to the collection, or replaces them where they have "
+      "changed; prints\n"
+      "\"added ID\" or \"replaced ID\" when a document is on the disk. A server that has the "
+      "collection open finds it "
       "at\n"
       "once"},
      ADD,
      run_add,
      "add notes ~/notes\nadd --id ticket-7 --meta team=ops notes ticket.txt"},
     {{"update", "[OPTION...] DIR PATH...",
-      "as add, for documents that are in the collection: others are left out, and named; prints \"replaced ID\". Of a\n"
-      "file that holds several, new documents are added, and those that it holds no more are deleted"},
+      "as add, for documents that are in the collection: others are left out, and named; prints "
+      "\"replaced ID\". Of a\n"
+      "file that holds several, new documents are added, and those that it holds no more are "
+      "deleted"},
      UPDATE,
      run_update,
      "update notes ~/notes/today.md"},
     {{"watch", "[OPTION...] DIR PATH...",
-      "keeps the collection as the files under each PATH are, from now until Ctrl-C: adds new ones, replaces changed\n"
-      "ones, deletes documents whose file is gone; prints \"added ID\", \"replaced ID\" or \"deleted ID\" when it\n"
+      "keeps the collection as the files under each PATH are, from now until Ctrl-C: adds new "
+      "ones, replaces changed\n"
+      "ones, deletes documents whose file is gone; prints \"added ID\", \"replaced ID\" or "
+      "\"deleted ID\" when it\n"
       "is on the disk"},
      WATCH,
      run_watch,
@@ -374,29 +418,36 @@ static const struct index_command {
      CHANGE,
      run_delete,
      "delete notes ticket-7"},
-    {{"compact", "DIR", "writes what was added since into the index, and takes what was deleted off the disk"},
+    {{"compact", "DIR",
+      "writes what was added since into the index, and takes what was deleted off the disk"},
      CHANGE,
      run_compact,
      "compact notes"},
     {{"snapshot", "DIR OUT",
-      "copies the collection, with its changes up to now, into the new folder OUT, and verifies the copy; servers and\n"
+      "copies the collection, with its changes up to now, into the new folder OUT, and verifies "
+      "the copy; servers and\n"
       "other commands go on meanwhile"},
      COPY,
      run_snapshot,
      "snapshot notes /backup/notes-monday"},
     {{"copy", "FROM TO",
-      "copies the documents of one collection, with their tokens and vectors, into another, which is made where it is\n"
-      "missing; either is a folder or milvus://HOST:PORT/NAME. One that was broken off goes on where it ended; at the\n"
+      "copies the documents of one collection, with their tokens and vectors, into another, which "
+      "is made where it is\n"
+      "missing; either is a folder or milvus://HOST:PORT/NAME. One that was broken off goes on "
+      "where it ended; at the\n"
       "end all documents are read from both and compared"},
      CHANGE,
      run_copy,
-     "copy notes milvus://127.0.0.1:19530/notes\ncopy milvus://127.0.0.1:19530/notes /backup/notes"},
+     "copy notes milvus://127.0.0.1:19530/notes\ncopy milvus://127.0.0.1:19530/notes "
+     "/backup/notes"},
     {{"restore", "OUT DIR",
-      "makes the collection in DIR hold what the snapshot OUT does; servers that have DIR open turn to it"},
+      "makes the collection in DIR hold what the snapshot OUT does; servers that have DIR open "
+      "turn to it"},
      COPY,
      run_restore,
      "restore /backup/notes-monday notes"},
-    {{"list", "DIR [TEXT]", "the id of each document, or of those with TEXT in the name; exit code 1 for none"},
+    {{"list", "DIR [TEXT]",
+      "the id of each document, or of those with TEXT in the name; exit code 1 for none"},
      LIST,
      run_list,
      "list notes\nlist --json notes today"},
@@ -408,7 +459,8 @@ static const struct index_command {
      STATS,
      run_stats,
      "stats --json notes\nstats --recall -k 2 notes"},
-    {{"verify", "[OPTION...] DIR", "checks every checksum and every number; exit code 0 when all is well"},
+    {{"verify", "[OPTION...] DIR",
+      "checks every checksum and every number; exit code 0 when all is well"},
      VERIFY,
      run_verify,
      "verify notes\nverify --repair notes"},
@@ -431,9 +483,11 @@ static void print_usage(FILE *out) {
             "retro-index: makes collections of documents, changes them and looks into them\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 13);
     fprintf(out,
-            "exit code: 0 all fine; 1 failed, or nothing found (list), or damage found (verify); 2 done, but for files "
+            "exit code: 0 all fine; 1 failed, or nothing found (list), or damage found (verify); 2 "
+            "done, but for files "
             "that\n"
-            "were skipped and are named on stderr; 130 interrupted by Ctrl-C or SIGTERM. Colours are for terminals; "
+            "were skipped and are named on stderr; 130 interrupted by Ctrl-C or SIGTERM. Colours "
+            "are for terminals; "
             "NO_COLOR=1\n"
             "in the environment turns them off\n");
 }
@@ -448,43 +502,48 @@ static void print_examples(const char *line) {
     }
 }
 
-static int print_help(const struct index_command *c) {
-    usage_print(stdout, "retro-index", &c->usage);
+static int print_help(const struct index_command *command) {
+    usage_print(stdout, "retro-index", &command->usage);
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
-        if (rows[i].commands & c->bit) usage_option(stdout, rows[i].name, rows[i].value, rows[i].help);
-    print_examples(c->examples);
+        if (rows[i].commands & command->bit)
+            usage_option(stdout, rows[i].name, rows[i].value, rows[i].help);
+    print_examples(command->examples);
     return EXIT_FINE;
 }
 
-static int run_help(struct index_arguments *a, struct error *e) {
-    if (a->n_rest == 0) {
+static int run_help(struct index_arguments *arguments, struct error *e) {
+    if (arguments->n_rest == 0) {
         print_usage(stdout);
         return EXIT_FINE;
     }
-    const struct index_command *command = find_command(a->rest[0]);
+    const struct index_command *command = find_command(arguments->rest[0]);
     if (command) return print_help(command);
-    error_set(e, STATUS_INVALID, "unknown command \"%s\"; retro-index help lists them", a->rest[0]);
+    error_set(e, STATUS_INVALID, "unknown command \"%s\"; retro-index help lists them",
+              arguments->rest[0]);
     return EXIT_FAILED;
 }
 
-static const char *tell_interrupted(const struct index_command *command, const struct index_arguments *a) {
+static const char *tell_interrupted(const struct index_command *command,
+                                    const struct index_arguments *arguments) {
     if (command->bit & (ADD | UPDATE)) return "what was printed is kept";
-    if (command->bit == BUILD && !a->build.dry_run)
+    if (command->bit == BUILD && !arguments->build.dry_run)
         return "what was there before is unchanged, and the next build goes on from here";
     return "what was there before is unchanged";
 }
 
 static int run(const struct index_command *command, int argc, char **argv) {
     struct error e = {0};
-    struct index_arguments a = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
-    config_init(&a.config);
-    int code = parse(&a, command->bit, argc, argv, &e) ? EXIT_FAILED
-               : a.help                                ? print_help(command)
-                                                       : command->run(&a, &e);
-    if (code == EXIT_FAILED) color_line(stderr, COLOR_RED, "retro-index", " %s: %s", command->usage.name, e.text);
-    if (code == EXIT_INTERRUPTED) fprintf(stderr, "retro-index: interrupted; %s\n", tell_interrupted(command, &a));
-    config_free(&a.config);
-    buffer_free(&a.metadata);
+    struct index_arguments arguments = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
+    config_init(&arguments.config);
+    int code = parse(&arguments, command->bit, argc, argv, &e) ? EXIT_FAILED
+               : arguments.help                                ? print_help(command)
+                                                               : command->run(&arguments, &e);
+    if (code == EXIT_FAILED)
+        color_line(stderr, COLOR_RED, "retro-index", " %s: %s", command->usage.name, e.text);
+    if (code == EXIT_INTERRUPTED)
+        fprintf(stderr, "retro-index: interrupted; %s\n", tell_interrupted(command, &arguments));
+    config_free(&arguments.config);
+    buffer_free(&arguments.metadata);
     return code;
 }
 
@@ -499,7 +558,8 @@ int main(int argc, char **argv) {
         return process_end(EXIT_FINE);
     }
     if (strcmp(name, "--version") == 0) {
-        printf("retro-index " RETRO_VERSION " (%s)\n", HAVE_FAISS ? "FAISS and exact search" : "exact search");
+        printf("retro-index " RETRO_VERSION " (%s)\n",
+               HAVE_FAISS ? "FAISS and exact search" : "exact search");
         return process_end(EXIT_FINE);
     }
     line_print(stderr, "retro-index: unknown command \"%s\"", name);

@@ -1,6 +1,7 @@
-/* tools/retro_train/native.c: operations of a training step that PyTorch computes slowly on a CPU in bfloat16. Here
- * each row is computed in float and in one pass over memory. native.py compiles and calls the functions;
- * tests/train/test_native.py compares them with PyTorch's. Every array is contiguous. */
+/* tools/retro_train/native.c: operations of a training step that PyTorch computes slowly on a CPU
+ * in bfloat16. Here each row is computed in float and in one pass over memory. native.py compiles
+ * and calls the functions; tests/train/test_native.py compares them with PyTorch's. Every array is
+ * contiguous. */
 
 #include <math.h>
 #include <stdint.h>
@@ -68,10 +69,11 @@ static void write_scaled(const float *work, float scale, uint16_t *x, int64_t n)
     }
 }
 
-/* nats [rows] is each row's cross entropy, 0 for the target -1; logits [rows, words] become its gradient. work [words].
+/* nats [rows] is each row's cross entropy, 0 for the target -1; logits [rows, words] become its
+ * gradient. work [words].
  */
-void cross_entropy_rows(uint16_t *logits, const int64_t *targets, float *nats, float *work, int64_t rows,
-                        int64_t words) {
+void cross_entropy_rows(uint16_t *logits, const int64_t *targets, float *nats, float *work,
+                        int64_t rows, int64_t words) {
     for (int64_t row = 0; row < rows; row++) {
         uint16_t *x = logits + row * words;
         int64_t right = targets[row];
@@ -96,17 +98,20 @@ static void softmax_row(uint16_t *x, float *work, int64_t seen, int64_t keys) {
     memset(x + seen, 0, (size_t)(keys - seen) * sizeof *x);
 }
 
-/* scores [matrices, rows, keys]: row i of each matrix reads its first `first` + i keys, at most all. work [keys]. */
-void softmax_causal(uint16_t *scores, float *work, int64_t matrices, int64_t rows, int64_t keys, int64_t first) {
+/* scores [matrices, rows, keys]: row i of each matrix reads its first `first` + i keys, at most
+ * all. work [keys]. */
+void softmax_causal(uint16_t *scores, float *work, int64_t matrices, int64_t rows, int64_t keys,
+                    int64_t first) {
     for (int64_t at = 0; at < matrices * rows; at++) {
         int64_t seen = first + at % rows;
         softmax_row(scores + at * keys, work, seen < keys ? seen : keys, keys);
     }
 }
 
-/* scores [matrices, rows, keys]: the rows of matrix j read its first lengths[j] keys. work [keys]. */
-void softmax_lengths(uint16_t *scores, const int32_t *lengths, float *work, int64_t matrices, int64_t rows,
-                     int64_t keys) {
+/* scores [matrices, rows, keys]: the rows of matrix j read its first lengths[j] keys. work [keys].
+ */
+void softmax_lengths(uint16_t *scores, const int32_t *lengths, float *work, int64_t matrices,
+                     int64_t rows, int64_t keys) {
     for (int64_t at = 0; at < matrices * rows; at++) {
         softmax_row(scores + at * keys, work, lengths[at / rows], keys);
     }
@@ -130,7 +135,9 @@ void softmax_gradient_rows(const uint16_t *shares, uint16_t *gradient, int64_t r
 }
 
 /* GELU by tanh is x times the logistic function of 2 sqrt(2 / pi) (x + 0.044715 x^3). */
-static inline float gate(float x) { return 1 / (1 + exponential(-1.59576912f * x * (1 + 0.044715f * x * x))); }
+static inline float gate(float x) {
+    return 1 / (1 + exponential(-1.59576912f * x * (1 + 0.044715f * x * x)));
+}
 
 void gelu_tanh(const uint16_t *x, uint16_t *y, int64_t n) {
 #pragma omp simd

@@ -1,17 +1,17 @@
-/* kernels/cpu/x86/blocks_avx512vnni.c: products with quantised weights for AVX-512 VNNI; see blocks_vector.h and
- * supers_vector.h. */
+/* kernels/cpu/x86/blocks_avx512vnni.c: products with quantised weights for AVX-512 VNNI; see
+ * blocks_vector.h and supers_vector.h. */
 #include "kernels/cpu/x86/dots_avx512.h"
 
 #include "kernels/cpu/blocks_vector.h"
 #include "kernels/cpu/supers_vector.h"
 
-void blocks_avx512vnni(const struct block_product *p, int first_tile, int n_tiles) {
+void blocks_avx512vnni(const struct block_product *product, int first_tile, int n_tiles) {
     if (__builtin_cpu_is("amd"))
-        blocks_vector(p, first_tile, n_tiles, true);
+        blocks_vector(product, first_tile, n_tiles, true);
     else
-        blocks_vector(p, first_tile, n_tiles, false);
+        blocks_vector(product, first_tile, n_tiles, false);
 }
 
-void supers_avx512vnni(const struct block_product *p, int first_tile, int n_tiles) {
-    supers_vector(p, first_tile, n_tiles);
+void supers_avx512vnni(const struct block_product *product, int first_tile, int n_tiles) {
+    supers_vector(product, first_tile, n_tiles);
 }

@@ -1,5 +1,5 @@
-/* kernels/cpu/x86/dots_avx2.h: what blocks_vector.h is written on, in AVX2 registers: eight columns of integers or
- * floats. With AVX-VNNI one instruction does what takes three or four without. */
+/* kernels/cpu/x86/dots_avx2.h: what blocks_vector.h is written on, in AVX2 registers: eight columns
+ * of integers or floats. With AVX-VNNI one instruction does what takes three or four without. */
 #pragma once
 
 #include <immintrin.h>
@@ -20,7 +20,9 @@ struct floats {
 };
 
 static inline struct floats floats_zero(void) { return (struct floats){_mm256_setzero_ps()}; }
-static inline struct floats floats_load(const float *p) { return (struct floats){_mm256_loadu_ps(p)}; }
+static inline struct floats floats_load(const float *p) {
+    return (struct floats){_mm256_loadu_ps(p)};
+}
 static inline struct floats floats_set1(float v) { return (struct floats){_mm256_set1_ps(v)}; }
 static inline struct floats floats_load_f16(const uint16_t *p) {
     return (struct floats){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p))};
@@ -32,19 +34,24 @@ static inline struct floats floats_fma(struct floats x, struct floats y, struct 
     return (struct floats){_mm256_fmadd_ps(x.v, y.v, z.v)};
 }
 /* w times the block's scale, exact; there is no instruction that changes exponents. */
-static inline struct floats floats_scaled(struct floats w, const struct input_block *x, const bool powers) {
+static inline struct floats floats_scaled(struct floats w, const struct input_block *block,
+                                          const bool powers) {
     (void)powers;
-    return floats_mul(w, floats_set1(x->scale));
+    return floats_mul(w, floats_set1(block->scale));
 }
-static inline struct floats floats_of(struct ints x) { return (struct floats){_mm256_cvtepi32_ps(x.v)}; }
+static inline struct floats floats_of(struct ints x) {
+    return (struct floats){_mm256_cvtepi32_ps(x.v)};
+}
 /* The first n <= LANES, zeros behind. */
 static inline struct floats floats_load_n(const float *p, int n) {
-    __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    __m256i mask =
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     return (struct floats){_mm256_maskload_ps(p, mask)};
 }
 /* y[0, n) = x + bias, n <= LANES; bias may be NULL. */
 static inline void floats_store(float *y, struct floats x, const float *bias, int n) {
-    __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    __m256i mask =
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     if (bias != NULL) x.v = _mm256_add_ps(x.v, _mm256_maskload_ps(bias, mask));
     _mm256_maskstore_ps(y, mask, x.v);
 }
@@ -58,21 +65,23 @@ static inline __m256i set_quad(const int8_t *x) {
     memcpy(&quad, x, sizeof quad);
     return _mm256_set1_epi32(quad);
 }
-static inline __m256i load_quads(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline __m256i load_quads(const uint8_t *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
 /* Two vectors of int4 quads out of one. */
 static inline __m256i low_halves(__m256i v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
 static inline __m256i high_halves(__m256i v) { return low_halves(_mm256_srli_epi16(v, 4)); }
 
 #ifdef __AVXVNNI__
 
-/* vpdpbusd multiplies bytes without a sign by bytes with one and adds four products to a 32-bit sum: exact. The packed
- * int8 weights are 128 too large, which the sum starts with taken off. */
+/* vpdpbusd multiplies bytes without a sign by bytes with one and adds four products to a 32-bit
+ * sum: exact. The packed int8 weights are 128 too large, which the sum starts with taken off. */
 struct quads {
     __m256i v;
 };
 static inline struct quads quads_int8(const uint8_t *p) { return (struct quads){load_quads(p)}; }
-static inline struct ints int8_start(const struct input_block *x) {
-    return (struct ints){_mm256_set1_epi32(x->offset)};
+static inline struct ints int8_start(const struct input_block *block) {
+    return (struct ints){_mm256_set1_epi32(block->offset)};
 }
 static inline struct ints int8_add(struct ints sum, struct quads w, const int8_t *x) {
     return (struct ints){_mm256_dpbusd_avx_epi32(sum.v, w.v, set_quad(x))};
@@ -83,8 +92,8 @@ static inline struct ints int4_add(struct ints sum, __m256i w, const int8_t *x) 
 static inline struct ints int4_finish(struct ints sum) { return sum; }
 
 /* Quads of super-blocks are summed in 32 bits. */
-static inline int bytes_together(enum dtype t) {
-    (void)t;
+static inline int bytes_together(enum dtype dtype) {
+    (void)dtype;
     return BLOCK_QUADS;
 }
 static inline struct ints bytes_begin(struct ints sum) { return sum; }
@@ -99,16 +108,17 @@ static inline struct ints pairs_add(struct ints sum, __m256i w, const int16_t *x
 
 #else
 
-/* GCC may add integers in any order, and would rather keep all pairs of a block in memory than add each as it comes; so
- * every sum is made one that it has to have: 30 to 50 percent faster. */
+/* GCC may add integers in any order, and would rather keep all pairs of a block in memory than add
+ * each as it comes; so every sum is made one that it has to have: 30 to 50 percent faster. */
 static inline struct ints ints_of(__m256i sum) {
     __asm__("" : "+x"(sum));
     return (struct ints){sum};
 }
 
-/* vpmaddubsw adds two products of a byte without a sign and one with it in 16 bits, with saturation, which must not
- * happen. int8: |w| * (x with the sign of w) is w * x, and 2 * 128 * 127 = 32512 is below 2^15: exact for every q_w of
- * a byte and every q_x in [-127, 127]. Pairs are then added in 32 bits. */
+/* vpmaddubsw adds two products of a byte without a sign and one with it in 16 bits, with
+ * saturation, which must not happen. int8: |w| * (x with the sign of w) is w * x, and 2 * 128 * 127
+ * = 32512 is below 2^15: exact for every q_w of a byte and every q_x in [-127, 127]. Pairs are then
+ * added in 32 bits. */
 struct quads {
     __m256i v, magnitude;
 };
@@ -124,8 +134,8 @@ static inline struct ints int8_add(struct ints sum, struct quads w, const int8_t
     __m256i pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(set_quad(x), w.v));
     return ints_of(_mm256_add_epi32(sum.v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
-/* int4: the eight quads of a block bring at most 8 * 2 * 15 * 127 = 30480 to a 16-bit sum, so a block is summed in 16
- * bits. */
+/* int4: the eight quads of a block bring at most 8 * 2 * 15 * 127 = 30480 to a 16-bit sum, so a
+ * block is summed in 16 bits. */
 static inline struct ints int4_add(struct ints sum, __m256i w, const int8_t *x) {
     return ints_of(_mm256_add_epi16(sum.v, _mm256_maddubs_epi16(w, set_quad(x))));
 }
@@ -133,9 +143,11 @@ static inline struct ints int4_finish(struct ints sum) {
     return (struct ints){_mm256_madd_epi16(sum.v, _mm256_set1_epi16(1))};
 }
 
-/* Quads of super-blocks that are summed in 16 bits, of at most 15, 31 or 63 times 127: 8 * 2 * 15 * 127 = 30480,
- * 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. */
-static inline int bytes_together(enum dtype t) { return t == DTYPE_Q4_K ? 8 : t == DTYPE_Q5_K ? 4 : 2; }
+/* Quads of super-blocks that are summed in 16 bits, of at most 15, 31 or 63 times 127: 8 * 2 * 15 *
+ * 127 = 30480, 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. */
+static inline int bytes_together(enum dtype t) {
+    return t == DTYPE_Q4_K ? 8 : t == DTYPE_Q5_K ? 4 : 2;
+}
 static inline struct ints bytes_begin(struct ints sum) {
     (void)sum;
     return ints_zero();
@@ -145,7 +157,8 @@ static inline struct ints bytes_end(struct ints sum, struct ints near) {
 }
 /* sum + w[0] x[0] + w[1] x[1], pairs of 16 bits with a sign. */
 static inline struct ints pairs_add(struct ints sum, __m256i w, const int16_t *x) {
-    return (struct ints){_mm256_add_epi32(sum.v, _mm256_madd_epi16(w, set_quad((const int8_t *)x)))};
+    return (struct ints){
+        _mm256_add_epi32(sum.v, _mm256_madd_epi16(w, set_quad((const int8_t *)x)))};
 }
 
 #endif

@@ -4,4 +4,6 @@
 #include "kernels/cpu/linear_vector.h"
 #include "kernels/cpu/variants.h"
 
-void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles) { linear_vector(a, first_tile, n_tiles); }
+void linear_avx2(const struct linear_args *args, int first_tile, int n_tiles) {
+    linear_vector(args, first_tile, n_tiles);
+}

@@ -1,4 +1,5 @@
-/* kernels/cpu/x86/math_avx2.c: elementwise functions for avx2; see math_vector.h, row_math.h and sample_weights.h. */
+/* kernels/cpu/x86/math_avx2.c: elementwise functions for avx2; see math_vector.h, row_math.h and
+ * sample_weights.h. */
 #include "kernels/cpu/x86/simd_avx2.h"
 
 #include "kernels/cpu/math_vector.h"

@@ -1,4 +1,5 @@
-/* kernels/cpu/x86/math_avx512.c: elementwise functions for avx512; see math_vector.h, row_math.h and sample_weights.h.
+/* kernels/cpu/x86/math_avx512.c: elementwise functions for avx512; see math_vector.h, row_math.h
+ * and sample_weights.h.
  */
 #include "kernels/cpu/x86/simd_avx512.h"
 

@@ -1,14 +1,16 @@
-/* kernels/cpu/x86/quantise_avx2.c: rounding activations to int8 for AVX2 and everything above it: bitwise what
- * quantise_generic does. */
+/* kernels/cpu/x86/quantise_avx2.c: rounding activations to int8 for AVX2 and everything above it:
+ * bitwise what quantise_generic does. */
 #include <immintrin.h>
 #include <string.h>
 
 #include "kernels/cpu/variants.h"
 
-/* The largest |x| as its bits: they order as the magnitudes do, and infinities and NaN come last. */
+/* The largest |x| as its bits: they order as the magnitudes do, and infinities and NaN come last.
+ */
 static __m256i largest_add(__m256i top, const float *from) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    return _mm256_max_epi32(top, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(from)), magnitude));
+    return _mm256_max_epi32(
+        top, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(from)), magnitude));
 }
 static int largest_bits(__m256i top) {
     __m128i half = _mm_max_epi32(_mm256_castsi256_si128(top), _mm256_extracti128_si256(top, 1));
@@ -25,14 +27,17 @@ static bool largest_find(float *largest, const float *from, int n) {
     return bits < INPUT_NOT_FINITE;
 }
 
-/* Thirty-two numbers become bytes; packing works in 128-bit lanes, so the fours are put in order behind it. */
+/* Thirty-two numbers become bytes; packing works in 128-bit lanes, so the fours are put in order
+ * behind it. */
 static __m256i block_round(const float *from, float inverse) {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     __m256i q[4];
     if (inverse == 0) return _mm256_setzero_si256();
     for (int i = 0; i < 4; i++)
-        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(from + 8 * i), _mm256_set1_ps(inverse)));
-    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+        q[i] = _mm256_cvtps_epi32(
+            _mm256_mul_ps(_mm256_loadu_ps(from + 8 * i), _mm256_set1_ps(inverse)));
+    __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
     return _mm256_permutevar8x32_epi32(bytes, order);
 }
 
@@ -49,7 +54,8 @@ static void bytes_sum(__m256i q, int sums[2]) {
     sums[1] = four_sum(_mm256_extracti128_si256(fours, 1));
 }
 
-void quantise_avx2(struct input_block *to, int step, const float *from, int blocks, enum dtype weights) {
+void quantise_avx2(struct input_block *to, int step, const float *from, int blocks,
+                   enum dtype weights) {
     for (int b = 0; b < blocks; b++, to += step, from += QUANTISE_BLOCK) {
         float largest;
         bool finite = largest_find(&largest, from, QUANTISE_BLOCK);
@@ -61,7 +67,8 @@ void quantise_avx2(struct input_block *to, int step, const float *from, int bloc
     }
 }
 
-void quantise_supers_avx2(struct super_input *to, int step, const float *from, int supers, enum dtype weights) {
+void quantise_supers_avx2(struct super_input *to, int step, const float *from, int supers,
+                          enum dtype weights) {
     for (int s = 0; s < supers; s++, to += step, from += SUPER_BLOCK) {
         float largest;
         bool finite = largest_find(&largest, from, SUPER_BLOCK);

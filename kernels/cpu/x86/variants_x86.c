@@ -1,5 +1,6 @@
-/* kernels/cpu/x86/variants_x86.c: the tables of x86's instruction sets, and which of them this processor has. Builds
- * for other machines, and with CPU=generic, leave this file and the kernels it names out. */
+/* kernels/cpu/x86/variants_x86.c: the tables of x86's instruction sets, and which of them this
+ * processor has. Builds for other machines, and with CPU=generic, leave this file and the kernels
+ * it names out. */
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -7,7 +8,9 @@
 #include "kernels/cpu/variants.h"
 
 /* F16C came before AVX2 in every processor; clang 14 does not know its name here. */
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 
 /* Bit 4 of EAX, leaf 7, subleaf 1, which compilers older than the instruction cannot name. */
 static bool has_avxvnni(void) {
@@ -21,14 +24,21 @@ static bool has_avx512(void) {
 }
 
 static bool has_avx512vnni(void) { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
-static bool has_avx512bf16(void) { return has_avx512vnni() && __builtin_cpu_supports("avx512bf16"); }
+static bool has_avx512bf16(void) {
+    return has_avx512vnni() && __builtin_cpu_supports("avx512bf16");
+}
 
-/* Bits 22 and 24 of EDX, leaf 7. Linux gives a process the registers of tiles when it asks for them (Linux 5.16,
- * arch/x86/xstate.html): their 8 KiB are part of what every switch of its threads then keeps. */
+/* Bits 22 and 24 of EDX, leaf 7. Linux gives a process the registers of tiles when it asks for them
+ * (Linux 5.16, arch/x86/xstate.html): their 8 KiB are part of what every switch of its threads then
+ * keeps. */
 static bool has_amx(void) {
-    enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux */
+    enum {
+        ASK_FOR_STATE = 0x1023,
+        TILE_DATA = 18
+    }; /* ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux */
     unsigned a, b, c, d;
-    bool has = has_avx512bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1);
+    bool has = has_avx512bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) &&
+               (d >> 24 & 1);
     return has && syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0;
 }
 

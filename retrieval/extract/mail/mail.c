@@ -1,6 +1,7 @@
-/* retrieval/extract/mail/mail.c: e-mail (RFC 5322, MIME) and mailboxes of it (mbox): subject, sender, receivers,
- * date and the text that a reader is shown. Of parts that say the same in several ways the plain one is taken, else
- * HTML. Attachments are files of their own (attachments.c). */
+/* retrieval/extract/mail/mail.c: e-mail (RFC 5322, MIME) and mailboxes of it (mbox): subject,
+ * sender, receivers, date and the text that a reader is shown. Of parts that say the same in
+ * several ways the plain one is taken, else HTML. Attachments are files of their own
+ * (attachments.c). */
 #include <iconv.h>
 #include <string.h>
 #include <strings.h>
@@ -16,19 +17,19 @@ enum { MAX_CHARSETS = 32 };
 
 /* Character sets. */
 
-void mail_decode_charset(const char *charset, struct buffer *b) {
-    if (b->size == 0 || utf8_is_valid(b->data, b->size)) {
+void mail_decode_charset(const char *charset, struct buffer *buffer) {
+    if (buffer->size == 0 || utf8_is_valid(buffer->data, buffer->size)) {
         bool shifts = strncasecmp(charset, "iso-2022", 8) == 0;
-        if (b->size == 0 || !shifts) return;
+        if (buffer->size == 0 || !shifts) return;
     }
     iconv_t table = iconv_open("UTF-8", charset[0] ? charset : "WINDOWS-1252");
     if (table == (iconv_t)-1) {
-        extract_repair(b);
+        extract_repair(buffer);
         return;
     }
     struct buffer out = {0};
-    char *from = b->data, block[4096];
-    size_t left = b->size;
+    char *from = buffer->data, block[4096];
+    size_t left = buffer->size;
     while (left > 0) {
         char *to = block;
         size_t room = sizeof block, before = left;
@@ -40,9 +41,9 @@ void mail_decode_charset(const char *charset, struct buffer *b) {
         left--;
     }
     iconv_close(table);
-    buffer_free(b);
-    *b = out;
-    if (!utf8_is_valid(b->data ? b->data : "", b->size)) extract_repair(b);
+    buffer_free(buffer);
+    *buffer = out;
+    if (!utf8_is_valid(buffer->data ? buffer->data : "", buffer->size)) extract_repair(buffer);
 }
 
 /* Whether the = at `at` stands before the name of a character set: "=?koi8-r?", "charset = koi8-r",
@@ -55,11 +56,13 @@ static bool begins_charset(struct text_span mail, size_t at) {
     return is_extended || (end >= n && strncasecmp(mail.text + end - n, "charset", n) == 0);
 }
 
-/* The name behind the = at `at`; "" where it is UTF-8 or none. A longer one is cut, and nobody knows it. */
+/* The name behind the = at `at`; "" where it is UTF-8 or none. A longer one is cut, and nobody
+ * knows it. */
 static void read_charset(struct text_span mail, size_t at, char name[64]) {
     size_t from = at + 1, size = 0;
     while (from < mail.size && strchr("? \t\r\n\"", mail.text[from])) from++;
-    while (from + size < mail.size && size < 63 && !strchr("\"?;'* \t\r\n", mail.text[from + size])) size++;
+    while (from + size < mail.size && size < 63 && !strchr("\"?;'* \t\r\n", mail.text[from + size]))
+        size++;
     memcpy(name, mail.text + from, size);
     name[size] = '\0';
     if (strcasecmp(name, "utf-8") == 0 || strcasecmp(name, "us-ascii") == 0) name[0] = '\0';
@@ -75,16 +78,17 @@ static void open_charsets(struct text_span mail) {
         size_t place = (size_t)(at - mail.text);
         name[0] = '\0';
         if (begins_charset(mail, place)) read_charset(mail, place, name);
-        if (name[0] && key_set_add(&seen, hash_bytes(name, strlen(name), 0), 0)) iconv_open("UTF-8", name);
+        if (name[0] && key_set_add(&seen, hash_bytes(name, strlen(name), 0), 0))
+            iconv_open("UTF-8", name);
         at = memchr(at + 1, '=', (size_t)(end - at - 1));
     }
     key_set_free(&seen);
 }
 
-void extract_mail_prepare(const struct extract_file *f) {
+void extract_mail_prepare(const struct extract_file *file) {
     struct error missing;
-    open_charsets(f->bytes);
-    mail_open_library(f->name, &missing); /* extract_mail says so */
+    open_charsets(file->bytes);
+    mail_open_library(file->name, &missing); /* extract_mail says so */
 }
 
 /* Messages. */
@@ -95,7 +99,8 @@ struct mail_text {
     struct mail_attachments attachments;
 };
 
-/* The first plain text and the first page are the message's own, where they are not attached to it. */
+/* The first plain text and the first page are the message's own, where they are not attached to it.
+ */
 static void take_part(void *context, const struct mail_part *part) {
     struct mail_text *own = context;
     bool is_text = strcasecmp(part->type, "text") == 0 && !part->is_attached;
@@ -116,8 +121,8 @@ static void read_page(const struct buffer *html, struct buffer *text) {
     struct document_text page = {0};
     struct error unreadable;
     bool is_page = html->size > 0 && memchr(html->data, '\0', html->size) == NULL;
-    if (is_page &&
-        extract_html("page", (struct text_span){html->data, html->size}, true, &page, &unreadable) == STATUS_OK)
+    if (is_page && extract_html("page", (struct text_span){html->data, html->size}, true, &page,
+                                &unreadable) == STATUS_OK)
         buffer_append(text, page.text.data, page.text.size);
     document_text_free(&page);
 }
@@ -138,47 +143,51 @@ static void write_headers(const struct mail_message *message, struct document_te
 static void write_text(struct mail_text *own, struct document_text *out) {
     if (!own->has_plain) read_page(&own->html, &own->plain);
     for (size_t i = 0; i < own->plain.size; i++)
-        if (own->plain.data[i] && own->plain.data[i] != '\r') buffer_append(&out->text, own->plain.data + i, 1);
+        if (own->plain.data[i] && own->plain.data[i] != '\r')
+            buffer_append(&out->text, own->plain.data + i, 1);
 }
 
 /* The document of a message, where it has text, then its attachments. */
-static bool write_message(const struct extract_file *f, struct text_span text, const char *part,
-                          struct child_writer *w) {
-    struct document_text d = {0};
+static bool write_message(const struct extract_file *file, struct text_span text, const char *part,
+                          struct child_writer *writer) {
+    struct document_text document_text = {0};
     struct mail_text own = {.has_plain = false};
     struct error blank;
     struct mail_message *message = mail_parse(text);
-    write_headers(message, &d);
+    write_headers(message, &document_text);
     mail_walk(message, take_part, &own);
-    write_text(&own, &d);
-    bool has_text = extract_check_blank(f->name, &d.text, &blank) == STATUS_OK;
-    if (has_text) child_write_document(w, part, &d);
-    mail_write_attachments(&own.attachments, f->name, part, w);
+    write_text(&own, &document_text);
+    bool has_text = extract_check_blank(file->name, &document_text.text, &blank) == STATUS_OK;
+    if (has_text) child_write_document(writer, part, &document_text);
+    mail_write_attachments(&own.attachments, file->name, part, writer);
     bool has_more = own.attachments.n > 0;
     mail_attachments_free(&own.attachments);
     mail_free(message);
     buffer_free(&own.plain);
     buffer_free(&own.html);
-    document_text_free(&d);
+    document_text_free(&document_text);
     return has_text || has_more;
 }
 
-/* Messages of a mailbox begin with a line "From " behind an empty one; their parts are called by that line. */
-static void read_mailbox(const struct extract_file *f, struct child_writer *w) {
+/* Messages of a mailbox begin with a line "From " behind an empty one; their parts are called by
+ * that line. */
+static void read_mailbox(const struct extract_file *file, struct child_writer *writer) {
     struct buffer part = {0};
-    struct text_span text = f->bytes;
+    struct text_span text = file->bytes;
     size_t from = SIZE_MAX, from_line = 0, line_number = 0;
     bool after_blank = true;
     for (size_t at = 0; at <= text.size;) {
         const char *line = text.text + at, *end = memchr(line, '\n', text.size - at);
         size_t size = end ? (size_t)(end - line) : text.size - at, next = at + size + 1;
-        bool begins = after_blank && size >= 5 && memcmp(line, "From ", 5) == 0, ends = at + size >= text.size;
+        bool begins = after_blank && size >= 5 && memcmp(line, "From ", 5) == 0,
+             ends = at + size >= text.size;
         line_number++;
         if ((begins || ends) && from != SIZE_MAX) {
             buffer_clear(&part);
             buffer_printf(&part, "#%zu", from_line);
-            struct text_span message = {text.text + from, (ends && !begins ? text.size : at) - from};
-            write_message(f, message, part.data, w);
+            struct text_span message = {text.text + from,
+                                        (ends && !begins ? text.size : at) - from};
+            write_message(file, message, part.data, writer);
         }
         if (begins) {
             from = next < text.size ? next : text.size;
@@ -190,12 +199,13 @@ static void read_mailbox(const struct extract_file *f, struct child_writer *w) {
     buffer_free(&part);
 }
 
-enum status extract_mail(const struct extract_file *f, struct child_writer *w, struct error *e) {
-    if (mail_open_library(f->name, e)) return e->status;
-    if (f->kind == DOCUMENT_MBOX) {
-        read_mailbox(f, w);
+enum status extract_mail(const struct extract_file *file, struct child_writer *writer,
+                         struct error *e) {
+    if (mail_open_library(file->name, e)) return e->status;
+    if (file->kind == DOCUMENT_MBOX) {
+        read_mailbox(file, writer);
         return STATUS_OK;
     }
-    if (write_message(f, f->bytes, "", w)) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "%s: empty: no text in it", f->name);
+    if (write_message(file, file->bytes, "", writer)) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "%s: empty: no text in it", file->name);
 }

@@ -1,8 +1,10 @@
-/* retrieval/extract/mail/message.c: the door to GMime: the only file that includes it. See message.h.
+/* retrieval/extract/mail/message.c: the door to GMime: the only file that includes it. See
+ * message.h.
  *
- * GMime brings GLib, GObject, GIO and GPGME. The process of a parser alone opens it, with dlopen, before its files are
- * out of reach; the program, its keeper and the parsers of other formats never map it. A helper program would have to
- * be installed and found beside ours, and would run under the longer list of calls that allows programs to open files.
+ * GMime brings GLib, GObject, GIO and GPGME. The process of a parser alone opens it, with dlopen,
+ * before its files are out of reach; the program, its keeper and the parsers of other formats never
+ * map it. A helper program would have to be installed and found beside ours, and would run under
+ * the longer list of calls that allows programs to open files.
  */
 #include "retrieval/extract/mail/message.h"
 
@@ -79,11 +81,12 @@ enum status mail_open_library(const char *file, struct error *e) {
         const char *reason = dlerror();
         gmime.library = NULL;
         return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: it needs the library GMime; install the package libgmime-3.0-0 (%s)", file,
-                         reason ? reason : "");
+                         "%s: it needs the library GMime; install the package libgmime-3.0-0 (%s)",
+                         file, reason ? reason : "");
     }
     gmime.g_mime_init();
-    gmime.g_mime_parser_options_set_fallback_charsets(gmime.g_mime_parser_options_get_default(), undeclared_charsets);
+    gmime.g_mime_parser_options_set_fallback_charsets(gmime.g_mime_parser_options_get_default(),
+                                                      undeclared_charsets);
     return STATUS_OK;
 }
 
@@ -137,8 +140,8 @@ void mail_free(struct mail_message *mail) {
 
 /* Headers. */
 
-/* "=?utf-8?B?w7Y=?=" becomes "=?utf-8?Q?=C3=B6?="; its length, 0: there is no such word at `at`. GMime 3.2.13, which
- * Debian 12 has, loses all words behind one whose base64 ends in "=". */
+/* "=?utf-8?B?w7Y=?=" becomes "=?utf-8?Q?=C3=B6?="; its length, 0: there is no such word at `at`.
+ * GMime 3.2.13, which Debian 12 has, loses all words behind one whose base64 ends in "=". */
 static size_t spell_word(const char *at, struct buffer *out) {
     size_t charset = strncmp(at, "=?", 2) == 0 ? strcspn(at + 2, "?") : 0;
     if (charset == 0 || strncasecmp(at + 2 + charset, "?B?", 3) != 0) return 0;
@@ -158,9 +161,11 @@ static size_t spell_word(const char *at, struct buffer *out) {
     return (size_t)(text + size + 2 - at);
 }
 
-/* The first header of that name as it stands there, on one line and without base64; false: there is none. */
+/* The first header of that name as it stands there, on one line and without base64; false: there is
+ * none. */
 static bool find_raw(GMimeObject *object, const char *name, struct buffer *value) {
-    GMimeHeader *header = gmime.g_mime_header_list_get_header(gmime.g_mime_object_get_header_list(object), name);
+    GMimeHeader *header =
+        gmime.g_mime_header_list_get_header(gmime.g_mime_object_get_header_list(object), name);
     const char *raw = header ? gmime.g_mime_header_get_raw_value(header) : NULL;
     char *line = raw ? gmime.g_mime_utils_header_unfold(raw) : NULL;
     buffer_clear(value);
@@ -192,15 +197,19 @@ static bool is_a(const void *object, GType type) {
     return object && gmime.g_type_check_instance_is_a((GTypeInstance *)(uintptr_t)object, type);
 }
 
-static const char *or_empty(const char *text) { return text && utf8_is_valid(text, strlen(text)) ? text : ""; }
+static const char *or_empty(const char *text) {
+    return text && utf8_is_valid(text, strlen(text)) ? text : "";
+}
 
-/* The name of a part's file: that where it says what is to be done with the part, else that of its type. */
+/* The name of a part's file: that where it says what is to be done with the part, else that of its
+ * type. */
 static char *find_name(GMimeObject *object) {
     struct buffer raw = {0};
     char *name = NULL;
     if (find_raw(object, "Content-Disposition", &raw)) {
         GMimeContentDisposition *position = gmime.g_mime_content_disposition_parse(NULL, raw.data);
-        name = xstrdup(or_empty(gmime.g_mime_content_disposition_get_parameter(position, "filename")));
+        name =
+            xstrdup(or_empty(gmime.g_mime_content_disposition_get_parameter(position, "filename")));
         gmime.g_object_unref(position);
     }
     if ((name == NULL || name[0] == '\0') && find_raw(object, "Content-Type", &raw)) {
@@ -220,12 +229,13 @@ static struct mail_part describe_part(struct mail_message *mail, GMimeObject *ob
     mail->names = xgrow(mail->names, mail->n, &mail->capacity, sizeof *mail->names);
     mail->names[mail->n] = find_name(object);
     mail->n++;
-    return (struct mail_part){.type = or_empty(type ? gmime.g_mime_content_type_get_media_type(type) : "text"),
-                              .subtype = or_empty(type ? gmime.g_mime_content_type_get_media_subtype(type) : "plain"),
-                              .charset = or_empty(charset),
-                              .name = mail->names[mail->n - 1],
-                              .is_attached = position && strcasecmp(position, "attachment") == 0,
-                              .content = object};
+    return (struct mail_part){
+        .type = or_empty(type ? gmime.g_mime_content_type_get_media_type(type) : "text"),
+        .subtype = or_empty(type ? gmime.g_mime_content_type_get_media_subtype(type) : "plain"),
+        .charset = or_empty(charset),
+        .name = mail->names[mail->n - 1],
+        .is_attached = position && strcasecmp(position, "attachment") == 0,
+        .content = object};
 }
 
 struct part_walk {
@@ -243,10 +253,12 @@ static void walk_object(const struct part_walk *walk, GMimeObject *object, int d
     }
     GMimeMultipart *parts = (GMimeMultipart *)object;
     int n = gmime.g_mime_multipart_get_count(parts);
-    for (int i = 0; i < n; i++) walk_object(walk, gmime.g_mime_multipart_get_part(parts, i), depth + 1);
+    for (int i = 0; i < n; i++)
+        walk_object(walk, gmime.g_mime_multipart_get_part(parts, i), depth + 1);
 }
 
-void mail_walk(struct mail_message *mail, void (*take)(void *context, const struct mail_part *part), void *context) {
+void mail_walk(struct mail_message *mail, void (*take)(void *context, const struct mail_part *part),
+               void *context) {
     struct part_walk walk = {mail, take, context};
     if (mail->message) walk_object(&walk, gmime.g_mime_message_get_mime_part(mail->message), 0);
 }

@@ -1,4 +1,5 @@
-/* retrieval/extract/office/office.c: zips of XML: unpacking their parts, and what the formats share. */
+/* retrieval/extract/office/office.c: zips of XML: unpacking their parts, and what the formats
+ * share. */
 #include "retrieval/extract/office/office.h"
 
 #include <stdlib.h>
@@ -16,8 +17,8 @@ const struct buffer *office_find(const struct office_parts *parts, const char *n
     return NULL;
 }
 
-enum status office_require(const struct office_parts *parts, const char *name, const struct buffer **out,
-                           struct error *e) {
+enum status office_require(const struct office_parts *parts, const char *name,
+                           const struct buffer **out, struct error *e) {
     *out = office_find(parts, name);
     if (*out) return STATUS_OK;
     if (parts->unread.status == STATUS_OK)
@@ -38,7 +39,8 @@ static bool is_wanted(void *context, const char *member) {
     return false;
 }
 
-static void take_part(void *context, const char *member, const struct buffer *bytes, const struct error *why) {
+static void take_part(void *context, const char *member, const struct buffer *bytes,
+                      const struct error *why) {
     struct office_parts *parts = context;
     if (why) {
         if (parts->unread.status == STATUS_OK) parts->unread = *why;
@@ -50,52 +52,57 @@ static void take_part(void *context, const char *member, const struct buffer *by
     parts->n++;
 }
 
-void office_text(struct office_writer *w, const char *text) { buffer_append_string(&w->out->text, text); }
+void office_text(struct office_writer *writer, const char *text) {
+    buffer_append_string(&writer->out->text, text);
+}
 
 /* Where the paragraph's text ends; its start: it has none. */
-static size_t paragraph_end(const struct office_writer *w) {
-    const struct buffer *out = &w->out->text;
+static size_t paragraph_end(const struct office_writer *writer) {
+    const struct buffer *out = &writer->out->text;
     size_t end = out->size;
-    while (end > w->start && strchr(" \t\n", out->data[end - 1])) end--;
+    while (end > writer->start && strchr(" \t\n", out->data[end - 1])) end--;
     return end;
 }
 
-void office_page(struct office_writer *w, size_t page) {
-    w->page = page;
-    w->page_here = paragraph_end(w) == w->start;
+void office_page(struct office_writer *writer, size_t page) {
+    writer->page = page;
+    writer->page_here = paragraph_end(writer) == writer->start;
 }
 
 /* Cells of a row are apart by tabs, all else by newlines. */
-static void end_part(struct office_writer *w, const char *separator) {
-    struct document_text *out = w->out;
-    size_t end = paragraph_end(w);
-    bool has_text = end > w->start;
-    if (has_text && w->page > 0 && w->page_here) {
-        marks_add(&out->marks, MARK_PAGE, 0, w->start, w->page);
-        w->page = 0;
+static void end_part(struct office_writer *writer, const char *separator) {
+    struct document_text *out = writer->out;
+    size_t end = paragraph_end(writer);
+    bool has_text = end > writer->start;
+    if (has_text && writer->page > 0 && writer->page_here) {
+        marks_add(&out->marks, MARK_PAGE, 0, writer->start, writer->page);
+        writer->page = 0;
     }
-    if (has_text && w->level > 0)
-        marks_add(&out->marks, MARK_HEADING, min_int(w->level, MARK_LEVELS), w->start, end - w->start);
+    if (has_text && writer->level > 0)
+        marks_add(&out->marks, MARK_HEADING, min_int(writer->level, MARK_LEVELS), writer->start,
+                  end - writer->start);
     if (has_text) buffer_append_string(&out->text, separator);
-    w->start = out->text.size;
-    w->level = 0;
-    w->page_here = true;
+    writer->start = out->text.size;
+    writer->level = 0;
+    writer->page_here = true;
 }
 
-void office_end_paragraph(struct office_writer *w) { end_part(w, w->cell_open ? " " : "\n"); }
+void office_end_paragraph(struct office_writer *writer) {
+    end_part(writer, writer->cell_open ? " " : "\n");
+}
 
-void office_end_cell(struct office_writer *w) {
-    struct buffer *out = &w->out->text;
+void office_end_cell(struct office_writer *writer) {
+    struct buffer *out = &writer->out->text;
     if (out->size > 0 && out->data[out->size - 1] == ' ') out->size--;
     buffer_append(out, "\t", 1);
-    w->start = out->size;
+    writer->start = out->size;
 }
 
-void office_end_row(struct office_writer *w) {
-    struct buffer *out = &w->out->text;
+void office_end_row(struct office_writer *writer) {
+    struct buffer *out = &writer->out->text;
     while (out->size > 0 && strchr(" \t", out->data[out->size - 1])) out->size--;
     buffer_append(out, "\n", 1);
-    w->start = out->size;
+    writer->start = out->size;
 }
 
 struct title_reader {
@@ -104,35 +111,40 @@ struct title_reader {
 };
 
 static void take_title(void *context, const struct xml_event *event) {
-    struct title_reader *t = context;
-    if (event->kind == XML_EVENT_TEXT && t->inside) buffer_append_string(t->title, event->text);
+    struct title_reader *reader = context;
+    if (event->kind == XML_EVENT_TEXT && reader->inside)
+        buffer_append_string(reader->title, event->text);
     if (!xml_is(event, "title")) return;
-    t->done = t->done || event->kind == XML_EVENT_CLOSE;
-    t->inside = event->kind == XML_EVENT_OPEN && !t->done;
+    reader->done = reader->done || event->kind == XML_EVENT_CLOSE;
+    reader->inside = event->kind == XML_EVENT_OPEN && !reader->done;
 }
 
 void office_title(const struct office_parts *parts, const char *part, struct buffer *title) {
     const struct buffer *xml = office_find(parts, part);
-    struct title_reader t = {.title = title};
+    struct title_reader reader = {.title = title};
     struct error e;
-    if (xml == NULL || xml_read(part, (struct text_span){xml->data, xml->size}, take_title, &t, &e))
+    if (xml == NULL ||
+        xml_read(part, (struct text_span){xml->data, xml->size}, take_title, &reader, &e))
         buffer_clear(title);
 }
 
-enum status extract_office(const struct extract_file *f, struct document_text *out, struct error *e) {
-    struct office_parts parts = {.file = f};
-    struct unpack_job job = {.name = f->name,
-                             .bytes = f->bytes,
-                             .limits = {.member = f->limits.bytes, .total = 4 * f->limits.bytes, .members = MAX_PARTS},
+enum status extract_office(const struct extract_file *file, struct document_text *out,
+                           struct error *e) {
+    struct office_parts parts = {.file = file};
+    struct unpack_job job = {.name = file->name,
+                             .bytes = file->bytes,
+                             .limits = {.member = file->limits.bytes,
+                                        .total = 4 * file->limits.bytes,
+                                        .members = MAX_PARTS},
                              .choose = is_wanted,
                              .take = take_part,
                              .context = &parts};
     enum status status = unpack(&job, e);
     if (status == STATUS_OK)
-        status = f->kind == DOCUMENT_DOCX   ? office_read_docx(&parts, out, e)
-                 : f->kind == DOCUMENT_ODT  ? office_read_odt(&parts, out, e)
-                 : f->kind == DOCUMENT_PPTX ? office_read_pptx(&parts, out, e)
-                                            : office_read_epub(&parts, out, e);
+        status = file->kind == DOCUMENT_DOCX   ? office_read_docx(&parts, out, e)
+                 : file->kind == DOCUMENT_ODT  ? office_read_odt(&parts, out, e)
+                 : file->kind == DOCUMENT_PPTX ? office_read_pptx(&parts, out, e)
+                                               : office_read_epub(&parts, out, e);
     for (int i = 0; i < parts.n; i++) {
         free(parts.list[i].name);
         buffer_free(&parts.list[i].bytes);

@@ -1,4 +1,5 @@
-/* retrieval/extract/office/office.h: documents that are zips of XML. Each function reads the parts of one format. */
+/* retrieval/extract/office/office.h: documents that are zips of XML. Each function reads the parts
+ * of one format. */
 #pragma once
 
 #include "retrieval/extract/extract_private.h"
@@ -15,8 +16,8 @@ struct office_parts {
     struct error unread; /* why the first part that cannot be read is missing */
 };
 /* STATUS_INVALID: the file has no part of that name. */
-enum status office_require(const struct office_parts *parts, const char *name, const struct buffer **out,
-                           struct error *e);
+enum status office_require(const struct office_parts *parts, const char *name,
+                           const struct buffer **out, struct error *e);
 /* NULL: there is no part of that name. */
 const struct buffer *office_find(const struct office_parts *parts, const char *name);
 
@@ -33,18 +34,22 @@ struct office_writer {
     bool page_here; /* it begins in the paragraph that is open, not in the next */
     bool cell_open; /* the next paragraph follows in its row */
 };
-void office_text(struct office_writer *w, const char *text);
+void office_text(struct office_writer *writer, const char *text);
 /* A page begins here. */
-void office_page(struct office_writer *w, size_t page);
+void office_page(struct office_writer *writer, size_t page);
 /* Ends the paragraph: a newline, where it holds anything. */
-void office_end_paragraph(struct office_writer *w);
+void office_end_paragraph(struct office_writer *writer);
 /* Ends a cell of a table, or a row. */
-void office_end_cell(struct office_writer *w);
-void office_end_row(struct office_writer *w);
+void office_end_cell(struct office_writer *writer);
+void office_end_row(struct office_writer *writer);
 /* The title that a part of metadata gives: the text of its first element "title". */
 void office_title(const struct office_parts *parts, const char *part, struct buffer *title);
 
-enum status office_read_docx(const struct office_parts *parts, struct document_text *out, struct error *e);
-enum status office_read_odt(const struct office_parts *parts, struct document_text *out, struct error *e);
-enum status office_read_pptx(const struct office_parts *parts, struct document_text *out, struct error *e);
-enum status office_read_epub(const struct office_parts *parts, struct document_text *out, struct error *e);
+enum status office_read_docx(const struct office_parts *parts, struct document_text *out,
+                             struct error *e);
+enum status office_read_odt(const struct office_parts *parts, struct document_text *out,
+                            struct error *e);
+enum status office_read_pptx(const struct office_parts *parts, struct document_text *out,
+                             struct error *e);
+enum status office_read_epub(const struct office_parts *parts, struct document_text *out,
+                             struct error *e);

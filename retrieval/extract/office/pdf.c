@@ -1,4 +1,5 @@
-/* retrieval/extract/office/pdf.c: PDF, by the program pdftotext of Poppler. It puts a form feed behind each page. */
+/* retrieval/extract/office/pdf.c: PDF, by the program pdftotext of Poppler. It puts a form feed
+ * behind each page. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -19,21 +20,24 @@ static void take_pages(const struct buffer *printed, struct document_text *out) 
     }
 }
 
-enum status extract_pdf(const struct extract_file *f, struct document_text *out, struct error *e) {
+enum status extract_pdf(const struct extract_file *file, struct document_text *out,
+                        struct error *e) {
     char *argv[] = {(char[]){"pdftotext"}, (char[]){"-enc"}, (char[]){"UTF-8"},
                     (char[]){"-eol"},      (char[]){"unix"}, (char[]){"-q"},
                     (char[]){"-"},         (char[]){"-"},    NULL};
-    struct child_program program = {.argv = argv, .package = "poppler-utils", .input = f->bytes};
+    struct child_program program = {.argv = argv, .package = "poppler-utils", .input = file->bytes};
     struct buffer printed = {0};
-    enum status status = child_run_program(f, &program, &printed, e);
+    enum status status = child_run_program(file, &program, &printed, e);
     if (status == STATUS_OK && memchr(printed.data ? printed.data : "", '\0', printed.size))
-        status = error_set(e, STATUS_INVALID, "%s: pdftotext prints a NUL", f->name);
+        status = error_set(e, STATUS_INVALID, "%s: pdftotext prints a NUL", file->name);
     if (status == STATUS_OK) {
-        if (!utf8_is_valid(printed.data ? printed.data : "", printed.size)) extract_repair(&printed);
+        if (!utf8_is_valid(printed.data ? printed.data : "", printed.size))
+            extract_repair(&printed);
         if (printed.size > 0) take_pages(&printed, out);
         if (out->text.size == 0)
-            status =
-                error_set(e, STATUS_INVALID, "%s: no text in it: its pages may be pictures, which need OCR", f->name);
+            status = error_set(e, STATUS_INVALID,
+                               "%s: no text in it: its pages may be pictures, which need OCR",
+                               file->name);
     }
     buffer_free(&printed);
     return status;

@@ -1,11 +1,12 @@
-/* retrieval/extract/office/pdf_pages.c: the pages of a PDF as pictures, by the program pdftoppm of Poppler, which
- * prints one PNG behind the other. */
+/* retrieval/extract/office/pdf_pages.c: the pages of a PDF as pictures, by the program pdftoppm of
+ * Poppler, which prints one PNG behind the other. */
 #include <string.h>
 
 #include "retrieval/extract/extract_private.h"
 #include "retrieval/picture_document.h"
 
-/* A PNG is its signature, then chunks: four bytes of length, four of type, the data, four of checksum. */
+/* A PNG is its signature, then chunks: four bytes of length, four of type, the data, four of
+ * checksum. */
 enum { PNG_SIGNATURE = 8, PNG_CHUNK = 12 };
 
 static uint32_t read_length(const char *bytes) {
@@ -28,34 +29,39 @@ static size_t measure_png(struct text_span bytes) {
     return 0;
 }
 
-static enum status take_page(const struct extract_file *f, struct text_span png, size_t page,
+static enum status take_page(const struct extract_file *file, struct text_span png, size_t page,
                              const struct document_taker *taker, struct error *e) {
-    struct document_text d = {0};
+    struct document_text text = {0};
     struct buffer part = {0};
-    extract_caption(&d.title, f->name);
-    buffer_printf(&d.title, ", page %zu", page);
+    extract_caption(&text.title, file->name);
+    buffer_printf(&text.title, ", page %zu", page);
     buffer_printf(&part, "#page=%zu", page);
-    enum status status = picture_document_write(&d.text, png, (struct text_span){d.title.data, d.title.size}, e);
-    marks_add(&d.marks, MARK_PAGE, 0, 0, page);
-    if (status == STATUS_OK) status = taker->take(taker->context, part.data, &d, e);
+    enum status status = picture_document_write(
+        &text.text, png, (struct text_span){text.title.data, text.title.size}, e);
+    marks_add(&text.marks, MARK_PAGE, 0, 0, page);
+    if (status == STATUS_OK) status = taker->take(taker->context, part.data, &text, e);
     buffer_free(&part);
-    document_text_free(&d);
+    document_text_free(&text);
     return status;
 }
 
-static enum status take_pages(const struct extract_file *f, struct text_span printed,
+static enum status take_pages(const struct extract_file *file, struct text_span printed,
                               const struct document_taker *taker, struct error *e) {
     for (size_t page = 1; printed.size > 0; page++) {
         size_t size = measure_png(printed);
-        if (size == 0) return error_set(e, STATUS_INVALID, "%s: pdftoppm prints no PNG for page %zu", f->name, page);
-        if (take_page(f, (struct text_span){printed.text, size}, page, taker, e)) return e->status;
+        if (size == 0)
+            return error_set(e, STATUS_INVALID, "%s: pdftoppm prints no PNG for page %zu",
+                             file->name, page);
+        if (take_page(file, (struct text_span){printed.text, size}, page, taker, e))
+            return e->status;
         printed.text += size;
         printed.size -= size;
     }
     return STATUS_OK;
 }
 
-enum status extract_pdf_pages(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
+enum status extract_pdf_pages(const struct extract_file *file, const struct document_taker *taker,
+                              struct error *e) {
     char *argv[] = {(char[]){"pdftoppm"},
                     (char[]){"-png"},
                     (char[]){"-scale-to"},
@@ -63,10 +69,11 @@ enum status extract_pdf_pages(const struct extract_file *f, const struct documen
                     (char[]){"-q"},
                     (char[]){"-"},
                     NULL};
-    struct child_program program = {.argv = argv, .package = "poppler-utils", .input = f->bytes};
+    struct child_program program = {.argv = argv, .package = "poppler-utils", .input = file->bytes};
     struct buffer printed = {0};
-    enum status status = child_run_program(f, &program, &printed, e);
-    if (status == STATUS_OK) status = take_pages(f, (struct text_span){printed.data, printed.size}, taker, e);
+    enum status status = child_run_program(file, &program, &printed, e);
+    if (status == STATUS_OK)
+        status = take_pages(file, (struct text_span){printed.data, printed.size}, taker, e);
     buffer_free(&printed);
     return status;
 }

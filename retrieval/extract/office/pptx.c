@@ -1,5 +1,5 @@
-/* retrieval/extract/office/pptx.c: PowerPoint's PPTX, whose slides are pages in the order in which they are shown, and
- * EPUB, whose chapters are pages of XHTML in the order of its spine. */
+/* retrieval/extract/office/pptx.c: PowerPoint's PPTX, whose slides are pages in the order in which
+ * they are shown, and EPUB, whose chapters are pages of XHTML in the order of its spine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,34 +22,34 @@ struct part_list {
     struct buffer id, name;
 };
 
-static void add_named(struct part_list *l) {
-    l->list = xgrow(l->list, l->n, &l->capacity, sizeof *l->list);
-    l->list[l->n] = (struct named_part){xstrdup(l->id.data), xstrdup(l->name.data)};
-    l->n++;
+static void add_named(struct part_list *list) {
+    list->list = xgrow(list->list, list->n, &list->capacity, sizeof *list->list);
+    list->list[list->n] = (struct named_part){xstrdup(list->id.data), xstrdup(list->name.data)};
+    list->n++;
 }
 
-static void add_order(struct part_list *l) {
-    l->order = xgrow(l->order, l->n_order, &l->order_capacity, sizeof *l->order);
-    l->order[l->n_order] = xstrdup(l->id.data);
-    l->n_order++;
+static void add_order(struct part_list *list) {
+    list->order = xgrow(list->order, list->n_order, &list->order_capacity, sizeof *list->order);
+    list->order[list->n_order] = xstrdup(list->id.data);
+    list->n_order++;
 }
 
-static const char *find_name(const struct part_list *l, const char *id) {
-    for (int i = 0; i < l->n; i++)
-        if (strcmp(l->list[i].id, id) == 0) return l->list[i].name;
+static const char *find_name(const struct part_list *list, const char *id) {
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(list->list[i].id, id) == 0) return list->list[i].name;
     return NULL;
 }
 
-static void part_list_free(struct part_list *l) {
-    for (int i = 0; i < l->n; i++) {
-        free(l->list[i].id);
-        free(l->list[i].name);
+static void part_list_free(struct part_list *list) {
+    for (int i = 0; i < list->n; i++) {
+        free(list->list[i].id);
+        free(list->list[i].name);
     }
-    for (int i = 0; i < l->n_order; i++) free(l->order[i]);
-    free(l->list);
-    free(l->order);
-    buffer_free(&l->id);
-    buffer_free(&l->name);
+    for (int i = 0; i < list->n_order; i++) free(list->order[i]);
+    free(list->list);
+    free(list->order);
+    buffer_free(&list->id);
+    buffer_free(&list->name);
 }
 
 /* "a/b.opf" and "../c/d%20e.xhtml" to "c/d e.xhtml". */
@@ -74,7 +74,9 @@ static void resolve(const char *base, const char *name, struct buffer *out) {
     for (size_t from = 0; from < out->size; from++, to++) {
         unsigned c;
         out->data[to] = out->data[from];
-        if (out->data[from] != '%' || out->size - from < 3 || sscanf(out->data + from + 1, "%2x", &c) != 1) continue;
+        if (out->data[from] != '%' || out->size - from < 3 ||
+            sscanf(out->data + from + 1, "%2x", &c) != 1)
+            continue;
         out->data[to] = (char)c;
         from += 2;
     }
@@ -85,15 +87,17 @@ static void resolve(const char *base, const char *name, struct buffer *out) {
 /* PPTX. */
 
 static void take_relationship(void *context, const struct xml_event *event) {
-    struct part_list *l = context;
-    if (xml_is(event, "Relationship") && xml_attribute(event, "Id", &l->id) && xml_attribute(event, "Target", &l->name))
-        add_named(l);
+    struct part_list *list = context;
+    if (xml_is(event, "Relationship") && xml_attribute(event, "Id", &list->id) &&
+        xml_attribute(event, "Target", &list->name))
+        add_named(list);
 }
 
-/* A slide's id and its relationship's are both called id; the relationship's comes behind a number. */
+/* A slide's id and its relationship's are both called id; the relationship's comes behind a number.
+ */
 static void take_slide_id(void *context, const struct xml_event *event) {
-    struct part_list *l = context;
-    if (xml_is(event, "sldId") && xml_attribute(event, "r:id", &l->id)) add_order(l);
+    struct part_list *list = context;
+    if (xml_is(event, "sldId") && xml_attribute(event, "r:id", &list->id)) add_order(list);
 }
 
 struct slide_reader {
@@ -104,48 +108,56 @@ struct slide_reader {
 };
 
 static void take_slide(void *context, const struct xml_event *event) {
-    struct slide_reader *r = context;
-    struct office_writer *w = &r->writer;
+    struct slide_reader *reader = context;
+    struct office_writer *writer = &reader->writer;
     bool opens = event->kind == XML_EVENT_OPEN, closes = event->kind == XML_EVENT_CLOSE;
-    if (event->kind == XML_EVENT_TEXT && r->in_text) office_text(w, event->text);
-    if (xml_is(event, "sp")) r->is_title = false;
+    if (event->kind == XML_EVENT_TEXT && reader->in_text) office_text(writer, event->text);
+    if (xml_is(event, "sp")) reader->is_title = false;
     if (xml_is(event, "ph") && opens)
-        r->is_title = xml_attribute_is(event, "type", "title") || xml_attribute_is(event, "type", "ctrTitle");
-    if (xml_is(event, "t")) r->in_text = opens;
-    if (xml_is(event, "br") && opens) office_text(w, "\n");
-    if (xml_is(event, "tc")) r->cells += opens ? 1 : -1;
-    w->cell_open = r->cells > 0;
+        reader->is_title =
+            xml_attribute_is(event, "type", "title") || xml_attribute_is(event, "type", "ctrTitle");
+    if (xml_is(event, "t")) reader->in_text = opens;
+    if (xml_is(event, "br") && opens) office_text(writer, "\n");
+    if (xml_is(event, "tc")) reader->cells += opens ? 1 : -1;
+    writer->cell_open = reader->cells > 0;
     if (xml_is(event, "p") && closes) {
-        w->level = r->is_title ? 1 : 0;
-        office_end_paragraph(w);
+        writer->level = reader->is_title ? 1 : 0;
+        office_end_paragraph(writer);
     }
-    if (xml_is(event, "tc") && closes) office_end_cell(w);
-    if (xml_is(event, "tr") && closes) office_end_row(w);
+    if (xml_is(event, "tc") && closes) office_end_cell(writer);
+    if (xml_is(event, "tr") && closes) office_end_row(writer);
 }
 
-static void read_slides(const struct office_parts *parts, const struct part_list *slides, struct document_text *out) {
+static void read_slides(const struct office_parts *parts, const struct part_list *slides,
+                        struct document_text *out) {
     struct buffer name = {0};
     struct error unreadable;
-    struct slide_reader r = {.writer = {.out = out}};
+    struct slide_reader reader = {.writer = {.out = out}};
     for (int i = 0; i < slides->n_order; i++) {
         const char *target = find_name(slides, slides->order[i]);
         if (target == NULL) continue;
         resolve("ppt/presentation.xml", target, &name);
         const struct buffer *slide = office_find(parts, name.data);
-        office_page(&r.writer, (size_t)i + 1);
-        if (slide && xml_read(name.data, office_span(slide), take_slide, &r, &unreadable)) r.in_text = false;
-        office_end_paragraph(&r.writer);
+        office_page(&reader.writer, (size_t)i + 1);
+        if (slide && xml_read(name.data, office_span(slide), take_slide, &reader, &unreadable))
+            reader.in_text = false;
+        office_end_paragraph(&reader.writer);
     }
     buffer_free(&name);
 }
 
-enum status office_read_pptx(const struct office_parts *parts, struct document_text *out, struct error *e) {
-    static const char show_name[] = "ppt/presentation.xml", links_name[] = "ppt/_rels/presentation.xml.rels";
+enum status office_read_pptx(const struct office_parts *parts, struct document_text *out,
+                             struct error *e) {
+    static const char show_name[] = "ppt/presentation.xml",
+                      links_name[] = "ppt/_rels/presentation.xml.rels";
     const struct buffer *show, *links;
     struct part_list slides = {0};
-    if (office_require(parts, show_name, &show, e) || office_require(parts, links_name, &links, e)) return e->status;
-    enum status status = xml_read(parts->file->name, office_span(links), take_relationship, &slides, e);
-    if (status == STATUS_OK) status = xml_read(parts->file->name, office_span(show), take_slide_id, &slides, e);
+    if (office_require(parts, show_name, &show, e) || office_require(parts, links_name, &links, e))
+        return e->status;
+    enum status status =
+        xml_read(parts->file->name, office_span(links), take_relationship, &slides, e);
+    if (status == STATUS_OK)
+        status = xml_read(parts->file->name, office_span(show), take_slide_id, &slides, e);
     if (status == STATUS_OK) read_slides(parts, &slides, out);
     office_title(parts, "docProps/core.xml", &out->title);
     part_list_free(&slides);
@@ -163,10 +175,11 @@ static void take_rootfile(void *context, const struct xml_event *event) {
 }
 
 static void take_package(void *context, const struct xml_event *event) {
-    struct part_list *l = context;
-    if (xml_is(event, "item") && xml_attribute(event, "id", &l->id) && xml_attribute(event, "href", &l->name))
-        add_named(l);
-    if (xml_is(event, "itemref") && xml_attribute(event, "idref", &l->id)) add_order(l);
+    struct part_list *list = context;
+    if (xml_is(event, "item") && xml_attribute(event, "id", &list->id) &&
+        xml_attribute(event, "href", &list->name))
+        add_named(list);
+    if (xml_is(event, "itemref") && xml_attribute(event, "idref", &list->id)) add_order(list);
 }
 
 /* Appends a chapter; one that cannot be read is left out. */
@@ -175,26 +188,31 @@ static void add_chapter(const char *name, const struct buffer *page, struct docu
     struct error unreadable;
     bool is_utf8 = utf8_is_valid(page->data, page->size);
     if (memchr(page->data, '\0', page->size) == NULL &&
-        extract_html(name, office_span(page), is_utf8, &chapter, &unreadable) == STATUS_OK && chapter.text.size > 0) {
+        extract_html(name, office_span(page), is_utf8, &chapter, &unreadable) == STATUS_OK &&
+        chapter.text.size > 0) {
         if (out->text.size > 0) buffer_append(&out->text, "\n", 1);
         struct mark *marks = (struct mark *)(void *)chapter.marks.data;
         for (size_t i = 0; i < chapter.marks.size / sizeof *marks; i++)
-            marks_add(&out->marks, (enum mark_kind)marks[i].kind, marks[i].level, out->text.size + marks[i].at,
-                      marks[i].value);
+            marks_add(&out->marks, (enum mark_kind)marks[i].kind, marks[i].level,
+                      out->text.size + marks[i].at, marks[i].value);
         buffer_append(&out->text, chapter.text.data, chapter.text.size);
     }
     document_text_free(&chapter);
 }
 
-enum status office_read_epub(const struct office_parts *parts, struct document_text *out, struct error *e) {
+enum status office_read_epub(const struct office_parts *parts, struct document_text *out,
+                             struct error *e) {
     static const char container_name[] = "META-INF/container.xml";
     const struct buffer *container, *package = NULL;
     struct buffer path = {0}, name = {0};
     struct part_list chapters = {0};
     if (office_require(parts, container_name, &container, e)) return e->status;
-    enum status status = xml_read(parts->file->name, office_span(container), take_rootfile, &path, e);
-    if (status == STATUS_OK) status = office_require(parts, path.size > 0 ? path.data : "package", &package, e);
-    if (status == STATUS_OK) status = xml_read(parts->file->name, office_span(package), take_package, &chapters, e);
+    enum status status =
+        xml_read(parts->file->name, office_span(container), take_rootfile, &path, e);
+    if (status == STATUS_OK)
+        status = office_require(parts, path.size > 0 ? path.data : "package", &package, e);
+    if (status == STATUS_OK)
+        status = xml_read(parts->file->name, office_span(package), take_package, &chapters, e);
     for (int i = 0; i < chapters.n_order && status == STATUS_OK; i++) {
         const char *target = find_name(&chapters, chapters.order[i]);
         if (target == NULL) continue;

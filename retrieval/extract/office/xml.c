@@ -18,7 +18,8 @@ static void give_event(xmlTextReaderPtr reader, int type, xml_taker *take, void 
         return;
     }
     bool opens = type == XML_READER_TYPE_ELEMENT;
-    bool closes = type == XML_READER_TYPE_END_ELEMENT || (opens && xmlTextReaderIsEmptyElement(reader) == 1);
+    bool closes =
+        type == XML_READER_TYPE_END_ELEMENT || (opens && xmlTextReaderIsEmptyElement(reader) == 1);
     event.name = (const char *)xmlTextReaderConstLocalName(reader);
     event.kind = XML_EVENT_OPEN;
     if (opens) take(context, &event);
@@ -26,9 +27,12 @@ static void give_event(xmlTextReaderPtr reader, int type, xml_taker *take, void 
     if (closes) take(context, &event);
 }
 
-enum status xml_read(const char *name, struct text_span xml, xml_taker *take, void *context, struct error *e) {
-    const int options = XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_COMPACT;
-    if (xml.size > INT32_MAX) return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes of XML", name, xml.size);
+enum status xml_read(const char *name, struct text_span xml, xml_taker *take, void *context,
+                     struct error *e) {
+    const int options =
+        XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_COMPACT;
+    if (xml.size > INT32_MAX)
+        return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes of XML", name, xml.size);
     xmlTextReaderPtr reader = xmlReaderForMemory(xml.text, (int)xml.size, NULL, NULL, options);
     if (reader == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: XML parser", name);
     enum status status = STATUS_OK;
@@ -36,7 +40,8 @@ enum status xml_read(const char *name, struct text_span xml, xml_taker *take, vo
     while (more == 1 && status == STATUS_OK) {
         int type = xmlTextReaderNodeType(reader);
         if (type == XML_READER_TYPE_DOCUMENT_TYPE)
-            status = error_set(e, STATUS_INVALID, "%s: it declares a document type, which its format does not", name);
+            status = error_set(e, STATUS_INVALID,
+                               "%s: it declares a document type, which its format does not", name);
         else
             give_event(reader, type, take, context);
         more = xmlTextReaderRead(reader);
@@ -54,7 +59,8 @@ bool xml_attribute(const struct xml_event *event, const char *name, struct buffe
     bool prefixed = strchr(name, ':') != NULL;
     int more = event->kind == XML_EVENT_OPEN ? xmlTextReaderMoveToFirstAttribute(reader) : 0;
     while (more == 1 && !found) {
-        const xmlChar *own = prefixed ? xmlTextReaderConstName(reader) : xmlTextReaderConstLocalName(reader);
+        const xmlChar *own =
+            prefixed ? xmlTextReaderConstName(reader) : xmlTextReaderConstLocalName(reader);
         found = own && strcmp((const char *)own, name) == 0;
         const char *text = found ? (const char *)xmlTextReaderConstValue(reader) : NULL;
         buffer_append_string(value, text ? text : "");

@@ -1,5 +1,5 @@
-/* retrieval/extract/office/xml.h: XML as a stream of events. Entities are not expanded, nothing is fetched, and a
- * document type declaration is refused: the formats that are read here have none. */
+/* retrieval/extract/office/xml.h: XML as a stream of events. Entities are not expanded, nothing is
+ * fetched, and a document type declaration is refused: the formats that are read here have none. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -15,10 +15,12 @@ struct xml_event {
 };
 typedef void xml_taker(void *context, const struct xml_event *event);
 
-/* Calls the taker for each event. An element without content opens and closes. STATUS_INVALID: it is no XML. */
-enum status xml_read(const char *name, struct text_span xml, xml_taker *take, void *context, struct error *e);
-/* The value of an attribute of the element that opens, by its name without a prefix, or with it ("r:id"); false: it has
- * none such. */
+/* Calls the taker for each event. An element without content opens and closes. STATUS_INVALID: it
+ * is no XML. */
+enum status xml_read(const char *name, struct text_span xml, xml_taker *take, void *context,
+                     struct error *e);
+/* The value of an attribute of the element that opens, by its name without a prefix, or with it
+ * ("r:id"); false: it has none such. */
 bool xml_attribute(const struct xml_event *event, const char *name, struct buffer *value);
 bool xml_attribute_is(const struct xml_event *event, const char *name, const char *value);
 static inline bool xml_is(const struct xml_event *event, const char *name) {

@@ -1,6 +1,7 @@
-/* retrieval/extract/text/man.c: man pages, formatted by the mandoc program: a page is a program in roff, and no
- * parser of ours would do. A page may ask for other files (.so); it gets none: mandoc has its input alone, in an empty
- * directory, and requests that are spelled plainly are shown as text. */
+/* retrieval/extract/text/man.c: man pages, formatted by the mandoc program: a page is a program in
+ * roff, and no parser of ours would do. A page may ask for other files (.so); it gets none: mandoc
+ * has its input alone, in an empty directory, and requests that are spelled plainly are shown as
+ * text. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -12,8 +13,11 @@ static const char *const includes[] = {"so", "mso", "soquiet", "msoquiet", "pso"
 static const char *const conditions[] = {"if", "ie", "el", "nop", "do", "while"};
 
 static bool is_blank(char c) { return c == ' ' || c == '\t'; }
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
-/* A page may choose the character that requests begin with (.cc): text begins with such a one rarely. */
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+/* A page may choose the character that requests begin with (.cc): text begins with such a one
+ * rarely. */
 static bool may_control(char c) { return c > ' ' && c < 0x7f && c != '\\' && !is_letter(c); }
 
 /* Whether text[at] may begin one of these requests. */
@@ -37,7 +41,8 @@ static bool begins_include(struct text_span line, size_t at) {
 static void write_shown(struct text_span line, struct buffer *out) {
     bool may_follow = begins_request(line, 0, conditions, ARRAY_COUNT(conditions));
     for (size_t i = 0; i < line.size; i++) {
-        bool first = i == 0 || (may_follow && (is_blank(line.text[i - 1]) || line.text[i - 1] == '{'));
+        bool first =
+            i == 0 || (may_follow && (is_blank(line.text[i - 1]) || line.text[i - 1] == '{'));
         if (first && begins_include(line, i)) buffer_append(out, "\\&", 2);
         buffer_append(out, line.text + i, 1);
     }
@@ -62,40 +67,49 @@ static void show_includes(struct text_span page, struct buffer *out) {
 static bool is_redirect(struct text_span page) {
     struct text_span line;
     for (size_t at = 0; take_line(page, &at, &line);) {
-        bool is_comment = line.size >= 3 && (line.text[0] == '.' || line.text[0] == '\'') && line.text[1] == '\\';
+        bool is_comment =
+            line.size >= 3 && (line.text[0] == '.' || line.text[0] == '\'') && line.text[1] == '\\';
         if (line.size > 0 && !is_comment) return begins_include(line, 0);
     }
     return false;
 }
 
-static enum status run_mandoc(const struct extract_file *f, struct buffer *out, struct error *e) {
-    char *argv[] = {
-        (char[]){"mandoc"}, (char[]){"-T"}, (char[]){"utf8"}, (char[]){"-O"}, (char[]){"width=500,indent=0"}, NULL};
+static enum status run_mandoc(const struct extract_file *file, struct buffer *out,
+                              struct error *e) {
+    char *argv[] = {(char[]){"mandoc"},
+                    (char[]){"-T"},
+                    (char[]){"utf8"},
+                    (char[]){"-O"},
+                    (char[]){"width=500,indent=0"},
+                    NULL};
     struct buffer page = {0};
-    show_includes(f->bytes, &page);
-    struct child_program program = {.argv = argv, .package = "mandoc", .input = {page.data, page.size}, .worst = 4};
-    enum status status = child_run_program(f, &program, out, e);
+    show_includes(file->bytes, &page);
+    struct child_program program = {
+        .argv = argv, .package = "mandoc", .input = {page.data, page.size}, .worst = 4};
+    enum status status = child_run_program(file, &program, out, e);
     buffer_free(&page);
     return status;
 }
 
-/* "N\bN" and "_\bN" become "N", as a terminal without bold shows them: a backspace takes the character before it. */
-static void remove_overstrike(struct buffer *b) {
+/* "N\bN" and "_\bN" become "N", as a terminal without bold shows them: a backspace takes the
+ * character before it. */
+static void remove_overstrike(struct buffer *buffer) {
     size_t to = 0;
-    for (size_t from = 0; from < b->size; from++) {
-        if (b->data[from] != '\b') {
-            b->data[to] = b->data[from];
+    for (size_t from = 0; from < buffer->size; from++) {
+        if (buffer->data[from] != '\b') {
+            buffer->data[to] = buffer->data[from];
             to++;
             continue;
         }
-        while (to > 0 && ((uint8_t)b->data[to - 1] & 0xc0) == 0x80) to--;
+        while (to > 0 && ((uint8_t)buffer->data[to - 1] & 0xc0) == 0x80) to--;
         if (to > 0) to--;
     }
-    b->size = to;
-    if (b->data) b->data[to] = '\0';
+    buffer->size = to;
+    if (buffer->data) buffer->data[to] = '\0';
 }
 
-/* Lines of text[*at, size): the next one that is not blank, without its newline; false at the end. */
+/* Lines of text[*at, size): the next one that is not blank, without its newline; false at the end.
+ */
 static bool next_line(const struct buffer *text, size_t *at, struct text_span *line) {
     while (*at < text->size) {
         const char *start = text->data + *at;
@@ -109,7 +123,8 @@ static bool next_line(const struct buffer *text, size_t *at, struct text_span *l
     return false;
 }
 
-/* The line under the first heading, "name - what it does", without its indent and with a plain dash. */
+/* The line under the first heading, "name - what it does", without its indent and with a plain
+ * dash. */
 static void write_title(const struct buffer *page, size_t at, struct buffer *title) {
     struct text_span line;
     if (!next_line(page, &at, &line) || !next_line(page, &at, &line)) return;
@@ -124,7 +139,8 @@ static void write_title(const struct buffer *page, size_t at, struct buffer *tit
     }
 }
 
-/* Sections begin in the first column, their parts in the fourth behind an empty line or a section; nothing else does.
+/* Sections begin in the first column, their parts in the fourth behind an empty line or a section;
+ * nothing else does.
  */
 static void mark_sections(const struct document_text *page, struct buffer *marks) {
     const struct buffer *text = &page->text;
@@ -133,19 +149,23 @@ static void mark_sections(const struct document_text *page, struct buffer *marks
         const char *line = text->data + at, *end = memchr(line, '\n', text->size - at);
         size_t size = end ? (size_t)(end - line) : text->size - at, indent = 0;
         while (indent < size && line[indent] == ' ') indent++;
-        bool is_section = indent == 0 && size > 0, is_part = indent == 3 && may_be_part && size > indent;
-        if (is_section || is_part) marks_add(marks, MARK_HEADING, is_section ? 1 : 2, at + indent, size - indent);
+        bool is_section = indent == 0 && size > 0,
+             is_part = indent == 3 && may_be_part && size > indent;
+        if (is_section || is_part)
+            marks_add(marks, MARK_HEADING, is_section ? 1 : 2, at + indent, size - indent);
         may_be_part = is_section || indent == size;
         at += size + (end != NULL);
     }
 }
 
 /* The page between mandoc's header and footer lines. */
-static enum status take_page(const char *path, const struct buffer *page, struct document_text *out, struct error *e) {
+static enum status take_page(const char *path, const struct buffer *page, struct document_text *out,
+                             struct error *e) {
     size_t at = 0, body;
     struct text_span line, last = {0};
     if (!next_line(page, &at, &line) || *line.text == '(')
-        return error_set(e, STATUS_INVALID, "%s: not a man page: it names no title (.TH or .Dd)", path);
+        return error_set(e, STATUS_INVALID, "%s: not a man page: it names no title (.TH or .Dd)",
+                         path);
     body = at;
     while (next_line(page, &at, &line)) last = line;
     if (last.text == NULL) return error_set(e, STATUS_INVALID, "%s: empty", path);
@@ -159,18 +179,21 @@ static enum status take_page(const char *path, const struct buffer *page, struct
     return STATUS_OK;
 }
 
-enum status extract_man(const struct extract_file *f, struct document_text *out, struct error *e) {
+enum status extract_man(const struct extract_file *file, struct document_text *out,
+                        struct error *e) {
     struct buffer page = {0};
-    if (memchr(f->bytes.text, '\0', f->bytes.size))
-        return error_set(e, STATUS_INVALID, "%s: binary: it holds a NUL", f->name);
-    if (is_redirect(f->bytes))
-        return error_set(e, STATUS_INVALID,
-                         "%s: only refers to another page (.so), which is indexed itself where it lies", f->name);
-    enum status status = run_mandoc(f, &page, e);
+    if (memchr(file->bytes.text, '\0', file->bytes.size))
+        return error_set(e, STATUS_INVALID, "%s: binary: it holds a NUL", file->name);
+    if (is_redirect(file->bytes))
+        return error_set(
+            e, STATUS_INVALID,
+            "%s: only refers to another page (.so), which is indexed itself where it lies",
+            file->name);
+    enum status status = run_mandoc(file, &page, e);
     if (status == STATUS_OK) {
         remove_overstrike(&page);
         if (!utf8_is_valid(page.data ? page.data : "", page.size)) extract_repair(&page);
-        status = take_page(f->name, &page, out, e);
+        status = take_page(file->name, &page, out, e);
     }
     buffer_free(&page);
     return status;

@@ -1,6 +1,6 @@
-/* retrieval/extract/text/marks.c: lines and headings of texts that are kept as they are. Markdown's headings are
- * CommonMark's but for those in quotes and lists; reStructuredText's are lines that a row of punctuation underlines,
- * one level for each kind of row in the order in which they come. */
+/* retrieval/extract/text/marks.c: lines and headings of texts that are kept as they are. Markdown's
+ * headings are CommonMark's but for those in quotes and lists; reStructuredText's are lines that a
+ * row of punctuation underlines, one level for each kind of row in the order in which they come. */
 #include <string.h>
 
 #include "retrieval/extract/extract_private.h"
@@ -16,15 +16,17 @@ struct line_reader {
     size_t start;
 };
 
-static bool read_line(struct line_reader *r) {
-    if (r->at >= r->text.size) return false;
-    const char *line = r->text.text + r->at, *end = memchr(line, '\n', r->text.size - r->at);
-    size_t size = end ? (size_t)(end - line) : r->text.size - r->at;
-    r->start = r->at;
-    r->at += size + (end != NULL);
-    while (size > 0 && (line[size - 1] == ' ' || line[size - 1] == '\t' || line[size - 1] == '\r')) size--;
-    r->line = (struct text_span){line, size};
-    r->number++;
+static bool read_line(struct line_reader *reader) {
+    if (reader->at >= reader->text.size) return false;
+    const char *line = reader->text.text + reader->at,
+               *end = memchr(line, '\n', reader->text.size - reader->at);
+    size_t size = end ? (size_t)(end - line) : reader->text.size - reader->at;
+    reader->start = reader->at;
+    reader->at += size + (end != NULL);
+    while (size > 0 && (line[size - 1] == ' ' || line[size - 1] == '\t' || line[size - 1] == '\r'))
+        size--;
+    reader->line = (struct text_span){line, size};
+    reader->number++;
     return true;
 }
 
@@ -44,64 +46,74 @@ struct markdown_reader {
     struct buffer *marks;
     char fence; /* '`' or '~' of the code block that is open, else 0 */
     size_t fence_size;
-    size_t paragraph_start; /* of the line before, where it may be a heading that the next one underlines */
+    size_t paragraph_start; /* of the line before, where it may be a heading that the next one
+                               underlines */
     size_t paragraph_size;  /* 0: it may not */
 };
 
 /* Opens or closes a block of code; false where the line does neither. */
-static bool read_fence(struct markdown_reader *m) {
-    struct text_span line = m->lines.line;
+static bool read_fence(struct markdown_reader *reader) {
+    struct text_span line = reader->lines.line;
     size_t indent = count_indent(line);
     char c = indent < line.size ? line.text[indent] : 0;
     size_t run = c == '`' || c == '~' ? count_run(line, indent, c) : 0;
     if (indent > 3 || run < 3) return false;
-    if (m->fence == 0) {
-        if (c == '`' && memchr(line.text + indent + run, '`', line.size - indent - run)) return false;
-        m->fence = c;
-        m->fence_size = run;
+    if (reader->fence == 0) {
+        if (c == '`' && memchr(line.text + indent + run, '`', line.size - indent - run))
+            return false;
+        reader->fence = c;
+        reader->fence_size = run;
         return true;
     }
-    if (c == m->fence && run >= m->fence_size && indent + run == line.size) m->fence = 0;
+    if (c == reader->fence && run >= reader->fence_size && indent + run == line.size)
+        reader->fence = 0;
     return true;
 }
 
 /* "## Heading ##" */
-static bool read_atx(struct markdown_reader *m) {
-    struct text_span line = m->lines.line;
-    size_t indent = count_indent(line), level = count_run(line, indent, '#'), first = indent + level;
+static bool read_atx(struct markdown_reader *reader) {
+    struct text_span line = reader->lines.line;
+    size_t indent = count_indent(line), level = count_run(line, indent, '#'),
+           first = indent + level;
     if (indent > 3 || level < 1 || level > MARK_LEVELS) return false;
     if (first < line.size && line.text[first] != ' ' && line.text[first] != '\t') return false;
     size_t end = line.size, trimmed = end;
     while (first < end && (line.text[first] == ' ' || line.text[first] == '\t')) first++;
     while (trimmed > first && line.text[trimmed - 1] == '#') trimmed--;
-    bool closes = trimmed == first || line.text[trimmed - 1] == ' ' || line.text[trimmed - 1] == '\t';
+    bool closes =
+        trimmed == first || line.text[trimmed - 1] == ' ' || line.text[trimmed - 1] == '\t';
     if (closes) end = trimmed;
     while (end > first && (line.text[end - 1] == ' ' || line.text[end - 1] == '\t')) end--;
-    if (end > first) marks_add(m->marks, MARK_HEADING, (int)level, m->lines.start + first, end - first);
+    if (end > first)
+        marks_add(reader->marks, MARK_HEADING, (int)level, reader->lines.start + first,
+                  end - first);
     return true;
 }
 
 /* A row of = or - under a paragraph's line. */
-static bool read_setext(struct markdown_reader *m) {
-    struct text_span line = m->lines.line;
+static bool read_setext(struct markdown_reader *reader) {
+    struct text_span line = reader->lines.line;
     size_t indent = count_indent(line);
     char c = indent < line.size ? line.text[indent] : 0;
-    if (m->paragraph_size == 0 || indent > 3 || (c != '=' && c != '-')) return false;
+    if (reader->paragraph_size == 0 || indent > 3 || (c != '=' && c != '-')) return false;
     if (indent + count_run(line, indent, c) != line.size) return false;
-    marks_add(m->marks, MARK_HEADING, c == '=' ? 1 : 2, m->paragraph_start, m->paragraph_size);
+    marks_add(reader->marks, MARK_HEADING, c == '=' ? 1 : 2, reader->paragraph_start,
+              reader->paragraph_size);
     return true;
 }
 
 /* A list, a quote or a table is no heading, whatever row comes under it. */
 static bool may_be_heading(struct text_span line) {
     size_t indent = count_indent(line);
-    return indent < 4 && indent < line.size && line.text[indent] != '\0' && !strchr("-*+>|\t", line.text[indent]);
+    return indent < 4 && indent < line.size && line.text[indent] != '\0' &&
+           !strchr("-*+>|\t", line.text[indent]);
 }
 
 /* Settings between two lines "---" at the very beginning are no paragraph. */
 static void skip_front_matter(struct line_reader *lines) {
     struct line_reader ahead = *lines;
-    if (!read_line(&ahead) || ahead.line.size != 3 || memcmp(ahead.line.text, "---", 3) != 0) return;
+    if (!read_line(&ahead) || ahead.line.size != 3 || memcmp(ahead.line.text, "---", 3) != 0)
+        return;
     while (read_line(&ahead))
         if (ahead.line.size == 3 &&
             (memcmp(ahead.line.text, "---", 3) == 0 || memcmp(ahead.line.text, "...", 3) == 0)) {
@@ -111,16 +123,16 @@ static void skip_front_matter(struct line_reader *lines) {
 }
 
 static void mark_markdown(struct text_span text, struct buffer *marks) {
-    struct markdown_reader m = {.lines = {.text = text}, .marks = marks};
-    skip_front_matter(&m.lines);
-    while (read_line(&m.lines)) {
-        bool fenced = read_fence(&m) || m.fence != 0;
-        bool is_heading = !fenced && (read_setext(&m) || read_atx(&m));
-        size_t indent = count_indent(m.lines.line);
-        m.paragraph_size = 0;
-        if (fenced || is_heading || !may_be_heading(m.lines.line)) continue;
-        m.paragraph_start = m.lines.start + indent;
-        m.paragraph_size = m.lines.line.size - indent;
+    struct markdown_reader reader = {.lines = {.text = text}, .marks = marks};
+    skip_front_matter(&reader.lines);
+    while (read_line(&reader.lines)) {
+        bool fenced = read_fence(&reader) || reader.fence != 0;
+        bool is_heading = !fenced && (read_setext(&reader) || read_atx(&reader));
+        size_t indent = count_indent(reader.lines.line);
+        reader.paragraph_size = 0;
+        if (fenced || is_heading || !may_be_heading(reader.lines.line)) continue;
+        reader.paragraph_start = reader.lines.start + indent;
+        reader.paragraph_size = reader.lines.line.size - indent;
     }
 }
 

@@ -7,10 +7,13 @@
 
 static const char plain[] = "milvus://", encrypted[] = "milvuss://";
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-static const char host_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:[]%";
+static const char host_letters[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:[]%";
 enum { DEFAULT_PORT = 19530, LONGEST_HOST = 255 };
 
-static bool begins(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
+static bool begins(const char *text, const char *prefix) {
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
 
 bool milvus_address_is(const char *text) { return begins(text, plain) || begins(text, encrypted); }
 
@@ -43,19 +46,25 @@ enum status milvus_address_parse(struct milvus_address *out, const char *text, s
     bool is_tls = begins(text, encrypted), has_port;
     const char *host = text + strlen(is_tls ? encrypted : plain), *slash = strchr(host, '/');
     if (!milvus_address_is(text))
-        return error_set(e, STATUS_INVALID, "%.200s is not the address of a collection in Milvus: milvus://HOST/NAME",
+        return error_set(e, STATUS_INVALID,
+                         "%.200s is not the address of a collection in Milvus: milvus://HOST/NAME",
                          text);
     size_t size = slash ? (size_t)(slash - host) : strlen(host);
     if (memchr(host, '@', strlen(host)))
-        return error_set(e, STATUS_INVALID,
-                         "the address of a collection holds no user and password: put \"user:password\" into "
-                         "RETRO_MILVUS_TOKEN or into the file retrieval.milvus_token_file");
+        return error_set(
+            e, STATUS_INVALID,
+            "the address of a collection holds no user and password: put \"user:password\" into "
+            "RETRO_MILVUS_TOKEN or into the file retrieval.milvus_token_file");
     if (slash == NULL || !is_collection(slash + 1))
-        return error_set(e, STATUS_INVALID,
-                         "%.200s: behind the host comes /NAME, of letters, digits and _, and no digit first", text);
+        return error_set(
+            e, STATUS_INVALID,
+            "%.200s: behind the host comes /NAME, of letters, digits and _, and no digit first",
+            text);
     if (!is_host(host, size, &has_port))
-        return error_set(e, STATUS_INVALID, "%.200s: expected HOST or HOST:PORT behind the //", text);
-    int n = snprintf(out->server, sizeof out->server, "%s%.*s", is_tls ? "https://" : "http://", (int)size, host);
+        return error_set(e, STATUS_INVALID, "%.200s: expected HOST or HOST:PORT behind the //",
+                         text);
+    int n = snprintf(out->server, sizeof out->server, "%s%.*s", is_tls ? "https://" : "http://",
+                     (int)size, host);
     if (!has_port) snprintf(out->server + n, sizeof out->server - (size_t)n, ":%d", DEFAULT_PORT);
     snprintf(out->collection, sizeof out->collection, "%s", slash + 1);
     return STATUS_OK;

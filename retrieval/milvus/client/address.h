@@ -1,5 +1,5 @@
-/* retrieval/milvus/client/address.h: the name of a collection in Milvus: "milvus://HOST:PORT/NAME", or "milvuss://..."
- * for a server that speaks TLS. Without a port it is 19530. */
+/* retrieval/milvus/client/address.h: the name of a collection in Milvus: "milvus://HOST:PORT/NAME",
+ * or "milvuss://..." for a server that speaks TLS. Without a port it is 19530. */
 #pragma once
 
 #include "config/base/buffer.h"

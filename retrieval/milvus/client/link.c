@@ -1,8 +1,8 @@
-/* retrieval/milvus/client/link.c: see link.h. A handle of libcurl keeps its connection; each is used by one call at a
- * time.
+/* retrieval/milvus/client/link.c: see link.h. A handle of libcurl keeps its connection; each is
+ * used by one call at a time.
  *
- * gRPC over HTTP/2: the message of the request behind five bytes, the same in the answer, and the outcome in the
- * trailers. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
+ * gRPC over HTTP/2: the message of the request behind five bytes, the same in the answer, and the
+ * outcome in the trailers. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
 #include "retrieval/milvus/client/link.h"
 
 #if HAVE_CURL
@@ -16,19 +16,25 @@
 #include "config/base/base64.h"
 #include "config/web/curl.h"
 
-/* Handles that wait for the next call, and how long their connections are used again: proxies end them after a minute
- * or more. */
+/* Handles that wait for the next call, and how long their connections are used again: proxies end
+ * them after a minute or more. */
 enum { IDLE_HANDLES = 16, IDLE_SECONDS = 50 };
 /* A message's length and, before it, whether it is compressed. */
 enum { FRAME_HEAD = 5 };
-/* libcurl 7.88 reads up to 32 KiB of HTTP/2 at once. Bytes that its own buffer then has no room for wait there until
- * a timer or the next bytes of the server wake it: 200 ms, a second or for ever. */
+/* libcurl 7.88 reads up to 32 KiB of HTTP/2 at once. Bytes that its own buffer then has no room for
+ * wait there until a timer or the next bytes of the server wake it: 200 ms, a second or for ever.
+ */
 enum { RECEIVE_BYTES = 64 << 10 };
 /* The longest that connecting may take. */
 static const double connect_seconds = 3;
 
 /* https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
-enum grpc_status { GRPC_OK = 0, GRPC_UNAUTHENTICATED = 16, GRPC_PERMISSION_DENIED = 7, GRPC_UNIMPLEMENTED = 12 };
+enum grpc_status {
+    GRPC_OK = 0,
+    GRPC_UNAUTHENTICATED = 16,
+    GRPC_PERMISSION_DENIED = 7,
+    GRPC_UNIMPLEMENTED = 12
+};
 
 struct idle_handle {
     CURL *handle;
@@ -53,102 +59,107 @@ struct link_attempt {
     char message[400];
 };
 
-enum status link_open(struct milvus_link **out, const struct link_options *o, struct error *e) {
+enum status link_open(struct milvus_link **out, const struct link_options *options,
+                      struct error *e) {
     curl_start();
     const curl_version_info_data *version = curl_version_info(CURLVERSION_NOW);
     if ((version->features & CURL_VERSION_HTTP2) == 0)
-        return error_set(e, STATUS_UNSUPPORTED, "libcurl %s was built without HTTP/2, which Milvus speaks",
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "libcurl %s was built without HTTP/2, which Milvus speaks",
                          version->version);
 
-    struct milvus_link *l = xcalloc(1, sizeof *l);
-    l->url = xstrdup(o->url);
-    l->authority = xstrdup(o->authority ? o->authority : "");
-    pthread_mutex_init(&l->lock, NULL);
-    l->headers = curl_slist_append(NULL, "Content-Type: application/grpc");
-    l->headers = curl_slist_append(l->headers, "TE: trailers");
-    l->headers = curl_slist_append(l->headers, "Expect:");
-    if (o->token && o->token[0]) {
+    struct milvus_link *milvus_link = xcalloc(1, sizeof *milvus_link);
+    milvus_link->url = xstrdup(options->url);
+    milvus_link->authority = xstrdup(options->authority ? options->authority : "");
+    pthread_mutex_init(&milvus_link->lock, NULL);
+    milvus_link->headers = curl_slist_append(NULL, "Content-Type: application/grpc");
+    milvus_link->headers = curl_slist_append(milvus_link->headers, "TE: trailers");
+    milvus_link->headers = curl_slist_append(milvus_link->headers, "Expect:");
+    if (options->token && options->token[0]) {
         struct buffer header = {0};
         buffer_append_string(&header, "Authorization: ");
-        base64_encode((struct text_span){o->token, strlen(o->token)}, &header);
-        l->headers = curl_slist_append(l->headers, header.data);
+        base64_encode((struct text_span){options->token, strlen(options->token)}, &header);
+        milvus_link->headers = curl_slist_append(milvus_link->headers, header.data);
         explicit_bzero(header.data, header.size);
         buffer_free(&header);
     }
-    *out = l;
+    *out = milvus_link;
     return STATUS_OK;
 }
 
-void link_close(struct milvus_link *l) {
-    if (l == NULL) return;
-    for (int i = 0; i < l->n_idle; i++) curl_easy_cleanup(l->idle[i].handle);
-    curl_slist_free_all(l->headers);
-    pthread_mutex_destroy(&l->lock);
-    free(l->url);
-    free(l->authority);
-    free(l);
+void link_close(struct milvus_link *milvus_link) {
+    if (milvus_link == NULL) return;
+    for (int i = 0; i < milvus_link->n_idle; i++) curl_easy_cleanup(milvus_link->idle[i].handle);
+    curl_slist_free_all(milvus_link->headers);
+    pthread_mutex_destroy(&milvus_link->lock);
+    free(milvus_link->url);
+    free(milvus_link->authority);
+    free(milvus_link);
 }
 
-/* Whether the server has not ended the handle's connection. libcurl would see it too, and connect anew in a way that
- * Milvus does not understand (choose_version). */
+/* Whether the server has not ended the handle's connection. libcurl would see it too, and connect
+ * anew in a way that Milvus does not understand (choose_version). */
 static bool is_connected(CURL *handle) {
     curl_socket_t line = CURL_SOCKET_BAD;
     char byte;
-    if (curl_easy_getinfo(handle, CURLINFO_ACTIVESOCKET, &line) != CURLE_OK || line == CURL_SOCKET_BAD) return false;
+    if (curl_easy_getinfo(handle, CURLINFO_ACTIVESOCKET, &line) != CURLE_OK ||
+        line == CURL_SOCKET_BAD)
+        return false;
     ssize_t n = recv(line, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
 }
 
 /* NULL: none waits. */
-static CURL *take_idle(struct milvus_link *l) {
+static CURL *take_idle(struct milvus_link *milvus_link) {
     CURL *handle = NULL;
     double since = 0;
-    pthread_mutex_lock(&l->lock);
-    if (l->n_idle > 0) {
-        l->n_idle--;
-        handle = l->idle[l->n_idle].handle;
-        since = l->idle[l->n_idle].since;
+    pthread_mutex_lock(&milvus_link->lock);
+    if (milvus_link->n_idle > 0) {
+        milvus_link->n_idle--;
+        handle = milvus_link->idle[milvus_link->n_idle].handle;
+        since = milvus_link->idle[milvus_link->n_idle].since;
     }
-    pthread_mutex_unlock(&l->lock);
-    if (handle == NULL || (time_now() - since < IDLE_SECONDS && is_connected(handle))) return handle;
+    pthread_mutex_unlock(&milvus_link->lock);
+    if (handle == NULL || (time_now() - since < IDLE_SECONDS && is_connected(handle)))
+        return handle;
     curl_easy_cleanup(handle);
-    return take_idle(l);
+    return take_idle(milvus_link);
 }
 
 /* *kept: it has made a call, whose connection it uses again. */
-static CURL *take_handle(struct milvus_link *l, bool *kept) {
-    CURL *handle = take_idle(l);
+static CURL *take_handle(struct milvus_link *milvus_link, bool *kept) {
+    CURL *handle = take_idle(milvus_link);
     *kept = handle != NULL;
     if (handle == NULL) handle = curl_easy_init();
     CHECK(handle != NULL);
     return handle;
 }
 
-/* A handle whose call went wrong is not used again, nor is its connection. The others' connections may have ended with
- * it: the next attempt makes a new one. */
-static void put_handle(struct milvus_link *l, CURL *handle, bool sound) {
+/* A handle whose call went wrong is not used again, nor is its connection. The others' connections
+ * may have ended with it: the next attempt makes a new one. */
+static void put_handle(struct milvus_link *milvus_link, CURL *handle, bool sound) {
     CURL *ended[IDLE_HANDLES + 1] = {handle};
     int n_ended = 1;
-    pthread_mutex_lock(&l->lock);
-    if (sound && l->n_idle < IDLE_HANDLES) {
-        l->idle[l->n_idle] = (struct idle_handle){handle, time_now()};
-        l->n_idle++;
+    pthread_mutex_lock(&milvus_link->lock);
+    if (sound && milvus_link->n_idle < IDLE_HANDLES) {
+        milvus_link->idle[milvus_link->n_idle] = (struct idle_handle){handle, time_now()};
+        milvus_link->n_idle++;
         n_ended = 0;
     }
-    while (!sound && l->n_idle > 0) {
-        l->n_idle--;
-        ended[n_ended] = l->idle[l->n_idle].handle;
+    while (!sound && milvus_link->n_idle > 0) {
+        milvus_link->n_idle--;
+        ended[n_ended] = milvus_link->idle[milvus_link->n_idle].handle;
         n_ended++;
     }
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_unlock(&milvus_link->lock);
     for (int i = 0; i < n_ended; i++) curl_easy_cleanup(ended[i]);
 }
 
 static size_t take_body(char *bytes, size_t size, size_t n, void *context) {
-    struct link_attempt *a = context;
-    a->too_large = a->reply->size + size * n > LINK_ANSWER_BYTES;
-    if (a->too_large) return 0;
-    buffer_append(a->reply, bytes, size * n);
+    struct link_attempt *attempt = context;
+    attempt->too_large = attempt->reply->size + size * n > LINK_ANSWER_BYTES;
+    if (attempt->too_large) return 0;
+    buffer_append(attempt->reply, bytes, size * n);
     return size * n;
 }
 
@@ -162,43 +173,45 @@ static const char *header_value(const char *line, size_t size, const char *name)
 }
 
 static size_t take_header(char *line, size_t size, size_t n, void *context) {
-    struct link_attempt *a = context;
+    struct link_attempt *attempt = context;
     const char *end = line + size * n, *value = header_value(line, size * n, "grpc-status");
     if (value) {
-        a->grpc_status = 0;
-        for (; value < end && *value >= '0' && *value <= '9' && a->grpc_status < 100; value++)
-            a->grpc_status = a->grpc_status * 10 + (*value - '0');
+        attempt->grpc_status = 0;
+        for (; value < end && *value >= '0' && *value <= '9' && attempt->grpc_status < 100; value++)
+            attempt->grpc_status = attempt->grpc_status * 10 + (*value - '0');
     }
     value = header_value(line, size * n, "grpc-message");
     if (value) {
-        size_t length = (size_t)min_int((int)(end - value), (int)sizeof a->message - 1);
-        memcpy(a->message, value, length);
-        a->message[length] = '\0';
-        a->message[strcspn(a->message, "\r\n")] = '\0';
+        size_t length = (size_t)min_int((int)(end - value), (int)sizeof attempt->message - 1);
+        memcpy(attempt->message, value, length);
+        attempt->message[length] = '\0';
+        attempt->message[strcspn(attempt->message, "\r\n")] = '\0';
     }
     return size * n;
 }
 
-static int look_up(void *context, curl_off_t down_all, curl_off_t down, curl_off_t up_all, curl_off_t up) {
-    const struct link_attempt *a = context;
+static int look_up(void *context, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+                   curl_off_t up) {
+    const struct link_attempt *attempt = context;
     (void)down_all;
     (void)down;
     (void)up_all;
     (void)up;
-    return a->cancelled && atomic_load(a->cancelled);
+    return attempt->cancelled && atomic_load(attempt->cancelled);
 }
 
-/* libcurl 7.88, which Debian 12 has, lays another HTTP/2 over a connection without TLS that it uses again by prior
- * knowledge, and fails (github.com/curl/curl/pull/10643). Asked for HTTP/2 alone it takes the connection as it is. */
-static long choose_version(const struct milvus_link *l, bool kept) {
+/* libcurl 7.88, which Debian 12 has, lays another HTTP/2 over a connection without TLS that it uses
+ * again by prior knowledge, and fails (github.com/curl/curl/pull/10643). Asked for HTTP/2 alone it
+ * takes the connection as it is. */
+static long choose_version(const struct milvus_link *milvus_link, bool kept) {
     enum { FAULTY = 0x0758 };
-    if (strncmp(l->url, "https:", 6) == 0) return CURL_HTTP_VERSION_2TLS;
+    if (strncmp(milvus_link->url, "https:", 6) == 0) return CURL_HTTP_VERSION_2TLS;
     bool is_faulty = curl_version_info(CURLVERSION_NOW)->version_num >> 8 == FAULTY;
     return kept && is_faulty ? CURL_HTTP_VERSION_2_0 : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
 }
 
-static void set_up(const struct milvus_link *l, CURL *handle, const char *url, double seconds,
-                   struct link_attempt *attempt) {
+static void set_up(const struct milvus_link *milvus_link, CURL *handle, const char *url,
+                   double seconds, struct link_attempt *attempt) {
     long limit = (long)(1000 * seconds) + 1;
     long to_connect = (long)(1000 * (seconds < connect_seconds ? seconds : connect_seconds)) + 1;
     curl_easy_setopt(handle, CURLOPT_URL, url);
@@ -209,8 +222,8 @@ static void set_up(const struct milvus_link *l, CURL *handle, const char *url, d
     curl_easy_setopt(handle, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, limit);
     curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, to_connect);
-    curl_easy_setopt(handle, CURLOPT_HTTPHEADER, l->headers);
-    if (l->authority[0]) curl_easy_setopt(handle, CURLOPT_CAINFO, l->authority);
+    curl_easy_setopt(handle, CURLOPT_HTTPHEADER, milvus_link->headers);
+    if (milvus_link->authority[0]) curl_easy_setopt(handle, CURLOPT_CAINFO, milvus_link->authority);
     curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_body);
     curl_easy_setopt(handle, CURLOPT_WRITEDATA, attempt);
     curl_easy_setopt(handle, CURLOPT_HEADERFUNCTION, take_header);
@@ -233,17 +246,22 @@ static bool unframe(struct buffer *reply) {
 }
 
 /* libcurl answered; what the server said. */
-static enum status judge(const struct link_attempt *a, long http, struct buffer *reply, bool *again, struct error *e) {
+static enum status judge(const struct link_attempt *attempt, long http, struct buffer *reply,
+                         bool *again, struct error *e) {
     *again = true;
-    if (http != 200) return error_set(e, STATUS_BUSY, "it answered with HTTP status %ld, not as Milvus does", http);
-    if (a->grpc_status < 0) return error_set(e, STATUS_BUSY, "its answer was cut off");
-    if (a->grpc_status == GRPC_UNAUTHENTICATED || a->grpc_status == GRPC_PERMISSION_DENIED) {
+    if (http != 200)
+        return error_set(e, STATUS_BUSY, "it answered with HTTP status %ld, not as Milvus does",
+                         http);
+    if (attempt->grpc_status < 0) return error_set(e, STATUS_BUSY, "its answer was cut off");
+    if (attempt->grpc_status == GRPC_UNAUTHENTICATED ||
+        attempt->grpc_status == GRPC_PERMISSION_DENIED) {
         *again = false;
-        return error_set(e, STATUS_BUSY, "it refuses the token: %s", a->message);
+        return error_set(e, STATUS_BUSY, "it refuses the token: %s", attempt->message);
     }
-    *again = a->grpc_status != GRPC_UNIMPLEMENTED;
-    if (a->grpc_status != GRPC_OK)
-        return error_set(e, STATUS_BUSY, "it failed with gRPC status %d: %s", a->grpc_status, a->message);
+    *again = attempt->grpc_status != GRPC_UNIMPLEMENTED;
+    if (attempt->grpc_status != GRPC_OK)
+        return error_set(e, STATUS_BUSY, "it failed with gRPC status %d: %s", attempt->grpc_status,
+                         attempt->message);
     if (!unframe(reply)) return error_set(e, STATUS_BUSY, "its answer is no gRPC message");
     return STATUS_OK;
 }
@@ -253,7 +271,8 @@ static bool is_mistrust(CURLcode code) {
     return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
 }
 
-static enum status perform(CURL *handle, struct link_attempt *a, bool *again, struct error *e) {
+static enum status perform(CURL *handle, struct link_attempt *attempt, bool *again,
+                           struct error *e) {
     long http = 0;
     char words[CURL_ERROR_SIZE] = "";
     curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, words);
@@ -261,38 +280,44 @@ static enum status perform(CURL *handle, struct link_attempt *a, bool *again, st
     curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, NULL);
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &http);
     *again = !is_mistrust(code);
-    if (code == CURLE_ABORTED_BY_CALLBACK) return error_set(e, STATUS_CANCELLED, "nobody waits for Milvus any more");
-    if (a->too_large)
-        return error_set(e, STATUS_BUSY, "its answer has more than %d MiB", LINK_ANSWER_BYTES / (1 << 20));
+    if (code == CURLE_ABORTED_BY_CALLBACK)
+        return error_set(e, STATUS_CANCELLED, "nobody waits for Milvus any more");
+    if (attempt->too_large)
+        return error_set(e, STATUS_BUSY, "its answer has more than %d MiB",
+                         LINK_ANSWER_BYTES / (1 << 20));
     /* A server that breaks off behind its trailers has answered. */
-    if (code != CURLE_OK) return error_set(e, STATUS_BUSY, "%s", words[0] ? words : curl_easy_strerror(code));
-    return judge(a, http, a->reply, again, e);
+    if (code != CURLE_OK)
+        return error_set(e, STATUS_BUSY, "%s", words[0] ? words : curl_easy_strerror(code));
+    return judge(attempt, http, attempt->reply, again, e);
 }
 
 static void frame(struct text_span message, struct buffer *out) {
     uint32_t size = (uint32_t)message.size;
-    uint8_t head[FRAME_HEAD] = {0, (uint8_t)(size >> 24), (uint8_t)(size >> 16), (uint8_t)(size >> 8), (uint8_t)size};
+    uint8_t head[FRAME_HEAD] = {0, (uint8_t)(size >> 24), (uint8_t)(size >> 16),
+                                (uint8_t)(size >> 8), (uint8_t)size};
     buffer_append(out, head, sizeof head);
     buffer_append(out, message.text, message.size);
 }
 
-enum status link_call(struct milvus_link *l, const struct link_request *r, struct buffer *reply, bool *again,
-                      struct error *e) {
-    struct link_attempt attempt = {.reply = reply, .cancelled = r->cancelled, .grpc_status = -1};
+enum status link_call(struct milvus_link *milvus_link, const struct link_request *request,
+                      struct buffer *reply, bool *again, struct error *e) {
+    struct link_attempt attempt = {
+        .reply = reply, .cancelled = request->cancelled, .grpc_status = -1};
     struct buffer url = {0}, body = {0};
     buffer_clear(reply);
-    buffer_printf(&url, "%s/milvus.proto.milvus.MilvusService/%s", l->url, r->method);
-    frame(r->message, &body);
+    buffer_printf(&url, "%s/milvus.proto.milvus.MilvusService/%s", milvus_link->url,
+                  request->method);
+    frame(request->message, &body);
 
     bool kept;
-    CURL *handle = take_handle(l, &kept);
-    set_up(l, handle, url.data, r->seconds, &attempt);
-    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, choose_version(l, kept));
+    CURL *handle = take_handle(milvus_link, &kept);
+    set_up(milvus_link, handle, url.data, request->seconds, &attempt);
+    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, choose_version(milvus_link, kept));
     curl_easy_setopt(handle, CURLOPT_POST, 1L);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.size);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDS, body.data);
     enum status status = perform(handle, &attempt, again, e);
-    put_handle(l, handle, status == STATUS_OK);
+    put_handle(milvus_link, handle, status == STATUS_OK);
     buffer_free(&url);
     buffer_free(&body);
     return status;
@@ -303,14 +328,15 @@ enum status link_call(struct milvus_link *l, const struct link_request *r, struc
 enum status link_open(struct milvus_link **out, const struct link_options *o, struct error *e) {
     (void)out;
     (void)o;
-    return error_set(e, STATUS_UNSUPPORTED,
-                     "this build has no libcurl, which collections in Milvus need; make deps installs it");
+    return error_set(
+        e, STATUS_UNSUPPORTED,
+        "this build has no libcurl, which collections in Milvus need; make deps installs it");
 }
 
 void link_close(struct milvus_link *l) { (void)l; }
 
-enum status link_call(struct milvus_link *l, const struct link_request *r, struct buffer *reply, bool *again,
-                      struct error *e) {
+enum status link_call(struct milvus_link *l, const struct link_request *r, struct buffer *reply,
+                      bool *again, struct error *e) {
     (void)l;
     (void)r;
     (void)reply;

@@ -1,6 +1,7 @@
-/* retrieval/milvus/client/milvus.h: calls of a Milvus server that may be slow, gone or wrong: within a time limit,
- * again after a while, and not at all for some time where it has failed several times in a row (a circuit breaker). All
- * calls that are made here may be carried out twice without harm. */
+/* retrieval/milvus/client/milvus.h: calls of a Milvus server that may be slow, gone or wrong:
+ * within a time limit, again after a while, and not at all for some time where it has failed
+ * several times in a row (a circuit breaker). All calls that are made here may be carried out twice
+ * without harm. */
 #pragma once
 
 #include "retrieval/milvus/client/link.h"
@@ -22,16 +23,19 @@ struct milvus_settings {
     int attempts;          /* 1: it is tried once */
     enum milvus_consistency consistency;
 };
-/* The token of the environment (RETRO_MILVUS_TOKEN), else of the file, else "". `path` may be "". The caller frees it.
+/* The token of the environment (RETRO_MILVUS_TOKEN), else of the file, else "". `path` may be "".
+ * The caller frees it.
  */
 enum status milvus_token_read(char **out, const char *path, struct error *e);
 
 /* `server` is that of struct milvus_address; all strings are copied. Nothing is connected to. */
-enum status milvus_open(struct milvus **out, const char *server, const struct milvus_settings *s, struct error *e);
-void milvus_close(struct milvus *m); /* NULL: nothing */
+enum status milvus_open(struct milvus **out, const char *server,
+                        const struct milvus_settings *settings, struct error *e);
+void milvus_close(struct milvus *milvus); /* NULL: nothing */
 
-/* One operation of up to `attempts` calls; *reply gets the answer. Any thread. STATUS_BUSY: the server is not there,
- * says that it failed, or the breaker is open. STATUS_NOT_FOUND: it has no such collection. */
+/* One operation of up to `attempts` calls; *reply gets the answer. Any thread. STATUS_BUSY: the
+ * server is not there, says that it failed, or the breaker is open. STATUS_NOT_FOUND: it has no
+ * such collection. */
 struct milvus_call {
     const char *method;
     struct text_span message;
@@ -39,12 +43,14 @@ struct milvus_call {
     const atomic_bool *cancelled; /* NULL: never */
     double seconds;               /* 0: as the settings say */
 };
-enum status milvus_call(struct milvus *m, const struct milvus_call *c, struct buffer *reply, struct error *e);
+enum status milvus_call(struct milvus *milvus, const struct milvus_call *call, struct buffer *reply,
+                        struct error *e);
 
-/* For metrics and for errors: whether calls are refused at the moment, and how many failed in all. */
+/* For metrics and for errors: whether calls are refused at the moment, and how many failed in all.
+ */
 struct milvus_health {
     bool open; /* the breaker is */
     int64_t calls, failures, retries, refused;
 };
-struct milvus_health milvus_health(struct milvus *m);
-const struct milvus_settings *milvus_settings_of(const struct milvus *m);
+struct milvus_health milvus_health(struct milvus *milvus);
+const struct milvus_settings *milvus_settings_of(const struct milvus *milvus);

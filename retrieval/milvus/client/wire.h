@@ -1,12 +1,13 @@
-/* retrieval/milvus/client/wire.h: protobuf's encoding: a message is fields of a number and a value. Only what Milvus'
- * messages need: integers, bytes, messages, and packed arrays.
+/* retrieval/milvus/client/wire.h: protobuf's encoding: a message is fields of a number and a value.
+ * Only what Milvus' messages need: integers, bytes, messages, and packed arrays.
  *
  * https://protobuf.dev/programming-guides/encoding */
 #pragma once
 
 #include "config/base/buffer.h"
 
-/* Writing. A zero and an empty string are what a reader takes an absent field for; they are left out, but in lists. */
+/* Writing. A zero and an empty string are what a reader takes an absent field for; they are left
+ * out, but in lists. */
 void wire_put_int(struct buffer *out, int field, int64_t value);
 void wire_put_bytes(struct buffer *out, int field, struct text_span bytes);
 void wire_put_string(struct buffer *out, int field, const char *text);
@@ -31,5 +32,6 @@ struct wire_field {
 enum wire_step { WIRE_FIELD, WIRE_END, WIRE_BROKEN };
 /* The next field of a message, which is taken off `rest`. */
 enum wire_step wire_next(struct text_span *rest, struct wire_field *out);
-/* The next of a packed array of integers; false at its end and where it is broken, then *broken is set. */
+/* The next of a packed array of integers; false at its end and where it is broken, then *broken is
+ * set. */
 bool wire_next_packed(struct text_span *rest, int64_t *value, bool *broken);

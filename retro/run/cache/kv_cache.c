@@ -4,79 +4,85 @@
 #include <stdlib.h>
 
 /* Whether this rank's neighbour encoder is conditioned on decoder rows. */
-static bool encodes(const struct model *m) { return m->encodes >= 0 && m->comm->stage == m->encodes; }
+static bool encodes(const struct model *model) {
+    return model->encodes >= 0 && model->comm->stage == model->encodes;
+}
 
-enum status kv_cache_measure(struct kv_cache *c, const struct model *m, int n_blocks, enum dtype dtype,
-                             struct error *e) {
-    *c = (struct kv_cache){.model = m, .n_blocks = n_blocks};
-    const struct stack *s = model_decoder(c->model);
-    int rows = n_blocks * ATTENTION_BLOCK, cols = s->kv_heads.n * s->dims.head_dim;
-    size_t row = 2 * (size_t)s->kept.n * (size_t)cols * dtype_bytes(dtype);
-    c->k = c->v = tensor_make(NULL, dtype, rows, cols);
-    c->normed = tensor_make(NULL, DTYPE_F32, rows, s->dims.hidden);
-    size_t normed = encodes(m) ? (size_t)s->dims.hidden * sizeof(float) : 0;
-    c->normed_bytes = (size_t)rows * normed;
-    if (!mul_overflows((size_t)rows, row + normed, &c->bytes)) return STATUS_OK;
+enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, int n_blocks,
+                             enum dtype dtype, struct error *e) {
+    *cache = (struct kv_cache){.model = model, .n_blocks = n_blocks};
+    const struct stack *stack = model_decoder(cache->model);
+    int rows = n_blocks * ATTENTION_BLOCK, cols = stack->kv_heads.n * stack->dims.head_dim;
+    size_t row = 2 * (size_t)stack->kept.n * (size_t)cols * dtype_bytes(dtype);
+    cache->k = cache->v = tensor_make(NULL, dtype, rows, cols);
+    cache->normed = tensor_make(NULL, DTYPE_F32, rows, stack->dims.hidden);
+    size_t normed = encodes(model) ? (size_t)stack->dims.hidden * sizeof(float) : 0;
+    cache->normed_bytes = (size_t)rows * normed;
+    if (!mul_overflows((size_t)rows, row + normed, &cache->bytes)) return STATUS_OK;
     return error_set(e, STATUS_NO_MEMORY, "key/value cache does not fit the address space");
 }
 
-enum status kv_cache_open(struct kv_cache *c, struct error *e) {
-    if (backend_alloc(c->model->backend, &c->memory, c->bytes, "the key/value cache", e)) return e->status;
-    c->k.data = c->memory;
-    size_t half = (c->bytes - c->normed_bytes) / 2;
-    c->v.data = (char *)c->memory + half;
-    if (c->normed_bytes > 0) c->normed.data = (char *)c->memory + 2 * half;
-    c->free_blocks = xmalloc((size_t)c->n_blocks * sizeof *c->free_blocks);
-    for (int i = 0; i < c->n_blocks; i++) c->free_blocks[i] = c->n_blocks - 1 - i;
-    c->n_free = c->n_blocks;
+enum status kv_cache_open(struct kv_cache *cache, struct error *e) {
+    if (backend_alloc(cache->model->backend, &cache->memory, cache->bytes, "the key/value cache",
+                      e))
+        return e->status;
+    cache->k.data = cache->memory;
+    size_t half = (cache->bytes - cache->normed_bytes) / 2;
+    cache->v.data = (char *)cache->memory + half;
+    if (cache->normed_bytes > 0) cache->normed.data = (char *)cache->memory + 2 * half;
+    cache->free_blocks = xmalloc((size_t)cache->n_blocks * sizeof *cache->free_blocks);
+    for (int i = 0; i < cache->n_blocks; i++) cache->free_blocks[i] = cache->n_blocks - 1 - i;
+    cache->n_free = cache->n_blocks;
     return STATUS_OK;
 }
 
-void kv_cache_close(struct kv_cache *c) {
-    if (c->model == NULL) return;
-    backend_release(c->model->backend, c->memory);
-    free(c->free_blocks);
+void kv_cache_close(struct kv_cache *cache) {
+    if (cache->model == NULL) return;
+    backend_release(cache->model->backend, cache->memory);
+    free(cache->free_blocks);
 }
 
-void kv_cache_extend(struct kv_cache *c, struct block_list *l, int rows) {
-    while (l->n < blocks_of(rows)) {
-        CHECK(c->n_free > 0);
-        c->n_free--;
-        l->blocks[l->n] = c->free_blocks[c->n_free];
-        l->n++;
+void kv_cache_extend(struct kv_cache *cache, struct block_list *list, int rows) {
+    while (list->n < blocks_of(rows)) {
+        CHECK(cache->n_free > 0);
+        cache->n_free--;
+        list->blocks[list->n] = cache->free_blocks[cache->n_free];
+        list->n++;
     }
 }
 
-void kv_cache_free(struct kv_cache *c, int32_t block) {
-    c->free_blocks[c->n_free] = block;
-    c->n_free++;
+void kv_cache_free(struct kv_cache *cache, int32_t block) {
+    cache->free_blocks[cache->n_free] = block;
+    cache->n_free++;
 }
 
-void kv_cache_cut(struct kv_cache *c, struct block_list *l, int n) {
-    while (l->n > n) {
-        l->n--;
-        kv_cache_free(c, l->blocks[l->n]);
+void kv_cache_cut(struct kv_cache *cache, struct block_list *list, int n) {
+    while (list->n > n) {
+        list->n--;
+        kv_cache_free(cache, list->blocks[list->n]);
     }
 }
 
-static void copy_rows(const struct kv_cache *c, struct tensor all, const int32_t *from, int to, int rows) {
-    struct gather_rows_args args = {.y = tensor_rows(all, to * ATTENTION_BLOCK, rows), .x = all, .rows = from};
-    backend_gather_rows(c->model->backend, &args);
+static void copy_rows(const struct kv_cache *cache, struct tensor all, const int32_t *from, int to,
+                      int rows) {
+    struct gather_rows_args args = {
+        .y = tensor_rows(all, to * ATTENTION_BLOCK, rows), .x = all, .rows = from};
+    backend_gather_rows(cache->model->backend, &args);
 }
 
-void kv_cache_copy(const struct kv_cache *c, int32_t from, int32_t to, int rows) {
-    const struct portion *kept = &model_decoder(c->model)->kept;
+void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int rows) {
+    const struct portion *kept = &model_decoder(cache->model)->kept;
     int32_t places[ATTENTION_BLOCK];
     for (int i = 0; i < rows; i++) places[i] = from * ATTENTION_BLOCK + i;
     for (int i = kept->first; i < kept->first + kept->n; i++) {
-        copy_rows(c, kv_cache_layer(c, c->k, i), places, to, rows);
-        copy_rows(c, kv_cache_layer(c, c->v, i), places, to, rows);
+        copy_rows(cache, kv_cache_layer(cache, cache->k, i), places, to, rows);
+        copy_rows(cache, kv_cache_layer(cache, cache->v, i), places, to, rows);
     }
-    if (c->normed.data) copy_rows(c, c->normed, places, to, rows);
+    if (cache->normed.data) copy_rows(cache, cache->normed, places, to, rows);
 }
 
-struct tensor kv_cache_layer(const struct kv_cache *c, struct tensor first, int layer) {
-    const struct portion *kept = &model_decoder(c->model)->kept;
+struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer) {
+    const struct portion *kept = &model_decoder(cache->model)->kept;
     size_t one = (size_t)first.rows * (size_t)first.cols * dtype_bytes(first.dtype);
     CHECK(layer >= kept->first && layer < kept->first + kept->n);
     first.data = (char *)first.data + (size_t)(layer - kept->first) * one;

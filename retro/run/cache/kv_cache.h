@@ -1,18 +1,22 @@
-/* retro/run/cache/kv_cache.h: keys and values of many sequences, in blocks of ATTENTION_BLOCK rows. A sequence takes
- * blocks as it grows and gives them back when it ends, so memory that was never reached is never touched.
+/* retro/run/cache/kv_cache.h: keys and values of many sequences, in blocks of ATTENTION_BLOCK rows.
+ * A sequence takes blocks as it grows and gives them back when it ends, so memory that was never
+ * reached is never touched.
  *
- * On the stage of a Retro model's neighbour encoder a row of the cache has one more part: the decoder's row as the
- * first retro layer normed it, which conditions the encoder when the row's chunk closes. It depends on the tokens
- * alone. So a block has all that the rows behind it need of its rows. */
+ * On the stage of a Retro model's neighbour encoder a row of the cache has one more part: the
+ * decoder's row as the first retro layer normed it, which conditions the encoder when the row's
+ * chunk closes. It depends on the tokens alone. So a block has all that the rows behind it need of
+ * its rows. */
 #pragma once
 
 #include "retro/model/layer.h"
 
 struct kv_cache {
     const struct model *model;
-    struct tensor k, v; /* of this rank's first decoder layer: [n_blocks * ATTENTION_BLOCK, G h]; others lie behind */
+    struct tensor k, v; /* of this rank's first decoder layer: [n_blocks * ATTENTION_BLOCK, G h];
+                           others lie behind */
     void *memory;
-    struct tensor normed;       /* [n_blocks * ATTENTION_BLOCK, d] f32; data NULL where this rank does not encode */
+    struct tensor
+        normed; /* [n_blocks * ATTENTION_BLOCK, d] f32; data NULL where this rank does not encode */
     size_t bytes, normed_bytes; /* of all, and of normed */
     int n_blocks, n_free;
     int32_t *free_blocks; /* [n_blocks], the next one last */
@@ -27,25 +31,25 @@ struct block_list {
 /* Blocks that n rows take. */
 static inline int blocks_of(int rows) { return (rows + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK; }
 /* The row of the cache that row i of a sequence has. */
-static inline int32_t block_row(const struct block_list *l, int i) {
-    return l->blocks[i / ATTENTION_BLOCK] * ATTENTION_BLOCK + i % ATTENTION_BLOCK;
+static inline int32_t block_row(const struct block_list *list, int i) {
+    return list->blocks[i / ATTENTION_BLOCK] * ATTENTION_BLOCK + i % ATTENTION_BLOCK;
 }
 
 /* Fills in what there will be and allocates nothing. STATUS_NO_MEMORY beyond the address space. */
-enum status kv_cache_measure(struct kv_cache *c, const struct model *m, int n_blocks, enum dtype dtype,
-                             struct error *e);
+enum status kv_cache_measure(struct kv_cache *cache, const struct model *model, int n_blocks,
+                             enum dtype dtype, struct error *e);
 /* After kv_cache_measure. */
-enum status kv_cache_open(struct kv_cache *c, struct error *e);
-void kv_cache_close(struct kv_cache *c);
+enum status kv_cache_open(struct kv_cache *cache, struct error *e);
+void kv_cache_close(struct kv_cache *cache);
 
 /* Takes blocks until `rows` rows have a place. The caller has seen to it that there are enough. */
-void kv_cache_extend(struct kv_cache *c, struct block_list *l, int rows);
+void kv_cache_extend(struct kv_cache *cache, struct block_list *list, int rows);
 /* Gives back the blocks behind the first n. */
-void kv_cache_cut(struct kv_cache *c, struct block_list *l, int n);
-void kv_cache_free(struct kv_cache *c, int32_t block);
+void kv_cache_cut(struct kv_cache *cache, struct block_list *list, int n);
+void kv_cache_free(struct kv_cache *cache, int32_t block);
 
 /* Rows [0, rows) of block `to` become those of block `from`, on this rank. */
-void kv_cache_copy(const struct kv_cache *c, int32_t from, int32_t to, int rows);
+void kv_cache_copy(const struct kv_cache *cache, int32_t from, int32_t to, int rows);
 
 /* Keys, or values, of one decoder layer that this rank keeps. */
-struct tensor kv_cache_layer(const struct kv_cache *c, struct tensor first, int layer);
+struct tensor kv_cache_layer(const struct kv_cache *cache, struct tensor first, int layer);

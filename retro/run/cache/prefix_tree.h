@@ -1,14 +1,17 @@
-/* retro/run/cache/prefix_tree.h: which blocks of keys and values hold the rows of which text, so that a later sequence
- * takes them over instead of computing them. Pure bookkeeping: it knows the numbers of blocks and no device.
+/* retro/run/cache/prefix_tree.h: which blocks of keys and values hold the rows of which text, so
+ * that a later sequence takes them over instead of computing them. Pure bookkeeping: it knows the
+ * numbers of blocks and no device.
  *
- * A block is a node, and its parent holds the rows before its own: the path from the top to a node is a text. A node
- * has the ids of its rows and everything else that the rows were computed from: the names of given rows, the neighbours
- * of the chunks that they close, and `root` (the scope of its session, and the chunk grid or the encoder's source). All
- * of it is compared, no hash stands for any. The model is the pool's only one. A full block is shared and never written
- * again. A block with fewer rows was the end of a sequence; its rows are copied, and it has no children.
+ * A block is a node, and its parent holds the rows before its own: the path from the top to a node
+ * is a text. A node has the ids of its rows and everything else that the rows were computed from:
+ * the names of given rows, the neighbours of the chunks that they close, and `root` (the scope of
+ * its session, and the chunk grid or the encoder's source). All of it is compared, no hash stands
+ * for any. The model is the pool's only one. A full block is shared and never written again. A
+ * block with fewer rows was the end of a sequence; its rows are copied, and it has no children.
  *
- * Sequences hold the blocks of their tables. Blocks that nobody holds are kept, `most` of them; the least recently used
- * goes first, and since a sequence lets go of its last block first, a parent never goes before its children. */
+ * Sequences hold the blocks of their tables. Blocks that nobody holds are kept, `most` of them; the
+ * least recently used goes first, and since a sequence lets go of its last block first, a parent
+ * never goes before its children. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -16,7 +19,8 @@
 #include "retro/run/cache/session_text.h"
 
 enum { PREFIX_NONE = -1 };
-/* A root is a scope above so many bits of what rows were computed from. Pinned nodes of scope 0 are for all scopes. */
+/* A root is a scope above so many bits of what rows were computed from. Pinned nodes of scope 0 are
+ * for all scopes. */
 enum { PREFIX_BASE_BITS = 40 };
 /* A name among what a node's rows were computed from. */
 enum { PREFIX_NAME_INTS = sizeof(struct row_name) / sizeof(int32_t) };
@@ -25,10 +29,12 @@ struct prefix_node {
     uint64_t root;
     int32_t ids[ATTENTION_BLOCK];
     int n; /* rows; 0: the block is not in the tree */
-    /* [n_read] owned, row by row: of a given one its name; of one that closes a chunk k, then neighbours' ids [k, r] */
+    /* [n_read] owned, row by row: of a given one its name; of one that closes a chunk k, then
+     * neighbours' ids [k, r] */
     int32_t *read;
     int n_read;
-    int parent, child, before, after; /* blocks: `child` the newest, before and after it its siblings */
+    int parent, child, before,
+        after; /* blocks: `child` the newest, before and after it its siblings */
     int holders;
     bool pinned;      /* stays when nobody holds it */
     int older, newer; /* among those that nobody holds and that are not pinned */
@@ -46,22 +52,27 @@ struct prefix_tree {
 /* A text whose rows are looked for, or put in. */
 struct prefix_text {
     uint64_t root;
-    struct grid grid;                        /* of a model with neighbours */
-    const int32_t *ids;                      /* [n] from row 0 on */
-    const struct row_name *names;            /* as session_text has them */
-    const struct neighbor_tokens *neighbors; /* of the chunks that these rows close, from chunk 0 on */
+    struct grid grid;             /* of a model with neighbours */
+    const int32_t *ids;           /* [n] from row 0 on */
+    const struct row_name *names; /* as session_text has them */
+    const struct neighbor_tokens
+        *neighbors; /* of the chunks that these rows close, from chunk 0 on */
     int n;
 };
 
 /* `most` 0: nothing is ever kept, and the functions below may not be called. */
-void prefix_tree_open(struct prefix_tree *t, int n_blocks, int most, int r);
-void prefix_tree_close(struct prefix_tree *t);
-static inline bool prefix_tree_keeps(const struct prefix_tree *t) { return t->nodes != NULL; }
-static inline bool prefix_tree_has(const struct prefix_tree *t, int block) { return t->nodes && t->nodes[block].n > 0; }
+void prefix_tree_open(struct prefix_tree *tree, int n_blocks, int most, int r);
+void prefix_tree_close(struct prefix_tree *tree);
+static inline bool prefix_tree_keeps(const struct prefix_tree *tree) { return tree->nodes != NULL; }
+static inline bool prefix_tree_has(const struct prefix_tree *tree, int block) {
+    return tree->nodes && tree->nodes[block].n > 0;
+}
 
-/* The child of `parent` (PREFIX_NONE: the top) that agrees with the text in the most rows from `first` on, which is
- * where the parent's rows end. *rows says in how many; PREFIX_NONE when in none. */
-int prefix_tree_find(const struct prefix_tree *t, int parent, const struct prefix_text *text, int first, int *rows);
+/* The child of `parent` (PREFIX_NONE: the top) that agrees with the text in the most rows from
+ * `first` on, which is where the parent's rows end. *rows says in how many; PREFIX_NONE when in
+ * none. */
+int prefix_tree_find(const struct prefix_tree *tree, int parent, const struct prefix_text *text,
+                     int first, int *rows);
 
 /* The rows of one block, and what they were computed from beside the rows before them. */
 struct prefix_rows {
@@ -71,15 +82,17 @@ struct prefix_rows {
     const int32_t *read; /* [n_read] as a node's */
     int n_read;
 };
-/* Puts the block in behind `parent`, held by one sequence when it is full, by none otherwise. Returns the block that
- * has the rows: another one where they are in the tree already, all or more of them; it then has one holder more when
- * the rows are a full block, and `block` stays outside. *freed is a block with fewer of the same rows, which has left
- * the tree, or PREFIX_NONE. */
-int prefix_tree_add(struct prefix_tree *t, int block, int parent, const struct prefix_rows *rows, int *freed);
+/* Puts the block in behind `parent`, held by one sequence when it is full, by none otherwise.
+ * Returns the block that has the rows: another one where they are in the tree already, all or more
+ * of them; it then has one holder more when the rows are a full block, and `block` stays outside.
+ * *freed is a block with fewer of the same rows, which has left the tree, or PREFIX_NONE. */
+int prefix_tree_add(struct prefix_tree *tree, int block, int parent, const struct prefix_rows *rows,
+                    int *freed);
 /* A sequence has the block in its table, or has it no more. */
-void prefix_tree_hold(struct prefix_tree *t, int block);
-void prefix_tree_drop(struct prefix_tree *t, int block);
+void prefix_tree_hold(struct prefix_tree *tree, int block);
+void prefix_tree_drop(struct prefix_tree *tree, int block);
 /* The block stays when nobody holds it; fewer than `most` are pinned. */
-void prefix_tree_pin(struct prefix_tree *t, int block);
-/* The least recently used block where more than `most` are kept, which then is not in the tree; else PREFIX_NONE. */
-int prefix_tree_evict(struct prefix_tree *t);
+void prefix_tree_pin(struct prefix_tree *tree, int block);
+/* The least recently used block where more than `most` are kept, which then is not in the tree;
+ * else PREFIX_NONE. */
+int prefix_tree_evict(struct prefix_tree *tree);

@@ -1,4 +1,5 @@
-/* retro/run/cache/session_limits.h: what sessions of one pool may take, which sizes its caches and scratch. */
+/* retro/run/cache/session_limits.h: what sessions of one pool may take, which sizes its caches and
+ * scratch. */
 #pragma once
 
 #include "kernels/tensor.h"
@@ -10,10 +11,13 @@ struct session_limits {
     int max_logit_rows;   /* rows of logits in one step */
     int max_neighbors;    /* k of any chunk */
     enum dtype kv_dtype;  /* F32, F16 or BF16 */
-    int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn; 0: never */
-    int max_source;       /* ids of the text that one session's encoder reads; 0 for models without */
-    int max_given;        /* rows of one step that come as rows, not as ids; 0: none may */
-    int max_picture_rows; /* rows of a vision tower in one pass; 0: session_encode_pictures is not called */
-    int kept_blocks;      /* blocks of keys and values that are kept beyond those of open sessions; 0: none are */
-    int max_shares;       /* groups of keys whose shares of a row's attention are told; 0: none are */
+    int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn;
+                             0: never */
+    int max_source; /* ids of the text that one session's encoder reads; 0 for models without */
+    int max_given;  /* rows of one step that come as rows, not as ids; 0: none may */
+    int max_picture_rows; /* rows of a vision tower in one pass; 0: session_encode_pictures is not
+                             called */
+    int kept_blocks; /* blocks of keys and values that are kept beyond those of open sessions; 0:
+                        none are */
+    int max_shares;  /* groups of keys whose shares of a row's attention are told; 0: none are */
 };

@@ -1,11 +1,12 @@
-/* retro/run/cross/neighbors.h: what makes a decoder a Retro: the neighbour encoder, which fills the slots that chunked
- * cross attention reads (cross_cache.h). One per session pool.
+/* retro/run/cross/neighbors.h: what makes a decoder a Retro: the neighbour encoder, which fills the
+ * slots that chunked cross attention reads (cross_cache.h). One per session pool.
  *
- * The first retro layer hands its normed rows to neighbors_keep, which puts them beside their keys and values
- * (kv_cache.h). When a step closes chunks, neighbors_encode finds the chunk's m rows there. They condition the encoder
- * (docs/spec/retro-model.md 5.1, 6), whose output is projected once to every retro layer's keys and values and kept in
- * a slot. A session holds the slot of its latest chunk only. A session that took over an earlier one's rows has no slot
- * yet; its first step encodes its latest closed chunk again. */
+ * The first retro layer hands its normed rows to neighbors_keep, which puts them beside their keys
+ * and values (kv_cache.h). When a step closes chunks, neighbors_encode finds the chunk's m rows
+ * there. They condition the encoder (docs/spec/retro-model.md 5.1, 6), whose output is projected
+ * once to every retro layer's keys and values and kept in a slot. A session holds the slot of its
+ * latest chunk only. A session that took over an earlier one's rows has no slot yet; its first step
+ * encodes its latest closed chunk again. */
 #pragma once
 
 #include "retro/run/cache/kv_cache.h"
@@ -14,7 +15,8 @@
 #include "retro/run/cross/cross_cache.h"
 #include "retro/run/cross/encoder_group.h"
 
-/* A chunk that this step encodes: one that it closes, or the latest closed one of a session that took over rows. */
+/* A chunk that this step encodes: one that it closes, or the latest closed one of a session that
+ * took over rows. */
 struct closing {
     int item;           /* of the step, whose chunk it is */
     int blocks;         /* where its sequence's begin in the step's block table */
@@ -40,16 +42,20 @@ struct neighbors {
     struct attention_span *cross_spans;
 };
 
-/* max_closings: chunks that one step can close. Measuring fills in both what there will be and the cache, and
- * allocates nothing. */
-enum status neighbors_measure(struct neighbors *nb, struct cross_cache *cache, const struct model *m,
-                              const struct session_limits *l, int max_closings, struct error *e);
-/* After neighbors_measure and both caches' opening; `rows` has keys and values of the decoder's rows. */
+/* max_closings: chunks that one step can close. Measuring fills in both what there will be and the
+ * cache, and allocates nothing. */
+enum status neighbors_measure(struct neighbors *nb, struct cross_cache *cache,
+                              const struct model *model, const struct session_limits *limits,
+                              int max_closings, struct error *e);
+/* After neighbors_measure and both caches' opening; `rows` has keys and values of the decoder's
+ * rows. */
 enum status neighbors_open(struct neighbors *nb, const struct kv_cache *rows, struct error *e);
 void neighbors_close(struct neighbors *nb);
 
-/* Puts the step's rows at the first retro layer beside their keys and values: row i at row rows[i]. */
+/* Puts the step's rows at the first retro layer beside their keys and values: row i at row rows[i].
+ */
 void neighbors_keep(struct neighbors *nb, struct tensor normed, const int32_t *rows);
-/* Encodes the chunks and fills their slots; their rows are kept. `blocks` is the step's block table. Stages after the
- * one that has the first retro layer receive what was encoded there. */
-void neighbors_encode(struct neighbors *nb, const int32_t *blocks, const struct closing *closings, int n);
+/* Encodes the chunks and fills their slots; their rows are kept. `blocks` is the step's block
+ * table. Stages after the one that has the first retro layer receive what was encoded there. */
+void neighbors_encode(struct neighbors *nb, const int32_t *blocks, const struct closing *closings,
+                      int n);

@@ -7,85 +7,94 @@
 /* Rows the encoder works on at once, where no text is longer. */
 enum { GROUP_ROWS = 512 };
 
-enum status sources_measure(struct sources *s, struct cross_cache *cache, const struct model *m,
-                            const struct session_limits *l, struct error *e) {
-    *s = (struct sources){.model = m, .cache = cache, .keeps = l->kept_blocks > 0};
-    int most = m->spec.learned_positions ? m->spec.max_positions : INT32_MAX;
-    if (l->max_source < 1 || l->max_source > most)
-        return error_set(e, STATUS_INVALID, "%d tokens for the encoder of one sequence; allowed is 1 .. %d",
-                         l->max_source, most);
-    int rows = max_int(l->max_source, GROUP_ROWS);
-    struct cross_cache_sizes sizes = {
-        .n_slots = l->max_sessions, .slot_rows = l->max_source, .group_rows = rows, .dtype = l->kv_dtype};
-    if (cross_cache_measure(cache, m, &sizes, e) || encoder_group_measure(&s->group, m, rows, e)) return e->status;
-    s->bytes = s->group.bytes;
+enum status sources_measure(struct sources *sources, struct cross_cache *cache,
+                            const struct model *model, const struct session_limits *limits,
+                            struct error *e) {
+    *sources = (struct sources){.model = model, .cache = cache, .keeps = limits->kept_blocks > 0};
+    int most = model->spec.learned_positions ? model->spec.max_positions : INT32_MAX;
+    if (limits->max_source < 1 || limits->max_source > most)
+        return error_set(e, STATUS_INVALID,
+                         "%d tokens for the encoder of one sequence; allowed is 1 .. %d",
+                         limits->max_source, most);
+    int rows = max_int(limits->max_source, GROUP_ROWS);
+    struct cross_cache_sizes sizes = {.n_slots = limits->max_sessions,
+                                      .slot_rows = limits->max_source,
+                                      .group_rows = rows,
+                                      .dtype = limits->kv_dtype};
+    if (cross_cache_measure(cache, model, &sizes, e) ||
+        encoder_group_measure(&sources->group, model, rows, e))
+        return e->status;
+    sources->bytes = sources->group.bytes;
     return STATUS_OK;
 }
 
-enum status sources_open(struct sources *s, struct error *e) {
-    s->texts = xcalloc((size_t)s->cache->n_slots, sizeof *s->texts);
-    return encoder_group_open(&s->group, e);
+enum status sources_open(struct sources *sources, struct error *e) {
+    sources->texts = xcalloc((size_t)sources->cache->n_slots, sizeof *sources->texts);
+    return encoder_group_open(&sources->group, e);
 }
 
-void sources_close(struct sources *s) {
-    for (int i = 0; s->texts && i < s->cache->n_slots; i++) free(s->texts[i].ids);
-    free(s->texts);
-    encoder_group_close(&s->group);
+void sources_close(struct sources *sources) {
+    for (int i = 0; sources->texts && i < sources->cache->n_slots; i++) free(sources->texts[i].ids);
+    free(sources->texts);
+    encoder_group_close(&sources->group);
 }
 
-int sources_find(const struct sources *s, uint32_t scope, const int32_t *ids, int n) {
-    for (int i = 0; i < s->cache->n_slots && s->keeps; i++) {
-        const struct source_text *text = &s->texts[i];
-        if (text->n == n && text->scope == scope && memcmp(text->ids, ids, (size_t)n * sizeof *ids) == 0) return i;
+int sources_find(const struct sources *sources, uint32_t scope, const int32_t *ids, int n) {
+    for (int i = 0; i < sources->cache->n_slots && sources->keeps; i++) {
+        const struct source_text *text = &sources->texts[i];
+        if (text->n == n && text->scope == scope &&
+            memcmp(text->ids, ids, (size_t)n * sizeof *ids) == 0)
+            return i;
     }
     return -1;
 }
 
 /* The free slot whose text was not read for longest. */
-static int choose_slot(const struct sources *s) {
+static int choose_slot(const struct sources *sources) {
     int best = -1;
-    for (int i = 0; i < s->cache->n_slots; i++) {
-        const struct source_text *text = &s->texts[i];
-        if (text->holders == 0 && (best < 0 || text->used < s->texts[best].used)) best = i;
+    for (int i = 0; i < sources->cache->n_slots; i++) {
+        const struct source_text *text = &sources->texts[i];
+        if (text->holders == 0 && (best < 0 || text->used < sources->texts[best].used)) best = i;
     }
     CHECK(best >= 0);
     return best;
 }
 
-int sources_take(struct sources *s, uint32_t scope, const int32_t *ids, int n) {
-    int slot = choose_slot(s);
-    struct source_text *text = &s->texts[slot];
+int sources_take(struct sources *sources, uint32_t scope, const int32_t *ids, int n) {
+    int slot = choose_slot(sources);
+    struct source_text *text = &sources->texts[slot];
     free(text->ids);
-    s->events++;
-    *text = (struct source_text){.ids = xmalloc((size_t)n * sizeof *ids), .n = n, .scope = scope, .number = s->events};
+    sources->events++;
+    *text = (struct source_text){
+        .ids = xmalloc((size_t)n * sizeof *ids), .n = n, .scope = scope, .number = sources->events};
     memcpy(text->ids, ids, (size_t)n * sizeof *ids);
     return slot;
 }
 
-void sources_hold(struct sources *s, int slot) {
-    s->events++;
-    s->texts[slot].holders++;
-    s->texts[slot].used = s->events;
+void sources_hold(struct sources *sources, int slot) {
+    sources->events++;
+    sources->texts[slot].holders++;
+    sources->texts[slot].used = sources->events;
 }
 
-void sources_drop(struct sources *s, int slot) {
-    if (slot >= 0) s->texts[slot].holders--;
+void sources_drop(struct sources *sources, int slot) {
+    if (slot >= 0) sources->texts[slot].holders--;
 }
 
-static void encode_group(struct sources *s) {
-    const struct stack *encoder = s->group.encoder;
-    struct tensor x = encoder_group_run(&s->group, NULL, NULL);
-    if (encoder->final_norm.gamma) stack_norm(s->model, encoder, x, x, &encoder->final_norm);
-    cross_cache_fill(s->cache, x, s->group.slot_row_of);
-    encoder_group_clear(&s->group);
+static void encode_group(struct sources *sources) {
+    const struct stack *encoder = sources->group.encoder;
+    struct tensor x = encoder_group_run(&sources->group, NULL, NULL);
+    if (encoder->final_norm.gamma) stack_norm(sources->model, encoder, x, x, &encoder->final_norm);
+    cross_cache_fill(sources->cache, x, sources->group.slot_row_of);
+    encoder_group_clear(&sources->group);
 }
 
-void sources_encode(struct sources *s, const struct source *list, int n) {
-    struct encoder_group *g = &s->group;
-    encoder_group_clear(g);
+void sources_encode(struct sources *sources, const struct source *list, int n) {
+    struct encoder_group *group = &sources->group;
+    encoder_group_clear(group);
     for (int i = 0; i < n; i++) {
-        if (g->n_rows + list[i].n > g->max_rows) encode_group(s);
-        encoder_group_add(g, list[i].ids, list[i].n, list[i].slot * s->cache->slot_rows);
+        if (group->n_rows + list[i].n > group->max_rows) encode_group(sources);
+        encoder_group_add(group, list[i].ids, list[i].n, list[i].slot * sources->cache->slot_rows);
     }
-    if (g->n_rows > 0) encode_group(s);
+    if (group->n_rows > 0) encode_group(sources);
 }

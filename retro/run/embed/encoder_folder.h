@@ -1,11 +1,12 @@
-/* retro/run/embed/encoder_folder.h: what the folder of an embedder says beside its model: the modules after the
- * transformer, how token rows become one vector, prompts, the limit of tokens. It is read as sentence-transformers 2 to
- * 6 write it; what we do not compute is an error by name. */
+/* retro/run/embed/encoder_folder.h: what the folder of an embedder says beside its model: the
+ * modules after the transformer, how token rows become one vector, prompts, the limit of tokens. It
+ * is read as sentence-transformers 2 to 6 write it; what we do not compute is an error by name. */
 #pragma once
 
 #include "config/base/base.h"
 
-/* How the rows of a text become one (Reimers and Gurevych 2019, section 3, and sentence-transformers' Pooling). */
+/* How the rows of a text become one (Reimers and Gurevych 2019, section 3, and
+ * sentence-transformers' Pooling). */
 enum pooling_mode {
     POOLING_CLS, /* the first row */
     POOLING_MAX, /* the largest of each column */
@@ -16,15 +17,22 @@ enum pooling_mode {
     POOLING_MODES
 };
 
-enum dense_activation { DENSE_IDENTITY, DENSE_TANH, DENSE_RELU, DENSE_SIGMOID, DENSE_GELU, DENSE_SILU };
+enum dense_activation {
+    DENSE_IDENTITY,
+    DENSE_TANH,
+    DENSE_RELU,
+    DENSE_SIGMOID,
+    DENSE_GELU,
+    DENSE_SILU
+};
 
 /* A module after pooling. */
 struct encoder_module {
     bool normalize; /* divides by the L2 norm; else y = activation(x W^T + b) */
     int n_in, n_out, bias, activation;
     char *folder; /* of W and b */
-    /* Their names among the tensors of the folder's model; NULL: they are "linear.weight" and "linear.bias" of a
-     * model.safetensors in the folder. */
+    /* Their names among the tensors of the folder's model; NULL: they are "linear.weight" and
+     * "linear.bias" of a model.safetensors in the folder. */
     const char *weight_name, *bias_name;
 };
 
@@ -41,18 +49,19 @@ struct encoder_folder {
     bool include_prompt; /* false: rows of the prompt are left out of pooling */
     struct encoder_module modules[ENCODER_MAX_MODULES];
     int n_modules;
-    bool raw;                     /* no Normalize is last: vectors have any length */
-    bool described;               /* it has modules.json or a pooling configuration */
-    int max_tokens;               /* of a text, by the transformer's own file; 0: it does not say */
-    int tokenizer_tokens;         /* the same by the tokenizer's, which goes behind the model's positions */
-    bool lowercase;               /* the tokenizer must lowercase */
+    bool raw;             /* no Normalize is last: vectors have any length */
+    bool described;       /* it has modules.json or a pooling configuration */
+    int max_tokens;       /* of a text, by the transformer's own file; 0: it does not say */
+    int tokenizer_tokens; /* the same by the tokenizer's, which goes behind the model's positions */
+    bool lowercase;       /* the tokenizer must lowercase */
     char *prompts[ENCODER_ROLES]; /* "" without */
 };
 
 /* Reads modules.json and what it names, sentence_bert_config.json, tokenizer_config.json and
- * config_sentence_transformers.json. A folder without modules.json is a transformer and mean pooling.
- * STATUS_UNSUPPORTED names file and key of what we lack. A GGUF file has pooling alone. */
+ * config_sentence_transformers.json. A folder without modules.json is a transformer and mean
+ * pooling. STATUS_UNSUPPORTED names file and key of what we lack. A GGUF file has pooling alone. */
 enum status encoder_folder_read(struct encoder_folder *out, const char *folder, struct error *e);
 /* Takes the folder for a transformer alone, and reads how long the tokenizer's texts may be. */
-enum status encoder_folder_read_model(struct encoder_folder *out, const char *folder, struct error *e);
-void encoder_folder_free(struct encoder_folder *f); /* of a zeroed one: nothing */
+enum status encoder_folder_read_model(struct encoder_folder *out, const char *folder,
+                                      struct error *e);
+void encoder_folder_free(struct encoder_folder *folder); /* of a zeroed one: nothing */

@@ -1,13 +1,15 @@
-/* retro/run/embed/sequence_head.h: what Hugging Face's ...ForSequenceClassification puts behind an encoder: a dense
- * layer over the first row, and a classifier. With one label such a model is a cross-encoder: it reads a query and a
- * text together and says how well they fit (Nogueira and Cho 2019). */
+/* retro/run/embed/sequence_head.h: what Hugging Face's ...ForSequenceClassification puts behind an
+ * encoder: a dense layer over the first row, and a classifier. With one label such a model is a
+ * cross-encoder: it reads a query and a text together and says how well they fit (Nogueira and Cho
+ * 2019). */
 #pragma once
 
 #include "retro/run/embed/encoder_folder.h"
 
-/* Fills in the modes and modules of *f for the head of the model in f->model, whose rows have `hidden` numbers. One
- * number comes out, the logit. STATUS_UNSUPPORTED where there is no head that we know, or it has more than one label.
+/* Fills in the modes and modules of *folder for the head of the model in folder->model, whose rows
+ * have `hidden` numbers. One number comes out, the logit. STATUS_UNSUPPORTED where there is no head
+ * that we know, or it has more than one label.
  */
-enum status sequence_head_read(struct encoder_folder *f, int hidden, struct error *e);
+enum status sequence_head_read(struct encoder_folder *folder, int hidden, struct error *e);
 /* STATUS_UNSUPPORTED where the folder has such a head: its rows were never made to be compared. */
 enum status sequence_head_refuse(const char *folder, struct error *e);

@@ -5,116 +5,123 @@
 
 /* Opening. */
 
-static const struct stack *find_stack(const struct model *m) {
-    return &m->stacks[model_has_stack(m, STACK_DECODER) ? STACK_DECODER : STACK_ENCODER];
+static const struct stack *find_stack(const struct model *model) {
+    return &model->stacks[model_has_stack(model, STACK_DECODER) ? STACK_DECODER : STACK_ENCODER];
 }
 
-enum status text_stack_load(struct text_stack *t, const struct model_options *o, struct error *e) {
-    struct model_options options = *o;
+enum status text_stack_load(struct text_stack *stack, const struct model_options *model_options,
+                            struct error *e) {
+    struct model_options options = *model_options;
     options.rows_only = true;
-    if (comm_open_single(&t->comm, e) || model_open(&t->model, t->folder.model, t->backend, t->comm, &options, e))
+    if (comm_open_single(&stack->comm, e) ||
+        model_open(&stack->model, stack->folder.model, stack->backend, stack->comm, &options, e))
         return e->status;
-    t->stack = find_stack(t->model);
+    stack->stack = find_stack(stack->model);
     return STATUS_OK;
 }
 
-enum status text_stack_open_tokenizer(struct text_stack *t, struct error *e) {
-    if (tokenizer_open(&t->tokenizer, t->folder.model, e)) return e->status;
-    if (tokenizer_vocab_size(t->tokenizer) > t->model->spec.vocab)
-        return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model %d", t->folder.model,
-                         tokenizer_vocab_size(t->tokenizer), t->model->spec.vocab);
+enum status text_stack_open_tokenizer(struct text_stack *stack, struct error *e) {
+    if (tokenizer_open(&stack->tokenizer, stack->folder.model, e)) return e->status;
+    if (tokenizer_vocab_size(stack->tokenizer) > stack->model->spec.vocab)
+        return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model %d",
+                         stack->folder.model, tokenizer_vocab_size(stack->tokenizer),
+                         stack->model->spec.vocab);
     return STATUS_OK;
 }
 
-enum status text_stack_open_rows(struct text_stack *t, int max_rows, struct error *e) {
+enum status text_stack_open_rows(struct text_stack *stack, int max_rows, struct error *e) {
     size_t rows = (size_t)max_rows;
-    t->max_rows = max_rows;
-    if (scratch_open(&t->scratch, t->model, t->stack, max_rows, e) ||
-        pooling_open(&t->pooling, &t->folder, t->backend, max_rows, t->stack->dims.hidden, e))
+    stack->max_rows = max_rows;
+    if (scratch_open(&stack->scratch, stack->model, stack->stack, max_rows, e) ||
+        pooling_open(&stack->pooling, &stack->folder, stack->backend, max_rows,
+                     stack->stack->dims.hidden, e))
         return e->status;
-    t->ids = xmalloc(rows * sizeof *t->ids);
-    t->positions = xmalloc(rows * sizeof *t->positions);
-    t->starts = xcalloc(rows + 1, sizeof *t->starts);
-    t->spans = xmalloc(rows * sizeof *t->spans);
+    stack->ids = xmalloc(rows * sizeof *stack->ids);
+    stack->positions = xmalloc(rows * sizeof *stack->positions);
+    stack->starts = xcalloc(rows + 1, sizeof *stack->starts);
+    stack->spans = xmalloc(rows * sizeof *stack->spans);
     return STATUS_OK;
 }
 
-enum status text_stack_measure(struct encoder_bytes *out, const struct text_stack *t, int max_rows, struct error *e) {
-    if (scratch_measure(t->stack, max_rows, &out->rows, e)) return e->status;
-    out->rows += pooling_bytes(&t->folder, max_rows, t->stack->dims.hidden);
-    out->weights = model_info(t->model)->weight_bytes;
-    out->mapped = model_info(t->model)->mapped;
+enum status text_stack_measure(struct encoder_bytes *out, const struct text_stack *stack,
+                               int max_rows, struct error *e) {
+    if (scratch_measure(stack->stack, max_rows, &out->rows, e)) return e->status;
+    out->rows += pooling_bytes(&stack->folder, max_rows, stack->stack->dims.hidden);
+    out->weights = model_info(stack->model)->weight_bytes;
+    out->mapped = model_info(stack->model)->mapped;
     return STATUS_OK;
 }
 
-void text_stack_close(struct text_stack *t) {
-    if (t->model) scratch_close(&t->scratch, t->model);
-    pooling_close(t->pooling);
-    tokenizer_close(t->tokenizer);
-    model_close(t->model);
-    comm_close(t->comm);
-    encoder_folder_free(&t->folder);
-    free(t->ids);
-    free(t->positions);
-    free(t->starts);
-    free(t->spans);
+void text_stack_close(struct text_stack *stack) {
+    if (stack->model) scratch_close(&stack->scratch, stack->model);
+    pooling_close(stack->pooling);
+    tokenizer_close(stack->tokenizer);
+    model_close(stack->model);
+    comm_close(stack->comm);
+    encoder_folder_free(&stack->folder);
+    free(stack->ids);
+    free(stack->positions);
+    free(stack->starts);
+    free(stack->spans);
 }
 
-int text_stack_positions(const struct text_stack *t) {
-    const struct model_spec *spec = &t->model->spec;
-    return spec->max_positions == 0 ? 0 : max_int(1, spec->max_positions - (spec->position_pad + 1));
+int text_stack_positions(const struct text_stack *stack) {
+    const struct model_spec *spec = &stack->model->spec;
+    return spec->max_positions == 0 ? 0
+                                    : max_int(1, spec->max_positions - (spec->position_pad + 1));
 }
 
 /* Laying out a pass. */
 
-void text_stack_begin(struct text_stack *t) {
-    t->n_texts = 0;
-    t->n_rows = 0;
+void text_stack_begin(struct text_stack *stack) {
+    stack->n_texts = 0;
+    stack->n_rows = 0;
 }
 
-bool text_stack_fits(const struct text_stack *t, int rows) {
-    return t->n_rows + rows <= t->max_rows && t->n_texts < t->max_rows;
+bool text_stack_fits(const struct text_stack *stack, int rows) {
+    return stack->n_rows + rows <= stack->max_rows && stack->n_texts < stack->max_rows;
 }
 
-int text_stack_place(const struct text_stack *t, int32_t id, int *position) {
-    int pad = t->model->spec.position_pad;
+int text_stack_place(const struct text_stack *stack, int32_t id, int *position) {
+    int pad = stack->model->spec.position_pad;
     if (pad >= 0 && id == pad) return pad;
     int place = *position;
     *position += 1;
     return place;
 }
 
-void text_stack_add_row(struct text_stack *t, int32_t id, int position) {
-    CHECK(t->n_rows < t->max_rows);
-    t->ids[t->n_rows] = id;
-    t->positions[t->n_rows] = position;
-    t->n_rows++;
+void text_stack_add_row(struct text_stack *stack, int32_t id, int position) {
+    CHECK(stack->n_rows < stack->max_rows);
+    stack->ids[stack->n_rows] = id;
+    stack->positions[stack->n_rows] = position;
+    stack->n_rows++;
 }
 
-void text_stack_end_text(struct text_stack *t) {
-    int start = t->starts[t->n_texts], n = t->n_rows - start;
-    t->spans[t->n_texts] = (struct attention_span){start, n, start, n};
-    t->n_texts++;
-    t->starts[t->n_texts] = t->n_rows;
+void text_stack_end_text(struct text_stack *stack) {
+    int start = stack->starts[stack->n_texts], n = stack->n_rows - start;
+    stack->spans[stack->n_texts] = (struct attention_span){start, n, start, n};
+    stack->n_texts++;
+    stack->starts[stack->n_texts] = stack->n_rows;
 }
 
 /* The pass. */
 
-struct tensor text_stack_input(const struct text_stack *t) {
-    return scratch_rows(&t->scratch, t->n_rows).x;
+struct tensor text_stack_input(const struct text_stack *stack) {
+    return scratch_rows(&stack->scratch, stack->n_rows).x;
 }
 
-struct pooling_rows text_stack_forward(struct text_stack *t) {
-    const struct stack *s = t->stack;
-    struct pass pass = {.model = t->model,
-                        .stack = s,
-                        .scratch = scratch_rows(&t->scratch, t->n_rows),
-                        .spans = t->spans,
-                        .n_spans = t->n_texts,
-                        .positions = t->positions};
-    struct pooling_rows rows = {.x = pass.scratch.x, .starts = t->starts, .n = t->n_texts};
-    for (int i = 0; i < s->dims.n_layers; i++) layer_forward(&pass, &s->layers[i]);
-    if (s->final_norm.gamma) stack_norm(t->model, s, rows.x, rows.x, &s->final_norm);
-    text_stack_begin(t);
+struct pooling_rows text_stack_forward(struct text_stack *stack) {
+    const struct stack *the_stack = stack->stack;
+    struct pass pass = {.model = stack->model,
+                        .stack = the_stack,
+                        .scratch = scratch_rows(&stack->scratch, stack->n_rows),
+                        .spans = stack->spans,
+                        .n_spans = stack->n_texts,
+                        .positions = stack->positions};
+    struct pooling_rows rows = {.x = pass.scratch.x, .starts = stack->starts, .n = stack->n_texts};
+    for (int i = 0; i < the_stack->dims.n_layers; i++) layer_forward(&pass, &the_stack->layers[i]);
+    if (the_stack->final_norm.gamma)
+        stack_norm(stack->model, the_stack, rows.x, rows.x, &the_stack->final_norm);
+    text_stack_begin(stack);
     return rows;
 }

@@ -1,8 +1,10 @@
 /* retro/run/session/attention_shares.c: see attention_shares.h. */
 #include "retro/run/session/attention_shares.h"
 
-/* The rows of a span from `row` on; keys are counted from the span's end, so its last rows see what they saw. */
-static void add_span(struct attention_shares *kind, struct attention_span span, int row, struct key_group groups) {
+/* The rows of a span from `row` on; keys are counted from the span's end, so its last rows see what
+ * they saw. */
+static void add_span(struct attention_shares *kind, struct attention_span span, int row,
+                     struct key_group groups) {
     int skipped = max_int(0, row - span.q_start);
     if (skipped >= span.q_count || span.k_count == 0 || groups.n == 0) return;
     span.q_start += skipped;
@@ -19,40 +21,46 @@ static struct key_group add_groups(struct plan *plan, const struct key_group *gr
     return added;
 }
 
-/* The neighbours of any chunk lie behind each other, r rows each; those of all chunks are one list. */
-static struct key_group list_neighbors(struct session_pool *p) {
-    struct plan *plan = &p->plan;
-    struct key_group list = {plan->n_groups, p->limits.max_shares};
-    int r = p->model->spec.retro.retrieved_length;
-    for (int i = 0; i < list.n; i++) plan->groups[plan->n_groups + i] = (struct key_group){i * r, r};
+/* The neighbours of any chunk lie behind each other, r rows each; those of all chunks are one list.
+ */
+static struct key_group list_neighbors(struct session_pool *pool) {
+    struct plan *plan = &pool->plan;
+    struct key_group list = {plan->n_groups, pool->limits.max_shares};
+    int r = pool->model->spec.retro.retrieved_length;
+    for (int i = 0; i < list.n; i++)
+        plan->groups[plan->n_groups + i] = (struct key_group){i * r, r};
     plan->n_groups += list.n;
     return list;
 }
 
-void attention_shares_item(struct session_pool *p, const struct step_item *item, int number, int first_cross) {
-    struct plan *plan = &p->plan;
-    int end = plan->spans[number].q_start + item->n_tokens, r = p->model->spec.retro.retrieved_length;
-    bool neighbors = model_decoder(p->model)->dims.reads == EDGE_NEIGHBORS;
+void attention_shares_item(struct session_pool *pool, const struct step_item *item, int number,
+                           int first_cross) {
+    struct plan *plan = &pool->plan;
+    int end = plan->spans[number].q_start + item->n_tokens,
+        r = pool->model->spec.retro.retrieved_length;
+    bool neighbors = model_decoder(pool->model)->dims.reads == EDGE_NEIGHBORS;
     struct key_group groups = {0, 0};
     if (item->n_self_shares + item->n_cross_shares > 0) plan->tells = 1;
     if (item->n_groups > 0) groups = add_groups(plan, item->groups, item->n_groups);
-    if (item->n_self_shares > 0) add_span(&plan->self_shares, plan->spans[number], end - item->n_self_shares, groups);
+    if (item->n_self_shares > 0)
+        add_span(&plan->self_shares, plan->spans[number], end - item->n_self_shares, groups);
     if (item->n_cross_shares == 0) return;
-    if (neighbors) groups = list_neighbors(p);
+    if (neighbors) groups = list_neighbors(pool);
     for (int i = first_cross; i < plan->n_cross_spans; i++) {
-        if (neighbors) groups.n = min_int(p->limits.max_shares, plan->cross_spans[i].k_count / r);
+        if (neighbors)
+            groups.n = min_int(pool->limits.max_shares, plan->cross_spans[i].k_count / r);
         add_span(&plan->cross_shares, plan->cross_spans[i], end - item->n_cross_shares, groups);
     }
 }
 
-static int layers_with_cross(const struct stack *s) {
+static int layers_with_cross(const struct stack *stack) {
     int n = 0;
-    for (int i = 0; i < s->dims.n_layers; i++) n += s->layers[i].spec.cross;
+    for (int i = 0; i < stack->dims.n_layers; i++) n += stack->layers[i].spec.cross;
     return n;
 }
 
-static struct pass_shares make_shares(const struct plan *plan, const struct attention_shares *kind, struct tensor y,
-                                      int terms) {
+static struct pass_shares make_shares(const struct plan *plan, const struct attention_shares *kind,
+                                      struct tensor y, int terms) {
     return (struct pass_shares){.y = y,
                                 .spans = kind->spans,
                                 .n_spans = kind->n,
@@ -62,17 +70,19 @@ static struct pass_shares make_shares(const struct plan *plan, const struct atte
                                 .weight = 1.0f / (float)terms};
 }
 
-void attention_shares_pass(const struct session_pool *p, struct tensor y, struct plan_shares *shares,
-                           struct pass *pass) {
-    const struct plan *plan = &p->plan;
-    const struct stack *s = model_decoder(p->model);
-    int most = p->limits.max_shares, heads = s->dims.heads;
+void attention_shares_pass(const struct session_pool *pool, struct tensor y,
+                           struct plan_shares *shares, struct pass *pass) {
+    const struct plan *plan = &pool->plan;
+    const struct stack *stack = model_decoder(pool->model);
+    int most = pool->limits.max_shares, heads = stack->dims.heads;
     if (plan->cross_shares.n > 0) {
-        shares->cross = make_shares(plan, &plan->cross_shares, tensor_cols(y, 0, most), heads * layers_with_cross(s));
+        shares->cross = make_shares(plan, &plan->cross_shares, tensor_cols(y, 0, most),
+                                    heads * layers_with_cross(stack));
         pass->cross_shares = &shares->cross;
     }
     if (plan->self_shares.n > 0) {
-        shares->self = make_shares(plan, &plan->self_shares, tensor_cols(y, most, most), heads * s->dims.n_layers);
+        shares->self = make_shares(plan, &plan->self_shares, tensor_cols(y, most, most),
+                                   heads * stack->dims.n_layers);
         pass->self_shares = &shares->self;
     }
 }

@@ -1,15 +1,17 @@
-/* retro/run/session/attention_shares.h: rows of a step that tell how they share out their attention: their part in the
- * step's plan, and the tensor that the layers add to. */
+/* retro/run/session/attention_shares.h: rows of a step that tell how they share out their
+ * attention: their part in the step's plan, and the tensor that the layers add to. */
 #pragma once
 
 #include "retro/run/session/session_private.h"
 
-/* Adds what an item asks for, once its rows and cross spans are planned; `first_cross` is its first cross span. */
-void attention_shares_item(struct session_pool *p, const struct step_item *item, int number, int first_cross);
-/* The layers' part of it, for rows that are added to y [rows of the plan, 2 max_shares]; *out is NULL where nobody
- * asks. */
+/* Adds what an item asks for, once its rows and cross spans are planned; `first_cross` is its first
+ * cross span. */
+void attention_shares_item(struct session_pool *pool, const struct step_item *item, int number,
+                           int first_cross);
+/* The layers' part of it, for rows that are added to y [rows of the plan, 2 max_shares]; *out is
+ * NULL where nobody asks. */
 struct plan_shares {
     struct pass_shares self, cross;
 };
-void attention_shares_pass(const struct session_pool *p, struct tensor y, struct plan_shares *shares,
-                           struct pass *pass);
+void attention_shares_pass(const struct session_pool *pool, struct tensor y,
+                           struct plan_shares *shares, struct pass *pass);

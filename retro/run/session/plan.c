@@ -1,138 +1,148 @@
-/* retro/run/session/plan.c: a step's plan: its arrays, and its way from rank 0 to the others. See plan.h. */
+/* retro/run/session/plan.c: a step's plan: its arrays, and its way from rank 0 to the others. See
+ * plan.h. */
 #include "retro/run/session/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void plan_open(struct plan *p, const struct plan_sizes *sizes) {
-    size_t rows = (size_t)sizes->rows, items = (size_t)sizes->items, closings = (size_t)sizes->closings + 1;
+void plan_open(struct plan *plan, const struct plan_sizes *sizes) {
+    size_t rows = (size_t)sizes->rows, items = (size_t)sizes->items,
+           closings = (size_t)sizes->closings + 1;
     size_t given = (size_t)sizes->given * (size_t)sizes->hidden;
-    *p = (struct plan){.sections = sizes->sections,
-                       .ids = xcalloc(rows, sizeof *p->ids),
-                       .given_rows = given ? xcalloc(rows, sizeof *p->given_rows) : NULL,
-                       .given_to = given ? xcalloc((size_t)sizes->given, sizeof *p->given_to) : NULL,
-                       .positions = xcalloc(rows * (size_t)sizes->sections, sizeof *p->positions),
-                       .cache_rows = xcalloc(rows, sizeof *p->cache_rows),
-                       .logit_rows = xcalloc(rows, sizeof *p->logit_rows),
-                       .row_scale = xcalloc(rows, sizeof *p->row_scale),
-                       .given = given ? xcalloc(given, sizeof *p->given) : NULL,
-                       .blocks = xcalloc((size_t)sizes->blocks, sizeof *p->blocks),
-                       .spans = xcalloc(items, sizeof *p->spans),
-                       .cross_spans = xcalloc(items + closings, sizeof *p->cross_spans),
-                       .closings = xcalloc(closings, sizeof *p->closings),
-                       .sources = xcalloc(items, sizeof *p->sources)};
+    *plan = (struct plan){
+        .sections = sizes->sections,
+        .ids = xcalloc(rows, sizeof *plan->ids),
+        .given_rows = given ? xcalloc(rows, sizeof *plan->given_rows) : NULL,
+        .given_to = given ? xcalloc((size_t)sizes->given, sizeof *plan->given_to) : NULL,
+        .positions = xcalloc(rows * (size_t)sizes->sections, sizeof *plan->positions),
+        .cache_rows = xcalloc(rows, sizeof *plan->cache_rows),
+        .logit_rows = xcalloc(rows, sizeof *plan->logit_rows),
+        .row_scale = xcalloc(rows, sizeof *plan->row_scale),
+        .given = given ? xcalloc(given, sizeof *plan->given) : NULL,
+        .blocks = xcalloc((size_t)sizes->blocks, sizeof *plan->blocks),
+        .spans = xcalloc(items, sizeof *plan->spans),
+        .cross_spans = xcalloc(items + closings, sizeof *plan->cross_spans),
+        .closings = xcalloc(closings, sizeof *plan->closings),
+        .sources = xcalloc(items, sizeof *plan->sources)};
     if (sizes->shares == 0) return;
-    struct attention_shares *kinds[] = {&p->self_shares, &p->cross_shares};
+    struct attention_shares *kinds[] = {&plan->self_shares, &plan->cross_shares};
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
         kinds[i]->spans = xcalloc(items + closings, sizeof *kinds[i]->spans);
         kinds[i]->span_groups = xcalloc(items + closings, sizeof *kinds[i]->span_groups);
     }
-    p->groups = xcalloc(2 * items * (size_t)sizes->shares, sizeof *p->groups);
-    p->no_rows = xmalloc(rows * sizeof *p->no_rows);
-    for (size_t i = 0; i < rows; i++) p->no_rows[i] = -1;
+    plan->groups = xcalloc(2 * items * (size_t)sizes->shares, sizeof *plan->groups);
+    plan->no_rows = xmalloc(rows * sizeof *plan->no_rows);
+    for (size_t i = 0; i < rows; i++) plan->no_rows[i] = -1;
 }
 
-void plan_close(struct plan *p) {
-    free(p->ids);
-    free(p->given_rows);
-    free(p->given_to);
-    free(p->positions);
-    free(p->cache_rows);
-    free(p->logit_rows);
-    free(p->row_scale);
-    free(p->given);
-    free(p->blocks);
-    free(p->spans);
-    free(p->cross_spans);
-    free(p->closings);
-    free(p->sources);
-    free(p->self_shares.spans);
-    free(p->self_shares.span_groups);
-    free(p->cross_shares.spans);
-    free(p->cross_shares.span_groups);
-    free(p->groups);
-    free(p->no_rows);
+void plan_close(struct plan *plan) {
+    free(plan->ids);
+    free(plan->given_rows);
+    free(plan->given_to);
+    free(plan->positions);
+    free(plan->cache_rows);
+    free(plan->logit_rows);
+    free(plan->row_scale);
+    free(plan->given);
+    free(plan->blocks);
+    free(plan->spans);
+    free(plan->cross_spans);
+    free(plan->closings);
+    free(plan->sources);
+    free(plan->self_shares.spans);
+    free(plan->self_shares.span_groups);
+    free(plan->cross_shares.spans);
+    free(plan->cross_shares.span_groups);
+    free(plan->groups);
+    free(plan->no_rows);
 }
 
-void plan_clear(struct plan *p) {
-    p->n_rows = p->n_items = p->n_blocks = 0;
-    p->n_closings = p->n_sources = p->n_cross_spans = 0;
-    p->n_logits = p->n_given = 0;
-    p->self_shares.n = p->cross_shares.n = p->n_groups = p->tells = 0;
+void plan_clear(struct plan *plan) {
+    plan->n_rows = plan->n_items = plan->n_blocks = 0;
+    plan->n_closings = plan->n_sources = plan->n_cross_spans = 0;
+    plan->n_logits = plan->n_given = 0;
+    plan->self_shares.n = plan->cross_shares.n = plan->n_groups = plan->tells = 0;
 }
 
-/* One end of the way: `out` when writing, else `in`. Everything is moved by the same code, so both ends agree. */
+/* One end of the way: `out` when writing, else `in`. Everything is moved by the same code, so both
+ * ends agree. */
 struct transfer {
     struct buffer *out;
     struct text_span in;
 };
 
-static void move_array(struct transfer *t, void *field, size_t n, size_t size) {
+static void move_array(struct transfer *transfer, void *field, size_t n, size_t size) {
     size_t bytes = n * size;
-    if (t->out) {
-        buffer_append(t->out, field, bytes);
+    if (transfer->out) {
+        buffer_append(transfer->out, field, bytes);
         return;
     }
-    CHECK(bytes <= t->in.size);
-    if (bytes) memcpy(field, t->in.text, bytes);
-    t->in.text += bytes;
-    t->in.size -= bytes;
+    CHECK(bytes <= transfer->in.size);
+    if (bytes) memcpy(field, transfer->in.text, bytes);
+    transfer->in.text += bytes;
+    transfer->in.size -= bytes;
 }
 
 /* n ids that stay in the bytes when they are read: all sizes are multiples of 4. */
-static void move_ids(struct transfer *t, const int32_t **ids, size_t n) {
+static void move_ids(struct transfer *transfer, const int32_t **ids, size_t n) {
     size_t bytes = n * sizeof **ids;
-    if (t->out) {
-        buffer_append(t->out, *ids, bytes);
+    if (transfer->out) {
+        buffer_append(transfer->out, *ids, bytes);
         return;
     }
-    CHECK(bytes <= t->in.size);
-    *ids = (const int32_t *)(const void *)t->in.text;
-    t->in.text += bytes;
-    t->in.size -= bytes;
+    CHECK(bytes <= transfer->in.size);
+    *ids = (const int32_t *)(const void *)transfer->in.text;
+    transfer->in.text += bytes;
+    transfer->in.size -= bytes;
 }
 
-static void move_plan(struct plan *p, int r, int d, struct transfer *t) {
-    int *counts[] = {&p->n_rows,         &p->n_items,  &p->n_blocks, &p->n_closings, &p->n_sources,
-                     &p->n_cross_spans,  &p->n_logits, &p->n_given,  &p->watched,    &p->self_shares.n,
-                     &p->cross_shares.n, &p->n_groups, &p->tells};
-    for (size_t i = 0; i < ARRAY_COUNT(counts); i++) move_array(t, counts[i], 1, sizeof *counts[i]);
+static void move_plan(struct plan *plan, int r, int d, struct transfer *transfer) {
+    int *counts[] = {&plan->n_rows,        &plan->n_items,        &plan->n_blocks,
+                     &plan->n_closings,    &plan->n_sources,      &plan->n_cross_spans,
+                     &plan->n_logits,      &plan->n_given,        &plan->watched,
+                     &plan->self_shares.n, &plan->cross_shares.n, &plan->n_groups,
+                     &plan->tells};
+    for (size_t i = 0; i < ARRAY_COUNT(counts); i++)
+        move_array(transfer, counts[i], 1, sizeof *counts[i]);
 
-    size_t rows = (size_t)p->n_rows;
-    move_array(t, p->ids, rows, sizeof *p->ids);
-    move_array(t, p->positions, rows * (size_t)p->sections, sizeof *p->positions);
-    move_array(t, p->cache_rows, rows, sizeof *p->cache_rows);
-    move_array(t, p->row_scale, rows, sizeof *p->row_scale);
-    move_array(t, p->logit_rows, (size_t)p->n_logits, sizeof *p->logit_rows);
-    move_array(t, p->blocks, (size_t)p->n_blocks, sizeof *p->blocks);
-    move_array(t, p->spans, (size_t)p->n_items, sizeof *p->spans);
-    move_array(t, p->cross_spans, (size_t)p->n_cross_spans, sizeof *p->cross_spans);
-    if (p->n_given > 0) {
-        move_array(t, p->given_rows, rows, sizeof *p->given_rows);
-        move_array(t, p->given_to, (size_t)p->n_given, sizeof *p->given_to);
-        move_array(t, p->given, (size_t)p->n_given * (size_t)d, sizeof *p->given);
+    size_t rows = (size_t)plan->n_rows;
+    move_array(transfer, plan->ids, rows, sizeof *plan->ids);
+    move_array(transfer, plan->positions, rows * (size_t)plan->sections, sizeof *plan->positions);
+    move_array(transfer, plan->cache_rows, rows, sizeof *plan->cache_rows);
+    move_array(transfer, plan->row_scale, rows, sizeof *plan->row_scale);
+    move_array(transfer, plan->logit_rows, (size_t)plan->n_logits, sizeof *plan->logit_rows);
+    move_array(transfer, plan->blocks, (size_t)plan->n_blocks, sizeof *plan->blocks);
+    move_array(transfer, plan->spans, (size_t)plan->n_items, sizeof *plan->spans);
+    move_array(transfer, plan->cross_spans, (size_t)plan->n_cross_spans, sizeof *plan->cross_spans);
+    if (plan->n_given > 0) {
+        move_array(transfer, plan->given_rows, rows, sizeof *plan->given_rows);
+        move_array(transfer, plan->given_to, (size_t)plan->n_given, sizeof *plan->given_to);
+        move_array(transfer, plan->given, (size_t)plan->n_given * (size_t)d, sizeof *plan->given);
     }
 
-    struct attention_shares *kinds[] = {&p->self_shares, &p->cross_shares};
+    struct attention_shares *kinds[] = {&plan->self_shares, &plan->cross_shares};
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
-        move_array(t, kinds[i]->spans, (size_t)kinds[i]->n, sizeof *kinds[i]->spans);
-        move_array(t, kinds[i]->span_groups, (size_t)kinds[i]->n, sizeof *kinds[i]->span_groups);
+        move_array(transfer, kinds[i]->spans, (size_t)kinds[i]->n, sizeof *kinds[i]->spans);
+        move_array(transfer, kinds[i]->span_groups, (size_t)kinds[i]->n,
+                   sizeof *kinds[i]->span_groups);
     }
-    move_array(t, p->groups, (size_t)p->n_groups, sizeof *p->groups);
+    move_array(transfer, plan->groups, (size_t)plan->n_groups, sizeof *plan->groups);
 
-    move_array(t, p->closings, (size_t)p->n_closings, sizeof *p->closings);
-    for (int i = 0; i < p->n_closings; i++) move_ids(t, &p->closings[i].ids, (size_t)p->closings[i].k * (size_t)r);
-    move_array(t, p->sources, (size_t)p->n_sources, sizeof *p->sources);
-    for (int i = 0; i < p->n_sources; i++) move_ids(t, &p->sources[i].ids, (size_t)p->sources[i].n);
+    move_array(transfer, plan->closings, (size_t)plan->n_closings, sizeof *plan->closings);
+    for (int i = 0; i < plan->n_closings; i++)
+        move_ids(transfer, &plan->closings[i].ids, (size_t)plan->closings[i].k * (size_t)r);
+    move_array(transfer, plan->sources, (size_t)plan->n_sources, sizeof *plan->sources);
+    for (int i = 0; i < plan->n_sources; i++)
+        move_ids(transfer, &plan->sources[i].ids, (size_t)plan->sources[i].n);
 }
 
-void plan_write(const struct plan *p, int r, int d, struct buffer *out) {
-    struct plan copy = *p; /* moving takes a plan that may be written to */
+void plan_write(const struct plan *plan, int r, int d, struct buffer *out) {
+    struct plan copy = *plan; /* moving takes a plan that may be written to */
     move_plan(&copy, r, d, &(struct transfer){.out = out});
 }
 
-void plan_read(struct plan *p, int r, int d, struct text_span *in) {
-    struct transfer t = {.in = *in};
-    move_plan(p, r, d, &t);
-    *in = t.in;
+void plan_read(struct plan *plan, int r, int d, struct text_span *in) {
+    struct transfer transfer = {.in = *in};
+    move_plan(plan, r, d, &transfer);
+    *in = transfer.in;
 }

@@ -1,13 +1,15 @@
-/* retro/run/session/plan.h: one batch step laid out on the host before anything runs: its rows, the places of their
- * keys and values, the neighbours or sources they read. It is all that a rank needs to compute its share of the step,
- * so rank 0, which knows the sessions, sends it to the others as it is. */
+/* retro/run/session/plan.h: one batch step laid out on the host before anything runs: its rows, the
+ * places of their keys and values, the neighbours or sources they read. It is all that a rank needs
+ * to compute its share of the step, so rank 0, which knows the sessions, sends it to the others as
+ * it is. */
 #pragma once
 
 #include "config/base/buffer.h"
 #include "retro/run/cross/neighbors.h"
 #include "retro/run/cross/sources.h"
 
-/* Rows that tell how they share out one kind of attention: parts of the spans that this kind has. */
+/* Rows that tell how they share out one kind of attention: parts of the spans that this kind has.
+ */
 struct attention_shares {
     int n;
     struct attention_span *spans;  /* [items + closings] */
@@ -17,11 +19,13 @@ struct attention_shares {
 /* Arrays are as long as the pool's limits allow. */
 struct plan {
     int n_rows, n_items, n_blocks, n_closings, n_sources, n_cross_spans, n_logits, n_given;
-    int watched;  /* 1: before each layer rank 0 says whether anybody still waits for the step, else 0 */
+    int watched;  /* 1: before each layer rank 0 says whether anybody still waits for the step, else
+                     0 */
     int32_t *ids; /* [rows] -1: the row is given */
     /* NULL where the pool takes no given rows. */
     int32_t *given_rows; /* [rows] which of `given` takes the place of the row's word, -1: none */
-    int32_t *given_to;   /* [n_given] the row that it is, position and all, -1: only the word of one */
+    int32_t
+        *given_to; /* [n_given] the row that it is, position and all, -1: only the word of one */
     int32_t *positions;  /* [rows, sections] */
     int32_t *cache_rows; /* [rows] */
     int32_t *logit_rows; /* [n_logits] */
@@ -44,13 +48,14 @@ struct plan_sizes {
     int rows, items, blocks, closings, given, hidden, sections;
     int shares; /* groups of an item, at most */
 };
-void plan_open(struct plan *p, const struct plan_sizes *sizes);
-void plan_close(struct plan *p);
-void plan_clear(struct plan *p);
+void plan_open(struct plan *plan, const struct plan_sizes *sizes);
+void plan_close(struct plan *plan);
+void plan_clear(struct plan *plan);
 
-/* Appends the plan, the neighbour tokens its closings name (r of each), its sources' ids and its given rows (d wide).
+/* Appends the plan, the neighbour tokens its closings name (r of each), its sources' ids and its
+ * given rows (d wide).
  */
-void plan_write(const struct plan *p, int r, int d, struct buffer *out);
-/* Reads what plan_write appended, for a pool of the same limits, and moves *in behind it. Neighbour tokens and sources
- * stay where they are, in the bytes. */
-void plan_read(struct plan *p, int r, int d, struct text_span *in);
+void plan_write(const struct plan *plan, int r, int d, struct buffer *out);
+/* Reads what plan_write appended, for a pool of the same limits, and moves *in behind it. Neighbour
+ * tokens and sources stay where they are, in the bytes. */
+void plan_read(struct plan *plan, int r, int d, struct text_span *in);

@@ -1,4 +1,5 @@
-/* retro/run/session/session_image.c: the rows of one session as bytes, for a file, and back. See session.h. */
+/* retro/run/session/session_image.c: the rows of one session as bytes, for a file, and back. See
+ * session.h. */
 #include <string.h>
 
 #include "retro/run/session/session_private.h"
@@ -33,40 +34,45 @@ static size_t part_move(struct image_part part, part_function *move) {
     return (size_t)part.n * row;
 }
 
-static void image_move(const struct session *s, char *image, part_function *move) {
-    const struct session_pool *p = s->pool;
-    const struct portion *kept = &p->model->stacks[STACK_DECODER].kept;
-    struct image_part part = {.backend = p->model->backend, .blocks = &s->blocks, .n = s->length, .bytes = image};
+static void image_move(const struct session *session, char *image, part_function *move) {
+    const struct session_pool *pool = session->pool;
+    const struct portion *kept = &pool->model->stacks[STACK_DECODER].kept;
+    struct image_part part = {.backend = pool->model->backend,
+                              .blocks = &session->blocks,
+                              .n = session->length,
+                              .bytes = image};
     for (int i = kept->first; i < kept->first + kept->n; i++) {
-        part.rows = kv_cache_layer(&p->cache, p->cache.k, i);
+        part.rows = kv_cache_layer(&pool->cache, pool->cache.k, i);
         part.bytes += part_move(part, move);
-        part.rows = kv_cache_layer(&p->cache, p->cache.v, i);
+        part.rows = kv_cache_layer(&pool->cache, pool->cache.v, i);
         part.bytes += part_move(part, move);
     }
 }
 
-bool session_has_image(const struct session_pool *p) {
-    const struct model *m = p->model;
-    return m->comm->world->size == 1 && m->stacks[STACK_DECODER].dims.reads == EDGE_NONE;
+bool session_has_image(const struct session_pool *pool) {
+    const struct model *model = pool->model;
+    return model->comm->world->size == 1 && model->stacks[STACK_DECODER].dims.reads == EDGE_NONE;
 }
 
-size_t session_image_bytes(const struct session_pool *p, int rows) {
-    return p->cache.bytes / ((size_t)p->cache.n_blocks * ATTENTION_BLOCK) * (size_t)rows;
+size_t session_image_bytes(const struct session_pool *pool, int rows) {
+    return pool->cache.bytes / ((size_t)pool->cache.n_blocks * ATTENTION_BLOCK) * (size_t)rows;
 }
 
-enum status session_image_get(const struct session *s, char *image, struct error *e) {
-    CHECK(session_has_image(s->pool));
-    image_move(s, image, part_get);
-    return backend_sync(s->pool->model->backend, e);
+enum status session_image_get(const struct session *session, char *image, struct error *e) {
+    CHECK(session_has_image(session->pool));
+    image_move(session, image, part_get);
+    return backend_sync(session->pool->model->backend, e);
 }
 
-enum status session_image_put(struct session *s, const int32_t *ids, int n, const char *image, struct error *e) {
-    struct session_pool *p = s->pool;
-    CHECK(session_has_image(p) && s->length == 0 && s->blocks.n == 0 && n <= p->limits.max_tokens);
-    kv_cache_extend(&p->cache, &s->blocks, n);
-    s->length = n;
-    image_move(s, (char *)(uintptr_t)image, part_put);
-    if (backend_sync(p->model->backend, e)) return e->status;
-    for (int i = 0; i < n; i++) learn_row(s, ids[i], NULL, NULL);
+enum status session_image_put(struct session *session, const int32_t *ids, int n, const char *image,
+                              struct error *e) {
+    struct session_pool *pool = session->pool;
+    CHECK(session_has_image(pool) && session->length == 0 && session->blocks.n == 0 &&
+          n <= pool->limits.max_tokens);
+    kv_cache_extend(&pool->cache, &session->blocks, n);
+    session->length = n;
+    image_move(session, (char *)(uintptr_t)image, part_put);
+    if (backend_sync(pool->model->backend, e)) return e->status;
+    for (int i = 0; i < n; i++) learn_row(session, ids[i], NULL, NULL);
     return STATUS_OK;
 }

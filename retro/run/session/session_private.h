@@ -6,9 +6,16 @@
 #include "retro/run/session/plan.h"
 #include "retro/run/session/session.h"
 
-/* The kinds of rank 0's messages to the others; the bytes of the limits, the plan or the copy follow. An empty message
- * is the end. */
-enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_COPY, MESSAGE_PICTURES, MESSAGE_PICTURE_PASS, MESSAGE_CLOSE };
+/* The kinds of rank 0's messages to the others; the bytes of the limits, the plan or the copy
+ * follow. An empty message is the end. */
+enum message {
+    MESSAGE_OPEN,
+    MESSAGE_STEP,
+    MESSAGE_COPY,
+    MESSAGE_PICTURES,
+    MESSAGE_PICTURE_PASS,
+    MESSAGE_CLOSE
+};
 
 struct session {
     struct session_pool *pool;
@@ -16,13 +23,14 @@ struct session {
     int length;
     int shift;                /* of positions: a row's are its number and this */
     struct block_list blocks; /* of keys and values */
-    int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the source; -1: none */
+    int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the
+                                 source; -1: none */
     uint32_t scope;           /* session_set_scope */
     bool open;
     bool cut;     /* its rows were never computed to the end */
     bool rereads; /* the latest closed chunk is to be encoded again */
-    /* For later sessions (session_prefix.c): its rows whose content is known, and of the block that these do not fill
-     * yet the ids and the neighbours read, as in a prefix_node. */
+    /* For later sessions (session_prefix.c): its rows whose content is known, and of the block that
+     * these do not fill yet the ids and the neighbours read, as in a prefix_node. */
     int known;
     int32_t open_ids[ATTENTION_BLOCK];
     struct buffer open_read;
@@ -61,44 +69,49 @@ struct session_pool {
 };
 
 /* One rank's share of a pool; all ranks get theirs or none does. */
-enum status session_pool_open_rank(struct session_pool **out, struct model *m, const struct session_limits *l,
-                                   struct error *e);
-void session_pool_free_rank(struct session_pool *p);
+enum status session_pool_open_rank(struct session_pool **out, struct model *model,
+                                   const struct session_limits *limits, struct error *e);
+void session_pool_free_rank(struct session_pool *pool);
 
 /* Rows [0, rows) of block `to` become those of `from`, on all ranks. */
-enum status copy_block(struct session_pool *p, int32_t from, int32_t to, int rows, struct error *e);
+enum status copy_block(struct session_pool *pool, int32_t from, int32_t to, int rows,
+                       struct error *e);
 
 /* session_prefix.c */
 
 /* The session reads the text in this slot of the cross cache. */
-void attach_source(struct session *s, int slot);
+void attach_source(struct session *session, int slot);
 /* The last part of a step that was computed: its rows may be taken over by others from now on. */
-void keep_rows(struct session_pool *p, const struct step_item *items, int n);
-/* The content of a session's next row that is computed: its id; of a given row its name, else NULL; and when it closes
- * a chunk, the neighbours. */
-void learn_row(struct session *s, int32_t id, const struct row_name *name, const struct neighbor_tokens *neighbors);
+void keep_rows(struct session_pool *pool, const struct step_item *items, int n);
+/* The content of a session's next row that is computed: its id; of a given row its name, else NULL;
+ * and when it closes a chunk, the neighbours. */
+void learn_row(struct session *session, int32_t id, const struct row_name *name,
+               const struct neighbor_tokens *neighbors);
 /* The session's blocks are free, or kept; `pinned`: they stay whatever comes. */
-void release_blocks(struct session *s, bool pinned);
+void release_blocks(struct session *session, bool pinned);
 
 /* Positions of a row: several for multimodal RoPE. */
-static inline int sections_of(const struct session_pool *p) {
-    return max_int(1, p->model->stacks[STACK_DECODER].dims.rope_sections);
+static inline int sections_of(const struct session_pool *pool) {
+    return max_int(1, pool->model->stacks[STACK_DECODER].dims.rope_sections);
 }
 /* Where a text goes on behind n rows of these positions: after the largest of the last row. */
-int position_behind(const struct session_pool *p, const int32_t *positions, int n);
+int position_behind(const struct session_pool *pool, const int32_t *positions, int n);
 
-/* Lays out p->plan: the next rows of n sessions, which take the blocks and slots that they need. */
-void plan_step(struct session_pool *p, const struct step_item *items, int n);
-/* The sessions of p->plan move on. */
-void plan_advance(struct session_pool *p, const struct step_item *items, int n);
-/* How many of the items one plan takes: all, or with stages as many as have limits.micro_batch_rows, but one at least.
+/* Lays out pool->plan: the next rows of n sessions, which take the blocks and slots that they need.
  */
-int count_items(const struct session_pool *p, const struct step_item *items, int n);
+void plan_step(struct session_pool *pool, const struct step_item *items, int n);
+/* The sessions of pool->plan move on. */
+void plan_advance(struct session_pool *pool, const struct step_item *items, int n);
+/* How many of the items one plan takes: all, or with stages as many as have
+ * limits.micro_batch_rows, but one at least.
+ */
+int count_items(const struct session_pool *pool, const struct step_item *items, int n);
 /* Where the rows of a plan go in the step's logits and shares. */
 struct plan_place {
     int logits, rows;
 };
-/* This rank's share of p->plan. */
-void run_plan(struct session_pool *p, struct plan_place place);
-/* This rank's share of the plans in `in`, one after the other. The logits are whole on the last stage and on rank 0. */
-struct tensor run_plans(struct session_pool *p, struct text_span in);
+/* This rank's share of pool->plan. */
+void run_plan(struct session_pool *pool, struct plan_place place);
+/* This rank's share of the plans in `in`, one after the other. The logits are whole on the last
+ * stage and on rank 0. */
+struct tensor run_plans(struct session_pool *pool, struct text_span in);

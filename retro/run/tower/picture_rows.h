@@ -1,5 +1,5 @@
-/* retro/run/tower/picture_rows.h: a text with pictures becomes the rows of a session: ids, and in each picture's place
- * the rows that the tower made of it (docs/spec/vision-model.md 5.3). */
+/* retro/run/tower/picture_rows.h: a text with pictures becomes the rows of a session: ids, and in
+ * each picture's place the rows that the tower made of it (docs/spec/vision-model.md 5.3). */
 #pragma once
 
 #include "retro/model/model.h"
@@ -15,11 +15,12 @@ struct picture_grid {
 
 /* A picture whose rows are known. */
 struct merged_picture {
-    const float *rows; /* [tiles, tile_rows, d]; the thumbnail is the last tile. NULL: only names are wanted */
+    const float *rows; /* [tiles, tile_rows, d]; the thumbnail is the last tile. NULL: only names
+                          are wanted */
     int tiles, tile_rows;
-    struct row_name name; /* of its first row */
-    struct picture_grid
-        grid; /* of models that place rows by it (picture_rows_place): rows times columns is tile_rows */
+    struct row_name name;     /* of its first row */
+    struct picture_grid grid; /* of models that place rows by it (picture_rows_place): rows times
+                                 columns is tile_rows */
 };
 
 /* A text that has the picture's id once for each of its pictures. */
@@ -33,8 +34,8 @@ struct picture_text {
 /* The rows of a text. */
 struct merged_text {
     int32_t *ids; /* [n] -1 - i is given row i */
-    /* [n, sections] as a step_item has them: in the table of learned positions, where a picture counts once, or
-     * picture_rows_place's; NULL of other models. */
+    /* [n, sections] as a step_item has them: in the table of learned positions, where a picture
+     * counts once, or picture_rows_place's; NULL of other models. */
     int32_t *positions;
     int sections;
     struct row_name *names; /* [n_given] of the given rows */
@@ -43,20 +44,22 @@ struct merged_text {
 };
 
 /* Whether the model reads texts with pictures. */
-bool model_sees(const struct model *m);
-/* The id that stands for a picture in a text; where it is one of the vocabulary, a text alone may have it. */
-int model_picture_id(const struct model *m);
+bool model_sees(const struct model *model);
+/* The id that stands for a picture in a text; where it is one of the vocabulary, a text alone may
+ * have it. */
+int model_picture_id(const struct model *model);
 /* Rows that a picture of so many tiles takes, its tags included. */
-int picture_rows_count(const struct model *m, int tiles, int tile_rows);
+int picture_rows_count(const struct model *model, int tiles, int tile_rows);
 /* Whether rows have positions by the grids of pictures: multimodal RoPE. */
-bool model_places(const struct model *m);
-/* Writes the positions of a merged text's rows, [n, PLACE_SECTIONS]. An id has one number thrice, and a picture's
- * rows have the number that an id would have in the place of the picture, to which their row and column in the grid are
- * added. Behind a picture the numbers go on after the largest. `grids` are of all pictures in the text, whose given
- * rows come in order. */
-void picture_rows_place(int32_t *positions, const int32_t *ids, int n, const struct picture_grid *grids);
-/* STATUS_INVALID where the text has other pictures than places, or where tiles have tags and there are more tiles than
- * tags. */
-enum status picture_rows_text(struct merged_text *out, const struct model *m, const struct picture_text *text,
-                              struct error *e);
-void merged_text_free(struct merged_text *t);
+bool model_places(const struct model *model);
+/* Writes the positions of a merged text's rows, [n, PLACE_SECTIONS]. An id has one number thrice,
+ * and a picture's rows have the number that an id would have in the place of the picture, to which
+ * their row and column in the grid are added. Behind a picture the numbers go on after the largest.
+ * `grids` are of all pictures in the text, whose given rows come in order. */
+void picture_rows_place(int32_t *positions, const int32_t *ids, int n,
+                        const struct picture_grid *grids);
+/* STATUS_INVALID where the text has other pictures than places, or where tiles have tags and there
+ * are more tiles than tags. */
+enum status picture_rows_text(struct merged_text *out, const struct model *model,
+                              const struct picture_text *text, struct error *e);
+void merged_text_free(struct merged_text *text);

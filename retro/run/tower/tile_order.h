@@ -1,6 +1,7 @@
-/* retro/run/tower/tile_order.h: the rows of a picture that came as tiles, in the order in which LLaVA-NeXT's decoder
- * reads them: the whole picture first, then the tiles put together line by line, without the lines and columns that
- * only fill them up, and the newline's row behind each line (transformers' pack_image_features and unpad_image). */
+/* retro/run/tower/tile_order.h: the rows of a picture that came as tiles, in the order in which
+ * LLaVA-NeXT's decoder reads them: the whole picture first, then the tiles put together line by
+ * line, without the lines and columns that only fill them up, and the newline's row behind each
+ * line (transformers' pack_image_features and unpad_image). */
 #pragma once
 
 #include "retro/run/tower/tower.h"
@@ -13,9 +14,10 @@ struct picture_cut {
 };
 
 /* Whether the model reads pictures so. */
-bool model_arranges(const struct model *m);
+bool model_arranges(const struct model *model);
 /* Rows that the decoder reads of the picture: of models that do not arrange, those of all tiles. */
-int tile_order_count(const struct model *m, const struct picture_cut *cut);
-/* to [tile_order_count, d] from the tiles' rows [tiles, rows of a tile, d]. Waits for the device. */
-enum status tile_order_rows(float *to, const float *from, const struct model *m, const struct picture_cut *cut,
-                            struct error *e);
+int tile_order_count(const struct model *model, const struct picture_cut *cut);
+/* to [tile_order_count, d] from the tiles' rows [tiles, rows of a tile, d]. Waits for the device.
+ */
+enum status tile_order_rows(float *to, const float *from, const struct model *model,
+                            const struct picture_cut *cut, struct error *e);

@@ -1,94 +1,104 @@
-/* retro/run/tower/tower_layout.c: patches, positions and kept rows of packed pictures. See tower_layout.h. */
+/* retro/run/tower/tower_layout.c: patches, positions and kept rows of packed pictures. See
+ * tower_layout.h. */
 #include "retro/run/tower/tower_layout.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-int tower_patch_columns(const struct model *m) { return tower_spec_values(&m->spec.tower); }
+int tower_patch_columns(const struct model *model) { return tower_spec_values(&model->spec.tower); }
 
-static enum status read_conditioning(struct tower_layout *l, const struct model *m, struct error *e) {
+static enum status read_conditioning(struct tower_layout *layout, const struct model *model,
+                                     struct error *e) {
     for (int c = 0; c < 3; c++) {
-        l->mean[c] = 0;
-        l->deviation[c] = 1;
+        layout->mean[c] = 0;
+        layout->deviation[c] = 1;
     }
-    if (!m->spec.tower.conditioned) return STATUS_OK;
-    backend_download(m->backend, l->mean, m->tower.mean.data, sizeof l->mean);
-    backend_download(m->backend, l->deviation, m->tower.deviation.data, sizeof l->deviation);
-    return backend_sync(m->backend, e);
+    if (!model->spec.tower.conditioned) return STATUS_OK;
+    backend_download(model->backend, layout->mean, model->tower.mean.data, sizeof layout->mean);
+    backend_download(model->backend, layout->deviation, model->tower.deviation.data,
+                     sizeof layout->deviation);
+    return backend_sync(model->backend, e);
 }
 
-size_t tower_layout_row_bytes(const struct model *m) {
+size_t tower_layout_row_bytes(const struct model *model) {
     enum { INTS = 6 }; /* row_of, places, first, patch_of, class_of */
-    const struct tower_layout *l = NULL;
-    size_t corner = sizeof *l->corners[0].rows + sizeof *l->corners[0].weights + sizeof *l->kept[0];
-    return (size_t)tower_patch_columns(m) * sizeof *l->patches + sizeof *l->spans + sizeof *l->windows +
-           INTS * sizeof *l->row_of + TOWER_CORNERS * corner;
+    const struct tower_layout *layout = NULL;
+    size_t corner = sizeof *layout->corners[0].rows + sizeof *layout->corners[0].weights +
+                    sizeof *layout->kept[0];
+    return (size_t)tower_patch_columns(model) * sizeof *layout->patches + sizeof *layout->spans +
+           sizeof *layout->windows + INTS * sizeof *layout->row_of + TOWER_CORNERS * corner;
 }
 
-enum status tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows, struct error *e) {
+enum status tower_layout_open(struct tower_layout *layout, const struct model *model, int max_rows,
+                              struct error *e) {
     size_t rows = (size_t)max_rows;
-    l->patches = xmalloc(rows * (size_t)tower_patch_columns(m) * sizeof *l->patches);
-    l->spans = xmalloc(rows * sizeof *l->spans);
-    l->windows = xmalloc(rows * sizeof *l->windows);
-    l->row_of = xmalloc(rows * sizeof *l->row_of);
-    l->places = xcalloc(2 * rows, sizeof *l->places);
-    l->first = xmalloc(rows * sizeof *l->first);
-    l->patch_of = xmalloc(rows * sizeof *l->patch_of);
-    l->class_of = xmalloc(rows * sizeof *l->class_of);
+    layout->patches = xmalloc(rows * (size_t)tower_patch_columns(model) * sizeof *layout->patches);
+    layout->spans = xmalloc(rows * sizeof *layout->spans);
+    layout->windows = xmalloc(rows * sizeof *layout->windows);
+    layout->row_of = xmalloc(rows * sizeof *layout->row_of);
+    layout->places = xcalloc(2 * rows, sizeof *layout->places);
+    layout->first = xmalloc(rows * sizeof *layout->first);
+    layout->patch_of = xmalloc(rows * sizeof *layout->patch_of);
+    layout->class_of = xmalloc(rows * sizeof *layout->class_of);
     for (int i = 0; i < TOWER_CORNERS; i++) {
-        l->corners[i].rows = xmalloc(rows * sizeof *l->corners[i].rows);
-        l->corners[i].weights = xmalloc(rows * sizeof *l->corners[i].weights);
-        l->kept[i] = xmalloc(rows * sizeof *l->kept[i]);
+        layout->corners[i].rows = xmalloc(rows * sizeof *layout->corners[i].rows);
+        layout->corners[i].weights = xmalloc(rows * sizeof *layout->corners[i].weights);
+        layout->kept[i] = xmalloc(rows * sizeof *layout->kept[i]);
     }
-    return read_conditioning(l, m, e);
+    return read_conditioning(layout, model, e);
 }
 
-void tower_layout_close(struct tower_layout *l) {
-    free(l->patches);
-    free(l->spans);
-    free(l->windows);
-    free(l->row_of);
-    free(l->places);
-    free(l->first);
-    free(l->patch_of);
-    free(l->class_of);
+void tower_layout_close(struct tower_layout *layout) {
+    free(layout->patches);
+    free(layout->spans);
+    free(layout->windows);
+    free(layout->row_of);
+    free(layout->places);
+    free(layout->first);
+    free(layout->patch_of);
+    free(layout->class_of);
     for (int i = 0; i < TOWER_CORNERS; i++) {
-        free(l->corners[i].rows);
-        free(l->corners[i].weights);
-        free(l->kept[i]);
+        free(layout->corners[i].rows);
+        free(layout->corners[i].weights);
+        free(layout->kept[i]);
     }
 }
 
 /* One line of a patch of channel c. */
-static void cut_line(const struct tower_layout *l, float *to, const float *from, int n, int c) {
-    for (int i = 0; i < n; i++) to[i] = (from[i] - l->mean[c]) / l->deviation[c];
+static void cut_line(const struct tower_layout *layout, float *to, const float *from, int n,
+                     int c) {
+    for (int i = 0; i < n; i++) to[i] = (from[i] - layout->mean[c]) / layout->deviation[c];
 }
 
 /* Channel c of the patch at (y, x): `from` is its first pixel. Returns what follows it. */
-static float *cut_channel(const struct tower_layout *l, float *to, const float *from, int width, int side, int c) {
+static float *cut_channel(const struct tower_layout *layout, float *to, const float *from,
+                          int width, int side, int c) {
     for (int i = 0; i < side; i++) {
-        cut_line(l, to, from + (size_t)i * (size_t)width, side, c);
+        cut_line(layout, to, from + (size_t)i * (size_t)width, side, c);
         to += side;
     }
     return to;
 }
 
-/* Patches, row-major (docs/spec/vision-model.md 2 step 1). A picture stands still: its frames are the same. */
-static void cut_patches(const struct tower_layout *l, float *to, const struct tower_picture *p,
-                        const struct tower_spec *s) {
-    int side = s->patch, frames = max_int(1, s->frames);
-    size_t plane = (size_t)p->height * (size_t)p->width;
-    for (int y = 0; y < p->height; y += side)
-        for (int x = 0; x < p->width; x += side)
+/* Patches, row-major (docs/spec/vision-model.md 2 step 1). A picture stands still: its frames are
+ * the same. */
+static void cut_patches(const struct tower_layout *layout, float *to,
+                        const struct tower_picture *picture, const struct tower_spec *tower) {
+    int side = tower->patch, frames = max_int(1, tower->frames);
+    size_t plane = (size_t)picture->height * (size_t)picture->width;
+    for (int y = 0; y < picture->height; y += side)
+        for (int x = 0; x < picture->width; x += side)
             for (int i = 0; i < 3 * frames; i++) {
                 int c = i / frames;
-                const float *from = p->pixels + (size_t)c * plane + (size_t)y * (size_t)p->width + (size_t)x;
-                to = cut_channel(l, to, from, p->width, side, c);
+                const float *from = picture->pixels + (size_t)c * plane +
+                                    (size_t)y * (size_t)picture->width + (size_t)x;
+                to = cut_channel(layout, to, from, picture->width, side, c);
             }
 }
 
-/* One side of a resized table: entry i of `out` lies between entries `low` and `low` + 1 of `in`. */
+/* One side of a resized table: entry i of `out` lies between entries `low` and `low` + 1 of `in`.
+ */
 struct between {
     int low, high;
     float weight; /* of high */
@@ -105,137 +115,154 @@ static struct between find_between(int i, int in, int out, bool corners) {
     return (struct between){low, min_int(low + 1, in - 1), at - (float)low};
 }
 
-/* How a grid reads the table (docs/spec/vision-model.md 2): `in` entries of a side are resized to `out`. */
+/* How a grid reads the table (docs/spec/vision-model.md 2): `in` entries of a side are resized to
+ * `out`. */
 struct resize {
     int in_h, in_w, out_h, out_w;
 };
 
-static struct resize find_resize(const struct tower_spec *s, int grid_h, int grid_w) {
-    struct resize r = {s->table_h, s->table_w, s->table_h, s->table_w};
-    if (grid_h == s->table_h && grid_w == s->table_w) return r;
-    if (s->windows) {
-        r.out_h = r.out_w = max_int(grid_h, grid_w);
-        return r;
+static struct resize find_resize(const struct tower_spec *tower, int grid_h, int grid_w) {
+    struct resize resize = {tower->table_h, tower->table_w, tower->table_h, tower->table_w};
+    if (grid_h == tower->table_h && grid_w == tower->table_w) return resize;
+    if (tower->windows) {
+        resize.out_h = resize.out_w = max_int(grid_h, grid_w);
+        return resize;
     }
-    r.in_h = min_int(grid_h, s->table_h);
-    r.in_w = min_int(grid_w, s->table_w);
-    r.out_h = grid_h;
-    r.out_w = grid_w;
-    return r;
+    resize.in_h = min_int(grid_h, tower->table_h);
+    resize.in_w = min_int(grid_w, tower->table_w);
+    resize.out_h = grid_h;
+    resize.out_w = grid_w;
+    return resize;
 }
 
 /* Row `row` has the position of the patch at (y, x). */
-static void place_patch(struct tower_layout *l, const struct tower_spec *s, const struct resize *r, int row, int y,
-                        int x) {
-    l->places[2 * row] = y;
-    l->places[2 * row + 1] = x;
-    if (s->table_h == 0) return;
-    int first = s->class_positions ? s->class_tokens : 0;
-    struct between v = find_between(y, r->in_h, r->out_h, s->corners);
-    struct between h = find_between(x, r->in_w, r->out_w, s->corners);
-    const int lines[TOWER_CORNERS] = {v.low, v.low, v.high, v.high};
-    const int columns[TOWER_CORNERS] = {h.low, h.high, h.low, h.high};
-    const float weights[TOWER_CORNERS] = {(1 - v.weight) * (1 - h.weight), (1 - v.weight) * h.weight,
-                                          v.weight * (1 - h.weight), v.weight * h.weight};
+static void place_patch(struct tower_layout *layout, const struct tower_spec *tower,
+                        const struct resize *resize, int row, int y, int x) {
+    layout->places[2 * row] = y;
+    layout->places[2 * row + 1] = x;
+    if (tower->table_h == 0) return;
+    int first = tower->class_positions ? tower->class_tokens : 0;
+    struct between between = find_between(y, resize->in_h, resize->out_h, tower->corners);
+    struct between the_between = find_between(x, resize->in_w, resize->out_w, tower->corners);
+    const int lines[TOWER_CORNERS] = {between.low, between.low, between.high, between.high};
+    const int columns[TOWER_CORNERS] = {the_between.low, the_between.high, the_between.low,
+                                        the_between.high};
+    const float weights[TOWER_CORNERS] = {
+        (1 - between.weight) * (1 - the_between.weight), (1 - between.weight) * the_between.weight,
+        between.weight * (1 - the_between.weight), between.weight * the_between.weight};
     for (int i = 0; i < TOWER_CORNERS; i++) {
-        l->corners[i].rows[row] = first + lines[i] * s->table_w + columns[i];
-        l->corners[i].weights[row] = weights[i];
+        layout->corners[i].rows[row] = first + lines[i] * tower->table_w + columns[i];
+        layout->corners[i].weights[row] = weights[i];
     }
 }
 
 /* A class token has one of the table's first positions, or none: a row of zeros. */
-static void place_class(struct tower_layout *l, const struct tower_spec *s, int row, int i) {
-    l->patch_of[row] = -1;
-    l->class_of[row] = i;
+static void place_class(struct tower_layout *layout, const struct tower_spec *tower, int row,
+                        int i) {
+    layout->patch_of[row] = -1;
+    layout->class_of[row] = i;
     for (int k = 0; k < TOWER_CORNERS; k++) {
-        l->corners[k].rows[row] = s->class_positions && k == 0 ? i : -1;
-        l->corners[k].weights[row] = k == 0;
+        layout->corners[k].rows[row] = tower->class_positions && k == 0 ? i : -1;
+        layout->corners[k].weights[row] = k == 0;
     }
 }
 
-/* Patches of a picture, by lines and columns: those at (y, x) with top <= y < bottom and left <= x < right. */
+/* Patches of a picture, by lines and columns: those at (y, x) with top <= y < bottom and left <= x
+ * < right. */
 struct patch_area {
     int top, left, bottom, right;
 };
 
-/* Gives the patches of an area rows from `row` on, 2 x 2 after 2 x 2. Returns the row behind them. */
-static int order_area(struct tower_layout *l, const struct patch_area *a, int grid_w, int row) {
-    for (int y = a->top; y < a->bottom; y += 2)
-        for (int x = a->left; x < a->right; x += 2)
+/* Gives the patches of an area rows from `row` on, 2 x 2 after 2 x 2. Returns the row behind them.
+ */
+static int order_area(struct tower_layout *layout, const struct patch_area *area, int grid_w,
+                      int row) {
+    for (int y = area->top; y < area->bottom; y += 2)
+        for (int x = area->left; x < area->right; x += 2)
             for (int i = 0; i < TOWER_CORNERS; i++) {
-                l->row_of[(y + i / 2) * grid_w + x + i % 2] = row;
+                layout->row_of[(y + i / 2) * grid_w + x + i % 2] = row;
                 row++;
             }
     return row;
 }
 
-/* The same for the windows of a picture, line by line; each is a span. Those at the right and at the bottom may be
- * smaller. */
-static void order_windows(struct tower_layout *l, int side, int grid_h, int grid_w, int row) {
+/* The same for the windows of a picture, line by line; each is a span. Those at the right and at
+ * the bottom may be smaller. */
+static void order_windows(struct tower_layout *layout, int side, int grid_h, int grid_w, int row) {
     for (int y = 0; y < grid_h; y += side)
         for (int x = 0; x < grid_w; x += side) {
             struct patch_area area = {y, x, min_int(y + side, grid_h), min_int(x + side, grid_w)};
-            int end = order_area(l, &area, grid_w, row), n = end - row;
-            l->windows[l->n_windows] = (struct attention_span){row, n, row, n};
-            l->n_windows++;
+            int end = order_area(layout, &area, grid_w, row), n = end - row;
+            layout->windows[layout->n_windows] = (struct attention_span){row, n, row, n};
+            layout->n_windows++;
             row = end;
         }
 }
 
-/* l->row_of, of a picture whose rows of patches begin at `first`. */
-static void order_patches(struct tower_layout *l, const struct tower_spec *s, int first, int grid_h, int grid_w) {
-    if (s->attended > 0) {
-        order_windows(l, s->attended, grid_h, grid_w, first);
-    } else if (s->oblong) {
-        order_area(l, &(struct patch_area){0, 0, grid_h, grid_w}, grid_w, first);
+/* layout->row_of, of a picture whose rows of patches begin at `first`. */
+static void order_patches(struct tower_layout *layout, const struct tower_spec *tower, int first,
+                          int grid_h, int grid_w) {
+    if (tower->attended > 0) {
+        order_windows(layout, tower->attended, grid_h, grid_w, first);
+    } else if (tower->oblong) {
+        order_area(layout, &(struct patch_area){0, 0, grid_h, grid_w}, grid_w, first);
     } else {
-        for (int i = 0; i < grid_h * grid_w; i++) l->row_of[i] = first + i;
+        for (int i = 0; i < grid_h * grid_w; i++) layout->row_of[i] = first + i;
     }
 }
 
 /* The rows that the projector reads of a picture whose rows begin at `first`. */
-static void keep_rows(struct tower_layout *l, const struct tower_spec *s, int first, int grid_h, int grid_w) {
-    int patches = first + s->class_tokens;
-    if (s->shuffle == 2) {
+static void keep_rows(struct tower_layout *layout, const struct tower_spec *tower, int first,
+                      int grid_h, int grid_w) {
+    int patches = first + tower->class_tokens;
+    if (tower->shuffle == 2) {
         for (int y = 0; y < grid_h; y += 2)
             for (int x = 0; x < grid_w; x += 2) {
                 for (int i = 0; i < TOWER_CORNERS; i++)
-                    l->kept[i][l->n_kept] = l->row_of[(y + i / 2) * grid_w + x + i % 2];
-                l->n_kept++;
+                    layout->kept[i][layout->n_kept] =
+                        layout->row_of[(y + i / 2) * grid_w + x + i % 2];
+                layout->n_kept++;
             }
         return;
     }
-    for (int row = s->drops_class ? patches : first; row < patches + grid_h * grid_w; row++) {
-        l->kept[0][l->n_kept] = row;
-        l->n_kept++;
+    for (int row = tower->drops_class ? patches : first; row < patches + grid_h * grid_w; row++) {
+        layout->kept[0][layout->n_kept] = row;
+        layout->n_kept++;
     }
 }
 
-static void add_picture(struct tower_layout *l, const struct model *m, const struct tower_picture *p) {
-    const struct tower_spec *s = &m->spec.tower;
-    int grid_h = p->height / s->patch, grid_w = p->width / s->patch, first = l->n_rows;
-    struct resize r = find_resize(s, grid_h, grid_w);
-    cut_patches(l, l->patches + (size_t)l->n_patches * (size_t)tower_patch_columns(m), p, s);
-    order_patches(l, s, first + s->class_tokens, grid_h, grid_w);
-    for (int i = 0; i < s->class_tokens; i++) place_class(l, s, first + i, i);
+static void add_picture(struct tower_layout *layout, const struct model *model,
+                        const struct tower_picture *picture) {
+    const struct tower_spec *tower = &model->spec.tower;
+    int grid_h = picture->height / tower->patch, grid_w = picture->width / tower->patch,
+        first = layout->n_rows;
+    struct resize resize = find_resize(tower, grid_h, grid_w);
+    cut_patches(layout,
+                layout->patches + (size_t)layout->n_patches * (size_t)tower_patch_columns(model),
+                picture, tower);
+    order_patches(layout, tower, first + tower->class_tokens, grid_h, grid_w);
+    for (int i = 0; i < tower->class_tokens; i++) place_class(layout, tower, first + i, i);
     for (int i = 0; i < grid_h * grid_w; i++) {
-        int row = l->row_of[i];
-        l->patch_of[row] = l->n_patches + i;
-        l->class_of[row] = -1;
-        place_patch(l, s, &r, row, i / grid_w, i % grid_w);
+        int row = layout->row_of[i];
+        layout->patch_of[row] = layout->n_patches + i;
+        layout->class_of[row] = -1;
+        place_patch(layout, tower, &resize, row, i / grid_w, i % grid_w);
     }
-    keep_rows(l, s, first, grid_h, grid_w);
+    keep_rows(layout, tower, first, grid_h, grid_w);
 
-    l->resized = l->resized || r.in_h != r.out_h || r.in_w != r.out_w;
-    l->n_patches += grid_h * grid_w;
-    l->n_rows += s->class_tokens + grid_h * grid_w;
-    l->first[l->n_pictures] = first;
-    l->spans[l->n_pictures] = (struct attention_span){first, l->n_rows - first, first, l->n_rows - first};
-    l->n_pictures++;
+    layout->resized = layout->resized || resize.in_h != resize.out_h || resize.in_w != resize.out_w;
+    layout->n_patches += grid_h * grid_w;
+    layout->n_rows += tower->class_tokens + grid_h * grid_w;
+    layout->first[layout->n_pictures] = first;
+    layout->spans[layout->n_pictures] =
+        (struct attention_span){first, layout->n_rows - first, first, layout->n_rows - first};
+    layout->n_pictures++;
 }
 
-void tower_layout_fill(struct tower_layout *l, const struct model *m, const struct tower_picture *pictures, int n) {
-    l->n_pictures = l->n_windows = l->n_patches = l->n_rows = l->n_kept = 0;
-    l->resized = false;
-    for (int i = 0; i < n; i++) add_picture(l, m, &pictures[i]);
+void tower_layout_fill(struct tower_layout *layout, const struct model *model,
+                       const struct tower_picture *pictures, int n) {
+    layout->n_pictures = layout->n_windows = layout->n_patches = layout->n_rows = layout->n_kept =
+        0;
+    layout->resized = false;
+    for (int i = 0; i < n; i++) add_picture(layout, model, &pictures[i]);
 }

@@ -1,6 +1,6 @@
-/* retro/text/open/tokenizer_gguf.c: the tokenizers of GGUF files in Hugging Face's files: byte-level BPE and WordPiece
- * as tokenizer.json, SentencePiece as tokenizer.model. Whoever reads these files checks what is in them. See
- * tokenizer_gguf.h. */
+/* retro/text/open/tokenizer_gguf.c: the tokenizers of GGUF files in Hugging Face's files:
+ * byte-level BPE and WordPiece as tokenizer.json, SentencePiece as tokenizer.model. Whoever reads
+ * these files checks what is in them. See tokenizer_gguf.h. */
 #include "retro/text/open/tokenizer_gguf.h"
 
 #include <math.h>
@@ -33,86 +33,95 @@ struct vocabulary {
     int n;
 };
 
-static const struct gguf_value *find_mark(const struct gguf *g, const char *key) {
+static const struct gguf_value *find_mark(const struct gguf *gguf, const char *key) {
     char name[100];
     snprintf(name, sizeof name, "tokenizer.ggml.%s", key);
-    return gguf_value_find(g, name);
+    return gguf_value_find(gguf, name);
 }
 
-static enum status fail_mark(const struct gguf *g, const char *key, const char *what, struct error *e) {
-    return error_set(e, STATUS_INVALID, "%s: tokenizer.ggml.%s %s", gguf_name(g), key, what);
+static enum status fail_mark(const struct gguf *gguf, const char *key, const char *what,
+                             struct error *e) {
+    return error_set(e, STATUS_INVALID, "%s: tokenizer.ggml.%s %s", gguf_name(gguf), key, what);
 }
 
 /* A truth value that may be absent. */
-static enum status read_flag(const struct gguf *g, const char *key, bool fallback, bool *out, struct error *e) {
-    const struct gguf_value *v = find_mark(g, key);
+static enum status read_flag(const struct gguf *gguf, const char *key, bool fallback, bool *out,
+                             struct error *e) {
+    const struct gguf_value *gguf_value = find_mark(gguf, key);
     int64_t value = fallback;
-    if (v && (v->type != GGUF_BOOL || !gguf_int(v, &value))) return fail_mark(g, key, "is no truth value", e);
+    if (gguf_value && (gguf_value->type != GGUF_BOOL || !gguf_int(gguf_value, &value)))
+        return fail_mark(gguf, key, "is no truth value", e);
     *out = value != 0;
     return STATUS_OK;
 }
 
 /* The id under a key, -1 without. */
-static enum status read_id(const struct vocabulary *v, const char *key, int *out, struct error *e) {
-    const struct gguf_value *value = find_mark(v->gguf, key);
+static enum status read_id(const struct vocabulary *vocabulary, const char *key, int *out,
+                           struct error *e) {
+    const struct gguf_value *value = find_mark(vocabulary->gguf, key);
     int64_t id = -1;
-    if (value && (!gguf_int(value, &id) || id < -1 || id > UINT32_MAX)) return fail_mark(v->gguf, key, "is no id", e);
+    if (value && (!gguf_int(value, &id) || id < -1 || id > UINT32_MAX))
+        return fail_mark(vocabulary->gguf, key, "is no id", e);
     if (id == UINT32_MAX) id = -1;
-    if (id >= v->n) return fail_mark(v->gguf, key, "is not in the vocabulary", e);
+    if (id >= vocabulary->n) return fail_mark(vocabulary->gguf, key, "is not in the vocabulary", e);
     *out = (int)id;
     return STATUS_OK;
 }
 
 /* One of the lists beside the tokens: absent, or as long as they are. */
-static enum status open_list(const struct vocabulary *v, const char *key, struct gguf_items *out, struct error *e) {
-    const struct gguf_value *value = find_mark(v->gguf, key);
+static enum status open_list(const struct vocabulary *vocabulary, const char *key,
+                             struct gguf_items *out, struct error *e) {
+    const struct gguf_value *value = find_mark(vocabulary->gguf, key);
     *out = gguf_items_of(value);
-    if (value == NULL || (value->type == GGUF_LIST && value->count == (uint64_t)v->n)) return STATUS_OK;
-    return fail_mark(v->gguf, key, "is not a list as long as tokenizer.ggml.tokens", e);
+    if (value == NULL || (value->type == GGUF_LIST && value->count == (uint64_t)vocabulary->n))
+        return STATUS_OK;
+    return fail_mark(vocabulary->gguf, key, "is not a list as long as tokenizer.ggml.tokens", e);
 }
 
-static enum status read_kinds(const struct vocabulary *v, struct error *e) {
+static enum status read_kinds(const struct vocabulary *vocabulary, struct error *e) {
     struct gguf_items it;
     struct gguf_value item;
     int64_t kind;
-    if (open_list(v, "token_type", &it, e)) return e->status;
+    if (open_list(vocabulary, "token_type", &it, e)) return e->status;
     for (int i = 0; gguf_next(&it, &item); i++) {
         if (!gguf_int(&item, &kind) || kind < GGUF_TOKEN_NORMAL || kind > GGUF_TOKEN_BYTE)
-            return fail_mark(v->gguf, "token_type", "holds a type that is not 1 .. 6", e);
-        v->tokens[i].kind = (enum gguf_token_kind)kind;
+            return fail_mark(vocabulary->gguf, "token_type", "holds a type that is not 1 .. 6", e);
+        vocabulary->tokens[i].kind = (enum gguf_token_kind)kind;
     }
     return STATUS_OK;
 }
 
-static enum status read_scores(const struct vocabulary *v, struct error *e) {
+static enum status read_scores(const struct vocabulary *vocabulary, struct error *e) {
     struct gguf_items it;
     struct gguf_value item;
     double score;
-    if (open_list(v, "scores", &it, e)) return e->status;
+    if (open_list(vocabulary, "scores", &it, e)) return e->status;
     for (int i = 0; gguf_next(&it, &item); i++) {
         if (!gguf_number(&item, &score) || !isfinite((float)score))
-            return fail_mark(v->gguf, "scores", "holds what is no finite number", e);
-        v->tokens[i].score = (float)score;
+            return fail_mark(vocabulary->gguf, "scores", "holds what is no finite number", e);
+        vocabulary->tokens[i].score = (float)score;
     }
     return STATUS_OK;
 }
 
-static enum status read_vocabulary(struct vocabulary *v, const struct gguf *g, struct error *e) {
-    const struct gguf_value *tokens = find_mark(g, "tokens");
+static enum status read_vocabulary(struct vocabulary *vocabulary, const struct gguf *gguf,
+                                   struct error *e) {
+    const struct gguf_value *tokens = find_mark(gguf, "tokens");
     struct gguf_items it = gguf_items_of(tokens);
     struct gguf_value item;
-    *v = (struct vocabulary){.gguf = g};
+    *vocabulary = (struct vocabulary){.gguf = gguf};
     if (tokens == NULL || it.item != GGUF_TEXT || it.left == 0 || it.left > TOKENIZER_MAX_ID)
-        return error_set(e, STATUS_INVALID, "%s: tokenizer.ggml.tokens: expected a list of 1 to %d texts", gguf_name(g),
-                         TOKENIZER_MAX_ID);
-    v->tokens = xcalloc((size_t)it.left, sizeof *v->tokens);
+        return error_set(e, STATUS_INVALID,
+                         "%s: tokenizer.ggml.tokens: expected a list of 1 to %d texts",
+                         gguf_name(gguf), TOKENIZER_MAX_ID);
+    vocabulary->tokens = xcalloc((size_t)it.left, sizeof *vocabulary->tokens);
     while (gguf_next(&it, &item)) {
-        struct gguf_token *t = &v->tokens[v->n];
-        v->n++;
-        gguf_text(&item, &t->text);
-        t->kind = GGUF_TOKEN_NORMAL;
+        struct gguf_token *token = &vocabulary->tokens[vocabulary->n];
+        vocabulary->n++;
+        gguf_text(&item, &token->text);
+        token->kind = GGUF_TOKEN_NORMAL;
     }
-    if (read_kinds(v, e) || read_scores(v, e)) return e->status;
+    if (read_kinds(vocabulary, e) || read_scores(vocabulary, e)) return e->status;
     return STATUS_OK;
 }
 
@@ -122,16 +131,19 @@ static void put_span(struct json_writer *w, const char *key, struct text_span te
     put_key_string_n(w, key, text.text, text.size);
 }
 
-/* Tokens that are found in a text as it comes: control tokens where special tokens are parsed, the others always. */
-static void put_added_tokens(struct json_writer *w, const struct vocabulary *v) {
+/* Tokens that are found in a text as it comes: control tokens where special tokens are parsed, the
+ * others always. */
+static void put_added_tokens(struct json_writer *w, const struct vocabulary *vocabulary) {
     put_key_array(w, "added_tokens");
-    for (int i = 0; i < v->n; i++) {
-        const struct gguf_token *t = &v->tokens[i];
-        if ((t->kind != GGUF_TOKEN_CONTROL && t->kind != GGUF_TOKEN_USER_DEFINED) || t->text.size == 0) continue;
+    for (int i = 0; i < vocabulary->n; i++) {
+        const struct gguf_token *token = &vocabulary->tokens[i];
+        if ((token->kind != GGUF_TOKEN_CONTROL && token->kind != GGUF_TOKEN_USER_DEFINED) ||
+            token->text.size == 0)
+            continue;
         put_object(w);
         put_key_int(w, "id", i);
-        put_span(w, "content", t->text);
-        put_key_bool(w, "special", t->kind == GGUF_TOKEN_CONTROL);
+        put_span(w, "content", token->text);
+        put_key_bool(w, "special", token->kind == GGUF_TOKEN_CONTROL);
         put_key_bool(w, "normalized", false);
         put_object_end(w);
     }
@@ -195,12 +207,13 @@ static void put_pretokenizer(struct json_writer *w, const struct gguf_pre *pre) 
     put_object_end(w);
 }
 
-static enum status put_merges(struct json_writer *w, const struct gguf *g, struct error *e) {
-    const struct gguf_value *merges = find_mark(g, "merges");
+static enum status put_merges(struct json_writer *w, const struct gguf *gguf, struct error *e) {
+    const struct gguf_value *merges = find_mark(gguf, "merges");
     struct gguf_items it = gguf_items_of(merges);
     struct gguf_value item;
     struct text_span text;
-    if (merges == NULL || it.item != GGUF_TEXT) return fail_mark(g, "merges", "is missing or no list of texts", e);
+    if (merges == NULL || it.item != GGUF_TEXT)
+        return fail_mark(gguf, "merges", "is missing or no list of texts", e);
     put_key_array(w, "merges");
     while (gguf_next(&it, &item)) {
         gguf_text(&item, &text);
@@ -210,70 +223,79 @@ static enum status put_merges(struct json_writer *w, const struct gguf *g, struc
     return STATUS_OK;
 }
 
-static enum status put_bpe_model(struct json_writer *w, const struct vocabulary *v, const struct gguf_pre *pre,
-                                 struct error *e) {
+static enum status put_bpe_model(struct json_writer *w, const struct vocabulary *vocabulary,
+                                 const struct gguf_pre *pre, struct error *e) {
     put_key_object(w, "model");
     put_key_string(w, "type", "BPE");
     put_key_bool(w, "ignore_merges", pre->whole_words);
     put_key_object(w, "vocab");
-    for (int i = 0; i < v->n; i++) {
-        const struct gguf_token *t = &v->tokens[i];
-        if (t->kind == GGUF_TOKEN_CONTROL || t->kind == GGUF_TOKEN_USER_DEFINED || t->text.size == 0) continue;
-        put_key_n(w, t->text.text, t->text.size);
+    for (int i = 0; i < vocabulary->n; i++) {
+        const struct gguf_token *token = &vocabulary->tokens[i];
+        if (token->kind == GGUF_TOKEN_CONTROL || token->kind == GGUF_TOKEN_USER_DEFINED ||
+            token->text.size == 0)
+            continue;
+        put_key_n(w, token->text.text, token->text.size);
         put_int(w, i);
     }
     put_object_end(w);
-    enum status status = put_merges(w, v->gguf, e);
+    enum status status = put_merges(w, vocabulary->gguf, e);
     put_object_end(w);
     return status;
 }
 
-static enum status find_pre(const struct gguf *g, const struct gguf_pre **out, struct error *e) {
-    const struct gguf_value *value = find_mark(g, "pre");
+static enum status find_pre(const struct gguf *gguf, const struct gguf_pre **out, struct error *e) {
+    const struct gguf_value *value = find_mark(gguf, "pre");
     struct text_span name = {"default", 7};
-    if (value && !gguf_text(value, &name)) return fail_mark(g, "pre", "is no text", e);
+    if (value && !gguf_text(value, &name)) return fail_mark(gguf, "pre", "is no text", e);
     *out = gguf_pre_find(name);
     if (*out) return STATUS_OK;
-    return error_set(e, STATUS_UNSUPPORTED, "%s: tokenizer.ggml.pre \"%.*s\" is unknown: how it cuts texts into words",
-                     gguf_name(g), (int)(name.size < 60 ? name.size : 60), name.text);
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s: tokenizer.ggml.pre \"%.*s\" is unknown: how it cuts texts into words",
+                     gguf_name(gguf), (int)(name.size < 60 ? name.size : 60), name.text);
 }
 
-static enum status write_bpe(struct json_writer *w, const struct vocabulary *v, struct error *e) {
+static enum status write_bpe(struct json_writer *w, const struct vocabulary *vocabulary,
+                             struct error *e) {
     const struct gguf_pre *pre;
     bool adds_bos, adds_eos;
     int bos, eos;
-    if (find_pre(v->gguf, &pre, e) || read_flag(v->gguf, "add_bos_token", pre->adds_bos, &adds_bos, e) ||
-        read_flag(v->gguf, "add_eos_token", false, &adds_eos, e) || read_id(v, "bos_token_id", &bos, e) ||
-        read_id(v, "eos_token_id", &eos, e))
+    if (find_pre(vocabulary->gguf, &pre, e) ||
+        read_flag(vocabulary->gguf, "add_bos_token", pre->adds_bos, &adds_bos, e) ||
+        read_flag(vocabulary->gguf, "add_eos_token", false, &adds_eos, e) ||
+        read_id(vocabulary, "bos_token_id", &bos, e) ||
+        read_id(vocabulary, "eos_token_id", &eos, e))
         return e->status;
-    put_added_tokens(w, v);
+    put_added_tokens(w, vocabulary);
     put_pretokenizer(w, pre);
     put_template(w, adds_bos ? bos : -1, adds_eos ? eos : -1);
     put_key_object(w, "decoder");
     put_key_string(w, "type", "ByteLevel");
     put_object_end(w);
-    return put_bpe_model(w, v, pre, e);
+    return put_bpe_model(w, vocabulary, pre, e);
 }
 
 /* WordPiece: a word's first piece begins with U+2581, the others have lost their "##". */
 
 static const char space_symbol[] = "\xE2\x96\x81";
 
-static void put_wordpiece_model(struct json_writer *w, const struct vocabulary *v, int unknown) {
+static void put_wordpiece_model(struct json_writer *w, const struct vocabulary *vocabulary,
+                                int unknown) {
     struct buffer piece = {0};
     put_key_object(w, "model");
     put_key_string(w, "type", "WordPiece");
-    put_span(w, "unk_token", v->tokens[unknown].text);
+    put_span(w, "unk_token", vocabulary->tokens[unknown].text);
     put_key_string(w, "continuing_subword_prefix", "##");
     put_key_int(w, "max_input_chars_per_word", 100);
     put_key_object(w, "vocab");
-    for (int i = 0; i < v->n; i++) {
-        const struct gguf_token *t = &v->tokens[i];
-        bool first = t->text.size > 3 && memcmp(t->text.text, space_symbol, 3) == 0;
-        bool whole = t->kind == GGUF_TOKEN_CONTROL || t->kind == GGUF_TOKEN_UNKNOWN || i == unknown;
+    for (int i = 0; i < vocabulary->n; i++) {
+        const struct gguf_token *token = &vocabulary->tokens[i];
+        bool first = token->text.size > 3 && memcmp(token->text.text, space_symbol, 3) == 0;
+        bool whole =
+            token->kind == GGUF_TOKEN_CONTROL || token->kind == GGUF_TOKEN_UNKNOWN || i == unknown;
         buffer_clear(&piece);
         if (!first && !whole) buffer_append_string(&piece, "##");
-        buffer_append(&piece, t->text.text + (first ? 3 : 0), t->text.size - (first ? 3 : 0));
+        buffer_append(&piece, token->text.text + (first ? 3 : 0),
+                      token->text.size - (first ? 3 : 0));
         put_key_n(w, piece.data ? piece.data : "", piece.size);
         put_int(w, i);
     }
@@ -282,17 +304,20 @@ static void put_wordpiece_model(struct json_writer *w, const struct vocabulary *
     buffer_free(&piece);
 }
 
-static enum status write_wordpiece(struct json_writer *w, const struct vocabulary *v, struct error *e) {
+static enum status write_wordpiece(struct json_writer *w, const struct vocabulary *vocabulary,
+                                   struct error *e) {
     bool lowercase, strip;
     int first, last, unknown;
-    if (read_flag(v->gguf, "normalizer.lowercase", true, &lowercase, e) ||
-        read_flag(v->gguf, "normalizer.strip_accents", lowercase, &strip, e) || read_id(v, "cls_token_id", &first, e) ||
-        read_id(v, "seperator_token_id", &last, e) || read_id(v, "unknown_token_id", &unknown, e))
+    if (read_flag(vocabulary->gguf, "normalizer.lowercase", true, &lowercase, e) ||
+        read_flag(vocabulary->gguf, "normalizer.strip_accents", lowercase, &strip, e) ||
+        read_id(vocabulary, "cls_token_id", &first, e) ||
+        read_id(vocabulary, "seperator_token_id", &last, e) ||
+        read_id(vocabulary, "unknown_token_id", &unknown, e))
         return e->status;
-    if (first < 0 && read_id(v, "bos_token_id", &first, e)) return e->status;
-    if (last < 0 && read_id(v, "eos_token_id", &last, e)) return e->status;
-    if (unknown < 0) return fail_mark(v->gguf, "unknown_token_id", "is missing", e);
-    put_added_tokens(w, v);
+    if (first < 0 && read_id(vocabulary, "bos_token_id", &first, e)) return e->status;
+    if (last < 0 && read_id(vocabulary, "eos_token_id", &last, e)) return e->status;
+    if (unknown < 0) return fail_mark(vocabulary->gguf, "unknown_token_id", "is missing", e);
+    put_added_tokens(w, vocabulary);
     put_key_object(w, "normalizer");
     put_key_string(w, "type", "BertNormalizer");
     put_key_bool(w, "lowercase", lowercase);
@@ -302,7 +327,7 @@ static enum status write_wordpiece(struct json_writer *w, const struct vocabular
     put_key_string(w, "type", "BertPreTokenizer");
     put_object_end(w);
     put_template(w, first, last);
-    put_wordpiece_model(w, v, unknown);
+    put_wordpiece_model(w, vocabulary, unknown);
     return STATUS_OK;
 }
 
@@ -310,91 +335,102 @@ static enum status write_wordpiece(struct json_writer *w, const struct vocabular
 
 enum { PROTO_NUMBER = 0, PROTO_BYTES = 2, PROTO_FLOAT = 5, MODEL_UNIGRAM = 1, MODEL_BPE = 2 };
 
-static void proto_varint(struct buffer *b, uint64_t v) {
+static void proto_varint(struct buffer *buffer, uint64_t v) {
     while (v >= 0x80) {
-        buffer_append(b, &(char){(char)(v | 0x80)}, 1);
+        buffer_append(buffer, &(char){(char)(v | 0x80)}, 1);
         v >>= 7;
     }
-    buffer_append(b, &(char){(char)v}, 1);
+    buffer_append(buffer, &(char){(char)v}, 1);
 }
 
-static void proto_number(struct buffer *b, int field, int64_t v) {
-    proto_varint(b, (uint64_t)field << 3 | PROTO_NUMBER);
-    proto_varint(b, (uint64_t)v);
+static void proto_number(struct buffer *buffer, int field, int64_t v) {
+    proto_varint(buffer, (uint64_t)field << 3 | PROTO_NUMBER);
+    proto_varint(buffer, (uint64_t)v);
 }
 
-static void proto_bytes(struct buffer *b, int field, const void *bytes, size_t n) {
-    proto_varint(b, (uint64_t)field << 3 | PROTO_BYTES);
-    proto_varint(b, n);
-    buffer_append(b, bytes, n);
+static void proto_bytes(struct buffer *buffer, int field, const void *bytes, size_t n) {
+    proto_varint(buffer, (uint64_t)field << 3 | PROTO_BYTES);
+    proto_varint(buffer, n);
+    buffer_append(buffer, bytes, n);
 }
 
-static void proto_float(struct buffer *b, int field, float v) {
+static void proto_float(struct buffer *buffer, int field, float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
-    proto_varint(b, (uint64_t)field << 3 | PROTO_FLOAT);
-    for (int i = 0; i < 4; i++) buffer_append(b, &(char){(char)(bits >> 8 * i)}, 1);
+    proto_varint(buffer, (uint64_t)field << 3 | PROTO_FLOAT);
+    for (int i = 0; i < 4; i++) buffer_append(buffer, &(char){(char)(bits >> 8 * i)}, 1);
 }
 
-static void proto_message(struct buffer *b, int field, struct buffer *message) {
-    proto_bytes(b, field, message->data, message->size);
+static void proto_message(struct buffer *buffer, int field, struct buffer *message) {
+    proto_bytes(buffer, field, message->data, message->size);
     buffer_clear(message);
 }
 
-static bool has_byte_tokens(const struct vocabulary *v) {
-    for (int i = 0; i < v->n; i++)
-        if (v->tokens[i].kind == GGUF_TOKEN_BYTE) return true;
+static bool has_byte_tokens(const struct vocabulary *vocabulary) {
+    for (int i = 0; i < vocabulary->n; i++)
+        if (vocabulary->tokens[i].kind == GGUF_TOKEN_BYTE) return true;
     return false;
 }
 
-static enum status write_trainer(struct buffer *b, const struct vocabulary *v, int model, struct error *e) {
+static enum status write_trainer(struct buffer *buffer, const struct vocabulary *vocabulary,
+                                 int model, struct error *e) {
     int bos, eos, unknown;
-    if (read_id(v, "bos_token_id", &bos, e) || read_id(v, "eos_token_id", &eos, e) ||
-        read_id(v, "unknown_token_id", &unknown, e))
+    if (read_id(vocabulary, "bos_token_id", &bos, e) ||
+        read_id(vocabulary, "eos_token_id", &eos, e) ||
+        read_id(vocabulary, "unknown_token_id", &unknown, e))
         return e->status;
-    proto_number(b, 3, model);
-    proto_number(b, 35, has_byte_tokens(v));
-    if (unknown >= 0) proto_number(b, 40, unknown);
-    proto_number(b, 41, bos);
-    proto_number(b, 42, eos);
-    proto_number(b, 43, -1);
+    proto_number(buffer, 3, model);
+    proto_number(buffer, 35, has_byte_tokens(vocabulary));
+    if (unknown >= 0) proto_number(buffer, 40, unknown);
+    proto_number(buffer, 41, bos);
+    proto_number(buffer, 42, eos);
+    proto_number(buffer, 43, -1);
     /* The library finds these by their texts. */
-    if (unknown >= 0) proto_bytes(b, 45, v->tokens[unknown].text.text, v->tokens[unknown].text.size);
-    if (bos >= 0) proto_bytes(b, 46, v->tokens[bos].text.text, v->tokens[bos].text.size);
-    if (eos >= 0) proto_bytes(b, 47, v->tokens[eos].text.text, v->tokens[eos].text.size);
+    if (unknown >= 0)
+        proto_bytes(buffer, 45, vocabulary->tokens[unknown].text.text,
+                    vocabulary->tokens[unknown].text.size);
+    if (bos >= 0)
+        proto_bytes(buffer, 46, vocabulary->tokens[bos].text.text,
+                    vocabulary->tokens[bos].text.size);
+    if (eos >= 0)
+        proto_bytes(buffer, 47, vocabulary->tokens[eos].text.text,
+                    vocabulary->tokens[eos].text.size);
     return STATUS_OK;
 }
 
 /* add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces. */
-static enum status write_normalizer(struct buffer *b, const struct vocabulary *v, bool unigram, struct error *e) {
-    const struct gguf_value *map = find_mark(v->gguf, "precompiled_charsmap");
+static enum status write_normalizer(struct buffer *buffer, const struct vocabulary *vocabulary,
+                                    bool unigram, struct error *e) {
+    const struct gguf_value *map = find_mark(vocabulary->gguf, "precompiled_charsmap");
     bool prefix, extra;
-    if (read_flag(v->gguf, "add_space_prefix", true, &prefix, e) ||
-        read_flag(v->gguf, "remove_extra_whitespaces", false, &extra, e))
+    if (read_flag(vocabulary->gguf, "add_space_prefix", true, &prefix, e) ||
+        read_flag(vocabulary->gguf, "remove_extra_whitespaces", false, &extra, e))
         return e->status;
-    if (map && (map->type != GGUF_LIST || (map->item != GGUF_U8 && map->item != GGUF_I8) || map->count > 1 << 24))
-        return fail_mark(v->gguf, "precompiled_charsmap", "is no list of bytes", e);
-    proto_bytes(b, 1, unigram ? "precompiled" : "identity", unigram ? 11 : 8);
-    if (map) proto_bytes(b, 2, map->data, (size_t)map->count);
-    proto_number(b, 3, prefix);
-    proto_number(b, 4, extra);
-    proto_number(b, 5, true);
+    if (map && (map->type != GGUF_LIST || (map->item != GGUF_U8 && map->item != GGUF_I8) ||
+                map->count > 1 << 24))
+        return fail_mark(vocabulary->gguf, "precompiled_charsmap", "is no list of bytes", e);
+    proto_bytes(buffer, 1, unigram ? "precompiled" : "identity", unigram ? 11 : 8);
+    if (map) proto_bytes(buffer, 2, map->data, (size_t)map->count);
+    proto_number(buffer, 3, prefix);
+    proto_number(buffer, 4, extra);
+    proto_number(buffer, 5, true);
     return STATUS_OK;
 }
 
-static enum status write_sentencepiece(struct buffer *b, const struct vocabulary *v, bool unigram, struct error *e) {
+static enum status write_sentencepiece(struct buffer *buffer, const struct vocabulary *vocabulary,
+                                       bool unigram, struct error *e) {
     struct buffer part = {0};
-    for (int i = 0; i < v->n; i++) {
-        const struct gguf_token *t = &v->tokens[i];
-        proto_bytes(&part, 1, t->text.text, t->text.size);
-        proto_float(&part, 2, t->score);
-        proto_number(&part, 3, t->kind);
-        proto_message(b, 1, &part);
+    for (int i = 0; i < vocabulary->n; i++) {
+        const struct gguf_token *token = &vocabulary->tokens[i];
+        proto_bytes(&part, 1, token->text.text, token->text.size);
+        proto_float(&part, 2, token->score);
+        proto_number(&part, 3, token->kind);
+        proto_message(buffer, 1, &part);
     }
-    enum status status = write_trainer(&part, v, unigram ? MODEL_UNIGRAM : MODEL_BPE, e);
-    proto_message(b, 2, &part);
-    if (status == STATUS_OK) status = write_normalizer(&part, v, unigram, e);
-    proto_message(b, 3, &part);
+    enum status status = write_trainer(&part, vocabulary, unigram ? MODEL_UNIGRAM : MODEL_BPE, e);
+    proto_message(buffer, 2, &part);
+    if (status == STATUS_OK) status = write_normalizer(&part, vocabulary, unigram, e);
+    proto_message(buffer, 3, &part);
     buffer_free(&part);
     return status;
 }
@@ -403,85 +439,95 @@ static enum status write_sentencepiece(struct buffer *b, const struct vocabulary
 
 enum model_kind { KIND_BPE, KIND_WORDPIECE, KIND_SENTENCEPIECE, KIND_UNIGRAM };
 
-static enum status find_kind(const struct gguf *g, enum model_kind *out, struct error *e) {
+static enum status find_kind(const struct gguf *gguf, enum model_kind *out, struct error *e) {
     static const struct {
         const char *name;
         enum model_kind kind;
-    } kinds[] = {{"gpt2", KIND_BPE}, {"bert", KIND_WORDPIECE}, {"llama", KIND_SENTENCEPIECE}, {"t5", KIND_UNIGRAM}};
+    } kinds[] = {{"gpt2", KIND_BPE},
+                 {"bert", KIND_WORDPIECE},
+                 {"llama", KIND_SENTENCEPIECE},
+                 {"t5", KIND_UNIGRAM}};
     struct text_span name;
-    if (!gguf_text(find_mark(g, "model"), &name)) return fail_mark(g, "model", "is missing or no text", e);
+    if (!gguf_text(find_mark(gguf, "model"), &name))
+        return fail_mark(gguf, "model", "is missing or no text", e);
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
         *out = kinds[i].kind;
-        if (name.size == strlen(kinds[i].name) && memcmp(name.text, kinds[i].name, name.size) == 0) return STATUS_OK;
+        if (name.size == strlen(kinds[i].name) && memcmp(name.text, kinds[i].name, name.size) == 0)
+            return STATUS_OK;
     }
     return error_set(e, STATUS_UNSUPPORTED,
-                     "%s: tokenizer.ggml.model \"%.*s\" is unknown; known: gpt2, llama, bert, t5", gguf_name(g),
-                     (int)(name.size < 60 ? name.size : 60), name.text);
+                     "%s: tokenizer.ggml.model \"%.*s\" is unknown; known: gpt2, llama, bert, t5",
+                     gguf_name(gguf), (int)(name.size < 60 ? name.size : 60), name.text);
 }
 
-static enum status write_json(struct buffer *out, const struct vocabulary *v, enum model_kind kind, struct error *e) {
+static enum status write_json(struct buffer *out, const struct vocabulary *vocabulary,
+                              enum model_kind kind, struct error *e) {
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
-    enum status status = kind == KIND_BPE ? write_bpe(&w, v, e) : write_wordpiece(&w, v, e);
+    enum status status =
+        kind == KIND_BPE ? write_bpe(&w, vocabulary, e) : write_wordpiece(&w, vocabulary, e);
     if (status == STATUS_OK) put_object_end(&w);
     return status;
 }
 
-enum status gguf_write_tokenizer(struct gguf_tokenizer *out, const struct gguf *g, struct error *e) {
-    struct vocabulary v = {0};
+enum status gguf_write_tokenizer(struct gguf_tokenizer *out, const struct gguf *gguf,
+                                 struct error *e) {
+    struct vocabulary vocabulary = {0};
     enum model_kind kind = KIND_BPE;
     *out = (struct gguf_tokenizer){.name = "tokenizer.json"};
-    enum status status = find_kind(g, &kind, e);
-    if (status == STATUS_OK) status = read_vocabulary(&v, g, e);
+    enum status status = find_kind(gguf, &kind, e);
+    if (status == STATUS_OK) status = read_vocabulary(&vocabulary, gguf, e);
     if (status == STATUS_OK && kind >= KIND_SENTENCEPIECE) {
         out->name = "tokenizer.model";
-        status = write_sentencepiece(&out->file, &v, kind == KIND_UNIGRAM, e);
+        status = write_sentencepiece(&out->file, &vocabulary, kind == KIND_UNIGRAM, e);
     } else if (status == STATUS_OK) {
-        status = write_json(&out->file, &v, kind, e);
+        status = write_json(&out->file, &vocabulary, kind, e);
     }
-    free(v.tokens);
+    free(vocabulary.tokens);
     return status;
 }
 
 /* "bos_token": the text of the id under "bos_token_id". */
-static enum status put_mark(struct json_writer *w, const struct vocabulary *v, const char *name, const char *key,
-                            struct error *e) {
+static enum status put_mark(struct json_writer *w, const struct vocabulary *vocabulary,
+                            const char *name, const char *key, struct error *e) {
     int id;
-    if (read_id(v, key, &id, e)) return e->status;
-    if (id >= 0) put_span(w, name, v->tokens[id].text);
+    if (read_id(vocabulary, key, &id, e)) return e->status;
+    if (id >= 0) put_span(w, name, vocabulary->tokens[id].text);
     return STATUS_OK;
 }
 
-static enum status put_options(struct json_writer *w, const struct vocabulary *v, enum model_kind kind,
-                               struct error *e) {
+static enum status put_options(struct json_writer *w, const struct vocabulary *vocabulary,
+                               enum model_kind kind, struct error *e) {
     bool adds_bos, adds_eos;
     struct text_span template;
-    if (read_flag(v->gguf, "add_bos_token", kind == KIND_SENTENCEPIECE, &adds_bos, e) ||
-        read_flag(v->gguf, "add_eos_token", kind == KIND_UNIGRAM, &adds_eos, e))
+    if (read_flag(vocabulary->gguf, "add_bos_token", kind == KIND_SENTENCEPIECE, &adds_bos, e) ||
+        read_flag(vocabulary->gguf, "add_eos_token", kind == KIND_UNIGRAM, &adds_eos, e))
         return e->status;
     put_key_bool(w, "add_bos_token", adds_bos);
     put_key_bool(w, "add_eos_token", adds_eos);
-    if (put_mark(w, v, "bos_token", "bos_token_id", e) || put_mark(w, v, "eos_token", "eos_token_id", e) ||
-        put_mark(w, v, "unk_token", "unknown_token_id", e) || put_mark(w, v, "pad_token", "padding_token_id", e))
+    if (put_mark(w, vocabulary, "bos_token", "bos_token_id", e) ||
+        put_mark(w, vocabulary, "eos_token", "eos_token_id", e) ||
+        put_mark(w, vocabulary, "unk_token", "unknown_token_id", e) ||
+        put_mark(w, vocabulary, "pad_token", "padding_token_id", e))
         return e->status;
-    if (gguf_text(gguf_value_find(v->gguf, "tokenizer.chat_template"), &template))
+    if (gguf_text(gguf_value_find(vocabulary->gguf, "tokenizer.chat_template"), &template))
         put_span(w, "chat_template", template);
     return STATUS_OK;
 }
 
-enum status gguf_write_options(const struct gguf *g, struct buffer *json, struct error *e) {
-    struct vocabulary v = {0};
+enum status gguf_write_options(const struct gguf *gguf, struct buffer *json, struct error *e) {
+    struct vocabulary vocabulary = {0};
     struct json_writer w;
     enum model_kind kind = KIND_BPE;
-    enum status status = find_kind(g, &kind, e);
-    if (status == STATUS_OK) status = read_vocabulary(&v, g, e);
+    enum status status = find_kind(gguf, &kind, e);
+    if (status == STATUS_OK) status = read_vocabulary(&vocabulary, gguf, e);
     if (status == STATUS_OK) {
         put_begin_indented(&w, json, 2);
         put_object(&w);
-        status = put_options(&w, &v, kind, e);
+        status = put_options(&w, &vocabulary, kind, e);
         if (status == STATUS_OK) put_object_end(&w);
     }
-    free(v.tokens);
+    free(vocabulary.tokens);
     return status;
 }

@@ -1,5 +1,6 @@
-/* retro/text/open/tokenizer_gguf_pre.c: the names in tokenizer.ggml.pre and what they stand for: the regular
- * expressions of the tokenizer.json that each name was given to. See tokenizer_gguf.h. */
+/* retro/text/open/tokenizer_gguf_pre.c: the names in tokenizer.ggml.pre and what they stand for:
+ * the regular expressions of the tokenizer.json that each name was given to. See tokenizer_gguf.h.
+ */
 #include <string.h>
 
 #include "retro/text/open/tokenizer_gguf.h"
@@ -7,29 +8,36 @@
 /* English suffixes, letters, numbers by threes, the rest, white space. */
 #define SUFFIXES "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define WORDS_AND_SPACE(numbers) \
-    "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+    "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED(suffix) \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" suffix
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER \
+    "*" suffix
 #define REST_AND_SPACE "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+static const char gpt2[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 static const char llama3[] = SUFFIXES "|" WORDS_AND_SPACE("\\p{N}{1,3}");
 static const char qwen2[] = SUFFIXES "|" WORDS_AND_SPACE("\\p{N}");
 static const char tekken[] = CASED("") "|\\p{N}" REST_AND_SPACE;
 static const char gpt4o[] = CASED(SUFFIXES "?") "|\\p{N}{1,3}" REST_AND_SPACE;
-static const char bloom[] = " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+";
+static const char bloom[] =
+    " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+";
 static const char digit[] = "\\p{N}";
 static const char three_digits[] = "[0-9][0-9][0-9]";
 static const char line_end[] = "[\\r\\n]";
 static const char bailing[] =
-    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| "
+    "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"
     "\\s+(?!\\S)|\\s+";
-static const char seed_coder[] =
-    SUFFIXES "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char seed_coder[] = SUFFIXES
+    "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| "
+    "?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 static const char qwen35[] = SUFFIXES
-    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
+    "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
     "\\s+(?!\\S)|\\s+";
 
 /* DeepSeek's: letters of scripts with cases, punctuation, Chinese, Japanese and Korean. */
@@ -55,7 +63,8 @@ static const char deepseek_punctuation[] =
 static const char deepseek_han[] = "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+";
 static const char deepseek3_han[] = "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+";
 static const char deepseek3[] =
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+    "[!\"#$%&'()*+,\\-./"
+    ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
     " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 #define STEPS(...) \
@@ -111,9 +120,11 @@ static const struct gguf_pre kinds[] = {
     {"bailingmoe", STEPS(bailing), false, false},
     {"seed-coder", STEPS(seed_coder), false, false},
     /* No line ends are left where white space is looked for at a line's end. */
-    {"deepseek-llm", STEPS(line_end, deepseek_letters, deepseek_punctuation, "\\s+(?!.)", deepseek_han, "\\p{N}+"),
+    {"deepseek-llm",
+     STEPS(line_end, deepseek_letters, deepseek_punctuation, "\\s+(?!.)", deepseek_han, "\\p{N}+"),
      false, false},
-    {"deepseek-coder", STEPS(line_end, "\\s?\\p{L}+", "\\s?\\p{P}+", deepseek_han, digit), false, false},
+    {"deepseek-coder", STEPS(line_end, "\\s?\\p{L}+", "\\s?\\p{P}+", deepseek_han, digit), false,
+     false},
     {"deepseek-v3", STEPS("\\p{N}{1,3}", deepseek3_han, deepseek3), false, false},
     {"default", STEPS("[\\p{P}\\$\\+<=>\\^~\\|]+", gpt2, "\\p{N}+", three_digits), false, false},
 };
@@ -127,6 +138,7 @@ const struct gguf_pre *gguf_pre_at(int i) {
 
 const struct gguf_pre *gguf_pre_find(struct text_span name) {
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
-        if (name.size == strlen(kinds[i].name) && memcmp(name.text, kinds[i].name, name.size) == 0) return &kinds[i];
+        if (name.size == strlen(kinds[i].name) && memcmp(name.text, kinds[i].name, name.size) == 0)
+            return &kinds[i];
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* retro/text/open/tokenizer_open.c: which tokenizer a file or a model folder holds. See tokenizer.h. */
+/* retro/text/open/tokenizer_open.c: which tokenizer a file or a model folder holds. See
+ * tokenizer.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,71 +15,86 @@ const struct json *config_mark(const struct tokenizer_config *config, const char
     return value ? value : json_member(config->marks, key);
 }
 
-/* The id of the token that the configuration names under `key`, else of the first of `names` that is there, else -1. */
-static int32_t find_named(const struct tokenizer *t, const struct tokenizer_config *config, const char *key,
-                          const char *const *names, size_t n) {
+/* The id of the token that the configuration names under `key`, else of the first of `names` that
+ * is there, else -1. */
+static int32_t find_named(const struct tokenizer *tokenizer, const struct tokenizer_config *config,
+                          const char *key, const char *const *names, size_t n) {
     const struct json *named = config_mark(config, key);
     if (json_kind(named) == JSON_KIND_OBJECT) named = json_member(named, "content");
-    int32_t id = json_is_text(named) ? pieces_find(t, json_text(named).text, json_text(named).size) : -1;
-    for (size_t i = 0; i < n && id < 0; i++) id = pieces_find(t, names[i], strlen(names[i]));
+    int32_t id = json_is_text(named)
+                     ? pieces_find(tokenizer, json_text(named).text, json_text(named).size)
+                     : -1;
+    for (size_t i = 0; i < n && id < 0; i++)
+        id = pieces_find(tokenizer, names[i], strlen(names[i]));
     return id;
 }
 
 /* <extra_id_0>, <extra_id_1>, ... as far as they are there. */
-static void find_sentinels(struct tokenizer *t) {
-    memset(t->sentinels, 0xFF, sizeof t->sentinels);
-    for (int id = 0; id < t->vocab_size; id++) {
+static void find_sentinels(struct tokenizer *tokenizer) {
+    memset(tokenizer->sentinels, 0xFF, sizeof tokenizer->sentinels);
+    for (int id = 0; id < tokenizer->vocab_size; id++) {
         static const char start[] = "<extra_id_";
-        const struct piece *p = &t->pieces[id];
+        const struct piece *piece = &tokenizer->pieces[id];
         size_t at = sizeof start - 1;
-        if (p->bytes == NULL || p->size < at + 2 || memcmp(p->bytes, start, at) != 0) continue;
+        if (piece->bytes == NULL || piece->size < at + 2 || memcmp(piece->bytes, start, at) != 0)
+            continue;
         int number = 0;
-        for (; p->bytes[at] >= '0' && p->bytes[at] <= '9' && number < TOKENIZER_MAX_SENTINELS; at++)
-            number = number * 10 + p->bytes[at] - '0';
-        if (at + 1 == p->size && p->bytes[at] == '>' && number < TOKENIZER_MAX_SENTINELS) t->sentinels[number] = id;
+        for (;
+             piece->bytes[at] >= '0' && piece->bytes[at] <= '9' && number < TOKENIZER_MAX_SENTINELS;
+             at++)
+            number = number * 10 + piece->bytes[at] - '0';
+        if (at + 1 == piece->size && piece->bytes[at] == '>' && number < TOKENIZER_MAX_SENTINELS)
+            tokenizer->sentinels[number] = id;
     }
 }
 
-static void find_marks(struct tokenizer *t, const struct tokenizer_config *config) {
-    static const char *const ends[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[EOS]", "[SEP]"};
-    static const char *const starts[] = {"<s>", "<bos>", "[BOS]"}, *const pads[] = {"<pad>", "[PAD]"};
-    t->eod = find_named(t, config, "eos_token", ends, ARRAY_COUNT(ends));
-    t->bos = find_named(t, config, "bos_token", starts, ARRAY_COUNT(starts));
-    t->pad = find_named(t, config, "pad_token", pads, ARRAY_COUNT(pads));
-    find_sentinels(t);
+static void find_marks(struct tokenizer *tokenizer, const struct tokenizer_config *config) {
+    static const char *const ends[] = {"<|endoftext|>", "</s>",  "<|end_of_text|>",
+                                       "<eos>",         "[EOS]", "[SEP]"};
+    static const char *const starts[] = {"<s>", "<bos>", "[BOS]"}, *const pads[] = {"<pad>",
+                                                                                    "[PAD]"};
+    tokenizer->eod = find_named(tokenizer, config, "eos_token", ends, ARRAY_COUNT(ends));
+    tokenizer->bos = find_named(tokenizer, config, "bos_token", starts, ARRAY_COUNT(starts));
+    tokenizer->pad = find_named(tokenizer, config, "pad_token", pads, ARRAY_COUNT(pads));
+    find_sentinels(tokenizer);
 }
 
-static enum status open_json(struct tokenizer *t, const struct json *root, struct error *e) {
+static enum status open_json(struct tokenizer *tokenizer, const struct json *root,
+                             struct error *e) {
     const struct json *model = json_member(root, "model");
     const char *type = json_type_name(model);
-    enum status status = json_open_normalizer(t, json_member(root, "normalizer"), e);
+    enum status status = json_open_normalizer(tokenizer, json_member(root, "normalizer"), e);
     if (status != STATUS_OK) return status;
     /* Files from before 2021 do not name the model's type; only BPE has merges. */
     if (strcmp(type, "BPE") == 0 || (*type == '\0' && json_member(model, "merges") != NULL)) {
-        status = bpe_open(t, root, e);
+        status = bpe_open(tokenizer, root, e);
     } else if (strcmp(type, "WordPiece") == 0) {
-        status = wordpiece_open_json(t, root, e);
+        status = wordpiece_open_json(tokenizer, root, e);
     } else if (strcmp(type, "Unigram") == 0) {
-        status = unigram_open(t, root, e);
+        status = unigram_open(tokenizer, root, e);
     } else {
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "model: type \"%.40s\" is not supported: expected BPE, WordPiece or Unigram", type);
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "model: type \"%.40s\" is not supported: expected BPE, WordPiece or Unigram", type);
     }
-    if (status == STATUS_OK) status = json_open_added(t, json_member(root, "added_tokens"), e);
-    if (status == STATUS_OK) status = json_open_postprocessor(t, json_member(root, "post_processor"), e);
+    if (status == STATUS_OK)
+        status = json_open_added(tokenizer, json_member(root, "added_tokens"), e);
+    if (status == STATUS_OK)
+        status = json_open_postprocessor(tokenizer, json_member(root, "post_processor"), e);
     return status;
 }
 
-/* Where the post-processor of tokenizer.json adds nothing, tokenizer_config.json may ask for the marks. Where it adds
- * tokens, its word is the last one, as in transformers 5. */
-static enum status add_marks(struct tokenizer *t, const struct tokenizer_config *config, struct error *e) {
+/* Where the post-processor of tokenizer.json adds nothing, tokenizer_config.json may ask for the
+ * marks. Where it adds tokens, its word is the last one, as in transformers 5. */
+static enum status add_marks(struct tokenizer *tokenizer, const struct tokenizer_config *config,
+                             struct error *e) {
     bool bos, eos;
     if (json_get_bool(config->options, "add_bos_token", false, &bos, e) ||
         json_get_bool(config->options, "add_eos_token", false, &eos, e))
         return error_prefix(e, "tokenizer_config.json");
-    if (t->prefix.n + t->suffix.n > 0) return STATUS_OK;
-    if (bos && t->bos >= 0) t->prefix = (struct affix){{t->bos}, 1};
-    if (eos && t->eod >= 0) t->suffix = (struct affix){{t->eod}, 1};
+    if (tokenizer->prefix.n + tokenizer->suffix.n > 0) return STATUS_OK;
+    if (bos && tokenizer->bos >= 0) tokenizer->prefix = (struct affix){{tokenizer->bos}, 1};
+    if (eos && tokenizer->eod >= 0) tokenizer->suffix = (struct affix){{tokenizer->eod}, 1};
     return STATUS_OK;
 }
 
@@ -86,45 +102,50 @@ enum file_kind { FILE_JSON, FILE_VOCAB, FILE_MODEL };
 
 static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struct text_span bytes,
                               const struct tokenizer_config *config, struct error *e) {
-    struct tokenizer *t = xcalloc(1, sizeof *t);
+    struct tokenizer *tokenizer = xcalloc(1, sizeof *tokenizer);
     struct json *root = NULL;
-    t->hash = hash_bytes(bytes.text, bytes.size, 0);
+    tokenizer->hash = hash_bytes(bytes.text, bytes.size, 0);
     enum status status = STATUS_OK;
     if (kind == FILE_JSON) {
         status = json_parse(&root, bytes, "tokenizer.json", e);
-        if (status == STATUS_OK) status = open_json(t, root, e);
+        if (status == STATUS_OK) status = open_json(tokenizer, root, e);
         json_close(root);
     } else if (kind == FILE_VOCAB) {
-        status = wordpiece_open_vocab(t, bytes, config->options, e);
+        status = wordpiece_open_vocab(tokenizer, bytes, config->options, e);
     } else {
-        status = sentencepiece_open(t, bytes, config, e);
+        status = sentencepiece_open(tokenizer, bytes, config, e);
     }
     /* tokenizer.json lists its added tokens itself. */
     if (status == STATUS_OK && kind != FILE_JSON)
-        status = json_open_decoder_tokens(t, json_member(config->options, "added_tokens_decoder"), e);
-    if (status == STATUS_OK) find_marks(t, config);
-    if (status == STATUS_OK && kind == FILE_JSON) status = add_marks(t, config, e);
+        status = json_open_decoder_tokens(tokenizer,
+                                          json_member(config->options, "added_tokens_decoder"), e);
+    if (status == STATUS_OK) find_marks(tokenizer, config);
+    if (status == STATUS_OK && kind == FILE_JSON) status = add_marks(tokenizer, config, e);
     if (status == STATUS_OK) {
-        *out = t;
+        *out = tokenizer;
     } else {
-        tokenizer_close(t);
+        tokenizer_close(tokenizer);
     }
     return status;
 }
 
-enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t size, struct error *e) {
+enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t size,
+                                struct error *e) {
     *out = NULL;
-    return open_bytes(out, FILE_JSON, (struct text_span){text, size}, &(struct tokenizer_config){0}, e);
+    return open_bytes(out, FILE_JSON, (struct text_span){text, size}, &(struct tokenizer_config){0},
+                      e);
 }
 
-/* Reads one file of the folder of the first `folder` bytes of path; *out stays NULL when there is none. */
-static enum status load_beside(struct json **out, const char *path, size_t folder, const char *file, struct error *e) {
+/* Reads one file of the folder of the first `folder` bytes of path; *out stays NULL when there is
+ * none. */
+static enum status load_beside(struct json **out, const char *path, size_t folder, const char *file,
+                               struct error *e) {
     struct buffer name = {0};
-    struct stat s;
+    struct stat the_stat;
     enum status status = STATUS_OK;
     buffer_append(&name, path, folder);
     buffer_append_string(&name, file);
-    if (stat(name.data, &s) == 0) status = json_parse_file(out, name.data, e);
+    if (stat(name.data, &the_stat) == 0) status = json_parse_file(out, name.data, e);
     if (status == STATUS_OK && *out != NULL && json_kind(*out) != JSON_KIND_OBJECT)
         status = error_set(e, STATUS_INVALID, "%s: expected an object", name.data);
     buffer_free(&name);
@@ -132,9 +153,11 @@ static enum status load_beside(struct json **out, const char *path, size_t folde
 }
 
 /* The caller releases *out with config_free, after an error too. */
-static enum status load_config(struct tokenizer_config *out, const char *path, size_t folder, struct error *e) {
+static enum status load_config(struct tokenizer_config *out, const char *path, size_t folder,
+                               struct error *e) {
     enum status status = load_beside(&out->options, path, folder, "tokenizer_config.json", e);
-    if (status == STATUS_OK) status = load_beside(&out->marks, path, folder, "special_tokens_map.json", e);
+    if (status == STATUS_OK)
+        status = load_beside(&out->marks, path, folder, "special_tokens_map.json", e);
     if (status == STATUS_OK) status = load_beside(&out->model, path, folder, "config.json", e);
     return status;
 }
@@ -164,19 +187,20 @@ static enum status open_file(struct tokenizer **out, const char *path, struct er
     return status;
 }
 
-enum status tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g, struct error *e) {
+enum status tokenizer_open_gguf(struct tokenizer **out, const struct gguf *gguf, struct error *e) {
     *out = NULL;
     struct gguf_tokenizer written;
     struct buffer options = {0};
     struct tokenizer_config config = {0};
-    enum status status = gguf_write_tokenizer(&written, g, e);
-    if (status == STATUS_OK) status = gguf_write_options(g, &options, e);
+    enum status status = gguf_write_tokenizer(&written, gguf, e);
+    if (status == STATUS_OK) status = gguf_write_options(gguf, &options, e);
     if (status == STATUS_OK)
-        status =
-            json_parse(&config.options, (struct text_span){options.data, options.size}, "tokenizer_config.json", e);
+        status = json_parse(&config.options, (struct text_span){options.data, options.size},
+                            "tokenizer_config.json", e);
     if (status == STATUS_OK) {
         enum file_kind kind = strcmp(written.name, "tokenizer.json") == 0 ? FILE_JSON : FILE_MODEL;
-        status = open_bytes(out, kind, (struct text_span){written.file.data, written.file.size}, &config, e);
+        status = open_bytes(out, kind, (struct text_span){written.file.data, written.file.size},
+                            &config, e);
     }
     config_free(&config);
     buffer_free(&options);
@@ -185,37 +209,38 @@ enum status tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g, st
 }
 
 static enum status open_gguf_file(struct tokenizer **out, const char *path, struct error *e) {
-    struct gguf *g;
-    if (gguf_open(&g, path, e)) return e->status;
-    enum status status = tokenizer_open_gguf(out, g, e);
+    struct gguf *gguf;
+    if (gguf_open(&gguf, path, e)) return e->status;
+    enum status status = tokenizer_open_gguf(out, gguf, e);
     if (status) error_prefix(e, "%s: tokenizer", path);
-    gguf_close(g);
+    gguf_close(gguf);
     return status;
 }
 
 enum status tokenizer_open(struct tokenizer **out, const char *path, struct error *e) {
-    static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.model", "spiece.model"};
-    struct stat s;
+    static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.model",
+                                        "spiece.model"};
+    struct stat the_stat;
     *out = NULL;
-    if (stat(path, &s) != 0) return error_errno(e, "tokenizer %s", path);
+    if (stat(path, &the_stat) != 0) return error_errno(e, "tokenizer %s", path);
     struct buffer gguf = {0};
     if (gguf_find_file(path, &gguf)) {
         enum status status = open_gguf_file(out, gguf.data, e);
         buffer_free(&gguf);
         return status;
     }
-    if (!S_ISDIR(s.st_mode)) return open_file(out, path, e);
+    if (!S_ISDIR(the_stat.st_mode)) return open_file(out, path, e);
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         struct buffer name = {0};
         buffer_printf(&name, "%s/%s", path, names[i]);
-        bool there = stat(name.data, &s) == 0;
+        bool there = stat(name.data, &the_stat) == 0;
         enum status status = there ? open_file(out, name.data, e) : STATUS_OK;
         buffer_free(&name);
         if (there) return status;
     }
-    return error_set(
-        e, STATUS_NOT_FOUND,
-        "%s: no tokenizer.json, vocab.txt, tokenizer.model or spiece.model in this folder (vocab.json with "
-        "merges.txt is not read: transformers writes them as tokenizer.json)",
-        path);
+    return error_set(e, STATUS_NOT_FOUND,
+                     "%s: no tokenizer.json, vocab.txt, tokenizer.model or spiece.model in this "
+                     "folder (vocab.json with "
+                     "merges.txt is not read: transformers writes them as tokenizer.json)",
+                     path);
 }

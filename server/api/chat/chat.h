@@ -31,14 +31,15 @@ struct chat_prompt {
     struct picture_set *pictures; /* borrowed; NULL: none */
     bool thinks;                  /* the prompt ends within the model's thoughts */
     bool thought;                 /* or behind them */
-    struct chat_place *place;     /* of found passages, NULL: none are sought, or the model reads none as text */
+    struct chat_place
+        *place; /* of found passages, NULL: none are sought, or the model reads none as text */
 };
-void chat_prompt_free(struct chat_prompt *p);
+void chat_prompt_free(struct chat_prompt *prompt);
 /* *out has the pictures, and can be freed either way. */
-bool chat_prompt_make(const struct served_model *model, const struct chat_request *r, struct chat_prompt *out,
-                      enum call_format *format, struct failure *f);
+bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
+                      struct chat_prompt *out, enum call_format *format, struct failure *failure);
 
 /* chat_json.c */
 extern const struct openai_shape chat_shape;
 /* Of struct writing_ops. */
-void chat_write_new(const struct writing_answer *a, struct choice *choice, struct buffer *out);
+void chat_write_new(const struct writing_answer *answer, struct choice *choice, struct buffer *out);

@@ -1,4 +1,5 @@
-/* server/api/chat/chat_json.c: choices of chats in OpenAI's shapes: messages of one body, or deltas of a stream. */
+/* server/api/chat/chat_json.c: choices of chats in OpenAI's shapes: messages of one body, or deltas
+ * of a stream. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +14,10 @@ static void write_bytes(struct json_writer *w, const struct buffer *piece) {
     put_array_end(w);
 }
 
-static void write_token(struct json_writer *w, const struct tokenizer *t, int32_t id, float logprob) {
+static void write_token(struct json_writer *w, const struct tokenizer *tokenizer, int32_t id,
+                        float logprob) {
     struct buffer piece = {0};
-    tokenizer_piece(t, id, &piece);
+    tokenizer_piece(tokenizer, id, &piece);
     put_key_string_n(w, "token", piece.data, piece.size);
     put_key_float(w, "logprob", logprob);
     write_bytes(w, &piece);
@@ -26,11 +28,12 @@ static int shown_ids(const struct choice *choice) {
     return tokens_shown(choice->sequence, &choice->progress, choice->ids_sent);
 }
 
-static void write_logprobs(struct json_writer *w, const struct chat_answer *c, struct choice *choice) {
+static void write_logprobs(struct json_writer *w, const struct chat_answer *answer,
+                           struct choice *choice) {
     const struct sequence *sequence = choice->sequence;
-    const struct tokenizer *t = c->base.model->tokenizer;
+    const struct tokenizer *tokenizer = answer->base.model->tokenizer;
     int shown = shown_ids(choice), n_top = sequence->asked.n_top;
-    if (!c->request.logprobs) {
+    if (!answer->request.logprobs) {
         put_key_null(w, "logprobs");
         return;
     }
@@ -39,12 +42,13 @@ static void write_logprobs(struct json_writer *w, const struct chat_answer *c, s
     for (int i = choice->ids_sent; i < shown; i++) {
         size_t row = (size_t)(sequence->asked.n_prompt + i);
         put_object(w);
-        write_token(w, t, sequence->answer.ids[i], sequence->answer.logprobs[row]);
+        write_token(w, tokenizer, sequence->answer.ids[i], sequence->answer.logprobs[row]);
         put_key_array(w, "top_logprobs");
         for (int j = 0; j < n_top; j++) {
             size_t at = row * (size_t)n_top + (size_t)j;
             put_object(w);
-            write_token(w, t, sequence->answer.top_ids[at], sequence->answer.top_logprobs[at]);
+            write_token(w, tokenizer, sequence->answer.top_ids[at],
+                        sequence->answer.top_logprobs[at]);
             put_object_end(w);
         }
         put_array_end(w);
@@ -59,11 +63,12 @@ static void write_logprobs(struct json_writer *w, const struct chat_answer *c, s
 /* Messages. */
 
 /* Mistral's templates take ids of nine letters and digits, and refuse others. */
-static void write_call_id(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice, int i) {
+static void write_call_id(struct json_writer *w, const struct chat_answer *answer,
+                          const struct chat_choice *choice, int i) {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
-    uint64_t number = c->base.id + (uint64_t)choice->base.index * 1000003 + (uint64_t)i * 7919;
+    uint64_t number = answer->base.id + (uint64_t)choice->base.index * 1000003 + (uint64_t)i * 7919;
     char id[32] = "call_";
-    size_t at = c->format == CALLS_MISTRAL ? 0 : strlen(id), end = at + (at ? 12 : 9);
+    size_t at = answer->format == CALLS_MISTRAL ? 0 : strlen(id), end = at + (at ? 12 : 9);
     for (; at < end; at++) {
         id[at] = letters[number % 36];
         number /= 36;
@@ -71,15 +76,16 @@ static void write_call_id(struct json_writer *w, const struct chat_answer *c, co
     put_key_string_n(w, "id", id, end);
 }
 
-static void write_calls(struct json_writer *w, const struct chat_answer *c, struct chat_choice *choice, bool indexed) {
-    const struct chat_reply *r = &choice->reply;
-    if (r->n_calls == choice->calls_sent) return;
+static void write_calls(struct json_writer *w, const struct chat_answer *answer,
+                        struct chat_choice *choice, bool indexed) {
+    const struct chat_reply *reply = &choice->reply;
+    if (reply->n_calls == choice->calls_sent) return;
     put_key_array(w, "tool_calls");
-    for (; choice->calls_sent < r->n_calls; choice->calls_sent++) {
-        const struct tool_call *call = &r->calls[choice->calls_sent];
+    for (; choice->calls_sent < reply->n_calls; choice->calls_sent++) {
+        const struct tool_call *call = &reply->calls[choice->calls_sent];
         put_object(w);
         if (indexed) put_key_int(w, "index", choice->calls_sent);
-        write_call_id(w, c, choice, choice->calls_sent);
+        write_call_id(w, answer, choice, choice->calls_sent);
         put_key_string(w, "type", "function");
         put_key_object(w, "function");
         put_key_string(w, "name", call->name);
@@ -91,41 +97,43 @@ static void write_calls(struct json_writer *w, const struct chat_answer *c, stru
 }
 
 /* Log-probabilities go behind the text, and the words for the end behind both. */
-static void write_tail(struct json_writer *w, const struct chat_answer *c, struct chat_choice *choice,
-                       enum finish finish) {
-    write_logprobs(w, c, &choice->base);
+static void write_tail(struct json_writer *w, const struct chat_answer *answer,
+                       struct chat_choice *choice, enum finish finish) {
+    write_logprobs(w, answer, &choice->base);
     if (finish == FINISH_STOP && choice->reply.n_calls > 0)
         put_key_string(w, "finish_reason", "tool_calls");
     else
         openai_write_finish(w, finish);
 }
 
-static void write_message(struct json_writer *w, const struct writing_answer *a, struct choice *choice) {
-    const struct chat_answer *c = (const struct chat_answer *)a;
+static void write_message(struct json_writer *w, const struct writing_answer *answer,
+                          struct choice *choice) {
+    const struct chat_answer *chat_answer = (const struct chat_answer *)answer;
     struct chat_choice *own = (struct chat_choice *)choice;
-    const struct chat_reply *r = &own->reply;
+    const struct chat_reply *reply = &own->reply;
     put_object(w);
     put_key_int(w, "index", choice->index);
     put_key_object(w, "message");
     put_key_string(w, "role", "assistant");
-    if (r->content.size == 0 && r->n_calls > 0)
+    if (reply->content.size == 0 && reply->n_calls > 0)
         put_key_null(w, "content");
     else
-        put_key_string_n(w, "content", r->content.data, r->content.size);
+        put_key_string_n(w, "content", reply->content.data, reply->content.size);
     put_key_null(w, "refusal");
-    if (r->reasoning.size > 0) put_key_string_n(w, "reasoning_content", r->reasoning.data, r->reasoning.size);
-    write_calls(w, c, own, false);
+    if (reply->reasoning.size > 0)
+        put_key_string_n(w, "reasoning_content", reply->reasoning.data, reply->reasoning.size);
+    write_calls(w, chat_answer, own, false);
     put_object_end(w);
-    write_tail(w, c, own, choice->progress.finish);
+    write_tail(w, chat_answer, own, choice->progress.finish);
     put_object_end(w);
 }
 
-static struct told_answer tell(const struct writing_answer *a, const struct choice *choice) {
+static struct told_answer tell(const struct writing_answer *answer, const struct choice *choice) {
     const struct chat_reply *said = &((const struct chat_choice *)choice)->reply;
-    return (struct told_answer){.model = a->model,
+    return (struct told_answer){.model = answer->model,
                                 .sequence = choice->sequence,
                                 .progress = &choice->progress,
-                                .asked = &a->asked->retrieval,
+                                .asked = &answer->asked->retrieval,
                                 .index = choice->index,
                                 .found_sent = choice->found_sent,
                                 .text = {said->content.data, said->content.size},
@@ -159,56 +167,63 @@ const struct openai_shape chat_shape = {.prefix = "chatcmpl-",
                                         .write_empty = write_empty,
                                         .tell = tell};
 
-static void write_role_event(const struct writing_answer *a, struct chat_choice *choice, struct buffer *out) {
+static void write_role_event(const struct writing_answer *answer, struct chat_choice *choice,
+                             struct buffer *out) {
     struct json_writer w;
-    openai_begin_event(&w, a, out);
+    openai_begin_event(&w, answer, out);
     begin_delta(&w, &choice->base);
     put_key_string(&w, "role", "assistant");
     put_key_string(&w, "content", "");
     end_delta(&w);
-    openai_end_choices(&w, a);
+    openai_end_choices(&w, answer);
     choice->begun = true;
 }
 
 /* The part of a text that has not been sent. */
-static void write_rest(struct json_writer *w, const char *key, const struct buffer *text, size_t *sent) {
+static void write_rest(struct json_writer *w, const char *key, const struct buffer *text,
+                       size_t *sent) {
     if (text->size > *sent) put_key_string_n(w, key, text->data + *sent, text->size - *sent);
     *sent = text->size;
 }
 
-static void write_text_event(const struct writing_answer *a, struct chat_choice *choice, struct buffer *out) {
-    const struct chat_answer *c = (const struct chat_answer *)a;
+static void write_text_event(const struct writing_answer *answer, struct chat_choice *choice,
+                             struct buffer *out) {
+    const struct chat_answer *chat_answer = (const struct chat_answer *)answer;
     struct json_writer w;
-    openai_begin_event(&w, a, out);
+    openai_begin_event(&w, answer, out);
     begin_delta(&w, &choice->base);
     write_rest(&w, "reasoning_content", &choice->reply.reasoning, &choice->reasoning_sent);
     write_rest(&w, "content", &choice->reply.content, &choice->content_sent);
-    write_calls(&w, c, choice, true);
+    write_calls(&w, chat_answer, choice, true);
     put_object_end(&w);
-    write_tail(&w, c, choice, FINISH_NONE);
+    write_tail(&w, chat_answer, choice, FINISH_NONE);
     put_object_end(&w);
-    openai_end_choices(&w, a);
+    openai_end_choices(&w, answer);
 }
 
-static void write_finish_event(const struct writing_answer *a, struct chat_choice *choice, struct buffer *out) {
+static void write_finish_event(const struct writing_answer *answer, struct chat_choice *choice,
+                               struct buffer *out) {
     struct json_writer w;
-    openai_begin_event(&w, a, out);
+    openai_begin_event(&w, answer, out);
     begin_delta(&w, &choice->base);
     put_object_end(&w);
-    write_tail(&w, (const struct chat_answer *)a, choice, choice->base.progress.finish);
+    write_tail(&w, (const struct chat_answer *)answer, choice, choice->base.progress.finish);
     put_object_end(&w);
-    openai_end_finished(&w, a, &choice->base);
+    openai_end_finished(&w, answer, &choice->base);
 }
 
-void chat_write_new(const struct writing_answer *a, struct choice *choice, struct buffer *out) {
+void chat_write_new(const struct writing_answer *answer, struct choice *choice,
+                    struct buffer *out) {
     struct chat_choice *own = (struct chat_choice *)choice;
-    const struct chat_reply *r = &own->reply;
-    bool has_text =
-        r->reasoning.size > own->reasoning_sent || r->content.size > own->content_sent || r->n_calls > own->calls_sent;
-    bool has_logprobs = ((const struct chat_answer *)a)->request.logprobs && shown_ids(choice) > choice->ids_sent;
+    const struct chat_reply *reply = &own->reply;
+    bool has_text = reply->reasoning.size > own->reasoning_sent ||
+                    reply->content.size > own->content_sent || reply->n_calls > own->calls_sent;
+    bool has_logprobs = ((const struct chat_answer *)answer)->request.logprobs &&
+                        shown_ids(choice) > choice->ids_sent;
     bool has_found = openai_has_found(choice), ends = choice->progress.finish != FINISH_NONE;
-    if (!own->begun && (has_text || has_logprobs || has_found || ends)) write_role_event(a, own, out);
-    if (has_found) openai_write_found(a, choice, out);
-    if (has_text || has_logprobs) write_text_event(a, own, out);
-    if (ends) write_finish_event(a, own, out);
+    if (!own->begun && (has_text || has_logprobs || has_found || ends))
+        write_role_event(answer, own, out);
+    if (has_found) openai_write_found(answer, choice, out);
+    if (has_text || has_logprobs) write_text_event(answer, own, out);
+    if (ends) write_finish_event(answer, own, out);
 }

@@ -1,6 +1,7 @@
-/* server/api/chat/chat_messages.c: from a chat request to the prompt's token ids, through the model's chat template.
- * Templates do not take all that OpenAI's clients send, so it is put into their shape: parts of a text are joined, the
- * arguments of calls become objects, `developer` becomes `system`. */
+/* server/api/chat/chat_messages.c: from a chat request to the prompt's token ids, through the
+ * model's chat template. Templates do not take all that OpenAI's clients send, so it is put into
+ * their shape: parts of a text are joined, the arguments of calls become objects, `developer`
+ * becomes `system`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +33,14 @@ static bool has_word(struct text_span literals, const char *word) {
     return false;
 }
 
-static struct template_skills skills_of(const struct template *t) {
-    struct text_span literals = template_literals(t);
-    return (struct template_skills){.parts = template_reads(t, "text") || has_word(literals, "text"),
-                                    .pictures = has_word(literals, "image"),
-                                    .developer = has_literal(literals, "developer"),
-                                    .tools = template_reads(t, "tools"),
-                                    .documents = template_reads(t, "documents")};
+static struct template_skills skills_of(const struct template *template) {
+    struct text_span literals = template_literals(template);
+    return (struct template_skills){
+        .parts = template_reads(template, "text") || has_word(literals, "text"),
+        .pictures = has_word(literals, "image"),
+        .developer = has_literal(literals, "developer"),
+        .tools = template_reads(template, "tools"),
+        .documents = template_reads(template, "documents")};
 }
 
 /* An assistant's message may be calls alone. */
@@ -49,14 +51,15 @@ static bool has_calls(const struct json *message) {
 }
 
 /* As OpenAI has it: only a message of calls goes without content. */
-static bool check_content(const struct json *message, size_t i, struct failure *f) {
+static bool check_content(const struct json *message, size_t i, struct failure *failure) {
     const struct json *content = json_member(message, "content");
     bool empty = json_is_list(content) && json_count(content) == 0;
     if (!empty && (!json_is_absent(content) || has_calls(message))) return true;
     char param[40];
     snprintf(param, sizeof param, "messages[%zu].content", i);
-    return failure_set(f, 400, content ? "invalid_value" : "missing_parameter", param,
-                       "message %zu has no content%s: it is a string or an array of parts, which only an assistant's "
+    return failure_set(failure, 400, content ? "invalid_value" : "missing_parameter", param,
+                       "message %zu has no content%s: it is a string or an array of parts, which "
+                       "only an assistant's "
                        "message with tool_calls may lack",
                        i,
                        empty     ? ", but an empty array"
@@ -64,24 +67,29 @@ static bool check_content(const struct json *message, size_t i, struct failure *
                                  : "");
 }
 
-static bool check_message(const struct json *message, size_t i, bool sees, struct failure *f) {
+static bool check_message(const struct json *message, size_t i, bool sees,
+                          struct failure *failure) {
     const struct json *content = json_member(message, "content");
     if (json_kind(message) != JSON_KIND_OBJECT)
-        return failure_set(f, 400, "invalid_type", "messages", "message %zu is not an object", i);
+        return failure_set(failure, 400, "invalid_type", "messages", "message %zu is not an object",
+                           i);
     if (json_word(json_member(message, "role")) == NULL)
-        return failure_set(f, 400, "invalid_value", "messages", "message %zu has no role that is a string", i);
+        return failure_set(failure, 400, "invalid_value", "messages",
+                           "message %zu has no role that is a string", i);
     if (!json_is_absent(content) && !json_is_text(content) && !json_is_list(content))
-        return failure_set(f, 400, "invalid_type", "messages",
-                           "the content of message %zu must be a string, an array of parts or null", i);
-    if (!check_content(message, i, f)) return false;
+        return failure_set(failure, 400, "invalid_type", "messages",
+                           "the content of message %zu must be a string, an array of parts or null",
+                           i);
+    if (!check_content(message, i, failure)) return false;
     for (size_t j = 0; j < json_count(content); j++) {
         const struct json *part = json_item(content, j);
-        bool text = json_text_is(json_member(part, "type"), "text") && json_is_text(json_member(part, "text"));
+        bool text = json_text_is(json_member(part, "type"), "text") &&
+                    json_is_text(json_member(part, "text"));
         if (!text && !(sees && picture_part_is(part)))
-            return failure_set(
-                f, 400, "unsupported_content", "messages",
-                "part %zu of message %zu is not {\"type\": \"text\", \"text\": ...}; the model reads text%s", j, i,
-                sees ? " and {\"type\": \"image_url\", ...}" : "");
+            return failure_set(failure, 400, "unsupported_content", "messages",
+                               "part %zu of message %zu is not {\"type\": \"text\", \"text\": "
+                               "...}; the model reads text%s",
+                               j, i, sees ? " and {\"type\": \"image_url\", ...}" : "");
     }
     return true;
 }
@@ -142,13 +150,13 @@ static void put_one_part(struct json_writer *w, struct text_span text, const cha
     put_array_end(w);
 }
 
-static void put_content(struct json_writer *w, const struct json *content, const struct template_skills *s,
-                        const char *mark) {
-    if (json_is_list(content) && !s->parts)
+static void put_content(struct json_writer *w, const struct json *content,
+                        const struct template_skills *skills, const char *mark) {
+    if (json_is_list(content) && !skills->parts)
         put_joined(w, content, mark);
     else if (json_is_list(content))
         put_parts(w, content, mark);
-    else if (json_is_text(content) && s->pictures)
+    else if (json_is_text(content) && skills->pictures)
         put_one_part(w, json_text(content), mark);
     else if (mark && json_is_text(content))
         put_marked(w, json_text(content), mark);
@@ -201,16 +209,18 @@ static void put_calls(struct json_writer *w, const struct json *calls) {
     put_array_end(w);
 }
 
-static void put_message(struct json_writer *w, const struct json *message, const struct template_skills *s,
-                        const char *mark) {
+static void put_message(struct json_writer *w, const struct json *message,
+                        const struct template_skills *skills, const char *mark) {
     put_object(w);
     for (struct json_entry it = {0}; json_next(message, &it);) {
         put_key_n(w, it.name.text, it.name.size);
         if (strcmp(it.name.text, "content") == 0)
-            put_content(w, it.value, s, mark);
-        else if (strcmp(it.name.text, "role") == 0 && !s->developer && json_text_is(it.value, "developer"))
+            put_content(w, it.value, skills, mark);
+        else if (strcmp(it.name.text, "role") == 0 && !skills->developer &&
+                 json_text_is(it.value, "developer"))
             put_string(w, "system");
-        else if (strcmp(it.name.text, "tool_calls") == 0 && json_is_list(it.value) && !s->text_arguments)
+        else if (strcmp(it.name.text, "tool_calls") == 0 && json_is_list(it.value) &&
+                 !skills->text_arguments)
             put_calls(w, it.value);
         else
             put_json(w, it.value);
@@ -219,8 +229,9 @@ static void put_message(struct json_writer *w, const struct json *message, const
 }
 
 /* The messages as the template takes them; the caller closes *out. */
-static bool make_messages(const struct json *messages, const struct template_skills *s, const struct chat_place *place,
-                          struct json **out, struct failure *f) {
+static bool make_messages(const struct json *messages, const struct template_skills *skills,
+                          const struct chat_place *place, struct json **out,
+                          struct failure *failure) {
     struct buffer text = {0};
     struct json_writer w;
     struct error e;
@@ -228,18 +239,19 @@ static bool make_messages(const struct json *messages, const struct template_ski
     put_begin(&w, &text);
     put_array(&w);
     for (size_t i = 0; ok && i < json_count(messages); i++) {
-        ok = check_message(json_item(messages, i), i, s->pictures, f);
+        ok = check_message(json_item(messages, i), i, skills->pictures, failure);
         const char *mark = place && json_item(messages, i) == place->message ? place->mark : NULL;
-        if (ok) put_message(&w, json_item(messages, i), s, mark);
+        if (ok) put_message(&w, json_item(messages, i), skills, mark);
     }
     put_array_end(&w);
-    if (ok && json_parse(out, (struct text_span){text.data, text.size}, "messages", &e)) ok = failure_from_error(f, &e);
+    if (ok && json_parse(out, (struct text_span){text.data, text.size}, "messages", &e))
+        ok = failure_from_error(failure, &e);
     buffer_free(&text);
     return ok;
 }
 
 /* Variables of the template: chat_template_kwargs, and the fields of the request that are such. */
-static bool make_variables(const struct json *body, struct json **out, struct failure *f) {
+static bool make_variables(const struct json *body, struct json **out, struct failure *failure) {
     const struct json *given = json_member(body, "chat_template_kwargs");
     const struct json *effort = json_member(body, "reasoning_effort");
     struct buffer text = {0};
@@ -256,18 +268,19 @@ static bool make_variables(const struct json *body, struct json **out, struct fa
         put_json(&w, effort);
     }
     put_object_end(&w);
-    enum status status = json_parse(out, (struct text_span){text.data, text.size}, "chat_template_kwargs", &e);
+    enum status status =
+        json_parse(out, (struct text_span){text.data, text.size}, "chat_template_kwargs", &e);
     buffer_free(&text);
-    return status == STATUS_OK || failure_from_error(f, &e);
+    return status == STATUS_OK || failure_from_error(failure, &e);
 }
 
-static bool check_skills(const struct chat_request *r, const struct chat_input *in, const struct template_skills *s,
-                         struct failure *f) {
-    if (r->calls_tools && !s->tools)
-        return failure_set(f, 400, "unsupported_parameter", "tools",
+static bool check_skills(const struct chat_request *request, const struct chat_input *in,
+                         const struct template_skills *skills, struct failure *failure) {
+    if (request->calls_tools && !skills->tools)
+        return failure_set(failure, 400, "unsupported_parameter", "tools",
                            "the model's chat template knows no tools: describe them in a message");
-    if (json_count(in->documents) > 0 && !s->documents)
-        return failure_set(f, 400, "unsupported_parameter", "documents",
+    if (json_count(in->documents) > 0 && !skills->documents)
+        return failure_set(failure, 400, "unsupported_parameter", "documents",
                            "the model's chat template knows no documents: put them into a message");
     return true;
 }
@@ -278,15 +291,17 @@ static bool ends_in_word(const struct buffer *text, const char *words) {
     return size >= n && memcmp(text->data + size - n, words, n) == 0;
 }
 
-/* Renders with the arguments of calls as objects, as most templates want them; where that fails, as they were sent. */
-static bool render(const struct served_model *model, struct chat_input *in, struct template_skills *s,
-                   const struct chat_place *place, struct template_output *text, struct failure *f) {
+/* Renders with the arguments of calls as objects, as most templates want them; where that fails, as
+ * they were sent. */
+static bool render(const struct served_model *model, struct chat_input *in,
+                   struct template_skills *skills, const struct chat_place *place,
+                   struct template_output *text, struct failure *failure) {
     const struct json *sent = in->messages;
     struct error e = {0}, first = {0};
     for (int attempt = 0; attempt < 2; attempt++) {
         struct json *messages = NULL;
-        s->text_arguments = attempt > 0;
-        if (!make_messages(sent, s, place, &messages, f)) return false;
+        skills->text_arguments = attempt > 0;
+        if (!make_messages(sent, skills, place, &messages, failure)) return false;
         in->messages = messages;
         enum status status = chat_render(model->chat, in, text, &e);
         json_close(messages);
@@ -294,63 +309,70 @@ static bool render(const struct served_model *model, struct chat_input *in, stru
         if (attempt == 0) first = e;
         if (status != STATUS_INVALID) break;
     }
-    return failure_from_error(f, &first);
+    return failure_from_error(failure, &first);
 }
 
 /* Where found passages are to stand; *place stays NULL where none are sought. */
-static bool open_place(const struct served_model *model, const struct chat_request *r, const struct json *messages,
-                       struct chat_place **place, struct failure *f) {
-    const struct request_retrieval *asked = &r->writing.retrieval;
+static bool open_place(const struct served_model *model, const struct chat_request *request,
+                       const struct json *messages, struct chat_place **place,
+                       struct failure *failure) {
+    const struct request_retrieval *asked = &request->writing.retrieval;
     if (!retrieval_reads_passages(model, asked)) return true;
     *place = chat_place_open(messages, (enum retrieval_query)asked->choice.query);
     if (*place || !asked->given) return true;
-    return failure_set(
-        f, 400, "no_query", "messages",
-        "passages stand in the last message of the user and are sought by it, and no such message has a text");
+    return failure_set(failure, 400, "no_query", "messages",
+                       "passages stand in the last message of the user and are sought by it, and "
+                       "no such message has a text");
 }
 
-static bool fill(const struct served_model *model, const struct chat_request *r, struct chat_input *in,
-                 struct chat_prompt *out, enum call_format *format, struct failure *f) {
-    const struct template *t;
+static bool fill(const struct served_model *model, const struct chat_request *request,
+                 struct chat_input *in, struct chat_prompt *out, enum call_format *format,
+                 struct failure *failure) {
+    const struct template *template;
     struct template_output text = {0};
     struct error e;
-    if (!r->calls_tools) in->tools = NULL;
-    if (chat_pick(model->chat, in, &t, &e)) return failure_from_error(f, &e);
-    struct template_skills skills = skills_of(t);
+    if (!request->calls_tools) in->tools = NULL;
+    if (chat_pick(model->chat, in, &template, &e)) return failure_from_error(failure, &e);
+    struct template_skills skills = skills_of(template);
     skills.pictures = skills.pictures && model->picture_input;
-    bool ok = check_skills(r, in, &skills, f) && open_place(model, r, in->messages, &out->place, f) &&
-              render(model, in, &skills, out->place, &text, f) &&
-              (!out->place || chat_place_find(out->place, &text, f));
-    if (ok && chat_encode(t, model->tokenizer, &text, &out->ids, &e)) ok = failure_from_error(f, &e);
-    if (ok && out->place) chat_place_keep(out->place, t, model->tokenizer, &text);
-    if (ok && out->place && out->pictures) ok = chat_place_count(out->place, model_picture_id(out->pictures->model), f);
-    if (ok && out->pictures && picture_set_merge(out->pictures, &out->ids, &e)) ok = failure_from_error(f, &e);
+    bool ok = check_skills(request, in, &skills, failure) &&
+              open_place(model, request, in->messages, &out->place, failure) &&
+              render(model, in, &skills, out->place, &text, failure) &&
+              (!out->place || chat_place_find(out->place, &text, failure));
+    if (ok && chat_encode(template, model->tokenizer, &text, &out->ids, &e))
+        ok = failure_from_error(failure, &e);
+    if (ok && out->place) chat_place_keep(out->place, template, model->tokenizer, &text);
+    if (ok && out->place && out->pictures)
+        ok = chat_place_count(out->place, model_picture_id(out->pictures->model), failure);
+    if (ok && out->pictures && picture_set_merge(out->pictures, &out->ids, &e))
+        ok = failure_from_error(failure, &e);
     out->thinks = ok && ends_in_word(&text.text, "<think>");
     out->thought = ok && ends_in_word(&text.text, "</think>");
-    *format = r->calls_tools ? call_format_of(template_literals(t)) : CALLS_NONE;
+    *format = request->calls_tools ? call_format_of(template_literals(template)) : CALLS_NONE;
     template_output_free(&text);
     return ok;
 }
 
-bool chat_prompt_make(const struct served_model *model, const struct chat_request *r, struct chat_prompt *out,
-                      enum call_format *format, struct failure *f) {
+bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
+                      struct chat_prompt *out, enum call_format *format, struct failure *failure) {
     struct chat_input in;
     struct json *variables = NULL;
     struct error e;
-    if (chat_input_read(&in, r->body, &e)) {
-        failure_from_error(f, &e);
+    if (chat_input_read(&in, request->body, &e)) {
+        failure_from_error(failure, &e);
         return false;
     }
-    bool ok = make_variables(r->body, &variables, f);
+    bool ok = make_variables(request->body, &variables, failure);
     in.variables = variables;
-    ok = ok && fill(model, r, &in, out, format, f);
+    ok = ok && fill(model, request, &in, out, format, failure);
     json_close(variables);
     if (ok && out->ids.n == 0)
-        ok = failure_set(f, 400, "invalid_value", "messages", "the chat template makes an empty text of the messages");
+        ok = failure_set(failure, 400, "invalid_value", "messages",
+                         "the chat template makes an empty text of the messages");
     return ok;
 }
 
-void chat_prompt_free(struct chat_prompt *p) {
-    tokens_free(&p->ids);
-    chat_place_close(p->place);
+void chat_prompt_free(struct chat_prompt *prompt) {
+    tokens_free(&prompt->ids);
+    chat_place_close(prompt->place);
 }

@@ -56,8 +56,8 @@ static void append_text(const struct json *message, struct buffer *out) {
         buffer_append(out, said.text, said.size);
 }
 
-/* Appends the texts of users and of the model before message `last`, the latest first: an embedder that reads no
- * further leaves out what is longest ago. */
+/* Appends the texts of users and of the model before message `last`, the latest first: an embedder
+ * that reads no further leaves out what is longest ago. */
 static void append_earlier(const struct json *messages, size_t last, struct buffer *out) {
     for (size_t i = last; i > 0; i--) {
         const struct json *message = json_item(messages, i - 1);
@@ -70,102 +70,113 @@ static void append_earlier(const struct json *messages, size_t last, struct buff
 struct chat_place *chat_place_open(const struct json *messages, enum retrieval_query query) {
     size_t last = last_of_user(messages);
     struct buffer text = {0};
-    struct chat_place *p = NULL;
+    struct chat_place *place = NULL;
     if (last == json_count(messages)) return NULL;
     append_text(json_item(messages, last), &text);
     if (count_blanks((struct text_span){text.data, text.size}) < text.size) {
         if (query == RETRIEVAL_BY_CONVERSATION) append_earlier(messages, last, &text);
-        p = xcalloc(1, sizeof *p);
-        p->message = json_item(messages, last);
-        copy_text(&p->query, (struct text_span){text.data, text.size});
-        snprintf(p->mark, sizeof p->mark, "passages%016llx%016llx", (unsigned long long)random_number(),
-                 (unsigned long long)random_number());
+        place = xcalloc(1, sizeof *place);
+        place->message = json_item(messages, last);
+        copy_text(&place->query, (struct text_span){text.data, text.size});
+        snprintf(place->mark, sizeof place->mark, "passages%016llx%016llx",
+                 (unsigned long long)random_number(), (unsigned long long)random_number());
     }
     buffer_free(&text);
-    return p;
+    return place;
 }
 
-void chat_place_close(struct chat_place *p) {
-    if (p == NULL) return;
-    free((char *)(uintptr_t)p->query.text);
-    template_output_free(&p->text);
-    free(p);
+void chat_place_close(struct chat_place *place) {
+    if (place == NULL) return;
+    free((char *)(uintptr_t)place->query.text);
+    template_output_free(&place->text);
+    free(place);
 }
 
 /* The rendered text. */
 
-static void cut(struct buffer *b, size_t at, size_t n) {
-    memmove(b->data + at, b->data + at + n, b->size - at - n);
-    b->size -= n;
+static void cut(struct buffer *buffer, size_t at, size_t n) {
+    memmove(buffer->data + at, buffer->data + at + n, buffer->size - at - n);
+    buffer->size -= n;
 }
 
-bool chat_place_find(struct chat_place *p, struct template_output *text, struct failure *f) {
-    size_t n = strlen(p->mark);
+bool chat_place_find(struct chat_place *place, struct template_output *text,
+                     struct failure *failure) {
+    size_t n = strlen(place->mark);
     bool found = false;
     const char *mark;
     /* A template may write a message twice; the later one is read with all before it. */
-    while (text->text.size > 0 && (mark = memmem(text->text.data, text->text.size, p->mark, n)) != NULL) {
-        p->at = (size_t)(mark - text->text.data);
-        cut(&text->text, p->at, n);
-        cut(&text->marks, p->at, n);
+    while (text->text.size > 0 &&
+           (mark = memmem(text->text.data, text->text.size, place->mark, n)) != NULL) {
+        place->at = (size_t)(mark - text->text.data);
+        cut(&text->text, place->at, n);
+        cut(&text->marks, place->at, n);
         found = true;
     }
     if (found) return true;
-    return failure_set(f, 400, "no_place_for_passages", "messages",
-                       "the chat template leaves out the user's last message, which passages stand in: send "
-                       "{\"retrieval\": {\"enabled\": false}}");
+    return failure_set(
+        failure, 400, "no_place_for_passages", "messages",
+        "the chat template leaves out the user's last message, which passages stand in: send "
+        "{\"retrieval\": {\"enabled\": false}}");
 }
 
-static void copy_buffer(struct buffer *to, const struct buffer *from) { buffer_append(to, from->data, from->size); }
-
-void chat_place_keep(struct chat_place *p, const struct template *t, const struct tokenizer *tokenizer,
-                     const struct template_output *text) {
-    p->template = t;
-    p->tokenizer = tokenizer;
-    copy_buffer(&p->text.text, &text->text);
-    copy_buffer(&p->text.marks, &text->marks);
+static void copy_buffer(struct buffer *to, const struct buffer *from) {
+    buffer_append(to, from->data, from->size);
 }
 
-/* A control token ends a text's tokens, so those before the place are the same without what follows. */
-bool chat_place_count(struct chat_place *p, int32_t picture_id, struct failure *f) {
+void chat_place_keep(struct chat_place *place, const struct template *template,
+                     const struct tokenizer *tokenizer, const struct template_output *text) {
+    place->template = template;
+    place->tokenizer = tokenizer;
+    copy_buffer(&place->text.text, &text->text);
+    copy_buffer(&place->text.marks, &text->marks);
+}
+
+/* A control token ends a text's tokens, so those before the place are the same without what
+ * follows. */
+bool chat_place_count(struct chat_place *place, int32_t picture_id, struct failure *failure) {
     struct template_output before = {0};
     struct tokens ids = {0};
     struct error e;
-    buffer_append(&before.text, p->text.text.data, p->at);
-    buffer_append(&before.marks, p->text.marks.data, p->at);
-    enum status status = chat_encode(p->template, p->tokenizer, &before, &ids, &e);
-    p->pictures_before = 0;
-    for (int i = 0; i < ids.n; i++) p->pictures_before += ids.ids[i] == picture_id;
+    buffer_append(&before.text, place->text.text.data, place->at);
+    buffer_append(&before.marks, place->text.marks.data, place->at);
+    enum status status = chat_encode(place->template, place->tokenizer, &before, &ids, &e);
+    place->pictures_before = 0;
+    for (int i = 0; i < ids.n; i++) place->pictures_before += ids.ids[i] == picture_id;
     tokens_free(&ids);
     template_output_free(&before);
-    return status == STATUS_OK || failure_from_error(f, &e);
+    return status == STATUS_OK || failure_from_error(failure, &e);
 }
 
 /* The engine's copy. */
 
-static void insert(struct buffer *out, const struct buffer *around, size_t at, struct text_span inserted) {
+static void insert(struct buffer *out, const struct buffer *around, size_t at,
+                   struct text_span inserted) {
     buffer_append(out, around->data, at);
     buffer_append(out, inserted.text, inserted.size);
     buffer_append(out, around->data + at, around->size - at);
 }
 
-static enum status compose(const void *context, struct placed_text passages, struct tokens *ids, struct error *e) {
-    const struct chat_place *p = context;
+static enum status compose(const void *context, struct placed_text passages, struct tokens *ids,
+                           struct error *e) {
+    const struct chat_place *place = context;
     struct template_output text = {0};
-    insert(&text.text, &p->text.text, p->at, passages.text);
-    insert(&text.marks, &p->text.marks, p->at, (struct text_span){passages.foreign, passages.text.size});
-    enum status status = chat_encode(p->template, p->tokenizer, &text, ids, e);
+    insert(&text.text, &place->text.text, place->at, passages.text);
+    insert(&text.marks, &place->text.marks, place->at,
+           (struct text_span){passages.foreign, passages.text.size});
+    enum status status = chat_encode(place->template, place->tokenizer, &text, ids, e);
     template_output_free(&text);
     return status;
 }
 
 static void close_copy(void *context) { chat_place_close(context); }
 
-void chat_place_give(const struct chat_place *p, struct sequence_place *out) {
+void chat_place_give(const struct chat_place *place, struct sequence_place *out) {
     struct chat_place *copy = xcalloc(1, sizeof *copy);
-    chat_place_keep(copy, p->template, p->tokenizer, &p->text);
-    copy->at = p->at;
-    *out = (struct sequence_place){
-        .compose = compose, .pictures_before = p->pictures_before, .context = copy, .close = close_copy};
-    copy_text(&out->query, p->query);
+    chat_place_keep(copy, place->template, place->tokenizer, &place->text);
+    copy->at = place->at;
+    *out = (struct sequence_place){.compose = compose,
+                                   .pictures_before = place->pictures_before,
+                                   .context = copy,
+                                   .close = close_copy};
+    copy_text(&out->query, place->query);
 }

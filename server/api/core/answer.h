@@ -1,6 +1,6 @@
-/* server/api/core/answer.h: what HTTP sends back, as it comes to be: a status, headers, bytes that are ready, bytes
- * still awaited, the end. http.c knows answers only through this table; whoever means something by a request makes
- * them. */
+/* server/api/core/answer.h: what HTTP sends back, as it comes to be: a status, headers, bytes that
+ * are ready, bytes still awaited, the end. http.c knows answers only through this table; whoever
+ * means something by a request makes them. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -19,28 +19,29 @@ struct answer_header {
 struct answer {
     const struct answer_ops *ops;
     int http;    /* status code; of a stream at once, else when complete */
-    bool stream; /* sent as it comes, from the poll on that sets it; else all at once, with its length */
+    bool stream; /* sent as it comes, from the poll on that sets it; else all at once, with its
+                    length */
     struct answer_header *headers;
     int n_headers, headers_capacity;
 };
 
 struct answer_ops {
-    enum answer_progress (*poll)(struct answer *a, struct buffer *out);
+    enum answer_progress (*poll)(struct answer *answer, struct buffer *out);
     /* The client left: stop working for it. From any thread, before close. */
-    void (*cancel)(struct answer *a);
+    void (*cancel)(struct answer *answer);
     /* Frees the answer; called by answer_close, when its headers are gone. */
-    void (*close)(struct answer *a);
+    void (*close)(struct answer *answer);
 };
 
 /* Status 200, never cached. */
-void answer_init(struct answer *a, const struct answer_ops *ops, const char *content_type);
+void answer_init(struct answer *answer, const struct answer_ops *ops, const char *content_type);
 /* Headers are read when sending begins: of a stream at once, else when complete. */
-void answer_add_header(struct answer *a, const char *name, const char *format, ...)
+void answer_add_header(struct answer *answer, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same in place of what the header was; it is there. */
-void answer_set_header(struct answer *a, const char *name, const char *format, ...)
+void answer_set_header(struct answer *answer, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void answer_close(struct answer *a);
+void answer_close(struct answer *answer);
 
 /* A body that is complete from the start; takes the buffer. */
 struct answer *answer_text(int http, const char *content_type, struct buffer *body);

@@ -7,16 +7,17 @@
 
 #include "config/json/json_writer.h"
 
-bool failure_set(struct failure *f, int http, const char *code, const char *param, const char *format, ...) {
+bool failure_set(struct failure *failure, int http, const char *code, const char *param,
+                 const char *format, ...) {
     va_list args;
-    *f = (struct failure){.http = http, .code = code, .param = xstrdup(param ? param : "")};
+    *failure = (struct failure){.http = http, .code = code, .param = xstrdup(param ? param : "")};
     va_start(args, format);
-    CHECK(vasprintf(&f->message, format, args) >= 0); /* as xmalloc */
+    CHECK(vasprintf(&failure->message, format, args) >= 0); /* as xmalloc */
     va_end(args);
     return false;
 }
 
-bool failure_from_error(struct failure *f, const struct error *e) {
+bool failure_from_error(struct failure *failure, const struct error *e) {
     int http = 500, retry_after = 0;
     const char *code = "internal_error";
     switch (e->status) {
@@ -33,15 +34,15 @@ bool failure_from_error(struct failure *f, const struct error *e) {
         case STATUS_IO:
         case STATUS_INTERNAL: break;
     }
-    failure_set(f, http, code, NULL, "%s", e->text);
-    f->retry_after = retry_after;
+    failure_set(failure, http, code, NULL, "%s", e->text);
+    failure->retry_after = retry_after;
     return false;
 }
 
-void failure_free(struct failure *f) {
-    free(f->param);
-    free(f->message);
-    *f = (struct failure){0};
+void failure_free(struct failure *failure) {
+    free(failure->param);
+    free(failure->message);
+    *failure = (struct failure){0};
 }
 
 /* OpenAI's words. */
@@ -54,36 +55,37 @@ static const char *type_of(int http) {
     }
 }
 
-void failure_write(const struct failure *f, struct buffer *out) {
+void failure_write(const struct failure *failure, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
     put_key_object(&w, "error");
-    put_key_string(&w, "message", f->message);
-    put_key_string(&w, "type", type_of(f->http));
-    put_key_string(&w, "param", f->param[0] ? f->param : NULL);
-    put_key_string(&w, "code", f->code);
+    put_key_string(&w, "message", failure->message);
+    put_key_string(&w, "type", type_of(failure->http));
+    put_key_string(&w, "param", failure->param[0] ? failure->param : NULL);
+    put_key_string(&w, "code", failure->code);
     put_object_end(&w);
     put_object_end(&w);
 }
 
-static void set_status(const struct failure *f, struct answer *a) {
-    a->http = f->http;
-    if (f->http == 401) answer_add_header(a, "WWW-Authenticate", "Bearer");
-    if (f->retry_after > 0) answer_add_header(a, "Retry-After", "%d", f->retry_after);
+static void set_status(const struct failure *failure, struct answer *answer) {
+    answer->http = failure->http;
+    if (failure->http == 401) answer_add_header(answer, "WWW-Authenticate", "Bearer");
+    if (failure->retry_after > 0)
+        answer_add_header(answer, "Retry-After", "%d", failure->retry_after);
 }
 
-void failure_answer(struct failure *f, struct answer *a, struct buffer *body) {
-    set_status(f, a);
-    failure_write(f, body);
-    failure_free(f);
+void failure_answer(struct failure *failure, struct answer *answer, struct buffer *body) {
+    set_status(failure, answer);
+    failure_write(failure, body);
+    failure_free(failure);
 }
 
-struct answer *answer_failure(struct failure *f) {
+struct answer *answer_failure(struct failure *failure) {
     struct buffer body = {0};
-    failure_write(f, &body);
-    struct answer *a = answer_text(f->http, JSON_TYPE, &body);
-    set_status(f, a);
-    failure_free(f);
-    return a;
+    failure_write(failure, &body);
+    struct answer *answer = answer_text(failure->http, JSON_TYPE, &body);
+    set_status(failure, answer);
+    failure_free(failure);
+    return answer;
 }

@@ -1,4 +1,5 @@
-/* server/api/core/failure.h: why a request was not answered, in the words and the shape that OpenAI clients read:
+/* server/api/core/failure.h: why a request was not answered, in the words and the shape that OpenAI
+ * clients read:
  * {"error": {"message", "type", "param", "code"}}. */
 #pragma once
 
@@ -15,16 +16,16 @@ struct failure {
     int retry_after; /* seconds after which the same request may succeed; 0: not known to */
 };
 
-/* Fills in an empty failure. Always returns false, so that a check that fails is one line: return failure_set(f, ...).
- * param may be NULL. */
-bool failure_set(struct failure *f, int http, const char *code, const char *param, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+/* Fills in an empty failure. Always returns false, so that a check that fails is one line: return
+ * failure_set(f, ...). param may be NULL. */
+bool failure_set(struct failure *failure, int http, const char *code, const char *param,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* The one place where a status becomes an HTTP code. */
-bool failure_from_error(struct failure *f, const struct error *e);
-void failure_free(struct failure *f); /* empty again */
+bool failure_from_error(struct failure *failure, const struct error *e);
+void failure_free(struct failure *failure); /* empty again */
 /* Appends the JSON body. */
-void failure_write(const struct failure *f, struct buffer *out);
+void failure_write(const struct failure *failure, struct buffer *out);
 /* The failure as an answer that is still to be sent: its status, headers and body; frees it. */
-void failure_answer(struct failure *f, struct answer *a, struct buffer *body);
+void failure_answer(struct failure *failure, struct answer *answer, struct buffer *body);
 /* An answer made of a failure; frees it. */
-struct answer *answer_failure(struct failure *f);
+struct answer *answer_failure(struct failure *failure);

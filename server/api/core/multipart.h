@@ -1,6 +1,6 @@
-/* server/api/core/multipart.h: bodies of multipart/form-data (RFC 7578, RFC 2046), as browsers and curl send them, and
- * nothing looser: lines end in CRLF, there is nothing before the first boundary and behind the last one, each part has
- * one Content-Disposition, and nothing is encoded. */
+/* server/api/core/multipart.h: bodies of multipart/form-data (RFC 7578, RFC 2046), as browsers and
+ * curl send them, and nothing looser: lines end in CRLF, there is nothing before the first boundary
+ * and behind the last one, each part has one Content-Disposition, and nothing is encoded. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -20,7 +20,8 @@ struct multipart {
 
 /* Whether a Content-Type announces one. */
 bool multipart_is_announced(const char *content_type);
-/* Bodies of parts point into body. Names are UTF-8 without control characters. On failure too it is to be freed:
- * STATUS_INVALID says what is wrong. */
-enum status multipart_parse(struct multipart *m, const char *content_type, struct text_span body, struct error *e);
-void multipart_free(struct multipart *m);
+/* Bodies of parts point into body. Names are UTF-8 without control characters. On failure too it is
+ * to be freed: STATUS_INVALID says what is wrong. */
+enum status multipart_parse(struct multipart *multipart, const char *content_type,
+                            struct text_span body, struct error *e);
+void multipart_free(struct multipart *multipart);

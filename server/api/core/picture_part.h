@@ -1,5 +1,5 @@
-/* server/api/core/picture_part.h: pictures as clients send them: {"type": "image_url", "image_url": {"url":
- * "data:..."}}, or with the URL of a host that option server.image_urls lists. */
+/* server/api/core/picture_part.h: pictures as clients send them: {"type": "image_url", "image_url":
+ * {"url": "data:..."}}, or with the URL of a host that option server.image_urls lists. */
 #pragma once
 
 #include "config/json/json_value.h"
@@ -20,5 +20,5 @@ struct picture_source {
     char *web;           /* the URL that it is to be fetched from; NULL: the bytes are there */
 };
 /* Reads the picture that such a part names; the source's are the caller's. */
-bool picture_part_read(const struct json *part, const struct picture_place *place, struct picture_source *out,
-                       struct failure *f);
+bool picture_part_read(const struct json *part, const struct picture_place *place,
+                       struct picture_source *out, struct failure *failure);

@@ -1,5 +1,5 @@
-/* server/api/core/request_log.h: the line of the log that a request has, and the names that it goes by there: an id,
- * which the client may choose, and its place in a trace (W3C Trace Context). */
+/* server/api/core/request_log.h: the line of the log that a request has, and the names that it goes
+ * by there: an id, which the client may choose, and its place in a trace (W3C Trace Context). */
 #pragma once
 
 #include "server/access/address.h"
@@ -31,4 +31,4 @@ struct request_record {
 };
 
 /* Writes the line. */
-void request_record_log(const struct request_record *r);
+void request_record_log(const struct request_record *record);

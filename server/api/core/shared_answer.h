@@ -6,9 +6,9 @@
 #include "server/pictures/picture_thread.h"
 
 struct shared_answer {
-    struct answer base;                    /* first */
-    void (*free)(struct shared_answer *a); /* the door's struct, which nobody holds any more */
-    atomic_bool cancelled;                 /* nobody waits any more */
+    struct answer base;                         /* first */
+    void (*free)(struct shared_answer *answer); /* the door's struct, which nobody holds any more */
+    atomic_bool cancelled;                      /* nobody waits any more */
     atomic_int references;
     pthread_mutex_t lock; /* guards the next three */
     bool done;
@@ -17,17 +17,17 @@ struct shared_answer {
 };
 
 /* A zeroed answer of JSON gets one reference, its asker's. */
-void shared_answer_init(struct shared_answer *a, const struct answer_ops *ops, struct waker waker,
-                        void (*free)(struct shared_answer *a));
+void shared_answer_init(struct shared_answer *shared_answer, const struct answer_ops *ops,
+                        struct waker waker, void (*free)(struct shared_answer *shared_answer));
 /* Before the work is handed out: it is not done, and the thread has a reference. */
-void shared_answer_begin(struct shared_answer *a);
+void shared_answer_begin(struct shared_answer *answer);
 /* The work was refused: the thread's reference comes back. */
-void shared_answer_release(struct shared_answer *a);
+void shared_answer_release(struct shared_answer *answer);
 /* On the thread: the work is done. Wakes the asker and gives the reference back. */
-void shared_answer_finish(struct shared_answer *a);
-bool shared_answer_is_done(struct shared_answer *a);
+void shared_answer_finish(struct shared_answer *answer);
+bool shared_answer_is_done(struct shared_answer *answer);
 /* Takes a job of pictures in the place of the one before. */
-void shared_answer_read(struct shared_answer *a, struct picture_job *job);
+void shared_answer_read(struct shared_answer *answer, struct picture_job *job);
 /* Of struct answer_ops. */
 void shared_answer_cancel(struct answer *base);
 void shared_answer_close(struct answer *base);

@@ -23,41 +23,45 @@ struct traffic {
 };
 
 struct traffic *traffic_open(void) {
-    struct traffic *t = xcalloc(1, sizeof *t);
-    pthread_mutex_init(&t->lock, NULL);
-    return t;
+    struct traffic *traffic = xcalloc(1, sizeof *traffic);
+    pthread_mutex_init(&traffic->lock, NULL);
+    return traffic;
 }
 
-void traffic_close(struct traffic *t) {
-    if (t == NULL) return;
-    pthread_mutex_destroy(&t->lock);
-    free(t);
+void traffic_close(struct traffic *traffic) {
+    if (traffic == NULL) return;
+    pthread_mutex_destroy(&traffic->lock);
+    free(traffic);
 }
 
-void traffic_note(struct traffic *t, const char *path, int status, double seconds) {
+void traffic_note(struct traffic *traffic, const char *path, int status, double seconds) {
     int i = 0;
-    pthread_mutex_lock(&t->lock);
-    while (i < t->n && (t->rows[i].path != path || t->rows[i].status != status)) i++;
-    if (i == t->n && t->n < TRAFFIC_ROWS) {
-        t->rows[i] = (struct traffic_row){.path = path, .status = status};
-        t->n++;
+    pthread_mutex_lock(&traffic->lock);
+    while (i < traffic->n && (traffic->rows[i].path != path || traffic->rows[i].status != status))
+        i++;
+    if (i == traffic->n && traffic->n < TRAFFIC_ROWS) {
+        traffic->rows[i] = (struct traffic_row){.path = path, .status = status};
+        traffic->n++;
     }
-    if (i < TRAFFIC_ROWS) t->rows[i].n++;
-    histogram_note(&t->seconds, seconds);
-    pthread_mutex_unlock(&t->lock);
+    if (i < TRAFFIC_ROWS) traffic->rows[i].n++;
+    histogram_note(&traffic->seconds, seconds);
+    pthread_mutex_unlock(&traffic->lock);
 }
 
-void traffic_print(struct traffic *t, struct buffer *out) {
-    buffer_append_string(out,
-                         "# HELP retro_http_requests_total Requests that were answered, by path and status.\n"
-                         "# TYPE retro_http_requests_total counter\n");
-    pthread_mutex_lock(&t->lock);
-    for (int i = 0; i < t->n; i++)
-        buffer_printf(out, "retro_http_requests_total{path=\"%s\",code=\"%d\"} %lld\n", t->rows[i].path,
-                      t->rows[i].status, (long long)t->rows[i].n);
-    buffer_append_string(out,
-                         "# HELP retro_http_request_duration_seconds From a request's first line to its end.\n"
-                         "# TYPE retro_http_request_duration_seconds histogram\n");
-    histogram_print(&t->seconds, "retro_http_request_duration_seconds", "", out);
-    pthread_mutex_unlock(&t->lock);
+void traffic_print(struct traffic *traffic, struct buffer *out) {
+    buffer_append_string(
+        out,
+        "# HELP retro_http_requests_total Requests that were answered, by path and status.\n"
+        "# TYPE retro_http_requests_total counter\n");
+    pthread_mutex_lock(&traffic->lock);
+    for (int i = 0; i < traffic->n; i++)
+        buffer_printf(out, "retro_http_requests_total{path=\"%s\",code=\"%d\"} %lld\n",
+                      traffic->rows[i].path, traffic->rows[i].status,
+                      (long long)traffic->rows[i].n);
+    buffer_append_string(
+        out,
+        "# HELP retro_http_request_duration_seconds From a request's first line to its end.\n"
+        "# TYPE retro_http_request_duration_seconds histogram\n");
+    histogram_print(&traffic->seconds, "retro_http_request_duration_seconds", "", out);
+    pthread_mutex_unlock(&traffic->lock);
 }

@@ -1,4 +1,5 @@
-/* server/api/core/traffic.h: how often each path was asked for, and how it was answered: counters of /metrics. */
+/* server/api/core/traffic.h: how often each path was asked for, and how it was answered: counters
+ * of /metrics. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -6,8 +7,8 @@
 struct traffic;
 
 struct traffic *traffic_open(void);
-void traffic_close(struct traffic *t);
+void traffic_close(struct traffic *traffic);
 /* Any thread. `path` is constant and one of few. */
-void traffic_note(struct traffic *t, const char *path, int status, double seconds);
+void traffic_note(struct traffic *traffic, const char *path, int status, double seconds);
 /* As Prometheus reads it. */
-void traffic_print(struct traffic *t, struct buffer *out);
+void traffic_print(struct traffic *traffic, struct buffer *out);

@@ -1,5 +1,5 @@
-/* server/api/documents/search.c: /v1/retrieval/search: one query, answered by the retrieval thread. A picture is read
- * by the picture thread before. */
+/* server/api/documents/search.c: /v1/retrieval/search: one query, answered by the retrieval thread.
+ * A picture is read by the picture thread before. */
 #include <stdlib.h>
 
 #include "server/api/api.h"
@@ -21,79 +21,85 @@ struct search_answer {
 };
 
 static void search_free(struct shared_answer *base) {
-    struct search_answer *s = (struct search_answer *)base;
-    if (base->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
-    snapshot_release(s->lookup.snapshot);
-    free(s->picture.pixels);
-    filter_release(s->filter);
-    principal_release(&s->who);
-    search_request_free(&s->request);
-    free(s);
+    struct search_answer *answer = (struct search_answer *)base;
+    if (base->done && answer->lookup.status == STATUS_OK) hits_free(&answer->hits);
+    snapshot_release(answer->lookup.snapshot);
+    free(answer->picture.pixels);
+    filter_release(answer->filter);
+    principal_release(&answer->who);
+    search_request_free(&answer->request);
+    free(answer);
 }
 
-static void search_done(struct lookup *l) {
-    struct search_answer *s = l->context;
-    principal_charge(&s->who, s->n_embedded, 0);
-    shared_answer_finish(&s->base);
+static void search_done(struct lookup *lookup) {
+    struct search_answer *answer = lookup->context;
+    principal_charge(&answer->who, answer->n_embedded, 0);
+    shared_answer_finish(&answer->base);
 }
 
-static void write_results(const struct search_answer *s, struct buffer *out) {
+static void write_results(const struct search_answer *answer, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
     put_key_string(&w, "object", "list");
     put_key_array(&w, "data");
-    for (int i = 0; i < s->hits.n; i++) {
+    for (int i = 0; i < answer->hits.n; i++) {
         put_object(&w);
-        neighbor_write(&w, &s->hits.list[i], principal_filter(&s->who));
+        neighbor_write(&w, &answer->hits.list[i], principal_filter(&answer->who));
         /* A chunk's number counts those of other documents. */
-        if (principal_filter(&s->who) == NULL) put_key_int(&w, "chunk", s->hits.list[i].chunk);
+        if (principal_filter(&answer->who) == NULL)
+            put_key_int(&w, "chunk", answer->hits.list[i].chunk);
         put_object_end(&w);
     }
     put_array_end(&w);
     put_object_end(&w);
 }
 
-static bool ask_retrieval(struct search_answer *s, struct failure *f) {
+static bool ask_retrieval(struct search_answer *answer, struct failure *failure) {
     struct error e;
-    shared_answer_begin(&s->base);
-    if (retrieval_thread_ask(s->model->retrieval, &s->lookup, &e) == STATUS_OK) return true;
-    shared_answer_release(&s->base);
-    return failure_from_error(f, &e);
+    shared_answer_begin(&answer->base);
+    if (retrieval_thread_ask(answer->model->retrieval, &answer->lookup, &e) == STATUS_OK)
+        return true;
+    shared_answer_release(&answer->base);
+    return failure_from_error(failure, &e);
 }
 
-static bool seek_picture(struct search_answer *s, struct failure *f) {
-    struct picture_job *job = s->base.reading;
-    if (job->error.status) return failure_from_error(f, &job->error);
-    s->picture = job->files[0].pixels;
-    s->query.picture = &s->picture;
+static bool seek_picture(struct search_answer *answer, struct failure *failure) {
+    struct picture_job *job = answer->base.reading;
+    if (job->error.status) return failure_from_error(failure, &job->error);
+    answer->picture = job->files[0].pixels;
+    answer->query.picture = &answer->picture;
     job->files[0].pixels = (struct embedder_picture){0};
-    shared_answer_read(&s->base, NULL);
-    return ask_retrieval(s, f);
+    shared_answer_read(&answer->base, NULL);
+    return ask_retrieval(answer, failure);
 }
 
-static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
-    struct search_answer *s = (struct search_answer *)a;
-    struct failure f;
-    if (s->base.reading && picture_job_is_over(s->base.reading) && !seek_picture(s, &f)) {
-        failure_answer(&f, a, out);
+static enum answer_progress search_poll(struct answer *answer, struct buffer *out) {
+    struct search_answer *search_answer = (struct search_answer *)answer;
+    struct failure failure;
+    if (search_answer->base.reading && picture_job_is_over(search_answer->base.reading) &&
+        !seek_picture(search_answer, &failure)) {
+        failure_answer(&failure, answer, out);
         return ANSWER_COMPLETE;
     }
-    if (!shared_answer_is_done(&s->base)) return ANSWER_WAITING;
-    if (s->lookup.status == STATUS_OK) {
-        write_results(s, out);
+    if (!shared_answer_is_done(&search_answer->base)) return ANSWER_WAITING;
+    if (search_answer->lookup.status == STATUS_OK) {
+        write_results(search_answer, out);
         return ANSWER_COMPLETE;
     }
-    failure_from_error(&f, &s->lookup.error);
-    failure_answer(&f, a, out);
+    failure_from_error(&failure, &search_answer->lookup.error);
+    failure_answer(&failure, answer, out);
     return ANSWER_COMPLETE;
 }
 
-static bool parse_search(struct search_request *request, const struct served_model *model, const struct api_request *r,
-                         struct failure *f) {
-    bool ok = r->size > 0 ? search_request_parse(request, r->body, r->size, &model->limits, f)
-                          : search_request_parse_query(request, r->arguments, r->n_arguments, &model->limits, f);
-    return ok && retrieval_check_reranker(model, &request->choice, "rerank", f);
+static bool parse_search(struct search_request *request, const struct served_model *model,
+                         const struct api_request *api_request, struct failure *failure) {
+    bool ok = api_request->size > 0
+                  ? search_request_parse(request, api_request->body, api_request->size,
+                                         &model->limits, failure)
+                  : search_request_parse_query(request, api_request->arguments,
+                                               api_request->n_arguments, &model->limits, failure);
+    return ok && retrieval_check_reranker(model, &request->choice, "rerank", failure);
 }
 
 static struct filter *join_filters(const struct served_model *model, const struct principal *who,
@@ -105,83 +111,93 @@ static struct filter *join_filters(const struct served_model *model, const struc
 }
 
 /* Takes the request. */
-static struct search_answer *make_search(const struct served_model *model, const struct search_request *request,
+static struct search_answer *make_search(const struct served_model *model,
+                                         const struct search_request *request,
                                          const struct principal *who, struct waker waker) {
     static const struct answer_ops ops = {search_poll, shared_answer_cancel, shared_answer_close};
     struct retrieval_choice choice = retrieval_choice_merge(&model->choice, &request->choice);
     bool by_picture = request->by_picture;
     int usual = retrieval_attends(choice.mode) ? model->usual_neighbors : model->usual_passages;
-    struct search_answer *s = xcalloc(1, sizeof *s);
-    shared_answer_init(&s->base, &ops, waker, search_free);
-    s->model = model;
-    s->request = *request;
-    s->filter = join_filters(model, who, request);
-    s->who = principal_hold(*who);
-    s->query =
-        (struct retriever_query){.filter = s->filter,
-                                 .n_embedded = &s->n_embedded,
-                                 .choice = by_picture ? (struct retriever_choice){0}
-                                                      : retrieval_choice_ranking(&choice, model->rerank_candidates),
-                                 .text = {request->query, request->query_size},
-                                 .k = choice.k ? choice.k : usual,
-                                 .min_similarity = (float)choice.min_similarity};
-    s->lookup = (struct lookup){.queries = &s->query,
-                                .hits = &s->hits,
-                                .n = 1,
-                                .cancelled = &s->base.cancelled,
-                                .done = search_done,
-                                .context = s};
-    return s;
+    struct search_answer *answer = xcalloc(1, sizeof *answer);
+    shared_answer_init(&answer->base, &ops, waker, search_free);
+    answer->model = model;
+    answer->request = *request;
+    answer->filter = join_filters(model, who, request);
+    answer->who = principal_hold(*who);
+    answer->query = (struct retriever_query){
+        .filter = answer->filter,
+        .n_embedded = &answer->n_embedded,
+        .choice = by_picture ? (struct retriever_choice){0}
+                             : retrieval_choice_ranking(&choice, model->rerank_candidates),
+        .text = {request->query, request->query_size},
+        .k = choice.k ? choice.k : usual,
+        .min_similarity = (float)choice.min_similarity};
+    answer->lookup = (struct lookup){.queries = &answer->query,
+                                     .hits = &answer->hits,
+                                     .n = 1,
+                                     .cancelled = &answer->base.cancelled,
+                                     .done = search_done,
+                                     .context = answer};
+    return answer;
 }
 
 /* The picture of the request is on its way to the retrieval thread. */
-static bool read_picture(struct search_answer *s, const struct principal *who, struct failure *f) {
-    struct picture_reader reader = {.embedder = s->model->seer};
-    struct search_request *r = &s->request;
+static bool read_picture(struct search_answer *answer, const struct principal *who,
+                         struct failure *failure) {
+    struct picture_reader reader = {.embedder = answer->model->seer};
+    struct search_request *request = &answer->request;
     struct error e;
-    struct picture_job *job = picture_job_open(&reader, 1, *who, s->base.waker);
-    job->files[0].bytes = (struct buffer){.data = r->query, .size = r->query_size, .capacity = r->query_size + 1};
-    r->query = NULL;
-    s->query.text = (struct text_span){0};
-    shared_answer_read(&s->base, job);
-    if (picture_thread_ask(s->model->picture_thread, job, &e) == STATUS_OK) return true;
-    failure_from_error(f, &e);
-    f->retry_after = 1;
+    struct picture_job *job = picture_job_open(&reader, 1, *who, answer->base.waker);
+    job->files[0].bytes = (struct buffer){
+        .data = request->query, .size = request->query_size, .capacity = request->query_size + 1};
+    request->query = NULL;
+    answer->query.text = (struct text_span){0};
+    shared_answer_read(&answer->base, job);
+    if (picture_thread_ask(answer->model->picture_thread, job, &e) == STATUS_OK) return true;
+    failure_from_error(failure, &e);
+    failure->retry_after = 1;
     return false;
 }
 
 /* Takes the request, which was parsed when `ok`. */
-static struct answer *send_search(const struct served_model *model, struct search_request *request, bool ok,
-                                  const struct principal *who, struct waker waker, struct failure *f) {
+static struct answer *send_search(const struct served_model *model, struct search_request *request,
+                                  bool ok, const struct principal *who, struct waker waker,
+                                  struct failure *failure) {
     if (!ok) {
         search_request_free(request);
         return NULL;
     }
-    struct search_answer *s = make_search(model, request, who, waker);
-    if (request->by_picture ? read_picture(s, who, f) : ask_retrieval(s, f)) return &s->base.base;
-    answer_close(&s->base.base);
+    struct search_answer *answer = make_search(model, request, who, waker);
+    if (request->by_picture ? read_picture(answer, who, failure) : ask_retrieval(answer, failure))
+        return &answer->base.base;
+    answer_close(&answer->base.base);
     return NULL;
 }
 
-static const struct served_model *model_with_collection(const struct api *a, struct failure *f) {
-    const struct served_model *model = api_model(a, NULL, f);
+static const struct served_model *model_with_collection(const struct api *api,
+                                                        struct failure *failure) {
+    const struct served_model *model = api_model(api, NULL, failure);
     if (model->retrieval) return model;
-    failure_set(f, 400, "no_collection", NULL, "this server has no collection to search (option retrieval.collection)");
+    failure_set(failure, 400, "no_collection", NULL,
+                "this server has no collection to search (option retrieval.collection)");
     return NULL;
 }
 
-struct answer *search_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    const struct served_model *model = model_with_collection(a, f);
+struct answer *search_open(struct api *api, const struct api_request *api_request,
+                           struct waker waker, struct failure *failure) {
+    const struct served_model *model = model_with_collection(api, failure);
     struct search_request request;
     if (model == NULL) return NULL;
-    bool ok = parse_search(&request, model, r, f);
-    return send_search(model, &request, ok, &r->principal, waker, f);
+    bool ok = parse_search(&request, model, api_request, failure);
+    return send_search(model, &request, ok, &api_request->principal, waker, failure);
 }
 
-struct answer *search_picture_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    const struct served_model *model = model_with_collection(a, f);
+struct answer *search_picture_open(struct api *api, const struct api_request *api_request,
+                                   struct waker waker, struct failure *failure) {
+    const struct served_model *model = model_with_collection(api, failure);
     struct search_request request;
     if (model == NULL) return NULL;
-    bool ok = search_request_parse_picture(&request, r->body, r->size, &model->limits, f);
-    return send_search(model, &request, ok, &r->principal, waker, f);
+    bool ok = search_request_parse_picture(&request, api_request->body, api_request->size,
+                                           &model->limits, failure);
+    return send_search(model, &request, ok, &api_request->principal, waker, failure);
 }

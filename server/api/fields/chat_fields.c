@@ -6,43 +6,52 @@
 
 /* Lists and objects that the template reads. */
 
-static enum status parse_list(struct json_reader *r, const struct json *value, void *object) {
+static enum status parse_list(struct json_reader *reader, const struct json *value, void *object) {
     (void)object;
-    return json_is_list(value) ? STATUS_OK : json_fail_type(r, "an array", value);
+    return json_is_list(value) ? STATUS_OK : json_fail_type(reader, "an array", value);
 }
 
-static bool read_tools(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
-    (void)object, (void)l;
-    if (!json_is_list(v)) return failure_set(f, 400, "invalid_type", "tools", "tools must be an array");
-    for (size_t i = 0; i < json_count(v); i++) {
-        const struct json *tool = json_item(v, i), *function = json_member(tool, "function");
-        if (!json_text_is(json_member(tool, "type"), "function") || !json_is_text(json_member(function, "name")))
-            return failure_set(f, 400, "invalid_value", "tools",
-                               "tool %zu must be {\"type\": \"function\", \"function\": {\"name\": ..., ...}}", i);
+static bool read_tools(void *object, const struct json *json, const struct request_limits *limits,
+                       struct failure *failure) {
+    (void)object, (void)limits;
+    if (!json_is_list(json))
+        return failure_set(failure, 400, "invalid_type", "tools", "tools must be an array");
+    for (size_t i = 0; i < json_count(json); i++) {
+        const struct json *tool = json_item(json, i), *function = json_member(tool, "function");
+        if (!json_text_is(json_member(tool, "type"), "function") ||
+            !json_is_text(json_member(function, "name")))
+            return failure_set(
+                failure, 400, "invalid_value", "tools",
+                "tool %zu must be {\"type\": \"function\", \"function\": {\"name\": ..., ...}}", i);
     }
     return true;
 }
 FIELD_PARSER(parse_tools, read_tools)
 
 /* {"type": "function", "function": {"name": ...}} */
-static bool read_named_tool(struct chat_request *r, const struct json *v, struct failure *f) {
-    r->forces_call = true;
-    if (json_text_is(json_member(v, "type"), "function") &&
-        json_is_text(json_member(json_member(v, "function"), "name")))
+static bool read_named_tool(struct chat_request *request, const struct json *json,
+                            struct failure *failure) {
+    request->forces_call = true;
+    if (json_text_is(json_member(json, "type"), "function") &&
+        json_is_text(json_member(json_member(json, "function"), "name")))
         return true;
-    return failure_set(f, 400, "invalid_value", "tool_choice",
-                       "tool_choice is \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": "
-                       "{\"name\": ...}}");
+    return failure_set(
+        failure, 400, "invalid_value", "tool_choice",
+        "tool_choice is \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": "
+        "{\"name\": ...}}");
 }
 
-static bool read_tool_choice(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
-    struct chat_request *r = object;
-    (void)l;
-    if (json_text_is(v, "auto") || json_text_is(v, "none")) return true;
-    r->forces_call = json_text_is(v, "required");
-    if (r->forces_call) return true;
-    if (json_is_text(v) || json_kind(v) == JSON_KIND_OBJECT) return read_named_tool(r, v, f);
-    return failure_set(f, 400, "invalid_type", "tool_choice", "tool_choice must be a string or an object");
+static bool read_tool_choice(void *object, const struct json *json,
+                             const struct request_limits *limits, struct failure *failure) {
+    struct chat_request *request = object;
+    (void)limits;
+    if (json_text_is(json, "auto") || json_text_is(json, "none")) return true;
+    request->forces_call = json_text_is(json, "required");
+    if (request->forces_call) return true;
+    if (json_is_text(json) || json_kind(json) == JSON_KIND_OBJECT)
+        return read_named_tool(request, json, failure);
+    return failure_set(failure, 400, "invalid_type", "tool_choice",
+                       "tool_choice must be a string or an object");
 }
 FIELD_PARSER(parse_tool_choice, read_tool_choice)
 
@@ -57,30 +66,36 @@ static const struct json_field chat_fields[] = {
      .help = "the conversation: objects with role and content"},
     {"max_completion_tokens", JSON_INT64, AT(max_completion_tokens), .min = 1, .max = INT32_MAX,
      .help = "tokens to write; default: as many as the context takes"},
-    {"max_tokens", JSON_INT64, AT(max_tokens), .min = 1, .max = INT32_MAX, .help = "the older name of the same"},
+    {"max_tokens", JSON_INT64, AT(max_tokens), .min = 1, .max = INT32_MAX,
+     .help = "the older name of the same"},
     {.type = JSON_ROWS, AT(writing), .table = &writing_table},
     {"logprobs", JSON_BOOL, AT(logprobs), .help = "log-probabilities of the answer's tokens"},
-    {"top_logprobs", JSON_INT64, AT(top_logprobs), .min = 0, .option = "server.max_logprobs", LIMIT(max_logprobs),
-     .help = "and of this many alternatives"},
+    {"top_logprobs", JSON_INT64, AT(top_logprobs), .min = 0, .option = "server.max_logprobs",
+     LIMIT(max_logprobs), .help = "and of this many alternatives"},
     {"tools", JSON_PARSED, .parse = parse_tools, .schema = OBJECTS_SCHEMA,
      .help = "functions that the model may call, where its template knows tools"},
     {"tool_choice", JSON_PARSED, .parse = parse_tool_choice,
-     .schema = "{\"anyOf\":[{\"enum\":[\"auto\",\"none\",\"required\"]},{\"type\":\"object\",\"required\":[\"type\","
+     .schema = "{\"anyOf\":[{\"enum\":[\"auto\",\"none\",\"required\"]},{\"type\":\"object\","
+               "\"required\":[\"type\","
                "\"function\"]}]}",
-     .help = "none: the model is not told of the tools; required, or the name of a function: the answer is a call"},
+     .help = "none: the model is not told of the tools; required, or the name of a function: the "
+             "answer is a call"},
     {"parallel_tool_calls", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}",
      .help = "the model calls as many as it likes"},
     {"documents", JSON_PARSED, .parse = parse_list, .schema = OBJECTS_SCHEMA,
      .help = "for templates that know documents"},
-    {"chat_template_kwargs", JSON_PARSED, .parse = field_parse_object, .schema = "{\"type\":\"object\"}",
+    {"chat_template_kwargs", JSON_PARSED, .parse = field_parse_object,
+     .schema = "{\"type\":\"object\"}",
      .help = "more variables of the template, as enable_thinking"},
     {"reasoning_effort", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}",
      .help = "the template's variable of this name"},
     {"chat_template", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}",
      .help = "the name of one of the model's templates, where it has several"},
-    {"add_generation_prompt", JSON_PARSED, .parse = field_parse_bool, .schema = "{\"type\":\"boolean\"}",
+    {"add_generation_prompt", JSON_PARSED, .parse = field_parse_bool,
+     .schema = "{\"type\":\"boolean\"}",
      .help = "false: the model may go on with the last message's speaker"},
-    {"continue_final_message", JSON_BOOL, AT(continues), .help = "true: the answer goes on with the last message"},
+    {"continue_final_message", JSON_BOOL, AT(continues),
+     .help = "true: the answer goes on with the last message"},
     {.name = "functions", .type = JSON_EMPTY},
     {.name = "function_call", .type = JSON_EMPTY},
     {.name = "audio", .type = JSON_EMPTY},
@@ -91,46 +106,55 @@ static const struct json_field chat_fields[] = {
 const struct json_table chat_table = JSON_TABLE(chat_fields);
 
 /* A forced call is one of the tools that there are. */
-static bool check_tool_choice(const struct chat_request *r, struct failure *f) {
-    const struct json *tools = json_member(r->body, "tools");
-    const struct json *name = json_member(json_member(json_member(r->body, "tool_choice"), "function"), "name");
+static bool check_tool_choice(const struct chat_request *request, struct failure *failure) {
+    const struct json *tools = json_member(request->body, "tools");
+    const struct json *name =
+        json_member(json_member(json_member(request->body, "tool_choice"), "function"), "name");
     const char *word = json_word(name);
-    if (!r->forces_call) return true;
+    if (!request->forces_call) return true;
     for (size_t i = 0; i < json_count(tools); i++) {
         const struct json *tool = json_member(json_member(json_item(tools, i), "function"), "name");
         if (name == NULL || (word && json_text_is(tool, word))) return true;
     }
-    return failure_set(f, 400, "invalid_value", "tool_choice", "tool_choice forces a call of a tool that is not there");
+    return failure_set(failure, 400, "invalid_value", "tool_choice",
+                       "tool_choice forces a call of a tool that is not there");
 }
 
-static bool check_chat(struct chat_request *r, struct failure *f) {
-    if (json_is_absent(json_member(r->body, "messages")))
-        return failure_set(f, 400, "missing_parameter", "messages", "messages is missing");
-    if (r->top_logprobs > 0 && !r->logprobs)
-        return failure_set(f, 400, "invalid_value", "top_logprobs", "top_logprobs is only for logprobs: true");
-    if (r->max_tokens > 0 && r->max_completion_tokens > 0 && r->max_tokens != r->max_completion_tokens)
-        return failure_set(f, 400, "invalid_value", "max_tokens", "max_tokens and max_completion_tokens differ");
-    if (r->max_completion_tokens > 0) r->max_tokens = r->max_completion_tokens;
-    r->calls_tools =
-        json_count(json_member(r->body, "tools")) > 0 && !json_text_is(json_member(r->body, "tool_choice"), "none");
-    if (!check_tool_choice(r, f)) return false;
-    return request_writing_check(&r->writing, r->max_tokens > 0 ? r->max_tokens : INT32_MAX, f);
+static bool check_chat(struct chat_request *request, struct failure *failure) {
+    if (json_is_absent(json_member(request->body, "messages")))
+        return failure_set(failure, 400, "missing_parameter", "messages", "messages is missing");
+    if (request->top_logprobs > 0 && !request->logprobs)
+        return failure_set(failure, 400, "invalid_value", "top_logprobs",
+                           "top_logprobs is only for logprobs: true");
+    if (request->max_tokens > 0 && request->max_completion_tokens > 0 &&
+        request->max_tokens != request->max_completion_tokens)
+        return failure_set(failure, 400, "invalid_value", "max_tokens",
+                           "max_tokens and max_completion_tokens differ");
+    if (request->max_completion_tokens > 0) request->max_tokens = request->max_completion_tokens;
+    request->calls_tools = json_count(json_member(request->body, "tools")) > 0 &&
+                           !json_text_is(json_member(request->body, "tool_choice"), "none");
+    if (!check_tool_choice(request, failure)) return false;
+    return request_writing_check(
+        &request->writing, request->max_tokens > 0 ? request->max_tokens : INT32_MAX, failure);
 }
 
-bool chat_request_parse(struct chat_request *r, const char *body, size_t size, const struct request_models *models,
-                        struct failure *f) {
-    *r = (struct chat_request){0};
-    request_writing_init(&r->writing);
-    if (!fields_load(&r->body, body, size, models->largest, f)) return false;
-    const struct request_limits *l = model_read(&r->model, r->body, models, f);
-    if (!l || !fields_parse(&chat_table, r, r->body, l, f) || !check_chat(r, f)) return false;
-    request_writing_defaults(&r->writing, r->body, l);
+bool chat_request_parse(struct chat_request *request, const char *body, size_t size,
+                        const struct request_models *models, struct failure *failure) {
+    *request = (struct chat_request){0};
+    request_writing_init(&request->writing);
+    if (!fields_load(&request->body, body, size, models->largest, failure)) return false;
+    const struct request_limits *limits =
+        model_read(&request->model, request->body, models, failure);
+    if (!limits || !fields_parse(&chat_table, request, request->body, limits, failure) ||
+        !check_chat(request, failure))
+        return false;
+    request_writing_defaults(&request->writing, request->body, limits);
     return true;
 }
 
-void chat_request_free(struct chat_request *r) {
-    json_close(r->body);
-    free(r->model);
-    request_writing_free(&r->writing);
-    *r = (struct chat_request){0};
+void chat_request_free(struct chat_request *request) {
+    json_close(request->body);
+    free(request->model);
+    request_writing_free(&request->writing);
+    *request = (struct chat_request){0};
 }

@@ -1,5 +1,5 @@
-/* server/api/fields/chat_fields.h: the body of a chat, checked. The conversation itself stays JSON: the model's
- * template reads it. */
+/* server/api/fields/chat_fields.h: the body of a chat, checked. The conversation itself stays JSON:
+ * the model's template reads it. */
 #pragma once
 
 #include "server/api/fields/writing_fields.h"
@@ -12,13 +12,14 @@ struct chat_request {
     bool logprobs;
     int64_t top_logprobs;
     bool forces_call; /* tool_choice is "required" or names a tool */
-    bool calls_tools; /* tools are told to the model: there are some, and tool_choice is not "none" */
+    bool calls_tools; /* tools are told to the model: there are some, and tool_choice is not "none"
+                       */
     bool continues;   /* the last message */
     struct request_writing writing;
 };
 extern const struct json_table chat_table;
 
-/* On false *f is set; *r can be freed either way. */
-bool chat_request_parse(struct chat_request *r, const char *body, size_t size, const struct request_models *models,
-                        struct failure *f);
-void chat_request_free(struct chat_request *r);
+/* On false *failure is set; *request can be freed either way. */
+bool chat_request_parse(struct chat_request *request, const char *body, size_t size,
+                        const struct request_models *models, struct failure *failure);
+void chat_request_free(struct chat_request *request);

@@ -4,7 +4,8 @@
 #include "server/api/fields/prompt_fields.h"
 
 enum embedding_format { EMBEDDING_FLOAT, EMBEDDING_BASE64 };
-/* The texts that a text is to be compared with decide the prompt that an embedder puts before it. */
+/* The texts that a text is to be compared with decide the prompt that an embedder puts before it.
+ */
 enum embedding_input { INPUT_PLAIN, INPUT_QUERY, INPUT_DOCUMENT };
 
 struct embedding_request {
@@ -16,10 +17,10 @@ struct embedding_request {
 };
 extern const struct json_table embedding_table;
 
-/* On false *f is set; *r can be freed either way. */
-bool embedding_request_parse(struct embedding_request *r, const char *body, size_t size,
-                             const struct request_models *models, struct failure *f);
-void embedding_request_free(struct embedding_request *r);
+/* On false *failure is set; *request can be freed either way. */
+bool embedding_request_parse(struct embedding_request *request, const char *body, size_t size,
+                             const struct request_models *models, struct failure *failure);
+void embedding_request_free(struct embedding_request *request);
 
 struct rerank_request {
     char *model;
@@ -29,6 +30,6 @@ struct rerank_request {
     bool return_documents;
 };
 extern const struct json_table rerank_table;
-bool rerank_request_parse(struct rerank_request *r, const char *body, size_t size, const struct request_models *models,
-                          struct failure *f);
-void rerank_request_free(struct rerank_request *r);
+bool rerank_request_parse(struct rerank_request *request, const char *body, size_t size,
+                          const struct request_models *models, struct failure *failure);
+void rerank_request_free(struct rerank_request *request);

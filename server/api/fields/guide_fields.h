@@ -1,5 +1,6 @@
-/* server/api/fields/guide_fields.h: the fields that say what an answer must be a text of: a grammar, a JSON Schema, a
- * regular expression, one of several texts. One request has one of them at most. */
+/* server/api/fields/guide_fields.h: the fields that say what an answer must be a text of: a
+ * grammar, a JSON Schema, a regular expression, one of several texts. One request has one of them
+ * at most. */
 #pragma once
 
 #include "server/api/fields/fields.h"
@@ -16,10 +17,11 @@ enum guide_kind {
 
 struct request_guide {
     enum guide_kind kind;
-    bool strict;        /* GUIDE_SCHEMA: objects are closed, and their members come in the schema's order */
+    bool
+        strict; /* GUIDE_SCHEMA: objects are closed, and their members come in the schema's order */
     struct buffer text; /* owned */
     char field[48];     /* that gives it */
 };
-void request_guide_free(struct request_guide *g);
+void request_guide_free(struct request_guide *guide);
 
 extern const struct json_table guide_table;

@@ -1,5 +1,5 @@
-/* server/api/fields/prompt_fields.h: texts or token ids, one or several: what completions go on from and what is
- * embedded.
+/* server/api/fields/prompt_fields.h: texts or token ids, one or several: what completions go on
+ * from and what is embedded.
  */
 #pragma once
 
@@ -20,7 +20,8 @@ struct prompt_list {
 };
 
 /* Such a field's values, as JSON Schema. */
-#define PROMPT_IDS_SCHEMA "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"integer\",\"minimum\":0}}"
+#define PROMPT_IDS_SCHEMA \
+    "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"integer\",\"minimum\":0}}"
 #define PROMPT_SCHEMA "{\"type\":\"string\"}," PROMPT_IDS_SCHEMA
 #define PROMPTS_SCHEMA \
     "{\"anyOf\":[" PROMPT_SCHEMA \
@@ -28,9 +29,10 @@ struct prompt_list {
     "{\"type\":\"array\",\"minItems\":1,\"items\":" PROMPT_IDS_SCHEMA "}]}"
 
 /* One string or array of ids. `of` is what it is, in messages. */
-bool prompt_read(struct request_prompt *p, const struct json *v, const char *field, const char *of,
-                 const struct request_limits *l, struct failure *f);
-/* One of these or an array of them, all of one kind; at most l->max_prompts. *out can be freed either way. */
-bool prompts_read(struct prompt_list *out, const struct json *v, const char *field, const struct request_limits *l,
-                  struct failure *f);
+bool prompt_read(struct request_prompt *prompt, const struct json *json, const char *field,
+                 const char *of, const struct request_limits *limits, struct failure *failure);
+/* One of these or an array of them, all of one kind; at most limits->max_prompts. *out can be freed
+ * either way. */
+bool prompts_read(struct prompt_list *out, const struct json *json, const char *field,
+                  const struct request_limits *limits, struct failure *failure);
 void prompts_free(struct prompt_list *list);

@@ -1,4 +1,5 @@
-/* server/api/fields/retrieval_fields.h: the object `retrieval` of a request: what is read beside the prompt. */
+/* server/api/fields/retrieval_fields.h: the object `retrieval` of a request: what is read beside
+ * the prompt. */
 #pragma once
 
 #include "retrieval/filter/filter.h"
@@ -30,5 +31,6 @@ struct request_retrieval {
 
 extern const struct json_table retrieval_table;
 /* Reads the object. */
-enum status request_retrieval_read(struct json_reader *r, const struct json *value, struct request_retrieval *out);
-void request_retrieval_free(struct request_retrieval *r);
+enum status request_retrieval_read(struct json_reader *reader, const struct json *value,
+                                   struct request_retrieval *out);
+void request_retrieval_free(struct request_retrieval *retrieval);

@@ -14,13 +14,14 @@ struct search_request {
 
 extern const struct json_table search_body_table, search_query_table, search_picture_table;
 
-/* On false *f is set; *r can be freed either way. */
-bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
-                          struct failure *f);
+/* On false *failure is set; *request can be freed either way. */
+bool search_request_parse(struct search_request *request, const char *body, size_t size,
+                          const struct request_limits *limits, struct failure *failure);
 /* The same from the query string of a GET, where the query is called q. */
-bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
-                                const struct request_limits *l, struct failure *f);
+bool search_request_parse_query(struct search_request *request,
+                                const struct query_argument *arguments, int n,
+                                const struct request_limits *limits, struct failure *failure);
 /* The same from the body of a search by a picture. */
-bool search_request_parse_picture(struct search_request *r, const char *body, size_t size,
-                                  const struct request_limits *l, struct failure *f);
-void search_request_free(struct search_request *r);
+bool search_request_parse_picture(struct search_request *request, const char *body, size_t size,
+                                  const struct request_limits *limits, struct failure *failure);
+void search_request_free(struct search_request *request);

@@ -3,7 +3,8 @@
 
 #include "server/api/fields/prompt_fields.h"
 
-/* The text is `prompt`, as vLLM has it, or `content`, as llama.cpp has it, whose tokens have none added by default. */
+/* The text is `prompt`, as vLLM has it, or `content`, as llama.cpp has it, whose tokens have none
+ * added by default. */
 struct tokenize_request {
     char *model;
     struct request_prompt prompt;
@@ -14,16 +15,16 @@ struct tokenize_request {
 };
 extern const struct json_table tokenize_table;
 
-/* On false *f is set; *r can be freed either way. */
-bool tokenize_request_parse(struct tokenize_request *r, const char *body, size_t size,
-                            const struct request_models *models, struct failure *f);
-void tokenize_request_free(struct tokenize_request *r);
+/* On false *failure is set; *request can be freed either way. */
+bool tokenize_request_parse(struct tokenize_request *request, const char *body, size_t size,
+                            const struct request_models *models, struct failure *failure);
+void tokenize_request_free(struct tokenize_request *request);
 
 struct detokenize_request {
     char *model;
     struct request_ids tokens;
 };
 extern const struct json_table detokenize_table;
-bool detokenize_request_parse(struct detokenize_request *r, const char *body, size_t size,
-                              const struct request_models *models, struct failure *f);
-void detokenize_request_free(struct detokenize_request *r);
+bool detokenize_request_parse(struct detokenize_request *request, const char *body, size_t size,
+                              const struct request_models *models, struct failure *failure);
+void detokenize_request_free(struct detokenize_request *request);

@@ -1,4 +1,5 @@
-/* server/api/fields/writing_fields.h: how an answer is to be written: the fields that completions and chats share.
+/* server/api/fields/writing_fields.h: how an answer is to be written: the fields that completions
+ * and chats share.
  *
  * A request takes them in with one row of its table,
  *     {.type = JSON_ROWS, JSON_AT(struct completion_request, writing), .table = &writing_table}
@@ -38,10 +39,12 @@ struct request_writing {
 
 extern const struct json_table writing_table;
 /* Sets the defaults that rows cannot give as a fallback; the rest is in the table. */
-void request_writing_init(struct request_writing *w);
-/* Fields that the body does not give, from the generation_config.json of the request's model. A body that is NULL gives
- * none. */
-void request_writing_defaults(struct request_writing *w, const struct json *body, const struct request_limits *l);
-void request_writing_free(struct request_writing *w);
+void request_writing_init(struct request_writing *writing);
+/* Fields that the body does not give, from the generation_config.json of the request's model. A
+ * body that is NULL gives none. */
+void request_writing_defaults(struct request_writing *writing, const struct json *body,
+                              const struct request_limits *limits);
+void request_writing_free(struct request_writing *writing);
 /* Checks the fields against each other. max_tokens is the request's. */
-bool request_writing_check(const struct request_writing *w, int64_t max_tokens, struct failure *f);
+bool request_writing_check(const struct request_writing *writing, int64_t max_tokens,
+                           struct failure *failure);

@@ -1,12 +1,13 @@
-/* server/api/operations/info.c: GET /version and GET /props: what this server is, and what a request gets that says
- * nothing. */
+/* server/api/operations/info.c: GET /version and GET /props: what this server is, and what a
+ * request gets that says nothing. */
 #include "config/json/json_writer.h"
 #include "server/api/api.h"
 
-struct answer *version_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+struct answer *version_open(struct api *api, const struct api_request *request, struct waker waker,
+                            struct failure *failure) {
     struct buffer body = {0};
     struct json_writer w;
-    (void)a, (void)r, (void)waker, (void)f;
+    (void)api, (void)request, (void)waker, (void)failure;
     put_begin(&w, &body);
     put_object(&w);
     put_key_string(&w, "version", RETRO_VERSION);
@@ -15,9 +16,9 @@ struct answer *version_open(struct api *a, const struct api_request *r, struct w
 }
 
 /* The rows of numbers, switches and choices, as members of an open object. */
-static void write_rows(struct json_writer *w, const struct json_table *t, const void *object) {
-    for (int i = 0; i < t->count; i++) {
-        const struct json_field *field = &t->fields[i];
+static void write_rows(struct json_writer *w, const struct json_table *table, const void *object) {
+    for (int i = 0; i < table->count; i++) {
+        const struct json_field *field = &table->fields[i];
         bool plain = field->type <= JSON_DOUBLE || field->type == JSON_CHOICE;
         if (!plain) continue;
         put_key(w, field->name);
@@ -60,7 +61,8 @@ static void write_retrieval(struct json_writer *w, const struct served_model *mo
 }
 
 /* Rows that are kept of prompts for later ones that begin alike; null: none are. */
-static void write_prefix_cache(struct json_writer *w, const struct served_model *model, const struct principal *who) {
+static void write_prefix_cache(struct json_writer *w, const struct served_model *model,
+                               const struct principal *who) {
     struct engine_metrics metrics;
     engine_metrics_read(model->engine, &metrics);
     const struct session_blocks *blocks = &metrics.blocks;
@@ -71,13 +73,15 @@ static void write_prefix_cache(struct json_writer *w, const struct served_model 
     put_key_object(w, "prefix_cache");
     put_key_int(w, "block_tokens", ATTENTION_BLOCK);
     put_key_int(w, "block_bytes", (int64_t)blocks->bytes);
-    if (who->key == NULL || who->key->operations) put_key_int(w, "blocks", blocks->kept); /* of all clients' prompts */
+    if (who->key == NULL || who->key->operations)
+        put_key_int(w, "blocks", blocks->kept); /* of all clients' prompts */
     put_key_int(w, "max_blocks", blocks->kept_most);
     put_object_end(w);
 }
 
-struct answer *props_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    const struct served_model *model = api_model(a, api_argument(r, "model"), f);
+struct answer *props_open(struct api *api, const struct api_request *request, struct waker waker,
+                          struct failure *failure) {
+    const struct served_model *model = api_model(api, api_argument(request, "model"), failure);
     struct buffer body = {0};
     struct json_writer w;
     (void)waker;
@@ -86,7 +90,7 @@ struct answer *props_open(struct api *a, const struct api_request *r, struct wak
     put_object(&w);
     write_settings(&w, model);
     write_retrieval(&w, model);
-    write_prefix_cache(&w, model, &r->principal);
+    write_prefix_cache(&w, model, &request->principal);
     put_key_int(&w, "total_slots", model->slots);
     put_key_string(&w, "model_alias", model->id);
     put_key_object(&w, "modalities");

@@ -1,6 +1,6 @@
-/* server/api/operations/metrics.c: GET /metrics: counters, gauges and histograms as Prometheus reads them (text format
- * 0.0.4). Names are vLLM's where it has one, with a prefix of our own and without colons, which belong to recording
- * rules. */
+/* server/api/operations/metrics.c: GET /metrics: counters, gauges and histograms as Prometheus
+ * reads them (text format 0.0.4). Names are vLLM's where it has one, with a prefix of our own and
+ * without colons, which belong to recording rules. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -34,12 +34,14 @@ static void print_label(const char *value, char *to, size_t size) {
     buffer_free(&text);
 }
 
-static void read_model(const struct served_model *model, struct model_metrics *m) {
-    *m = (struct model_metrics){.counts = engine_counts(model->engine), .retrieves = model->retrieval != NULL};
-    print_label(model->id, m->labels, sizeof m->labels);
-    engine_metrics_read(model->engine, &m->engine);
-    m->kept_bytes = (int64_t)m->engine.blocks.kept * (int64_t)m->engine.blocks.bytes;
-    if (m->retrieves) retrieval_thread_metrics(model->retrieval, &m->retrieval);
+static void read_model(const struct served_model *model, struct model_metrics *metrics) {
+    *metrics = (struct model_metrics){.counts = engine_counts(model->engine),
+                                      .retrieves = model->retrieval != NULL};
+    print_label(model->id, metrics->labels, sizeof metrics->labels);
+    engine_metrics_read(model->engine, &metrics->engine);
+    metrics->kept_bytes =
+        (int64_t)metrics->engine.blocks.kept * (int64_t)metrics->engine.blocks.bytes;
+    if (metrics->retrieves) retrieval_thread_metrics(model->retrieval, &metrics->retrieval);
 }
 
 /* One number of each model. `offset` is of an int or int64_t in model_metrics. */
@@ -51,25 +53,31 @@ struct metric_row {
 #define AT(member) offsetof(struct model_metrics, member)
 static const struct metric_row numbers[] = {
     {"retro_num_requests_running", "gauge", "Prompts that are written.", AT(counts.running), false},
-    {"retro_num_requests_waiting", "gauge", "Prompts that wait for a sequence.", AT(counts.waiting), false},
-    {"retro_num_requests_parked", "gauge", "Of those running, prompts that wait for neighbours.", AT(counts.parked),
+    {"retro_num_requests_waiting", "gauge", "Prompts that wait for a sequence.", AT(counts.waiting),
      false},
-    {"retro_kv_blocks_used", "gauge", "Blocks of keys and values in use.", AT(engine.blocks.used), false},
-    {"retro_kv_blocks", "gauge", "Blocks of keys and values that running prompts may use.", AT(engine.blocks.all),
+    {"retro_num_requests_parked", "gauge", "Of those running, prompts that wait for neighbours.",
+     AT(counts.parked), false},
+    {"retro_kv_blocks_used", "gauge", "Blocks of keys and values in use.", AT(engine.blocks.used),
      false},
-    {"retro_prefix_cache_blocks", "gauge", "Blocks of keys and values kept for later prompts.", AT(engine.blocks.kept),
-     false},
-    {"retro_prefix_cache_blocks_max", "gauge", "Blocks that may be kept.", AT(engine.blocks.kept_most), false},
-    {"retro_prefix_cache_bytes", "gauge", "Bytes of the kept blocks, on this rank.", AT(kept_bytes), true},
-    {"retro_prefix_cache_evictions_total", "counter", "Kept blocks that were given up for newer ones.",
-     AT(engine.blocks.evicted), true},
-    {"retro_prefix_cache_queries_total", "counter", "Prompt tokens that were looked for in kept blocks.",
-     AT(engine.prefix_queries), true},
-    {"retro_prefix_cache_hits_total", "counter", "Prompt tokens that were found there and not computed.",
-     AT(engine.prefix_hits), true},
+    {"retro_kv_blocks", "gauge", "Blocks of keys and values that running prompts may use.",
+     AT(engine.blocks.all), false},
+    {"retro_prefix_cache_blocks", "gauge", "Blocks of keys and values kept for later prompts.",
+     AT(engine.blocks.kept), false},
+    {"retro_prefix_cache_blocks_max", "gauge", "Blocks that may be kept.",
+     AT(engine.blocks.kept_most), false},
+    {"retro_prefix_cache_bytes", "gauge", "Bytes of the kept blocks, on this rank.", AT(kept_bytes),
+     true},
+    {"retro_prefix_cache_evictions_total", "counter",
+     "Kept blocks that were given up for newer ones.", AT(engine.blocks.evicted), true},
+    {"retro_prefix_cache_queries_total", "counter",
+     "Prompt tokens that were looked for in kept blocks.", AT(engine.prefix_queries), true},
+    {"retro_prefix_cache_hits_total", "counter",
+     "Prompt tokens that were found there and not computed.", AT(engine.prefix_hits), true},
     {"retro_engine_steps_total", "counter", "Batch steps of the model.", AT(counts.steps), true},
-    {"retro_prompt_tokens_total", "counter", "Prompt tokens that were computed.", AT(counts.prompt_tokens), true},
-    {"retro_generation_tokens_total", "counter", "Tokens that were written.", AT(counts.generated_tokens), true},
+    {"retro_prompt_tokens_total", "counter", "Prompt tokens that were computed.",
+     AT(counts.prompt_tokens), true},
+    {"retro_generation_tokens_total", "counter", "Tokens that were written.",
+     AT(counts.generated_tokens), true},
 };
 
 struct histogram_row {
@@ -77,10 +85,14 @@ struct histogram_row {
     size_t offset; /* of a histogram in model_metrics */
 };
 static const struct histogram_row histograms[] = {
-    {"retro_time_to_first_token_seconds", "From a prompt's arrival to its first token.", AT(engine.first_token)},
-    {"retro_time_per_output_token_seconds", "From each token of an answer to the next.", AT(engine.per_token)},
-    {"retro_e2e_request_latency_seconds", "From a prompt's arrival to its end.", AT(engine.request)},
-    {"retro_request_queue_time_seconds", "From a prompt's arrival to its sequence.", AT(engine.queue)},
+    {"retro_time_to_first_token_seconds", "From a prompt's arrival to its first token.",
+     AT(engine.first_token)},
+    {"retro_time_per_output_token_seconds", "From each token of an answer to the next.",
+     AT(engine.per_token)},
+    {"retro_e2e_request_latency_seconds", "From a prompt's arrival to its end.",
+     AT(engine.request)},
+    {"retro_request_queue_time_seconds", "From a prompt's arrival to its sequence.",
+     AT(engine.queue)},
 };
 static const struct histogram_row phases[] = {
     {"queue", NULL, AT(retrieval.queue)},
@@ -89,7 +101,9 @@ static const struct histogram_row phases[] = {
 };
 #undef AT
 
-static const void *member_of(const struct model_metrics *m, size_t offset) { return (const char *)m + offset; }
+static const void *member_of(const struct model_metrics *metrics, size_t offset) {
+    return (const char *)metrics + offset;
+}
 
 static void print_numbers(const struct model_metrics *all, int n, struct buffer *out) {
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
@@ -111,43 +125,48 @@ static void print_numbers(const struct model_metrics *all, int n, struct buffer 
 static void print_finished(const struct model_metrics *all, int n, struct buffer *out) {
     static const char *const reasons[FINISH_KINDS] = {
         [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_ERROR] = "abort"};
-    metrics_print_head(out, "retro_request_success_total", "counter", "Prompts that are over, by how they ended.");
+    metrics_print_head(out, "retro_request_success_total", "counter",
+                       "Prompts that are over, by how they ended.");
     for (int j = 0; j < n; j++)
         for (int how = FINISH_STOP; how < FINISH_KINDS; how++)
-            buffer_printf(out, "retro_request_success_total{%s,finished_reason=\"%s\"} %lld\n", all[j].labels,
-                          reasons[how], (long long)all[j].engine.finished[how]);
+            buffer_printf(out, "retro_request_success_total{%s,finished_reason=\"%s\"} %lld\n",
+                          all[j].labels, reasons[how], (long long)all[j].engine.finished[how]);
 }
 
 static void print_histograms(const struct model_metrics *all, int n, struct buffer *out) {
     for (size_t i = 0; i < ARRAY_COUNT(histograms); i++) {
         const struct histogram_row *row = &histograms[i];
         metrics_print_head(out, row->name, "histogram", row->help);
-        for (int j = 0; j < n; j++) histogram_print(member_of(&all[j], row->offset), row->name, all[j].labels, out);
+        for (int j = 0; j < n; j++)
+            histogram_print(member_of(&all[j], row->offset), row->name, all[j].labels, out);
     }
-    metrics_print_head(out, "retro_retrieval_seconds", "histogram",
-                       "Of lookups in the queue, and of batches of them in the embedder and in the index.");
+    metrics_print_head(
+        out, "retro_retrieval_seconds", "histogram",
+        "Of lookups in the queue, and of batches of them in the embedder and in the index.");
     for (int j = 0; j < n; j++) {
         for (size_t i = 0; i < ARRAY_COUNT(phases) && all[j].retrieves; i++) {
             char labels[200];
             snprintf(labels, sizeof labels, "%s,phase=\"%s\"", all[j].labels, phases[i].name);
-            histogram_print(member_of(&all[j], phases[i].offset), "retro_retrieval_seconds", labels, out);
+            histogram_print(member_of(&all[j], phases[i].offset), "retro_retrieval_seconds", labels,
+                            out);
         }
     }
 }
 
-struct answer *metrics_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    struct model_metrics *all = xcalloc((size_t)a->n_models, sizeof *all);
+struct answer *metrics_open(struct api *api, const struct api_request *request, struct waker waker,
+                            struct failure *failure) {
+    struct model_metrics *all = xcalloc((size_t)api->n_models, sizeof *all);
     struct buffer body = {0};
-    (void)r, (void)waker, (void)f;
-    for (int i = 0; i < a->n_models; i++) read_model(&a->models[i], &all[i]);
+    (void)request, (void)waker, (void)failure;
+    for (int i = 0; i < api->n_models; i++) read_model(&api->models[i], &all[i]);
     metrics_print_head(&body, "retro_build_info", "gauge", "The program, always 1.");
     buffer_printf(&body, "retro_build_info{version=\"%s\"} 1\n", RETRO_VERSION);
-    print_numbers(all, a->n_models, &body);
-    print_finished(all, a->n_models, &body);
-    print_histograms(all, a->n_models, &body);
-    traffic_print(a->traffic, &body);
-    metrics_print_keys(a, &body);
-    metrics_print_process(a, &body);
+    print_numbers(all, api->n_models, &body);
+    print_finished(all, api->n_models, &body);
+    print_histograms(all, api->n_models, &body);
+    traffic_print(api->traffic, &body);
+    metrics_print_keys(api, &body);
+    metrics_print_process(api, &body);
     free(all);
     return answer_text(200, METRICS_TYPE, &body);
 }

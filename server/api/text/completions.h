@@ -23,4 +23,5 @@ struct completion {
 /* completion_json.c */
 extern const struct openai_shape completion_shape;
 /* Of struct writing_ops. */
-void completion_write_new(const struct writing_answer *a, struct choice *choice, struct buffer *out);
+void completion_write_new(const struct writing_answer *answer, struct choice *choice,
+                          struct buffer *out);

@@ -7,8 +7,8 @@
 #include "retrieval/filter/scope.h"
 #include "retrieval/picture_document.h"
 
-/* Headings and titles come back with every neighbour: a foreign file may have one of any length, which an answer does
- * not repeat in full. */
+/* Headings and titles come back with every neighbour: a foreign file may have one of any length,
+ * which an answer does not repeat in full. */
 enum { SHOWN_BYTES = 400 };
 
 /* The beginning of a long text, of whole characters, with an ellipsis that says so. */
@@ -39,13 +39,15 @@ static void write_marks(struct json_writer *w, const struct hit *hit) {
     else
         put_key_null(w, "line");
     put_key_array(w, "heading");
-    for (int i = 0; i < place.n_headings; i++) write_shown(w, place.headings[i].text, place.headings[i].size);
+    for (int i = 0; i < place.n_headings; i++)
+        write_shown(w, place.headings[i].text, place.headings[i].size);
     put_array_end(w);
 }
 
 /* A text that came with the request has no path. */
 void neighbor_write_place(struct json_writer *w, const struct hit *hit) {
-    static const char *const keys[] = {"document", "title", "start", "end", "page", "line", "heading"};
+    static const char *const keys[] = {"document", "title", "start",  "end",
+                                       "page",     "line",  "heading"};
     for (size_t i = 0; hit->path == NULL && i < ARRAY_COUNT(keys); i++) put_key_null(w, keys[i]);
     if (hit->path == NULL) return;
     put_key_string(w, "document", hit->path);
@@ -68,7 +70,8 @@ static void append_escaped(struct buffer *url, const char *id) {
 }
 
 /* Where the picture of a chunk is to be had, if the document is one. */
-static void write_picture(struct json_writer *w, const struct hit *hit, const struct filter *viewer) {
+static void write_picture(struct json_writer *w, const struct hit *hit,
+                          const struct filter *viewer) {
     struct picture_document picture;
     struct buffer url = {0};
     if (hit->source.text == NULL || !picture_document_read(&picture, hit->source)) return;
@@ -100,7 +103,8 @@ bool found_is_told(const struct sequence *sequence) {
 }
 
 /* Whether the model sees the picture of a passage, and if not, why. */
-static void write_sight(struct json_writer *w, const struct found_pictures *seen, const char *document) {
+static void write_sight(struct json_writer *w, const struct found_pictures *seen,
+                        const char *document) {
     const struct found_picture *picture = found_pictures_find(seen, document);
     if (picture == NULL) return;
     put_key_bool(w, "picture_read", picture->problem == NULL);
@@ -117,7 +121,8 @@ static void write_passage(struct json_writer *w, const struct sequence *sequence
     put_object_end(w);
 }
 
-static void write_hit(struct json_writer *w, const struct sequence *sequence, const struct hit *hit) {
+static void write_hit(struct json_writer *w, const struct sequence *sequence,
+                      const struct hit *hit) {
     put_object(w);
     neighbor_write(w, hit, principal_filter(&sequence->asked.principal));
     put_object_end(w);

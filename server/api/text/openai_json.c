@@ -9,30 +9,31 @@
 
 /* One object: a body or an event. */
 
-static void write_head(struct json_writer *w, const struct writing_answer *a, const char *object) {
+static void write_head(struct json_writer *w, const struct writing_answer *answer,
+                       const char *object) {
     struct buffer id = {0};
-    buffer_printf(&id, "%s%016llx", a->ops->openai->prefix, (unsigned long long)a->id);
+    buffer_printf(&id, "%s%016llx", answer->ops->openai->prefix, (unsigned long long)answer->id);
     put_object(w);
     put_key_string_n(w, "id", id.data, id.size);
     buffer_free(&id);
     put_key_string(w, "object", object);
-    put_key_int(w, "created", a->created);
-    put_key_string(w, "model", a->model->id);
-    origin_write(w, a->model, a->choices[0]->sequence);
+    put_key_int(w, "created", answer->created);
+    put_key_string(w, "model", answer->model->id);
+    origin_write(w, answer->model, answer->choices[0]->sequence);
     put_key_array(w, "choices");
 }
 
 /* Prompts are counted once each, with the first answer to them; later passages may be fewer than
  * those that were taken over. */
-static void write_usage(struct json_writer *w, const struct writing_answer *a) {
+static void write_usage(struct json_writer *w, const struct writing_answer *answer) {
     int64_t prompt = 0, cached = 0, written = 0;
-    for (int i = 0; i < a->n; i++) {
-        const struct choice *choice = a->choices[i];
-        const struct progress *p = &choice->progress;
-        written += p->n_ids;
+    for (int i = 0; i < answer->n; i++) {
+        const struct choice *choice = answer->choices[i];
+        const struct progress *progress = &choice->progress;
+        written += progress->n_ids;
         if (choice->number > 0) continue;
-        prompt += p->n_read;
-        cached += min_int(p->n_cached, p->n_read);
+        prompt += progress->n_read;
+        cached += min_int(progress->n_cached, progress->n_read);
     }
     put_key_object(w, "usage");
     put_key_int(w, "prompt_tokens", prompt);
@@ -45,7 +46,8 @@ static void write_usage(struct json_writer *w, const struct writing_answer *a) {
 }
 
 void openai_write_finish(struct json_writer *w, enum finish finish) {
-    static const char *const names[FINISH_ERROR + 1] = {[FINISH_STOP] = "stop", [FINISH_LENGTH] = "length"};
+    static const char *const names[FINISH_ERROR + 1] = {
+        [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length"};
     put_key_string(w, "finish_reason", names[finish]);
 }
 
@@ -58,11 +60,11 @@ struct choice_list {
 
 typedef void told_writer(struct json_writer *w, const struct told_answer *told);
 
-static void write_array(struct json_writer *w, const char *key, const struct writing_answer *a, struct choice_list of,
-                        told_writer *write) {
+static void write_array(struct json_writer *w, const char *key, const struct writing_answer *answer,
+                        struct choice_list of, told_writer *write) {
     put_key_array(w, key);
     for (int i = 0; i < of.n; i++) {
-        struct told_answer told = a->ops->openai->tell(a, of.list[i]);
+        struct told_answer told = answer->ops->openai->tell(answer, of.list[i]);
         write(w, &told);
     }
     put_array_end(w);
@@ -73,18 +75,21 @@ static void write_found(struct json_writer *w, const struct told_answer *told) {
 }
 
 /* The passages that finished choices name, and how they shared out their attention. */
-static void write_provenance(struct json_writer *w, const struct writing_answer *a, struct choice_list of) {
+static void write_provenance(struct json_writer *w, const struct writing_answer *answer,
+                             struct choice_list of) {
     const struct choice *first = of.list[0];
-    if (citations_may_be(first->sequence, &first->progress)) write_array(w, "citations", a, of, citations_write);
-    if (a->asked->retrieval.attention) write_array(w, "attention", a, of, attention_write);
+    if (citations_may_be(first->sequence, &first->progress))
+        write_array(w, "citations", answer, of, citations_write);
+    if (answer->asked->retrieval.attention)
+        write_array(w, "attention", answer, of, attention_write);
 }
 
 /* The choices that are sent, in their order; the caller frees the list. */
-static struct choice_list list_sent(const struct writing_answer *a) {
-    struct choice **list = xcalloc((size_t)a->n, sizeof(struct choice *));
+static struct choice_list list_sent(const struct writing_answer *answer) {
+    struct choice **list = xcalloc((size_t)answer->n, sizeof(struct choice *));
     int n = 0;
-    for (int i = 0; i < a->n; i++) {
-        struct choice *choice = a->choices[i];
+    for (int i = 0; i < answer->n; i++) {
+        struct choice *choice = answer->choices[i];
         if (choice->index < 0) continue;
         list[choice->index] = choice;
         n++;
@@ -92,28 +97,30 @@ static struct choice_list list_sent(const struct writing_answer *a) {
     return (struct choice_list){list, n};
 }
 
-void openai_write_whole(struct writing_answer *a, struct buffer *out) {
-    const struct openai_shape *shape = a->ops->openai;
-    struct choice_list sent = list_sent(a);
+void openai_write_whole(struct writing_answer *answer, struct buffer *out) {
+    const struct openai_shape *shape = answer->ops->openai;
+    struct choice_list sent = list_sent(answer);
     struct json_writer w;
     put_begin(&w, out);
-    write_head(&w, a, shape->whole);
-    for (int i = 0; i < sent.n; i++) shape->write_choice(&w, a, sent.list[i]);
+    write_head(&w, answer, shape->whole);
+    for (int i = 0; i < sent.n; i++) shape->write_choice(&w, answer, sent.list[i]);
     put_array_end(&w);
-    write_usage(&w, a);
-    write_array(&w, "retrieval", a, sent, write_found);
-    write_provenance(&w, a, sent);
-    if (a->asked->retrieval.compared) write_array(&w, "compare", a, sent, comparison_write);
+    write_usage(&w, answer);
+    write_array(&w, "retrieval", answer, sent, write_found);
+    write_provenance(&w, answer, sent);
+    if (answer->asked->retrieval.compared)
+        write_array(&w, "compare", answer, sent, comparison_write);
     put_object_end(&w);
     free((void *)(uintptr_t)sent.list);
 }
 
 /* Events. */
 
-void openai_begin_event(struct json_writer *w, const struct writing_answer *a, struct buffer *out) {
+void openai_begin_event(struct json_writer *w, const struct writing_answer *answer,
+                        struct buffer *out) {
     buffer_append_string(out, "data: ");
     put_begin(w, out);
-    write_head(w, a, a->ops->openai->part);
+    write_head(w, answer, answer->ops->openai->part);
 }
 
 static void end_event(struct json_writer *w) {
@@ -122,29 +129,31 @@ static void end_event(struct json_writer *w) {
 }
 
 /* Clients that asked for usage find null in every event but the last. */
-static void end_part(struct json_writer *w, const struct writing_answer *a) {
-    if (a->asked->include_usage) put_key_null(w, "usage");
+static void end_part(struct json_writer *w, const struct writing_answer *answer) {
+    if (answer->asked->include_usage) put_key_null(w, "usage");
     end_event(w);
 }
 
-void openai_end_choices(struct json_writer *w, const struct writing_answer *a) {
+void openai_end_choices(struct json_writer *w, const struct writing_answer *answer) {
     put_array_end(w);
-    end_part(w, a);
+    end_part(w, answer);
 }
 
-void openai_end_finished(struct json_writer *w, const struct writing_answer *a, struct choice *choice) {
+void openai_end_finished(struct json_writer *w, const struct writing_answer *answer,
+                         struct choice *choice) {
     put_array_end(w);
-    write_provenance(w, a, (struct choice_list){&choice, 1});
-    end_part(w, a);
+    write_provenance(w, answer, (struct choice_list){&choice, 1});
+    end_part(w, answer);
 }
 
-void openai_write_found(const struct writing_answer *a, struct choice *choice, struct buffer *out) {
+void openai_write_found(const struct writing_answer *answer, struct choice *choice,
+                        struct buffer *out) {
     struct json_writer w;
-    openai_begin_event(&w, a, out);
-    a->ops->openai->write_empty(&w, choice);
+    openai_begin_event(&w, answer, out);
+    answer->ops->openai->write_empty(&w, choice);
     put_array_end(&w);
-    write_array(&w, "retrieval", a, (struct choice_list){&choice, 1}, write_found);
-    end_part(&w, a);
+    write_array(&w, "retrieval", answer, (struct choice_list){&choice, 1}, write_found);
+    end_part(&w, answer);
     choice->found_sent = choice->progress.n_found;
 }
 
@@ -152,24 +161,26 @@ bool openai_has_found(const struct choice *choice) {
     return choice->progress.n_found > choice->found_sent && found_is_told(choice->sequence);
 }
 
-void openai_write_comparison(const struct writing_answer *a, struct choice *choice, struct buffer *out) {
+void openai_write_comparison(const struct writing_answer *answer, struct choice *choice,
+                             struct buffer *out) {
     struct json_writer w;
-    openai_begin_event(&w, a, out);
+    openai_begin_event(&w, answer, out);
     put_array_end(&w);
-    write_array(&w, "compare", a, (struct choice_list){&choice, 1}, comparison_write);
-    end_part(&w, a);
+    write_array(&w, "compare", answer, (struct choice_list){&choice, 1}, comparison_write);
+    end_part(&w, answer);
 }
 
-static void write_usage_event(const struct writing_answer *a, struct buffer *out) {
+static void write_usage_event(const struct writing_answer *answer, struct buffer *out) {
     struct json_writer w;
-    openai_begin_event(&w, a, out);
+    openai_begin_event(&w, answer, out);
     put_array_end(&w);
-    write_usage(&w, a);
+    write_usage(&w, answer);
     end_event(&w);
 }
 
-void openai_write_end(const struct writing_answer *a, const struct failure *failed, struct buffer *out) {
-    if (failed == NULL && a->asked->include_usage) write_usage_event(a, out);
+void openai_write_end(const struct writing_answer *answer, const struct failure *failed,
+                      struct buffer *out) {
+    if (failed == NULL && answer->asked->include_usage) write_usage_event(answer, out);
     if (failed) {
         buffer_append_string(out, "data: ");
         failure_write(failed, out);

@@ -4,18 +4,22 @@
 
 #include "server/api/api.h"
 
-/* Whether there is a reranker where a request wants one; on false *f is set, `field` is where it
- * was said: "retrieval.rerank". */
-bool retrieval_check_reranker(const struct served_model *model, const struct retrieval_choice *c, const char *field,
-                              struct failure *f);
+/* Whether there is a reranker where a request wants one; on false *failure is set, `field` is where
+ * it was said: "retrieval.rerank". */
+bool retrieval_check_reranker(const struct served_model *model,
+                              const struct retrieval_choice *choice, const char *field,
+                              struct failure *failure);
 /* Gives the field the model's values where it says nothing, and checks it against the model;
  * once for a request, before all that follows. */
-bool retrieval_settle(const struct served_model *model, struct request_retrieval *r, struct failure *f);
+bool retrieval_settle(const struct served_model *model, struct request_retrieval *retrieval,
+                      struct failure *failure);
 /* Whether passages stand in the prompt: sought, or the request's. */
-bool retrieval_reads_passages(const struct served_model *model, const struct request_retrieval *r);
+bool retrieval_reads_passages(const struct served_model *model,
+                              const struct request_retrieval *retrieval);
 /* Neighbours and passages of one answer. */
-bool retrieval_ask(const struct served_model *model, const struct request_retrieval *r, struct sequence_request *asked,
-                   struct failure *f);
+bool retrieval_ask(const struct served_model *model, const struct request_retrieval *retrieval,
+                   struct sequence_request *asked, struct failure *failure);
 /* The same without the documents that the answer is to be compared without. */
-bool retrieval_ask_without(const struct served_model *model, const struct request_retrieval *r,
-                           struct sequence_request *asked, struct failure *f);
+bool retrieval_ask_without(const struct served_model *model,
+                           const struct request_retrieval *retrieval,
+                           struct sequence_request *asked, struct failure *failure);

@@ -8,50 +8,52 @@
 
 /* Open. */
 
-void writing_answer_init(struct writing_answer *a, const struct writing_ops *ops, const struct request_writing *asked) {
-    a->ops = ops;
-    a->asked = asked;
-    a->created = time(NULL);
-    a->id = random_number();
+void writing_answer_init(struct writing_answer *answer, const struct writing_ops *ops,
+                         const struct request_writing *asked) {
+    answer->ops = ops;
+    answer->asked = asked;
+    answer->created = time(NULL);
+    answer->id = random_number();
 }
 
-struct choice *writing_answer_add(struct writing_answer *a, size_t bytes, const struct principal *who,
-                                  struct waker waker) {
+struct choice *writing_answer_add(struct writing_answer *answer, size_t bytes,
+                                  const struct principal *who, struct waker waker) {
     struct choice *choice = xcalloc(1, bytes);
-    a->choices = xrealloc(a->choices, ((size_t)a->n + 1) * sizeof(struct choice *));
-    a->choices[a->n] = choice;
-    choice->index = a->n;
+    answer->choices = xrealloc(answer->choices, ((size_t)answer->n + 1) * sizeof(struct choice *));
+    answer->choices[answer->n] = choice;
+    choice->index = answer->n;
     choice->sequence = sequence_open();
     choice->sequence->asked.principal = principal_hold(*who);
     choice->sequence->answer.waker = waker;
-    a->n++;
+    answer->n++;
     return choice;
 }
 
-bool writing_answer_submit(struct writing_answer *a, struct failure *f) {
-    struct sequence **sequences = xcalloc((size_t)a->n, sizeof(struct sequence *));
+bool writing_answer_submit(struct writing_answer *answer, struct failure *failure) {
+    struct sequence **sequences = xcalloc((size_t)answer->n, sizeof(struct sequence *));
     struct error e;
-    for (int i = 0; i < a->n; i++) sequences[i] = a->choices[i]->sequence;
-    enum status status = engine_submit(a->model->engine, sequences, a->n, &e);
+    for (int i = 0; i < answer->n; i++) sequences[i] = answer->choices[i]->sequence;
+    enum status status = engine_submit(answer->model->engine, sequences, answer->n, &e);
     free(sequences);
     if (status == STATUS_OK) return true;
-    failure_from_error(f, &e);
-    if (status == STATUS_BUSY) f->retry_after = engine_retry_after(a->model->engine);
+    failure_from_error(failure, &e);
+    if (status == STATUS_BUSY) failure->retry_after = engine_retry_after(answer->model->engine);
     return false;
 }
 
-void writing_answer_begin(struct writing_answer *a) {
-    if (!a->asked->stream) return;
-    a->base.stream = true;
-    answer_set_header(&a->base, "Content-Type", "text/event-stream");
-    answer_add_header(&a->base, "X-Accel-Buffering", "no"); /* nginx would keep events back */
+void writing_answer_begin(struct writing_answer *answer) {
+    if (!answer->asked->stream) return;
+    answer->base.stream = true;
+    answer_set_header(&answer->base, "Content-Type", "text/event-stream");
+    answer_add_header(&answer->base, "X-Accel-Buffering", "no"); /* nginx would keep events back */
 }
 
 /* Poll. */
 
-static bool read_answer(const struct writing_answer *a, struct choice *choice, struct error *e) {
+static bool read_answer(const struct writing_answer *answer, struct choice *choice,
+                        struct error *e) {
     choice->progress = sequence_read(choice->sequence, choice->text.size, &choice->text, e);
-    if (a->ops->read) a->ops->read(choice);
+    if (answer->ops->read) answer->ops->read(choice);
     return choice->progress.finish != FINISH_ERROR;
 }
 
@@ -59,70 +61,75 @@ static bool read_answer(const struct writing_answer *a, struct choice *choice, s
 static bool read_comparison(struct choice *choice, struct error *e) {
     struct buffer unread = {0};
     struct sequence *comparison = choice->sequence->asked.comparison;
-    enum finish how = comparison ? sequence_read(comparison, SIZE_MAX, &unread, e).finish : FINISH_STOP;
+    enum finish how =
+        comparison ? sequence_read(comparison, SIZE_MAX, &unread, e).finish : FINISH_STOP;
     choice->finished = how != FINISH_NONE;
     return how != FINISH_ERROR;
 }
 
 /* One choice, as far as it has come; false: it failed. */
-static bool poll_choice(const struct writing_answer *a, struct choice *choice, struct buffer *out, struct error *e) {
-    bool stream = a->base.stream;
+static bool poll_choice(const struct writing_answer *answer, struct choice *choice,
+                        struct buffer *out, struct error *e) {
+    bool stream = answer->base.stream;
     if (!choice->written) {
-        if (!read_answer(a, choice, e)) return false;
-        if (stream) a->ops->write_new(a, choice, out);
+        if (!read_answer(answer, choice, e)) return false;
+        if (stream) answer->ops->write_new(answer, choice, out);
         choice->written = choice->progress.finish != FINISH_NONE;
     }
     if (!choice->written || choice->finished) return true;
     if (!read_comparison(choice, e)) return false;
-    if (stream && choice->finished && a->asked->retrieval.compared) a->ops->write_comparison(a, choice, out);
+    if (stream && choice->finished && answer->asked->retrieval.compared)
+        answer->ops->write_comparison(answer, choice, out);
     return true;
 }
 
-static enum answer_progress fail(struct writing_answer *a, const struct error *e, struct buffer *out) {
-    struct failure f;
-    failure_from_error(&f, e);
-    if (a->base.stream) {
-        a->ops->write_end(a, &f, out);
-        failure_free(&f);
+static enum answer_progress fail(struct writing_answer *answer, const struct error *e,
+                                 struct buffer *out) {
+    struct failure failure;
+    failure_from_error(&failure, e);
+    if (answer->base.stream) {
+        answer->ops->write_end(answer, &failure, out);
+        failure_free(&failure);
     } else {
-        failure_answer(&f, &a->base, out);
+        failure_answer(&failure, &answer->base, out);
     }
     return ANSWER_COMPLETE;
 }
 
 enum answer_progress writing_answer_poll(struct answer *answer, struct buffer *out) {
-    struct writing_answer *a = (struct writing_answer *)answer;
+    struct writing_answer *writing_answer = (struct writing_answer *)answer;
     size_t before = out->size;
     bool finished = true;
-    for (int i = 0; i < a->n; i++) {
+    for (int i = 0; i < writing_answer->n; i++) {
         struct error e;
-        if (!poll_choice(a, a->choices[i], out, &e)) return fail(a, &e, out);
-        finished = finished && a->choices[i]->finished;
+        if (!poll_choice(writing_answer, writing_answer->choices[i], out, &e))
+            return fail(writing_answer, &e, out);
+        finished = finished && writing_answer->choices[i]->finished;
     }
     if (!finished) return out->size > before ? ANSWER_MORE : ANSWER_WAITING;
-    if (a->base.stream)
-        a->ops->write_end(a, NULL, out);
+    if (writing_answer->base.stream)
+        writing_answer->ops->write_end(writing_answer, NULL, out);
     else
-        a->ops->write_whole(a, out);
+        writing_answer->ops->write_whole(writing_answer, out);
     return ANSWER_COMPLETE;
 }
 
 /* The end. */
 
-void writing_answer_cancel(struct writing_answer *a) {
-    for (int i = 0; i < a->n; i++) sequence_cancel(a->choices[i]->sequence);
-    if (a->n > 0) engine_notice(a->model->engine);
+void writing_answer_cancel(struct writing_answer *answer) {
+    for (int i = 0; i < answer->n; i++) sequence_cancel(answer->choices[i]->sequence);
+    if (answer->n > 0) engine_notice(answer->model->engine);
 }
 
-void writing_answer_free(struct writing_answer *a) {
-    writing_answer_cancel(a);
-    for (int i = 0; i < a->n; i++) {
-        struct choice *choice = a->choices[i];
+void writing_answer_free(struct writing_answer *answer) {
+    writing_answer_cancel(answer);
+    for (int i = 0; i < answer->n; i++) {
+        struct choice *choice = answer->choices[i];
         sequence_detach(choice->sequence);
         sequence_release(choice->sequence);
-        if (a->ops->free_choice) a->ops->free_choice(choice);
+        if (answer->ops->free_choice) answer->ops->free_choice(choice);
         buffer_free(&choice->text);
         free(choice);
     }
-    free(a->choices);
+    free(answer->choices);
 }

@@ -26,14 +26,19 @@ struct writing_answer;
 /* A door's part. Events are of streams alone. */
 struct writing_ops {
     const struct openai_shape *openai;   /* of doors in OpenAI's shapes (openai_json.h) */
-    void (*read)(struct choice *choice); /* its text or its progress has changed; NULL: the door needs no more */
+    void (*read)(struct choice *choice); /* its text or its progress has changed; NULL: the door
+                                            needs no more */
     /* Events with the part of a choice that has not been sent, if there is any; with its
      * comparison, which is over; and with the end, of the reason where it is a failure. */
-    void (*write_new)(const struct writing_answer *a, struct choice *choice, struct buffer *out);
-    void (*write_comparison)(const struct writing_answer *a, struct choice *choice, struct buffer *out);
-    void (*write_end)(const struct writing_answer *a, const struct failure *failed, struct buffer *out);
-    void (*write_whole)(struct writing_answer *a, struct buffer *out);
-    void (*free_choice)(struct choice *choice); /* the door's members; NULL: there is nothing to free */
+    void (*write_new)(const struct writing_answer *answer, struct choice *choice,
+                      struct buffer *out);
+    void (*write_comparison)(const struct writing_answer *answer, struct choice *choice,
+                             struct buffer *out);
+    void (*write_end)(const struct writing_answer *answer, const struct failure *failed,
+                      struct buffer *out);
+    void (*write_whole)(struct writing_answer *answer, struct buffer *out);
+    void (*free_choice)(
+        struct choice *choice); /* the door's members; NULL: there is nothing to free */
 };
 
 struct writing_answer {
@@ -48,18 +53,19 @@ struct writing_answer {
 };
 
 /* Of a zeroed answer, before its request is read. */
-void writing_answer_init(struct writing_answer *a, const struct writing_ops *ops, const struct request_writing *asked);
+void writing_answer_init(struct writing_answer *answer, const struct writing_ops *ops,
+                         const struct request_writing *asked);
 /* Adds a zeroed choice of so many bytes, whose sequence is `who`'s and wakes `waker`. */
-struct choice *writing_answer_add(struct writing_answer *a, size_t bytes, const struct principal *who,
-                                  struct waker waker);
+struct choice *writing_answer_add(struct writing_answer *answer, size_t bytes,
+                                  const struct principal *who, struct waker waker);
 /* Hands all sequences to the model's engine, or none; a refusal says when to come back. */
-bool writing_answer_submit(struct writing_answer *a, struct failure *f);
+bool writing_answer_submit(struct writing_answer *answer, struct failure *failure);
 /* The answer is complete but for what the engine writes: its headers, and whether it is a
  * stream. */
-void writing_answer_begin(struct writing_answer *a);
+void writing_answer_begin(struct writing_answer *answer);
 /* One step of sending, as answer_ops.poll. */
 enum answer_progress writing_answer_poll(struct answer *answer, struct buffer *out);
 /* Nobody waits for it any more. From any thread that keeps `choices` as they are. */
-void writing_answer_cancel(struct writing_answer *a);
+void writing_answer_cancel(struct writing_answer *answer);
 /* Cancels what is still written, and frees the choices. */
-void writing_answer_free(struct writing_answer *a);
+void writing_answer_free(struct writing_answer *answer);

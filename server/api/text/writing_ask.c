@@ -14,34 +14,37 @@ uint64_t random_number(void) {
     return v;
 }
 
-static const struct request_limits *choose_model(void *context, const char *name, struct failure *f) {
-    const struct served_model *model = api_model(context, name, f);
+static const struct request_limits *choose_model(void *context, const char *name,
+                                                 struct failure *failure) {
+    const struct served_model *model = api_model(context, name, failure);
     return model ? &model->limits : NULL;
 }
 
-struct request_models writing_models(struct api *a) {
-    return (struct request_models){choose_model, a, &a->largest};
+struct request_models writing_models(struct api *api) {
+    return (struct request_models){choose_model, api, &api->largest};
 }
 
 /* Random seeds are integers that every reader of JSON takes as they are, with those behind them. */
 enum { SEED_BITS = 52 };
 
-void writing_choose_seed(struct request_writing *w) {
-    if (!w->has_seed) w->seed = (int64_t)(random_number() >> (64 - SEED_BITS));
+void writing_choose_seed(struct request_writing *writing) {
+    if (!writing->has_seed) writing->seed = (int64_t)(random_number() >> (64 - SEED_BITS));
 }
 
 /* Grammars. */
 
-/* The first piece of an answer that is a text of its own loses a blank (detokenizer), which no mask knows. */
-static bool grammar_ask(const struct served_model *model, const struct request_writing *w,
-                        struct sequence_request *asked, struct failure *f) {
+/* The first piece of an answer that is a text of its own loses a blank (detokenizer), which no mask
+ * knows. */
+static bool grammar_ask(const struct served_model *model, const struct request_writing *writing,
+                        struct sequence_request *asked, struct failure *failure) {
     asked->grammar_begin = (struct matcher_begin){.after = -1, .optional = -1};
-    if (w->guide.kind == GUIDE_NONE) return true;
+    if (writing->guide.kind == GUIDE_NONE) return true;
     if (model->info->reads_source)
-        return failure_set(f, 400, "unsupported_parameter", w->guide.field,
-                           "%s: the answers of models with an encoder, as %s, cannot be held to a grammar",
-                           w->guide.field, model->id);
-    asked->grammar = grammars_get(model->grammars, &w->guide, f);
+        return failure_set(
+            failure, 400, "unsupported_parameter", writing->guide.field,
+            "%s: the answers of models with an encoder, as %s, cannot be held to a grammar",
+            writing->guide.field, model->id);
+    asked->grammar = grammars_get(model->grammars, &writing->guide, failure);
     return asked->grammar != NULL;
 }
 
@@ -52,50 +55,54 @@ int32_t *writing_copy_ids(const int32_t *ids, int n) {
     return bytes > 0 ? memcpy(xmalloc(bytes), ids, bytes) : NULL;
 }
 
-static void sampling_ask(const struct request_writing *w, int number, struct sample_params *p) {
-    *p = (struct sample_params){.temperature = (float)w->temperature,
-                                .top_p = (float)w->top_p,
-                                .min_p = (float)w->min_p,
-                                .top_k = w->top_k > 0 ? (int)w->top_k : 0,
-                                .seed = (uint64_t)w->seed + (uint64_t)number};
+static void sampling_ask(const struct request_writing *writing, int number,
+                         struct sample_params *params) {
+    *params = (struct sample_params){.temperature = (float)writing->temperature,
+                                     .top_p = (float)writing->top_p,
+                                     .min_p = (float)writing->min_p,
+                                     .top_k = writing->top_k > 0 ? (int)writing->top_k : 0,
+                                     .seed = (uint64_t)writing->seed + (uint64_t)number};
 }
 
-static void changes_ask(const struct request_writing *w, struct sequence_changes *to) {
-    *to = (struct sequence_changes){.presence = (float)w->presence_penalty,
-                                    .frequency = (float)w->frequency_penalty,
-                                    .repetition = (float)w->repetition_penalty,
-                                    .no_repeat = (int)w->no_repeat_ngram_size,
-                                    .n_biases = w->n_biases};
-    if (w->n_biases == 0) return;
-    to->biases = xcalloc((size_t)w->n_biases, sizeof *to->biases);
-    for (int i = 0; i < w->n_biases; i++) to->biases[i] = (struct sequence_bias){w->biases[i].id, w->biases[i].bias};
+static void changes_ask(const struct request_writing *writing, struct sequence_changes *to) {
+    *to = (struct sequence_changes){.presence = (float)writing->presence_penalty,
+                                    .frequency = (float)writing->frequency_penalty,
+                                    .repetition = (float)writing->repetition_penalty,
+                                    .no_repeat = (int)writing->no_repeat_ngram_size,
+                                    .n_biases = writing->n_biases};
+    if (writing->n_biases == 0) return;
+    to->biases = xcalloc((size_t)writing->n_biases, sizeof *to->biases);
+    for (int i = 0; i < writing->n_biases; i++)
+        to->biases[i] = (struct sequence_bias){writing->biases[i].id, writing->biases[i].bias};
 }
 
-static void end_ask(const struct request_writing *w, struct sequence_end *to) {
-    *to = (struct sequence_end){.ignore_eos = w->ignore_eos,
-                                .include_stop = w->include_stop,
-                                .min_tokens = (int)w->min_tokens,
-                                .stop_ids = writing_copy_ids(w->stop_ids.ids, w->stop_ids.n),
-                                .n_stop_ids = w->stop_ids.n};
-    stops_copy(&to->stops, &w->stops);
+static void end_ask(const struct request_writing *writing, struct sequence_end *to) {
+    *to = (struct sequence_end){
+        .ignore_eos = writing->ignore_eos,
+        .include_stop = writing->include_stop,
+        .min_tokens = (int)writing->min_tokens,
+        .stop_ids = writing_copy_ids(writing->stop_ids.ids, writing->stop_ids.n),
+        .n_stop_ids = writing->stop_ids.n};
+    stops_copy(&to->stops, &writing->stops);
 }
 
-bool writing_ask(const struct served_model *model, const struct request_writing *w, int number,
-                 struct sequence_request *asked, struct failure *f) {
-    sampling_ask(w, number, &asked->sampling);
-    changes_ask(w, &asked->changes);
-    end_ask(w, &asked->end);
-    asked->wake_per_token = w->stream;
-    return retrieval_ask(model, &w->retrieval, asked, f) && grammar_ask(model, w, asked, f);
+bool writing_ask(const struct served_model *model, const struct request_writing *writing,
+                 int number, struct sequence_request *asked, struct failure *failure) {
+    sampling_ask(writing, number, &asked->sampling);
+    changes_ask(writing, &asked->changes);
+    end_ask(writing, &asked->end);
+    asked->wake_per_token = writing->stream;
+    return retrieval_ask(model, &writing->retrieval, asked, failure) &&
+           grammar_ask(model, writing, asked, failure);
 }
 
-bool writing_compare(const struct served_model *model, const struct request_writing *w, struct sequence *sequence,
-                     struct failure *f) {
-    const struct request_retrieval *r = &w->retrieval;
+bool writing_compare(const struct served_model *model, const struct request_writing *writing,
+                     struct sequence *sequence, struct failure *failure) {
+    const struct request_retrieval *retrieval = &writing->retrieval;
     const struct sequence_request *asked = &sequence->asked;
-    if (r->compared == COMPARED_WITH_NOTHING) return true;
+    if (retrieval->compared == COMPARED_WITH_NOTHING) return true;
     if (asked->max_tokens == 0)
-        return failure_set(f, 400, "invalid_value", "retrieval.compare",
+        return failure_set(failure, 400, "invalid_value", "retrieval.compare",
                            "retrieval.compare scores what is written, and max_tokens is 0");
     struct sequence *without = sequence->asked.comparison = sequence_open();
     struct sequence_request *to = &without->asked;
@@ -109,5 +116,6 @@ bool writing_compare(const struct served_model *model, const struct request_writ
     to->max_tokens = asked->max_tokens;
     to->n_top = 0;
     sequence->asked.n_top = max_int(0, asked->n_top);
-    return r->compared == COMPARED_WITH_OFF || retrieval_ask_without(model, r, to, f);
+    return retrieval->compared == COMPARED_WITH_OFF ||
+           retrieval_ask_without(model, retrieval, to, failure);
 }

@@ -8,136 +8,156 @@
 /* Chunks that are embedded at a stretch. */
 enum { EMBED_CHUNKS = 64 };
 
-/* A token can begin inside a character: its start moves behind it, so that the range of a chunk holds whole characters,
- * each in the chunk where it begins. */
+/* A token can begin inside a character: its start moves behind it, so that the range of a chunk
+ * holds whole characters, each in the chunk where it begins. */
 static void align_starts(struct tokens *tokens, struct text_span text) {
     for (int i = 0; i < tokens->n; i++)
-        for (int j = 0;
-             j < 3 && tokens->starts[i] < text.size && ((uint8_t)text.text[tokens->starts[i]] & 0xc0) == 0x80; j++)
+        for (int j = 0; j < 3 && tokens->starts[i] < text.size &&
+                        ((uint8_t)text.text[tokens->starts[i]] & 0xc0) == 0x80;
+             j++)
             tokens->starts[i]++;
 }
 
 /* The tokens of a part of the text, with places in the text. */
-static enum status cut_part(struct document_cutter *c, struct text_span text, struct text_span part, struct error *e) {
-    struct tokens *tokens = &c->tokens;
+static enum status cut_part(struct document_cutter *cutter, struct text_span text,
+                            struct text_span part, struct error *e) {
+    struct tokens *tokens = &cutter->tokens;
     size_t before = (size_t)(part.text - text.text);
     tokens->n = 0;
-    if (tokenizer_encode(c->tokenizer, part.text, part.size, TOKENIZER_PLAIN, tokens, e)) return e->status;
+    if (tokenizer_encode(cutter->tokenizer, part.text, part.size, TOKENIZER_PLAIN, tokens, e))
+        return e->status;
     if (tokens->n == 0) return error_set(e, STATUS_INVALID, "no tokens in it");
     for (int i = 0; i < tokens->n; i++) tokens->starts[i] += (uint32_t)before;
     align_starts(tokens, text);
     return STATUS_OK;
 }
 
-enum status document_cut(struct document_cutter *c, struct text_span text, struct error *e) {
-    struct tokens *tokens = &c->tokens;
+enum status document_cut(struct document_cutter *cutter, struct text_span text, struct error *e) {
+    struct tokens *tokens = &cutter->tokens;
     struct picture_document picture;
-    c->is_picture = picture_document_read(&picture, text);
-    if (c->is_picture && !c->pictures && !c->embedder->sees)
-        return error_set(e, STATUS_UNSUPPORTED, "it is a picture, and the embedder %s reads texts alone",
-                         c->embedder->name);
-    if (cut_part(c, text, c->is_picture ? picture.caption : text, e)) return e->status;
+    cutter->is_picture = picture_document_read(&picture, text);
+    if (cutter->is_picture && !cutter->pictures && !cutter->embedder->sees)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "it is a picture, and the embedder %s reads texts alone",
+                         cutter->embedder->name);
+    if (cut_part(cutter, text, cutter->is_picture ? picture.caption : text, e)) return e->status;
 
-    c->n_chunks = document_count_chunks(tokens->n, c->chunk_length);
-    c->bounds = xrealloc(c->bounds, ((size_t)c->n_chunks + 1) * sizeof *c->bounds);
-    for (int i = 0; i < c->n_chunks; i++) c->bounds[i] = tokens->starts[i * c->chunk_length];
-    c->bounds[c->n_chunks] = (uint32_t)text.size;
+    cutter->n_chunks = document_count_chunks(tokens->n, cutter->chunk_length);
+    cutter->bounds =
+        xrealloc(cutter->bounds, ((size_t)cutter->n_chunks + 1) * sizeof *cutter->bounds);
+    for (int i = 0; i < cutter->n_chunks; i++)
+        cutter->bounds[i] = tokens->starts[i * cutter->chunk_length];
+    cutter->bounds[cutter->n_chunks] = (uint32_t)text.size;
     return STATUS_OK;
 }
 
 /* The picture's vector. */
-static enum status embed_picture(const struct embedder *embedder, struct text_span text, float *vector,
-                                 struct error *e) {
+static enum status embed_picture(const struct embedder *embedder, struct text_span text,
+                                 float *vector, struct error *e) {
     struct picture_document picture;
     struct buffer file = {0};
     CHECK(picture_document_read(&picture, text));
     enum status status = picture_document_file(&picture, &file, e);
     struct embedder_picture pixels = {0};
-    struct embed_request request = {.pictures = &pixels, .n = 1, .role = EMBED_DOCUMENT, .vectors = vector};
+    struct embed_request request = {
+        .pictures = &pixels, .n = 1, .role = EMBED_DOCUMENT, .vectors = vector};
     if (status == STATUS_OK)
-        status = embedder_read_picture(embedder, (struct text_span){file.data, file.size}, &pixels, e);
+        status =
+            embedder_read_picture(embedder, (struct text_span){file.data, file.size}, &pixels, e);
     if (status == STATUS_OK) status = embedder_embed(embedder, &request, e);
     free(pixels.pixels);
     buffer_free(&file);
     return status;
 }
 
-void document_make_room(struct document_cutter *c) {
-    c->vectors = xrealloc(c->vectors, (size_t)c->n_chunks * (size_t)c->embedder->dim * sizeof *c->vectors);
-    if (c->pictures) c->picture = xrealloc(c->picture, (size_t)c->pictures->dim * sizeof *c->picture);
+void document_make_room(struct document_cutter *cutter) {
+    cutter->vectors =
+        xrealloc(cutter->vectors, (size_t)cutter->n_chunks * (size_t)cutter->embedder->dim *
+                                      sizeof *cutter->vectors);
+    if (cutter->pictures)
+        cutter->picture =
+            xrealloc(cutter->picture, (size_t)cutter->pictures->dim * sizeof *cutter->picture);
 }
 
 /* Room for the vectors, and that of a picture. */
-static enum status begin_vectors(struct document_cutter *c, struct text_span text, struct error *e) {
-    c->n_embedded = 0;
-    document_make_room(c);
-    if (!c->is_picture) return STATUS_OK;
-    if (c->pictures) return embed_picture(c->pictures, text, c->picture, e);
-    c->n_embedded = 1; /* its vector is that of the first chunk */
-    return embed_picture(c->embedder, text, c->vectors, e);
+static enum status begin_vectors(struct document_cutter *cutter, struct text_span text,
+                                 struct error *e) {
+    cutter->n_embedded = 0;
+    document_make_room(cutter);
+    if (!cutter->is_picture) return STATUS_OK;
+    if (cutter->pictures) return embed_picture(cutter->pictures, text, cutter->picture, e);
+    cutter->n_embedded = 1; /* its vector is that of the first chunk */
+    return embed_picture(cutter->embedder, text, cutter->vectors, e);
 }
 
-static enum status embed_some(struct document_cutter *c, struct text_span text, struct error *e) {
+static enum status embed_some(struct document_cutter *cutter, struct text_span text,
+                              struct error *e) {
     struct text_span texts[EMBED_CHUNKS];
     int n_tokens[EMBED_CHUNKS] = {0};
-    int first = c->n_embedded, n = min_int(EMBED_CHUNKS, c->n_chunks - first);
+    int first = cutter->n_embedded, n = min_int(EMBED_CHUNKS, cutter->n_chunks - first);
     for (int i = 0; i < n; i++) {
-        const uint32_t *bounds = c->bounds + first + i;
+        const uint32_t *bounds = cutter->bounds + first + i;
         texts[i] = (struct text_span){text.text + bounds[0], bounds[1] - bounds[0]};
     }
-    struct embed_request request = {.texts = texts,
-                                    .n = n,
-                                    .role = EMBED_DOCUMENT,
-                                    .vectors = c->vectors + (size_t)first * (size_t)c->embedder->dim,
-                                    .n_tokens = n_tokens};
+    struct embed_request request = {
+        .texts = texts,
+        .n = n,
+        .role = EMBED_DOCUMENT,
+        .vectors = cutter->vectors + (size_t)first * (size_t)cutter->embedder->dim,
+        .n_tokens = n_tokens};
     if (n == 0) return STATUS_OK;
 
-    enum status status = embedder_embed(c->embedder, &request, e);
-    for (int i = 0; i < n; i++) c->n_tokens_read += n_tokens[i];
-    c->n_embedded += n;
+    enum status status = embedder_embed(cutter->embedder, &request, e);
+    for (int i = 0; i < n; i++) cutter->n_tokens_read += n_tokens[i];
+    cutter->n_embedded += n;
     return status;
 }
 
-enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
-                           struct error *e) {
-    enum status status = begin_vectors(c, text, e);
-    while (status == STATUS_OK && c->n_embedded < c->n_chunks) {
-        status = embed_some(c, text, e);
+enum status document_embed(struct document_cutter *cutter, struct text_span text,
+                           const atomic_bool *cancelled, struct error *e) {
+    enum status status = begin_vectors(cutter, text, e);
+    while (status == STATUS_OK && cutter->n_embedded < cutter->n_chunks) {
+        status = embed_some(cutter, text, e);
         if (status == STATUS_OK && cancelled && atomic_load(cancelled))
             status = error_set(e, STATUS_CANCELLED, "interrupted");
     }
     return status;
 }
 
-enum status document_put_begin(struct document_cutter *c, struct collection *l, const struct collection_document *d,
-                               bool *is_there, enum change_effect *effect, struct error *e) {
-    *effect = collection_check_put(c->filter, d, e) ? CHANGE_REFUSED : CHANGE_NOTHING;
-    if (*effect == CHANGE_REFUSED || collection_has(l, c->filter, d, is_there, e)) return e->status;
+enum status document_put_begin(struct document_cutter *cutter, struct collection *collection,
+                               const struct collection_document *document, bool *is_there,
+                               enum change_effect *effect, struct error *e) {
+    *effect = collection_check_put(cutter->filter, document, e) ? CHANGE_REFUSED : CHANGE_NOTHING;
+    if (*effect == CHANGE_REFUSED ||
+        collection_has(collection, cutter->filter, document, is_there, e))
+        return e->status;
     if (*is_there) return STATUS_OK;
-    enum status status = document_cut(c, d->text, e);
-    if (status == STATUS_OK) status = begin_vectors(c, d->text, e);
-    return status ? error_prefix(e, "%s", d->path) : STATUS_OK;
+    enum status status = document_cut(cutter, document->text, e);
+    if (status == STATUS_OK) status = begin_vectors(cutter, document->text, e);
+    return status ? error_prefix(e, "%s", document->path) : STATUS_OK;
 }
 
-enum status document_put_more(struct document_cutter *c, const struct collection_document *d, bool *more,
+enum status document_put_more(struct document_cutter *cutter,
+                              const struct collection_document *document, bool *more,
                               struct error *e) {
-    if (embed_some(c, d->text, e)) return error_prefix(e, "%s", d->path);
-    *more = c->n_embedded < c->n_chunks;
+    if (embed_some(cutter, document->text, e)) return error_prefix(e, "%s", document->path);
+    *more = cutter->n_embedded < cutter->n_chunks;
     return STATUS_OK;
 }
 
-enum status document_put_end(struct document_cutter *c, struct collection *l, struct collection_document *d,
-                             enum change_effect *effect, struct error *e) {
-    d->ids = c->tokens.ids;
-    d->n = c->tokens.n;
-    d->bounds = c->bounds;
-    d->picture = cutter_picture(c);
-    return collection_put(l, c->filter, d, c->vectors, effect, e);
+enum status document_put_end(struct document_cutter *cutter, struct collection *collection,
+                             struct collection_document *document, enum change_effect *effect,
+                             struct error *e) {
+    document->ids = cutter->tokens.ids;
+    document->n = cutter->tokens.n;
+    document->bounds = cutter->bounds;
+    document->picture = cutter_picture(cutter);
+    return collection_put(collection, cutter->filter, document, cutter->vectors, effect, e);
 }
 
-void document_cutter_close(struct document_cutter *c) {
-    tokens_free(&c->tokens);
-    free(c->bounds);
-    free(c->vectors);
-    free(c->picture);
+void document_cutter_close(struct document_cutter *cutter) {
+    tokens_free(&cutter->tokens);
+    free(cutter->bounds);
+    free(cutter->vectors);
+    free(cutter->picture);
 }

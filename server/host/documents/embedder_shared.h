@@ -1,4 +1,5 @@
-/* server/host/documents/embedder_shared.h: an embedder that several threads use: each waits for the others. */
+/* server/host/documents/embedder_shared.h: an embedder that several threads use: each waits for the
+ * others. */
 #pragma once
 
 #include "retrieval/embedder.h"

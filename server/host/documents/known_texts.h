@@ -1,6 +1,7 @@
-/* server/host/documents/known_texts.h: the texts that a collection has, by their hash: a text that is in already, under
- * whatever name, is not embedded again. For programs that read files: whoever may put documents and not read all of
- * them must not learn from the time that it takes which texts there are. */
+/* server/host/documents/known_texts.h: the texts that a collection has, by their hash: a text that
+ * is in already, under whatever name, is not embedded again. For programs that read files: whoever
+ * may put documents and not read all of them must not learn from the time that it takes which texts
+ * there are. */
 #pragma once
 
 #include <string.h>
@@ -20,14 +21,16 @@ struct known_texts {
     struct key_set places;   /* of a text: number + 1 of its document */
     struct known_text *list; /* [n] */
     int n, capacity;
-    bool listed;               /* all of the collection's are in it */
-    struct snapshot *snapshot; /* as it was then: what goes from a folder meanwhile has its vectors */
+    bool listed; /* all of the collection's are in it */
+    struct snapshot
+        *snapshot; /* as it was then: what goes from a folder meanwhile has its vectors */
 };
 
-/* Takes the vectors of the text that the cutter has just cut from a document with the same one; *found: there is one.
- * The collection is looked through at the first call. */
-enum status known_texts_find(struct known_texts *k, struct collection *l, struct document_cutter *c,
-                             struct text_span text, bool *found, struct error *e);
+/* Takes the vectors of the text that the cutter has just cut from a document with the same one;
+ * *found: there is one. The collection is looked through at the first call. */
+enum status known_texts_find(struct known_texts *texts, struct collection *collection,
+                             struct document_cutter *cutter, struct text_span text, bool *found,
+                             struct error *e);
 /* A document of that id has the text from now on. */
-void known_texts_add(struct known_texts *k, struct text_span text, const char *id);
-void known_texts_free(struct known_texts *k);
+void known_texts_add(struct known_texts *texts, struct text_span text, const char *id);
+void known_texts_free(struct known_texts *texts);

@@ -1,5 +1,5 @@
-/* server/host/models/budget.h: whether what is to be loaded fits into the memory there is, said before any of it is
- * taken. */
+/* server/host/models/budget.h: whether what is to be loaded fits into the memory there is, said
+ * before any of it is taken. */
 #pragma once
 
 #include "retro/run/session/session.h"
@@ -19,31 +19,35 @@ struct budget_parts {
     int n;
 };
 /* `advice` is a format. */
-void budget_add(struct budget_parts *p, struct budget_part part, const char *advice, ...)
+void budget_add(struct budget_parts *parts, struct budget_part part, const char *advice, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adds what a program takes beside what it measures: the tables of the tokenizers in these folders, its threads,
- * requests and the heap's losses, which are estimated, and a margin. tests/http/test_memory.py compares. */
-void budget_add_program(struct budget_parts *p, const char *const *folders, int n);
+/* Adds what a program takes beside what it measures: the tables of the tokenizers in these folders,
+ * its threads, requests and the heap's losses, which are estimated, and a margin.
+ * tests/http/test_memory.py compares. */
+void budget_add_program(struct budget_parts *parts, const char *const *folders, int n);
 /* The same for one more model of the program: its tokenizer, threads and requests. */
 size_t budget_model_overhead(const char *folder);
-/* Parts of a program without a model against the host's memory. `program` is added by the caller. */
+/* Parts of a program without a model against the host's memory. `program` is added by the caller.
+ */
 enum status budget_check_host(const struct budget_parts *parts, struct error *e);
 
-/* The parts that a process will have open beside a model. The callbacks are called once the model is known, and get
- * `context`. */
+/* The parts that a process will have open beside a model. The callbacks are called once the model
+ * is known, and get `context`. */
 struct budget_use {
     /* A pool of sessions. */
-    enum status (*limits)(void *context, const struct model_info *info, struct session_limits *l, struct error *e);
-    /* Anything else, on rank 0 only; b is its device. NULL: nothing. */
-    enum status (*beside)(void *context, const struct model_info *info, struct backend *b, struct budget_parts *p,
-                          struct error *e);
+    enum status (*limits)(void *context, const struct model_info *info,
+                          struct session_limits *session_limits, struct error *e);
+    /* Anything else, on rank 0 only; the backend is its device. NULL: nothing. */
+    enum status (*beside)(void *context, const struct model_info *info, struct backend *backend,
+                          struct budget_parts *parts, struct error *e);
     void *context;
 };
 
-/* This rank's part of the folder's model, and of its use (NULL: none), against what its device can still give, and for
- * parts on the host against what that has left. Rank 0 logs one line with the parts where there is a use.
- * STATUS_NO_MEMORY has all parts and names the option to lower. Loads nothing, but verifies the folder as model_open
- * does. */
-enum status budget_check(const char *folder, struct backend *b, struct comm *c, struct model_options o,
-                         const struct budget_use *use, struct error *e);
+/* This rank's part of the folder's model, and of its use (NULL: none), against what its device can
+ * still give, and for parts on the host against what that has left. Rank 0 logs one line with the
+ * parts where there is a use. STATUS_NO_MEMORY has all parts and names the option to lower. Loads
+ * nothing, but verifies the folder as model_open does. */
+enum status budget_check(const char *folder, struct backend *backend, struct comm *comm,
+                         struct model_options options, const struct budget_use *use,
+                         struct error *e);

@@ -1,4 +1,5 @@
-/* server/host/models/opened_model.c: opening all that a model needs, on every rank. See opened_model.h. */
+/* server/host/models/opened_model.c: opening all that a model needs, on every rank. See
+ * opened_model.h. */
 #include "server/host/models/opened_model.h"
 
 #include <pthread.h>
@@ -23,16 +24,20 @@ static bool is_gpu(const char *device) {
     return strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", strlen("cuda:")) == 0;
 }
 
-static const char *device_of(const struct config *c) { return backend_choose(c->model.device); }
+static const char *device_of(const struct config *config) {
+    return backend_choose(config->model.device);
+}
 
-static int choose_comm(const struct config *c) {
-    bool gpus = c->parallel.tensor * c->parallel.pipeline > 1 && is_gpu(device_of(c));
-    return c->parallel.comm == COMM_AUTO && gpus ? COMM_NCCL : c->parallel.comm;
+static int choose_comm(const struct config *config) {
+    bool gpus =
+        config->parallel.tensor * config->parallel.pipeline > 1 && is_gpu(device_of(config));
+    return config->parallel.comm == COMM_AUTO && gpus ? COMM_NCCL : config->parallel.comm;
 }
 
 /* Every rank of a machine has its own GPU: "cuda:2" is the first one's. */
-static const char *choose_device(const struct config *c, const struct comm *comm, char *text, size_t size) {
-    const char *device = device_of(c), *colon = strchr(device, ':');
+static const char *choose_device(const struct config *config, const struct comm *comm, char *text,
+                                 size_t size) {
+    const char *device = device_of(config), *colon = strchr(device, ':');
     if (comm->world->size == 1 || !is_gpu(device)) return device;
     snprintf(text, size, "cuda:%d", (colon ? atoi(colon + 1) : 0) + comm->local_rank);
     return text;
@@ -52,12 +57,12 @@ static const char *const shared_options[] = {
     "server.max_picture_patches",
 };
 
-static void print_option(const struct config *c, const char *key, struct buffer *lines) {
+static void print_option(const struct config *config, const char *key, struct buffer *lines) {
     size_t offset;
-    const struct option_row *o = options_find(&config_options, key, &offset);
-    CHECK(o != NULL && (o->field.type == JSON_INT || o->field.type == JSON_CHOICE));
-    int value = *(const int *)(const void *)((const char *)c + offset);
-    const struct json_choice *choice = o->field.choices;
+    const struct option_row *row = options_find(&config_options, key, &offset);
+    CHECK(row != NULL && (row->field.type == JSON_INT || row->field.type == JSON_CHOICE));
+    int value = *(const int *)(const void *)((const char *)config + offset);
+    const struct json_choice *choice = row->field.choices;
     while (choice && choice->value != value) choice++;
     if (choice)
         buffer_printf(lines, "%s %s\n", key, choice->name);
@@ -65,127 +70,151 @@ static void print_option(const struct config *c, const char *key, struct buffer 
         buffer_printf(lines, "%s %d\n", key, value);
 }
 
-/* Ranks that are processes are each told what to do and what to read, and are to be told the same. */
-static enum status check_same(const struct opened_model *o, const struct config *c, const char *folder,
-                              struct error *e) {
+/* Ranks that are processes are each told what to do and what to read, and are to be told the same.
+ */
+static enum status check_same(const struct opened_model *model, const struct config *config,
+                              const char *folder, struct error *e) {
     struct buffer lines = {0};
-    bool nccl = choose_comm(c) == COMM_NCCL;
-    buffer_printf(&lines, "retro-server " RETRO_VERSION "\nparallel.comm %s\n", nccl ? "nccl" : o->comm->ops->name);
-    for (size_t i = 0; i < ARRAY_COUNT(shared_options); i++) print_option(c, shared_options[i], &lines);
-    model_identify(folder, o->comm->world, &lines);
-    enum status status = comm_same(o->comm->world, lines.data, e);
+    bool nccl = choose_comm(config) == COMM_NCCL;
+    buffer_printf(&lines, "retro-server " RETRO_VERSION "\nparallel.comm %s\n",
+                  nccl ? "nccl" : model->comm->ops->name);
+    for (size_t i = 0; i < ARRAY_COUNT(shared_options); i++)
+        print_option(config, shared_options[i], &lines);
+    model_identify(folder, model->comm->world, &lines);
+    enum status status = comm_same(model->comm->world, lines.data, e);
     buffer_free(&lines);
     return status;
 }
 
-/* The checks that come before a rank has loaded anything, and before any other has taken memory of this machine. */
-static enum status check_use(const struct opened_model *o, const struct config *c, const char *folder,
-                             const struct opened_model_use *use, struct error *e) {
-    if (use && use->start && o->comm->world->rank == 0 && use->start(use->context, e)) return e->status;
-    return budget_check(folder, o->backend, o->comm, model_options_of(c->model.dtype), use ? use->budget : NULL, e);
+/* The checks that come before a rank has loaded anything, and before any other has taken memory of
+ * this machine. */
+static enum status check_use(const struct opened_model *model, const struct config *config,
+                             const char *folder, const struct opened_model_use *use,
+                             struct error *e) {
+    if (use && use->start && model->comm->world->rank == 0 && use->start(use->context, e))
+        return e->status;
+    return budget_check(folder, model->backend, model->comm, model_options_of(config->model.dtype),
+                        use ? use->budget : NULL, e);
 }
 
 /* The parts that need the other ranks open after all have agreed to be there. */
-static enum status open_rank(struct opened_model *o, const struct config *c, const char *folder,
-                             const struct opened_model_use *use, int threads, struct error *e) {
+static enum status open_rank(struct opened_model *model, const struct config *config,
+                             const char *folder, const struct opened_model_use *use, int threads,
+                             struct error *e) {
     char device[32];
     struct backend_options options = {.threads = threads};
-    struct model_options model_options = model_options_of(c->model.dtype);
-    enum status status = backend_open(&o->backend, choose_device(c, o->comm, device, sizeof device), &options, e);
-    if (comm_agree(o->comm->world, status, e)) return e->status;
-    if (choose_comm(c) == COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, c->parallel.timeout, e))
+    struct model_options model_options = model_options_of(config->model.dtype);
+    enum status status = backend_open(
+        &model->backend, choose_device(config, model->comm, device, sizeof device), &options, e);
+    if (comm_agree(model->comm->world, status, e)) return e->status;
+    if (choose_comm(config) == COMM_NCCL &&
+        comm_open_nccl(&model->comm, model->comm, model->backend, config->parallel.timeout, e))
         return e->status;
-    if (comm_agree(o->comm->world, check_use(o, c, folder, use, e), e)) return e->status;
-    status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
-    return comm_agree(o->comm->world, status, e);
+    if (comm_agree(model->comm->world, check_use(model, config, folder, use, e), e))
+        return e->status;
+    status = model_open(&model->model, folder, model->backend, model->comm, &model_options, e);
+    return comm_agree(model->comm->world, status, e);
 }
 
-static void close_rank(struct opened_model *o) {
-    model_close(o->model);
-    comm_close(o->comm);
-    backend_close(o->backend);
-    *o = (struct opened_model){0};
+static void close_rank(struct opened_model *model) {
+    model_close(model->model);
+    comm_close(model->comm);
+    backend_close(model->backend);
+    *model = (struct opened_model){0};
 }
 
 /* Errors reach rank 0 through the communicator, which names the rank. */
 static void *run_follower(void *argument) {
-    struct follower *f = argument;
+    struct follower *follower = argument;
     struct error e = {0};
-    if (open_rank(&f->model, f->config, f->folder, f->use, f->threads, &e) == STATUS_OK)
-        session_follow(f->model.model, &e);
-    close_rank(&f->model);
+    if (open_rank(&follower->model, follower->config, follower->folder, follower->use,
+                  follower->threads, &e) == STATUS_OK)
+        session_follow(follower->model.model, &e);
+    close_rank(&follower->model);
     return NULL;
 }
 
 /* The thread of a rank that cannot start fails the group, so that nobody waits for it. */
-static void start_follower(struct follower *f) {
-    f->started = pthread_create(&f->thread, NULL, run_follower, f) == 0;
-    if (f->started) return;
+static void start_follower(struct follower *follower) {
+    follower->started = pthread_create(&follower->thread, NULL, run_follower, follower) == 0;
+    if (follower->started) return;
     struct error e;
     error_set(&e, STATUS_NO_MEMORY, "its thread could not be started");
-    comm_leave(f->model.comm, &e);
-    comm_close(f->model.comm);
+    comm_leave(follower->model.comm, &e);
+    comm_close(follower->model.comm);
 }
 
-static enum status open_ranks(struct opened_model *o, const struct config *c, const char *folder,
-                              const struct opened_model_use *use, struct error *e) {
+static enum status open_ranks(struct opened_model *model, const struct config *config,
+                              const char *folder, const struct opened_model_use *use,
+                              struct error *e) {
     struct comm *ranks[COMM_MAX_RANKS];
     int n;
-    struct comm_options options = {.kind = choose_comm(c),
-                                   .size = c->parallel.tensor,
-                                   .stages = c->parallel.pipeline,
-                                   .timeout = (double)c->parallel.timeout,
-                                   .rendezvous = c->parallel.rendezvous,
-                                   .secret_file = c->parallel.secret_file,
-                                   .host = c->parallel.host,
-                                   .rank = c->parallel.rank};
-    if (options.kind == COMM_NCCL && !is_gpu(device_of(c)))
-        return error_set(e, STATUS_INVALID, "parallel.comm is nccl, which is for GPUs, and model.device is %s",
-                         device_of(c));
+    struct comm_options options = {.kind = choose_comm(config),
+                                   .size = config->parallel.tensor,
+                                   .stages = config->parallel.pipeline,
+                                   .timeout = (double)config->parallel.timeout,
+                                   .rendezvous = config->parallel.rendezvous,
+                                   .secret_file = config->parallel.secret_file,
+                                   .host = config->parallel.host,
+                                   .rank = config->parallel.rank};
+    if (options.kind == COMM_NCCL && !is_gpu(device_of(config)))
+        return error_set(e, STATUS_INVALID,
+                         "parallel.comm is nccl, which is for GPUs, and model.device is %s",
+                         device_of(config));
     if (comm_open(ranks, &n, &options, e)) return e->status;
     bool need_cpu = strcmp(ranks[0]->ops->name, "threads") == 0 && options.kind != COMM_NCCL;
-    if (need_cpu && strcmp(device_of(c), "cpu") != 0) {
+    if (need_cpu && strcmp(device_of(config), "cpu") != 0) {
         for (int i = 0; i < n; i++) comm_close(ranks[i]);
-        return error_set(e, STATUS_INVALID, "ranks that are threads need model.device cpu, and it is %s; use %s",
-                         device_of(c), is_gpu(device_of(c)) ? "nccl" : "mpi or sockets");
+        return error_set(e, STATUS_INVALID,
+                         "ranks that are threads need model.device cpu, and it is %s; use %s",
+                         device_of(config), is_gpu(device_of(config)) ? "nccl" : "mpi or sockets");
     }
     /* CPU threads are divided between the ranks of this process. */
-    int threads = c->model.threads ? max_int(1, c->model.threads / n) : ranks[0]->cpus;
-    o->comm = ranks[0];
-    o->n_followers = n - 1;
-    o->followers = xcalloc((size_t)n, sizeof *o->followers);
+    int threads = config->model.threads ? max_int(1, config->model.threads / n) : ranks[0]->cpus;
+    model->comm = ranks[0];
+    model->n_followers = n - 1;
+    model->followers = xcalloc((size_t)n, sizeof *model->followers);
     for (int i = 0; i < n - 1; i++) {
-        struct follower *f = &o->followers[i];
-        *f = (struct follower){
-            .model = {.comm = ranks[i + 1]}, .config = c, .folder = folder, .use = use, .threads = threads};
-        start_follower(f);
+        struct follower *follower = &model->followers[i];
+        *follower = (struct follower){.model = {.comm = ranks[i + 1]},
+                                      .config = config,
+                                      .folder = folder,
+                                      .use = use,
+                                      .threads = threads};
+        start_follower(follower);
     }
-    if (n < options.size * options.stages && check_same(o, c, folder, e)) return e->status;
-    return open_rank(o, c, folder, use, threads, e);
+    if (n < options.size * options.stages && check_same(model, config, folder, e)) return e->status;
+    return open_rank(model, config, folder, use, threads, e);
 }
 
 /* The ranks of this process; those that follow have ended or are about to. */
-static void close_ranks(struct opened_model *o) {
-    for (int i = 0; i < o->n_followers; i++)
-        if (o->followers[i].started) pthread_join(o->followers[i].thread, NULL);
-    free(o->followers);
-    close_rank(o);
+static void close_ranks(struct opened_model *model) {
+    for (int i = 0; i < model->n_followers; i++)
+        if (model->followers[i].started) pthread_join(model->followers[i].thread, NULL);
+    free(model->followers);
+    close_rank(model);
 }
 
-enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder,
-                              const struct opened_model_use *use, struct error *e) {
-    *o = (struct opened_model){0};
-    if (strcmp(c->model.device, "auto") == 0 && !is_gpu(device_of(c))) log_info("no CUDA device, using cpu");
-    enum status status = open_ranks(o, c, folder, use, e);
-    if (status) close_ranks(o);
+enum status opened_model_open(struct opened_model *model, const struct config *config,
+                              const char *folder, const struct opened_model_use *use,
+                              struct error *e) {
+    *model = (struct opened_model){0};
+    if (strcmp(config->model.device, "auto") == 0 && !is_gpu(device_of(config)))
+        log_info("no CUDA device, using cpu");
+    enum status status = open_ranks(model, config, folder, use, e);
+    if (status) close_ranks(model);
     return status;
 }
 
-void opened_model_close(struct opened_model *o) {
-    if (o->model && o->comm->world->rank == 0) session_release_followers(o->model);
-    close_ranks(o);
+void opened_model_close(struct opened_model *model) {
+    if (model->model && model->comm->world->rank == 0) session_release_followers(model->model);
+    close_ranks(model);
 }
 
-enum status opened_model_follow(struct opened_model *o, struct error *e) { return session_follow(o->model, e); }
+enum status opened_model_follow(struct opened_model *model, struct error *e) {
+    return session_follow(model->model, e);
+}
 
-enum status opened_model_check(const struct opened_model *o, struct error *e) { return comm_check(o->comm, e); }
+enum status opened_model_check(const struct opened_model *model, struct error *e) {
+    return comm_check(model->comm, e);
+}

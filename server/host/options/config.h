@@ -1,5 +1,6 @@
-/* server/host/options/config.h: the configuration of the programs: every room's options in one struct. The rows are
- * beside what they set; this file joins them, in the order in which they are printed. */
+/* server/host/options/config.h: the configuration of the programs: every room's options in one
+ * struct. The rows are beside what they set; this file joins them, in the order in which they are
+ * printed. */
 #pragma once
 
 #include "config/options/log_options.h"
@@ -17,17 +18,19 @@ struct config {
 extern const struct option_set config_options;
 
 /* Defaults for every option; then config_read and config_set on top; then config_check once. */
-void config_init(struct config *c);
-void config_free(struct config *c);
-enum status config_read(struct config *c, const char *path, struct error *e);
-/* The text of a file, for tests and the fuzzer; `name` is what errors call it, `base` resolves relative paths. */
-enum status config_parse(struct config *c, const char *text, size_t size, const char *name, const char *base,
-                         struct error *e);
+void config_init(struct config *config);
+void config_free(struct config *config);
+enum status config_read(struct config *config, const char *path, struct error *e);
+/* The text of a file, for tests and the fuzzer; `name` is what errors call it, `base` resolves
+ * relative paths. */
+enum status config_parse(struct config *config, const char *text, size_t size, const char *name,
+                         const char *base, struct error *e);
 /* "retrieval.k=4" */
-enum status config_set(struct config *c, const char *assignment, struct error *e);
+enum status config_set(struct config *config, const char *assignment, struct error *e);
 /* Cross-option rules that no single range expresses. */
-enum status config_check(const struct config *c, struct error *e);
+enum status config_check(const struct config *config, struct error *e);
 
-void config_print_json(const struct config *c, FILE *out); /* the effective values, as a file config_read accepts */
-void config_print_help(FILE *out);                         /* one option a line */
-void config_print_markdown(FILE *out);                     /* docs/config.md */
+void config_print_json(const struct config *config,
+                       FILE *out);     /* the effective values, as a file config_read accepts */
+void config_print_help(FILE *out);     /* one option a line */
+void config_print_markdown(FILE *out); /* docs/config.md */

@@ -1,5 +1,5 @@
-/* server/host/options/host_options.h: the options of what the host opens: models, ranks, collections and embedders.
- * Strings are owned and never NULL; an empty path means "not given". */
+/* server/host/options/host_options.h: the options of what the host opens: models, ranks,
+ * collections and embedders. Strings are owned and never NULL; an empty path means "not given". */
 #pragma once
 
 #include "server/host/options/retrieval_choice.h"
@@ -14,12 +14,12 @@ struct other_model {
 };
 
 struct model_settings {
-    char *path;              /* folder with config.json, safetensors, tokenizer; or a GGUF file */
-    char *name;              /* the id that /v1/models shows; empty: the folder's name */
-    char *device;            /* "cpu" */
-    int dtype;               /* enum model_dtype; auto: as stored */
-    bool sampling_defaults;  /* requests get those of the folder's generation_config.json */
-    int threads;             /* CPU threads of all ranks of this process; 0: as many as it may use */
+    char *path;             /* folder with config.json, safetensors, tokenizer; or a GGUF file */
+    char *name;             /* the id that /v1/models shows; empty: the folder's name */
+    char *device;           /* "cpu" */
+    int dtype;              /* enum model_dtype; auto: as stored */
+    bool sampling_defaults; /* requests get those of the folder's generation_config.json */
+    int threads;            /* CPU threads of all ranks of this process; 0: as many as it may use */
     struct json_list others; /* of struct other_model */
 };
 extern const struct option_section model_section;
@@ -30,10 +30,10 @@ struct parallel_settings {
     int micro_batch_rows; /* rows of a step that stages hand on at once; 0: all */
     int comm;             /* enum comm_kind: what a rank is and how they talk */
     int timeout;          /* seconds that a rank waits for another */
-    char *rendezvous;     /* host:port where ranks started by hand find rank 0; empty: they are not */
-    char *secret_file;    /* with what ranks show that they belong together */
-    int rank;             /* which of them this process is */
-    char *host;           /* the address at which the others reach it; empty: found out */
+    char *rendezvous;  /* host:port where ranks started by hand find rank 0; empty: they are not */
+    char *secret_file; /* with what ranks show that they belong together */
+    int rank;          /* which of them this process is */
+    char *host;        /* the address at which the others reach it; empty: found out */
 };
 extern const struct option_section parallel_section;
 
@@ -44,23 +44,25 @@ enum documents_access { DOCUMENTS_OFF, DOCUMENTS_READ, DOCUMENTS_WRITE, DOCUMENT
 enum collection_away { AWAY_FAIL, AWAY_WRITE_WITHOUT };
 
 struct retrieval_settings {
-    struct retrieval_choice choice; /* where a request does not say; its rows are a section of their own */
-    char *collection;               /* folder made by retro-index; empty: no collection */
-    char *milvus_token_file;        /* what a collection in Milvus is opened with; empty: nothing */
-    char *milvus_authority;         /* certificates that its server's is checked against; empty: the system's */
-    int milvus_consistency;         /* enum milvus_consistency */
-    double milvus_seconds;          /* of an operation, all attempts together */
+    struct retrieval_choice
+        choice;              /* where a request does not say; its rows are a section of their own */
+    char *collection;        /* folder made by retro-index; empty: no collection */
+    char *milvus_token_file; /* what a collection in Milvus is opened with; empty: nothing */
+    char *milvus_authority;  /* certificates that its server's is checked against; empty: the
+                                system's */
+    int milvus_consistency;  /* enum milvus_consistency */
+    double milvus_seconds;   /* of an operation, all attempts together */
     int milvus_attempts;
-    int away;                /* enum collection_away */
-    int documents;           /* enum documents_access */
-    int compact_after;       /* chunks that came or went; 0: never */
-    int upload_seconds;      /* that reading a file of a request may take */
-    int upload_readers;      /* such files that are read at once */
-    char *template;          /* a passage in a prompt (server/host/prompt/passages.h) */
-    int prompt_tokens;       /* of all passages before one prompt */
-    int prompt_pictures;     /* of those, seen as pictures */
-    int min_every;           /* the fewest that a request may ask for */
-    char *embedder;          /* sentence-transformers folder; empty: as the collection's MANIFEST says */
+    int away;            /* enum collection_away */
+    int documents;       /* enum documents_access */
+    int compact_after;   /* chunks that came or went; 0: never */
+    int upload_seconds;  /* that reading a file of a request may take */
+    int upload_readers;  /* such files that are read at once */
+    char *template;      /* a passage in a prompt (server/host/prompt/passages.h) */
+    int prompt_tokens;   /* of all passages before one prompt */
+    int prompt_pictures; /* of those, seen as pictures */
+    int min_every;       /* the fewest that a request may ask for */
+    char *embedder; /* sentence-transformers folder; empty: as the collection's MANIFEST says */
     char *picture_embedder;  /* of pictures alone; empty: as the collection's MANIFEST says */
     int embedder_dtype;      /* enum model_dtype */
     int embedder_dimensions; /* of a vector; 0: all that the embedder gives */
@@ -68,7 +70,8 @@ struct retrieval_settings {
     char *reranker;          /* folder of a cross-encoder; empty: none */
     int rerank_candidates;   /* hits that the reranker reads */
     int reranker_tokens;     /* of a query with a text; 0: as the reranker's folder says */
-    char *query_prompt;      /* before a text that is searched with; empty: as the embedder's folder says */
+    char *query_prompt; /* before a text that is searched with; empty: as the embedder's folder says
+                         */
     char *document_prompt;   /* before a chunk */
     char *device;            /* "cpu" or "cuda:N": where the index is searched */
     int max_k;               /* largest k a request may ask for */

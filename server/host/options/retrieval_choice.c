@@ -15,38 +15,49 @@ static const struct json_choice queries[] = {
 #define ANY .min = 0
 #define RANGE(low, high) .min = (low), .max = (high)
 #define ONE_OF(names) .choices = (names)
-#define ASKED_K .min = 1, .option = "retrieval.max_k", .limit_offset = offsetof(struct retrieval_limits, max_k)
+#define ASKED_K \
+    .min = 1, .option = "retrieval.max_k", .limit_offset = offsetof(struct retrieval_limits, max_k)
 
 /* ROW(row, member, type, default, values of the option, values in a request, meaning) */
 #define ROWS(ROW) \
     ROW(CHOICE_ENABLED, enabled, JSON_BOOL, true, ANY, ANY, \
-        "false: the model runs without neighbours unless a request says otherwise or brings its own") \
+        "false: the model runs without neighbours unless a request says otherwise or brings its " \
+        "own") \
     ROW(CHOICE_MODE, mode, JSON_CHOICE, RETRIEVAL_AUTO, ONE_OF(modes), ONE_OF(modes), \
-        "how the model reads what is found: by chunked cross attention, as text in its prompt, or both; auto: " \
+        "how the model reads what is found: by chunked cross attention, as text in its prompt, " \
+        "or both; auto: " \
         "attention where the model has it, else prompt") \
     ROW(CHOICE_QUERY, query, JSON_CHOICE, RETRIEVAL_BY_MESSAGE, ONE_OF(queries), ONE_OF(queries), \
-        "what passages of a chat are sought by: the user's last message, or with the turns before it") \
+        "what passages of a chat are sought by: the user's last message, or with the turns " \
+        "before it") \
     ROW(CHOICE_EVERY, every, JSON_INT, 0, RANGE(0, 1 << 20), RANGE(0, 1 << 20), \
-        "tokens of an answer after which passages in the prompt are sought again, by what was written, and " \
+        "tokens of an answer after which passages in the prompt are sought again, by what was " \
+        "written, and " \
         "replaced; 0: never") \
     ROW(CHOICE_K, k, JSON_INT, 0, RANGE(0, 1024), ASKED_K, \
-        "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads them in its prompt") \
+        "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads " \
+        "them in its prompt") \
     ROW(CHOICE_MIN_SIMILARITY, min_similarity, JSON_DOUBLE, -1, RANGE(-1, 1), RANGE(-1, 1), \
-        "cosine similarity below which a neighbour is dropped, among passages and among pictures; -1: none is") \
+        "cosine similarity below which a neighbour is dropped, among passages and among " \
+        "pictures; -1: none is") \
     ROW(CHOICE_HYBRID, hybrid, JSON_BOOL, false, ANY, ANY, \
-        "rank chunks by the words that they share with the query (BM25) beside their vectors, and fuse both ranks") \
+        "rank chunks by the words that they share with the query (BM25) beside their vectors, " \
+        "and fuse both ranks") \
     ROW(CHOICE_RERANK, rerank, JSON_BOOL, true, ANY, ANY, \
         "put what is found in the order of the reranker, where there is one (retrieval.reranker)") \
     ROW(CHOICE_PICTURES, pictures, JSON_BOOL, true, ANY, ANY, \
-        "seek pictures by the embedder of their own, where the collection has one, and fuse their ranks with those " \
+        "seek pictures by the embedder of their own, where the collection has one, and fuse " \
+        "their ranks with those " \
         "of passages") \
     ROW(CHOICE_PER_DOCUMENT, per_document, JSON_INT, 0, RANGE(0, 1024), RANGE(0, 1024), \
         "at most so many neighbours of one document; 0: any number") \
     ROW(CHOICE_DISTINCT, distinct, JSON_DOUBLE, 0, RANGE(0, 1), RANGE(0, 1), \
-        "a neighbour whose cosine similarity with a better one is above this is left out; 0: none is")
+        "a neighbour whose cosine similarity with a better one is above this is left out; 0: " \
+        "none is")
 
 #define OPTION(row, member, type, value, range, asked, words) \
-    [row] = {.field = {#member, type, JSON_AT(struct retrieval_choice, member), .fallback = (value), range}, \
+    [row] = {.field = {#member, type, JSON_AT(struct retrieval_choice, member), \
+                       .fallback = (value), range}, \
              .help = (words)},
 #define FIELD(row, member, type, value, range, asked, words) \
     [row] = {#member, type, JSON_AT(struct retrieval_choice, member), asked, .help = (words)},
@@ -56,17 +67,19 @@ static const struct json_field fields[] = {ROWS(FIELD)};
 
 const struct option_section retrieval_choice_section = {"retrieval", options, CHOICE_ROWS};
 const struct json_table retrieval_choice_table = {.fields = fields, .count = CHOICE_ROWS};
-const struct json_table search_choice_table = {.fields = fields + CHOICE_K, .count = CHOICE_ROWS - CHOICE_K};
-const struct json_table picture_choice_table = {.fields = fields + CHOICE_K, .count = CHOICE_HYBRID - CHOICE_K};
+const struct json_table search_choice_table = {.fields = fields + CHOICE_K,
+                                               .count = CHOICE_ROWS - CHOICE_K};
+const struct json_table picture_choice_table = {.fields = fields + CHOICE_K,
+                                                .count = CHOICE_HYBRID - CHOICE_K};
 
-void retrieval_choice_note(struct retrieval_choice *c, const struct json *object) {
+void retrieval_choice_note(struct retrieval_choice *choice, const struct json *object) {
     for (int i = 0; i < CHOICE_ROWS; i++)
-        if (!json_is_absent(json_member(object, fields[i].name))) c->said |= 1U << i;
+        if (!json_is_absent(json_member(object, fields[i].name))) choice->said |= 1U << i;
 }
 
-static size_t row_bytes(const struct json_field *f) {
-    if (f->type == JSON_BOOL) return sizeof(bool);
-    return f->type == JSON_DOUBLE ? sizeof(double) : sizeof(int);
+static size_t row_bytes(const struct json_field *field) {
+    if (field->type == JSON_BOOL) return sizeof(bool);
+    return field->type == JSON_DOUBLE ? sizeof(double) : sizeof(int);
 }
 
 struct retrieval_choice retrieval_choice_merge(const struct retrieval_choice *usual,
@@ -82,12 +95,13 @@ struct retrieval_choice retrieval_choice_merge(const struct retrieval_choice *us
     return all;
 }
 
-struct retriever_choice retrieval_choice_ranking(const struct retrieval_choice *c, int candidates) {
-    return (struct retriever_choice){.way = c->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST,
-                                     .per_document = c->per_document,
-                                     .distinct = (float)c->distinct,
-                                     .rerank = c->rerank ? candidates : 0,
-                                     .no_pictures = !c->pictures};
+struct retriever_choice retrieval_choice_ranking(const struct retrieval_choice *choice,
+                                                 int candidates) {
+    return (struct retriever_choice){.way = choice->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST,
+                                     .per_document = choice->per_document,
+                                     .distinct = (float)choice->distinct,
+                                     .rerank = choice->rerank ? candidates : 0,
+                                     .no_pictures = !choice->pictures};
 }
 
 const char *retrieval_mode_name(int mode) { return modes[mode].name; }

@@ -60,14 +60,17 @@ extern const struct option_section retrieval_choice_section;
  * picture. */
 extern const struct json_table retrieval_choice_table, search_choice_table, picture_choice_table;
 
-static inline bool choice_says(const struct retrieval_choice *c, enum choice_row row) { return c->said >> row & 1; }
+static inline bool choice_says(const struct retrieval_choice *choice, enum choice_row row) {
+    return choice->said >> row & 1;
+}
 /* Notes which of the rows a request's object has. A null counts as absent. */
-void retrieval_choice_note(struct retrieval_choice *c, const struct json *object);
+void retrieval_choice_note(struct retrieval_choice *choice, const struct json *object);
 /* The usual choice, but for the rows that are asked for; `said` is as it was asked. */
 struct retrieval_choice retrieval_choice_merge(const struct retrieval_choice *usual,
                                                const struct retrieval_choice *asked);
 /* How a search chooses its hits. `candidates` is how many the reranker reads, 0: there is none. */
-struct retriever_choice retrieval_choice_ranking(const struct retrieval_choice *c, int candidates);
+struct retriever_choice retrieval_choice_ranking(const struct retrieval_choice *choice,
+                                                 int candidates);
 
 /* The mode of a model for auto: it attends where it has chunked cross attention. */
 static inline enum retrieval_mode retrieval_mode_of(int mode, bool attends) {

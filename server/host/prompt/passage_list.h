@@ -1,16 +1,19 @@
-/* server/host/prompt/passage_list.h: hits as passages that a reader can follow: whole sentences, each place of a
- * document once, in the order of their documents. */
+/* server/host/prompt/passage_list.h: hits as passages that a reader can follow: whole sentences,
+ * each place of a document once, in the order of their documents. */
 #pragma once
 
 #include "retrieval/retriever.h"
 
-/* Bytes that either end of a hit may move by to the end of a sentence; where none is so near, it stays. */
+/* Bytes that either end of a hit may move by to the end of a sentence; where none is so near, it
+ * stays. */
 enum { PASSAGE_WIDEN_BYTES = 400 };
 
-/* Widens a hit to whole sentences of its document's text. A hit that comes without that text stays as it is. */
-void passage_widen(struct hit *h);
+/* Widens a hit to whole sentences of its document's text. A hit that comes without that text stays
+ * as it is. */
+void passage_widen(struct hit *hit);
 
-/* Adds a widened hit to list [n], which has room for it, and returns the new n. It is joined with passages of its
- * document that it overlaps or touches, blanks between them included; a joined passage is as similar as its most
- * similar hit. Documents stand in the order of their first hits, passages of one in the order of its text. */
-int passage_list_add(struct hit *list, int n, struct hit h);
+/* Adds a widened hit to list [n], which has room for it, and returns the new n. It is joined with
+ * passages of its document that it overlaps or touches, blanks between them included; a joined
+ * passage is as similar as its most similar hit. Documents stand in the order of their first hits,
+ * passages of one in the order of its text. */
+int passage_list_add(struct hit *list, int n, struct hit hit);

@@ -1,16 +1,18 @@
-/* server/host/prompt/passages.h: found passages as text before a prompt. A model without chunked cross attention reads
- * them there: a decoder before its prompt, an encoder before its text. */
+/* server/host/prompt/passages.h: found passages as text before a prompt. A model without chunked
+ * cross attention reads them there: a decoder before its prompt, an encoder before its text. */
 #pragma once
 
 #include "retrieval/retriever.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/prompt/picture_words.h"
 
-/* Tokens at the end of a text that passages are sought by: the length of a chunk, as the documents' are. */
+/* Tokens at the end of a text that passages are sought by: the length of a chunk, as the documents'
+ * are. */
 enum { PASSAGE_QUERY_TOKENS = 64 };
 
 struct passage_options {
-    /* The text of one passage; "{number}" (from 1), "{title}" and "{text}" stand for those of the passage. */
+    /* The text of one passage; "{number}" (from 1), "{title}" and "{text}" stand for those of the
+     * passage. */
     const char *template;
     int max_tokens;                    /* of all passages of one prompt, without their pictures */
     int max_pictures;                  /* of found pictures in one prompt */
@@ -27,19 +29,23 @@ struct passage_picture {
 /* STATUS_INVALID when the template names something else in braces, or has no {text}. */
 enum status passages_check(const char *template, struct error *e);
 
-/* Passages by the template, as text and as the tokens of each by itself. Zero-initialise; free when done. */
+/* Passages by the template, as text and as the tokens of each by itself. Zero-initialise; free when
+ * done. */
 struct passages {
     struct hit *list; /* [n], as they are numbered from 1 */
     int n;
     struct buffer text;
-    struct buffer foreign; /* [text.size] 1 where a byte is a document's or retrieval.template's, 0 in picture_words */
+    struct buffer foreign; /* [text.size] 1 where a byte is a document's or retrieval.template's, 0
+                              in picture_words */
     struct tokens ids;     /* with the model's picture id for each picture */
     int *ends;             /* [n] rows that the model reads up to each one's end */
-    int *pictures;         /* [n_pictures] numbers of the pictures that stand, in the order of the text */
+    int *pictures; /* [n_pictures] numbers of the pictures that stand, in the order of the text */
     int n_pictures, picture_rows;
 };
-void passages_free(struct passages *p);
-static inline int passages_rows(const struct passages *p) { return p->n > 0 ? p->ends[p->n - 1] : 0; }
+void passages_free(struct passages *passages);
+static inline int passages_rows(const struct passages *passages) {
+    return passages->n > 0 ? passages->ends[passages->n - 1] : 0;
+}
 
 /* The hits and pictures that passages are made from. */
 struct passage_sources {
@@ -48,8 +54,9 @@ struct passage_sources {
     int n_pictures;
 };
 
-/* Makes passages of the hits: widened to sentences, joined where they touch, numbered in the order of passage_list.h.
- * Of the hits, so many are taken, most similar first, as max_tokens and `room` hold; then of their pictures so many as
- * the rest of `room` holds. */
-enum status passages_write(const struct passage_options *o, const struct tokenizer *t,
-                           const struct passage_sources *from, int room, struct passages *out, struct error *e);
+/* Makes passages of the hits: widened to sentences, joined where they touch, numbered in the order
+ * of passage_list.h. Of the hits, so many are taken, most similar first, as max_tokens and `room`
+ * hold; then of their pictures so many as the rest of `room` holds. */
+enum status passages_write(const struct passage_options *options, const struct tokenizer *tokenizer,
+                           const struct passage_sources *from, int room, struct passages *out,
+                           struct error *e);

@@ -6,90 +6,104 @@
 /* More than photographs have; decoding takes up to a second or two. */
 static const int64_t MOST_PIXELS = 1 << 25;
 
-static const char *what_is_read(const struct model *m) {
-    if (model_arranges(m)) return "tiles as LLaVA-NeXT's";
-    return tower_patch_of(m).any_grid ? "pictures of any size as Qwen2-VL's"
-                                      : "whole pictures, or tiles one after the other";
+static const char *what_is_read(const struct model *model) {
+    if (model_arranges(model)) return "tiles as LLaVA-NeXT's";
+    return tower_patch_of(model).any_grid ? "pictures of any size as Qwen2-VL's"
+                                          : "whole pictures, or tiles one after the other";
 }
 
-static enum status check_patches(const struct preprocessor *p, const struct tower_patch *patch, const char *folder,
+static enum status check_patches(const struct preprocessor *preprocessor,
+                                 const struct tower_patch *patch, const char *folder,
                                  struct error *e) {
-    if (p->patch == patch->side && p->merge == patch->joined && p->frames == patch->frames) return STATUS_OK;
-    return error_set(
-        e, STATUS_INVALID,
-        "%s: preprocessor_config.json has \"patch_size\" %d, \"merge_size\" %d and \"temporal_patch_size\" "
-        "%d, the model's tower %d, %d and %d",
-        folder, p->patch, p->merge, p->frames, patch->side, patch->joined, patch->frames);
+    if (preprocessor->patch == patch->side && preprocessor->merge == patch->joined &&
+        preprocessor->frames == patch->frames)
+        return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "%s: preprocessor_config.json has \"patch_size\" %d, \"merge_size\" %d and "
+                     "\"temporal_patch_size\" "
+                     "%d, the model's tower %d, %d and %d",
+                     folder, preprocessor->patch, preprocessor->merge, preprocessor->frames,
+                     patch->side, patch->joined, patch->frames);
 }
 
 /* Pictures stay within the rows that the tower has memory for. */
-static void limit_pixels(struct picture_input *s, const struct tower_patch *patch) {
-    struct preprocessor *p = &s->preprocessor;
-    int64_t most = (int64_t)s->most_rows * patch->side * patch->side;
-    if (p->most_pixels <= most) return;
+static void limit_pixels(struct picture_input *input, const struct tower_patch *patch) {
+    struct preprocessor *preprocessor = &input->preprocessor;
+    int64_t most = (int64_t)input->most_rows * patch->side * patch->side;
+    if (preprocessor->most_pixels <= most) return;
     log_info(
-        "pictures of more than %lld pixels are made smaller by server.max_picture_patches; the model's folder would "
+        "pictures of more than %lld pixels are made smaller by server.max_picture_patches; the "
+        "model's folder would "
         "allow %lld",
-        (long long)most, (long long)p->most_pixels);
-    p->most_pixels = most;
-    if (p->least_pixels > most) p->least_pixels = most;
+        (long long)most, (long long)preprocessor->most_pixels);
+    preprocessor->most_pixels = most;
+    if (preprocessor->least_pixels > most) preprocessor->least_pixels = most;
 }
 
-enum status picture_input_open(struct picture_input *s, const struct model *m, const char *folder, int most_rows,
-                               struct error *e) {
-    struct tower_patch patch = tower_patch_of(m);
-    s->model = m;
-    s->most_rows = most_rows;
-    if (preprocessor_open(&s->preprocessor, folder, e)) return e->status;
-    bool lines = s->preprocessor.kind == PREPROCESSOR_LLAVA_NEXT, any = s->preprocessor.kind == PREPROCESSOR_QWEN;
-    if (lines != model_arranges(m) || any != patch.any_grid)
+enum status picture_input_open(struct picture_input *input, const struct model *model,
+                               const char *folder, int most_rows, struct error *e) {
+    struct tower_patch patch = tower_patch_of(model);
+    input->model = model;
+    input->most_rows = most_rows;
+    if (preprocessor_open(&input->preprocessor, folder, e)) return e->status;
+    bool lines = input->preprocessor.kind == PREPROCESSOR_LLAVA_NEXT,
+         any = input->preprocessor.kind == PREPROCESSOR_QWEN;
+    if (lines != model_arranges(model) || any != patch.any_grid)
         return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: the image processor of preprocessor_config.json does not make what the model reads: %s",
-                         folder, what_is_read(m));
+                         "%s: the image processor of preprocessor_config.json does not make what "
+                         "the model reads: %s",
+                         folder, what_is_read(model));
     if (!any) return STATUS_OK;
-    if (check_patches(&s->preprocessor, &patch, folder, e)) return e->status;
-    limit_pixels(s, &patch);
+    if (check_patches(&input->preprocessor, &patch, folder, e)) return e->status;
+    limit_pixels(input, &patch);
     return STATUS_OK;
 }
 
-void picture_input_close(struct picture_input *s) { picture_words_free(&s->words); }
+void picture_input_close(struct picture_input *input) { picture_words_free(&input->words); }
 
 /* Made smaller, a picture may lose half of each side to whole rows. */
-static int least_rows_of_any(const struct preprocessor *p) {
-    int side = p->patch * p->merge;
-    int64_t pixels = p->least_pixels < p->most_pixels / 4 ? p->least_pixels : p->most_pixels / 4;
+static int least_rows_of_any(const struct preprocessor *preprocessor) {
+    int side = preprocessor->patch * preprocessor->merge;
+    int64_t pixels = preprocessor->least_pixels < preprocessor->most_pixels / 4
+                         ? preprocessor->least_pixels
+                         : preprocessor->most_pixels / 4;
     return max_int(1, (int)(pixels / (side * side)));
 }
 
-int picture_input_least_rows(const struct picture_input *s) {
-    if (s->preprocessor.kind == PREPROCESSOR_QWEN) return least_rows_of_any(&s->preprocessor);
-    const struct picture_size *size = s->preprocessor.crop ? &s->preprocessor.cut : &s->preprocessor.size;
+int picture_input_least_rows(const struct picture_input *input) {
+    if (input->preprocessor.kind == PREPROCESSOR_QWEN)
+        return least_rows_of_any(&input->preprocessor);
+    const struct picture_size *size =
+        input->preprocessor.crop ? &input->preprocessor.cut : &input->preprocessor.size;
     struct error e;
-    bool known = tower_check(s->model, size->height, size->width, &e) == STATUS_OK;
-    return known ? picture_rows_count(s->model, 1, tower_count(s->model, TOWER_PROJECTED, size->height, size->width))
+    bool known = tower_check(input->model, size->height, size->width, &e) == STATUS_OK;
+    return known ? picture_rows_count(
+                       input->model, 1,
+                       tower_count(input->model, TOWER_PROJECTED, size->height, size->width))
                  : 1;
 }
 
 /* Of a very narrow picture, one side cannot be made smaller. */
-static enum status check_size(const struct picture_input *s, const struct picture_tiles *tiles, struct error *e) {
-    if (tower_check(s->model, tiles->height, tiles->width, e)) return e->status;
-    int rows = tower_count(s->model, TOWER_ROWS, tiles->height, tiles->width);
-    if (rows <= s->most_rows) return STATUS_OK;
+static enum status check_size(const struct picture_input *input, const struct picture_tiles *tiles,
+                              struct error *e) {
+    if (tower_check(input->model, tiles->height, tiles->width, e)) return e->status;
+    int rows = tower_count(input->model, TOWER_ROWS, tiles->height, tiles->width);
+    if (rows <= input->most_rows) return STATUS_OK;
     return error_set(e, STATUS_TOO_LARGE,
                      "the picture becomes %d x %d pixels, %d rows of the tower; the limit is %d "
                      "(server.max_picture_patches)",
-                     tiles->width, tiles->height, rows, s->most_rows);
+                     tiles->width, tiles->height, rows, input->most_rows);
 }
 
-enum status picture_input_read(struct picture_input_tiles *out, const struct picture_input *s, struct text_span file,
-                               struct error *e) {
+enum status picture_input_read(struct picture_input_tiles *out, const struct picture_input *input,
+                               struct text_span file, struct error *e) {
     struct picture_rules rules = picture_default_rules;
     struct picture picture = {0};
     struct picture_tiles tiles = {0};
     rules.most_pixels = MOST_PIXELS;
     enum status status = picture_read(&picture, file, &rules, e);
-    if (status == STATUS_OK) status = preprocessor_run(&tiles, &s->preprocessor, &picture, e);
-    if (status == STATUS_OK) status = check_size(s, &tiles, e);
+    if (status == STATUS_OK) status = preprocessor_run(&tiles, &input->preprocessor, &picture, e);
+    if (status == STATUS_OK) status = check_size(input, &tiles, e);
     picture_free(&picture);
     if (status) {
         picture_tiles_free(&tiles);

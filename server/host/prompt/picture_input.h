@@ -1,5 +1,5 @@
-/* server/host/prompt/picture_input.h: how a model gets pictures: its tower's sizes, and what its folder says of making
- * pixels of a file. */
+/* server/host/prompt/picture_input.h: how a model gets pictures: its tower's sizes, and what its
+ * folder says of making pixels of a file. */
 #pragma once
 
 #include "retro/pictures/preprocessor.h"
@@ -15,15 +15,16 @@ struct picture_input {
     struct picture_words words; /* owned; empty: the model has no chat template that tells them */
 };
 
-/* Reads the folder of a model that sees (model_sees). A picture of any size is made small enough for `most_rows` of the
- * tower. STATUS_NOT_FOUND: the folder does not say how pictures are made ready, so that it is not known what the model
- * should see. STATUS_UNSUPPORTED: it makes what the tower does not read. */
-enum status picture_input_open(struct picture_input *s, const struct model *m, const char *folder, int most_rows,
-                               struct error *e);
+/* Reads the folder of a model that sees (model_sees). A picture of any size is made small enough
+ * for `most_rows` of the tower. STATUS_NOT_FOUND: the folder does not say how pictures are made
+ * ready, so that it is not known what the model should see. STATUS_UNSUPPORTED: it makes what the
+ * tower does not read. */
+enum status picture_input_open(struct picture_input *input, const struct model *model,
+                               const char *folder, int most_rows, struct error *e);
 
-void picture_input_close(struct picture_input *s);
+void picture_input_close(struct picture_input *input);
 /* The fewest rows that a picture takes. */
-int picture_input_least_rows(const struct picture_input *s);
+int picture_input_least_rows(const struct picture_input *input);
 
 /* A picture as the tower takes it. */
 struct picture_input_tiles {
@@ -31,5 +32,5 @@ struct picture_input_tiles {
     struct picture_cut cut;
 };
 /* From the bytes of a file. Any thread may ask. STATUS_INVALID, STATUS_TOO_LARGE. */
-enum status picture_input_read(struct picture_input_tiles *out, const struct picture_input *s, struct text_span file,
-                               struct error *e);
+enum status picture_input_read(struct picture_input_tiles *out, const struct picture_input *input,
+                               struct text_span file, struct error *e);

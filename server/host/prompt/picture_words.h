@@ -1,5 +1,5 @@
-/* server/host/prompt/picture_words.h: what a model's chat template writes for a picture, such as "<image>\n": by these
- * words a found picture stands in a passage. */
+/* server/host/prompt/picture_words.h: what a model's chat template writes for a picture, such as
+ * "<image>\n": by these words a found picture stands in a passage. */
 #pragma once
 
 #include "retro/chat/chat.h"
@@ -10,8 +10,10 @@ struct picture_words {
     struct tokens ids;  /* of the text, the model's picture id once among them */
 };
 
-/* Renders a message with a picture and a text, and one with the text alone: what stands before the text in the first
- * and not in the second are the words. STATUS_UNSUPPORTED where they cannot be told so. */
-enum status picture_words_open(struct picture_words *out, const struct chat *c, const struct tokenizer *t,
-                               int32_t picture_id, struct error *e);
-void picture_words_free(struct picture_words *w);
+/* Renders a message with a picture and a text, and one with the text alone: what stands before the
+ * text in the first and not in the second are the words. STATUS_UNSUPPORTED where they cannot be
+ * told so. */
+enum status picture_words_open(struct picture_words *out, const struct chat *chat,
+                               const struct tokenizer *tokenizer, int32_t picture_id,
+                               struct error *e);
+void picture_words_free(struct picture_words *words);

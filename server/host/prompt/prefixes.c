@@ -35,8 +35,8 @@ static void print_chat(const struct json *file, const char *said, struct buffer 
     put_object_end(&w);
 }
 
-static enum status encode_request(const struct chat *chat, const struct tokenizer *t, const struct json *request,
-                                  struct tokens *ids, struct error *e) {
+static enum status encode_request(const struct chat *chat, const struct tokenizer *tokenizer,
+                                  const struct json *request, struct tokens *ids, struct error *e) {
     struct chat_input in = {0};
     struct template_output text = {0};
     const struct template *template;
@@ -44,19 +44,21 @@ static enum status encode_request(const struct chat *chat, const struct tokenize
     in.now = chat_now();
     if (status == STATUS_OK) status = chat_pick(chat, &in, &template, e);
     if (status == STATUS_OK) status = chat_render(chat, &in, &text, e);
-    if (status == STATUS_OK) status = chat_encode(template, t, &text, ids, e);
+    if (status == STATUS_OK) status = chat_encode(template, tokenizer, &text, ids, e);
     template_output_free(&text);
     return status;
 }
 
-static enum status encode_chat(const struct chat *chat, const struct tokenizer *t, const struct json *file,
-                               const char *said, struct tokens *ids, struct error *e) {
+static enum status encode_chat(const struct chat *chat, const struct tokenizer *tokenizer,
+                               const struct json *file, const char *said, struct tokens *ids,
+                               struct error *e) {
     struct buffer text = {0};
     struct json *request;
     print_chat(file, said, &text);
-    enum status status = json_parse(&request, (struct text_span){text.data, text.size}, "a prefix", e);
+    enum status status =
+        json_parse(&request, (struct text_span){text.data, text.size}, "a prefix", e);
     if (status == STATUS_OK) {
-        status = encode_request(chat, t, request, ids, e);
+        status = encode_request(chat, tokenizer, request, ids, e);
         json_close(request);
     }
     buffer_free(&text);
@@ -64,14 +66,14 @@ static enum status encode_chat(const struct chat *chat, const struct tokenizer *
 }
 
 /* The beginning that two chats share which differ in the user's words. */
-static enum status read_chat(const struct chat *chat, const struct tokenizer *t, const char *path, struct tokens *ids,
-                             struct error *e) {
+static enum status read_chat(const struct chat *chat, const struct tokenizer *tokenizer,
+                             const char *path, struct tokens *ids, struct error *e) {
     struct tokens other = {0};
     struct json *file;
     if (chat == NULL) return error_set(e, STATUS_UNSUPPORTED, "the model has no chat template");
     if (json_parse_file(&file, path, e)) return e->status;
-    enum status status = encode_chat(chat, t, file, "a", ids, e);
-    if (status == STATUS_OK) status = encode_chat(chat, t, file, "b", &other, e);
+    enum status status = encode_chat(chat, tokenizer, file, "a", ids, e);
+    if (status == STATUS_OK) status = encode_chat(chat, tokenizer, file, "b", &other, e);
     int n = 0;
     while (n < ids->n && n < other.n && ids->ids[n] == other.ids[n]) n++;
     ids->n = n;
@@ -82,13 +84,15 @@ static enum status read_chat(const struct chat *chat, const struct tokenizer *t,
 
 /* Texts. */
 
-static enum status read_text(const struct tokenizer *t, const char *path, struct tokens *ids, struct error *e) {
+static enum status read_text(const struct tokenizer *tokenizer, const char *path,
+                             struct tokens *ids, struct error *e) {
     struct buffer text = {0};
     enum status status = file_read(path, MOST_BYTES, &text, e);
     if (status == STATUS_OK) {
         size_t size = text.size;
         if (size > 0 && text.data[size - 1] == '\n') size--;
-        status = tokenizer_encode(t, text.data, size, TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids, e);
+        status = tokenizer_encode(tokenizer, text.data, size,
+                                  TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids, e);
     }
     buffer_free(&text);
     return status;
@@ -103,38 +107,42 @@ static char *stored_path(const char *folder, const char *name) {
     return path.data;
 }
 
-static enum status check_name(const struct prefix_list *p, struct error *e) {
-    const char *stored = p->list[p->n - 1].stored;
-    for (int i = 0; stored && i < p->n - 1; i++)
-        if (strcmp(p->list[i].stored, stored) == 0)
-            return error_set(e, STATUS_INVALID, "two files of this name; %s can keep the rows of one", stored);
+static enum status check_name(const struct prefix_list *list, struct error *e) {
+    const char *stored = list->list[list->n - 1].stored;
+    for (int i = 0; stored && i < list->n - 1; i++)
+        if (strcmp(list->list[i].stored, stored) == 0)
+            return error_set(e, STATUS_INVALID,
+                             "two files of this name; %s can keep the rows of one", stored);
     return STATUS_OK;
 }
 
-enum status prefixes_open(struct prefix_list *out, const struct prefix_files *files, const struct tokenizer *tokenizer,
-                          const struct chat *chat, struct error *e) {
+enum status prefixes_open(struct prefix_list *out, const struct prefix_files *files,
+                          const struct tokenizer *tokenizer, const struct chat *chat,
+                          struct error *e) {
     *out = (struct prefix_list){.list = xcalloc((size_t)max_int(files->n, 1), sizeof *out->list)};
     for (int i = 0; i < files->n; i++) {
-        struct named_prefix *p = &out->list[i];
+        struct named_prefix *prefix = &out->list[i];
         const char *path = files->paths[i];
-        p->name = path_name(path);
-        p->stored = stored_path(files->folder, p->name);
+        prefix->name = path_name(path);
+        prefix->stored = stored_path(files->folder, prefix->name);
         out->n++;
-        enum status status = ends_with(path, ".json") ? read_chat(chat, tokenizer, path, &p->ids, e)
-                                                      : read_text(tokenizer, path, &p->ids, e);
-        if (status == STATUS_OK && p->ids.n == 0) status = error_set(e, STATUS_INVALID, "no text");
+        enum status status = ends_with(path, ".json")
+                                 ? read_chat(chat, tokenizer, path, &prefix->ids, e)
+                                 : read_text(tokenizer, path, &prefix->ids, e);
+        if (status == STATUS_OK && prefix->ids.n == 0)
+            status = error_set(e, STATUS_INVALID, "no text");
         if (status || check_name(out, e)) return error_prefix(e, "server.prefixes, %s", path);
     }
     return STATUS_OK;
 }
 
-void prefixes_close(struct prefix_list *p) {
-    for (int i = 0; i < p->n; i++) {
-        free(p->list[i].name);
-        free(p->list[i].stored);
-        tokens_free(&p->list[i].ids);
+void prefixes_close(struct prefix_list *list) {
+    for (int i = 0; i < list->n; i++) {
+        free(list->list[i].name);
+        free(list->list[i].stored);
+        tokens_free(&list->list[i].ids);
     }
-    free(p->list);
+    free(list->list);
 }
 
 /* Identity. */
@@ -150,13 +158,14 @@ static uint64_t hash_program(void) {
 }
 
 uint64_t prefixes_identity(const char *folder, struct comm *world, const struct model_info *info,
-                           const struct backend *b) {
+                           const struct backend *backend) {
     struct buffer text = {0};
-    const char *device = backend_describe(b), *end = strchr(device, ','); /* behind it is the number of threads */
+    const char *device = backend_describe(backend),
+               *end = strchr(device, ','); /* behind it is the number of threads */
     model_identify(folder, world, &text);
     buffer_append(&text, device, end ? (size_t)(end - device) : strlen(device));
-    buffer_printf(&text, "\n%s %s %016llx\n", dtype_name(info->dtype), dtype_name(info->cache_dtype),
-                  (unsigned long long)hash_program());
+    buffer_printf(&text, "\n%s %s %016llx\n", dtype_name(info->dtype),
+                  dtype_name(info->cache_dtype), (unsigned long long)hash_program());
     uint64_t identity = hash_bytes(text.data, text.size, 0);
     buffer_free(&text);
     return identity;

@@ -1,8 +1,9 @@
-/* server/host/prompt/prefixes.h: the texts that the operator names in server.prefixes, as ids that prompts begin with.
+/* server/host/prompt/prefixes.h: the texts that the operator names in server.prefixes, as ids that
+ * prompts begin with.
  *
- * A file FILE.json is the beginning of a chat, {"messages": [...]} and perhaps "tools", as in a request: the ids are
- * those that all chats share which begin with these messages and go on with one of the user. Any other file is text;
- * one line end at its end is not part of it. */
+ * A file FILE.json is the beginning of a chat, {"messages": [...]} and perhaps "tools", as in a
+ * request: the ids are those that all chats share which begin with these messages and go on with
+ * one of the user. Any other file is text; one line end at its end is not part of it. */
 #pragma once
 
 #include "retro/chat/chat.h"
@@ -25,11 +26,12 @@ struct prefix_files {
     const char *folder; /* "": rows are not stored */
 };
 /* Reads the files. `chat` may be NULL. Two files of one name are refused where rows are stored. */
-enum status prefixes_open(struct prefix_list *out, const struct prefix_files *files, const struct tokenizer *tokenizer,
-                          const struct chat *chat, struct error *e);
-void prefixes_close(struct prefix_list *p); /* also after a failure */
+enum status prefixes_open(struct prefix_list *out, const struct prefix_files *files,
+                          const struct tokenizer *tokenizer, const struct chat *chat,
+                          struct error *e);
+void prefixes_close(struct prefix_list *list); /* also after a failure */
 
-/* Of all that decides the bits of rows beside their ids: the model's files, the types of its weights and of the rows,
- * the kernels of the device, and this program itself. */
+/* Of all that decides the bits of rows beside their ids: the model's files, the types of its
+ * weights and of the rows, the kernels of the device, and this program itself. */
 uint64_t prefixes_identity(const char *folder, struct comm *world, const struct model_info *info,
-                           const struct backend *b);
+                           const struct backend *backend);

@@ -1,4 +1,5 @@
-/* tools/convert/containers/checkpoint.c: finds out which container a path is, and opens it. See checkpoint.h. */
+/* tools/convert/containers/checkpoint.c: finds out which container a path is, and opens it. See
+ * checkpoint.h. */
 #include "tools/convert/containers/checkpoint.h"
 
 #include "config/base/text.h"
@@ -42,14 +43,16 @@ static bool has_entry(const char *folder, const char *start) {
 /* A container, told by a file whose name begins with one of its signs. */
 struct container_kind {
     const char *signs[3];
-    enum status (*open)(struct checkpoint *c, struct error *e);
+    enum status (*open)(struct checkpoint *checkpoint, struct error *e);
     const char *shown; /* in the list of those that are known */
 };
 
 /* In Megatron's own order. */
 static const struct container_kind containers[] = {
     {{".metadata"}, checkpoint_open_distributed, ".metadata (torch_dist)"},
-    {{"mp_rank_", "tp_rank_", "model_weights.ckpt"}, checkpoint_open_ranks, "mp_rank_*/model_optim_rng.pt (torch)"},
+    {{"mp_rank_", "tp_rank_", "model_weights.ckpt"},
+     checkpoint_open_ranks,
+     "mp_rank_*/model_optim_rng.pt (torch)"},
     {{"metadata.json"}, checkpoint_open_zarr, "metadata.json (zarr)"},
 };
 
@@ -64,8 +67,8 @@ static bool is_checkpoint(const char *path) {
     return found;
 }
 
-/* The folders of a path that are checkpoints by their names, iterations of Megatron's or NeMo's NAME--val_loss=...; in
- * order. */
+/* The folders of a path that are checkpoints by their names, iterations of Megatron's or NeMo's
+ * NAME--val_loss=...; in order. */
 static int list_iterations(const char *path, struct buffer *out) {
     struct dirent **entries;
     int n = scandir(path, &entries, NULL, alphasort), found = 0;
@@ -73,7 +76,8 @@ static int list_iterations(const char *path, struct buffer *out) {
         const char *name = entries[i]->d_name;
         struct buffer folder = {0};
         buffer_printf(&folder, "%s/%s", path, name);
-        bool named = starts_with(name, "iter_") || strcmp(name, "release") == 0 || strstr(name, "--");
+        bool named =
+            starts_with(name, "iter_") || strcmp(name, "release") == 0 || strstr(name, "--");
         if (named && !is_file(folder.data) && is_checkpoint(folder.data)) {
             buffer_printf(out, "%s%s", found ? ", " : "", folder.data);
             found++;
@@ -85,7 +89,8 @@ static int list_iterations(const char *path, struct buffer *out) {
     return found;
 }
 
-/* The same of a folder that is none itself, or of its folder "checkpoints", which is NeMo's; 0: there are none. */
+/* The same of a folder that is none itself, or of its folder "checkpoints", which is NeMo's; 0:
+ * there are none. */
 static int find_iterations(const char *path, struct buffer *out) {
     struct buffer inner = {0};
     if (is_checkpoint(path)) return 0;
@@ -104,23 +109,26 @@ bool checkpoint_detect(const char *path) {
 }
 
 /* The only checkpoint of a folder without a tracker; the folder itself where there is none. */
-static enum status enter_only(struct checkpoint *c, const char *path, struct error *e) {
+static enum status enter_only(struct checkpoint *checkpoint, const char *path, struct error *e) {
     struct buffer found = {0};
     int n = find_iterations(path, &found);
-    c->folder = xstrdup(n == 1 ? found.data : path);
+    checkpoint->folder = xstrdup(n == 1 ? found.data : path);
     if (n > 1)
-        error_set(e, STATUS_INVALID, "%s holds several checkpoints and no %s that says which: give one of %s", path,
+        error_set(e, STATUS_INVALID,
+                  "%s holds several checkpoints and no %s that says which: give one of %s", path,
                   tracker_name, found.data);
     buffer_free(&found);
     return n > 1 ? e->status : STATUS_OK;
 }
 
 /* The tracker's text: a number, or "release". */
-static enum status follow_tracker(struct checkpoint *c, const char *path, struct error *e) {
+static enum status follow_tracker(struct checkpoint *checkpoint, const char *path,
+                                  struct error *e) {
     struct buffer file = {0}, text = {0};
     buffer_printf(&file, "%s/%s", path, tracker_name);
     enum status status = file_read(file.data, TRACKER_LIMIT, &text, e);
-    while (status == STATUS_OK && text.size > 0 && isspace((unsigned char)text.data[text.size - 1])) text.size--;
+    while (status == STATUS_OK && text.size > 0 && isspace((unsigned char)text.data[text.size - 1]))
+        text.size--;
     buffer_append(&text, "", 0);
     struct buffer folder = {0};
     char *end = NULL;
@@ -134,121 +142,135 @@ static enum status follow_tracker(struct checkpoint *c, const char *path, struct
         else if (strcmp(text.data, "release") == 0)
             buffer_printf(&folder, "%s/release", path);
         else
-            status = error_set(e, STATUS_INVALID, "%s says \"%s\"; expected a number of an iteration or \"release\"",
+            status = error_set(e, STATUS_INVALID,
+                               "%s says \"%s\"; expected a number of an iteration or \"release\"",
                                file.data, text.data);
     }
     if (status == STATUS_OK && !path_exists(folder.data, "."))
-        status = error_set(e, STATUS_NOT_FOUND, "%s says that the checkpoint is %s, which is not there", file.data,
-                           folder.data);
-    c->folder = folder.data;
+        status =
+            error_set(e, STATUS_NOT_FOUND, "%s says that the checkpoint is %s, which is not there",
+                      file.data, folder.data);
+    checkpoint->folder = folder.data;
     buffer_free(&file);
     buffer_free(&text);
     return status;
 }
 
-static bool has_start(const struct checkpoint *c, const char *start) {
-    for (int i = 0; i < c->n_entries; i++)
-        if (starts_with(c->entries[i].name, start)) return true;
+static bool has_start(const struct checkpoint *checkpoint, const char *start) {
+    for (int i = 0; i < checkpoint->n_entries; i++)
+        if (starts_with(checkpoint->entries[i].name, start)) return true;
     return false;
 }
 
 /* NeMo's configurations, and the folder that has the weights. */
-static enum status enter_nemo(struct checkpoint *c, struct error *e) {
-    static const char *const configurations[] = {"model_config.yaml", "hparams.yaml", "context/model.yaml"};
+static enum status enter_nemo(struct checkpoint *checkpoint, struct error *e) {
+    static const char *const configurations[] = {"model_config.yaml", "hparams.yaml",
+                                                 "context/model.yaml"};
     static const char *const folders[] = {"model_weights/", "weights/"};
     for (size_t i = 0; i < ARRAY_COUNT(configurations); i++)
-        if (checkpoint_has(c, configurations[i]) && checkpoint_read_nemo(c, configurations[i], e)) return e->status;
+        if (checkpoint_has(checkpoint, configurations[i]) &&
+            checkpoint_read_nemo(checkpoint, configurations[i], e))
+            return e->status;
     for (size_t i = 0; i < ARRAY_COUNT(folders); i++)
-        if (has_start(c, folders[i])) checkpoint_enter(c, folders[i]);
+        if (has_start(checkpoint, folders[i])) checkpoint_enter(checkpoint, folders[i]);
     return STATUS_OK;
 }
 
-static enum status open_container(struct checkpoint *c, struct error *e) {
-    enum status status = is_file(c->folder) ? checkpoint_list_archive(c, e) : checkpoint_list_folder(c, e);
-    if (status || enter_nemo(c, e)) return e->status;
+static enum status open_container(struct checkpoint *checkpoint, struct error *e) {
+    enum status status = is_file(checkpoint->folder) ? checkpoint_list_archive(checkpoint, e)
+                                                     : checkpoint_list_folder(checkpoint, e);
+    if (status || enter_nemo(checkpoint, e)) return e->status;
     struct buffer known = {0};
     for (size_t i = 0; i < ARRAY_COUNT(containers); i++) {
         for (size_t k = 0; k < ARRAY_COUNT(containers[i].signs) && containers[i].signs[k]; k++) {
-            if (!has_start(c, containers[i].signs[k])) continue;
+            if (!has_start(checkpoint, containers[i].signs[k])) continue;
             buffer_free(&known);
-            return containers[i].open(c, e);
+            return containers[i].open(checkpoint, e);
         }
         buffer_printf(&known, "%s no %s", i ? "," : "", containers[i].shown);
     }
-    error_set(e, STATUS_UNSUPPORTED, "%s is no checkpoint that is known:%s", c->folder, known.data);
+    error_set(e, STATUS_UNSUPPORTED, "%s is no checkpoint that is known:%s", checkpoint->folder,
+              known.data);
     buffer_free(&known);
     return e->status;
 }
 
-enum status checkpoint_open(struct checkpoint **out, const char *path, const char *scratch, struct error *e) {
-    struct checkpoint *c = xcalloc(1, sizeof *c);
-    c->scratch = scratch;
-    c->version = 3;
-    c->ranks = c->stages = c->chunks = 1;
-    c->inner = "";
-    enum status status = path_exists(path, tracker_name) ? follow_tracker(c, path, e) : enter_only(c, path, e);
-    if (status == STATUS_OK) status = open_container(c, e);
-    if (status == STATUS_OK) status = checkpoint_check_shared(c, e);
-    if (status == STATUS_OK && c->settings.n == 0 && !is_file(c->folder)) status = checkpoint_read_above(c, e);
-    if (status == STATUS_OK && c->n == 0)
-        status = error_set(e, STATUS_CORRUPT, "%s: the checkpoint holds no weights", c->folder);
+enum status checkpoint_open(struct checkpoint **out, const char *path, const char *scratch,
+                            struct error *e) {
+    struct checkpoint *checkpoint = xcalloc(1, sizeof *checkpoint);
+    checkpoint->scratch = scratch;
+    checkpoint->version = 3;
+    checkpoint->ranks = checkpoint->stages = checkpoint->chunks = 1;
+    checkpoint->inner = "";
+    enum status status = path_exists(path, tracker_name) ? follow_tracker(checkpoint, path, e)
+                                                         : enter_only(checkpoint, path, e);
+    if (status == STATUS_OK) status = open_container(checkpoint, e);
+    if (status == STATUS_OK) status = checkpoint_check_shared(checkpoint, e);
+    if (status == STATUS_OK && checkpoint->settings.n == 0 && !is_file(checkpoint->folder))
+        status = checkpoint_read_above(checkpoint, e);
+    if (status == STATUS_OK && checkpoint->n == 0)
+        status =
+            error_set(e, STATUS_CORRUPT, "%s: the checkpoint holds no weights", checkpoint->folder);
     if (status) {
-        checkpoint_close(c);
+        checkpoint_close(checkpoint);
         return status;
     }
-    *out = c;
+    *out = checkpoint;
     return STATUS_OK;
 }
 
-void checkpoint_close(struct checkpoint *c) {
-    if (c == NULL) return;
-    for (int i = 0; i < c->n; i++) {
-        free(c->tensors[i].name);
-        free(c->tensors[i].problem);
-        free(c->tensors[i].pieces);
+void checkpoint_close(struct checkpoint *checkpoint) {
+    if (checkpoint == NULL) return;
+    for (int i = 0; i < checkpoint->n; i++) {
+        free(checkpoint->tensors[i].name);
+        free(checkpoint->tensors[i].problem);
+        free(checkpoint->tensors[i].pieces);
     }
-    for (int i = 0; i < c->n_files; i++) {
-        torch_file_close(c->files[i]);
-        free(c->files[i]);
+    for (int i = 0; i < checkpoint->n_files; i++) {
+        torch_file_close(checkpoint->files[i]);
+        free(checkpoint->files[i]);
     }
-    for (int i = 0; i < c->n_sources; i++) {
-        file_map_close(&c->sources[i].map);
-        free(c->sources[i].path);
+    for (int i = 0; i < checkpoint->n_sources; i++) {
+        file_map_close(&checkpoint->sources[i].map);
+        free(checkpoint->sources[i].path);
     }
-    for (int i = 0; i < c->n_entries; i++) free(c->entries[i].name);
-    settings_free(&c->settings);
-    free(c->entries);
-    free(c->tensors);
-    free(c->files);
-    free(c->sources);
-    free(c->folder);
-    free(c);
+    for (int i = 0; i < checkpoint->n_entries; i++) free(checkpoint->entries[i].name);
+    settings_free(&checkpoint->settings);
+    free(checkpoint->entries);
+    free(checkpoint->tensors);
+    free(checkpoint->files);
+    free(checkpoint->sources);
+    free(checkpoint->folder);
+    free(checkpoint);
 }
 
-enum status checkpoint_torch_file(struct checkpoint *c, struct text_span bytes, const char *name,
-                                  struct torch_file **out, struct error *e) {
-    struct torch_file *f = xcalloc(1, sizeof *f);
-    if (torch_file_open(f, bytes, name, e)) {
-        free(f);
+enum status checkpoint_torch_file(struct checkpoint *checkpoint, struct text_span bytes,
+                                  const char *name, struct torch_file **out, struct error *e) {
+    struct torch_file *file = xcalloc(1, sizeof *file);
+    if (torch_file_open(file, bytes, name, e)) {
+        free(file);
         return e->status;
     }
-    c->files = xgrow(c->files, c->n_files, &c->file_capacity, sizeof(struct torch_file *));
-    c->files[c->n_files] = f;
-    c->n_files++;
-    *out = f;
+    checkpoint->files = xgrow(checkpoint->files, checkpoint->n_files, &checkpoint->file_capacity,
+                              sizeof(struct torch_file *));
+    checkpoint->files[checkpoint->n_files] = file;
+    checkpoint->n_files++;
+    *out = file;
     return STATUS_OK;
 }
 
-struct checkpoint_tensor *checkpoint_add(struct checkpoint *c, const char *name) {
-    c->tensors = xgrow(c->tensors, c->n, &c->capacity, sizeof *c->tensors);
-    struct checkpoint_tensor *t = &c->tensors[c->n];
-    *t = (struct checkpoint_tensor){.name = xstrdup(name)};
-    c->n++;
-    return t;
+struct checkpoint_tensor *checkpoint_add(struct checkpoint *checkpoint, const char *name) {
+    checkpoint->tensors = xgrow(checkpoint->tensors, checkpoint->n, &checkpoint->capacity,
+                                sizeof *checkpoint->tensors);
+    struct checkpoint_tensor *tensor = &checkpoint->tensors[checkpoint->n];
+    *tensor = (struct checkpoint_tensor){.name = xstrdup(name)};
+    checkpoint->n++;
+    return tensor;
 }
 
 bool checkpoint_drops(const char *name) {
-    static const char *const starts[] = {"optimizer", "chained_", "rng_state", "rerun_state", "opt_param_scheduler"};
+    static const char *const starts[] = {"optimizer", "chained_", "rng_state", "rerun_state",
+                                         "opt_param_scheduler"};
     static const char *const ends[] = {"_extra_state", "inv_freq", "rotary_pos_emb"};
     for (size_t i = 0; i < ARRAY_COUNT(starts); i++)
         if (starts_with(name, starts[i])) return true;
@@ -258,23 +280,29 @@ bool checkpoint_drops(const char *name) {
 }
 
 static int compare_tensors(const void *a, const void *b) {
-    const struct checkpoint_tensor *x = a, *y = b;
-    int order = strcmp(x->name, y->name);
-    return order != 0 ? order : (x->stage > y->stage) - (x->stage < y->stage);
+    const struct checkpoint_tensor *tensor = a, *checkpoint_tensor = b;
+    int order = strcmp(tensor->name, checkpoint_tensor->name);
+    return order != 0 ? order
+                      : (tensor->stage > checkpoint_tensor->stage) -
+                            (tensor->stage < checkpoint_tensor->stage);
 }
 
-void checkpoint_sort(struct checkpoint *c) {
-    if (c->n > 1) qsort(c->tensors, (size_t)c->n, sizeof *c->tensors, compare_tensors);
+void checkpoint_sort(struct checkpoint *checkpoint) {
+    if (checkpoint->n > 1)
+        qsort(checkpoint->tensors, (size_t)checkpoint->n, sizeof *checkpoint->tensors,
+              compare_tensors);
 }
 
-struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name) {
-    int low = 0, high = c->n;
+struct checkpoint_tensor *checkpoint_find(const struct checkpoint *checkpoint, const char *name) {
+    int low = 0, high = checkpoint->n;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (strcmp(c->tensors[middle].name, name) < 0)
+        if (strcmp(checkpoint->tensors[middle].name, name) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < c->n && strcmp(c->tensors[low].name, name) == 0 ? &c->tensors[low] : NULL;
+    return low < checkpoint->n && strcmp(checkpoint->tensors[low].name, name) == 0
+               ? &checkpoint->tensors[low]
+               : NULL;
 }

@@ -1,5 +1,5 @@
-/* tools/convert/formats/gzip.c: the only file that includes zlib. See gzip.h. libarchive reads gzip, too, but does not
- * compare its check sums (3.6), and nothing else tells a damaged weight. */
+/* tools/convert/formats/gzip.c: the only file that includes zlib. See gzip.h. libarchive reads
+ * gzip, too, but does not compare its check sums (3.6), and nothing else tells a damaged weight. */
 #include "tools/convert/formats/gzip.h"
 
 #include <errno.h>
@@ -21,58 +21,64 @@ struct gzip_reader {
     uint8_t *block;
 };
 
-bool gzip_is(struct text_span bytes) { return bytes.size > 2 && memcmp(bytes.text, "\x1f\x8b", 2) == 0; }
+bool gzip_is(struct text_span bytes) {
+    return bytes.size > 2 && memcmp(bytes.text, "\x1f\x8b", 2) == 0;
+}
 
-static enum status write_block(struct gzip_reader *r, size_t n, struct error *e) {
-    r->written += n;
-    if (r->written > SMALL && r->written / GROWTH > r->read)
-        return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes of gzip grow to more than %zu: refused", r->name, r->read,
-                         r->written);
+static enum status write_block(struct gzip_reader *reader, size_t n, struct error *e) {
+    reader->written += n;
+    if (reader->written > SMALL && reader->written / GROWTH > reader->read)
+        return error_set(e, STATUS_TOO_LARGE,
+                         "%s: %zu bytes of gzip grow to more than %zu: refused", reader->name,
+                         reader->read, reader->written);
     for (size_t at = 0; at < n;) {
-        ssize_t put = write(r->fd, r->block + at, n - at);
+        ssize_t put = write(reader->fd, reader->block + at, n - at);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return error_errno(e, "%s: %zu bytes of it unpacked in %s", r->name, r->written, r->folder);
+        if (put < 0)
+            return error_errno(e, "%s: %zu bytes of it unpacked in %s", reader->name,
+                               reader->written, reader->folder);
         at += (size_t)put;
     }
     return STATUS_OK;
 }
 
 /* Gives zlib what it has read all of: its counters have 32 bits. */
-static void give_input(struct gzip_reader *r) {
-    if (r->stream.avail_in > 0) return;
-    size_t n = r->left.size < BLOCK ? r->left.size : BLOCK;
-    r->stream.next_in = (Bytef *)(uintptr_t)r->left.text;
-    r->stream.avail_in = (uInt)n;
-    r->left = (struct text_span){r->left.text + n, r->left.size - n};
-    r->read += n;
+static void give_input(struct gzip_reader *reader) {
+    if (reader->stream.avail_in > 0) return;
+    size_t n = reader->left.size < BLOCK ? reader->left.size : BLOCK;
+    reader->stream.next_in = (Bytef *)(uintptr_t)reader->left.text;
+    reader->stream.avail_in = (uInt)n;
+    reader->left = (struct text_span){reader->left.text + n, reader->left.size - n};
+    reader->read += n;
 }
 
 /* One member of the file; gzip allows several behind one another. */
-static enum status unpack_member(struct gzip_reader *r, struct error *e) {
+static enum status unpack_member(struct gzip_reader *reader, struct error *e) {
     int code = Z_OK;
     while (code != Z_STREAM_END) {
-        give_input(r);
-        r->stream.next_out = r->block;
-        r->stream.avail_out = BLOCK;
-        code = inflate(&r->stream, Z_NO_FLUSH);
-        if (code == Z_BUF_ERROR) return error_set(e, STATUS_CORRUPT, "%s: the gzip is cut off", r->name);
+        give_input(reader);
+        reader->stream.next_out = reader->block;
+        reader->stream.avail_out = BLOCK;
+        code = inflate(&reader->stream, Z_NO_FLUSH);
+        if (code == Z_BUF_ERROR)
+            return error_set(e, STATUS_CORRUPT, "%s: the gzip is cut off", reader->name);
         if (code != Z_OK && code != Z_STREAM_END)
-            return error_set(e, STATUS_CORRUPT, "%s: damaged gzip: %s", r->name,
-                             r->stream.msg ? r->stream.msg : "no reason given");
-        if (write_block(r, BLOCK - r->stream.avail_out, e)) return e->status;
+            return error_set(e, STATUS_CORRUPT, "%s: damaged gzip: %s", reader->name,
+                             reader->stream.msg ? reader->stream.msg : "no reason given");
+        if (write_block(reader, BLOCK - reader->stream.avail_out, e)) return e->status;
     }
     return STATUS_OK;
 }
 
-static enum status unpack_members(struct gzip_reader *r, struct error *e) {
-    if (inflateInit2(&r->stream, WINDOW + OF_GZIP) != Z_OK)
-        return error_set(e, STATUS_NO_MEMORY, "%s: no memory for gzip", r->name);
+static enum status unpack_members(struct gzip_reader *reader, struct error *e) {
+    if (inflateInit2(&reader->stream, WINDOW + OF_GZIP) != Z_OK)
+        return error_set(e, STATUS_NO_MEMORY, "%s: no memory for gzip", reader->name);
     enum status status = STATUS_OK;
     do {
-        status = unpack_member(r, e);
-        if (status == STATUS_OK) inflateReset(&r->stream);
-    } while (status == STATUS_OK && (r->stream.avail_in > 0 || r->left.size > 0));
-    inflateEnd(&r->stream);
+        status = unpack_member(reader, e);
+        if (status == STATUS_OK) inflateReset(&reader->stream);
+    } while (status == STATUS_OK && (reader->stream.avail_in > 0 || reader->left.size > 0));
+    inflateEnd(&reader->stream);
     return status;
 }
 
@@ -87,22 +93,22 @@ static int open_nameless(const char *folder) {
     return fd;
 }
 
-enum status gzip_open(struct file_map *out, struct text_span bytes, const char *name, const char *folder,
-                      struct error *e) {
-    struct gzip_reader r = {.name = name, .folder = folder, .left = bytes};
+enum status gzip_open(struct file_map *out, struct text_span bytes, const char *name,
+                      const char *folder, struct error *e) {
+    struct gzip_reader reader = {.name = name, .folder = folder, .left = bytes};
     *out = (struct file_map){0};
-    r.fd = open_nameless(folder);
-    if (r.fd < 0) return error_errno(e, "%s: a file in %s for it unpacked", name, folder);
-    r.block = xmalloc(BLOCK);
-    enum status status = unpack_members(&r, e);
-    if (status == STATUS_OK && r.written > 0) {
-        void *p = mmap(NULL, r.written, PROT_READ, MAP_PRIVATE, r.fd, 0);
+    reader.fd = open_nameless(folder);
+    if (reader.fd < 0) return error_errno(e, "%s: a file in %s for it unpacked", name, folder);
+    reader.block = xmalloc(BLOCK);
+    enum status status = unpack_members(&reader, e);
+    if (status == STATUS_OK && reader.written > 0) {
+        void *p = mmap(NULL, reader.written, PROT_READ, MAP_PRIVATE, reader.fd, 0);
         if (p == MAP_FAILED)
-            status = error_errno(e, "%s: map of %zu bytes", name, r.written);
+            status = error_errno(e, "%s: map of %zu bytes", name, reader.written);
         else
-            *out = (struct file_map){p, r.written};
+            *out = (struct file_map){p, reader.written};
     }
-    free(r.block);
-    close(r.fd);
+    free(reader.block);
+    close(reader.fd);
     return status;
 }

@@ -1,6 +1,7 @@
-/* tools/convert/formats/pickle.h: Python's pickles, read as data. A pickle is a program that can name any function to
- * call; this reader runs none: a call becomes a value that says what would have been called with what. Functions that
- * no checkpoint has a use for and a hostile file does (os.system, builtins.eval, ...) are refused by name. */
+/* tools/convert/formats/pickle.h: Python's pickles, read as data. A pickle is a program that can
+ * name any function to call; this reader runs none: a call becomes a value that says what would
+ * have been called with what. Functions that no checkpoint has a use for and a hostile file does
+ * (os.system, builtins.eval, ...) are refused by name. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -34,29 +35,33 @@ struct pickle_value {
 
 struct pickle;
 
-/* Reads one pickle of protocol 2 to 5, whose bytes are borrowed until pickle_close. `name` is for messages.
- * STATUS_CORRUPT: no whole pickle; STATUS_UNSUPPORTED: an opcode or a function that is refused; STATUS_TOO_LARGE. */
-enum status pickle_open(struct pickle **out, struct text_span bytes, const char *name, struct error *e);
-/* The same of a file whose classes are known: those of other modules than Python's own, NumPy's, torch's, Megatron's
- * and NeMo's are refused, too. */
-enum status pickle_open_known(struct pickle **out, struct text_span bytes, const char *name, struct error *e);
-void pickle_close(struct pickle *p);
-const struct pickle_value *pickle_root(const struct pickle *p);
+/* Reads one pickle of protocol 2 to 5, whose bytes are borrowed until pickle_close. `name` is for
+ * messages. STATUS_CORRUPT: no whole pickle; STATUS_UNSUPPORTED: an opcode or a function that is
+ * refused; STATUS_TOO_LARGE. */
+enum status pickle_open(struct pickle **out, struct text_span bytes, const char *name,
+                        struct error *e);
+/* The same of a file whose classes are known: those of other modules than Python's own, NumPy's,
+ * torch's, Megatron's and NeMo's are refused, too. */
+enum status pickle_open_known(struct pickle **out, struct text_span bytes, const char *name,
+                              struct error *e);
+void pickle_close(struct pickle *pickle);
+const struct pickle_value *pickle_root(const struct pickle *pickle);
 
 /* Every function below takes NULL, and values of any kind. */
 
-bool pickle_is(const struct pickle_value *v, enum pickle_kind kind);
-bool pickle_text_is(const struct pickle_value *v, const char *text); /* of a text or a global */
+bool pickle_is(const struct pickle_value *value, enum pickle_kind kind);
+bool pickle_text_is(const struct pickle_value *value, const char *text); /* of a text or a global */
 /* Item i of a list, tuple or set; NULL beyond the end. */
-const struct pickle_value *pickle_item(const struct pickle_value *v, size_t i);
+const struct pickle_value *pickle_item(const struct pickle_value *value, size_t i);
 /* Pairs of a dict, or of an object that has items as a dict has. */
-size_t pickle_pairs(const struct pickle_value *v);
-const struct pickle_value *pickle_key(const struct pickle_value *v, size_t i);
-const struct pickle_value *pickle_pair_value(const struct pickle_value *v, size_t i);
-/* The value of a text key; NULL when it is not there. The last of equal keys counts, as in Python. */
-const struct pickle_value *pickle_member(const struct pickle_value *v, const char *key);
+size_t pickle_pairs(const struct pickle_value *value);
+const struct pickle_value *pickle_key(const struct pickle_value *value, size_t i);
+const struct pickle_value *pickle_pair_value(const struct pickle_value *value, size_t i);
+/* The value of a text key; NULL when it is not there. The last of equal keys counts, as in Python.
+ */
+const struct pickle_value *pickle_member(const struct pickle_value *value, const char *key);
 /* The attribute of an object whose state is a dict, or a pair of None and a dict. */
 const struct pickle_value *pickle_attributes(const struct pickle_value *object);
 const struct pickle_value *pickle_attribute(const struct pickle_value *object, const char *name);
 /* Whether an object is of a class whose name, with or without its module, is this. */
-bool pickle_is_object(const struct pickle_value *v, const char *class_name);
+bool pickle_is_object(const struct pickle_value *value, const char *class_name);

@@ -69,14 +69,15 @@ static const char *const known[] = {"torch",       "megatron",    "nemo",    "tr
                                     "enum",        "datetime",    "io",      "_io"};
 
 /* Of Python's own functions these are types; the others do something. */
-static const char *const types[] = {"set",     "frozenset", "dict",  "list",      "tuple", "slice",   "int",
-                                    "float",   "str",       "bytes", "bytearray", "bool",  "object",  "range",
-                                    "complex", "getattr",   "long",  "unicode",   "type",  "Ellipsis"};
+static const char *const types[] = {"set",       "frozenset", "dict",    "list",  "tuple",
+                                    "slice",     "int",       "float",   "str",   "bytes",
+                                    "bytearray", "bool",      "object",  "range", "complex",
+                                    "getattr",   "long",      "unicode", "type",  "Ellipsis"};
 static const char *const python[] = {"builtins", "__builtin__", "__builtins__"};
 
-static bool is_one_of(struct text_span s, const char *const *list, size_t n) {
+static bool is_one_of(struct text_span span, const char *const *list, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (span_is(s, list[i])) return true;
+        if (span_is(span, list[i])) return true;
     return false;
 }
 
@@ -94,7 +95,8 @@ bool pickle_names_known(struct text_span module) {
 }
 
 bool pickle_names_refuse(struct text_span module, struct text_span name) {
-    if (is_one_of(module, python, ARRAY_COUNT(python))) return !is_one_of(name, types, ARRAY_COUNT(types));
+    if (is_one_of(module, python, ARRAY_COUNT(python)))
+        return !is_one_of(name, types, ARRAY_COUNT(types));
     for (size_t i = 0; i < ARRAY_COUNT(modules); i++)
         if (is_within(module, modules[i])) return true;
     return false;

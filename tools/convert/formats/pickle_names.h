@@ -1,5 +1,5 @@
-/* tools/convert/formats/pickle_names.h: names that a pickle may not hold. No name is ever imported, so these are
- * refused to say what the file is, not to be safe from it. */
+/* tools/convert/formats/pickle_names.h: names that a pickle may not hold. No name is ever imported,
+ * so these are refused to say what the file is, not to be safe from it. */
 #pragma once
 
 #include "config/base/buffer.h"

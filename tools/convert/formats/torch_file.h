@@ -1,4 +1,5 @@
-/* tools/convert/formats/torch_file.h: what torch.save writes: a zip of one pickle and one file for each storage. */
+/* tools/convert/formats/torch_file.h: what torch.save writes: a zip of one pickle and one file for
+ * each storage. */
 #pragma once
 
 #include "retro/weights/weights.h"
@@ -22,16 +23,18 @@ struct torch_tensor {
 };
 
 /* The bytes are borrowed until torch_file_close. */
-enum status torch_file_open(struct torch_file *f, struct text_span bytes, const char *name, struct error *e);
-void torch_file_close(struct torch_file *f); /* of a zeroed one, too */
-const struct pickle_value *torch_file_root(const struct torch_file *f);
+enum status torch_file_open(struct torch_file *file, struct text_span bytes, const char *name,
+                            struct error *e);
+void torch_file_close(struct torch_file *file); /* of a zeroed one, too */
+const struct pickle_value *torch_file_root(const struct torch_file *file);
 
 /* Whether a value is a tensor. */
-bool torch_is_tensor(const struct pickle_value *v);
-/* Finds a tensor's bytes; `what` is its name, for messages. STATUS_UNSUPPORTED: a type that no model of ours has. */
-enum status torch_tensor_read(const struct torch_file *f, const struct pickle_value *v, const char *what,
-                              struct torch_tensor *out, struct error *e);
+bool torch_is_tensor(const struct pickle_value *value);
+/* Finds a tensor's bytes; `what` is its name, for messages. STATUS_UNSUPPORTED: a type that no
+ * model of ours has. */
+enum status torch_tensor_read(const struct torch_file *file, const struct pickle_value *value,
+                              const char *what, struct torch_tensor *out, struct error *e);
 /* Bytes of an element of a checkpoint's tensors; 0: a type that is not read. */
-size_t torch_dtype_bytes(enum stored_dtype t);
+size_t torch_dtype_bytes(enum stored_dtype dtype);
 /* "torch.bfloat16" or "torch.BFloat16Storage"; false: not read. */
-bool torch_dtype_parse(const struct pickle_value *v, enum stored_dtype *out);
+bool torch_dtype_parse(const struct pickle_value *value, enum stored_dtype *out);

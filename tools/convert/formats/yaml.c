@@ -17,69 +17,73 @@ struct yaml_path {
     bool nameless;            /* the latest key is no name */
 };
 
-static void put_value(struct settings *s, const char *name, const struct yaml_item *item) {
+static void put_value(struct settings *settings, const char *name, const struct yaml_item *item) {
     char text[64], *end;
     struct text_span value = item->text;
-    if (!item->plain || value.size >= sizeof text) return settings_put_text(s, name, value);
+    if (!item->plain || value.size >= sizeof text) return settings_put_text(settings, name, value);
     memcpy(text, value.text, value.size);
     text[value.size] = '\0';
-    if (strcmp(text, "true") == 0 || strcmp(text, "True") == 0) return settings_put_bool(s, name, true);
-    if (strcmp(text, "false") == 0 || strcmp(text, "False") == 0) return settings_put_bool(s, name, false);
+    if (strcmp(text, "true") == 0 || strcmp(text, "True") == 0)
+        return settings_put_bool(settings, name, true);
+    if (strcmp(text, "false") == 0 || strcmp(text, "False") == 0)
+        return settings_put_bool(settings, name, false);
     if (text[0] == '\0' || strcmp(text, "null") == 0 || strcmp(text, "~") == 0) return;
     long long number = strtoll(text, &end, 10);
-    if (*end == '\0') return settings_put_int(s, name, number);
+    if (*end == '\0') return settings_put_int(settings, name, number);
     double real = strtod(text, &end);
-    if (*end == '\0') return settings_put_real(s, name, real);
-    settings_put_text(s, name, value);
+    if (*end == '\0') return settings_put_real(settings, name, real);
+    settings_put_text(settings, name, value);
 }
 
 /* The path of the maps around, and this name. */
-static void take_key(struct yaml_path *p, struct text_span key) {
-    p->names.size = p->n > 1 ? p->ends[p->n - 2] : 0;
-    if (p->names.size > 0) buffer_append_string(&p->names, ".");
-    buffer_append(&p->names, key.text, key.size);
-    buffer_append(&p->names, "", 1);
-    p->names.size--;
-    p->ends[p->n - 1] = p->names.size;
-    p->nameless = memchr(key.text, '\0', key.size) != NULL;
+static void take_key(struct yaml_path *path, struct text_span key) {
+    path->names.size = path->n > 1 ? path->ends[path->n - 2] : 0;
+    if (path->names.size > 0) buffer_append_string(&path->names, ".");
+    buffer_append(&path->names, key.text, key.size);
+    buffer_append(&path->names, "", 1);
+    path->names.size--;
+    path->ends[path->n - 1] = path->names.size;
+    path->nameless = memchr(key.text, '\0', key.size) != NULL;
 }
 
-static void take_text(struct yaml_path *p, struct settings *s, const struct yaml_item *item) {
-    if (p->lists > 0 || p->n == 0) return;
-    if (p->key)
-        take_key(p, item->text);
-    else if (!p->nameless && item->kind == YAML_TEXT)
-        put_value(s, p->names.data, item);
-    p->key = !p->key;
+static void take_text(struct yaml_path *path, struct settings *settings,
+                      const struct yaml_item *item) {
+    if (path->lists > 0 || path->n == 0) return;
+    if (path->key)
+        take_key(path, item->text);
+    else if (!path->nameless && item->kind == YAML_TEXT)
+        put_value(settings, path->names.data, item);
+    path->key = !path->key;
 }
 
 /* A map or list is the value of a key, or a key itself, which names nothing. */
-static void open_inner(struct yaml_path *p, bool map) {
-    if (p->lists > 0 || !map || p->key || p->nameless || p->n == DEPTH_LIMIT) {
-        p->lists++;
+static void open_inner(struct yaml_path *path, bool map) {
+    if (path->lists > 0 || !map || path->key || path->nameless || path->n == DEPTH_LIMIT) {
+        path->lists++;
         return;
     }
-    p->n++;
-    p->key = true;
+    path->n++;
+    path->key = true;
 }
 
-static void close_inner(struct yaml_path *p) {
-    bool passed = p->lists > 0;
-    p->lists -= passed;
-    p->n -= !passed;
-    if (p->lists > 0) return;
-    p->nameless = passed && p->key;
-    p->key = !p->nameless;
+static void close_inner(struct yaml_path *path) {
+    bool passed = path->lists > 0;
+    path->lists -= passed;
+    path->n -= !passed;
+    if (path->lists > 0) return;
+    path->nameless = passed && path->key;
+    path->key = !path->nameless;
 }
 
-enum status yaml_read(struct settings *s, struct text_span text, const char *name, struct error *e) {
+enum status yaml_read(struct settings *settings, struct text_span text, const char *name,
+                      struct error *e) {
     struct yaml_path path = {0};
-    struct yaml_reader *r;
+    struct yaml_reader *reader;
     struct yaml_item item = {.kind = YAML_MAP};
-    if (yaml_open(&r, text, name, e)) return e->status;
+    if (yaml_open(&reader, text, name, e)) return e->status;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && item.kind != YAML_END) {
-        status = yaml_next(r, &item, e);
+        status = yaml_next(reader, &item, e);
         if (status) break;
         switch (item.kind) {
             case YAML_MAP:
@@ -87,11 +91,11 @@ enum status yaml_read(struct settings *s, struct text_span text, const char *nam
             case YAML_MAP_END:
             case YAML_LIST_END: close_inner(&path); break;
             case YAML_TEXT:
-            case YAML_REFERENCE: take_text(&path, s, &item); break;
+            case YAML_REFERENCE: take_text(&path, settings, &item); break;
             case YAML_END: break;
         }
     }
-    yaml_close(r);
+    yaml_close(reader);
     buffer_free(&path.names);
     return status;
 }

@@ -6,7 +6,8 @@
 
 struct conversion;
 
-/* A file that a model is written as in place of model.safetensors, whose matrices keep their types. */
+/* A file that a model is written as in place of model.safetensors, whose matrices keep their types.
+ */
 struct written_format {
     const char *name;      /* of --to */
     const char *described; /* in the card */
@@ -14,7 +15,8 @@ struct written_format {
     bool loaded;           /* made of a loaded model, not of stored tensors */
     bool whole;            /* says all: no config.json and no tokenizer stands beside it */
     /* Of the folder or file `from`, into `folder`. */
-    enum status (*write)(const struct conversion *p, const char *from, const char *folder, struct error *e);
+    enum status (*write)(const struct conversion *conversion, const char *from, const char *folder,
+                         struct error *e);
 };
 
 struct convert_options {
@@ -25,8 +27,10 @@ struct convert_options {
     const char *calibrate;               /* a text, or NULL */
     const char *const *keep;             /* patterns of tensors that stay as they are */
     int n_keep;
-    bool resume;          /* goes on where an earlier run with the same identity ended, and keeps what is complete */
-    const char *identity; /* a line that names what the files depend on; NULL: such a run cannot be gone on with */
+    bool resume; /* goes on where an earlier run with the same identity ended, and keeps what is
+                    complete */
+    const char *identity; /* a line that names what the files depend on; NULL: such a run cannot be
+                             gone on with */
 };
 
 /* One tensor of the model and what becomes of it. */
@@ -36,7 +40,8 @@ struct change {
     const struct weight *weight; /* that it fills in the model that was opened to convert */
     int64_t rows, cols;          /* of weights, as they are converted; a vector is one column */
     enum dtype from, to;         /* the same: written as it is */
-    /* Families that hold floats as [in, out] hold quantised matrices as [out, in] (docs/model-format.md). */
+    /* Families that hold floats as [in, out] hold quantised matrices as [out, in]
+     * (docs/model-format.md). */
     bool by_column;             /* the rows that are converted are the columns of what is stored */
     bool turned_back;           /* what was converted as [out, in] is written as [in, out] */
     const float *importance;    /* of its columns, or NULL */
@@ -53,11 +58,13 @@ struct conversion {
 };
 
 /* convert_plan.c: opens the model, refuses what makes no sense, decides for every tensor. */
-enum status conversion_open(struct conversion *p, const struct convert_options *o, struct error *e);
-void conversion_close(struct conversion *p);
+enum status conversion_open(struct conversion *conversion, const struct convert_options *options,
+                            struct error *e);
+void conversion_close(struct conversion *conversion);
 /* The table: shape, types, error and sizes of every matrix that changed, and the sums. */
-void conversion_print(const struct conversion *p);
+void conversion_print(const struct conversion *conversion);
 
-/* convert_plan.c: the type of a matrix when matrices become `to`, and whether a name is of the patterns. */
+/* convert_plan.c: the type of a matrix when matrices become `to`, and whether a name is of the
+ * patterns. */
 enum dtype conversion_choose(enum tensor_role role, enum dtype to);
-bool conversion_keeps(const struct convert_options *o, const char *name);
+bool conversion_keeps(const struct convert_options *options, const char *name);

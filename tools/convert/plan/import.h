@@ -1,6 +1,7 @@
-/* tools/convert/plan/import.h: checkpoints of Megatron and NeMo as model folders. A checkpoint is opened
- * (checkpoint.h), its tensors get the names that our families know, its settings become config.json, and every tensor
- * that the model has is joined of its parts and written. docs/import.md is the manual. */
+/* tools/convert/plan/import.h: checkpoints of Megatron and NeMo as model folders. A checkpoint is
+ * opened (checkpoint.h), its tensors get the names that our families know, its settings become
+ * config.json, and every tensor that the model has is joined of its parts and written.
+ * docs/import.md is the manual. */
 #pragma once
 
 #include "tools/convert/containers/checkpoint.h"
@@ -12,9 +13,11 @@ struct import_options {
     const char *as;         /* "retro", "gpt", or NULL: as it is */
     const char *gate;       /* of the decoder's cross attention, or NULL */
     const char *retro_args; /* a JSON file of Megatron's retrieval settings, or NULL */
-    const char *config;     /* a JSON file of keys of config.json, which win over the checkpoint, or NULL */
-    bool inspect;           /* only says what is there */
-    /* The types of matrices, which change as they are written, but for a vision model's; NULL: they stay as they are.
+    const char
+        *config;  /* a JSON file of keys of config.json, which win over the checkpoint, or NULL */
+    bool inspect; /* only says what is there */
+    /* The types of matrices, which change as they are written, but for a vision model's; NULL: they
+     * stay as they are.
      */
     const struct convert_options *types;
     const char *note; /* of the card, about them; or NULL */
@@ -45,9 +48,10 @@ struct import_plan {
     struct checkpoint *checkpoint;
     char *scratch; /* folder of what has to be unpacked */
     enum import_architecture architecture;
-    bool pictures;     /* a vision tower, alone or in LLaVA: --config is config.json, but for "language" */
-    bool legacy;       /* named as Megatron-LM did before Megatron-Core */
-    bool trimmed;      /* a Retro that becomes the GPT that it computes */
+    bool pictures; /* a vision tower, alone or in LLaVA: --config is config.json, but for "language"
+                    */
+    bool legacy;   /* named as Megatron-LM did before Megatron-Core */
+    bool trimmed;  /* a Retro that becomes the GPT that it computes */
     const char *stack; /* "decoder" or "encoder": that `layers` are of */
     int64_t layers, encoder_layers, hidden, heads, groups, channels, ffn, vocab, positions;
     bool gated, bias, qkv_bias, norm_bias, tied, final_norm, learned, relative, output_bias;
@@ -63,41 +67,53 @@ struct import_plan {
 };
 
 /* import_config.c: the files --config and --retro-args, before anything else. */
-enum status import_read_given(struct import_plan *p, const struct import_options *o, struct error *e);
-/* import_names.c: gives the tensors the names of our families and joins what a container holds apart. */
-enum status import_rename(struct import_plan *p, struct error *e);
+enum status import_read_given(struct import_plan *plan, const struct import_options *options,
+                              struct error *e);
+/* import_names.c: gives the tensors the names of our families and joins what a container holds
+ * apart. */
+enum status import_rename(struct import_plan *plan, struct error *e);
 /* import_layers.c: reads the architecture and its depths from the names. */
-enum status import_find_layers(struct import_plan *p, const struct import_options *o, struct error *e);
+enum status import_find_layers(struct import_plan *plan, const struct import_options *options,
+                               struct error *e);
 /* import_config.c: config.json, from the settings, the tensors and the options. */
-enum status import_configure(struct import_plan *p, const struct import_options *o, struct error *e);
+enum status import_configure(struct import_plan *plan, const struct import_options *options,
+                             struct error *e);
 /* import_tokenizer.c: the vocabulary's size and special ids, from the tokenizer. */
-enum status import_read_tokenizer(struct import_plan *p, const struct import_options *o, struct error *e);
-/* A path that is given or lies beside the checkpoint, the caller frees it; NULL: none, or the container brings one. */
-char *import_find_tokenizer(const struct import_plan *p, const struct import_options *o);
+enum status import_read_tokenizer(struct import_plan *plan, const struct import_options *options,
+                                  struct error *e);
+/* A path that is given or lies beside the checkpoint, the caller frees it; NULL: none, or the
+ * container brings one. */
+char *import_find_tokenizer(const struct import_plan *plan, const struct import_options *options);
 bool import_is_folder(const char *path);
-/* import_plan.c: every tensor of the model, with where it comes from; nothing of the checkpoint is left over. */
-enum status import_match(struct import_plan *p, struct error *e);
-/* import_pictures.c: the same of towers, by what names say of how ranks share a tensor; the shapes are checked
- * when the folder is opened. */
+/* import_plan.c: every tensor of the model, with where it comes from; nothing of the checkpoint is
+ * left over. */
+enum status import_match(struct import_plan *plan, struct error *e);
+/* import_pictures.c: the same of towers, by what names say of how ranks share a tensor; the shapes
+ * are checked when the folder is opened. */
 bool import_is_pictures(const struct settings *given);
-enum status import_match_pictures(struct import_plan *p, struct error *e);
-/* import_language.c: of a LLaVA whose language model --config leaves out, its keys: "language.num_layers", ... */
-enum status import_describe_language(struct import_plan *p, const struct import_options *o, struct error *e);
+enum status import_match_pictures(struct import_plan *plan, struct error *e);
+/* import_language.c: of a LLaVA whose language model --config leaves out, its keys:
+ * "language.num_layers", ... */
+enum status import_describe_language(struct import_plan *plan, const struct import_options *options,
+                                     struct error *e);
 /* import_types.c: the type that each tensor is written in, by the rules of conversion_open. */
-enum status import_choose_types(struct import_plan *p, const struct import_options *o, struct error *e);
+enum status import_choose_types(struct import_plan *plan, const struct import_options *options,
+                                struct error *e);
 /* Rows of a target, as f32 or narrower, in the type that they are written in. */
 struct import_rows {
     char *planes[MATRIX_PLANES]; /* room for a block of rows each */
     struct deviation deviation;  /* of all that was converted */
 };
 /* Fills the planes with n converted rows; `first` is for messages. */
-enum status import_convert_rows(struct import_rows *r, const struct import_target *t, const char *rows, int64_t first,
-                                int64_t n, struct error *e);
-/* import_identity.c: a line that names the checkpoint's files as they are, the tensors and their types. */
-void import_identify(struct buffer *out, const struct import_plan *p);
+enum status import_convert_rows(struct import_rows *import_rows, const struct import_target *target,
+                                const char *rows, int64_t first, int64_t n, struct error *e);
+/* import_identity.c: a line that names the checkpoint's files as they are, the tensors and their
+ * types. */
+void import_identify(struct buffer *out, const struct import_plan *plan);
 /* import_report.c: what was found, on stdout. */
-void import_report(const struct import_plan *p);
+void import_report(const struct import_plan *plan);
 
 /* import.c: opens a checkpoint, plans the folder and says both on stdout. */
-enum status import_open(struct import_plan *p, const struct import_options *o, struct error *e);
-void import_close(struct import_plan *p);
+enum status import_open(struct import_plan *plan, const struct import_options *options,
+                        struct error *e);
+void import_close(struct import_plan *plan);

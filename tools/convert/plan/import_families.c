@@ -1,5 +1,5 @@
-/* tools/convert/plan/import_families.c: the keys of config.json that Retro and T5 have beside those of GPT, and which
- * keys
+/* tools/convert/plan/import_families.c: the keys of config.json that Retro and T5 have beside those
+ * of GPT, and which keys
  * --config may hold. */
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +31,9 @@ static const char *const given_keys[] = {"num_attention_heads",
                                          "retro_attention_gate",
                                          "relative_attention_max_distance"};
 
-enum status import_check_given(const struct import_plan *p, struct error *e) {
-    for (int i = 0; i < p->given.n; i++) {
-        const char *name = p->given.list[i].name;
+enum status import_check_given(const struct import_plan *plan, struct error *e) {
+    for (int i = 0; i < plan->given.n; i++) {
+        const char *name = plan->given.list[i].name;
         struct nearest_name nearest = {0};
         bool known = false;
         for (size_t k = 0; k < ARRAY_COUNT(given_keys); k++) {
@@ -43,86 +43,104 @@ enum status import_check_given(const struct import_plan *p, struct error *e) {
         }
         if (known) continue;
         if (nearest.name.text)
-            return error_set(e, STATUS_INVALID, "--config: there is no key \"%s\"; did you mean \"%.*s\"?", name,
+            return error_set(e, STATUS_INVALID,
+                             "--config: there is no key \"%s\"; did you mean \"%.*s\"?", name,
                              (int)nearest.name.size, nearest.name.text);
-        return error_set(e, STATUS_INVALID, "--config: there is no key \"%s\" that a checkpoint could lack", name);
+        return error_set(e, STATUS_INVALID,
+                         "--config: there is no key \"%s\" that a checkpoint could lack", name);
     }
     return STATUS_OK;
 }
 
-/* How strongly a decoder's layer takes what it reads from neighbours. Megatron-Core has no such number. */
-static enum status configure_gate(struct import_plan *p, const struct import_options *o, struct error *e) {
+/* How strongly a decoder's layer takes what it reads from neighbours. Megatron-Core has no such
+ * number. */
+static enum status configure_gate(struct import_plan *plan, const struct import_options *options,
+                                  struct error *e) {
     const char *key = "retro_attention_gate";
     double gate = 1;
     char *end;
-    if (o->gate) {
-        gate = strtod(o->gate, &end);
-        if (end == o->gate || *end != '\0' || !(gate >= -1000 && gate <= 1000))
-            return error_set(e, STATUS_INVALID, "--gate %s: expected a number", o->gate);
-        settings_put_real(&p->config, key, gate);
-        settings_say(&p->config, key, "--gate");
-    } else if (!p->legacy && !settings_find(&p->given, key)) {
-        import_put_int(p, key, 1, "Megatron-Core has none");
-    } else if (settings_find(&p->given, key) || settings_find(&p->checkpoint->settings, key)) {
-        import_take_real(p, key, key, 1);
+    if (options->gate) {
+        gate = strtod(options->gate, &end);
+        if (end == options->gate || *end != '\0' || !(gate >= -1000 && gate <= 1000))
+            return error_set(e, STATUS_INVALID, "--gate %s: expected a number", options->gate);
+        settings_put_real(&plan->config, key, gate);
+        settings_say(&plan->config, key, "--gate");
+    } else if (!plan->legacy && !settings_find(&plan->given, key)) {
+        import_put_int(plan, key, 1, "Megatron-Core has none");
+    } else if (settings_find(&plan->given, key) ||
+               settings_find(&plan->checkpoint->settings, key)) {
+        import_take_real(plan, key, key, 1);
     } else {
-        import_lack(p, key, "--gate 1 for a model that reads neighbours, --gate 0 for NVIDIA's instruct models");
+        import_lack(
+            plan, key,
+            "--gate 1 for a model that reads neighbours, --gate 0 for NVIDIA's instruct models");
     }
-    settings_real(&p->config, key, &gate);
-    if (!p->trimmed || gate == 0) return STATUS_OK;
-    return error_set(
-        e, STATUS_INVALID,
-        "--as gpt: the gate is %g, so this Retro computes with what it reads; a GPT is the same model only "
-        "where the gate is 0",
-        gate);
+    settings_real(&plan->config, key, &gate);
+    if (!plan->trimmed || gate == 0) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "--as gpt: the gate is %g, so this Retro computes with what it reads; a GPT "
+                     "is the same model only "
+                     "where the gate is 0",
+                     gate);
 }
 
-enum status import_configure_retro(struct import_plan *p, const struct import_options *o, struct error *e) {
+enum status import_configure_retro(struct import_plan *plan, const struct import_options *options,
+                                   struct error *e) {
     int64_t chunk = 64, chunks = 2, ignored;
-    if (configure_gate(p, o, e)) return e->status;
-    if (p->trimmed) {
-        struct setting *gate = (struct setting *)(uintptr_t)settings_find(&p->config, "retro_attention_gate");
+    if (configure_gate(plan, options, e)) return e->status;
+    if (plan->trimmed) {
+        struct setting *gate =
+            (struct setting *)(uintptr_t)settings_find(&plan->config, "retro_attention_gate");
         if (gate) gate->kind = SETTING_NONE; /* a GPT has none */
         return STATUS_OK;
     }
-    if (!import_take_int(p, "retro_chunk_length", "retro_chunk_length|retro_gpt_chunk_length", &chunk))
-        import_put_int(p, "retro_chunk_length", chunk, "assumed: nothing says it, NVIDIA's models have it");
-    if (!import_take_int(p, "retro_num_neighbors", "retro_num_neighbors", &ignored))
-        import_put_int(p, "retro_num_neighbors", 2, "assumed: nothing says it, NVIDIA's models have it");
-    bool said = settings_int(&p->checkpoint->settings, "retro_num_retrieved_chunks", &chunks);
+    if (!import_take_int(plan, "retro_chunk_length", "retro_chunk_length|retro_gpt_chunk_length",
+                         &chunk))
+        import_put_int(plan, "retro_chunk_length", chunk,
+                       "assumed: nothing says it, NVIDIA's models have it");
+    if (!import_take_int(plan, "retro_num_neighbors", "retro_num_neighbors", &ignored))
+        import_put_int(plan, "retro_num_neighbors", 2,
+                       "assumed: nothing says it, NVIDIA's models have it");
+    bool said = settings_int(&plan->checkpoint->settings, "retro_num_retrieved_chunks", &chunks);
     if (chunk < 1 || chunk > 1 << 16 || chunks < 1 || chunks > 1 << 10)
-        return error_set(e, STATUS_INVALID, "chunks of %lld tokens, of which %lld are retrieved, cannot be",
+        return error_set(e, STATUS_INVALID,
+                         "chunks of %lld tokens, of which %lld are retrieved, cannot be",
                          (long long)chunk, (long long)chunks);
-    if (!import_take_given(p, "retro_retrieved_length"))
-        import_put_int(p, "retro_retrieved_length", chunks * chunk,
-                       said ? "argument retro_num_retrieved_chunks" : "assumed: twice retro_chunk_length");
-    import_put_text(p, "encoder_residual", p->legacy ? "raw" : "normed",
-                    p->legacy ? "names from before Megatron-Core" : "names of Megatron-Core");
+    if (!import_take_given(plan, "retro_retrieved_length"))
+        import_put_int(
+            plan, "retro_retrieved_length", chunks * chunk,
+            said ? "argument retro_num_retrieved_chunks" : "assumed: twice retro_chunk_length");
+    import_put_text(plan, "encoder_residual", plan->legacy ? "raw" : "normed",
+                    plan->legacy ? "names from before Megatron-Core" : "names of Megatron-Core");
     return STATUS_OK;
 }
 
-enum status import_configure_bert(struct import_plan *p, struct error *e) {
-    const struct checkpoint_tensor *types = import_tensor(p, "embedding.tokentype_embeddings.weight");
-    p->token_types = types ? types->shape[0] : 0;
-    import_put_int(p, "num_tokentypes", p->token_types, "tensors");
-    if (p->learned && p->final_norm) return STATUS_OK;
-    return error_set(e, STATUS_UNSUPPORTED, "%s: a BERT without %s", p->checkpoint->folder,
-                     p->learned ? "a norm after its last layer (encoder.final_layernorm)" : "learned positions");
+enum status import_configure_bert(struct import_plan *plan, struct error *e) {
+    const struct checkpoint_tensor *types =
+        import_tensor(plan, "embedding.tokentype_embeddings.weight");
+    plan->token_types = types ? types->shape[0] : 0;
+    import_put_int(plan, "num_tokentypes", plan->token_types, "tensors");
+    if (plan->learned && plan->final_norm) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED, "%s: a BERT without %s", plan->checkpoint->folder,
+                     plan->learned ? "a norm after its last layer (encoder.final_layernorm)"
+                                   : "learned positions");
 }
 
-enum status import_configure_t5(struct import_plan *p, struct error *e) {
+enum status import_configure_t5(struct import_plan *plan, struct error *e) {
     const struct checkpoint_tensor *relative =
-        import_tensor(p, "encoder_relative_pos_emb.relative_attention_bias.weight");
+        import_tensor(plan, "encoder_relative_pos_emb.relative_attention_bias.weight");
     int64_t ignored;
-    p->output_bias = p->tied;
-    if (p->relative && relative == NULL)
-        return error_set(e, STATUS_CORRUPT, "%s: the positions are relative, and the encoder has no table of them",
-                         p->checkpoint->folder);
+    plan->output_bias = plan->tied;
+    if (plan->relative && relative == NULL)
+        return error_set(e, STATUS_CORRUPT,
+                         "%s: the positions are relative, and the encoder has no table of them",
+                         plan->checkpoint->folder);
     if (relative) {
-        p->buckets = relative->shape[0];
-        import_put_int(p, "relative_attention_num_buckets", p->buckets, "tensors");
-        if (!import_take_int(p, "relative_attention_max_distance", "relative_attention_max_distance", &ignored))
-            import_put_int(p, "relative_attention_max_distance", 128, "default");
+        plan->buckets = relative->shape[0];
+        import_put_int(plan, "relative_attention_num_buckets", plan->buckets, "tensors");
+        if (!import_take_int(plan, "relative_attention_max_distance",
+                             "relative_attention_max_distance", &ignored))
+            import_put_int(plan, "relative_attention_max_distance", 128, "default");
     }
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-/* tools/convert/plan/import_layers.c: which architecture a checkpoint is of, how deep its stacks are, and which layers
- * read neighbours: by the names of its tensors. */
+/* tools/convert/plan/import_layers.c: which architecture a checkpoint is of, how deep its stacks
+ * are, and which layers read neighbours: by the names of its tensors. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,66 +19,72 @@ static int layer_in(const char *name, const char *stack, const char **tail) {
     return layer < LAYERS_LIMIT ? (int)layer : LAYERS_LIMIT;
 }
 
-static int count_layers(const struct checkpoint *c, const char *stack) {
+static int count_layers(const struct checkpoint *checkpoint, const char *stack) {
     int n = 0;
     const char *tail;
-    for (int i = 0; i < c->n; i++) n = max_int(n, layer_in(c->tensors[i].name, stack, &tail) + 1);
+    for (int i = 0; i < checkpoint->n; i++)
+        n = max_int(n, layer_in(checkpoint->tensors[i].name, stack, &tail) + 1);
     return n;
 }
 
 /* Marks the layers of the decoder that have chunked cross attention; their number. */
-static int mark_cross(struct import_plan *p) {
+static int mark_cross(struct import_plan *plan) {
     int n = 0;
-    for (int i = 0; i < p->checkpoint->n; i++) {
+    for (int i = 0; i < plan->checkpoint->n; i++) {
         const char *tail;
-        int layer = layer_in(p->checkpoint->tensors[i].name, "decoder.layers.", &tail);
+        int layer = layer_in(plan->checkpoint->tensors[i].name, "decoder.layers.", &tail);
         if (layer < 0 || !starts_with(tail, ".cross_attention.attn.linear_q.weight")) continue;
-        p->cross[layer] = true;
-        if (n == 0 || layer < p->first_cross) p->first_cross = layer;
+        plan->cross[layer] = true;
+        if (n == 0 || layer < plan->first_cross) plan->first_cross = layer;
         n++;
     }
     return n;
 }
 
-static enum status check_layers(const struct import_plan *p, struct error *e) {
+static enum status check_layers(const struct import_plan *plan, struct error *e) {
     int64_t said;
-    const char *name = p->architecture == IMPORT_T5 ? "decoder_num_layers" : "num_layers";
-    if (p->layers == 0)
-        return error_set(e, STATUS_UNSUPPORTED, "%s holds no layers (%s.layers.0 ...): none of Retro, GPT, T5 and BERT",
-                         p->checkpoint->folder, p->stack);
-    if (p->layers > LAYERS_LIMIT)
-        return error_set(e, STATUS_CORRUPT, "%s: a layer has the number %lld", p->checkpoint->folder,
-                         (long long)p->layers - 1);
-    if (settings_int(&p->checkpoint->settings, name, &said) && said != p->layers)
-        return error_set(e, STATUS_CORRUPT, "%s: %d stages hold %lld layers; the checkpoint's arguments say %lld",
-                         p->checkpoint->folder, p->checkpoint->stages, (long long)p->layers, (long long)said);
+    const char *name = plan->architecture == IMPORT_T5 ? "decoder_num_layers" : "num_layers";
+    if (plan->layers == 0)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s holds no layers (%s.layers.0 ...): none of Retro, GPT, T5 and BERT",
+                         plan->checkpoint->folder, plan->stack);
+    if (plan->layers > LAYERS_LIMIT)
+        return error_set(e, STATUS_CORRUPT, "%s: a layer has the number %lld",
+                         plan->checkpoint->folder, (long long)plan->layers - 1);
+    if (settings_int(&plan->checkpoint->settings, name, &said) && said != plan->layers)
+        return error_set(e, STATUS_CORRUPT,
+                         "%s: %d stages hold %lld layers; the checkpoint's arguments say %lld",
+                         plan->checkpoint->folder, plan->checkpoint->stages,
+                         (long long)plan->layers, (long long)said);
     return STATUS_OK;
 }
 
-enum status import_find_layers(struct import_plan *p, const struct import_options *o, struct error *e) {
-    const struct checkpoint *c = p->checkpoint;
-    bool bert = p->architecture == IMPORT_BERT;
-    p->stack = bert ? "encoder" : "decoder";
-    p->layers = count_layers(c, bert ? "encoder.layers." : "decoder.layers.");
-    p->encoder_layers = bert ? 0 : count_layers(c, "encoder.layers.");
-    if (!bert) p->architecture = p->encoder_layers > 0 ? IMPORT_T5 : IMPORT_GPT;
-    if (check_layers(p, e)) return e->status;
+enum status import_find_layers(struct import_plan *plan, const struct import_options *options,
+                               struct error *e) {
+    const struct checkpoint *checkpoint = plan->checkpoint;
+    bool bert = plan->architecture == IMPORT_BERT;
+    plan->stack = bert ? "encoder" : "decoder";
+    plan->layers = count_layers(checkpoint, bert ? "encoder.layers." : "decoder.layers.");
+    plan->encoder_layers = bert ? 0 : count_layers(checkpoint, "encoder.layers.");
+    if (!bert) plan->architecture = plan->encoder_layers > 0 ? IMPORT_T5 : IMPORT_GPT;
+    if (check_layers(plan, e)) return e->status;
 
-    p->cross = xcalloc((size_t)p->layers, sizeof *p->cross);
-    if (p->architecture == IMPORT_GPT && mark_cross(p) > 0) {
+    plan->cross = xcalloc((size_t)plan->layers, sizeof *plan->cross);
+    if (plan->architecture == IMPORT_GPT && mark_cross(plan) > 0) {
         struct buffer stack = {0};
-        p->architecture = IMPORT_RETRO;
-        buffer_printf(&stack, "decoder.layers.%d.cross_attention.encoder.layers.", p->first_cross);
-        p->encoder_layers = count_layers(c, stack.data);
+        plan->architecture = IMPORT_RETRO;
+        buffer_printf(&stack, "decoder.layers.%d.cross_attention.encoder.layers.",
+                      plan->first_cross);
+        plan->encoder_layers = count_layers(checkpoint, stack.data);
         buffer_free(&stack);
     }
-    if (o->as == NULL) return STATUS_OK;
+    if (options->as == NULL) return STATUS_OK;
 
-    p->trimmed = strcmp(o->as, "gpt") == 0 && p->architecture == IMPORT_RETRO;
-    bool decoder = p->architecture == IMPORT_GPT || p->architecture == IMPORT_RETRO;
-    bool fits = strcmp(o->as, "gpt") == 0 ? decoder : p->architecture == IMPORT_RETRO;
+    plan->trimmed = strcmp(options->as, "gpt") == 0 && plan->architecture == IMPORT_RETRO;
+    bool decoder = plan->architecture == IMPORT_GPT || plan->architecture == IMPORT_RETRO;
+    bool fits = strcmp(options->as, "gpt") == 0 ? decoder : plan->architecture == IMPORT_RETRO;
     if (fits) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "--as %s: %s is a %s", o->as, c->folder,
+    return error_set(e, STATUS_INVALID, "--as %s: %s is a %s", options->as, checkpoint->folder,
                      decoder ? "GPT: no layer reads neighbours"
                      : bert  ? "BERT"
                              : "T5");

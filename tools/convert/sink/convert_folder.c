@@ -1,6 +1,6 @@
-/* tools/convert/sink/convert_folder.c: the output folder of a conversion: written under another name beside its place,
- * so that a folder of the right name is always complete. A file in it is locked as long as its process lives: what
- * nobody has locked was left by one that was killed. */
+/* tools/convert/sink/convert_folder.c: the output folder of a conversion: written under another
+ * name beside its place, so that a folder of the right name is always complete. A file in it is
+ * locked as long as its process lives: what nobody has locked was left by one that was killed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,11 +34,13 @@ static void interrupt(int signal_number) {
 enum status output_check(struct error *e) {
     if (!interrupted) return STATUS_OK;
     return error_set(e, STATUS_CANCELLED,
-                     keeps ? "interrupted; the same command goes on from the files that are complete"
-                           : "interrupted; nothing is left of it");
+                     keeps
+                         ? "interrupted; the same command goes on from the files that are complete"
+                         : "interrupted; nothing is left of it");
 }
 
-/* The folder that `path` lies in, with links resolved; freed by the caller, NULL when there is none. */
+/* The folder that `path` lies in, with links resolved; freed by the caller, NULL when there is
+ * none. */
 static char *parent_of(const char *path) {
     char *copy = xstrdup(path), *parent = realpath(dirname(copy), NULL);
     free(copy);
@@ -61,19 +63,23 @@ static bool is_empty_folder(const char *path) {
 }
 
 /* The output must be a new name, or an empty folder, outside the input. */
-static enum status check_target(const struct convert_options *o, const char *from, const char *parent,
-                                struct error *e) {
+static enum status check_target(const struct convert_options *options, const char *from,
+                                const char *parent, struct error *e) {
     struct stat st;
-    if (parent == NULL) return error_errno(e, "%s: the folder it is to lie in", o->to);
-    char *to = realpath(o->to, NULL); /* NULL: not there yet */
+    if (parent == NULL) return error_errno(e, "%s: the folder it is to lie in", options->to);
+    char *to = realpath(options->to, NULL); /* NULL: not there yet */
     bool within = inside(to ? to : parent, from);
     free(to);
     if (within)
-        return error_set(e, STATUS_INVALID, "%s is the model's own folder or lies in it: name another output folder",
-                         o->to);
-    if (lstat(o->to, &st) != 0) return errno == ENOENT ? STATUS_OK : error_errno(e, "%s", o->to);
-    if (!is_empty_folder(o->to))
-        return error_set(e, STATUS_INVALID, "%s exists and is not an empty folder: remove it or name another", o->to);
+        return error_set(e, STATUS_INVALID,
+                         "%s is the model's own folder or lies in it: name another output folder",
+                         options->to);
+    if (lstat(options->to, &st) != 0)
+        return errno == ENOENT ? STATUS_OK : error_errno(e, "%s", options->to);
+    if (!is_empty_folder(options->to))
+        return error_set(e, STATUS_INVALID,
+                         "%s exists and is not an empty folder: remove it or name another",
+                         options->to);
     return STATUS_OK;
 }
 
@@ -110,8 +116,8 @@ static bool holds(const char *folder, const char *name, const char *text) {
     struct buffer path = {0}, found = {0};
     struct error ignored;
     buffer_printf(&path, "%s/%s", folder, name);
-    bool same = file_read(path.data, FILE_LIMIT, &found, &ignored) == STATUS_OK && found.size == strlen(text) &&
-                memcmp(found.data, text, found.size) == 0;
+    bool same = file_read(path.data, FILE_LIMIT, &found, &ignored) == STATUS_OK &&
+                found.size == strlen(text) && memcmp(found.data, text, found.size) == 0;
     buffer_free(&path);
     buffer_free(&found);
     return same;
@@ -125,8 +131,8 @@ static void keep_weights(const char *path) {
     while (dir && (entry = readdir(dir)) != NULL) {
         const char *name = entry->d_name;
         size_t n = strlen(name);
-        bool weights =
-            n > strlen(end) && strncmp(name, start, strlen(start)) == 0 && strcmp(name + n - strlen(end), end) == 0;
+        bool weights = n > strlen(end) && strncmp(name, start, strlen(start)) == 0 &&
+                       strcmp(name + n - strlen(end), end) == 0;
         if (weights || strcmp(name, lock_name) == 0 || strcmp(name, identity_name) == 0) continue;
         struct buffer child = {0};
         buffer_printf(&child, "%s/%s", path, name);
@@ -136,9 +142,10 @@ static void keep_weights(const char *path) {
     if (dir) closedir(dir);
 }
 
-/* Folders called `prefix` and more, in `parent`, that are ours and that nobody writes any more: one that the run can go
- * on with becomes its own, the others are removed. */
-static void take_stale(struct output *out, const struct convert_options *o, const char *parent, const char *prefix) {
+/* Folders called `prefix` and more, in `parent`, that are ours and that nobody writes any more: one
+ * that the run can go on with becomes its own, the others are removed. */
+static void take_stale(struct output *out, const struct convert_options *options,
+                       const char *parent, const char *prefix) {
     DIR *dir = opendir(parent);
     struct dirent *entry;
     while (dir && (entry = readdir(dir)) != NULL) {
@@ -146,14 +153,17 @@ static void take_stale(struct output *out, const struct convert_options *o, cons
         struct stat st;
         if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0) continue;
         buffer_printf(&path, "%s/%s", parent, entry->d_name);
-        int lock = lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode) ? lock_folder(path.data, 0) : -1;
-        if (lock >= 0 && o->resume && out->partial == NULL && holds(path.data, identity_name, o->identity)) {
+        int lock =
+            lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode) ? lock_folder(path.data, 0) : -1;
+        if (lock >= 0 && options->resume && out->partial == NULL &&
+            holds(path.data, identity_name, options->identity)) {
             line_print(stderr, "retro-convert: goes on with %s", path.data);
             keep_weights(path.data);
             out->partial = xstrdup(path.data);
             out->lock = lock;
         } else if (lock >= 0) {
-            line_print(stderr, "retro-convert: %s was left by a run that was ended, and is removed", path.data);
+            line_print(stderr, "retro-convert: %s was left by a run that was ended, and is removed",
+                       path.data);
             remove_folder(path.data, 1);
             close(lock);
         }
@@ -169,7 +179,8 @@ static void watch_signals(void) {
 }
 
 /* A new folder, locked. */
-static enum status make_partial(struct output *out, const char *template, const char *identity, struct error *e) {
+static enum status make_partial(struct output *out, const char *template, const char *identity,
+                                struct error *e) {
     char *partial = xstrdup(template);
     if (mkdtemp(partial) == NULL) {
         error_errno(e, "%s", partial);
@@ -187,21 +198,24 @@ static enum status make_partial(struct output *out, const char *template, const 
     return status;
 }
 
-enum status output_open(struct output *out, const struct convert_options *o, struct error *e) {
+enum status output_open(struct output *out, const struct convert_options *options,
+                        struct error *e) {
     struct buffer template = {0}, prefix = {0};
-    *out = (struct output){.to = o->to, .lock = -1};
-    char *from = realpath(o->from, NULL), *parent = parent_of(o->to), *copy = xstrdup(o->to);
-    enum status status = from == NULL ? error_errno(e, "%s", o->from) : check_target(o, from, parent, e);
+    *out = (struct output){.to = options->to, .lock = -1};
+    char *from = realpath(options->from, NULL), *parent = parent_of(options->to),
+         *copy = xstrdup(options->to);
+    enum status status =
+        from == NULL ? error_errno(e, "%s", options->from) : check_target(options, from, parent, e);
     if (status == STATUS_OK) {
-        size_t n = strlen(o->to);
-        while (n > 1 && o->to[n - 1] == '/') n--;
-        buffer_printf(&template, "%.*s.partial-XXXXXX", (int)n, o->to);
+        size_t n = strlen(options->to);
+        while (n > 1 && options->to[n - 1] == '/') n--;
+        buffer_printf(&template, "%.*s.partial-XXXXXX", (int)n, options->to);
         buffer_printf(&prefix, "%s.partial-", basename(copy));
         watch_signals();
-        take_stale(out, o, parent, prefix.data);
-        if (out->partial == NULL) status = make_partial(out, template.data, o->identity, e);
+        take_stale(out, options, parent, prefix.data);
+        if (out->partial == NULL) status = make_partial(out, template.data, options->identity, e);
         if (status) output_discard(out);
-        keeps = out->keep = status == STATUS_OK && o->resume;
+        keeps = out->keep = status == STATUS_OK && options->resume;
     }
     buffer_free(&template);
     buffer_free(&prefix);
@@ -227,21 +241,24 @@ static enum status write_file(const char *path, const struct buffer *text, struc
     return status;
 }
 
-/* Whether a file belongs to a model beside its weights: small files of text, the pictures of its card, a SentencePiece
- * model. */
+/* Whether a file belongs to a model beside its weights: small files of text, the pictures of its
+ * card, a SentencePiece model. */
 static bool is_companion(const char *name) {
-    static const char *const suffixes[] = {".json", ".txt", ".md", ".model", ".jinja", ".png", ".svg"};
+    static const char *const suffixes[] = {".json",  ".txt", ".md", ".model",
+                                           ".jinja", ".png", ".svg"};
     static const char *const names[] = {"LICENSE", "LICENCE", "NOTICE"};
     size_t n = strlen(name);
     if (name[0] == '.' || strcmp(name, "model.safetensors.index.json") == 0) return false;
     for (size_t i = 0; i < ARRAY_COUNT(suffixes); i++)
-        if (n > strlen(suffixes[i]) && strcmp(name + n - strlen(suffixes[i]), suffixes[i]) == 0) return true;
+        if (n > strlen(suffixes[i]) && strcmp(name + n - strlen(suffixes[i]), suffixes[i]) == 0)
+            return true;
     for (size_t i = 0; i < ARRAY_COUNT(names); i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
 }
 
-static enum status copy_file(const char *from, const char *to, const char *name, const char *note, struct error *e) {
+static enum status copy_file(const char *from, const char *to, const char *name, const char *note,
+                             struct error *e) {
     struct buffer source = {0}, target = {0}, text = {0};
     buffer_printf(&source, "%s/%s", from, name);
     buffer_printf(&target, "%s/%s", to, name);
@@ -264,14 +281,16 @@ static bool is_regular(const char *folder, const char *name) {
 }
 
 /* All companions of one folder; the card among them gets the note. */
-static enum status copy_companions(const char *from, const char *to, const char *note, struct error *e) {
+static enum status copy_companions(const char *from, const char *to, const char *note,
+                                   struct error *e) {
     DIR *dir = opendir(from);
     if (dir == NULL) return error_errno(e, "%s", from);
     enum status status = STATUS_OK;
     struct dirent *entry;
     while (status == STATUS_OK && (entry = readdir(dir)) != NULL)
         if (is_companion(entry->d_name) && is_regular(from, entry->d_name))
-            status = copy_file(from, to, entry->d_name, strcmp(entry->d_name, "README.md") == 0 ? note : NULL, e);
+            status = copy_file(from, to, entry->d_name,
+                               strcmp(entry->d_name, "README.md") == 0 ? note : NULL, e);
     closedir(dir);
     return status;
 }
@@ -291,7 +310,8 @@ static enum status copy_pooling(const char *from, const char *to, struct error *
     return status;
 }
 
-enum status output_copy(const struct output *out, const char *from, const char *note, struct error *e) {
+enum status output_copy(const struct output *out, const char *from, const char *note,
+                        struct error *e) {
     enum status status = copy_companions(from, out->partial, note, e);
     if (status == STATUS_OK) status = copy_pooling(from, out->partial, e);
     if (status || is_regular(out->partial, "README.md")) return status;
@@ -302,7 +322,8 @@ enum status output_copy(const struct output *out, const char *from, const char *
     return status;
 }
 
-enum status output_write(const struct output *out, const char *name, const struct buffer *text, struct error *e) {
+enum status output_write(const struct output *out, const char *name, const struct buffer *text,
+                         struct error *e) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/%s", out->partial, name);
     enum status status = write_file(path.data, text, e);
@@ -331,8 +352,10 @@ enum status output_finish(struct output *out, struct error *e) {
     buffer_free(&lock);
     buffer_free(&identity);
     if (status == STATUS_OK) status = sync_folder(out->partial, e);
-    if (status == STATUS_OK && chmod(out->partial, 0777 & ~mask) != 0) status = error_errno(e, "%s", out->partial);
-    if (status == STATUS_OK && rename(out->partial, out->to) != 0) status = error_errno(e, "%s", out->to);
+    if (status == STATUS_OK && chmod(out->partial, 0777 & ~mask) != 0)
+        status = error_errno(e, "%s", out->partial);
+    if (status == STATUS_OK && rename(out->partial, out->to) != 0)
+        status = error_errno(e, "%s", out->to);
     if (status) return status;
     free(out->partial);
     out->partial = NULL;

@@ -1,5 +1,5 @@
-/* tools/convert/sink/convert_gguf_architecture.c: llama.cpp's architectures that our decoders are, and their keys. See
- * convert_gguf.h. */
+/* tools/convert/sink/convert_gguf_architecture.c: llama.cpp's architectures that our decoders are,
+ * and their keys. See convert_gguf.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +15,16 @@ struct written_row {
     bool factors;    /* llama.cpp divides its frequencies by those of a tensor */
 };
 
-enum { KIND_GPT2, KIND_LLAMA, KIND_QWEN2 }; /* of models that are what they are, whatever they are called */
+enum {
+    KIND_GPT2,
+    KIND_LLAMA,
+    KIND_QWEN2
+}; /* of models that are what they are, whatever they are called */
 static const struct written_row written[] = {
-    [KIND_GPT2] = {.type = "gpt2", .activation = ACTIVATION_GELU_TANH, .qkv_bias = true, .every_bias = true},
+    [KIND_GPT2] = {.type = "gpt2",
+                   .activation = ACTIVATION_GELU_TANH,
+                   .qkv_bias = true,
+                   .every_bias = true},
     [KIND_LLAMA] = {.type = "llama", .activation = ACTIVATION_SILU, .factors = true},
     [KIND_QWEN2] = {.type = "qwen2", .activation = ACTIVATION_SILU, .qkv_bias = true},
     {.type = "mixtral", .activation = ACTIVATION_SILU, .factors = true},
@@ -29,119 +36,144 @@ static const struct written_row written[] = {
     {.type = "gemma3_text", .activation = ACTIVATION_GELU_TANH},
 };
 
-static const struct dims *dims_of(const struct model *m) { return &m->stacks[STACK_DECODER].dims; }
+static const struct dims *dims_of(const struct model *model) {
+    return &model->stacks[STACK_DECODER].dims;
+}
 
 /* RoPE. */
 
 /* Frequencies that are not those of the base become factors by which llama.cpp divides those. */
-static bool find_factors(const struct dims *d, enum rope_id id, float *factors) {
+static bool find_factors(const struct dims *dims, enum rope_id id, float *factors) {
     bool differ = false;
-    struct dims plain = {.rotated = d->rotated};
-    dims_set_rope(&plain, id, d->rope[id].base);
-    for (int i = 0; i < d->rotated / 2; i++) {
-        factors[i] = plain.rope[id].inv_freq[i] / d->rope[id].inv_freq[i];
+    struct dims plain = {.rotated = dims->rotated};
+    dims_set_rope(&plain, id, dims->rope[id].base);
+    for (int i = 0; i < dims->rotated / 2; i++) {
+        factors[i] = plain.rope[id].inv_freq[i] / dims->rope[id].inv_freq[i];
         differ = differ || fabsf(factors[i] - 1) > 1e-6f;
     }
     return differ;
 }
 
 /* The number that all frequencies are divided by, 1 for most; 0: there is no such number. */
-static float find_linear(const struct dims *d, enum rope_id id) {
+static float find_linear(const struct dims *dims, enum rope_id id) {
     float factors[ATTENTION_MAX_HEAD];
-    if (d->rotated == 0 || !find_factors(d, id, factors)) return 1;
-    for (int i = 1; i < d->rotated / 2; i++)
+    if (dims->rotated == 0 || !find_factors(dims, id, factors)) return 1;
+    for (int i = 1; i < dims->rotated / 2; i++)
         if (fabsf(factors[i] / factors[0] - 1) > 1e-5f) return 0;
     return factors[0];
 }
 
-static enum status choose_factors(const struct model *m, const struct written_row *row,
+static enum status choose_factors(const struct model *model, const struct written_row *row,
                                   struct written_architecture *out, struct error *e) {
-    const struct dims *d = dims_of(m);
-    struct written_factors *f = &out->factors;
-    if (d->rope_long_after > 0) {
-        *f = (struct written_factors){.names = {"rope_factors_short", "rope_factors_long"}, .n = 2};
-        find_factors(d, ROPE_GLOBAL, f->values[0]);
-        find_factors(d, ROPE_LONG, f->values[1]);
-    } else if (find_linear(d, ROPE_GLOBAL) == 0 && row->factors) {
-        *f = (struct written_factors){.names = {"rope_freqs"}, .n = 1};
-        find_factors(d, ROPE_GLOBAL, f->values[0]);
+    const struct dims *dims = dims_of(model);
+    struct written_factors *factors = &out->factors;
+    if (dims->rope_long_after > 0) {
+        *factors =
+            (struct written_factors){.names = {"rope_factors_short", "rope_factors_long"}, .n = 2};
+        find_factors(dims, ROPE_GLOBAL, factors->values[0]);
+        find_factors(dims, ROPE_LONG, factors->values[1]);
+    } else if (find_linear(dims, ROPE_GLOBAL) == 0 && row->factors) {
+        *factors = (struct written_factors){.names = {"rope_freqs"}, .n = 1};
+        find_factors(dims, ROPE_GLOBAL, factors->values[0]);
     }
-    bool longrope = d->rope_long_after == 0 || architecture_key(out->rows, "attention_factor");
-    bool local = !architecture_key(out->rows, "rope_local_base_freq") || find_linear(d, ROPE_LOCAL) == 1;
-    if (longrope && local && (f->n > 0 || find_linear(d, ROPE_GLOBAL) != 0)) return STATUS_OK;
+    bool longrope = dims->rope_long_after == 0 || architecture_key(out->rows, "attention_factor");
+    bool local =
+        !architecture_key(out->rows, "rope_local_base_freq") || find_linear(dims, ROPE_LOCAL) == 1;
+    if (longrope && local && (factors->n > 0 || find_linear(dims, ROPE_GLOBAL) != 0))
+        return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's %s has no scaled RoPE", out->rows->name);
 }
 
 /* The architecture of a model. */
 
-/* Of a family that has its own: the first of its options that the architecture has no word for; NULL: none. */
-static const char *find_obstacle(const struct model *m, const struct written_row *row, const struct architecture *a) {
-    const struct dims *d = dims_of(m);
-    const struct fact_row *renormalised = architecture_fact(a, "norm_topk_prob");
-    bool shared = a->divisor && d->n_layers == a->divided_layers;
-    float score = shared ? (float)(d->hidden / d->heads) : (float)d->head_dim, scale = d->rope[ROPE_GLOBAL].scale;
-    if (d->activation != row->activation) return "hidden_act";
-    if (fabsf(d->score_scale * sqrtf(score) - 1) > 1e-5f) return "query_pre_attn_scalar";
-    if (!architecture_key(a, "attention_factor") && scale != 0 && scale != 1) return "attention_factor";
-    if (!row->qkv_bias && d->qkv_bias) return "attention_bias";
-    if (renormalised && renormalised->absent != d->experts_renormalised) return "norm_topk_prob";
-    for (int i = 0; i < d->n_layers; i++) {
-        if (m->spec.windowed[i] && m->spec.window > 0 && !architecture_key(a, "sliding_window"))
+/* Of a family that has its own: the first of its options that the architecture has no word for;
+ * NULL: none. */
+static const char *find_obstacle(const struct model *model, const struct written_row *row,
+                                 const struct architecture *architecture) {
+    const struct dims *dims = dims_of(model);
+    const struct fact_row *renormalised = architecture_fact(architecture, "norm_topk_prob");
+    bool shared = architecture->divisor && dims->n_layers == architecture->divided_layers;
+    float score = shared ? (float)(dims->hidden / dims->heads) : (float)dims->head_dim,
+          scale = dims->rope[ROPE_GLOBAL].scale;
+    if (dims->activation != row->activation) return "hidden_act";
+    if (fabsf(dims->score_scale * sqrtf(score) - 1) > 1e-5f) return "query_pre_attn_scalar";
+    if (!architecture_key(architecture, "attention_factor") && scale != 0 && scale != 1)
+        return "attention_factor";
+    if (!row->qkv_bias && dims->qkv_bias) return "attention_bias";
+    if (renormalised && renormalised->absent != dims->experts_renormalised) return "norm_topk_prob";
+    for (int i = 0; i < dims->n_layers; i++) {
+        if (model->spec.windowed[i] && model->spec.window > 0 &&
+            !architecture_key(architecture, "sliding_window"))
             return "sliding_window";
-        if (d->experts > 0 && m->spec.dense[i]) return "mlp_only_layers";
+        if (dims->experts > 0 && model->spec.dense[i]) return "mlp_only_layers";
     }
     return NULL;
 }
 
-static enum status choose_by_shape(const struct model *m, const struct written_row **out, struct error *e) {
-    const struct dims *d = dims_of(m);
-    bool scaled = d->score_scale == 1.0f / sqrtf((float)d->head_dim);
-    bool turns = d->rope_long_after == 0 && (d->rope[ROPE_GLOBAL].scale == 0 || d->rope[ROPE_GLOBAL].scale == 1);
-    bool unscaled = (d->residual_scale == 0 || d->residual_scale == 1) && d->score_cap == 0 &&
-                    (m->spec.embedding_scale == 0 || m->spec.embedding_scale == 1) && m->spec.logit_cap == 0;
-    bool whole = m->spec.window == 0 && d->qk_norm == QK_NORM_NONE && !d->parallel;
-    bool plain =
-        scaled && turns && unscaled && whole && d->final_norm && m->spec.logit_scale == 1 && !m->spec.output_bias;
-    bool gpt2 = m->spec.learned_positions && d->rotated == 0 && d->norm == NORM_LAYER && !d->gated &&
-                d->activation == ACTIVATION_GELU_TANH && d->heads == d->kv_heads;
-    bool llama = !m->spec.learned_positions && d->rotated == d->head_dim && d->norm == NORM_RMS && d->gated &&
-                 d->activation == ACTIVATION_SILU && !d->proj_bias && !d->mlp_bias;
-    *out = &written[gpt2 ? KIND_GPT2 : d->qkv_bias ? KIND_QWEN2 : KIND_LLAMA];
-    if (plain && (gpt2 || (llama && !(d->qkv_bias && d->rope_interleaved)))) return STATUS_OK;
+static enum status choose_by_shape(const struct model *model, const struct written_row **out,
+                                   struct error *e) {
+    const struct dims *dims = dims_of(model);
+    bool scaled = dims->score_scale == 1.0f / sqrtf((float)dims->head_dim);
+    bool turns = dims->rope_long_after == 0 &&
+                 (dims->rope[ROPE_GLOBAL].scale == 0 || dims->rope[ROPE_GLOBAL].scale == 1);
+    bool unscaled = (dims->residual_scale == 0 || dims->residual_scale == 1) &&
+                    dims->score_cap == 0 &&
+                    (model->spec.embedding_scale == 0 || model->spec.embedding_scale == 1) &&
+                    model->spec.logit_cap == 0;
+    bool whole = model->spec.window == 0 && dims->qk_norm == QK_NORM_NONE && !dims->parallel;
+    bool plain = scaled && turns && unscaled && whole && dims->final_norm &&
+                 model->spec.logit_scale == 1 && !model->spec.output_bias;
+    bool gpt2 = model->spec.learned_positions && dims->rotated == 0 && dims->norm == NORM_LAYER &&
+                !dims->gated && dims->activation == ACTIVATION_GELU_TANH &&
+                dims->heads == dims->kv_heads;
+    bool llama = !model->spec.learned_positions && dims->rotated == dims->head_dim &&
+                 dims->norm == NORM_RMS && dims->gated && dims->activation == ACTIVATION_SILU &&
+                 !dims->proj_bias && !dims->mlp_bias;
+    *out = &written[gpt2 ? KIND_GPT2 : dims->qkv_bias ? KIND_QWEN2 : KIND_LLAMA];
+    if (plain && (gpt2 || (llama && !(dims->qkv_bias && dims->rope_interleaved)))) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
-                     "this model is neither llama.cpp's gpt2 (learned positions, layer norms, gelu_tanh) nor its llama "
-                     "or qwen2 (RoPE on whole heads, RMS norms, swiglu, no biases but of queries, keys and values)");
+                     "this model is neither llama.cpp's gpt2 (learned positions, layer norms, "
+                     "gelu_tanh) nor its llama "
+                     "or qwen2 (RoPE on whole heads, RMS norms, swiglu, no biases but of queries, "
+                     "keys and values)");
 }
 
-static enum status choose_by_family(const struct model *m, const struct written_row **out, struct error *e) {
+static enum status choose_by_family(const struct model *model, const struct written_row **out,
+                                    struct error *e) {
     struct buffer known = {0};
     buffer_append_string(&known, "gpt");
     for (size_t i = 0; i < ARRAY_COUNT(written); i++) {
         *out = &written[i];
-        if (strcmp((*out)->type, m->info.family) == 0) break;
+        if (strcmp((*out)->type, model->info.family) == 0) break;
         buffer_printf(&known, ", %s", (*out)->type);
         *out = NULL;
     }
     if (*out == NULL)
-        error_set(e, STATUS_UNSUPPORTED, "a %s model is not written to GGUF; known: %s", m->info.family, known.data);
+        error_set(e, STATUS_UNSUPPORTED, "a %s model is not written to GGUF; known: %s",
+                  model->info.family, known.data);
     buffer_free(&known);
     if (*out == NULL) return e->status;
-    const struct architecture *a = architecture_of_type((*out)->type);
-    const char *obstacle = find_obstacle(m, *out, a);
+    const struct architecture *architecture = architecture_of_type((*out)->type);
+    const char *obstacle = find_obstacle(model, *out, architecture);
     if (obstacle == NULL) return STATUS_OK;
-    return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's %s has no word for this model's \"%s\" in config.json",
-                     a->name, obstacle);
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "llama.cpp's %s has no word for this model's \"%s\" in config.json",
+                     architecture->name, obstacle);
 }
 
-enum status architecture_choose(const struct model *m, struct written_architecture *out, struct error *e) {
+enum status architecture_choose(const struct model *model, struct written_architecture *out,
+                                struct error *e) {
     static const char *const by_shape[] = {"gpt", "gpt2", "llama", "qwen2"};
     const struct written_row *row;
     bool shaped = false;
-    for (size_t i = 0; i < ARRAY_COUNT(by_shape); i++) shaped = shaped || strcmp(by_shape[i], m->info.family) == 0;
-    if (shaped ? choose_by_shape(m, &row, e) : choose_by_family(m, &row, e)) return e->status;
-    *out = (struct written_architecture){
-        .rows = architecture_of_type(row->type), .family = family_of_type(row->type), .every_bias = row->every_bias};
-    return choose_factors(m, row, out, e);
+    for (size_t i = 0; i < ARRAY_COUNT(by_shape); i++)
+        shaped = shaped || strcmp(by_shape[i], model->info.family) == 0;
+    if (shaped ? choose_by_shape(model, &row, e) : choose_by_family(model, &row, e))
+        return e->status;
+    *out = (struct written_architecture){.rows = architecture_of_type(row->type),
+                                         .family = family_of_type(row->type),
+                                         .every_bias = row->every_bias};
+    return choose_factors(model, row, out, e);
 }
 
 /* Keys. */
@@ -189,63 +221,68 @@ static const struct spec_member members[] = {
 };
 
 /* A number that is 0 is not there. */
-static void put_member(struct gguf_keys *k, const char *key, const struct model_spec *s, const char *name) {
+static void put_member(struct gguf_keys *keys, const char *key, const struct model_spec *spec,
+                       const char *name) {
     const struct spec_member *member = members;
     while (strcmp(member->name, name) != 0) {
         member++;
         CHECK(member < members + ARRAY_COUNT(members));
     }
-    const void *at = (const char *)s + member->at;
+    const void *at = (const char *)spec + member->at;
     switch (member->type) {
-        case MEMBER_BOOL: keys_put_bool(k, key, *(const bool *)at); break;
+        case MEMBER_BOOL: keys_put_bool(keys, key, *(const bool *)at); break;
         case MEMBER_FLOAT:
-            if (*(const float *)at != 0) keys_put_float(k, key, *(const float *)at);
+            if (*(const float *)at != 0) keys_put_float(keys, key, *(const float *)at);
             break;
         case MEMBER_INT:
-            if (*(const int *)at != 0) keys_put_int(k, key, (uint32_t) * (const int *)at);
+            if (*(const int *)at != 0) keys_put_int(keys, key, (uint32_t) * (const int *)at);
             break;
     }
 }
 
 /* The layers that have the window. */
-static void put_pattern(struct gguf_keys *k, const char *key, const struct model_spec *s) {
-    int n = s->stacks[STACK_DECODER].n_layers;
-    if (s->window == 0) return;
-    keys_put_list(k, key, GGUF_BOOL, (size_t)n);
-    for (int i = 0; i < n; i++) gguf_put_number(&k->bytes, s->windowed[i], 1);
+static void put_pattern(struct gguf_keys *keys, const char *key, const struct model_spec *spec) {
+    int n = spec->stacks[STACK_DECODER].n_layers;
+    if (spec->window == 0) return;
+    keys_put_list(keys, key, GGUF_BOOL, (size_t)n);
+    for (int i = 0; i < n; i++) gguf_put_number(&keys->bytes, spec->windowed[i], 1);
 }
 
 /* "ARCHITECTURE.key". */
-static const char *full_key(char full[100], const struct architecture *a, const char *key) {
-    snprintf(full, 100, "%s.%s", a->name, key);
+static const char *full_key(char full[100], const struct architecture *architecture,
+                            const char *key) {
+    snprintf(full, 100, "%s.%s", architecture->name, key);
     return full;
 }
 
-static void put_row(struct gguf_keys *k, const struct model *m, const struct architecture *a,
-                    const struct key_row *row) {
+static void put_row(struct gguf_keys *keys, const struct model *model,
+                    const struct architecture *architecture, const struct key_row *row) {
     char key[100];
-    full_key(key, a, row->key);
+    full_key(key, architecture, row->key);
     switch (row->kind) {
         case KEY_INT:
         case KEY_FLOAT:
         case KEY_BOOL:
         case KEY_SHARE:
-        case KEY_WRITTEN: put_member(k, key, &m->spec, row->name); break;
-        case KEY_WINDOW: keys_put_int(k, key, (uint32_t)m->spec.window); break;
-        case KEY_PATTERN: put_pattern(k, key, &m->spec); break;
-        case KEY_HEAD: keys_put_int(k, key, (uint32_t)dims_of(m)->head_dim); break;
+        case KEY_WRITTEN: put_member(keys, key, &model->spec, row->name); break;
+        case KEY_WINDOW: keys_put_int(keys, key, (uint32_t)model->spec.window); break;
+        case KEY_PATTERN: put_pattern(keys, key, &model->spec); break;
+        case KEY_HEAD: keys_put_int(keys, key, (uint32_t)dims_of(model)->head_dim); break;
         case KEY_SECTIONS: /* of no architecture that is written */
         case KEY_IGNORED:
         case KEY_NEUTRAL: break;
     }
 }
 
-void keys_put_shape(struct gguf_keys *k, const struct model *m, const struct written_architecture *w) {
-    const struct architecture *a = w->rows;
-    float linear = find_linear(dims_of(m), ROPE_GLOBAL);
+void keys_put_shape(struct gguf_keys *keys, const struct model *model,
+                    const struct written_architecture *architecture) {
+    const struct architecture *the_architecture = architecture->rows;
+    float linear = find_linear(dims_of(model), ROPE_GLOBAL);
     char key[100];
-    for (size_t i = 0; i < a->n_keys; i++) put_row(k, m, a, &a->keys[i]);
-    if (linear == 1 || w->factors.n > 0) return;
-    keys_put_text(k, full_key(key, a, "rope.scaling.type"), (struct text_span){"linear", 6});
-    keys_put_float(k, full_key(key, a, "rope.scaling.factor"), linear);
+    for (size_t i = 0; i < the_architecture->n_keys; i++)
+        put_row(keys, model, the_architecture, &the_architecture->keys[i]);
+    if (linear == 1 || architecture->factors.n > 0) return;
+    keys_put_text(keys, full_key(key, the_architecture, "rope.scaling.type"),
+                  (struct text_span){"linear", 6});
+    keys_put_float(keys, full_key(key, the_architecture, "rope.scaling.factor"), linear);
 }

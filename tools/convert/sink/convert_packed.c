@@ -1,4 +1,5 @@
-/* tools/convert/sink/convert_packed.c: writes a loaded model's weights as they lie in memory (retro/model/packed.h). */
+/* tools/convert/sink/convert_packed.c: writes a loaded model's weights as they lie in memory
+ * (retro/model/packed.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,78 +17,86 @@ struct packing {
     bool matrices; /* of this visit; they come first, because vectors end anywhere */
 };
 
-static void add_tensor(struct packing *k, const char *name, enum stored_dtype dtype, const void *data, size_t bytes) {
-    if (k->n == k->capacity) {
-        k->capacity = max_int(64, 2 * k->capacity);
-        k->specs = xrealloc(k->specs, (size_t)k->capacity * sizeof *k->specs);
-        k->data = xrealloc(k->data, (size_t)k->capacity * sizeof *k->data);
-        k->sizes = xrealloc(k->sizes, (size_t)k->capacity * sizeof *k->sizes);
+static void add_tensor(struct packing *packing, const char *name, enum stored_dtype dtype,
+                       const void *data, size_t bytes) {
+    if (packing->n == packing->capacity) {
+        packing->capacity = max_int(64, 2 * packing->capacity);
+        packing->specs =
+            xrealloc(packing->specs, (size_t)packing->capacity * sizeof *packing->specs);
+        packing->data = xrealloc(packing->data, (size_t)packing->capacity * sizeof *packing->data);
+        packing->sizes =
+            xrealloc(packing->sizes, (size_t)packing->capacity * sizeof *packing->sizes);
     }
     static const size_t element[] = {
         [STORED_F32] = 4, [STORED_F16] = 2, [STORED_BF16] = 2, [STORED_I8] = 1, [STORED_U8] = 1};
-    size_t padded = k->matrices ? packed_padded(bytes) : bytes;
-    k->data[k->n] = data;
-    k->sizes[k->n] = bytes;
-    k->specs[k->n] = (struct tensor_spec){.name = xstrdup(name),
-                                          .dtype = dtype,
-                                          .n_dims = 1,
-                                          .shape = {(int64_t)(padded / element[dtype])},
-                                          .bytes = padded};
-    k->n++;
+    size_t padded = packing->matrices ? packed_padded(bytes) : bytes;
+    packing->data[packing->n] = data;
+    packing->sizes[packing->n] = bytes;
+    packing->specs[packing->n] = (struct tensor_spec){.name = xstrdup(name),
+                                                      .dtype = dtype,
+                                                      .n_dims = 1,
+                                                      .shape = {(int64_t)(padded / element[dtype])},
+                                                      .bytes = padded};
+    packing->n++;
 }
 
-static enum status add_place(void *context, const struct place *p, struct error *e) {
+static enum status add_place(void *context, const struct place *place, struct error *e) {
     static const enum stored_dtype stored[] = {[DTYPE_F32] = STORED_F32,
                                                [DTYPE_F16] = STORED_F16,
                                                [DTYPE_BF16] = STORED_BF16,
                                                [DTYPE_INT8] = STORED_I8,
                                                [DTYPE_INT4] = STORED_U8};
     (void)e;
-    struct packing *k = context;
-    if (k->matrices != (p->form == PLACE_MATRIX)) return STATUS_OK;
-    if (k->matrices) {
-        const struct weight *w = p->at;
-        add_tensor(k, p->name, stored[w->dtype], w->data, k->conversion->backend->ops->packed_bytes(w));
+    struct packing *packing = context;
+    if (packing->matrices != (place->form == PLACE_MATRIX)) return STATUS_OK;
+    if (packing->matrices) {
+        const struct weight *weight = place->at;
+        add_tensor(packing, place->name, stored[weight->dtype], weight->data,
+                   packing->conversion->backend->ops->packed_bytes(weight));
     } else {
-        bool table = p->form == PLACE_TABLE || p->form == PLACE_RELATIVE;
-        const void *data = table ? ((struct tensor *)p->at)->data : *(float **)p->at;
+        bool table = place->form == PLACE_TABLE || place->form == PLACE_RELATIVE;
+        const void *data = table ? ((struct tensor *)place->at)->data : *(float **)place->at;
         int rows, cols;
-        place_kept(k->conversion->model, p, &rows, &cols);
-        add_tensor(k, p->name, STORED_F32, data, (size_t)rows * (size_t)cols * sizeof(float));
+        place_kept(packing->conversion->model, place, &rows, &cols);
+        add_tensor(packing, place->name, STORED_F32, data,
+                   (size_t)rows * (size_t)cols * sizeof(float));
     }
     return STATUS_OK;
 }
 
-static enum status collect(struct packing *k, struct error *e) {
+static enum status collect(struct packing *packing, struct error *e) {
     struct buffer tag = {0};
-    k->matrices = true;
-    if (model_visit(k->conversion->model, add_place, k, e)) return e->status;
-    k->matrices = false;
-    if (model_visit(k->conversion->model, add_place, k, e)) return e->status;
-    buffer_printf(&tag, PACKED_TAG "%s", k->conversion->backend->ops->packed_layout);
-    add_tensor(k, tag.data, STORED_U8, "", 0);
+    packing->matrices = true;
+    if (model_visit(packing->conversion->model, add_place, packing, e)) return e->status;
+    packing->matrices = false;
+    if (model_visit(packing->conversion->model, add_place, packing, e)) return e->status;
+    buffer_printf(&tag, PACKED_TAG "%s", packing->conversion->backend->ops->packed_layout);
+    add_tensor(packing, tag.data, STORED_U8, "", 0);
     buffer_free(&tag);
     return STATUS_OK;
 }
 
-static enum status packed_write(const struct conversion *p, const char *from, const char *folder, struct error *e) {
+static enum status packed_write(const struct conversion *conversion, const char *from,
+                                const char *folder, struct error *e) {
     (void)from;
-    struct packing k = {.conversion = p};
-    struct tensor_file *f;
+    struct packing packing = {.conversion = conversion};
+    struct tensor_file *file;
     struct buffer path = {0};
     buffer_printf(&path, "%s/" PACKED_FILE, folder);
-    enum status status = collect(&k, e);
-    if (status == STATUS_OK) status = tensor_file_open(&f, path.data, k.specs, k.n, e);
+    enum status status = collect(&packing, e);
+    if (status == STATUS_OK)
+        status = tensor_file_open(&file, path.data, packing.specs, packing.n, e);
     if (status == STATUS_OK) {
-        for (int i = 0; i < k.n && status == STATUS_OK; i++) status = tensor_file_put(f, i, k.data[i], k.sizes[i], e);
+        for (int i = 0; i < packing.n && status == STATUS_OK; i++)
+            status = tensor_file_put(file, i, packing.data[i], packing.sizes[i], e);
         struct error closing;
-        enum status closed = tensor_file_close(f, &closing);
+        enum status closed = tensor_file_close(file, &closing);
         if (status == STATUS_OK && closed) status = error_set(e, closed, "%s", closing.text);
     }
-    for (int i = 0; i < k.n; i++) free((void *)(uintptr_t)k.specs[i].name);
-    free(k.specs);
-    free(k.data);
-    free(k.sizes);
+    for (int i = 0; i < packing.n; i++) free((void *)(uintptr_t)packing.specs[i].name);
+    free(packing.specs);
+    free(packing.data);
+    free(packing.sizes);
     buffer_free(&path);
     return status;
 }
