@@ -80,7 +80,7 @@ static enum status plan_sessions(void *context, const struct model_info *info,
                                  struct session_limits *limits, struct error *e) {
     const struct server *server = context;
     struct engine_options options;
-    if (served_models_engine_options(&options, &server->config, info, e)) return e->status;
+    if (served_engine_options(&options, &server->config, info, e)) return e->status;
     *limits = engine_limits(&options, info);
     return STATUS_OK;
 }

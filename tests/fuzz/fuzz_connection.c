@@ -40,7 +40,7 @@ static enum status plan_sessions(void *context, const struct model_info *info,
                                  struct session_limits *l, struct error *e) {
     struct engine_options o;
     (void)context;
-    if (served_models_engine_options(&o, &config, info, e)) return e->status;
+    if (served_engine_options(&o, &config, info, e)) return e->status;
     *l = engine_limits(&o, info);
     return STATUS_OK;
 }
