@@ -14,9 +14,8 @@
 #include "server/host/documents/embedder_shared.h"
 #include "server/host/prompt/prefixes.h"
 
-enum status served_engine_options(struct engine_options *options,
-                                         const struct config *config, const struct model_info *info,
-                                         struct error *e) {
+enum status served_engine_options(struct engine_options *options, const struct config *config,
+                                  const struct model_info *info, struct error *e) {
     int k, max_neighbors = 0;
     if (info->chunk_length > 0 && check_neighbors(config, info, &k, &max_neighbors, e))
         return e->status;
@@ -141,7 +140,8 @@ int decoder_part_eod(const struct decoder_part *part) {
 
 static struct end_ids choose_ends(const struct decoder_part *part) {
     struct end_ids ends = model_info(part->opened.model)->ends;
-    if (ends.n == 0 && decoder_part_eod(part) >= 0) ends = (struct end_ids){{decoder_part_eod(part)}, 1};
+    if (ends.n == 0 && decoder_part_eod(part) >= 0)
+        ends = (struct end_ids){{decoder_part_eod(part)}, 1};
     return ends;
 }
 

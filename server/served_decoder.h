@@ -30,9 +30,8 @@ struct decoder_part {
 };
 
 /* The engine's sizes, without what it works with. */
-enum status served_engine_options(struct engine_options *options,
-                                         const struct config *config, const struct model_info *info,
-                                         struct error *e);
+enum status served_engine_options(struct engine_options *options, const struct config *config,
+                                  const struct model_info *info, struct error *e);
 
 /* The tokenizer and, for the first one, the collection; then the engine. The model is open. */
 enum status decoder_part_open(struct decoder_part *part, const struct config *config,

@@ -24,7 +24,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 enum {
     SOON_MS = 20,    /* that a client waits for its answer before it says that it has sent all */
-    LATE_MS = 15000, /* a connection that is open then hangs */
+    LATE_MS = 50000, /* a connection that is open then hangs */
 };
 
 static struct config config;

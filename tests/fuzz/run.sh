@@ -30,7 +30,7 @@ complain() {
 # Fails when the target does. Prints at its end, in one piece.
 run_target() {
     local name=$1 program=$build/tests/fuzz/fuzz_$1 log=$build/$1.log finds=$build/corpus/$1
-    local limits=(-timeout=20 -rss_limit_mb=2048 -artifact_prefix="$build/crashes/$name-")
+    local limits=(-timeout=60 -rss_limit_mb=2048 -artifact_prefix="$build/crashes/$name-")
     local inputs
     mkdir -p "$finds"
     mapfile -t inputs < <(find "tests/fuzz/corpus/$name" "tests/fuzz/crashes/$name" -type f 2>/dev/null | sort)
