@@ -30,6 +30,20 @@ static bool become_nobody(void) {
            setresuid(NOBODY, NOBODY, NOBODY) == 0;
 }
 
+/* Whether every user may enter all folders on the way to a file. */
+static bool all_may_reach(const char *path) {
+    char folder[4096] = "/";
+    for (const char *at = strchr(path + 1, '/'); path[0] == '/' && at; at = strchr(at + 1, '/')) {
+        struct stat facts;
+        if (stat(folder, &facts) != 0 || !(facts.st_mode & S_IXOTH)) return false;
+        if ((size_t)(at - path) >= sizeof folder) return false;
+        memcpy(folder, path, (size_t)(at - path));
+        folder[at - path] = '\0';
+    }
+    struct stat facts;
+    return stat(folder, &facts) == 0 && (facts.st_mode & S_IXOTH);
+}
+
 /* Where there are none, a service manager may refuse the call. */
 static bool drop_capabilities(void) {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -43,9 +57,11 @@ const char *confine_privileges(void) {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? NULL : "to give up privileges";
 }
 
-const char *confine_identity(void) {
-    /* A container may have no other user than root; there Landlock has to do. */
-    if (geteuid() == 0 && !become_nobody() && sandbox_landlock_version() == 0)
+const char *confine_identity(const char *needed) {
+    /* A container may have no other user than root, or folders that root alone enters; there
+     * Landlock has to do. */
+    bool other = geteuid() != 0 || (all_may_reach(needed) && become_nobody());
+    if (!other && sandbox_landlock_version() == 0)
         return "another user than root, and has no Landlock";
     prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED, 0, 0,
           0); /* root alone may, and needs it */
@@ -113,7 +129,7 @@ static void run_work(const struct keeper_job *job, size_t have) {
     }
     close(STDIN_FILENO);
     refuse_when(confine_files(NULL));
-    refuse_when(confine_identity());
+    refuse_when(confine_identity("/"));
     refuse_when(confine_limits(have + job->input + job->memory, job->seconds));
     if (job->prepare) job->prepare(&call);
     refuse_when(confine_no_files());
@@ -150,7 +166,7 @@ static void run_program(const struct keeper_job *job) {
     const char *program = find_program(argv[0], path);
     if (program == NULL) tell_control(CONTROL_MISSING, "");
     refuse_when(confine_files(program));
-    refuse_when(confine_identity());
+    refuse_when(confine_identity(program));
     refuse_when(confine_limits(job->memory, job->seconds));
     refuse_when(confine_calls(CALLS_OF_PROGRAM));
     execve(program, argv, environment);

@@ -32,8 +32,9 @@ _Noreturn void child_begin(const struct keeper_job *job, const int fds[KEEPER_FD
 
 /* No new privileges from here on: the first, which the others need. */
 const char *confine_privileges(void);
-/* No capability, nobody's identity where it was root's. */
-const char *confine_identity(void);
+/* No capability, and nobody's identity where it was root's and all users may reach the file
+ * `needed`. Where they may not, Landlock has to confine root, and is asked for. */
+const char *confine_identity(const char *needed);
 /* `memory` bytes of address space, so many seconds of processor time, no file that is written, no
  * process. */
 const char *confine_limits(size_t memory, int seconds);
