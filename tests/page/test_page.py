@@ -38,7 +38,7 @@ def answer_with(visit, status=200, body="", **headers):
 def test_a_completion_with_its_sources(visit):
     one = visit()
     one.ask(QUESTION)
-    assert one.text(".before") == QUESTION and len(one.text(".written")) > 20
+    assert one.text(".before") == QUESTION and one.text(".written").strip()
     assert re.search(r"first token after [\d.]+ s · \d+ tokens( \(the limit\))? in [\d.]+ s · [\d,]+ tokens/s · seed \d+", one.text(".measured"))
     first = one.page.locator("aside li").first
     assert first.locator(".title").inner_text() == "Files"
@@ -57,7 +57,7 @@ def test_side_by_side_is_the_same_question_twice(visit):
     assert labels == ["With your documents", "Without"]
     on, off = sorted(one.bodies(), key=lambda body: not body["retrieval"]["enabled"])
     assert on.pop("retrieval")["enabled"] and off.pop("retrieval") == {"enabled": False} and on == off
-    assert all(len(text) > 20 for text in one.page.locator(".written").all_inner_texts())
+    assert all(text.strip() for text in one.page.locator(".written").all_inner_texts())
     boxes = [box.bounding_box() for box in one.page.locator(".answer").all()]
     assert boxes[0]["y"] == boxes[1]["y"] and boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"]
 
@@ -252,7 +252,7 @@ def test_a_server_that_is_gone_is_explained_and_asked_again(visit):
     one.page.unroute("**/v1/completions")
     one.page.get_by_role("button", name="Try again").click()
     one.wait()
-    assert len(one.text(".written")) > 20
+    assert one.text(".written").strip()
 
 
 def test_an_answer_that_breaks_off_is_kept(visit):
@@ -276,7 +276,7 @@ def test_a_key_is_asked_for_and_sent(visit, config, start, folder):
         one.until("document.querySelector('#facts').textContent || "
                   f"document.querySelector('#welcome .trouble p').textContent.startsWith({json.dumps(said or 'never')})")
     one.ask(QUESTION)
-    assert len(one.text(".written")) > 20
+    assert one.text(".written").strip()
     assert one.page.evaluate("[localStorage.length, JSON.parse(sessionStorage['retro-settings']).key]") == [0, secret]
 
 
@@ -487,7 +487,7 @@ def test_it_works_below_a_path(visit, server):
         response=route.fetch(url=route.request.url.replace("/below/", "/"))))
     one.open("/below/")
     one.ask(QUESTION)
-    assert len(one.text(".written")) > 20
+    assert one.text(".written").strip()
     assert all(request.url.startswith(f"{server.url}/below/") for request in one.requests)
 
 
