@@ -44,7 +44,7 @@ fi
 
 run_program() {
     local program=$1 name=${1#"$build"/tests/} start=$SECONDS
-    if timeout 240 qemu-aarch64 -L "$root" "$program" > "$program.log" 2>&1 &&
+    if timeout 500 qemu-aarch64 -L "$root" "$program" > "$program.log" 2>&1 &&
         grep -q '\[  PASSED  \] [1-9]' "$program.log"; then
         printf 'ok     %-28s %d s\n' "$name" $((SECONDS - start))
     else

@@ -69,17 +69,34 @@ static void read_charset(struct text_span mail, size_t at, char name[64]) {
 }
 
 /* The tables of iconv stay open, so that they are found when no file can be. */
+static iconv_t open_tables[MAX_CHARSETS + 1];
+static int n_open_tables;
+
+static void close_charsets(void) {
+    while (n_open_tables > 0) {
+        n_open_tables--;
+        iconv_close(open_tables[n_open_tables]);
+    }
+}
+
+static void open_charset(const char *name) {
+    iconv_t table = iconv_open("UTF-8", name);
+    if (table == (iconv_t)-1) return;
+    open_tables[n_open_tables] = table;
+    n_open_tables++;
+}
+
 static void open_charsets(struct text_span mail) {
     struct key_set seen = {.n = 0};
     char name[64];
     const char *end = mail.text + mail.size, *at = memchr(mail.text, '=', mail.size);
-    iconv_open("UTF-8", "WINDOWS-1252");
+    close_charsets();
+    open_charset("WINDOWS-1252");
     while (at && seen.n < MAX_CHARSETS) {
         size_t place = (size_t)(at - mail.text);
         name[0] = '\0';
         if (begins_charset(mail, place)) read_charset(mail, place, name);
-        if (name[0] && key_set_add(&seen, hash_bytes(name, strlen(name), 0), 0))
-            iconv_open("UTF-8", name);
+        if (name[0] && key_set_add(&seen, hash_bytes(name, strlen(name), 0), 0)) open_charset(name);
         at = memchr(at + 1, '=', (size_t)(end - at - 1));
     }
     key_set_free(&seen);
