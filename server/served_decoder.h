@@ -39,5 +39,5 @@ enum status decoder_part_open(struct decoder_part *part, const struct config *co
 void decoder_part_close(struct decoder_part *part);
 /* The token that begins an empty text and pads others, -1: none. */
 int decoder_part_eod(const struct decoder_part *part);
-/* What the API calls a model: the given name, or where it lies. Owned by the caller. */
+/* The name of a model in the API: the given one, or its folder's. Owned by the caller. */
 char *served_name(const char *name, const char *path);
