@@ -187,7 +187,8 @@ class Visit:
         self.page.click("#settings button.main")
 
     def text(self, selector):
-        return self.page.locator(selector).last.inner_text()
+        """By text content: the page skips the layout of what is out of sight, and its inner text is empty then."""
+        return self.page.locator(selector).last.text_content()
 
     def bodies(self):
         return [json.loads(r.post_data) for r in self.requests if r.method == "POST"]

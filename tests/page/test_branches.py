@@ -14,11 +14,12 @@ def one(visit, chat_server):
 
 
 def questions(one):
-    return one.page.locator(".question").all_inner_texts()
+    """By text content: the page skips the layout of what is out of sight, and its inner text is empty then."""
+    return one.page.locator(".question").all_text_contents()
 
 
 def versions(one, n=0):
-    return one.page.locator(".versions").nth(n).inner_text().strip("‹› \n")
+    return one.page.locator(".versions").nth(n).text_content().strip("‹› \n")
 
 
 def edit(one, n, text):

@@ -66,7 +66,7 @@ def open_shelf(one):
 
 
 def names(one):
-    return one.page.locator("#shelf .name").all_inner_texts()
+    return one.page.locator("#shelf .name").all_text_contents()
 
 
 def wait_names(one, *expected):
@@ -89,14 +89,14 @@ def test_a_conversation_survives_a_reload_with_its_sources(one):
     one.ask("cite the bridge")
     one.ask("Hello there")
     wait_kept(one, 2)
-    passages = one.page.locator("article").first.locator("aside .passage").all_inner_texts()
-    measured = one.page.locator(".measured").all_inner_texts()
+    passages = one.page.locator("article").first.locator("aside .passage").all_text_contents()
+    measured = one.page.locator(".measured").all_text_contents()
     reload(one)
-    assert one.page.locator(".question").all_inner_texts() == ["cite the bridge", "Hello there"]
+    assert one.page.locator(".question").all_text_contents() == ["cite the bridge", "Hello there"]
     one.until("document.querySelector('.cite') !== null")
     first = one.page.locator("article").first
-    assert first.locator("aside .passage").all_inner_texts() == passages
-    assert one.page.locator(".measured").all_inner_texts() == measured
+    assert first.locator("aside .passage").all_text_contents() == passages
+    assert one.page.locator(".measured").all_text_contents() == measured
     first.locator(".cite").first.click()
     assert "open" in first.locator("aside li").first.get_attribute("class")
     one.ask("And now?")
@@ -109,14 +109,14 @@ def test_attention_and_comparisons_are_kept(visit):
     one.set(seed=1, temperature=0)
     one.ask("open() returns a file descriptor, a small", "both")
     wait_kept(one, 1)
-    shares, leans = one.page.locator("aside .share").all_inner_texts(), one.page.locator(".leans").count()
-    texts = one.page.locator(".text").all_inner_texts()
+    shares, leans = one.page.locator("aside .share").all_text_contents(), one.page.locator(".leans").count()
+    texts = one.page.locator(".text").all_text_contents()
     reload(one)
     one.until("document.querySelector('.token') !== null")
-    assert one.page.locator("aside .share").all_inner_texts() == shares
-    assert one.page.locator(".leans").count() == leans and one.page.locator(".text").all_inner_texts() == texts
+    assert one.page.locator("aside .share").all_text_contents() == shares
+    assert one.page.locator(".leans").count() == leans and one.page.locator(".text").all_text_contents() == texts
     one.page.locator(".sentence").first.hover()
-    assert one.text(".reading") == "" and "Attention of this sentence" in one.page.locator(".reading").first.inner_text()
+    assert one.text(".reading") == "" and "Attention of this sentence" in one.page.locator(".reading").first.text_content()
 
 
 def test_the_list_opens_searches_and_renames(one):

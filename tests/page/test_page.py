@@ -80,7 +80,7 @@ def test_going_on_begins_where_the_text_ended(visit):
     one.set(max_tokens=3, temperature=0)
     one.ask(QUESTION)
     assert "3 tokens (the limit)" in one.text(".measured")
-    text = one.page.locator(".text").first.inner_text()
+    text = one.page.locator(".text").first.text_content()
     one.page.click(".go-on")
     one.wait()
     assert one.bodies()[1]["prompt"].rstrip() == text.rstrip()
@@ -312,7 +312,7 @@ def test_the_attention_of_the_model_is_shown(visit):
     one = visit()
     one.set(seed=1, temperature=0)
     one.ask(QUESTION)
-    shares = [float(share.split()[0]) for share in one.page.locator("aside .share").all_inner_texts()]
+    shares = [float(share.split()[0]) for share in one.page.locator("aside .share").all_text_contents()]
     assert sum(shares) == pytest.approx(100, abs=2) and len(shares) >= 2
     one.page.locator(".sentence").first.hover()
     assert max(weights(one, "aside li")) == 1 and one.page.locator(".token").count() > 5
@@ -360,14 +360,14 @@ def test_pointing_at_a_sentence_lights_its_passages(visit):
     one = marked(visit)
     assert one.text(".written") == "Yes 🙂. It is so."
     assert one.page.locator(".sentence").all_inner_texts() == ["Yes 🙂.", " It is so."]
-    assert one.page.locator("aside .share").all_inner_texts() == ["50 %", "50 %"]
+    assert one.page.locator("aside .share").all_text_contents() == ["50 %", "50 %"]
     one.page.locator(".sentence").first.hover()
     assert weights(one, "aside li") == [1, pytest.approx(1 / 9, abs=1e-3)]
-    assert one.page.locator("aside .share").all_inner_texts() == ["90 %", "10 %"]
+    assert one.page.locator("aside .share").all_text_contents() == ["90 %", "10 %"]
     assert one.text(".reading").startswith("Attention of this sentence: source 1 (90 %), 2 (10 %).")
     one.page.mouse.move(0, 0)
     assert weights(one, "aside li") == [0, 0] and one.text(".reading") == ""
-    assert one.page.locator("aside .share").all_inner_texts() == ["50 %", "50 %"]
+    assert one.page.locator("aside .share").all_text_contents() == ["50 %", "50 %"]
 
 
 def test_pointing_at_a_passage_lights_its_tokens(visit):
