@@ -242,8 +242,8 @@ static void begin_quoting(struct matcher *matcher) {
     matcher->round = -1;
 }
 
-enum status matcher_add_passage(struct matcher *matcher, struct text_span passage, int number,
-                                struct error *e) {
+enum status matcher_add_passage(struct matcher *matcher, const struct passage_text *passage,
+                                int number, struct error *e) {
     struct quote_source *source = matcher->quotes ? &matcher->quotes->source : &matcher->passages;
     if (!grammar_quotes(matcher->grammar)) return STATUS_OK;
     if (quote_source_add(source, passage, number, e)) return e->status;

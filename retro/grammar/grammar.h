@@ -68,8 +68,8 @@ void matcher_open(struct matcher *matcher, struct grammar *grammar,
 void matcher_close(struct matcher *matcher);
 /* A passage was read, which quotes may be taken from: it is copied, and `number` is told with quotes
  * of it. Nothing for a grammar without quotes. STATUS_TOO_LARGE as quote_source_add. */
-enum status matcher_add_passage(struct matcher *matcher, struct text_span passage, int number,
-                                struct error *e);
+enum status matcher_add_passage(struct matcher *matcher, const struct passage_text *passage,
+                                int number, struct error *e);
 /* The quotes that were written so far, in their order: *n of them in an array that the caller
  * frees. */
 struct matcher_quote *matcher_list_quotes(const struct matcher *matcher, int *n);

@@ -329,6 +329,13 @@ bool quote_reader_mask(struct quote_reader *reader, uint32_t *bits, bool *any, b
     return !automaton->full && !reader->ambiguous;
 }
 
+/* A mark is a text in the answer. */
+static size_t symbol_size(int symbol) {
+    return symbol < GRAMMAR_BYTES
+               ? 1
+               : strlen(grammar_mark_text((enum grammar_mark)(symbol - GRAMMAR_BYTES)));
+}
+
 void quote_reader_read(struct quote_reader *reader, int32_t token) {
     const struct vocab *vocab = reader->masks->vocab;
     int path[UINT8_MAX + 2], n = 0, node = token < vocab->n_ids ? vocab->node_of[token] : -1;
@@ -341,7 +348,7 @@ void quote_reader_read(struct quote_reader *reader, int32_t token) {
     }
     while (n > 0) {
         n--;
-        reader->at++;
+        reader->at += symbol_size(path[n]);
         step(reader, &reader->now, path[n], &reader->next);
         struct quote_threads read = reader->now;
         reader->now = reader->next;

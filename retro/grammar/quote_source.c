@@ -22,28 +22,29 @@ struct cutter {
     enum quote_writing writing;
     struct cut_word *words; /* [n_words] of the stretch */
     int n_words, words_capacity;
-    uint32_t *edges; /* [n_edges] ends of the characters from the run's latest letter on */
+    uint32_t *edges; /* [n_edges] ends of the characters behind the run's latest letter */
     int n_edges, edges_capacity;
     uint32_t run;      /* where the run begins */
     uint32_t last_end; /* of the stretch's latest word that is over, with its punctuation */
     bool in_run;
     bool has_word; /* the run has one: the latest of `words` */
     bool alone;    /* the run's latest letter is a word by itself */
+    bool letters[256]; /* of ASCII */
     bool broken;   /* the run has what no quote goes over: the rest of it is no word either */
 };
 
 /* Texts. */
 
-static void text_append(struct quote_text *to, const char *bytes, size_t n) {
-    while (to->size + n + 1 > to->capacity) {
-        to->capacity = to->capacity ? 2 * to->capacity : 4096;
+/* Room for n more bytes, whose marks are cleared. */
+static void text_reserve(struct quote_text *to, size_t n) {
+    size_t needed = to->size + n + 1;
+    if (needed > to->capacity) {
+        to->capacity = needed > 2 * to->capacity ? needed : 2 * to->capacity;
         to->text = xrealloc(to->text, to->capacity);
         to->marks = xrealloc(to->marks, to->capacity);
     }
     if (to->size == 0) to->marks[0] = 0;
-    memcpy(to->text + to->size, bytes, n);
     memset(to->marks + to->size + 1, 0, n);
-    to->size += n;
 }
 
 static void add_start(struct quote_text *to, uint32_t at, uint32_t least) {
@@ -63,9 +64,13 @@ static void add_edge(struct cutter *cutter) {
 
 static void end_run(struct cutter *cutter) {
     if (cutter->in_run && cutter->has_word) {
-        for (int i = 0; i < cutter->n_edges; i++)
-            cutter->to->marks[cutter->edges[i]] |= PLACE_ENDS;
-        cutter->last_end = cutter->edges[cutter->n_edges - 1];
+        cutter->last_end = cutter->words[cutter->n_words - 1].end;
+        cutter->to->marks[cutter->last_end] |= PLACE_ENDS;
+        for (int i = 0; i < cutter->n_edges; i++) {
+            cutter->last_end = cutter->edges[i];
+            cutter->to->marks[cutter->last_end] |= PLACE_ENDS;
+        }
+        cutter->n_edges = 0;
     }
     cutter->in_run = cutter->has_word = cutter->alone = false;
 }
@@ -86,6 +91,7 @@ static void end_stretch(struct cutter *cutter) {
 /* What no quote goes over stands within a run: a quote ends before the run, or begins behind it. */
 static void break_run(struct cutter *cutter) {
     if (cutter->has_word) cutter->n_words--;
+    cutter->n_edges = 0;
     cutter->in_run = cutter->has_word = cutter->alone = false;
     end_stretch(cutter);
     cutter->broken = true;
@@ -145,8 +151,10 @@ static bool is_letter(int32_t c) {
 
 /* Whether a quote may go over the character, as far as it is no quotation mark. */
 static bool is_quotable(const struct cutter *cutter, const struct written_char *written) {
-    return written->c >= 0 && vocab_writes(cutter->source->vocab, written->bytes, written->size,
-                                           !written->escaped);
+    const struct vocab *vocab = cutter->source->vocab;
+    if (written->size == 1) return written->c >= 0 && vocab->writes[written->c];
+    return written->c >= 0 &&
+           vocab_writes(vocab, written->bytes, written->size, !written->escaped);
 }
 
 static void read_letter(struct cutter *cutter, int32_t c) {
@@ -158,7 +166,8 @@ static void read_letter(struct cutter *cutter, int32_t c) {
 }
 
 static void read_char(struct cutter *cutter, const struct written_char *written) {
-    bool letter = written->c >= 0 && is_letter(written->c);
+    bool ascii = written->c >= 0 && written->c < 0x80;
+    bool letter = ascii ? cutter->letters[written->c] : written->c >= 0 && is_letter(written->c);
     bool marks = cutter->writing == QUOTE_PLAIN && is_quotation_mark(written->c);
     bool parts = written->c >= 0 && parts_words(written->c);
     if (marks)
@@ -167,16 +176,20 @@ static void read_char(struct cutter *cutter, const struct written_char *written)
         break_run(cutter);
     else if (parts)
         end_run(cutter);
-    else if (!cutter->broken && letter)
+    else if (letter && (!cutter->broken || stands_alone(written->c)))
         read_letter(cutter, written->c);
     else if (!cutter->broken)
         begin_run(cutter);
-    if (marks || parts) cutter->broken = false;
-    text_append(cutter->to, written->bytes, written->size);
-    if (!cutter->in_run || !cutter->has_word) return;
-    if (letter) cutter->n_edges = 0;
-    add_edge(cutter);
-    if (letter) cutter->words[cutter->n_words - 1].end = (uint32_t)cutter->to->size;
+    if (marks || parts || cutter->has_word) cutter->broken = false;
+    memcpy(cutter->to->text + cutter->to->size, written->bytes, written->size);
+    cutter->to->size += written->size;
+    if (!cutter->has_word) return;
+    if (!letter) {
+        add_edge(cutter);
+        return;
+    }
+    cutter->words[cutter->n_words - 1].end = (uint32_t)cutter->to->size;
+    cutter->n_edges = 0;
 }
 
 /* The escape of a character that stands in no JSON string as it is, by a letter where there is one;
@@ -191,21 +204,44 @@ static size_t write_escape(int32_t c, char escape[8]) {
     return (size_t)snprintf(escape, 8, "\\%c", letters[c - '\b']);
 }
 
-static void cut_passage(struct cutter *cutter, struct text_span passage) {
+/* Letters of ASCII that go on with a word: most of most texts. Returns how many there were. */
+static size_t read_letters(struct cutter *cutter, const char *text, size_t size) {
+    const bool *writes = cutter->source->vocab->writes;
+    size_t n = 0;
+    if (!cutter->has_word || cutter->n_edges > 0 || cutter->alone) return 0;
+    while (n < size && cutter->letters[(unsigned char)text[n]] && writes[(unsigned char)text[n]])
+        n++;
+    memcpy(cutter->to->text + cutter->to->size, text, n);
+    cutter->to->size += n;
+    cutter->words[cutter->n_words - 1].end = (uint32_t)cutter->to->size;
+    return n;
+}
+
+static void cut_passage(struct cutter *cutter, const struct passage_text *of) {
+    struct text_span passage = of->text;
+    cutter->broken = of->torn_start;
+    text_reserve(cutter->to, (cutter->writing == QUOTE_JSON ? 6 * passage.size : passage.size) + 1);
     for (size_t at = 0; at < passage.size;) {
         struct written_char written = {.bytes = passage.text + at};
         char escape[8];
-        size_t n = (size_t)utf8_read(passage.text + at, passage.size - at, &written.c);
-        size_t escaped = cutter->writing == QUOTE_JSON ? write_escape(written.c, escape) : 0;
+        unsigned char first = (unsigned char)passage.text[at];
+        size_t n = 1, escaped = 0;
+        written.c = first;
+        if (first >= 0x80)
+            n = (size_t)utf8_read(passage.text + at, passage.size - at, &written.c);
+        if (cutter->writing == QUOTE_JSON) escaped = write_escape(written.c, escape);
         written.size = escaped ? escaped : n;
         written.escaped = escaped > 0;
         if (escaped) written.bytes = escape;
         read_char(cutter, &written);
         at += n;
+        at += read_letters(cutter, passage.text + at, passage.size - at);
     }
+    if (of->torn_end) break_run(cutter);
     end_stretch(cutter);
-    text_append(cutter->to, "", 1);
-    cutter->to->marks[cutter->to->size - 1] |= PLACE_STOPS;
+    cutter->to->text[cutter->to->size] = '\0';
+    cutter->to->marks[cutter->to->size] |= PLACE_STOPS;
+    cutter->to->size++;
 }
 
 /* The source. */
@@ -235,9 +271,9 @@ static bool has_room(const struct quote_source *source, size_t size) {
     return true;
 }
 
-enum status quote_source_add(struct quote_source *source, struct text_span passage, int number,
-                             struct error *e) {
-    if (passage.size > QUOTE_MOST_BYTES || !has_room(source, passage.size))
+enum status quote_source_add(struct quote_source *source, const struct passage_text *passage,
+                             int number, struct error *e) {
+    if (passage->text.size > QUOTE_MOST_BYTES || !has_room(source, passage->text.size))
         return error_set(e, STATUS_TOO_LARGE,
                          "the passages that were read for one answer are too long to quote from: "
                          "more than %d MiB; read fewer of them (retrieval.k, retrieval.every)",
@@ -253,6 +289,7 @@ enum status quote_source_add(struct quote_source *source, struct text_span passa
             .source = source, .to = &source->texts[i], .writing = (enum quote_writing)i};
         if (!source->writes[i]) continue;
         added->first[i] = (uint32_t)cutter.to->size;
+        for (int c = 0; c < 0x80; c++) cutter.letters[c] = is_letter(c);
         cut_passage(&cutter, passage);
         free(cutter.words);
         free(cutter.edges);

@@ -31,6 +31,12 @@ struct quote_text {
     int first[257]; /* ... those of byte b are first[b] .. first[b + 1] */
 };
 
+/* A passage as it was read. */
+struct passage_text {
+    struct text_span text;       /* any bytes */
+    bool torn_start, torn_end; /* more of its first word stands before it, of its last behind it */
+};
+
 struct quote_passage {
     uint32_t first[QUOTE_WRITINGS]; /* its place in each text that there is */
     int number;                     /* the caller's */
@@ -50,10 +56,10 @@ struct quote_source {
 void quote_source_open(struct quote_source *source, const struct vocab *vocab,
                        const bool writes[QUOTE_WRITINGS], int least_words);
 void quote_source_close(struct quote_source *source);
-/* Copies a passage, which may be any bytes; places of those before it stay what they are. In time
- * linear in its size. STATUS_TOO_LARGE: they are more than QUOTE_MOST_BYTES. */
-enum status quote_source_add(struct quote_source *source, struct text_span passage, int number,
-                             struct error *e);
+/* Copies a passage; places of those before it stay what they are. In time linear in its size.
+ * STATUS_TOO_LARGE: they are more than QUOTE_MOST_BYTES. */
+enum status quote_source_add(struct quote_source *source, const struct passage_text *passage,
+                             int number, struct error *e);
 /* Whether no quote can begin. */
 bool quote_source_is_empty(const struct quote_source *source);
 /* Sorts the starts, before they are looked at. */

@@ -223,6 +223,11 @@ static struct grammar *make_grammar(const struct family *f, const char *gbnf) {
     return g;
 }
 
+static enum status add_text(struct matcher *m, struct text_span text, int number,
+                            struct error *e) {
+    return matcher_add_passage(m, &(struct passage_text){.text = text}, number, e);
+}
+
 static void open_answer(struct matcher *m, const struct family *f, struct grammar *g,
                         const struct passage_list *passages) {
     const struct matcher_begin begin = {
@@ -230,7 +235,7 @@ static void open_answer(struct matcher *m, const struct family *f, struct gramma
     struct error e;
     matcher_open(m, g, &begin, tokenizer_vocab_size(f->tokenizer), &f->end, 1);
     for (int i = 0; i < passages->n; i++)
-        assert_int_equal(matcher_add_passage(m, passages->list[i], i, &e), STATUS_OK);
+        assert_int_equal(add_text(m, passages->list[i], i, &e), STATUS_OK);
 }
 
 /* One of the tokens that are allowed, those with a quotation mark more often than others; -1: there
@@ -498,7 +503,7 @@ static void test_no_passages(void **state) {
     EXPECT_REACH(g, &too_short, "+a text", "-a \"");
     open_answer(&m, &byte_level, g, &none);
     assert_int_equal(reach_of(&m, "it is "), REACH_WHOLE);
-    assert_int_equal(matcher_add_passage(&m, span_of("where words are found"), 7, &e), STATUS_OK);
+    assert_int_equal(add_text(&m, span_of("where words are found"), 7, &e), STATUS_OK);
     assert_int_equal(reach_of(&m, "\"words are found\"."), REACH_WHOLE);
     int n;
     struct matcher_quote *quotes = matcher_list_quotes(&m, &n);
@@ -515,6 +520,25 @@ static void test_no_passages(void **state) {
     assert_non_null(strstr(e.text, "none of the passages"));
     matcher_close(&m);
     grammar_release(must);
+    grammar_release(g);
+}
+
+/* Of words that a passage shows in part nothing is quoted. */
+static void test_torn_words(void **state) {
+    static const struct passage_text torn = {TEXT("ing of a proc"), true, true},
+                                     chinese = {TEXT("\xE4\xB8\xAD\xE6\x96\x87"), true, false};
+    static const char *const texts[] = {"-\"in", "+\"of a\"", "-\"a proc\"", "+\"\xE4\xB8\xAD\xE6\x96\x87\""};
+    struct grammar *g = make_grammar(&byte_level, FREE_TEXT);
+    struct error e;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
+        struct matcher m;
+        open_answer(&m, &byte_level, g, &(struct passage_list){NULL, 0, 2});
+        assert_int_equal(matcher_add_passage(&m, &torn, 0, &e), STATUS_OK);
+        assert_int_equal(matcher_add_passage(&m, &chinese, 1, &e), STATUS_OK);
+        assert_int_equal(reach_of(&m, texts[i] + 1) == REACH_WHOLE, *texts[i] == '+');
+        matcher_close(&m);
+    }
     grammar_release(g);
 }
 
@@ -643,8 +667,8 @@ static void test_limits(void **state) {
     memset(text, '-', size);
     open_answer(&m, &byte_level, g, &none);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(matcher_add_passage(&m, (struct text_span){text, size}, i, &e), STATUS_OK);
-    assert_int_equal(matcher_add_passage(&m, (struct text_span){text, size}, 3, &e),
+        assert_int_equal(add_text(&m, (struct text_span){text, size}, i, &e), STATUS_OK);
+    assert_int_equal(add_text(&m, (struct text_span){text, size}, 3, &e),
                      STATUS_TOO_LARGE);
     assert_non_null(strstr(e.text, "16 MiB"));
     assert_int_equal(reach_of(&m, "-\""), REACH_NOT);
@@ -656,7 +680,7 @@ static void test_limits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_word_borders),       cmocka_unit_test(test_no_passages),
-        cmocka_unit_test(test_tenants),     cmocka_unit_test(test_schema),
+        cmocka_unit_test(test_torn_words), cmocka_unit_test(test_tenants),     cmocka_unit_test(test_schema),
         cmocka_unit_test(test_ambiguous),   cmocka_unit_test(test_limits),
         cmocka_unit_test(test_exact_masks), cmocka_unit_test(test_random_answers),
     };
