@@ -151,10 +151,12 @@ static void write_given_place(struct json_writer *w, const struct hit *hit) {
 static void write_quote(struct json_writer *w, const struct told_answer *answer,
                         const struct sequence_quote *quote, struct quote_places *places) {
     struct hit hit = quoted_hit(answer->sequence, quote);
-    int n_searches = answer->sequence->answer.n_searches, entry = max_int(quote->entry, 0);
+    int n_searches = answer->sequence->answer.n_searches;
+    int entry = quote->entry < 0 ? n_searches : quote->entry;
     put_object(w);
     put_key_int(w, "index", answer->index);
     put_key_int(w, "chunk", entry < n_searches ? entry : entry - n_searches);
+    put_key_int(w, "position", sequence_found_row(answer->sequence, entry));
     put_key_int(w, "number", quote->hit + 1);
     if (hit.path)
         neighbor_write_place(w, &hit);
