@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "retro/text/tokenizer.h"
+#include "server/host/prompt/quotable.h"
 #include "server/schedule/engine_private.h"
 
 static bool quotes(const struct engine_sequence *sequence) {
@@ -40,30 +42,10 @@ static enum status add_passage(struct engine_sequence *sequence, struct quotable
     return matcher_add_passage(guide->matcher, text, guide->n_passages - 1, e);
 }
 
-static bool is_blank_at(struct text_span text, size_t at) { return is_blank(text.text[at]); }
-
-/* The hit's text of so many bytes, with what its document says of its ends. Of a document that is
- * not at hand nothing is known but that it begins at 0. */
-static struct passage_text show_text(const struct hit *hit, struct text_span text) {
-    struct passage_text shown = {.text = text};
-    size_t end = hit->start + text.size;
-    if (hit->path == NULL || text.size == 0) return shown;
-    if (hit->source.text == NULL) {
-        shown.torn_start = hit->start > 0;
-        shown.torn_end = true;
-        return shown;
-    }
-    shown.torn_start = hit->start > 0 && !is_blank_at(hit->source, hit->start - 1) &&
-                       !is_blank_at(text, 0);
-    shown.torn_end = end < hit->source.size && !is_blank_at(hit->source, end) &&
-                     !is_blank_at(text, text.size - 1);
-    return shown;
-}
-
 static enum status add_hit(struct engine_sequence *sequence, int entry, int hit,
                            struct text_span text, struct error *e) {
     const struct hit *shown = hit_of(sequence, entry, hit);
-    struct passage_text passage = show_text(shown, text);
+    struct passage_text passage = quotable_text(shown, text);
     if (is_known(sequence, shown, text.size)) return STATUS_OK;
     return add_passage(sequence, (struct quotable_passage){.entry = entry, .hit = hit}, &passage,
                        e);
@@ -122,8 +104,8 @@ enum status engine_quote_given(struct engine_sequence *sequence, struct error *e
     for (int i = 0; quotes(sequence) && i < asked->n_given && status == STATUS_OK; i++) {
         struct text_span given = asked->given[i], text = given;
         text.size = count_read(sequence, given, asked->given_ids + (ptrdiff_t)i * length);
-        bool torn = text.size > 0 && text.size < given.size && !is_blank_at(given, text.size) &&
-                    !is_blank_at(given, text.size - 1);
+        bool torn = text.size > 0 && text.size < given.size && !is_blank(given.text[text.size]) &&
+                    !is_blank(given.text[text.size - 1]);
         status = add_passage(sequence, (struct quotable_passage){.entry = -1, .hit = i},
                              &(struct passage_text){.text = text, .torn_end = torn}, e);
     }

@@ -7,6 +7,7 @@
 
 #include "retro/chat/call_grammar.h"
 #include "retro/grammar/gbnf.h"
+#include "retro/grammar/quote_text.h"
 #include "retro/grammar/regex_parse.h"
 #include "retro/grammar/schema.h"
 
@@ -116,12 +117,6 @@ static enum status draft_json(struct grammars *grammars, struct grammar_draft *d
     return status;
 }
 
-/* Text in which quotation marks stand around quotes, and nowhere else. */
-static const char quotes_grammar[] =
-    "root ::= ([^\"\\u00ab\\u00bb\\u201c-\\u201f] | \"\\\"\" <quote> \"\\\"\" | "
-    "\"\\u201c\" <quote> \"\\u201d\" | \"\\u201e\" <quote> [\\u201c\\u201d] | "
-    "\"\\u00ab\" <quote> \"\\u00bb\")*";
-
 static enum status draft_guide(struct grammars *grammars, struct grammar_draft *draft,
                                const struct request_guide *guide, struct error *e) {
     const struct regex_writer writer = {write_chars, draft, true};
@@ -130,8 +125,7 @@ static enum status draft_guide(struct grammars *grammars, struct grammar_draft *
     int expr = EXPR_NOTHING;
     enum status status = STATUS_OK;
     if (guide->kind == GUIDE_GBNF) return gbnf_parse(draft, text, e);
-    if (guide->kind == GUIDE_QUOTES)
-        return gbnf_parse(draft, (struct text_span){quotes_grammar, strlen(quotes_grammar)}, e);
+    if (guide->kind == GUIDE_QUOTES) return quote_text_draft(draft, e);
     int root = draft_rule_open(draft, "root");
     if (guide->kind == GUIDE_OBJECT)
         expr = json_any_object(&rules);
