@@ -99,7 +99,7 @@ struct grammar_draft {
     int n_rules, rules_capacity;
     bool quotes[QUOTE_WRITINGS]; /* it has quotes that are written so */
     bool without_quotes;         /* no quote matches any text */
-    struct error error; /* of the first limit reached */
+    struct error error;          /* of the first limit reached */
 };
 
 void grammar_draft_open(struct grammar_draft *draft);

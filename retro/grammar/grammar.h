@@ -49,13 +49,13 @@ struct matcher {
     struct matcher_begin begin;
     const int32_t *ends; /* [n_ends] owned: tokens that end the text */
     int n_ends;
-    bool is_free;     /* before the grammar begins */
-    bool may_think;   /* begin.optional may be next */
-    int config;       /* of the grammar's memo ... */
-    int64_t round;    /* ... in this round */
-    struct quote_reader *quotes; /* owned; in place of config, once a passage can be quoted */
+    bool is_free;                 /* before the grammar begins */
+    bool may_think;               /* begin.optional may be next */
+    int config;                   /* of the grammar's memo ... */
+    int64_t round;                /* ... in this round */
+    struct quote_reader *quotes;  /* owned; in place of config, once a passage can be quoted */
     struct quote_source passages; /* owned; until then */
-    int32_t *written; /* [n_written] owned: tokens since the grammar began */
+    int32_t *written;             /* [n_written] owned: tokens since the grammar began */
     int n_written, capacity;
     uint32_t *mask; /* owned; a bit for each id */
     bool masked;    /* the mask is that of now */
@@ -66,8 +66,8 @@ struct matcher {
 void matcher_open(struct matcher *matcher, struct grammar *grammar,
                   const struct matcher_begin *begin, int n_ids, const int32_t *ends, int n_ends);
 void matcher_close(struct matcher *matcher);
-/* A passage was read, which quotes may be taken from: it is copied, and `number` is told with quotes
- * of it. Nothing for a grammar without quotes. STATUS_TOO_LARGE as quote_source_add. */
+/* A passage was read, which quotes may be taken from: it is copied, and `number` is told with
+ * quotes of it. Nothing for a grammar without quotes. STATUS_TOO_LARGE as quote_source_add. */
 enum status matcher_add_passage(struct matcher *matcher, const struct passage_text *passage,
                                 int number, struct error *e);
 /* The quotes that were written so far, in their order: *n of them in an array that the caller

@@ -23,7 +23,7 @@ struct quote_exit {
 
 /* All such places that a configuration leads to, its own included. */
 struct quote_exits {
-    int config; /* -1: free */
+    int config;              /* -1: free */
     struct quote_exit *list; /* [n] */
     int n, capacity;
 };

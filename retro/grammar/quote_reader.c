@@ -224,8 +224,8 @@ static void step(struct quote_reader *reader, const struct quote_threads *from, 
 
 static struct quote_threads *find_level(struct quote_reader *reader, int depth) {
     while (reader->n_levels <= depth) {
-        reader->levels = xrealloc(reader->levels, ((size_t)reader->n_levels + 1) *
-                                                      sizeof(struct quote_threads *));
+        reader->levels = xrealloc(reader->levels,
+                                  ((size_t)reader->n_levels + 1) * sizeof(struct quote_threads *));
         reader->levels[reader->n_levels] = xcalloc(1, sizeof(struct quote_threads));
         reader->n_levels++;
     }
@@ -239,8 +239,7 @@ static void walk(struct quote_reader *reader, int node, uint32_t *bits) {
     for (int i = node + 1; i < end && !reader->ambiguous;) {
         const struct vocab_node *below = &vocab->nodes[i];
         int depth = below->depth - top;
-        struct quote_threads *from = find_level(reader, depth - 1),
-                             *to = find_level(reader, depth);
+        struct quote_threads *from = find_level(reader, depth - 1), *to = find_level(reader, depth);
         if (below->up != sorted) sort_threads(reader, from);
         sorted = below->up;
         step(reader, from, below->symbol, to);
@@ -360,8 +359,8 @@ int quote_reader_latest(const struct quote_reader *reader) {
     const struct quote_thread *told = NULL;
     for (int i = 0; i < reader->now.n; i++) {
         const struct quote_thread *thread = &reader->now.list[i];
-        bool finishes = thread->writing < 0 &&
-                        reader->masks->automaton.configs[thread->config].finishes;
+        bool finishes =
+            thread->writing < 0 && reader->masks->automaton.configs[thread->config].finishes;
         if (finishes) return thread->record;
         if (told == NULL || (told->writing >= 0 && thread->writing < 0)) told = thread;
     }

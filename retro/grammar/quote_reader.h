@@ -51,8 +51,8 @@ struct quote_reader {
     size_t at;                    /* bytes read */
     struct quote_record *records; /* [n_records] */
     int n_records, records_capacity;
-    bool keeps_records;           /* false while tokens are tried */
-    bool ambiguous;               /* there were too many threads */
+    bool keeps_records;            /* false while tokens are tried */
+    bool ambiguous;                /* there were too many threads */
     struct quote_threads **levels; /* [n_levels] of a walk through the vocabulary */
     int n_levels;
     struct quote_place *spare; /* [n_spare] */

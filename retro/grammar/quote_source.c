@@ -27,10 +27,10 @@ struct cutter {
     uint32_t run;      /* where the run begins */
     uint32_t last_end; /* of the stretch's latest word that is over, with its punctuation */
     bool in_run;
-    bool has_word; /* the run has one: the latest of `words` */
-    bool alone;    /* the run's latest letter is a word by itself */
+    bool has_word;     /* the run has one: the latest of `words` */
+    bool alone;        /* the run's latest letter is a word by itself */
     bool letters[256]; /* of ASCII */
-    bool broken;   /* the run has what no quote goes over: the rest of it is no word either */
+    bool broken;       /* the run has what no quote goes over: the rest of it is no word either */
 };
 
 /* Texts. */
@@ -88,7 +88,7 @@ static void end_stretch(struct cutter *cutter) {
     cutter->n_words = 0;
 }
 
-/* What no quote goes over stands within a run: a quote ends before the run, or begins behind it. */
+/* A run has something that no quote goes over: a quote ends before the run, or begins behind it. */
 static void break_run(struct cutter *cutter) {
     if (cutter->has_word) cutter->n_words--;
     cutter->n_edges = 0;
@@ -126,9 +126,9 @@ struct written_char {
 /* Letters of scripts that are written without blanks. */
 static bool stands_alone(int32_t c) {
     static const int32_t ranges[][2] = {
-        {0x0E00, 0x0EFF},   {0x1000, 0x109F},  {0x1780, 0x17FF},  {0x3005, 0x3007},
-        {0x3021, 0x30FF},   {0x31F0, 0x31FF},  {0x3400, 0x4DBF},  {0x4E00, 0x9FFF},
-        {0xF900, 0xFAFF},   {0xFF66, 0xFF9F},  {0x1B000, 0x1B16F}, {0x20000, 0x3FFFF},
+        {0x0E00, 0x0EFF}, {0x1000, 0x109F}, {0x1780, 0x17FF},   {0x3005, 0x3007},
+        {0x3021, 0x30FF}, {0x31F0, 0x31FF}, {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},
+        {0xF900, 0xFAFF}, {0xFF66, 0xFF9F}, {0x1B000, 0x1B16F}, {0x20000, 0x3FFFF},
     };
     if (c < ranges[0][0]) return false;
     for (size_t i = 0; i < ARRAY_COUNT(ranges); i++)
@@ -153,8 +153,7 @@ static bool is_letter(int32_t c) {
 static bool is_quotable(const struct cutter *cutter, const struct written_char *written) {
     const struct vocab *vocab = cutter->source->vocab;
     if (written->size == 1) return written->c >= 0 && vocab->writes[written->c];
-    return written->c >= 0 &&
-           vocab_writes(vocab, written->bytes, written->size, !written->escaped);
+    return written->c >= 0 && vocab_writes(vocab, written->bytes, written->size, !written->escaped);
 }
 
 static void read_letter(struct cutter *cutter, int32_t c) {
@@ -227,8 +226,7 @@ static void cut_passage(struct cutter *cutter, const struct passage_text *of) {
         unsigned char first = (unsigned char)passage.text[at];
         size_t n = 1, escaped = 0;
         written.c = first;
-        if (first >= 0x80)
-            n = (size_t)utf8_read(passage.text + at, passage.size - at, &written.c);
+        if (first >= 0x80) n = (size_t)utf8_read(passage.text + at, passage.size - at, &written.c);
         if (cutter->writing == QUOTE_JSON) escaped = write_escape(written.c, escape);
         written.size = escaped ? escaped : n;
         written.escaped = escaped > 0;
@@ -307,8 +305,7 @@ static void index_text(struct quote_text *text) {
     int ends[256] = {0};
     if (text->n_starts == 0) return;
     struct quote_place *sorted = xmalloc((size_t)text->n_starts * sizeof *sorted);
-    for (int i = 0; i < text->n_starts; i++)
-        ends[(unsigned char)text->text[text->starts[i].at]]++;
+    for (int i = 0; i < text->n_starts; i++) ends[(unsigned char)text->text[text->starts[i].at]]++;
     for (int b = 0; b < 256; b++) {
         text->first[b + 1] = text->first[b] + ends[b];
         ends[b] = text->first[b];

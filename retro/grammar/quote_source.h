@@ -13,7 +13,7 @@
 
 enum { QUOTE_MOST_BYTES = 16 << 20 }; /* of all passages of one answer, in one writing */
 
-/* What may be at a place of the text: a quote ends there; no quote goes on from there. */
+/* Marks of places in the text: a quote may end there; no quote goes on from there. */
 enum { PLACE_ENDS = 1, PLACE_STOPS = 2 };
 
 /* A place that a quote has come to, and the first one where it may end. */
@@ -33,7 +33,7 @@ struct quote_text {
 
 /* A passage as it was read. */
 struct passage_text {
-    struct text_span text;       /* any bytes */
+    struct text_span text;     /* any bytes */
     bool torn_start, torn_end; /* more of its first word stands before it, of its last behind it */
 };
 

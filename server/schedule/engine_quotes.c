@@ -122,12 +122,13 @@ void engine_tell_quotes(struct engine_sequence *sequence) {
     answer->n_quotes = n;
     for (int i = 0; i < n; i++) {
         const struct quotable_passage *passage = &guide->passages[found[i].found.number];
-        answer->quotes[i] = (struct sequence_quote){.entry = passage->entry,
-                                                    .hit = passage->hit,
-                                                    .start = found[i].found.start,
-                                                    .end = found[i].found.end,
-                                                    .text_start = guide->text_start + found[i].start,
-                                                    .text_end = guide->text_start + found[i].end};
+        answer->quotes[i] =
+            (struct sequence_quote){.entry = passage->entry,
+                                    .hit = passage->hit,
+                                    .start = found[i].found.start,
+                                    .end = found[i].found.end,
+                                    .text_start = guide->text_start + found[i].start,
+                                    .text_end = guide->text_start + found[i].end};
     }
     free(found);
 }

@@ -139,8 +139,8 @@ static inline bool sequence_reads_passages(const struct sequence_request *asked)
 
 /* A quote in an answer, and where it was taken from. */
 struct sequence_quote {
-    int entry, hit;            /* of `found`; entry -1: a text that the asker gave */
-    size_t start, end;         /* bytes, counted from where the text of the hit begins */
+    int entry, hit;              /* of `found`; entry -1: a text that the asker gave */
+    size_t start, end;           /* bytes, counted from where the text of the hit begins */
     size_t text_start, text_end; /* bytes of the answer's text */
 };
 
@@ -184,11 +184,11 @@ struct sequence_answer {
     int chunks_room;  /* the same, whatever passages are put into the prompt */
     /* Passages that were found for the prompt, n_searches times, and then the neighbours of each
      * chunk. */
-    struct hits *found;          /* [n_searches + chunks] */
-    int n_searches;              /* at most */
-    struct found_pictures *seen; /* [n_searches] the pictures among these passages */
-    int *search_rows;            /* [n_searches] the row from which on these passages are read */
-    int found_room;              /* entries of found */
+    struct hits *found;            /* [n_searches + chunks] */
+    int n_searches;                /* at most */
+    struct found_pictures *seen;   /* [n_searches] the pictures among these passages */
+    int *search_rows;              /* [n_searches] the row from which on these passages are read */
+    int found_room;                /* entries of found */
     struct sequence_quote *quotes; /* [n_quotes] in their order, once it is finished */
     int n_quotes;
     atomic_bool

@@ -16,7 +16,8 @@
 #include "tests/folder.h"
 #include "tests/grammars.h"
 
-#define TEXT(words) {words, sizeof(words) - 1}
+#define TEXT(words) \
+    { words, sizeof(words) - 1 }
 #define FREE_TEXT "root ::= ([^\"] | \"\\\"\" <quote> \"\\\"\")*"
 
 /* A tokenizer with its vocabulary, and the id that ends an answer. */
@@ -39,10 +40,10 @@ static struct tokenizer *open_json(const char *json) {
 }
 
 /* Pieces that cross the borders of words, and characters. */
-static const char *const pieces[] = {"the",  "The",   " the", "an",    " an", "fork", " fork", "er",
-                                     " a",   "a",     "ing",  "\" the", ".\"", " \"",  "\"",    ". ",
-                                     "s a",  "e par", "ent",  " pro",  "ces", "s",    ", ",    "\n",
-                                     "\"The", "n\"",  "1",    " 2",    "-",   "can",  "\xC3\xA9", "'t"};
+static const char *const pieces[] = {
+    "the",    "The", " the",  "an",  " an", "fork", " fork", "er",  " a",       "a",   "ing",
+    "\" the", ".\"", " \"",   "\"",  ". ",  "s a",  "e par", "ent", " pro",     "ces", "s",
+    ", ",     "\n",  "\"The", "n\"", "1",   " 2",   "-",     "can", "\xC3\xA9", "'t"};
 
 /* SentencePiece's words: a blank is U+2581. */
 static void put_piece(struct buffer *out, const char *piece) {
@@ -59,12 +60,13 @@ static void put_piece(struct buffer *out, const char *piece) {
 static struct tokenizer *open_byte_fallback(void) {
     struct buffer json = {0};
     buffer_append_string(
-        &json, "{\"added_tokens\":[{\"id\":0,\"content\":\"</s>\",\"special\":true}],"
-               "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
-               "\"\xE2\x96\x81\"},\"pre_tokenizer\":null,\"decoder\":{\"type\":\"Sequence\","
-               "\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},"
-               "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},\"model\":{"
-               "\"type\":\"BPE\",\"byte_fallback\":true,\"merges\":[],\"vocab\":{\"</s>\":0");
+        &json,
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"</s>\",\"special\":true}],"
+        "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+        "\"\xE2\x96\x81\"},\"pre_tokenizer\":null,\"decoder\":{\"type\":\"Sequence\","
+        "\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},"
+        "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},\"model\":{"
+        "\"type\":\"BPE\",\"byte_fallback\":true,\"merges\":[],\"vocab\":{\"</s>\":0");
     for (int b = 0; b < 256; b++) buffer_printf(&json, ",\"<0x%02X>\":%d", b, b + 1);
     for (size_t i = 0; i < ARRAY_COUNT(pieces); i++) {
         buffer_append_string(&json, ",\"");
@@ -81,11 +83,12 @@ static struct tokenizer *open_byte_fallback(void) {
 static struct tokenizer *open_unigram(void) {
     struct buffer json = {0};
     buffer_append_string(
-        &json, "{\"added_tokens\":[{\"id\":0,\"content\":\"</s>\",\"special\":true}],"
-               "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","
-               "\"prepend_scheme\":\"never\"},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":"
-               "\"\xE2\x96\x81\",\"prepend_scheme\":\"never\"},\"model\":{\"type\":\"Unigram\","
-               "\"unk_id\":1,\"vocab\":[[\"</s>\",0],[\"<unk>\",0]");
+        &json,
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"</s>\",\"special\":true}],"
+        "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","
+        "\"prepend_scheme\":\"never\"},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":"
+        "\"\xE2\x96\x81\",\"prepend_scheme\":\"never\"},\"model\":{\"type\":\"Unigram\","
+        "\"unk_id\":1,\"vocab\":[[\"</s>\",0],[\"<unk>\",0]");
     for (char c = ' '; c < 127; c++) {
         buffer_append_string(&json, ",[\"");
         put_piece(&json, (char[]){c, '\0'});
@@ -144,7 +147,7 @@ static int close_families(void **state) {
     return 0;
 }
 
-/* What a quote is, once more and slowly, of bytes: those from 0x80 on are letters, blanks are those
+/* Quotes are told once more and slowly, of bytes: those from 0x80 on are letters, blanks are those
  * of ASCII. */
 
 static bool letter_at(struct text_span text, size_t at) {
@@ -208,9 +211,7 @@ struct passage_list {
     int n, words;
 };
 
-static struct text_span span_of(const char *text) {
-    return (struct text_span){text, strlen(text)};
-}
+static struct text_span span_of(const char *text) { return (struct text_span){text, strlen(text)}; }
 
 static struct grammar *make_grammar(const struct family *f, const char *gbnf) {
     struct grammar_draft d = {0};
@@ -223,8 +224,7 @@ static struct grammar *make_grammar(const struct family *f, const char *gbnf) {
     return g;
 }
 
-static enum status add_text(struct matcher *m, struct text_span text, int number,
-                            struct error *e) {
+static enum status add_text(struct matcher *m, struct text_span text, int number, struct error *e) {
     return matcher_add_passage(m, &(struct passage_text){.text = text}, number, e);
 }
 
@@ -261,8 +261,9 @@ static bool draw_answer(const struct family *f, struct matcher *m, int most, str
     for (int i = 0; i < most; i++) {
         const uint32_t *mask;
         struct error e;
-        if (matcher_mask(m, &mask, &e)) fail_msg("%s: after %.*s: %s", f->name, (int)text->size,
-                                                 text->data ? text->data : "", e.text);
+        if (matcher_mask(m, &mask, &e))
+            fail_msg("%s: after %.*s: %s", f->name, (int)text->size, text->data ? text->data : "",
+                     e.text);
         if (mask_has(mask, f->end) && rand() % 24 == 0) return true;
         int32_t token = draw(f, mask, rand() % 6 == 0);
         if (token < 0) return mask_has(mask, f->end);
@@ -306,10 +307,10 @@ static int check_quotes(const struct family *f, const struct matcher *m,
 
 /* A passage of words, punctuation and whatever else comes from files. */
 static void make_passage(struct buffer *out) {
-    static const char *const words[] = {"the",    "The",    "fork",   "forking", "process", "parent",
-                                        "can't",  "can",    "a",      "caf\xC3\xA9", "fork(2)", "-O2",
-                                        "3,500",  "file.c", "\"so\"", "x",       "--",      "(see",
-                                        "them).", "an",     "error",  "\xE4\xB8", "end.\n",  "1"};
+    static const char *const words[] = {
+        "the", "The",         "fork",    "forking", "process", "parent",   "can't",  "can",
+        "a",   "caf\xC3\xA9", "fork(2)", "-O2",     "3,500",   "file.c",   "\"so\"", "x",
+        "--",  "(see",        "them).",  "an",      "error",   "\xE4\xB8", "end.\n", "1"};
     int n = rand() % 40;
     for (int i = 0; i < n; i++) {
         buffer_append_string(out, words[(size_t)rand() % ARRAY_COUNT(words)]);
@@ -422,10 +423,11 @@ static void test_exact_masks(void **state) {
                     for (size_t j = size; j < text.size; j++)
                         ascii = ascii && ((text.data[j] >= ' ' && text.data[j] < 127) ||
                                           text.data[j] == '\n');
-                    bool wanted = ascii && may_go_on(quotes, n, (struct text_span){text.data, text.size});
+                    bool wanted =
+                        ascii && may_go_on(quotes, n, (struct text_span){text.data, text.size});
                     if (wanted != mask_has(mask, id))
-                        fail_msg("%s: %.*s: %d should be %s", f->name, (int)text.size, text.data, id,
-                                 wanted ? "allowed" : "forbidden");
+                        fail_msg("%s: %.*s: %d should be %s", f->name, (int)text.size, text.data,
+                                 id, wanted ? "allowed" : "forbidden");
                     text.size = size;
                 }
                 int32_t token = draw(f, mask, rand() % 3 == 0);
@@ -473,16 +475,18 @@ static void expect_reach(struct grammar *g, const struct passage_list *passages,
     expect_reach(g, passages, (const char *const[]){__VA_ARGS__, NULL})
 
 static void test_word_borders(void **state) {
-    static const struct text_span list[] = {TEXT("You can't fork(2) 3,500 files."),
-                                            TEXT("caf\xC3\xA9 (au lait). \xE4\xB8\xAD\xE6\x96\x87\xE5\xAD\x97"),
-                                            TEXT("bad \xFF bytes are here")};
+    static const struct text_span list[] = {
+        TEXT("You can't fork(2) 3,500 files."),
+        TEXT("caf\xC3\xA9 (au lait). \xE4\xB8\xAD\xE6\x96\x87\xE5\xAD\x97"),
+        TEXT("bad \xFF bytes are here")};
     const struct passage_list passages = {list, 3, 2};
     struct grammar *g = make_grammar(&byte_level, FREE_TEXT);
     (void)state;
     EXPECT_REACH(g, &passages, "+", "+no quote", "+\"You can't\"", "-\"You can\"", "-\"ou can't\"",
-                 "-\"can't\"", "~\"can't", "+\"can't fork(2)\" it", "+\"can't fork(2\"", "-\"2) 3\"",
-                 "-\"fork(2) 3\"", "+\"3,500 files\"", "+\"3,500 files.\"", "-\"3,500 file\"",
-                 "-\"500 files\"", "-\"You  can't\"", "-\"files. caf\"", "-\"you can't\"");
+                 "-\"can't\"", "~\"can't", "+\"can't fork(2)\" it", "+\"can't fork(2\"",
+                 "-\"2) 3\"", "-\"fork(2) 3\"", "+\"3,500 files\"", "+\"3,500 files.\"",
+                 "-\"3,500 file\"", "-\"500 files\"", "-\"You  can't\"", "-\"files. caf\"",
+                 "-\"you can't\"");
     EXPECT_REACH(g, &passages, "+\"(au lait\"", "+\"au lait).\"", "+\"au lait)\"",
                  "+\"caf\xC3\xA9 (au\"", "-\"caf\xC3\"", "~\"caf\xC3",
                  "+\"\xE4\xB8\xAD\xE6\x96\x87\"", "+\"\xE6\x96\x87\xE5\xAD\x97\"",
@@ -527,7 +531,8 @@ static void test_no_passages(void **state) {
 static void test_torn_words(void **state) {
     static const struct passage_text torn = {TEXT("ing of a proc"), true, true},
                                      chinese = {TEXT("\xE4\xB8\xAD\xE6\x96\x87"), true, false};
-    static const char *const texts[] = {"-\"in", "+\"of a\"", "-\"a proc\"", "+\"\xE4\xB8\xAD\xE6\x96\x87\""};
+    static const char *const texts[] = {"-\"in", "+\"of a\"", "-\"a proc\"",
+                                        "+\"\xE4\xB8\xAD\xE6\x96\x87\""};
     struct grammar *g = make_grammar(&byte_level, FREE_TEXT);
     struct error e;
     (void)state;
@@ -562,7 +567,8 @@ static void test_tenants(void **state) {
     matcher_close(&right);
     for (int i = 0; i < 2; i++) {
         const struct passage_list *passages = i ? &your : &my;
-        EXPECT_REACH(g, passages, i ? "-\"m" : "-\"yo", i ? "+\"secret four words\"" : "+\"my own three\"");
+        EXPECT_REACH(g, passages, i ? "-\"m" : "-\"yo",
+                     i ? "+\"secret four words\"" : "+\"my own three\"");
     }
     grammar_release(g);
 }
@@ -613,8 +619,9 @@ static void test_schema(void **state) {
     matcher_close(&m);
     grammar_release(g);
 
-    g = make_schema("{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"quote\","
-                    "\"minLength\":1}}");
+    g = make_schema(
+        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"quote\","
+        "\"minLength\":1}}");
     EXPECT_REACH(g, &passages, "+[]", "-[\"\"]", "+[\"He said\",\"the\\u0001 room\"]");
     EXPECT_REACH(g, &none, "+[]", "-[\"");
     grammar_release(g);
@@ -634,8 +641,8 @@ static void test_ambiguous(void **state) {
     struct matcher m;
     buffer_append_string(&nested, "root ::= r0\n");
     for (int i = 0; i < 200; i++)
-        buffer_printf(&nested, "r%d ::= <quote> \" \" r%d | \"%c\" r%d | \"x\"\n", i, (i * 7 + 1) % 200,
-                      i % 2 ? 'a' : ' ', (i * 11 + 3) % 200);
+        buffer_printf(&nested, "r%d ::= <quote> \" \" r%d | \"%c\" r%d | \"x\"\n", i,
+                      (i * 7 + 1) % 200, i % 2 ? 'a' : ' ', (i * 11 + 3) % 200);
     g = make_grammar(&byte_level, nested.data);
     char text[400];
     for (size_t i = 0; i < sizeof text; i++) text[i] = i % 2 ? ' ' : 'a';
@@ -668,8 +675,7 @@ static void test_limits(void **state) {
     open_answer(&m, &byte_level, g, &none);
     for (int i = 0; i < 3; i++)
         assert_int_equal(add_text(&m, (struct text_span){text, size}, i, &e), STATUS_OK);
-    assert_int_equal(add_text(&m, (struct text_span){text, size}, 3, &e),
-                     STATUS_TOO_LARGE);
+    assert_int_equal(add_text(&m, (struct text_span){text, size}, 3, &e), STATUS_TOO_LARGE);
     assert_non_null(strstr(e.text, "16 MiB"));
     assert_int_equal(reach_of(&m, "-\""), REACH_NOT);
     matcher_close(&m);
@@ -679,10 +685,11 @@ static void test_limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_word_borders),       cmocka_unit_test(test_no_passages),
-        cmocka_unit_test(test_torn_words), cmocka_unit_test(test_tenants),     cmocka_unit_test(test_schema),
-        cmocka_unit_test(test_ambiguous),   cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_exact_masks), cmocka_unit_test(test_random_answers),
+        cmocka_unit_test(test_word_borders),   cmocka_unit_test(test_no_passages),
+        cmocka_unit_test(test_torn_words),     cmocka_unit_test(test_tenants),
+        cmocka_unit_test(test_schema),         cmocka_unit_test(test_ambiguous),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_exact_masks),
+        cmocka_unit_test(test_random_answers),
     };
     return cmocka_run_group_tests(tests, open_families, close_families);
 }

@@ -1,6 +1,6 @@
-/* tools/eval/eval_quotes.c: retro-eval quotes. Questions are answered from passages, and what stands
- * between quotation marks in the answers is looked for in these, byte by byte, without anything that
- * wrote it. */
+/* tools/eval/eval_quotes.c: retro-eval quotes. Questions are answered from passages, and what
+ * stands between quotation marks in the answers is looked for in these, byte by byte, without
+ * anything that wrote it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,9 +185,9 @@ int eval_quotes(const struct usage *self, int argc, char **argv) {
     int first = eval_parse(self, argc, argv, options, &eval.config, &e);
     if (first >= 0 && argc - first < 1)
         error_set(&e, STATUS_INVALID, "expected one FILE.jsonl or more");
-    bool failed = first != EVAL_HELPED &&
-                  (first < 0 || argc - first < 1 || config_check(&eval.config, &e) ||
-                   run(&eval, argc - first, argv + first, &e));
+    bool failed =
+        first != EVAL_HELPED && (first < 0 || argc - first < 1 || config_check(&eval.config, &e) ||
+                                 run(&eval, argc - first, argv + first, &e));
     if (failed) line_print(stderr, "retro-eval quotes: %s", e.text);
     config_free(&eval.config);
     return failed;

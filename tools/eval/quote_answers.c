@@ -90,8 +90,8 @@ static enum status write_chat(const struct quote_writer *writer, struct text_spa
     put_object_end(&w);
     put_array_end(&w);
     put_object_end(&w);
-    enum status status = json_parse_any(&json, (struct text_span){request.data, request.size},
-                                        "question", e);
+    enum status status =
+        json_parse_any(&json, (struct text_span){request.data, request.size}, "question", e);
     if (status == STATUS_OK) {
         status = chat_input_read(&in, json, e);
         if (status == STATUS_OK) status = chat_render(writer->chat, &in, &text, e);
@@ -112,10 +112,9 @@ static enum status write_prompt(const struct quote_writer *writer, const char *q
     buffer_append(&content, passages->text.data, passages->text.size);
     buffer_append_string(&content, question);
     struct text_span text = {content.data, content.size};
-    enum status status =
-        writer->chat ? write_chat(writer, text, ids, e)
-                     : tokenizer_encode(writer->model.tokenizer, text.text, text.size,
-                                        TOKENIZER_ADD_SPECIAL, ids, e);
+    enum status status = writer->chat ? write_chat(writer, text, ids, e)
+                                      : tokenizer_encode(writer->model.tokenizer, text.text,
+                                                         text.size, TOKENIZER_ADD_SPECIAL, ids, e);
     buffer_free(&content);
     if (status == STATUS_OK && ids->n + writer->max_tokens > writer->context)
         return error_set(e, STATUS_INVALID,

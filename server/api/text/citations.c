@@ -171,5 +171,6 @@ void citations_write(struct json_writer *w, const struct told_answer *answer) {
     const struct sequence_answer *written = &answer->sequence->answer;
     struct quote_places places = {.characters = answer->before};
     write_numbers(w, answer);
-    for (int i = 0; i < written->n_quotes; i++) write_quote(w, answer, &written->quotes[i], &places);
+    for (int i = 0; i < written->n_quotes; i++)
+        write_quote(w, answer, &written->quotes[i], &places);
 }

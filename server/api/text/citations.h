@@ -11,8 +11,9 @@ bool citations_may_be(const struct sequence *sequence, const struct progress *pr
  * brackets were written, alone or in a list
  * ("[1, 3]"), as an element of "citations": index, number, the passage's document, title, start and
  * end, and the brackets' place in the answer, answer_start and answer_end in characters. Then each
- * quote whose end was written: start and end are the quote's own, and so is its place in the answer,
- * null where that is not a part of the text; "quote" is its text in the passage, "chunk" and
- * "position" are those of the entry of "retrieval" that has the passage, as its neighbour `number`.
+ * quote whose end was written: start and end are the quote's own, and so is its place in the
+ * answer, null where that is not a part of the text; "quote" is its text in the passage, "chunk"
+ * and "position" are those of the entry of "retrieval" that has the passage, as its neighbour
+ * `number`.
  */
 void citations_write(struct json_writer *w, const struct told_answer *answer);

@@ -32,8 +32,8 @@ bool quotes_check(const struct request_writing *writing, const struct sequence_r
                   struct failure *failure) {
     const struct retrieval_choice *choice = &writing->retrieval.choice;
     const char *name = writing->guide.field;
-    bool reads = sequence_searches(asked) || sequence_reads_passages(asked) ||
-                 asked->neighbors.given_k > 0;
+    bool reads =
+        sequence_searches(asked) || sequence_reads_passages(asked) || asked->neighbors.given_k > 0;
     if (!grammar_quotes(asked->grammar)) {
         if (!choice->quotes || !choice_says(choice, CHOICE_QUOTES)) return true;
         return failure_set(failure, 400, "invalid_value", field,

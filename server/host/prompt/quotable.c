@@ -14,8 +14,8 @@ struct passage_text quotable_text(const struct hit *hit, struct text_span text) 
         shown.torn_end = true;
         return shown;
     }
-    shown.torn_start = hit->start > 0 && !is_blank_at(hit->source, hit->start - 1) &&
-                       !is_blank_at(text, 0);
+    shown.torn_start =
+        hit->start > 0 && !is_blank_at(hit->source, hit->start - 1) && !is_blank_at(text, 0);
     shown.torn_end = end < hit->source.size && !is_blank_at(hit->source, end) &&
                      !is_blank_at(text, text.size - 1);
     return shown;
