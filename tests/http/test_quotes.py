@@ -161,6 +161,29 @@ def test_streams_say_the_same(retro, llama):
         assert any("quote" in c for c in whole["citations"])
 
 
+def test_an_echoed_prompt_counts(llama):
+    reply = llama.complete('Ä "prompt" ', echo=True, n=6, seed=4, max_tokens=120, temperature=2,
+                           logit_bias=mark_bias(llama, 8), retrieval={"quotes": True, "k": 2})
+    cited = [c for c in reply["citations"] if "quote" in c]
+    assert cited
+    for c in cited:
+        check_citation(c, reply["choices"][c["index"]]["text"])
+
+
+def test_drafts_change_nothing(folder, tmp_path, llama, retro):
+    """Guesses are drawn under the same masks, one by one."""
+    for server, name in ((llama, "llama"), (retro, "retro")):
+        fields = {"max_tokens": 150, "n": 4, "seed": 9, "logit_bias": mark_bias(server, 6), "retrieval": {"quotes": True}}
+        replies = []
+        for drafts in ("off", "always"):
+            other = Server(folder / f"{name}.json", tmp_path, f"server.drafts={drafts}")
+            replies += [other.complete("The index", temperature=t, **fields) for t in (0, 1)]
+            assert other.stop() == 0, other.log.read_text()
+        for plain, drafted in zip(replies[:2], replies[2:]):
+            assert plain["choices"] == drafted["choices"] and plain["citations"] == drafted["citations"]
+        assert sum(r["usage"]["completion_tokens_details"]["drafted_tokens"] for r in replies[2:]) > 0
+
+
 def test_answer_is_reproducible_beside_others(llama):
     """Grammars are shared, what may be quoted is not."""
     fields = {"max_tokens": 100, "temperature": 2, "logit_bias": mark_bias(llama, 6), "seed": 5}
