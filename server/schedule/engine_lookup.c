@@ -116,13 +116,19 @@ static void look_up_chunks(struct engine_sequence *sequence, int first, int n) {
 
 static void accept_neighbors(struct engine_sequence *sequence) {
     const struct lookup *lookup = &sequence->lookup.job;
+    struct error e = {0};
     for (int j = 0; j < lookup->n; j++) {
         const struct hits *found = &lookup->hits[j];
         sequence->lookup.neighbors[sequence->lookup.n_neighbors] =
             (struct neighbor_tokens){.ids = found->ids, .k = found->n};
         sequence->lookup.n_neighbors++;
+        if (e.status == STATUS_OK)
+            engine_quote_neighbors(sequence, sequence->lookup.n_neighbors - 1, &e);
     }
-    engine_sequence_publish(sequence);
+    if (e.status)
+        engine_sequence_finish(sequence, FINISH_ERROR, &e);
+    else
+        engine_sequence_publish(sequence);
 }
 
 void engine_close_chunks(struct engine_sequence *sequence, int first, int n) {

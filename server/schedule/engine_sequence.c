@@ -142,6 +142,7 @@ enum finish engine_sequence_append(struct engine_sequence *sequence, int32_t tok
     enum finish how = token_ends(sequence, token);
     bool is_text = (how != FINISH_STOP || end->include_stop) &&
                    is_shown(options->tokenizer, &sequence->sequence->asked, token);
+    size_t before = sequence->text.all.size;
 
     note_token(sequence);
     if (is_text)
@@ -155,7 +156,7 @@ enum finish engine_sequence_append(struct engine_sequence *sequence, int32_t tok
 
     if (stops_reached(sequence)) return FINISH_STOP;
     if (how != FINISH_STOP && sequence->guide.matcher)
-        how = guide_note(&sequence->guide, token, how);
+        how = guide_note(&sequence->guide, token, before, how);
     if (how == FINISH_NONE) return how;
     detokenizer_finish(&sequence->text.detokenizer, &sequence->text.all);
     sequence->text.visible = sequence->text.all.size;
@@ -237,6 +238,7 @@ void engine_sequence_finish(struct engine_sequence *sequence, enum finish how,
 
     pthread_mutex_lock(&answer->lock);
     if (how == FINISH_ERROR) answer->error = *e;
+    engine_tell_quotes(sequence);
     answer_update(sequence, how);
     pthread_mutex_unlock(&answer->lock);
 

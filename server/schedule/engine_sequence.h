@@ -219,6 +219,16 @@ static inline bool engine_passages_are_due(const struct engine_sequence *sequenc
     return sequence->sequence->asked.passages.search && every > 0 && sequence->n_ids % every == 0;
 }
 
+/* engine_quotes.c: what an answer may quote, where its grammar has quotes. */
+
+/* The passages of search j stand in the prompt; the neighbours of chunk j, or those that the asker
+ * gave, are read. STATUS_TOO_LARGE: there are more than an answer may quote from. */
+enum status engine_quote_passages(struct engine_sequence *sequence, int j, struct error *e);
+enum status engine_quote_neighbors(struct engine_sequence *sequence, int j, struct error *e);
+enum status engine_quote_given(struct engine_sequence *sequence, struct error *e);
+/* Puts the quotes of an answer that is over into it; under the answer's lock. */
+void engine_tell_quotes(struct engine_sequence *sequence);
+
 /* engine_found.c: pictures of the search whose hits have come last. */
 
 void found_part_close(struct found_part *part);
