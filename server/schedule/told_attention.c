@@ -12,18 +12,19 @@ static bool attends(const struct sequence_request *asked) {
 
 bool told_attention_of_all(const struct engine_sequence *sequence) {
     const struct sequence_request *asked = &sequence->sequence->asked;
-    return asked->tell_attention && !asked->forced && attends(asked);
+    return asked->told_rows == TOLD_ALL_ROWS && !asked->forced && attends(asked);
 }
 
-/* Passages are told of for the rows that write the answer; neighbours for all rows that read them.
- */
+/* Passages are told of for the rows that write the answer; neighbours for these, or for all rows
+ * that read them. */
 void told_attention_plan(const struct engine_sequence *sequence, struct step_item *item) {
     const struct sequence_request *asked = &sequence->sequence->asked;
-    if (!asked->tell_attention || sequence->scoring.forced) return;
+    if (asked->told_rows == TOLD_NO_ROWS || sequence->scoring.forced) return;
     int end = session_length(item->session) + item->n_tokens,
-        writing = min_int(item->n_tokens, end - sequence->n_rows + 1);
-    if (attends(asked)) item->n_cross_shares = item->n_tokens;
-    if (sequence->attention.n == 0 || writing <= 0) return;
+        writing = min_int(item->n_tokens, max_int(0, end - sequence->n_rows + 1));
+    if (attends(asked))
+        item->n_cross_shares = asked->told_rows == TOLD_ALL_ROWS ? item->n_tokens : writing;
+    if (sequence->attention.n == 0 || writing == 0) return;
     item->groups = sequence->attention.groups;
     item->n_groups = sequence->attention.n;
     if (asked->n_source > 0)
@@ -34,9 +35,10 @@ void told_attention_plan(const struct engine_sequence *sequence, struct step_ite
 
 void told_attention_place(struct engine_sequence *sequence, const int *ends, int n, int first) {
     size_t bytes = (size_t)n * sizeof *sequence->attention.groups;
-    if (!sequence->sequence->asked.tell_attention || n == 0) return;
-    sequence->attention.groups = xrealloc(sequence->attention.groups, bytes);
+    if (sequence->sequence->asked.told_rows == TOLD_NO_ROWS) return;
     sequence->attention.n = n;
+    if (n == 0) return;
+    sequence->attention.groups = xrealloc(sequence->attention.groups, bytes);
     for (int i = 0; i < n; i++) {
         int begin = i > 0 ? ends[i - 1] : 0;
         sequence->attention.groups[i] = (struct key_group){first + begin, ends[i] - begin};
@@ -52,15 +54,17 @@ static void take_item(const struct engine_sequence *sequence, const struct step_
                       const float *told) {
     struct sequence_answer *answer = &sequence->sequence->answer;
     int most = sequence->engine->o.max_k,
-        first = session_length(sequence->session) - item->n_tokens;
+        first = session_length(sequence->session) - item->n_tokens,
+        untold = item->n_tokens - item->n_cross_shares;
     bool source = sequence->sequence->asked.n_source > 0;
     for (int i = 0; i < item->n_tokens; i++, told += 2 * most) {
-        int token = first + i + 1 - sequence->n_rows;
-        if (attends(&sequence->sequence->asked))
+        int token = first + i + 1 - sequence->n_rows + sequence->n_reread;
+        bool writes = first + i + 1 >= sequence->n_rows;
+        if (attends(&sequence->sequence->asked) && i >= untold)
             copy_shares(
                 answer->neighbor_shares + (size_t)(first + i) * (size_t)answer->share_columns, told,
                 answer->share_columns);
-        if (sequence->attention.n > 0 && token >= 0)
+        if (sequence->attention.n > 0 && writes)
             copy_shares(answer->passage_shares + (size_t)token * (size_t)answer->share_columns,
                         source ? told : told + most,
                         min_int(sequence->attention.n, answer->share_columns));

@@ -34,6 +34,9 @@ static const struct json_choice queries[] = {
         "tokens of an answer after which passages in the prompt are sought again, by what was " \
         "written, and " \
         "replaced; 0: never") \
+    ROW(CHOICE_SUPPORT, support, JSON_BOOL, false, ANY, ANY, \
+        "tell for each sentence of an answer how much what was read supports it, and which passage " \
+        "most") \
     ROW(CHOICE_K, k, JSON_INT, 0, RANGE(0, 1024), ASKED_K, \
         "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads " \
         "them in its prompt") \

@@ -22,6 +22,7 @@ enum choice_row {
     CHOICE_MODE,
     CHOICE_QUERY,
     CHOICE_EVERY,
+    CHOICE_SUPPORT,
     CHOICE_K,
     CHOICE_MIN_SIMILARITY,
     CHOICE_HYBRID,
@@ -38,6 +39,8 @@ struct retrieval_choice {
     int mode;  /* enum retrieval_mode */
     int query; /* enum retrieval_query */
     int every; /* tokens of an answer after which passages are sought again; 0: never */
+    bool support; /* sentences of an answer are judged by what was read (server/host/prompt/support.h)
+                   */
     int k;     /* 0: as many as the model was trained with, or a usual number of passages */
     double min_similarity;
     bool hybrid, rerank, pictures;
