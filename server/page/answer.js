@@ -49,9 +49,9 @@ function describeSupport({ judged }, sources) {
   if (judged.support === null) return "Nothing was read for this sentence.";
   if (judged.support < SUPPORTED) return "The sources hardly support this sentence.";
   const passage = sources.chunks.get(judged.chunk)?.[judged.passage - 1];
-  const most = passage === undefined ? "" : `, source ${sources.passages[passage].number} most`;
+  const most = passage === undefined ? "" : `, most by source ${sources.passages[passage].number}`;
   const times = judged.support > 0.999 ? "more than 1000" : (1 / (1 - judged.support)).toFixed(1);
-  return `The sources make its words ${times} times as likely${most}.`;
+  return `The sources make all parts of this sentence ${times} times as likely, or more${most}.`;
 }
 
 function element(name, className, text = "") {

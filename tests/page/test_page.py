@@ -397,7 +397,7 @@ def test_sentences_without_support_are_marked(visit):
     assert one.page.locator(".sentence").last.locator(".unsupported").is_visible()
     assert one.page.locator(".unsupported-legend").is_visible() and one.text(".written") == "Yes 🙂. It is so."
     one.page.locator(".sentence").first.hover()
-    assert "The sources make its words 4.0 times as likely, source 2 most." in one.text(".reading")
+    assert "The sources make all parts of this sentence 4.0 times as likely, or more, most by source 2." in one.text(".reading")
     one.page.locator(".sentence").last.hover()
     assert "hardly support this sentence" in one.text(".reading")
     assert Axe().run(one.page).response["violations"] == []
@@ -417,7 +417,7 @@ def test_the_server_judges_what_it_writes(visit):
     one.set(seed=1, temperature=0)
     one.ask(QUESTION)
     one.page.locator(".sentence").first.hover()
-    assert re.search("times as likely, source [1-9]|hardly support", one.text(".reading"))
+    assert re.search("times as likely, or more, most by source [1-9]|hardly support", one.text(".reading"))
 
 
 def test_arrow_keys_go_from_sentence_to_sentence(visit):

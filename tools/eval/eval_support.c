@@ -91,7 +91,6 @@ static void print_json(const struct support_eval *eval) {
 static enum status open_eval(struct support_eval *eval, const struct support_options *options,
                              struct error *e) {
     const struct config *config = &options->config;
-    int context;
     if (subject_open(&eval->model, config, config->model.path, e)) return e->status;
     if (eval->model.info->reads_source)
         return error_set(e, STATUS_UNSUPPORTED, "%s has an encoder; retro-eval support is for decoders",
@@ -99,8 +98,8 @@ static enum status open_eval(struct support_eval *eval, const struct support_opt
     if (!documents_wanted(config))
         return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
     if (subject_open_retrieval(&eval->model, config, max_int(1, eval->model.k), e) ||
-        check_context(config, eval->model.info, &context, e) ||
-        subject_open_pool(&eval->model, context, e))
+        check_context(config, eval->model.info, &eval->context, e) ||
+        subject_open_pool(&eval->model, eval->context, e))
         return e->status;
     if (eval->model.mode == RETRIEVAL_BOTH)
         return error_set(e, STATUS_UNSUPPORTED,

@@ -86,8 +86,8 @@ static enum status take_passages(struct asked *asked, struct error *e) {
     const struct subject *model = &asked->eval->model;
     struct passages passages = {0};
     struct passage_sources from = {.hits = &asked->hits[0]};
-    if (passages_write(&model->passages, model->tokenizer, &from, model->passages.max_tokens,
-                       &passages, e))
+    int room = asked->eval->context - asked->prompt.n - SUPPORT_ANSWER_TOKENS;
+    if (passages_write(&model->passages, model->tokenizer, &from, room, &passages, e))
         return e->status;
     int first = subject_begin(model) >= 0 ? 1 : 0;
     for (int i = 0; i < first; i++) tokens_append(&asked->head, asked->prompt.ids[i], 0);
@@ -296,10 +296,11 @@ static int32_t likeliest(const struct subject *model) {
     return best;
 }
 
-/* Reads tokens [at, n) of `ids`, and draws the token behind them. */
-static enum status draw(struct asked *asked, struct session *session, const struct tokens *ids,
-                        int at, int32_t *next, struct error *e) {
-    struct subject *model = &asked->eval->model;
+/* Reads tokens [at, n) of `ids`, and draws the token behind them. `read` are the neighbours of all
+ * chunks; NULL of a model that reads none. */
+static enum status draw(struct subject *model, struct session *session,
+                        const struct neighbor_tokens *read, const struct tokens *ids, int at,
+                        int32_t *next, struct error *e) {
     enum { ROWS = 64 };
     for (int rows; at < ids->n; at += rows) {
         rows = min_int(ROWS, ids->n - at);
@@ -309,7 +310,7 @@ static enum status draw(struct asked *asked, struct session *session, const stru
             .session = session,
             .tokens = ids->ids + at,
             .n_tokens = rows,
-            .neighbors = asked->read ? asked->read + grid_complete(grid, at) : NULL,
+            .neighbors = read ? read + grid_complete(grid, at) : NULL,
             .n_logits = at + rows == ids->n};
         if (session_step(model->pool, &item, 1, &logits, e)) return e->status;
         if (item.n_logits == 0) continue;
@@ -328,12 +329,15 @@ static enum status write_answer(struct asked *asked, struct tokens *answer, stru
     struct session *session = NULL;
     struct tokens all = {0};
     int m = max_int(1, model->info->chunk_length), at = 0;
+    bool reads = model->info->chunk_length > 0;
+    struct neighbor_tokens *none =
+        asked->read || !reads ? NULL : xcalloc((size_t)asked->head.n + 1, sizeof *none);
     for (int i = 0; i < asked->head.n; i++) tokens_append(&all, asked->head.ids[i], 0);
     enum status status =
         session_open(&session, model->pool, grid_make(model->grid, all.n, m), e);
     while (status == STATUS_OK && answer->n < SUPPORT_ANSWER_TOKENS) {
         int32_t next = -1;
-        status = draw(asked, session, &all, at, &next, e);
+        status = draw(model, session, asked->read ? asked->read : none, &all, at, &next, e);
         at = all.n;
         if (status || tokenizer_is_special(model->tokenizer, next)) break;
         tokens_append(&all, next, 0);
@@ -344,6 +348,7 @@ static enum status write_answer(struct asked *asked, struct tokens *answer, stru
     }
     session_close(session);
     tokens_free(&all);
+    free(none);
     return status;
 }
 
