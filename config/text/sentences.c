@@ -10,9 +10,9 @@ static const char *const wide_marks[] = {"\u3002", "\uff01", "\uff1f"};
 /* It ends with these before a blank: ellipsis, Arabic, Devanagari, Armenian, Ethiopic. */
 static const char *const marks[] = {".",      "!",      "?",      "\u2026", "\u203d",
                                     "\u061f", "\u06d4", "\u0964", "\u0589", "\u1362"};
-static const char *const closers[] = {"\"",     "'",      ")",      "]",      "*",      "_",
-                                      "\u201d", "\u2019", "\u00bb", "\u203a", "\uff09", "\u300d",
-                                      "\u300f"};
+static const char *const closers[] = {"\"",     "'",      ")",      "]",      "*",
+                                      "_",      "\u201d", "\u2019", "\u00bb", "\u203a",
+                                      "\uff09", "\u300d", "\u300f"};
 
 /* The bytes of the text among `all` that text[0, end) ends with; 0: none. */
 static size_t ending(struct text_span text, size_t end, const char *const *all, size_t n) {
@@ -34,11 +34,12 @@ enum { ABBREVIATION_BYTES = 16 };
 
 /* In lower case, without the last full stop. */
 static const char *const abbreviations[] = {
-    "e.g", "i.e", "cf",  "vs",   "mr",   "mrs",  "ms",  "dr",  "prof", "st",  "fig",
-    "figs", "no", "nos", "pp",   "vol",  "sec",  "eq",  "approx", "resp", "incl", "viz",
-    "z.b", "d.h", "u.a", "bzw",  "vgl",  "nr",   "abb", "p.ex", "c.-\u00e0-d"};
+    "e.g",  "i.e", "cf",  "vs",  "mr",  "mrs", "ms",  "dr",     "prof",       "st",   "fig",
+    "figs", "no",  "nos", "pp",  "vol", "sec", "eq",  "approx", "resp",       "incl", "viz",
+    "z.b",  "d.h", "u.a", "bzw", "vgl", "nr",  "abb", "p.ex",   "c.-\u00e0-d"};
 /* These may end a sentence; one goes on behind them with a small letter. */
-static const char *const last_words[] = {"etc", "al", "inc", "ltd", "co", "jr", "usw", "a.m", "p.m"};
+static const char *const last_words[] = {"etc", "al",  "inc", "ltd", "co",
+                                         "jr",  "usw", "a.m", "p.m"};
 
 static bool is_among(struct text_span word, const char *const *all, size_t n) {
     char low[ABBREVIATION_BYTES];
@@ -54,9 +55,9 @@ static bool is_among(struct text_span word, const char *const *all, size_t n) {
  * an abbreviation has. */
 static struct text_span word_before(struct text_span text, size_t end) {
     size_t at = end;
-    while (at > 0 && end - at <= ABBREVIATION_BYTES &&
-           (is_letter(text.text[at - 1]) || is_digit(text.text[at - 1]) ||
-            text.text[at - 1] == '.'))
+    while (
+        at > 0 && end - at <= ABBREVIATION_BYTES &&
+        (is_letter(text.text[at - 1]) || is_digit(text.text[at - 1]) || text.text[at - 1] == '.'))
         at--;
     return (struct text_span){text.text + at, end - at};
 }
@@ -88,7 +89,8 @@ static bool is_initial(struct text_span text, struct text_span word) {
            (before.size > 1 && is_upper(before.text[0]) && is_lower(before.text[1]));
 }
 
-/* Whether the full stop before byte `end` ends a sentence whose next word comes behind byte `next`. */
+/* Whether the full stop before byte `end` ends a sentence whose next word comes behind byte `next`.
+ */
 static bool stop_ends(struct text_span text, size_t end, size_t next) {
     struct text_span word = word_before(text, end - 1);
     if (numbers_item(text, word) || is_initial(text, word)) return false;
@@ -195,16 +197,16 @@ static size_t code_end(struct text_span text, size_t at, size_t *bare) {
 
 /* Whether the blanks of `gap`, which begin at `end`, part two sentences. */
 static bool gap_parts(struct text_span text, size_t end, struct gap gap) {
-    return gap.end == text.size || gap.lines > 1 ||
-           (gap.lines > 0 && opens_line(text, gap.end)) || ends_with_mark(text, end, gap.end);
+    return gap.end == text.size || gap.lines > 1 || (gap.lines > 0 && opens_line(text, gap.end)) ||
+           ends_with_mark(text, end, gap.end);
 }
 
 /* Behind closing brackets and quotes from `at` on. */
 static size_t closers_end(struct text_span text, size_t at) {
     size_t i = 0;
     while (i < ARRAY_COUNT(closers)) {
-        bool closes = span_starts_with((struct text_span){text.text + at, text.size - at},
-                                       closers[i]);
+        bool closes =
+            span_starts_with((struct text_span){text.text + at, text.size - at}, closers[i]);
         at += closes ? strlen(closers[i]) : 0;
         i = closes ? 0 : i + 1;
     }

@@ -33,7 +33,8 @@ static void test_marks(void **state) {
     expect("One. Two? Three! (Four.) \"Five.\" Six", "One.|Two?|Three!|(Four.)|\"Five.\"|Six");
     expect("fork() returns 0. malloc() does not.", "fork() returns 0.|malloc() does not.");
     expect("Version 1.2 of www.a.org/b. Then", "Version 1.2 of www.a.org/b.|Then");
-    expect("A line\nbroken in two.\n\nNo mark here\n\nLast", "A line\nbroken in two.|No mark here|Last");
+    expect("A line\nbroken in two.\n\nNo mark here\n\nLast",
+           "A line\nbroken in two.|No mark here|Last");
     expect("  Blanks around.  ", "Blanks around.");
     expect("\xff\xfe bytes. More", "\xff\xfe bytes.|More");
 }
@@ -50,7 +51,8 @@ static void test_abbreviations(void **state) {
     (void)state;
     expect("See e.g. this, i.e. that. Then", "See e.g. this, i.e. that.|Then");
     expect("Dr. Who met Mr. Smith in St. Ives. Yes", "Dr. Who met Mr. Smith in St. Ives.|Yes");
-    expect("Files, pipes, etc. are read. Pipes etc. End", "Files, pipes, etc. are read.|Pipes etc.|End");
+    expect("Files, pipes, etc. are read. Pipes etc. End",
+           "Files, pipes, etc. are read.|Pipes etc.|End");
     expect("Donald E. Knuth wrote it in C. It runs", "Donald E. Knuth wrote it in C.|It runs");
     expect("J. R. R. Tolkien. E.G. x", "J. R. R. Tolkien.|E.G. x");
     expect("This is a very long sentence. No", "This is a very long sentence.|No");
@@ -95,8 +97,8 @@ static void test_long_texts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_marks), cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_marks),         cmocka_unit_test(test_scripts),
         cmocka_unit_test(test_abbreviations), cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_code), cmocka_unit_test(test_long_texts)};
+        cmocka_unit_test(test_code),          cmocka_unit_test(test_long_texts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

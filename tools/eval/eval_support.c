@@ -1,5 +1,5 @@
-/* tools/eval/eval_support.c: retro-eval support: how well support tells sentences apart, as the area
- * under the receiver operating characteristic (eval_support.h). */
+/* tools/eval/eval_support.c: retro-eval support: how well support tells sentences apart, as the
+ * area under the receiver operating characteristic (eval_support.h). */
 #include "tools/eval/eval_support.h"
 
 #include <math.h>
@@ -31,8 +31,8 @@ static int count_false(const struct support_eval *eval, size_t i) {
     return n;
 }
 
-/* How often a sentence of the one kind has more support than one of the others, equals counted half;
- * NAN where there are none. */
+/* How often a sentence of the one kind has more support than one of the others, equals counted
+ * half; NAN where there are none. */
 static double area(const struct support_eval *eval, size_t contrast) {
     const double *is_true = eval->figures[contrasts[contrast].against];
     int n = eval->n[contrasts[contrast].against];
@@ -93,7 +93,8 @@ static enum status open_eval(struct support_eval *eval, const struct support_opt
     const struct config *config = &options->config;
     if (subject_open(&eval->model, config, config->model.path, e)) return e->status;
     if (eval->model.info->reads_source)
-        return error_set(e, STATUS_UNSUPPORTED, "%s has an encoder; retro-eval support is for decoders",
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s has an encoder; retro-eval support is for decoders",
                          config->model.path);
     if (!documents_wanted(config))
         return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");

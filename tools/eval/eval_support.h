@@ -33,10 +33,10 @@ enum { SUPPORT_PER_QUESTION = 6, SUPPORT_SENTENCE_TOKENS = 56, SUPPORT_ANSWER_TO
 struct support_eval {
     struct subject model;
     struct retriever_choice choice;
-    int k;       /* neighbours or passages of a search */
-    int context; /* tokens of a sequence */
-    FILE *records_out;                  /* a line a sentence; NULL: none */
-    double *figures[SUPPORT_KINDS];     /* [n] of each kind */
+    int k;                          /* neighbours or passages of a search */
+    int context;                    /* tokens of a sequence */
+    FILE *records_out;              /* a line a sentence; NULL: none */
+    double *figures[SUPPORT_KINDS]; /* [n] of each kind */
     int n[SUPPORT_KINDS], capacity[SUPPORT_KINDS];
     int n_questions;
 };

@@ -72,8 +72,8 @@ static bool is_name(struct text_span text, struct text_span word) {
 static bool find_name(struct text_span text, struct text_span without, struct text_span *name) {
     size_t at = 0;
     while (next_word(text, &at, name)) {
-        bool is_new = without.size == 0 ||
-                      memmem(without.text, without.size, name->text, name->size) == NULL;
+        bool is_new =
+            without.size == 0 || memmem(without.text, without.size, name->text, name->size) == NULL;
         if (is_name(text, *name) && is_new) return true;
     }
     return false;

@@ -1,5 +1,5 @@
-/* tools/eval/support_question.c: one question: what is read for it, the sentences that are scored as
- * its answer, and their figures (eval_support.h). */
+/* tools/eval/support_question.c: one question: what is read for it, the sentences that are scored
+ * as its answer, and their figures (eval_support.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,17 +17,20 @@ const char *const support_kind_names[SUPPORT_KINDS] = {"true",      "numbers", "
 struct asked {
     struct support_eval *eval;
     const char *question;
-    struct tokens prompt, head;  /* and the prompt with passages in it */
-    struct hits *hits;           /* [n_searches] found for the prompt's chunks, or for the prompt */
+    struct tokens prompt, head; /* and the prompt with passages in it */
+    struct hits *hits;          /* [n_searches] found for the prompt's chunks, or for the prompt */
     int n_searches;
     struct neighbor_tokens *read; /* [n_searches] neighbours; NULL: passages are in the prompt */
     struct buffer *texts;         /* [n_texts] what was read, text by text */
     int n_texts;
+    struct buffer all; /* the same, one behind the other */
 };
 
-static bool attends(const struct asked *asked) { return retrieval_attends(asked->eval->model.mode); }
+static bool attends(const struct asked *asked) {
+    return retrieval_attends(asked->eval->model.mode);
+}
 
-/* What is read. */
+/* Reading. */
 
 static struct text_span span_of(const struct buffer *text) {
     return (struct text_span){text->data ? text->data : "", text->size};
@@ -44,7 +47,8 @@ static enum status search(struct asked *asked, struct error *e) {
     asked->hits = xcalloc((size_t)asked->n_searches, sizeof *asked->hits);
     asked->read = xcalloc((size_t)asked->n_searches, sizeof *asked->read);
     for (int j = first; j < chunks && status == STATUS_OK; j++) {
-        int end = grid_end(grid, j), begin = attends(asked) ? grid_start(grid, j) : max_int(0, end - m);
+        int end = grid_end(grid, j),
+            begin = attends(asked) ? grid_start(grid, j) : max_int(0, end - m);
         struct buffer text = {0};
         tokenizer_decode(model->tokenizer, asked->prompt.ids + begin, end - begin, true, &text);
         struct retriever_query query = {.text = span_of(&text),
@@ -61,10 +65,11 @@ static enum status search(struct asked *asked, struct error *e) {
 }
 
 static struct buffer *add_text(struct asked *asked) {
-    asked->texts =
-        xrealloc(asked->texts, ((size_t)asked->n_texts + 1) * sizeof *asked->texts);
-    asked->texts[asked->n_texts] = (struct buffer){0};
-    return &asked->texts[asked->n_texts++];
+    asked->texts = xrealloc(asked->texts, ((size_t)asked->n_texts + 1) * sizeof *asked->texts);
+    struct buffer *text = &asked->texts[asked->n_texts];
+    *text = (struct buffer){0};
+    asked->n_texts++;
+    return text;
 }
 
 /* Neighbours as the model reads them, with what follows each in its document. */
@@ -102,6 +107,19 @@ static enum status take_passages(struct asked *asked, struct error *e) {
     return STATUS_OK;
 }
 
+static enum status take_found(struct asked *asked, struct error *e) {
+    enum status status = STATUS_OK;
+    if (attends(asked))
+        take_neighbors(asked);
+    else
+        status = take_passages(asked, e);
+    for (int i = 0; i < asked->n_texts; i++) {
+        buffer_append(&asked->all, asked->texts[i].data, asked->texts[i].size);
+        buffer_append(&asked->all, "\n\n", 2);
+    }
+    return status;
+}
+
 static enum status read_texts(struct asked *asked, struct error *e) {
     struct buffer text = {0};
     buffer_printf(&text, "Question: %s\nAnswer:", asked->question);
@@ -110,9 +128,7 @@ static enum status read_texts(struct asked *asked, struct error *e) {
                          TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, &asked->prompt, e);
     buffer_free(&text);
     if (status || search(asked, e)) return e->status;
-    if (!attends(asked)) return take_passages(asked, e);
-    take_neighbors(asked);
-    return STATUS_OK;
+    return take_found(asked, e);
 }
 
 /* Scores. */
@@ -130,27 +146,34 @@ static enum status score(struct asked *asked, const struct tokens *sentence, boo
     memcpy(ids + before->n, sentence->ids, (size_t)sentence->n * sizeof *ids);
     struct scored_sequence sequence = {
         .tokens = ids, .n = n, .from = before->n, .grid = grid_make(model->grid, before->n, m)};
-    enum status status =
-        subject_score(model, &sequence, reads ? asked->read : NULL, all, e);
+    enum status status = subject_score(model, &sequence, reads ? asked->read : NULL, all, e);
     memcpy(logprobs, all + before->n, (size_t)sentence->n * sizeof *logprobs);
     free(ids);
     free(all);
     return status;
 }
 
-static enum status write_record(const struct asked *asked, struct text_span sentence,
-                                enum support_kind kind, double figure, const double *gains, int n,
-                                struct error *e) {
+/* A sentence, and log-probabilities of its tokens: with what was read, and without. */
+struct judged_sentence {
+    struct text_span text;
+    enum support_kind kind;
+    const double *with, *without; /* [n] */
+    int n;
+};
+
+static enum status write_record(const struct asked *asked, const struct judged_sentence *judged,
+                                double figure, struct error *e) {
     struct buffer line = {0};
     struct json_writer w;
     put_begin(&w, &line);
     put_object(&w);
     put_key_string(&w, "question", asked->question);
-    put_key_string(&w, "kind", support_kind_names[kind]);
-    put_key_string_n(&w, "sentence", sentence.text, sentence.size);
+    put_key_string(&w, "kind", support_kind_names[judged->kind]);
+    put_key_string_n(&w, "sentence", judged->text.text, judged->text.size);
     put_key_float(&w, "support", (float)figure);
     put_key_array(&w, "gains");
-    for (int i = 0; i < n; i++) put_float(&w, (float)gains[i]);
+    for (int i = 0; i < judged->n; i++)
+        put_float(&w, (float)(judged->with[i] - judged->without[i]));
     put_array_end(&w);
     put_object_end(&w);
     buffer_append(&line, "\n", 1);
@@ -167,32 +190,24 @@ static void keep(struct support_eval *eval, enum support_kind kind, double figur
     ++*n;
 }
 
-/* Log-probabilities of tokens one by one: with what was read, and without. */
-struct scored_tokens {
+struct token_scores {
     double with[SUPPORT_ANSWER_TOKENS], without[SUPPORT_ANSWER_TOKENS];
 };
 
 static enum status score_both(struct asked *asked, const struct tokens *tokens,
-                              struct scored_tokens *out, struct error *e) {
+                              struct token_scores *out, struct error *e) {
     CHECK(tokens->n <= SUPPORT_ANSWER_TOKENS);
     if (score(asked, tokens, true, out->with, e)) return e->status;
     return score(asked, tokens, false, out->without, e);
 }
 
-/* Tokens [first, end) of the scored ones wrote the sentence. */
-static enum status keep_sentence(struct asked *asked, struct text_span text,
-                                 enum support_kind kind, const struct scored_tokens *scored,
-                                 int first, int end, struct error *e) {
-    double gains[SUPPORT_ANSWER_TOKENS];
+static enum status keep_sentence(struct asked *asked, const struct judged_sentence *judged,
+                                 struct error *e) {
     struct support support = {0};
-    for (int i = first; i < end; i++) {
-        support_add(&support, scored->with[i], scored->without[i]);
-        gains[i - first] = scored->with[i] - scored->without[i];
-    }
+    for (int i = 0; i < judged->n; i++) support_add(&support, judged->with[i], judged->without[i]);
     double figure = support_value(&support);
-    keep(asked->eval, kind, figure);
-    if (asked->eval->records_out == NULL) return STATUS_OK;
-    return write_record(asked, text, kind, figure, gains, end - first, e);
+    keep(asked->eval, judged->kind, figure);
+    return asked->eval->records_out ? write_record(asked, judged, figure, e) : STATUS_OK;
 }
 
 /* Scores a sentence as the answer; *counts: it is not too long. */
@@ -205,10 +220,10 @@ static enum status judge(struct asked *asked, struct text_span text, enum suppor
     enum status status = tokenizer_encode(asked->eval->model.tokenizer, answer.data, answer.size,
                                           TOKENIZER_PLAIN, &sentence, e);
     *counts = status == STATUS_OK && sentence.n > 0 && sentence.n <= SUPPORT_SENTENCE_TOKENS;
-    struct scored_tokens scored;
-    if (*counts) status = score_both(asked, &sentence, &scored, e);
-    if (*counts && status == STATUS_OK)
-        status = keep_sentence(asked, text, kind, &scored, 0, sentence.n, e);
+    struct token_scores scores;
+    const struct judged_sentence judged = {text, kind, scores.with, scores.without, sentence.n};
+    if (*counts) status = score_both(asked, &sentence, &scores, e);
+    if (*counts && status == STATUS_OK) status = keep_sentence(asked, &judged, e);
     tokens_free(&sentence);
     buffer_free(&answer);
     return status;
@@ -279,7 +294,8 @@ static enum status judge_elsewhere(struct asked *asked, struct error *e) {
         struct text_span sentence;
         size_t at = 0;
         bool counts = false;
-        if (is_read(asked, chunk.document_id) || !plant_true(chunk.text, true, &at, &sentence))
+        if (is_read(asked, chunk.document_id) || !plant_true(chunk.text, true, &at, &sentence) ||
+            plant_quotes(sentence, span_of(&asked->all)))
             continue;
         status = judge(asked, sentence, SUPPORT_ELSEWHERE, &counts, e);
         judged += counts;
@@ -296,23 +312,34 @@ static int32_t likeliest(const struct subject *model) {
     return best;
 }
 
-/* Reads tokens [at, n) of `ids`, and draws the token behind them. `read` are the neighbours of all
- * chunks; NULL of a model that reads none. */
-static enum status draw(struct subject *model, struct session *session,
-                        const struct neighbor_tokens *read, const struct tokens *ids, int at,
-                        int32_t *next, struct error *e) {
+/* The model's answer as it is written. */
+struct own_answer {
+    struct session *session;
+    const struct neighbor_tokens *read; /* of all chunks; NULL of a model that reads none */
+    struct tokens all;                  /* what was read, and the answer */
+    int n_read;                         /* rows of the session */
+    struct tokens ids;                  /* the answer */
+    struct buffer text;
+    struct token_scores scores;
+    int judged; /* tokens of the sentences so far */
+};
+
+/* Reads the tokens that the session has not, and draws the token behind them. */
+static enum status draw(struct subject *model, struct own_answer *own, int32_t *next,
+                        struct error *e) {
     enum { ROWS = 64 };
-    for (int rows; at < ids->n; at += rows) {
-        rows = min_int(ROWS, ids->n - at);
+    const struct grid grid = session_grid(own->session);
+    while (own->n_read < own->all.n) {
+        int at = own->n_read, rows = min_int(ROWS, own->all.n - at);
         struct tensor logits;
-        const struct grid grid = session_grid(session);
         struct step_item item = {
-            .session = session,
-            .tokens = ids->ids + at,
+            .session = own->session,
+            .tokens = own->all.ids + at,
             .n_tokens = rows,
-            .neighbors = read ? read + grid_complete(grid, at) : NULL,
-            .n_logits = at + rows == ids->n};
+            .neighbors = own->read ? own->read + grid_complete(grid, at) : NULL,
+            .n_logits = at + rows == own->all.n};
         if (session_step(model->pool, &item, 1, &logits, e)) return e->status;
+        own->n_read += rows;
         if (item.n_logits == 0) continue;
         backend_download(model->model.backend, model->logits, logits.data,
                          (size_t)model->info->padded_vocab * sizeof *model->logits);
@@ -323,71 +350,60 @@ static enum status draw(struct subject *model, struct session *session,
 }
 
 /* The likeliest tokens, up to an end of text or an empty line; none of them closes a chunk. */
-static enum status write_answer(struct asked *asked, struct tokens *answer, struct buffer *text,
-                                struct error *e) {
+static enum status write_answer(struct asked *asked, struct own_answer *own, struct error *e) {
     struct subject *model = &asked->eval->model;
-    struct session *session = NULL;
-    struct tokens all = {0};
-    int m = max_int(1, model->info->chunk_length), at = 0;
-    bool reads = model->info->chunk_length > 0;
-    struct neighbor_tokens *none =
-        asked->read || !reads ? NULL : xcalloc((size_t)asked->head.n + 1, sizeof *none);
-    for (int i = 0; i < asked->head.n; i++) tokens_append(&all, asked->head.ids[i], 0);
+    int m = max_int(1, model->info->chunk_length);
+    for (int i = 0; i < asked->head.n; i++) tokens_append(&own->all, asked->head.ids[i], 0);
     enum status status =
-        session_open(&session, model->pool, grid_make(model->grid, all.n, m), e);
-    while (status == STATUS_OK && answer->n < SUPPORT_ANSWER_TOKENS) {
+        session_open(&own->session, model->pool, grid_make(model->grid, own->all.n, m), e);
+    while (status == STATUS_OK && own->ids.n < SUPPORT_ANSWER_TOKENS) {
         int32_t next = -1;
-        status = draw(model, session, asked->read ? asked->read : none, &all, at, &next, e);
-        at = all.n;
+        status = draw(model, own, &next, e);
         if (status || tokenizer_is_special(model->tokenizer, next)) break;
-        tokens_append(&all, next, 0);
-        tokens_append(answer, next, 0);
-        buffer_clear(text);
-        tokenizer_decode(model->tokenizer, answer->ids, answer->n, true, text);
-        if (memmem(text->data, text->size, "\n\n", 2)) break;
+        tokens_append(&own->all, next, 0);
+        tokens_append(&own->ids, next, 0);
+        buffer_clear(&own->text);
+        tokenizer_decode(model->tokenizer, own->ids.ids, own->ids.n, true, &own->text);
+        if (memmem(own->text.data, own->text.size, "\n\n", 2)) break;
     }
-    session_close(session);
-    tokens_free(&all);
-    free(none);
+    session_close(own->session);
     return status;
 }
 
-/* The sentence's tokens from *token on, and *token behind them; `text` is that of the answer. */
-static enum status judge_part(struct asked *asked, const struct tokens *answer,
-                              const struct scored_tokens *scored, struct sentence sentence,
-                              const struct buffer *text, int *token, struct error *e) {
-    int first = *token;
-    struct buffer so_far = {0}, read = {0};
-    while (*token < answer->n && so_far.size < sentence.end) {
-        ++*token;
+static enum status judge_part(struct asked *asked, struct own_answer *own, struct sentence sentence,
+                              struct error *e) {
+    int first = own->judged;
+    struct buffer so_far = {0};
+    while (own->judged < own->ids.n && so_far.size < sentence.end) {
+        own->judged++;
         buffer_clear(&so_far);
-        tokenizer_decode(asked->eval->model.tokenizer, answer->ids, *token, true, &so_far);
-        if (so_far.size <= sentence.begin) first = *token;
+        tokenizer_decode(asked->eval->model.tokenizer, own->ids.ids, own->judged, true, &so_far);
+        if (so_far.size <= sentence.begin) first = own->judged;
     }
-    for (int i = 0; i < asked->n_texts; i++) {
-        buffer_append(&read, asked->texts[i].data, asked->texts[i].size);
-        buffer_append(&read, " | ", 3);
-    }
-    struct text_span span = {text->data + sentence.begin, sentence.end - sentence.begin};
-    enum support_kind kind = plant_quotes(span, span_of(&read)) ? SUPPORT_QUOTED : SUPPORT_UNQUOTED;
     buffer_free(&so_far);
-    buffer_free(&read);
-    return first < *token ? keep_sentence(asked, span, kind, scored, first, *token, e) : STATUS_OK;
+    struct text_span text = {own->text.data + sentence.begin, sentence.end - sentence.begin};
+    bool quotes = plant_quotes(text, span_of(&asked->all));
+    struct judged_sentence judged = {text, quotes ? SUPPORT_QUOTED : SUPPORT_UNQUOTED,
+                                     own->scores.with + first, own->scores.without + first,
+                                     own->judged - first};
+    return judged.n > 0 ? keep_sentence(asked, &judged, e) : STATUS_OK;
 }
 
 static enum status judge_own(struct asked *asked, struct error *e) {
-    struct tokens answer = {0};
-    struct buffer text = {0};
+    struct own_answer own = {.read = asked->read};
+    struct neighbor_tokens *none = NULL;
     struct sentence sentence;
-    struct scored_tokens scored;
     size_t at = 0;
-    int token = 0;
-    enum status status = write_answer(asked, &answer, &text, e);
-    if (status == STATUS_OK && answer.n > 0) status = score_both(asked, &answer, &scored, e);
-    while (status == STATUS_OK && sentence_next(span_of(&text), &at, &sentence))
-        status = judge_part(asked, &answer, &scored, sentence, &text, &token, e);
-    tokens_free(&answer);
-    buffer_free(&text);
+    if (own.read == NULL && asked->eval->model.info->chunk_length > 0)
+        own.read = none = xcalloc((size_t)asked->head.n + 1, sizeof *none);
+    enum status status = write_answer(asked, &own, e);
+    if (status == STATUS_OK && own.ids.n > 0) status = score_both(asked, &own.ids, &own.scores, e);
+    while (status == STATUS_OK && sentence_next(span_of(&own.text), &at, &sentence))
+        status = judge_part(asked, &own, sentence, e);
+    tokens_free(&own.all);
+    tokens_free(&own.ids);
+    buffer_free(&own.text);
+    free(none);
     return status;
 }
 
@@ -396,6 +412,7 @@ static enum status judge_own(struct asked *asked, struct error *e) {
 static void asked_close(struct asked *asked) {
     for (int j = 0; j < asked->n_searches; j++) hits_free(&asked->hits[j]);
     for (int i = 0; i < asked->n_texts; i++) buffer_free(&asked->texts[i]);
+    buffer_free(&asked->all);
     free(asked->hits);
     free(asked->texts);
     free(asked->read);

@@ -85,7 +85,7 @@ static void write_provenance(struct json_writer *w, const struct writing_answer 
         write_array(w, "attention", answer, of, attention_write);
 }
 
-/* What their comparisons tell of finished choices. */
+/* Finished choices, as their comparisons tell of them. */
 static void write_compared(struct json_writer *w, const struct writing_answer *answer,
                            struct choice_list of) {
     const struct request_retrieval *asked = &answer->asked->retrieval;

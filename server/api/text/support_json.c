@@ -10,7 +10,7 @@
 /* Tokens in the answer's text. */
 
 /* Goes through the tokens of an answer and through its text. */
-struct reading {
+struct answer_reading {
     const struct told_answer *answer;
     const float *with, *without; /* log-probabilities of the answer's tokens */
     int n, next;    /* tokens that the text shows, and the first that is not read yet */
@@ -26,9 +26,9 @@ static const float *answer_logprobs(const struct sequence *sequence) {
     return sequence->answer.logprobs + sequence->asked.n_prompt;
 }
 
-static struct reading reading_begin(const struct told_answer *answer) {
+static struct answer_reading reading_begin(const struct told_answer *answer) {
     const struct sequence *sequence = answer->sequence, *without = sequence->asked.comparison;
-    struct reading reading = {.answer = answer, .characters = answer->before};
+    struct answer_reading reading = {.answer = answer, .characters = answer->before};
     reading.sums = xcalloc((size_t)sequence->answer.share_columns + 1, sizeof *reading.sums);
     while (without && without->asked.comparison) without = without->asked.comparison;
     reading.n = without ? tokens_shown(sequence, answer->progress, 0) : 0;
@@ -38,8 +38,9 @@ static struct reading reading_begin(const struct told_answer *answer) {
     return reading;
 }
 
-/* Bytes of the answer's text before the byte of all that was written; these come in rising order. */
-static size_t text_place(struct reading *reading, size_t written) {
+/* Bytes of the answer's text before the byte of all that was written; these come in rising order.
+ */
+static size_t text_place(struct answer_reading *reading, size_t written) {
     const struct chat_reply *said = reading->answer->said;
     size_t most = reading->answer->text.size;
     if (said == NULL) return written < most ? written : most;
@@ -53,14 +54,14 @@ static size_t text_place(struct reading *reading, size_t written) {
     return at < most ? at : most;
 }
 
-static int64_t characters_before(struct reading *reading, size_t at) {
+static int64_t characters_before(struct answer_reading *reading, size_t at) {
     const char *text = reading->answer->text.text;
     for (; reading->counted < at; reading->counted++)
         reading->characters += (text[reading->counted] & 0xC0) != 0x80;
     return reading->characters;
 }
 
-/* What a token read. */
+/* Texts that a token read. */
 
 /* Neighbours of a chunk or passages of a search, n of them, and the shares that each got; none
  * where n is 0. */
@@ -81,7 +82,7 @@ static struct read_texts passages_of(const struct told_answer *told, int token) 
 }
 
 /* Neighbours that the row read which wrote the token: those of the latest chunk that was closed. */
-static struct read_texts neighbors_of(struct reading *reading, int token) {
+static struct read_texts neighbors_of(struct answer_reading *reading, int token) {
     const struct told_answer *told = reading->answer;
     const struct sequence *sequence = told->sequence;
     const struct sequence_answer *answer = &sequence->answer;
@@ -98,7 +99,7 @@ static struct read_texts neighbors_of(struct reading *reading, int token) {
 }
 
 /* In mode both the passages of the prompt, where there are any. */
-static struct read_texts read_by(struct reading *reading, int token) {
+static struct read_texts read_by(struct answer_reading *reading, int token) {
     const struct sequence_answer *answer = &reading->answer->sequence->answer;
     struct read_texts texts = {0};
     if (answer->passage_shares) texts = passages_of(reading->answer, token);
@@ -115,7 +116,7 @@ struct judged {
 };
 
 /* The texts that the latest tokens read have their sums. */
-static void weigh(struct judged *judged, struct reading *reading) {
+static void weigh(struct judged *judged, struct answer_reading *reading) {
     int n = min_int(judged->weighed.n, reading->answer->sequence->answer.share_columns);
     for (int i = 0; i < n; i++) {
         if (judged->passage == 0 || reading->sums[i] > judged->most) {
@@ -127,7 +128,7 @@ static void weigh(struct judged *judged, struct reading *reading) {
     }
 }
 
-static void judge_token(struct judged *judged, struct reading *reading, int token) {
+static void judge_token(struct judged *judged, struct answer_reading *reading, int token) {
     struct read_texts texts = read_by(reading, token);
     if (texts.chunk != judged->weighed.chunk || texts.n != judged->weighed.n)
         weigh(judged, reading);
@@ -139,7 +140,7 @@ static void judge_token(struct judged *judged, struct reading *reading, int toke
 
 /* The tokens that wrote the sentence, in whole or in part: each counts for the first sentence that
  * it wrote of. A character may take several tokens, of which the last has its text. */
-static struct judged judge(struct reading *reading, struct sentence sentence) {
+static struct judged judge(struct answer_reading *reading, struct sentence sentence) {
     const size_t *ends = reading->answer->sequence->answer.text_ends;
     struct judged judged = {0};
     for (; reading->next < reading->n; reading->next++) {
@@ -171,7 +172,7 @@ static void write_judged(struct json_writer *w, const struct judged *judged) {
 }
 
 void support_write(struct json_writer *w, const struct told_answer *answer) {
-    struct reading reading = reading_begin(answer);
+    struct answer_reading reading = reading_begin(answer);
     struct sentence sentence;
     size_t at = 0;
     while (sentence_next(answer->text, &at, &sentence)) {

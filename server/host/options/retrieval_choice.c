@@ -35,7 +35,8 @@ static const struct json_choice queries[] = {
         "written, and " \
         "replaced; 0: never") \
     ROW(CHOICE_SUPPORT, support, JSON_BOOL, false, ANY, ANY, \
-        "tell for each sentence of an answer how much what was read supports it, and which passage " \
+        "tell for each sentence of an answer how much what was read supports it, and which " \
+        "passage " \
         "most") \
     ROW(CHOICE_K, k, JSON_INT, 0, RANGE(0, 1024), ASKED_K, \
         "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads " \
