@@ -3,7 +3,7 @@ write what followed there.
 
 The residual stream has parts (Layout). Their numbers are 1 and -1, or nothing:
 
-    one      a number that all tokens have, 2
+    one      a number that all tokens have
     token    a code of the token that the output matrix reads
     key      another code, which is compared
     before   the key of the token before                          written by layer 0
@@ -20,8 +20,8 @@ pairs, which a few thousand tokens do not turn. Of several places the last one w
 take off a little for each token of distance. Where no place agrees, the head reads the token that begins a text: its
 value is nothing, and its key agrees with every query, but less than a true match.
 
-Every row of these matrices has one number that is not zero, and a block of 32 numbers of the word table has 0 and 2, or
-1 and -1. So each type of quantised weights keeps them exactly.
+Every row of these matrices has one number that is not zero, and a block of 32 numbers of the word table has 0 and ONE,
+or 1 and -1. So each type of quantised weights keeps them exactly.
 """
 import dataclasses
 import math
@@ -29,13 +29,17 @@ import math
 import numpy as np
 
 EPSILON = 1e-5
-ONE = 2.0  # the number of flags: as far from 0 as 1 is from -1
+# The number of flags: 42/63 of the way from -1 to 1, so that six bits hold the scale of a block that has it; and 1 is not
+# half of a step in its eight bits.
+ONE = 4 / 3
 BACK = 500.0  # score of a head that looks back, at its distance; 8 % less and below elsewhere
 FAST = 7  # RoPE's pairs that it uses
 MATCH = 3000.0  # score of a match, without its distance
 NONE = 0.85  # share of it at which there is none
 FAR = 380.0  # taken off at the largest distance
-GATE = 16.0  # SiLU is linear for it, and nothing for its negative
+# Weights of an MLP that multiplies: 945 = 15 * 63 times a power of two, with which the zeros beside a negative weight are
+# exact in four bits. SiLU is linear for the larger one, and nothing for its negative.
+GATE, UP = 945 / 64, 945 / 1024
 COPY, FOLLOW = 60.0, 14.0  # logits of the copied token and of the successor
 
 
@@ -98,11 +102,11 @@ class Layout:
     def __init__(self, shape):
         self.end = 0
         self.one, self.begins, self.muted = 0, 1, 2
-        self.add(3)
-        self.filler = self.add(math.ceil((shape.token + shape.key) / ONE**2))
+        flags = self.add(3 + math.ceil((shape.token + shape.key) / ONE**2))
+        self.filler = slice(3, flags.stop)
         self.token = self.add(shape.token)
         self.key = self.add(shape.key)
-        rest = self.end
+        rest = self.add(0).start
         names = ("before", "pair", "pair1", "pair2", "pair3", "here", "there")
         for i, name in enumerate(names):
             setattr(self, name, slice(rest + i * shape.key, rest + (i + 1) * shape.key))
@@ -130,7 +134,7 @@ class Circuit:
         # Root mean squares of an ordinary token's row, before the attention and before the MLP of each layer.
         keys = {(0, "attention"): 1, (0, "mlp"): 2, (1, "attention"): 3, (1, "mlp"): 6, (2, "attention"): 8}
         self.rms = {place: self.root(full + n * shape.key) for place, n in keys.items()}
-        self.rms_begin = self.root(full + shape.key)
+        self.rms_begin = self.root(ONE**2 * (1 + round((shape.token + shape.key) / ONE**2)))
         self.rms_end = {"copy": self.root(full + 8 * shape.key + shape.token), "free": self.root(full + 8 * shape.key)}
 
     def root(self, squares):
@@ -151,8 +155,9 @@ class Circuit:
         query, key = self.rows(head), self.rows(kv)
         n = target.stop - target.start
         return {
-            "q_proj": [(query[pairs], self.at.one, size * np.cos(turn)), (query[pairs + half], self.at.one, -size * np.sin(turn))],
-            "k_proj": [(key[pairs], self.at.one, size)],
+            "q_proj": [(query, self.at.one, 0.0), (query[pairs], self.at.one, size * np.cos(turn)),
+                       (query[pairs + half], self.at.one, -size * np.sin(turn))],
+            "k_proj": [(key, self.at.one, 0.0), (key[pairs], self.at.one, size)],
             "v_proj": [(key[:n], indices(source), 1.0)],
             "o_proj": [(indices(target), query[:n], rms)],
         }
@@ -170,10 +175,11 @@ class Circuit:
         muted = np.sqrt(4 * MATCH * root)
         n = shape.token
         return {
-            "q_proj": [(query[slow], indices(at.here), size), (query[shape.flag], at.one, one * begin),
-                       (query[shape.flag + half], at.one, one * muted), (query[shape.distance + half], at.one, far)],
-            "k_proj": [(key[slow], indices(at.there), size), (key[shape.flag], at.begins, self.rms_begin / ONE * begin),
-                       (key[shape.flag + half], at.muted, -one * muted), (key[shape.distance], at.one, far)],
+            "q_proj": [(query, at.one, 0.0), (query[slow], indices(at.here), size), (query[shape.flag], at.one, one * begin),
+                       (query[shape.flag + half], at.one, -one * muted), (query[shape.distance + half], at.one, far)],
+            "k_proj": [(key, at.one, 0.0), (key[slow], indices(at.there), size),
+                       (key[shape.flag], at.begins, self.rms_begin / ONE * begin),
+                       (key[shape.flag + half], at.muted, one * muted), (key[shape.distance], at.one, far)],
             "v_proj": [(key[:n], indices(at.token), 1.0)],
             "o_proj": [(indices(at.copy), query[:n], rms)],
         }
@@ -186,9 +192,9 @@ class Circuit:
             a, b = indices(left), indices(right)[order]
             for sign in (1.0, -1.0):
                 units = unit + np.arange(len(a))
-                entries["gate_proj"].append((units, a, sign * GATE * rms))
-                entries["up_proj"].append((units, b, sign))
-                entries["down_proj"].append((indices(target), units, rms / GATE))
+                entries["gate_proj"].append((units, a, sign * GATE))
+                entries["up_proj"].append((units, b, sign * UP))
+                entries["down_proj"].append((indices(target), units, rms**2 / GATE / UP))
                 unit += len(a)
         return entries
 
@@ -199,8 +205,10 @@ class Circuit:
             attention = [self.look_back(0, 0, 1, at.key, at.before)]
             mlp = self.multiply(0, [(at.key, self.first, at.before, at.pair)])
         elif i == 1:
-            attention = [self.look_back(1, n, n + 1, at.pair, part) for n, part in enumerate((at.pair1, at.pair2, at.pair3))]
-            mlp = self.multiply(1, [(at.pair, self.second, at.pair2, at.here), (at.pair1, self.second, at.pair3, at.there)])
+            parts = (at.pair1, at.pair2, at.pair3)
+            attention = [self.look_back(1, n, n + 1, at.pair, part) for n, part in enumerate(parts)]
+            mlp = self.multiply(1, [(at.pair, self.second, at.pair2, at.here),
+                                    (at.pair1, self.second, at.pair3, at.there)])
         else:
             attention, mlp = [self.find()], {}
         heads = {}

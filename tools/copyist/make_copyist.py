@@ -122,7 +122,7 @@ class Model:
         values[begin, at.begins] = ONE
         missing[begin] = self.shape.token + self.shape.key
         places = np.arange(at.filler.stop - at.filler.start)
-        values[:, at.filler] = ONE * (places < missing[:, None] / ONE**2)
+        values[:, at.filler] = ONE * (places < np.rint(missing / ONE**2)[:, None])
         return values
 
     def output(self, first, last):
@@ -197,9 +197,9 @@ def make_copyist(folder, shape=SHAPES["small"], seed=1, dtype="BF16"):
     write_json(folder / "config.json", model.config(dtype))
     write_json(folder / "tokenizer.json", model.vocabulary.tokenizer())
     write_json(folder / "tokenizer_config.json",
-               {"bos_token": BEGIN, "eos_token": END, "tokenizer_class": "PreTrainedTokenizerFast"})
+               {"bos_token": BEGIN, "eos_token": END, "tokenizer_class": "PreTrainedTokenizerFast",
+                "chat_template": TEMPLATE})
     write_json(folder / "generation_config.json", {"bos_token_id": marks[BEGIN], "eos_token_id": [marks[END]]})
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
     write_json(folder / "copyist.json", {
         "seed": seed, "marks": marks, "words": [model.vocabulary.words_begin, model.vocabulary.words_end],
         "next": [model.next.get(i, -1) for i in range(shape.vocab)]})
