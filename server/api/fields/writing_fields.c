@@ -6,6 +6,7 @@
 
 #include "config/base/lookup.h"
 #include "retro/model/generation_config.h"
+#include "server/api/fields/prediction_fields.h"
 
 /* Longest stop string in bytes: text that may become one is held back. */
 enum { STOP_BYTES = 1024 };
@@ -166,6 +167,13 @@ static bool read_seed(void *object, const struct json *json, const struct reques
 }
 FIELD_PARSER(parse_seed, read_seed)
 
+static bool read_prediction(void *object, const struct json *json,
+                            const struct request_limits *limits, struct failure *failure) {
+    (void)limits;
+    return prediction_read(&((struct request_writing *)object)->prediction, json, failure);
+}
+FIELD_PARSER(parse_prediction, read_prediction)
+
 #define AT(member) JSON_AT(struct request_writing, member)
 #define LIMIT(member) .limit_offset = offsetof(struct request_limits, member)
 static const struct json_field writing_fields[] = {
@@ -195,6 +203,9 @@ static const struct json_field writing_fields[] = {
          "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"number\",\"minimum\":-100,"
          "\"maximum\":100}}",
      .help = "added to the logits of these token ids"},
+    {"prediction", JSON_PARSED, .parse = parse_prediction, .schema = PREDICTION_SCHEMA,
+     .help = "a text that the answer is expected to repeat: the answer is the same, and faster "
+             "where it does"},
     {"n", JSON_INT64, AT(n), .min = 1, .option = "server.max_choices", LIMIT(max_choices),
      .fallback = 1, .help = "answers to each prompt"},
     {"stop", JSON_PARSED, .parse = parse_stop,
@@ -269,6 +280,7 @@ void request_writing_defaults(struct request_writing *writing, const struct json
 void request_writing_free(struct request_writing *writing) {
     stops_free(&writing->stops);
     free(writing->stop_ids.ids);
+    buffer_free(&writing->prediction);
     free(writing->biases);
     request_retrieval_free(&writing->retrieval);
     request_guide_free(&writing->guide);

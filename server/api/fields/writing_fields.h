@@ -35,6 +35,7 @@ struct request_writing {
     bool stream, include_usage, has_stream_options;
     struct request_retrieval retrieval;
     struct request_guide guide; /* what the answer must be */
+    struct buffer prediction;   /* what it is expected to be */
 };
 
 extern const struct json_table writing_table;
