@@ -70,6 +70,7 @@ class Shape:
     ffn: int
     vocab: int
     context: int
+    experts: int = 0
 
     def __post_init__(self):
         self.theta = 1e12
@@ -92,6 +93,8 @@ class Shape:
             raise ValueError("heads must be a multiple of the key/value heads, and 3 or more")
         if self.ffn < 4 * self.key:
             raise ValueError(f"the FFN must have {4 * self.key} units or more")
+        if self.experts == 1:
+            raise ValueError("two experts are read for each token: give 2 or more, or 0 for one MLP")
         if Layout(self).end > self.width:
             raise ValueError(f"the width must be {Layout(self).end} or more with heads of {self.head}")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make a decoder that quotes: a Llama in Hugging Face's form, of any size, that copies from its prompt without training.
 
-    make_copyist.py FOLDER [--shape small|s|m|8g] [--dtype bf16|f32] [--seed N] [--layers N ...]
+    make_copyist.py FOLDER [--shape small|moe|s|m|8g] [--dtype bf16|f32] [--seed N] [--layers N ...]
 
 Greedy decoding writes the token that followed the last four tokens where they last stood in the prompt or in the answer.
 Where they stood nowhere before, a fixed table says which word follows the last word (copyist.json has the table). Marks
@@ -30,6 +30,7 @@ SHAPES = {
     "small": Shape(layers=4, width=512, heads=8, kv_heads=4, head=64, ffn=1024, vocab=4096, context=4096),
     "s": Shape(layers=12, width=768, heads=12, kv_heads=12, head=64, ffn=2048, vocab=34304, context=4096),
     "m": Shape(layers=22, width=2048, heads=32, kv_heads=32, head=64, ffn=5632, vocab=32000, context=4096),
+    "moe": Shape(layers=4, width=512, heads=8, kv_heads=4, head=64, ffn=512, vocab=4096, context=4096, experts=4),
     "8g": Shape(layers=32, width=4096, heads=32, kv_heads=8, head=128, ffn=14336, vocab=128256, context=8192),
 }
 CHUNK = 1 << 22  # numbers that are made at once
@@ -137,19 +138,30 @@ class Model:
             values[ids == self.vocabulary.marks[mark]] = 0
         return values
 
+    def mlp(self, layer):
+        """(name, key of the circuit, rows, columns) of a layer's MLP. All experts are alike where they are hand-made, so it
+        does not matter which of them are chosen."""
+        shape = self.shape
+        sizes = {"gate_proj": (shape.ffn, shape.width), "up_proj": (shape.ffn, shape.width), "down_proj": (shape.width, shape.ffn)}
+        if not shape.experts:
+            return [(f"{layer}mlp.{key}.weight", key, *size) for key, size in sizes.items()]
+        moe, names = f"{layer}block_sparse_moe.", {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+        return [(f"{moe}gate.weight", "router", shape.experts, shape.width)] + [
+            (f"{moe}experts.{expert}.{names[key]}.weight", key, *size)
+            for expert in range(shape.experts) for key, size in sizes.items()]
+
     def layer(self, i):
         """Names and contents. An output matrix is zero where nothing is set."""
-        shape, entries = self.shape, self.circuit.layer(i) if i < 3 else {}
+        shape, entries, layer = self.shape, self.circuit.layer(i) if i < 3 else {}, f"model.layers.{i}."
         inner, kv = shape.heads * shape.head, shape.kv_heads * shape.head
         sizes = {"q_proj": (inner, shape.width), "k_proj": (kv, shape.width), "v_proj": (kv, shape.width),
-                 "o_proj": (shape.width, inner), "gate_proj": (shape.ffn, shape.width),
-                 "up_proj": (shape.ffn, shape.width), "down_proj": (shape.width, shape.ffn)}
+                 "o_proj": (shape.width, inner)}
+        matrices = [(f"{layer}self_attn.{key}.weight", key, *size) for key, size in sizes.items()]
         for name in ("input_layernorm", "post_attention_layernorm"):
-            yield f"model.layers.{i}.{name}.weight", Ones(shape.width)
-        for name, size in sizes.items():
-            part = "self_attn" if name[0] in "qkvo" else "mlp"
-            zero = name in ("o_proj", "down_proj")
-            yield f"model.layers.{i}.{part}.{name}.weight", Matrix(*size, entries.get(name, ()), zero, self.random)
+            yield f"{layer}{name}.weight", Ones(shape.width)
+        for name, key, rows, columns in matrices + self.mlp(layer):
+            zero = key in ("o_proj", "down_proj")
+            yield name, Matrix(rows, columns, entries.get(key, ()), zero, self.random)
 
     def tensors(self):
         yield "model.embed_tokens.weight", Table(self, self.embedding)
@@ -160,11 +172,15 @@ class Model:
 
     def config(self, dtype):
         shape, marks = self.shape, self.vocabulary.marks
-        return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": shape.layers,
+        family = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False, "mlp_bias": False}
+        if shape.experts:
+            family = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": shape.experts,
+                      "num_experts_per_tok": 2}
+        return {**family, "num_hidden_layers": shape.layers,
                 "hidden_size": shape.width, "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads,
                 "head_dim": shape.head, "intermediate_size": shape.ffn, "vocab_size": shape.vocab,
                 "max_position_embeddings": shape.context, "rms_norm_eps": EPSILON, "rope_theta": shape.theta,
-                "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False,
+                "hidden_act": "silu", "tie_word_embeddings": False,
                 "bos_token_id": marks[BEGIN], "eos_token_id": marks[END],
                 "torch_dtype": {"BF16": "bfloat16", "F32": "float32"}[dtype]}
 
@@ -213,10 +229,10 @@ def main():
     p.add_argument("--shape", choices=SHAPES, default="small")
     p.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
     p.add_argument("--seed", type=int, default=1)
-    for name in ("layers", "width", "heads", "kv_heads", "head", "ffn", "vocab", "context"):
+    for name in ("layers", "width", "heads", "kv_heads", "head", "ffn", "vocab", "context", "experts"):
         p.add_argument("--" + name.replace("_", "-"), type=int, help="in the place of the shape's")
     a = p.parse_args()
-    given = {k: getattr(a, k) for k in ("layers", "width", "heads", "kv_heads", "head", "ffn", "vocab", "context")}
+    given = {k: getattr(a, k) for k in ("layers", "width", "heads", "kv_heads", "head", "ffn", "vocab", "context", "experts")}
     base = vars(SHAPES[a.shape])
     shape = Shape(**{k: base[k] if v is None else v for k, v in given.items()})
     if a.folder.exists():
