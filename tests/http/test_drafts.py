@@ -67,7 +67,8 @@ def random_request(generator, texts):
     request = {"prompt": prompt if generator.random() < 0.5 else prompt + "\n" + prompt[: generator.randrange(1, 80)],
                "max_tokens": generator.randrange(1, 70), "seed": generator.randrange(5)}
     request["temperature"] = generator.choice([0, 0, 0.3, 1])
-    request["retrieval"] = generator.choice([{"enabled": False}, {}, {"k": 1}, {"attention": "tokens"}, {"mode": "prompt"}])
+    request["retrieval"] = generator.choice([{"enabled": False}, {}, {"k": 1}, {"attention": "tokens"}, {"mode": "prompt"},
+                                              {"mode": "prompt", "every": 9}, {"neighbors": ["A bridge is long. " * 9]}])
     for chance, field in ((0.3, {"ignore_eos": True}), (0.2, {"logprobs": 3}), (0.15, {"presence_penalty": 0.7}),
                           (0.15, {"repetition_penalty": 1.3}), (0.15, {"no_repeat_ngram_size": 4}), (0.2, {"n": 2}),
                           (0.15, {"stop": ["file", "\n\n"]}), (0.1, {"min_tokens": 20}), (0.1, {"echo": True}),
@@ -161,6 +162,18 @@ def test_on_drafts_only_what_pays(pair, start):
     for fields in (PLAIN, {"temperature": 1, "seed": 3}):
         body = {"max_tokens": 120, "ignore_eos": True, **fields}
         assert untimed(server.complete(TEXT, **body)) == untimed(pair[1].complete(TEXT, **body))
+
+
+@pytest.mark.parametrize("ranks", [("parallel.tensor=2",), ("parallel.pipeline=2", "parallel.micro_batch_rows=4")])
+def test_ranks_draft_alike(start, ranks):
+    """The other ranks compute guesses like any rows, and are not told which of them were right."""
+    ranked = [start(f"server.drafts={drafts}", "parallel.comm=threads", *ranks) for drafts in ("always", "off")]
+    for fields in ({"retrieval": {"enabled": False}}, {}):
+        body = {"max_tokens": 100, "ignore_eos": True, "temperature": 0, **fields}
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            replies = [list(pool.map(lambda n, s=server: s.complete(TEXT[n:], **body), range(0, 40, 10))) for server in ranked]
+        assert [untimed(reply) for reply in replies[0]] == [untimed(reply) for reply in replies[1]]
+    assert total(ranked[0], "accepted_drafted") > 20
 
 
 def test_a_client_that_leaves(pair):
