@@ -12,12 +12,14 @@ otherwise, the share of equal tokens is told.
     edited  a document that is returned with three words changed
     cited   an answer of which half is in quotes of 12 to 60 words
     free    an answer that quotes nothing
-    batch   sixteen answers at once: eight return a document, eight quote nothing
+    batch   sixteen clients at once: eight let a document be returned, again and again, eight ask for text without quotes
 
-Rates are written tokens per second after the first token came (of `batch`: after the last answer's first token came); the
-prompt is not in them. Without --peer only our two run.
+Rates are written tokens per second after the first ones came (of `batch`: after each client's first ones, until the first
+text without quotes is done); reading the prompt is not in them. On a machine that is not quiet, --per cpu --threads 1 tells
+tokens per second of the server's processor time instead. Without --peer only our two run.
 """
 import argparse
+import functools
 import http.client
 import json
 import pathlib
@@ -101,20 +103,14 @@ def start_peer(a, path, kind, folder):
     return prefix_race.start_peer(options, folder / kind)
 
 
-class Answer(threading.Thread):
-    """A request that is read as it is written: `ids`, and the time of each event with how many ids had come by then."""
+class Answer:
+    """A request that is read as it is written: `ids`, and the time of each event with how many ids it brought."""
 
     def __init__(self, server, task):
-        super().__init__()
-        self.server, self.task, self.ids, self.times, self.error = server, task, [], [], None
+        self.server, self.task, self.ids, self.times = server, task, [], []
 
-    def run(self):
-        try:
-            self.ask()
-        except (OSError, ValueError, KeyError, http.client.HTTPException) as e:
-            self.error = repr(e)
-
-    def ask(self):
+    def ask(self, stop=None):
+        """Reads to the end, or until `stop` is set."""
         path, body = prefix_race.request_of(self.server, self.task.prompt, len(self.task.answer))
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=600)
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
@@ -122,54 +118,92 @@ class Answer(threading.Thread):
         if response.status != 200:
             raise ValueError(response.read().decode())
         for event in events(response):
-            self.ids += prefix_race.new_ids(event)
-            if self.ids:
-                self.times.append((time.monotonic(), len(self.ids)))
+            new = prefix_race.new_ids(event)
+            self.ids += new
+            if new:
+                self.times.append((self.server.clock(), len(new)))
+            if stop and stop.is_set():
+                break
+        response.close()
         connection.close()
+        return self
+
+    def check(self, whole=True):
+        """The share of tokens that are as they must be; less than all of ours ends the race."""
+        wanted, peer = self.task.answer[:None if whole else len(self.ids)], bool(self.server.extra)
+        equal = sum(a == b for a, b in zip(self.ids, wanted)) / max(1, len(wanted))
+        if len(self.ids) != len(wanted) or (equal < 1 and not peer):
+            sys.exit(f"{self.server.process.args[0]}: {len(self.ids)} tokens of {len(wanted)}, {equal:.0%} of them as they "
+                     "must be")
+        return equal if wanted else 1
+
+
+def rate_alone(server, task):
+    """Tokens a second behind the first event, and the share of the answer that is as it must be."""
+    answer = Answer(server, task).ask()
+    equal = answer.check()
+    later = answer.times[1:]
+    return sum(n for _, n in later) / (later[-1][0] - answer.times[0][0]), equal
+
+
+class Client(threading.Thread):
+    """Asks for one answer and then sets `stop`, or asks for the same one again until others set it."""
+
+    def __init__(self, server, task, stop, again):
+        super().__init__()
+        self.server, self.task, self.stop, self.again, self.answers, self.error = server, task, stop, again, [], None
+
+    def run(self):
+        try:
+            while not self.stop.is_set():
+                self.answers.append(Answer(self.server, self.task))
+                self.answers[-1].ask(self.stop)
+                if not self.again:
+                    self.stop.set()
+        except (OSError, ValueError, KeyError, http.client.HTTPException) as e:
+            self.error = repr(e)
+            self.stop.set()
 
     def check(self):
-        """The share of tokens that are as they must be; less than all of ours ends the race."""
-        wanted, peer = self.task.answer, bool(self.server.extra)
-        equal = sum(a == b for a, b in zip(self.ids, wanted)) / len(wanted)
-        if self.error or len(self.ids) != len(wanted) or (equal < 1 and not peer):
-            sys.exit(f"{self.server.process.args[0]}: {self.error}, {len(self.ids)} tokens of {len(wanted)}, "
-                     f"{equal:.0%} of them as they must be")
-        return equal
+        if self.error:
+            sys.exit(f"{self.server.process.args[0]}: {self.error}")
+        return min(answer.check(whole=answer is not self.answers[-1]) for answer in self.answers)
 
-    def written_after(self, moment):
-        before = max([n for when, n in self.times if when <= moment], default=0)
-        return len(self.ids) - before
+    def times(self):
+        return [event for answer in self.answers for event in answer.times]
 
 
-def rate_of(server, made):
-    """Tokens a second of answers that are written at once, and the share of them that is as it must be."""
-    answers = [Answer(server, task) for task in made]
-    for answer in answers:
-        answer.start()
-    for answer in answers:
-        answer.join()
-    equal = [answer.check() for answer in answers]
-    begun = max(answer.times[0][0] for answer in answers)
-    ended = max(answer.times[-1][0] for answer in answers)
-    return sum(answer.written_after(begun) for answer in answers) / (ended - begun), min(equal)
+def rate_together(server, made):
+    """Tokens a second of all clients, from when each has begun until the first of those that quote nothing is done. All
+    prompts were read before, so that all of them write."""
+    for task in made:
+        Answer(server, tasks.Task(task.prompt, task.answer[:1], 0)).ask()
+    stop = threading.Event()
+    clients = [Client(server, task, stop, task.quoted > 0) for task in made]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    equal = min(client.check() for client in clients)
+    begun = max(client.times()[0][0] for client in clients)
+    ended = min(client.times()[-1][0] for client in clients if not client.again)
+    written = sum(n for client in clients for when, n in client.times() if begun < when <= ended)
+    return written / (ended - begun), equal
 
 
 def make_tasks(copyist, seed, length):
     quotes = max(1, length // 72)
     batch = [tasks.first_of(copyist.edited, f"{seed}/{i}", length // 2) for i in range(SEQUENCES // 2)]
-    for task in batch:
-        task.answer = task.answer[:length // 3]
     batch += [copyist.free(f"{seed}/{i}", length // 4, length // 3) for i in range(SEQUENCES // 2)]
-    return {"edited": [tasks.first_of(copyist.edited, seed, length)],
-            "cited": [tasks.first_of(copyist.cited, seed, quotes)],
-            "free": [copyist.free(seed, length, length)], "batch": batch}
+    return {"edited": tasks.first_of(copyist.edited, seed, length), "cited": tasks.first_of(copyist.cited, seed, quotes),
+            "free": copyist.free(seed, length, length), "batch": batch}
 
 
 def measure(server, made):
     result, equals = {}, []
     with race.Others([server.process.pid]) as others:
         for name, of_task in made.items():
-            result[name], equal = rate_of(server, of_task)
+            result[name], equal = (rate_together if name == "batch" else rate_alone)(server, of_task)
             equals.append(equal)
     return {**result, "equal": min(equals), "others": others.cpus}
 
@@ -186,12 +220,13 @@ def run_rounds(a, copyist, servers, kind):
         return once
 
     for server in servers.values():
+        server.clock = functools.partial(race.process_seconds, server.process.pid) if a.per == "cpu" else time.monotonic
         measure(server, made[0])  # the weights have been read, and costs have been measured
     results = race.run_rounds(f"drafts {a.shape} {kind}", {name: entry(name) for name in servers}, a.rounds, a.json)
     peers = [name for name in servers if name.startswith("peer")]
     ratios = [(f"{name}: on / off", name, "on", ["off"]) for name in a.tasks]
     ratios += [(f"{name}: on / the peer's best", name, "on", peers) for name in a.tasks if peers]
-    units = {**dict.fromkeys(a.tasks, "tok/s"), **({"equal": "of the tokens"} if peers else {})}
+    units = {**dict.fromkeys(a.tasks, "tok/s" if a.per == "wall" else "tok per CPU second"), **({"equal": "of the tokens"} if peers else {})}
     race.print_results(f"copyist {a.shape} {kind}, {a.threads} threads, {a.tokens} tokens", results, units, ratios)
 
 
@@ -220,6 +255,7 @@ def main():
     p.add_argument("--peer", help="llama-server")
     p.add_argument("--kinds", nargs="+", choices=PEER_KINDS, default=["none", "simple"], help="of its speculation")
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--per", choices=["wall", "cpu"], default="wall", help="the clock of the rates")
     p.add_argument("--tokens", type=int, default=400, help="of a document or an answer, about; 100 to 700")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--json", help="append every result to this file")
