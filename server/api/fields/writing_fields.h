@@ -19,7 +19,8 @@ struct request_bias {
 struct request_writing {
     double temperature, top_p, min_p;
     double presence_penalty, frequency_penalty, repetition_penalty;
-    int64_t top_k; /* 0 and -1: all */
+    double repeat_penalty; /* 0: the request gives none */
+    int64_t top_k;         /* 0 and -1: all */
     int64_t no_repeat_ngram_size;
     int64_t seed;
     bool has_seed;
