@@ -141,7 +141,7 @@ $(BUILD)/kernels/cpu/x86/%_amx.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -m
 $(BUILD)/kernels/cpu/x86/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
 # The GPU part's headers include CUDA's.
-$(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss faiss_api): \
+$(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss index_faiss_gpu faiss_api): \
 	CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
 # Where make deps puts the embedder: what is benchmarked when none is named.
 $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
@@ -233,7 +233,8 @@ CUDA_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
 cuda-check:
 	@$(MAKE) --no-print-directory $(JOBS) CUDA=1 BUILD=$(BUILD)/cuda cuda-checked
 	@tests/cuda/spills.sh $(BUILD)/cuda
-cuda-checked: $(CUDA_OBJECTS) $(patsubst %,$(BUILD)/%.c.o,kernels/device/backend retrieval/index/faiss_api retrieval/index/index_faiss) \
+cuda-checked: $(CUDA_OBJECTS) $(patsubst %,$(BUILD)/%.c.o,kernels/device/backend retrieval/index/faiss_api retrieval/index/index_faiss \
+	retrieval/index/index_faiss_gpu) \
 	$(if $(NCCL),$(BUILD)/kernels/comm/comm_nccl.c.o)
 # The programs that tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
 # none of them. Large libraries that one GPU needs nothing of are left out; the op tests need nothing but cmocka.
