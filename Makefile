@@ -115,9 +115,13 @@ SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
 
+# Kernels begin at a cache line. Whether a kernel's loops straddle lines must not depend on what the linker puts before
+# it: with the same instructions elsewhere, one machine decoded bf16 by 3 to 9 % slower.
+ALIGN := -falign-functions=64
+
 # How objects were made, and what they were made from. When the settings change (make deps found FAISS a home), all
 # objects are made anew; when a source comes or goes, the library is.
-BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(PROGRAM_LDFLAGS))
+BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(ALIGN) $(PROGRAM_LDFLAGS))
 BUILT_FROM := $(strip $(SOURCES))
 ifneq ($(MAKECMDGOALS),install)
 ifneq ($(shell cat $(BUILD)/built-with 2>/dev/null),$(BUILT_WITH))
@@ -133,6 +137,7 @@ endif
 # Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
 # Fuzzing is for what parses: instrumented for it, one of these files takes clang minutes.
 VECTOR := $(if $(SANITIZE),-O1,-O3) $(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
+$(BUILD)/kernels/cpu/%.c.o: CFLAGS += $(ALIGN)
 $(BUILD)/kernels/cpu/x86/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(VECTOR)
