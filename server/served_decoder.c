@@ -24,6 +24,7 @@ enum status served_engine_options(struct engine_options *options, const struct c
         .max_sequences = config->server.max_sequences,
         .max_queue = config->server.max_queue,
         .max_step_tokens = config->server.max_step_tokens,
+        .drafts = (enum drafts_choice)config->server.drafts,
         .max_picture = check_picture_rows(config, info),
         .prefix_cache_mb = config->server.prefix_cache_mb,
         .prefixes_of_filter = config->server.prefix_sharing == PREFIXES_OF_FILTER,

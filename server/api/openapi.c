@@ -121,6 +121,7 @@ static void write_field(struct json_writer *w, const struct json_field *field,
         case JSON_NEUTRAL:
         case JSON_MUST_BE_FALSE:
         case JSON_EMPTY: write_neutral(w, field); break;
+        case JSON_IGNORED: break; /* any value */
         default: CHECK(!"a type of request fields");
     }
     if (field->type >= JSON_INT && field->type <= JSON_DOUBLE) write_range(w, field, scope);

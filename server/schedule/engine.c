@@ -91,7 +91,8 @@ static void open_buffers(struct engine *engine) {
     step->drawn_logprobs = xcalloc(n, sizeof *step->drawn_logprobs);
     engine->chunk_ids = xcalloc((size_t)engine->info.chunk_length, sizeof *engine->chunk_ids);
     engine->row = xcalloc((size_t)engine->info.padded_vocab, sizeof *engine->row);
-    size_t shares = (n + (size_t)engine->o.max_step_tokens) * 2 * (size_t)engine->o.max_k;
+    size_t rows = n + (size_t)engine->o.max_step_tokens + DRAFT_STEP_ROWS;
+    size_t shares = rows * 2 * (size_t)engine_limits(&engine->o, &engine->info).max_shares;
     engine->shared_out = xcalloc(shares, sizeof *engine->shared_out);
     engine->top_ids = xcalloc((size_t)engine->info.vocab, sizeof *engine->top_ids);
     engine->top_logprobs = xcalloc((size_t)engine->info.vocab, sizeof *engine->top_logprobs);
@@ -125,11 +126,12 @@ static int kept_blocks(const struct engine_options *options, const struct model_
 
 struct session_limits engine_limits(const struct engine_options *options,
                                     const struct model_info *info) {
+    int drafts = options->drafts == DRAFTS_OFF ? 0 : DRAFT_STEP_ROWS;
     return (struct session_limits){
         .max_sessions = options->max_sequences,
         .max_tokens = options->max_context,
-        .max_step_rows = options->max_step_tokens + options->max_sequences,
-        .max_logit_rows = ENGINE_SCORED_ROWS + options->max_sequences,
+        .max_step_rows = options->max_step_tokens + options->max_sequences + drafts,
+        .max_logit_rows = ENGINE_SCORED_ROWS + options->max_sequences + drafts,
         .max_neighbors = options->max_neighbors,
         .max_shares = max_int(options->max_k, options->max_neighbors),
         .micro_batch_rows = options->micro_batch_rows,

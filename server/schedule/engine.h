@@ -4,9 +4,11 @@
 #pragma once
 
 #include "retro/text/tokenizer.h"
+#include "server/host/options/server_options.h"
 #include "server/host/prompt/passages.h"
 #include "server/host/prompt/picture_input.h"
 #include "server/reading/retrieval_thread.h"
+#include "server/schedule/drafts/draft_table.h"
 #include "server/schedule/sequence.h"
 #include "server/threads/histogram.h"
 
@@ -31,11 +33,12 @@ struct engine_options {
     struct retrieval_thread *retrieval; /* NULL: no sequence may ask to retrieve */
     struct end_ids ends;                /* the ids that end a text */
     enum grid_mode grid;
-    int max_sequences;       /* decoded together */
-    int max_queue;           /* prompts waiting beyond those */
-    int max_context;         /* rows of one sequence, and of one source */
-    int max_step_tokens;     /* prompt rows of one step */
-    int max_picture;         /* rows of a picture in the tower, where the model reads pictures */
+    int max_sequences;         /* decoded together */
+    int max_queue;             /* prompts waiting beyond those */
+    int max_context;           /* rows of one sequence, and of one source */
+    int max_step_tokens;       /* prompt rows of one step */
+    enum drafts_choice drafts; /* whether tokens are guessed ahead of their rows (drafts.h) */
+    int max_picture;           /* rows of a picture in the tower, where the model reads pictures */
     int prefix_cache_mb;     /* of keys and values kept for later prompts; 0: none; -1: half of what
                                 sequences may take */
     bool prefixes_of_filter; /* clients of one filter take over each other's; else each key its own
@@ -73,6 +76,7 @@ struct engine_metrics {
     struct session_blocks blocks; /* of keys and values */
     int64_t prefix_queries;       /* tokens of prompts that were looked for among kept rows */
     int64_t prefix_hits;          /* of these, tokens whose rows were taken over */
+    struct draft_counts drafts;
 };
 
 /* Prompts in flight from which on requests are refused; no request may have more. */

@@ -13,10 +13,12 @@
  *   engine_prefix.c    rows that a prompt takes over from earlier ones
  *   scoring.c          log-probabilities, comparisons
  *   told_attention.c   attention that is told
+ *   drafts.c           tokens guessed ahead of their rows
  *   guide.c, logit_edits.c  which tokens may be drawn, and how likely */
 #pragma once
 
 #include "config/base/key_set.h"
+#include "server/schedule/drafts.h"
 #include "server/schedule/engine_sequence.h"
 #include "server/threads/client_counts.h"
 #include "server/threads/queue.h"
@@ -35,10 +37,10 @@ struct engine_submission {
 /* One step. Everything is [max_sequences]; n are in use. */
 struct engine_step {
     struct step_item *items;
-    struct engine_sequence **sequences; /* whose item it is */
+    struct engine_sequence **sequences; /* whose item it is; NULL: it is done with this step */
     struct sample_params *params;
-    int *draw_row; /* row of the logits that the item's next token is drawn from, -1: none is drawn
-                    */
+    int *draw_row; /* row of the logits that the item's next token is drawn from, -1: none is, or no
+                      more */
     int32_t *drawn;
     float *drawn_logprobs;
     int n;
@@ -77,11 +79,12 @@ struct engine {
     struct picture_pass view; /* of these */
     struct workload waiting;  /* of all who wait */
     struct pace pace;
+    struct draft_policy drafts;
     double paced;          /* when the work that pace has not seen began; 0: there was none to do */
     struct key_set scopes; /* of prompts, numbered from 1 (engine_prefix.c) */
     int32_t *chunk_ids;    /* [chunk_length] */
     float *row;            /* [padded vocabulary] one row of logits on the host */
-    float *shared_out;     /* [rows of a step, 2 max_k] session_shares on the host */
+    float *shared_out;     /* [rows of a step, 2 max_shares] session_shares on the host */
     int32_t *top_ids;      /* [vocabulary] */
     float *top_logprobs;
 };

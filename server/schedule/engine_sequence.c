@@ -47,6 +47,7 @@ void engine_sequence_free(struct engine_sequence *sequence) {
     scoring_part_close(&sequence->scoring);
     attention_part_close(&sequence->attention);
     guide_part_close(&sequence->guide);
+    draft_part_close(&sequence->drafts);
     logit_edits_close(&sequence->edits);
     sequence_release(sequence->sequence);
     free(sequence);
@@ -172,6 +173,7 @@ static void answer_update(struct engine_sequence *sequence, enum finish how) {
     answer->progress =
         (struct progress){.n_cached = sequence->prefix.n_cached,
                           .n_ids = sequence->n_ids,
+                          .drafts = sequence->drafts.told,
                           .visible = sequence->text.visible,
                           .n_found = sequence->passages.n_searched +
                                      (tells_chunks ? sequence->lookup.n_neighbors : 0),

@@ -1,14 +1,11 @@
 /* server/schedule/engine_sequence.h: the engine's side of a sequence: a core, which every
  * sequence has, and parts. A part is a struct that one file owns, with functions that open it
- * where the sequence needs it and close it in any case.
- *
- * Drafts, tokens that are guessed ahead of their rows, will be such a part: it has its say where
- * rows are planned (engine_step.c), where tokens are drawn (guide, edits) and where they are
- * appended (engine_sequence_append). */
+ * where the sequence needs it and close it in any case. */
 #pragma once
 
 #include "retro/text/tokenizer.h"
 #include "server/pictures/picture_thread.h"
+#include "server/schedule/drafts.h"
 #include "server/schedule/engine.h"
 #include "server/schedule/guide.h"
 #include "server/schedule/logit_edits.h"
@@ -104,6 +101,7 @@ struct engine_sequence {
     struct scoring_part scoring;
     struct attention_part attention;
     struct guide_part guide;
+    struct draft_part drafts;
     struct logit_edits edits;
 };
 

@@ -79,34 +79,43 @@ void engine_plan(struct engine *engine) {
     engine->step.n = 0;
     plan_answers(engine);
     plan_prompts(engine);
+    drafts_plan(engine);
 }
 
 /* Draw. */
 
-/* The items that have come to the end of their rows, and draw their next token. */
+/* The items that have come to the end of their rows, and draw their next token: from the row before
+ * the first draft. */
 static void choose_rows(struct engine *engine) {
     struct engine_step *step = &engine->step;
     int next = 0;
     for (int i = 0; i < step->n; i++) {
         const struct engine_sequence *sequence = step->sequences[i];
-        const struct sequence_request *asked = &sequence->sequence->asked;
-        bool draws = asked->max_tokens > 0 && !sequence->scoring.forced &&
+        const struct step_item *item = &step->items[i];
+        bool draws = sequence->sequence->asked.max_tokens > 0 && !sequence->scoring.forced &&
                      session_length(sequence->session) >= sequence->n_rows;
-        next += step->items[i].n_logits;
-        step->draw_row[i] = draws ? next - 1 : -1;
-        step->params[i] = asked->sampling;
-        step->params[i].draw = (uint64_t)sequence->n_ids;
-        step->params[i].edits = sequence->edits.list;
-        step->params[i].n_edits = sequence->edits.n;
-        if (draws && sequence->guide.matcher)
-            step->params[i].mask = guide_mask(&step->sequences[i]->guide);
+        next += item->n_logits;
+        step->draw_row[i] = draws ? next - 1 - item->n_drafts : -1;
     }
+}
+
+/* How the item's next token is drawn. */
+static void set_params(struct engine_step *step, int item) {
+    struct engine_sequence *sequence = step->sequences[item];
+    struct sample_params *params = &step->params[item];
+    *params = sequence->sequence->asked.sampling;
+    params->draw = (uint64_t)sequence->n_ids;
+    params->edits = sequence->edits.list;
+    params->n_edits = sequence->edits.n;
+    if (sequence->guide.matcher) params->mask = guide_mask(&sequence->guide);
 }
 
 /* Runs of neighbouring rows are drawn in one call. */
 static void draw_tokens(struct engine *engine, struct tensor logits) {
     struct engine_step *step = &engine->step;
     int end;
+    for (int i = 0; i < step->n; i++)
+        if (step->draw_row[i] >= 0) set_params(step, i);
     for (int i = 0; i < step->n; i = end) {
         end = i + 1;
         if (step->draw_row[i] < 0) continue;
@@ -121,25 +130,44 @@ static void draw_tokens(struct engine *engine, struct tensor logits) {
     }
 }
 
-static enum status draw_and_score(struct engine *engine, struct tensor logits, struct error *e) {
+/* Takes log-probabilities and attention that the rows tell, those of drafts apart. */
+static enum status take_rows(struct engine *engine, struct tensor logits, struct error *e) {
     int first = 0;
-    choose_rows(engine);
-    draw_tokens(engine, logits);
-    if (backend_sync(engine->o.backend, e) || told_attention_take(engine, e)) return e->status;
+    if (told_attention_take(engine, e)) return e->status;
     for (int i = 0; i < engine->step.n; i++) {
-        int n = engine->step.items[i].n_logits;
+        const struct step_item *item = &engine->step.items[i];
+        int n = item->n_logits - item->n_drafts;
         if (scoring_take(engine, i, tensor_rows(logits, first, n), e)) return e->status;
-        first += n;
+        first += item->n_logits;
+    }
+    return STATUS_OK;
+}
+
+/* One token of every item that draws. */
+static enum status draw_once(struct engine *engine, struct tensor logits, struct error *e) {
+    const struct engine_step *step = &engine->step;
+    draw_tokens(engine, logits);
+    if (backend_sync(engine->o.backend, e)) return e->status;
+    for (int i = 0; i < step->n; i++) {
+        if (step->draw_row[i] < 0) continue;
+        if (scoring_take_drawn(engine, i, tensor_rows(logits, step->draw_row[i], 1), e))
+            return e->status;
     }
     return STATUS_OK;
 }
 
 /* Emit. */
 
-static void emit_token(struct engine_sequence *sequence, int32_t token, float logprob) {
+/* Whether the token is the next draft, so that its row is there to draw from. */
+static bool emit_token(struct engine_sequence *sequence, int32_t token, float logprob) {
     const struct sequence_answer *answer = &sequence->sequence->answer;
     enum finish how = engine_sequence_append(sequence, token, logprob);
     int row = sequence->n_rows + sequence->n_ids - sequence->n_reread - 1;
+    if (drafts_take(sequence, token) && how == FINISH_NONE) {
+        engine_sequence_publish(sequence);
+        return true;
+    }
+    drafts_settle(sequence);
     if (how)
         engine_sequence_finish(sequence, how, &sequence->guide.error);
     else if (engine_passages_are_due(sequence))
@@ -148,18 +176,38 @@ static void emit_token(struct engine_sequence *sequence, int32_t token, float lo
         engine_close_chunks(sequence, grid_read(answer->grid, row), 1);
     else
         engine_sequence_publish(sequence);
+    return false;
 }
 
-static void emit(struct engine *engine) {
-    const struct engine_step *step = &engine->step;
+/* Items that read only, to their end: only the scores were asked for. */
+static void finish_scored(struct engine *engine) {
+    struct engine_step *step = &engine->step;
     for (int i = 0; i < step->n; i++) {
         struct engine_sequence *sequence = step->sequences[i];
-        if (step->draw_row[i] >= 0)
-            emit_token(sequence, step->drawn[i], step->drawn_logprobs[i]);
-        else if (session_length(sequence->session) == sequence->n_rows)
-            engine_sequence_finish(sequence, FINISH_LENGTH,
-                                   NULL); /* only the scores were asked for */
+        if (step->draw_row[i] >= 0 || session_length(sequence->session) != sequence->n_rows)
+            continue;
+        step->sequences[i] = NULL;
+        engine_sequence_finish(sequence, FINISH_LENGTH, NULL);
     }
+}
+
+/* Hands out one drawn token each. Returns how many items go on with the row of their next draft. */
+static int emit(struct engine *engine) {
+    struct engine_step *step = &engine->step;
+    int going_on = 0;
+    for (int i = 0; i < step->n; i++) {
+        struct engine_sequence *sequence = step->sequences[i];
+        if (step->draw_row[i] < 0) continue;
+        if (emit_token(sequence, step->drawn[i], step->drawn_logprobs[i])) {
+            told_attention_take_draft(engine, i);
+            step->draw_row[i]++;
+            going_on++;
+        } else {
+            step->draw_row[i] = -1;
+            step->sequences[i] = NULL;
+        }
+    }
+    return going_on;
 }
 
 /* Step. */
@@ -171,26 +219,28 @@ static void fail_step(struct engine *engine, const struct error *e) {
     if (e->status == STATUS_DEVICE) /* names of machines are not for clients */
         error_set(&told, STATUS_DEVICE, "the device has failed; the server must be started again");
     for (int i = 0; i < engine->step.n; i++)
-        engine_sequence_finish(engine->step.sequences[i], FINISH_ERROR, &told);
+        if (engine->step.sequences[i])
+            engine_sequence_finish(engine->step.sequences[i], FINISH_ERROR, &told);
     if (e->status != STATUS_DEVICE) return;
     pthread_mutex_lock(&engine->lock);
     engine->failed = true;
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* Before anything is drawn: the rows of prompts, and the answers that are written. */
 static struct workload count_work(const struct engine_step *step) {
     struct workload done = {0};
     for (int i = 0; i < step->n; i++) {
         const struct engine_sequence *sequence = step->sequences[i];
-        bool decodes = session_length(sequence->session) > sequence->n_rows;
-        done.prompt += decodes ? 0 : step->items[i].n_tokens;
+        const struct step_item *item = &step->items[i];
+        bool decodes = session_length(sequence->session) - item->n_drafts > sequence->n_rows;
+        done.prompt += decodes ? 0 : item->n_tokens;
         done.answer += step->draw_row[i] >= 0;
     }
     return done;
 }
 
-static void count_step(struct engine *engine) {
-    struct workload done = count_work(&engine->step);
+static void count_step(struct engine *engine, struct workload done) {
     double now = time_now();
     engine->step_seconds = now - engine->paced;
     pace_note(&engine->pace, done, engine->step_seconds);
@@ -209,19 +259,38 @@ bool engine_step_abandoned(void *engine) {
     return true;
 }
 
+/* Draws and hands out tokens for as long as drafts are what was drawn. */
+static enum status draw_and_emit(struct engine *engine, struct tensor logits, struct error *e) {
+    choose_rows(engine);
+    struct workload done = count_work(&engine->step);
+    if (take_rows(engine, logits, e) || draw_once(engine, logits, e)) return e->status;
+    finish_scored(engine);
+    int more = emit(engine);
+    while (more > 0) {
+        done.answer += more;
+        if (draw_once(engine, logits, e)) return e->status;
+        more = emit(engine);
+    }
+    count_step(engine, done);
+    return STATUS_OK;
+}
+
+static int count_rows(const struct engine_step *step) {
+    int rows = 0;
+    for (int i = 0; i < step->n; i++) rows += step->items[i].n_tokens;
+    return rows;
+}
+
 void engine_run_step(struct engine *engine) {
     struct error e = {0};
     struct tensor logits;
+    double begun = time_now();
     enum status status =
         session_step(engine->pool, engine->step.items, engine->step.n, &logits, &e);
     if (status == STATUS_CANCELLED) {
         engine->paced = time_now();
         return; /* engine_receive ends those who were in it */
     }
-    if (status || draw_and_score(engine, logits, &e)) {
-        fail_step(engine, &e);
-        return;
-    }
-    count_step(engine);
-    emit(engine);
+    drafts_note_step(engine, count_rows(&engine->step), time_now() - begun);
+    if (status || draw_and_emit(engine, logits, &e)) fail_step(engine, &e);
 }

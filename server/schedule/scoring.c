@@ -55,22 +55,25 @@ static enum status score_token(struct engine_sequence *sequence, int entry, stru
     return STATUS_OK;
 }
 
-/* Row i predicts token i + 1; the last of the item's rows has just drawn. Passages before the
- * prompt are not scored. */
+/* Row i predicts token i + 1. Passages before the prompt are not scored. */
 enum status scoring_take(struct engine *engine, int i, struct tensor logits, struct error *e) {
     struct engine_sequence *sequence = engine->step.sequences[i];
-    const struct sequence_request *asked = &sequence->sequence->asked;
-    int first = session_length(sequence->session) - logits.rows,
-        known = sequence->n_rows + (sequence->scoring.forced ? 1 : 0);
+    int end = session_length(sequence->session) - engine->step.items[i].n_drafts,
+        first = end - logits.rows, known = sequence->n_rows + (sequence->scoring.forced ? 1 : 0);
     for (int j = 0; scoring_reads(sequence) && j < logits.rows && first + j + 1 < known; j++) {
         int next = first + j + 1, entry = next - sequence->n_prefix;
         if (entry < 1) continue;
         if (score_token(sequence, entry, tensor_rows(logits, j, 1), sequence->rows[next], e))
             return e->status;
     }
-    if (asked->n_top < 0 || engine->step.draw_row[i] < 0) return STATUS_OK;
-    return score_token(sequence, asked->n_prompt + sequence->n_ids,
-                       tensor_rows(logits, logits.rows - 1, 1), engine->step.drawn[i], e);
+    return STATUS_OK;
+}
+
+enum status scoring_take_drawn(struct engine *engine, int i, struct tensor row, struct error *e) {
+    struct engine_sequence *sequence = engine->step.sequences[i];
+    const struct sequence_request *asked = &sequence->sequence->asked;
+    if (asked->n_top < 0) return STATUS_OK;
+    return score_token(sequence, asked->n_prompt + sequence->n_ids, row, engine->step.drawn[i], e);
 }
 
 /* Comparisons. */

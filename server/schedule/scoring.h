@@ -16,9 +16,11 @@ bool scoring_reads(const struct engine_sequence *sequence);
 /* The first of its rows whose logits are needed: all before it can be taken over from another
  * prompt. */
 int scoring_first_row(const struct engine_sequence *sequence);
-/* Takes the log-probabilities that item i of the step has told by its rows of logits, into its
- * answer. */
+/* Takes the log-probabilities that item i of the step has told by its rows of logits, drafts'
+ * apart, into its answer: of tokens that it read. */
 enum status scoring_take(struct engine *engine, int i, struct tensor logits, struct error *e);
+/* The same of the token that it has just drawn from this row. */
+enum status scoring_take_drawn(struct engine *engine, int i, struct tensor row, struct error *e);
 
 /* The comparison of a sequence that is about to finish well, with the tokens and the snapshot of
  * its answer; NULL: none was asked for. */

@@ -84,6 +84,7 @@ static void request_clear(struct sequence_request *asked) {
     free(asked->excluded);
     filter_release(asked->filter);
     free(asked->forced);
+    free(asked->predicted);
     sequence_release(asked->comparison);
     free((char *)(uintptr_t)asked->place.query.text);
     principal_release(&asked->principal);

@@ -20,6 +20,7 @@
 #include "server/host/options/retrieval_choice.h"
 #include "server/pictures/found_pictures.h"
 #include "server/pictures/picture_set.h"
+#include "server/schedule/drafts/draft_table.h"
 #include "server/schedule/stops.h"
 #include "server/threads/waker.h"
 
@@ -124,6 +125,9 @@ struct sequence_request {
     int32_t *forced; /* [n_forced] owned: the tokens of a comparison, put there by the engine; NULL:
                         tokens are drawn */
     int n_forced;
+    int32_t *predicted; /* [n_predicted] owned: tokens that the asker expects of the answer, which
+                           make it no different, but perhaps faster (drafts.h); NULL: none */
+    int n_predicted;
     struct grammar *grammar; /* a reference: what the answer must be a text of; NULL: anything */
     struct matcher_begin grammar_begin;
 };
@@ -139,10 +143,11 @@ static inline bool sequence_reads_passages(const struct sequence_request *asked)
 struct progress {
     int n_cached; /* tokens of the prompt that were not computed, because an earlier one had them */
     int n_ids;    /* tokens of ids, and their log-probabilities */
-    size_t visible; /* bytes of text: whole characters, no part of a stop string */
-    int n_found;    /* searches that are done and read: entries of found */
-    int n_read;     /* tokens that the model read before it wrote, passages and an encoder's source
-                       included */
+    struct draft_told drafts; /* of these tokens; zeros where server.drafts is off */
+    size_t visible;           /* bytes of text: whole characters, no part of a stop string */
+    int n_found;              /* searches that are done and read: entries of found */
+    int n_read; /* tokens that the model read before it wrote, passages and an encoder's source
+                   included */
     enum finish finish;
     double logprob_sum; /* of the tokens of ids, under the model's own probabilities */
     int stop_string;    /* the number of the stop string that ended it, -1: none did */

@@ -47,28 +47,35 @@ static void copy_shares(float *to, const float *from, int n) {
     memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-/* Row i of the item is row `first` + i of the sequence. */
-static void take_item(const struct engine_sequence *sequence, const struct step_item *item,
-                      const float *told) {
+/* `told` is of this row of the sequence: columns of cross attention, then as many of self
+ * attention. */
+static void take_row(const struct engine_sequence *sequence, int row, const float *told,
+                     int columns) {
     struct sequence_answer *answer = &sequence->sequence->answer;
-    int most = sequence->engine->o.max_k,
-        first = session_length(sequence->session) - item->n_tokens;
+    int token = row + 1 - sequence->n_rows;
+    if (attends(&sequence->sequence->asked))
+        copy_shares(answer->neighbor_shares + (size_t)row * (size_t)answer->share_columns, told,
+                    answer->share_columns);
     bool source = sequence->sequence->asked.n_source > 0;
-    for (int i = 0; i < item->n_tokens; i++, told += 2 * most) {
-        int token = first + i + 1 - sequence->n_rows;
-        if (attends(&sequence->sequence->asked))
-            copy_shares(
-                answer->neighbor_shares + (size_t)(first + i) * (size_t)answer->share_columns, told,
-                answer->share_columns);
-        if (sequence->attention.n > 0 && token >= 0)
-            copy_shares(answer->passage_shares + (size_t)token * (size_t)answer->share_columns,
-                        source ? told : told + most,
-                        min_int(sequence->attention.n, answer->share_columns));
-    }
+    if (sequence->attention.n > 0 && token >= 0)
+        copy_shares(answer->passage_shares + (size_t)token * (size_t)answer->share_columns,
+                    source ? told : told + columns,
+                    min_int(sequence->attention.n, answer->share_columns));
 }
 
 static bool tells(const struct step_item *item) {
     return item->n_cross_shares + item->n_self_shares > 0;
+}
+
+/* Row j of item i, from what is on the host. */
+static void take_item_row(struct engine *engine, int i, int j) {
+    const struct engine_step *step = &engine->step;
+    const struct step_item *item = &step->items[i];
+    int cols = session_shares(engine->pool).cols, before = 0;
+    if (!tells(item)) return;
+    for (int k = 0; k < i; k++) before += step->items[k].n_tokens;
+    take_row(step->sequences[i], session_length(item->session) - item->n_tokens + j,
+             engine->shared_out + (size_t)(before + j) * (size_t)cols, cols / 2);
 }
 
 enum status told_attention_take(struct engine *engine, struct error *e) {
@@ -84,10 +91,15 @@ enum status told_attention_take(struct engine *engine, struct error *e) {
                      (size_t)last * (size_t)shares.cols * sizeof *engine->shared_out);
     if (backend_sync(engine->o.backend, e)) return e->status;
 
-    const float *told = engine->shared_out;
     for (int i = 0; i < step->n; i++) {
-        if (tells(&step->items[i])) take_item(step->sequences[i], &step->items[i], told);
-        told += (size_t)step->items[i].n_tokens * (size_t)shares.cols;
+        const struct step_item *item = &step->items[i];
+        for (int j = 0; j < item->n_tokens - item->n_drafts; j++) take_item_row(engine, i, j);
     }
     return STATUS_OK;
+}
+
+void told_attention_take_draft(struct engine *engine, int i) {
+    const struct step_item *item = &engine->step.items[i];
+    int taken = engine->step.sequences[i]->drafts.taken;
+    take_item_row(engine, i, item->n_tokens - item->n_drafts - 1 + taken);
 }

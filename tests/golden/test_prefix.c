@@ -1,6 +1,7 @@
-/* tests/golden/test_prefix.c: rows that sessions take over from earlier ones are the bits that they
- * would compute: random texts that begin alike, at once and one after the other, in a cache that is
- * too small for all of them, with neighbours, sources, windows. The reference is a pool that keeps
+/* tests/golden/test_prefix.c: rows that sessions take over from earlier ones, and rows that were
+ * guessed ahead, are the bits that they would compute: random texts that begin alike, at once and
+ * one after the other, with right and wrong drafts, in a cache that is too small for all of them,
+ * with neighbours, sources, windows. The reference is a pool that keeps nothing and drafts
  * nothing. */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ enum {
     CHUNKS = LENGTH / 4 + 1,
     NEIGHBORS = 2,
     SOURCE = 30,
+    DRAFTS = 40, /* of one session in a step */
 };
 
 struct fixture {
@@ -25,7 +27,7 @@ struct fixture {
     struct model *model;
     struct session_pool *kept, *plain;
     const struct model_info *info;
-    int64_t reused;
+    int64_t reused, drafted, kept_drafts;
 };
 
 /* A text, what it reads, and the logits that the pool without a cache gives. */
@@ -37,6 +39,7 @@ struct text {
     struct neighbor_tokens sets[CHUNKS];
     float *expected; /* [n, V] */
     struct session *session;
+    bool gone; /* it leaves before its drafts are settled */
 };
 
 static unsigned random_below(unsigned *seed, int below) {
@@ -146,27 +149,63 @@ static void expect_logits(struct fixture *f, struct text *t) {
     session_close(t->session);
 }
 
-/* The next rows of all open sessions in one step, in slices of random size. */
+/* Rows of a text in a step: certain ones, and drafts, of which the first `right` are the text's. */
+struct drafted {
+    int32_t ids[LENGTH];
+    int at, certain, n, right;
+};
+
+/* How many rows more than `certain` close no chunk and have a place. */
+static int most_drafts(const struct text *t, int certain) {
+    int closes = session_closes(t->session, certain), n = 0;
+    int most = min_int(DRAFTS, LENGTH - session_length(t->session) - certain);
+    while (n < most && session_closes(t->session, certain + n + 1) == closes) n++;
+    return n;
+}
+
+/* A slice of random size, and often drafts behind it that are wrong from somewhere on. */
+static struct step_item draft_item(const struct text *t, struct drafted *rows, unsigned *seed) {
+    int at = session_length(t->session);
+    int certain = 1 + (int)random_below(seed, min_int(t->n - at, STEP_ROWS / SESSIONS - DRAFTS));
+    int drafts = (int)random_below(seed, most_drafts(t, certain) + 1);
+    if (random_below(seed, 3) == 0) drafts = 0;
+    int right = min_int((int)random_below(seed, drafts + 1), t->n - at - certain);
+    *rows = (struct drafted){.at = at, .certain = certain, .n = drafts, .right = right};
+    memcpy(rows->ids, t->ids + at, (size_t)(certain + right) * sizeof *rows->ids);
+    for (int i = certain + right; i < certain + drafts; i++)
+        rows->ids[i] = (t->ids[min_int(at + i, LENGTH - 1)] + 1) % LETTERS;
+
+    struct step_item item = next_item(t, certain + drafts);
+    item.tokens = rows->ids;
+    item.n_drafts = drafts;
+    return item;
+}
+
+/* The next rows of all open sessions in one step. */
 static void step_together(struct fixture *f, struct text **open, int n, unsigned *seed) {
     struct step_item items[SESSIONS];
+    struct drafted rows[SESSIONS];
     struct error e = {0};
     struct tensor logits;
-    int at[SESSIONS], first = 0, vocab = f->info->padded_vocab;
+    int first = 0, vocab = f->info->padded_vocab;
     static float host[LENGTH * 512];
     assert_true(vocab <= 512);
-    for (int i = 0; i < n; i++) {
-        at[i] = session_length(open[i]->session);
-        items[i] = next_item(open[i], 1 + (int)random_below(seed, min_int(open[i]->n - at[i],
-                                                                          STEP_ROWS / SESSIONS)));
-    }
+    for (int i = 0; i < n; i++) items[i] = draft_item(open[i], &rows[i], seed);
     if (session_step(f->kept, items, n, &logits, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n; i++) {
-        size_t row = (size_t)vocab * sizeof(float), bytes = (size_t)items[i].n_tokens * row;
-        backend_download(f->backend, host, tensor_rows(logits, first, items[i].n_tokens).data,
-                         bytes);
+        int true_rows = rows[i].certain + rows[i].right;
+        size_t row = (size_t)vocab * sizeof(float), bytes = (size_t)true_rows * row;
+        backend_download(f->backend, host, tensor_rows(logits, first, true_rows).data, bytes);
         assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
-        assert_memory_equal(host, open[i]->expected + (size_t)at[i] * (size_t)vocab, bytes);
+        assert_memory_equal(host, open[i]->expected + (size_t)rows[i].at * (size_t)vocab, bytes);
         first += items[i].n_tokens;
+    }
+    for (int i = 0; i < n; i++) {
+        open[i]->gone = random_below(seed, 50) == 0;
+        if (!open[i]->gone)
+            session_settle(open[i]->session, rows[i].ids + rows[i].certain, rows[i].right);
+        f->drafted += rows[i].n;
+        f->kept_drafts += rows[i].right;
     }
 }
 
@@ -202,8 +241,7 @@ static void check_texts(struct fixture *f, struct text *texts, unsigned *seed) {
         }
         step_together(f, open, n_open, seed);
         for (int i = n_open - 1; i >= 0; i--) {
-            bool leaves =
-                random_below(seed, 20) == 0; /* a client goes, in the middle of its text */
+            bool leaves = open[i]->gone || random_below(seed, 20) == 0; /* a client goes */
             if (session_length(open[i]->session) < open[i]->n && !leaves) continue;
             session_close(open[i]->session);
             n_open--;
@@ -224,7 +262,7 @@ static void check_folder(const char *folder, enum dtype dtype, int kept_blocks) 
         expect_logits(&f, &texts[i]);
     }
     check_texts(&f, texts, &seed);
-    assert_true(f.reused > 0);
+    assert_true(f.reused > 0 && f.kept_drafts > 20 && f.drafted - f.kept_drafts > 20);
     assert_true(kept_blocks > 100 || session_pool_blocks(f.kept).evicted > 0);
     for (int i = 0; i < TEXTS; i++) {
         free(texts[i].found);

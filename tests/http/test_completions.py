@@ -75,6 +75,23 @@ def test_errors_are_typed(server, fields, kind, code, param, words):
     assert error.request_id.startswith("req-")
 
 
+def test_fields_of_other_clients_are_taken(server):
+    plain = {"max_tokens": 4, "temperature": 0, "retrieval": {"enabled": False}}
+    sent = {"service_tier": "auto", "modalities": ["text"], "prompt_cache_key": "k", "safety_identifier": "s", "user": "u",
+            "verbosity": "low", "cache_prompt": True, "keep_alive": "5m", "think": False, "store": True, "metadata": {}}
+    assert server.complete("A", **plain, **sent)["choices"] == server.complete("A", **plain)["choices"]
+    penalised = [server.complete("A A A A", **plain, **{name: 1.7})["choices"] for name in ("repeat_penalty", "repetition_penalty")]
+    assert penalised[0] == penalised[1]
+
+
+@pytest.mark.parametrize("fields, param", [({"think": True}, "think"), ({"modalities": ["text", "audio"]}, "modalities"),
+                                           ({"verbosity": 1}, "verbosity"), ({"cache_prompt": "yes"}, "cache_prompt"),
+                                           ({"repeat_penalty": 2, "repetition_penalty": 1.5}, "repeat_penalty")])
+def test_fields_of_other_clients_that_would_change_an_answer(server, fields, param):
+    reply = server.post({"prompt": "A", "max_tokens": 1, **fields})
+    assert reply.status == 400 and reply.error()["param"] == param
+
+
 def test_unknown_model_is_404(server):
     with pytest.raises(openai.NotFoundError) as raised:
         server.client().models.retrieve("other")

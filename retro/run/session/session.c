@@ -58,7 +58,7 @@ void session_rewind(struct session *session, int length, struct grid grid) {
     bool stays = model_decoder(pool->model)->dims.reads == EDGE_NONE && counted &&
                  !prefix_tree_keeps(&pool->tree);
     int blocks = stays ? min_int(length, session->length) / ATTENTION_BLOCK : 0;
-    CHECK(session->open && !session->cut && length >= 0);
+    CHECK(session->open && !session->cut && session->n_drafts == 0 && length >= 0);
     if (!stays) release_blocks(session, false);
     kv_cache_cut(&pool->cache, &session->blocks, blocks);
     release_slot(session);
@@ -66,6 +66,18 @@ void session_rewind(struct session *session, int length, struct grid grid) {
     if (session->length > 0) return;
     session->grid = grid;
     session->shift = 0;
+}
+
+void session_settle(struct session *session, const int32_t *ids, int n_kept) {
+    struct session_pool *pool = session->pool;
+    int first = session->length - session->n_drafts;
+    bool learns = prefix_tree_keeps(&pool->tree) && session->known == first;
+    CHECK(session->open && !session->cut && n_kept >= 0 && n_kept <= session->n_drafts);
+
+    session->length = first + n_kept;
+    session->n_drafts = 0;
+    kv_cache_cut(&pool->cache, &session->blocks, blocks_of(session->length));
+    for (int i = 0; i < n_kept && learns; i++) learn_row(session, ids[i], NULL, NULL);
 }
 
 int session_closes(const struct session *session, int n_tokens) {
@@ -146,10 +158,16 @@ static enum status check_item(const struct session_pool *pool, const struct step
                               struct error *e) {
     const struct session *session = item->session;
     const struct session_limits *limits = &pool->limits;
-    CHECK(session->pool == pool && session->open && !session->cut);
+    CHECK(session->pool == pool && session->open && !session->cut && session->n_drafts == 0);
     if (item->n_tokens < 1 || item->n_logits < 0 || item->n_logits > item->n_tokens)
         return error_set(e, STATUS_INVALID, "a step item has %d tokens and %d rows of logits",
                          item->n_tokens, item->n_logits);
+    if (item->n_drafts < 0 || item->n_drafts >= item->n_tokens)
+        return error_set(e, STATUS_INVALID, "a step item has %d tokens, %d of them drafts",
+                         item->n_tokens, item->n_drafts);
+    int certain = item->n_tokens - item->n_drafts;
+    if (session_closes(session, item->n_tokens) > session_closes(session, certain))
+        return error_set(e, STATUS_INVALID, "a draft closes a chunk");
     if (item->n_tokens > limits->max_tokens - session->length)
         return error_set(e, STATUS_TOO_LARGE, "%d tokens after %d, the limit is %d per sequence",
                          item->n_tokens, session->length, limits->max_tokens);

@@ -116,6 +116,8 @@ struct step_item {
         names; /* of all given rows of the text; NULL: the step's rows are not kept from these on */
     const struct neighbor_tokens *neighbors; /* session_closes many, from session_next_chunk on */
     int n_logits; /* logits of the last n_logits rows are computed, 0..n_tokens */
+    int n_drafts; /* the last n_drafts rows, of ids, are guesses until session_settle; none of them
+                     closes a chunk, and one row at least comes before them */
     /* Host [given rows, d] in place of embedded ids: those of this step. Beside tokens a row takes
      * the place of word and position, as a vision tower's projector makes it; without tokens, the
      * place of the word alone. */
@@ -135,6 +137,10 @@ struct step_item {
     const struct key_group *groups; /* [n_groups] */
     int n_groups;
 };
+
+/* After a step that brought drafts, and before the next: the first n_kept of them, which have these
+ * ids, are rows of the session, and the rest is forgotten as if it had never been computed. */
+void session_settle(struct session *session, const int32_t *ids, int n_kept);
 
 /* How many chunks the next n_tokens rows of the session will encode: those that they close, and
  * perhaps the one before. 0 for a model without retrieval. */

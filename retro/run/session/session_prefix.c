@@ -181,14 +181,14 @@ void learn_row(struct session *session, int32_t id, const struct row_name *name,
 
 static void keep_item(struct session_pool *pool, const struct step_item *item) {
     struct session *session = item->session;
-    int before = session->length - item->n_tokens, first = 0;
+    int before = session->length - item->n_tokens, n = item->n_tokens - item->n_drafts, first = 0;
     if (reads_neighbors(pool))
         first = grid_complete(session->grid, before) -
                 session->rereads; /* whose neighbours are item's first */
     session->rereads = false;
     if (session->known < before || item->tokens == NULL)
         return; /* given rows have no ids to be found by */
-    for (int i = 0; i < item->n_tokens; i++) {
+    for (int i = 0; i < n; i++) {
         int32_t id = item->tokens[i];
         if (id < 0 && item->names == NULL) return;
         learn_row(session, id, name_of(item->names, id),

@@ -21,6 +21,7 @@ struct session {
     struct session_pool *pool;
     struct grid grid;
     int length;
+    int n_drafts;             /* of these rows the last ones, which are guesses (session_settle) */
     int shift;                /* of positions: a row's are its number and this */
     struct block_list blocks; /* of keys and values */
     int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the

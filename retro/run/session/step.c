@@ -164,6 +164,7 @@ int position_behind(const struct session_pool *pool, const int32_t *positions, i
 static void advance_item(const struct step_item *item) {
     struct session *session = item->session;
     session->length += item->n_tokens;
+    session->n_drafts = item->n_drafts;
     if (item->positions)
         session->shift =
             position_behind(session->pool, item->positions, item->n_tokens) - session->length;

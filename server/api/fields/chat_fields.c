@@ -99,7 +99,6 @@ static const struct json_field chat_fields[] = {
     {.name = "functions", .type = JSON_EMPTY},
     {.name = "function_call", .type = JSON_EMPTY},
     {.name = "audio", .type = JSON_EMPTY},
-    {.name = "prediction", .type = JSON_EMPTY},
 };
 #undef LIMIT
 #undef AT

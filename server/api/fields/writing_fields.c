@@ -6,6 +6,8 @@
 
 #include "config/base/lookup.h"
 #include "retro/model/generation_config.h"
+#include "server/api/fields/client_fields.h"
+#include "server/api/fields/prediction_fields.h"
 
 /* Longest stop string in bytes: text that may become one is held back. */
 enum { STOP_BYTES = 1024 };
@@ -166,6 +168,13 @@ static bool read_seed(void *object, const struct json *json, const struct reques
 }
 FIELD_PARSER(parse_seed, read_seed)
 
+static bool read_prediction(void *object, const struct json *json,
+                            const struct request_limits *limits, struct failure *failure) {
+    (void)limits;
+    return prediction_read(&((struct request_writing *)object)->prediction, json, failure);
+}
+FIELD_PARSER(parse_prediction, read_prediction)
+
 #define AT(member) JSON_AT(struct request_writing, member)
 #define LIMIT(member) .limit_offset = offsetof(struct request_limits, member)
 static const struct json_field writing_fields[] = {
@@ -188,6 +197,8 @@ static const struct json_field writing_fields[] = {
     {"repetition_penalty", JSON_DOUBLE, AT(repetition_penalty), .min = 0.01, .max = 100,
      .fallback = 1,
      .help = "divides positive logits of tokens of prompt and answer, multiplies negative ones"},
+    {"repeat_penalty", JSON_DOUBLE, AT(repeat_penalty), .min = 0.01, .max = 100,
+     .help = "another name of repetition_penalty"},
     {"no_repeat_ngram_size", JSON_INT64, AT(no_repeat_ngram_size), .min = 0, .max = INT32_MAX,
      .help = "no run of so many tokens comes twice in prompt and answer; 0: any may"},
     {"logit_bias", JSON_PARSED, .parse = parse_biases,
@@ -195,6 +206,9 @@ static const struct json_field writing_fields[] = {
          "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"number\",\"minimum\":-100,"
          "\"maximum\":100}}",
      .help = "added to the logits of these token ids"},
+    {"prediction", JSON_PARSED, .parse = parse_prediction, .schema = PREDICTION_SCHEMA,
+     .help = "a text that the answer is expected to repeat: the answer is the same, and faster "
+             "where it does"},
     {"n", JSON_INT64, AT(n), .min = 1, .option = "server.max_choices", LIMIT(max_choices),
      .fallback = 1, .help = "answers to each prompt"},
     {"stop", JSON_PARSED, .parse = parse_stop,
@@ -217,23 +231,7 @@ static const struct json_field writing_fields[] = {
     {"retrieval", JSON_PARSED, .parse = parse_retrieval, .table = &retrieval_table,
      .help = "what is read beside the prompt"},
     {.type = JSON_ROWS, AT(guide), .table = &guide_table},
-    {"user", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}",
-     .help = "changes nothing"},
-    {"metadata", JSON_PARSED, .parse = field_parse_object, .schema = "{\"type\":\"object\"}",
-     .help = "changes nothing"},
-    {"store", JSON_PARSED, .parse = field_parse_bool, .schema = "{\"type\":\"boolean\"}",
-     .help = "changes nothing"},
-    /* vLLM's, where they change nothing. */
-    {"skip_special_tokens", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}",
-     .help = "special tokens are no text"},
-    {"spaces_between_special_tokens", JSON_PARSED, .parse = field_parse_true,
-     .schema = "{\"const\":true}"},
-    {"length_penalty", JSON_NEUTRAL, .min = 1},
-    {"priority", JSON_NEUTRAL, .min = 0},
-    {.name = "use_beam_search", .type = JSON_MUST_BE_FALSE},
-    {.name = "return_tokens_as_token_ids", .type = JSON_MUST_BE_FALSE},
-    {.name = "allowed_token_ids", .type = JSON_EMPTY},
-    {.name = "bad_words", .type = JSON_EMPTY},
+    {.type = JSON_ROWS, .table = &client_table},
 };
 #undef LIMIT
 #undef AT
@@ -255,13 +253,16 @@ static void take_default_count(const struct json *body, const char *name, int va
 void request_writing_defaults(struct request_writing *writing, const struct json *body,
                               const struct request_limits *limits) {
     const struct sampling_defaults *defaults = limits->sampling;
+    bool renamed = writing->repeat_penalty > 0;
+    if (renamed) writing->repetition_penalty = writing->repeat_penalty;
     if (defaults == NULL) return;
     take_default(body, "temperature", defaults->temperature, &writing->temperature);
     take_default(body, "top_p", defaults->top_p, &writing->top_p);
     take_default(body, "min_p", defaults->min_p, &writing->min_p);
     take_default_count(body, "top_k", defaults->top_k, &writing->top_k);
-    take_default(body, "repetition_penalty", defaults->repetition_penalty,
-                 &writing->repetition_penalty);
+    if (!renamed)
+        take_default(body, "repetition_penalty", defaults->repetition_penalty,
+                     &writing->repetition_penalty);
     take_default_count(body, "no_repeat_ngram_size", defaults->no_repeat_ngram_size,
                        &writing->no_repeat_ngram_size);
 }
@@ -269,6 +270,7 @@ void request_writing_defaults(struct request_writing *writing, const struct json
 void request_writing_free(struct request_writing *writing) {
     stops_free(&writing->stops);
     free(writing->stop_ids.ids);
+    buffer_free(&writing->prediction);
     free(writing->biases);
     request_retrieval_free(&writing->retrieval);
     request_guide_free(&writing->guide);
@@ -279,6 +281,10 @@ bool request_writing_check(const struct request_writing *writing, int64_t max_to
     if (writing->has_stream_options && !writing->stream)
         return failure_set(failure, 400, "invalid_value", "stream_options",
                            "stream_options is only for stream: true");
+    double renamed = writing->repeat_penalty, repetition = writing->repetition_penalty;
+    if (renamed > 0 && repetition != 1 && repetition != renamed)
+        return failure_set(failure, 400, "invalid_value", "repeat_penalty",
+                           "repeat_penalty and repetition_penalty are one, and differ");
     if (writing->min_tokens > max_tokens)
         return failure_set(failure, 400, "invalid_value", "min_tokens",
                            "min_tokens is %lld, more than max_tokens, %lld",

@@ -19,7 +19,8 @@ struct request_bias {
 struct request_writing {
     double temperature, top_p, min_p;
     double presence_penalty, frequency_penalty, repetition_penalty;
-    int64_t top_k; /* 0 and -1: all */
+    double repeat_penalty; /* 0: the request gives none */
+    int64_t top_k;         /* 0 and -1: all */
     int64_t no_repeat_ngram_size;
     int64_t seed;
     bool has_seed;
@@ -35,6 +36,7 @@ struct request_writing {
     bool stream, include_usage, has_stream_options;
     struct request_retrieval retrieval;
     struct request_guide guide; /* what the answer must be */
+    struct buffer prediction;   /* what it is expected to be */
 };
 
 extern const struct json_table writing_table;

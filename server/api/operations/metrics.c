@@ -133,6 +133,30 @@ static void print_finished(const struct model_metrics *all, int n, struct buffer
                           all[j].labels, reasons[how], (long long)all[j].engine.finished[how]);
 }
 
+static void print_draft_counts(const struct model_metrics *all, int n, const char *name,
+                               size_t offset, struct buffer *out) {
+    static const char *const sources[DRAFT_KINDS] = {[DRAFT_PROMPT] = "prompt",
+                                                     [DRAFT_ANSWER] = "answer",
+                                                     [DRAFT_NEIGHBORS] = "neighbors",
+                                                     [DRAFT_PREDICTED] = "prediction"};
+    for (int j = 0; j < n; j++) {
+        const char *at = (const char *)&all[j].engine.drafts + offset;
+        for (int kind = 0; kind < DRAFT_KINDS; kind++)
+            buffer_printf(out, "%s{%s,source=\"%s\"} %lld\n", name, all[j].labels, sources[kind],
+                          (long long)((const int64_t *)(const void *)at)[kind]);
+    }
+}
+
+static void print_drafts(const struct model_metrics *all, int n, struct buffer *out) {
+    static const char drafted[] = "retro_drafted_tokens_total",
+                      accepted[] = "retro_accepted_drafted_tokens_total";
+    metrics_print_head(out, drafted, "counter",
+                       "Tokens that were guessed ahead and computed, by the text they stand in.");
+    print_draft_counts(all, n, drafted, offsetof(struct draft_counts, drafted), out);
+    metrics_print_head(out, accepted, "counter", "Of these, tokens that the answer then had.");
+    print_draft_counts(all, n, accepted, offsetof(struct draft_counts, accepted), out);
+}
+
 static void print_histograms(const struct model_metrics *all, int n, struct buffer *out) {
     for (size_t i = 0; i < ARRAY_COUNT(histograms); i++) {
         const struct histogram_row *row = &histograms[i];
@@ -163,6 +187,7 @@ struct answer *metrics_open(struct api *api, const struct api_request *request, 
     buffer_printf(&body, "retro_build_info{version=\"%s\"} 1\n", RETRO_VERSION);
     print_numbers(all, api->n_models, &body);
     print_finished(all, api->n_models, &body);
+    print_drafts(all, api->n_models, &body);
     print_histograms(all, api->n_models, &body);
     traffic_print(api->traffic, &body);
     metrics_print_keys(api, &body);

@@ -23,14 +23,23 @@ static void write_head(struct json_writer *w, const struct writing_answer *answe
     put_key_array(w, "choices");
 }
 
+static void add_drafts(struct draft_told *to, const struct draft_told *from) {
+    to->guessed += from->guessed;
+    to->right += from->right;
+    to->expected += from->expected;
+    to->expected_rightly += from->expected_rightly;
+}
+
 /* Prompts are counted once each, with the first answer to them; later passages may be fewer than
  * those that were taken over. */
 static void write_usage(struct json_writer *w, const struct writing_answer *answer) {
     int64_t prompt = 0, cached = 0, written = 0;
+    struct draft_told drafts = {0};
     for (int i = 0; i < answer->n; i++) {
         const struct choice *choice = answer->choices[i];
         const struct progress *progress = &choice->progress;
         written += progress->n_ids;
+        add_drafts(&drafts, &progress->drafts);
         if (choice->number > 0) continue;
         prompt += progress->n_read;
         cached += min_int(progress->n_cached, progress->n_read);
@@ -41,6 +50,12 @@ static void write_usage(struct json_writer *w, const struct writing_answer *answ
     put_key_int(w, "total_tokens", prompt + written);
     put_key_object(w, "prompt_tokens_details");
     put_key_int(w, "cached_tokens", cached);
+    put_object_end(w);
+    put_key_object(w, "completion_tokens_details");
+    put_key_int(w, "accepted_prediction_tokens", drafts.expected_rightly);
+    put_key_int(w, "rejected_prediction_tokens", drafts.expected - drafts.expected_rightly);
+    put_key_int(w, "drafted_tokens", drafts.guessed);
+    put_key_int(w, "accepted_drafted_tokens", drafts.right);
     put_object_end(w);
     put_object_end(w);
 }

@@ -86,6 +86,22 @@ static void end_ask(const struct request_writing *writing, struct sequence_end *
     stops_copy(&to->stops, &writing->stops);
 }
 
+/* Where the answer goes on with a text, its first token may be another than that of a text by
+ * itself; what follows it is the same. */
+static bool prediction_ask(const struct served_model *model, const struct request_writing *writing,
+                           struct sequence_request *asked, struct failure *failure) {
+    struct tokens ids = {0};
+    struct error e = {0};
+    if (writing->prediction.size == 0) return true;
+    if (tokenizer_encode(model->tokenizer, writing->prediction.data, writing->prediction.size,
+                         TOKENIZER_PLAIN, &ids, &e))
+        error_prefix(&e, "prediction");
+    asked->predicted = writing_copy_ids(ids.ids, ids.n);
+    asked->n_predicted = ids.n;
+    tokens_free(&ids);
+    return e.status == STATUS_OK || failure_from_error(failure, &e);
+}
+
 bool writing_ask(const struct served_model *model, const struct request_writing *writing,
                  int number, struct sequence_request *asked, struct failure *failure) {
     sampling_ask(writing, number, &asked->sampling);
@@ -93,7 +109,8 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
     end_ask(writing, &asked->end);
     asked->wake_per_token = writing->stream;
     return retrieval_ask(model, &writing->retrieval, asked, failure) &&
-           grammar_ask(model, writing, asked, failure);
+           grammar_ask(model, writing, asked, failure) &&
+           prediction_ask(model, writing, asked, failure);
 }
 
 bool writing_compare(const struct served_model *model, const struct request_writing *writing,

@@ -10,6 +10,9 @@ static const struct json_choice operations_choices[] = {{"auto", OPERATIONS_AUTO
 static const struct json_choice sharing_choices[] = {
     {"key", PREFIXES_OF_KEY}, {"filter", PREFIXES_OF_FILTER}, {NULL, 0}};
 
+static const struct json_choice drafts_choices[] = {
+    {"off", DRAFTS_OFF}, {"on", DRAFTS_ON}, {"always", DRAFTS_ALWAYS}, {NULL, 0}};
+
 static const struct json_field prefix_fields[] = {
     {"path", JSON_TEXT, JSON_AT(struct prefix_path, path), .required = true},
 };
@@ -28,6 +31,10 @@ static const struct option_row server_rows[] = {
                "end (RoPE)"),
     OPTION_INT(struct server_settings, max_step_tokens, 512, 1, 1 << 20,
                "prompt tokens processed in one step"),
+    OPTION_CHOICE(struct server_settings, drafts, DRAFTS_ON, drafts_choices,
+                  "tokens of an answer that repeats what was read are guessed and computed "
+                  "together, where that is faster; the answer is the same; always: whatever it "
+                  "costs, for tests and measurements"),
     OPTION_INT(struct server_settings, max_picture_patches, 5120, 16, 1 << 16,
                "patches of a picture for models that read pictures of any size; a larger picture "
                "is made smaller"),

@@ -10,6 +10,13 @@ enum operations_access { OPERATIONS_OPEN, OPERATIONS_LOCAL, OPERATIONS_KEY, OPER
 /* The keys whose kept prompts a prompt takes over. */
 enum prefix_sharing { PREFIXES_OF_KEY, PREFIXES_OF_FILTER };
 
+/* Whether tokens are guessed ahead of their rows (server/schedule/drafts.h). */
+enum drafts_choice {
+    DRAFTS_OFF,
+    DRAFTS_ON,    /* where it pays */
+    DRAFTS_ALWAYS /* wherever there is anything to guess */
+};
+
 /* A file of server.prefixes. */
 struct prefix_path {
     char *path;
@@ -22,6 +29,7 @@ struct server_settings {
     int max_sequences;       /* sequences decoded together in one step */
     int max_context;         /* tokens per sequence, prompt and answer; 0: check_context decides */
     int max_step_tokens;     /* prompt tokens processed in one step */
+    int drafts;              /* enum drafts_choice */
     int max_picture_patches; /* of one picture, for models that read any size */
     int prefix_cache_mb; /* of keys and values that later prompts may take over; -1: engine_limits
                             decides */
