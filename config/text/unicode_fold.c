@@ -177,8 +177,9 @@ static void read_stretch(struct fold_reader *reader) {
     struct text_span text = {reader->at, (size_t)(end - reader->at)};
     reader->computed.size = 0;
     unicode_fold(&reader->stretch, text, &reader->computed);
-    reader->rest = reader->computed.text;
-    reader->rest_end = reader->rest + reader->computed.size;
+    struct mapped_text folded = mapped_view(&reader->computed);
+    reader->rest = folded.text;
+    reader->rest_end = folded.text + folded.size;
     reader->at = end;
 }
 
