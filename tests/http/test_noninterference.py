@@ -122,13 +122,19 @@ def step_search(r, seen):
 
 def step_completion(r, seen):
     prompt = r.choice((r.choice(SECRETS), r.choice(SECRETS)[:400], pick_text(r)))
-    retrieval = r.choice(({"enabled": False}, {"mode": "prompt", **pick_choice(r)}, {"mode": "attention", "k": 2}, {"exclude": [pick_id(r, seen)]}))
+    retrieval = r.choice(({"enabled": False}, {"mode": "prompt", **pick_choice(r)}, {"mode": "attention", "k": 2, "support": True}, {"exclude": [pick_id(r, seen)]}))
     return as_json("POST", "/v1/completions", {"prompt": prompt, "max_tokens": r.choice((1, 4)), "temperature": 0, "retrieval": retrieval})
 
 
 def step_chat(r, seen):
     messages = [{"role": "system", "content": r.choice(SECRETS)[:500]}, {"role": "user", "content": " ".join(r.choices(WORDS, k=4))}]
-    return as_json("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 2, "temperature": 0, "retrieval": {"mode": "prompt", "k": 2}})
+    return as_json("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 2, "temperature": 0, "retrieval": {"mode": "prompt", "k": 2, "support": True}})
+
+
+def step_quote(r, seen):
+    """A quotation mark is likely, and then whatever a passage allows."""
+    retrieval = {"mode": r.choice(("prompt", "attention")), "k": 3, "quotes": True, "quote_words": r.choice((1, 3))}
+    return as_json("POST", "/v1/completions", {"prompt": pick_text(r), "max_tokens": 8, "temperature": 0, "logit_bias": {"2": 30}, "retrieval": retrieval})
 
 
 def step_embed(r, seen):
@@ -147,7 +153,7 @@ def step_mistake(r, seen):
                      as_json("POST", "/v1/completions", {"prompt": "x", "model": "bob's"}), as_json("POST", "/v1/documents", {"text": " \n"})))
 
 
-KINDS = {step_put: 5, step_post: 3, step_upload: 2, step_delete: 3, step_show: 3, step_list: 3, step_search: 4, step_completion: 3, step_chat: 1,
+KINDS = {step_put: 5, step_post: 3, step_upload: 2, step_delete: 3, step_show: 3, step_list: 3, step_search: 4, step_completion: 3, step_chat: 1, step_quote: 2,
          step_embed: 1, step_look: 1, step_mistake: 1}
 
 

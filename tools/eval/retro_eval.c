@@ -24,6 +24,10 @@ static const struct eval_command {
       "with known\n"
       "documents"},
      eval_retrieval},
+    {{"quotes", "[OPTION...] QUESTIONS.jsonl...",
+      "share of answers that quote, and of quotes that stand in a passage, and in a right "
+      "document"},
+     eval_quotes},
     {{"embed", "[OPTION...] FOLDER TEXT...",
       "print the embedding of each TEXT, one JSON array a line (TEXT - reads JSON lines)"},
      eval_embed},
@@ -31,6 +35,9 @@ static const struct eval_command {
       "print what a cross-encoder thinks of the text of each line beside its query: {\"query\", "
       "\"text\"}"},
      eval_rerank},
+    {{"support", "[OPTION...] QUESTIONS.jsonl...",
+      "how well support tells sentences that the passages support from planted false ones"},
+     eval_support},
     {{"chat", "[OPTION...] FOLDER REQUEST.json [--ids]",
       "print the text that a model reads for a chat request, by its chat template"},
      eval_chat},

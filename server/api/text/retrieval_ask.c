@@ -7,6 +7,10 @@ static bool searches(const struct served_model *model, const struct request_retr
     return retrieval->neighbors.n == 0 && model->retrieval != NULL && retrieval->choice.enabled;
 }
 
+bool retrieval_reads(const struct served_model *model, const struct request_retrieval *retrieval) {
+    return searches(model, retrieval) || retrieval->neighbors.n > 0;
+}
+
 bool retrieval_reads_passages(const struct served_model *model,
                               const struct request_retrieval *retrieval) {
     return retrieval_prompts(retrieval->choice.mode) &&
@@ -66,11 +70,14 @@ static bool seeks_again(const struct served_model *model,
 /* Fields about what is read are for requests that read something. */
 static bool check_reads(const struct served_model *model, const struct request_retrieval *retrieval,
                         struct failure *failure) {
+    const struct retrieval_choice *choice = &retrieval->choice;
+    bool judges = choice_says(choice, CHOICE_SUPPORT) && choice->support;
     const char *field = retrieval->attention  ? "retrieval.attention"
                         : retrieval->compared ? "retrieval.compare"
+                        : judges              ? "retrieval.support"
                                               : NULL;
     if (field == NULL) return true;
-    if (retrieval->neighbors.n == 0 && !searches(model, retrieval))
+    if (!retrieval_reads(model, retrieval))
         return failure_set(failure, 400, "no_retrieval", field,
                            "%s is for requests that read neighbours, and this one reads none",
                            field);
@@ -98,6 +105,17 @@ bool retrieval_settle(const struct served_model *model, struct request_retrieval
 
 /* Ask. */
 
+/* Appends owned copies of texts. */
+static void append_texts(struct text_span **to, int *n, const struct text_list *texts) {
+    if (texts->n == 0) return;
+    *to = xrealloc(*to, ((size_t)*n + (size_t)texts->n) * sizeof **to);
+    for (int i = 0; i < texts->n; i++) {
+        const struct text_span *text = &texts->all[i];
+        (*to)[*n] = (struct text_span){xstrndup(text->text, text->size), text->size};
+        ++*n;
+    }
+}
+
 /* The caller's texts as the model attends to neighbours: cut or padded to r tokens. */
 static bool give_neighbors(const struct served_model *model,
                            const struct request_retrieval *retrieval, struct sequence_neighbors *to,
@@ -118,6 +136,7 @@ static bool give_neighbors(const struct served_model *model,
     }
     tokens_free(&ids);
     to->given_k = retrieval->neighbors.n;
+    append_texts(&to->given, &to->n_given, &retrieval->neighbors);
     return ok;
 }
 
@@ -130,17 +149,6 @@ static bool ask_neighbors(const struct served_model *model,
     return true;
 }
 
-/* Appends owned copies of texts. */
-static void append_texts(struct text_span **to, int *n, const struct text_list *texts) {
-    if (texts->n == 0) return;
-    *to = xrealloc(*to, ((size_t)*n + (size_t)texts->n) * sizeof **to);
-    for (int i = 0; i < texts->n; i++) {
-        const struct text_span *text = &texts->all[i];
-        (*to)[*n] = (struct text_span){xstrndup(text->text, text->size), text->size};
-        ++*n;
-    }
-}
-
 static void ask_passages(const struct served_model *model,
                          const struct request_retrieval *retrieval, struct sequence_passages *to) {
     append_texts(&to->given, &to->n_given, &retrieval->neighbors);
@@ -149,13 +157,19 @@ static void ask_passages(const struct served_model *model,
     to->k = retrieval->choice.k ? retrieval->choice.k : model->usual_passages;
 }
 
+/* The passage that supports a sentence most is told by the attention of the rows that wrote it. */
+static enum told_rows told_rows_of(const struct request_retrieval *retrieval) {
+    if (retrieval->attention != ATTENTION_UNTOLD) return TOLD_ALL_ROWS;
+    return retrieval->choice.support ? TOLD_WRITING_ROWS : TOLD_NO_ROWS;
+}
+
 bool retrieval_ask(const struct served_model *model, const struct request_retrieval *retrieval,
                    struct sequence_request *asked, struct failure *failure) {
     bool attends = retrieval_attends(retrieval->choice.mode);
     append_texts(&asked->excluded, &asked->n_excluded, &retrieval->excluded);
     asked->filter = filter_join(model->filter, retrieval->filter);
     asked->choice = retrieval->choice;
-    asked->tell_attention = retrieval->attention != ATTENTION_UNTOLD;
+    asked->told_rows = told_rows_of(retrieval);
     if (attends) asked->choice.every = 0;
     if (retrieval_prompts(retrieval->choice.mode)) ask_passages(model, retrieval, &asked->passages);
     return !attends || ask_neighbors(model, retrieval, &asked->neighbors, failure);
@@ -166,6 +180,6 @@ bool retrieval_ask_without(const struct served_model *model,
                            struct sequence_request *asked, struct failure *failure) {
     append_texts(&asked->excluded, &asked->n_excluded, &retrieval->without);
     bool ok = retrieval_ask(model, retrieval, asked, failure);
-    asked->tell_attention = false;
+    asked->told_rows = TOLD_NO_ROWS;
     return ok;
 }

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "server/api/text/grammars.h"
+#include "server/api/text/quotes_ask.h"
 #include "server/api/text/retrieval_ask.h"
 
 uint64_t random_number(void) {
@@ -37,7 +38,8 @@ void writing_choose_seed(struct request_writing *writing) {
  * knows. */
 static bool grammar_ask(const struct served_model *model, const struct request_writing *writing,
                         struct sequence_request *asked, struct failure *failure) {
-    asked->grammar_begin = (struct matcher_begin){.after = -1, .optional = -1};
+    asked->grammar_begin = (struct matcher_begin){
+        .after = -1, .optional = -1, .quote_words = writing->retrieval.choice.quote_words};
     if (writing->guide.kind == GUIDE_NONE) return true;
     if (model->info->reads_source)
         return failure_set(
@@ -45,7 +47,7 @@ static bool grammar_ask(const struct served_model *model, const struct request_w
             "%s: the answers of models with an encoder, as %s, cannot be held to a grammar",
             writing->guide.field, model->id);
     asked->grammar = grammars_get(model->grammars, &writing->guide, failure);
-    return asked->grammar != NULL;
+    return asked->grammar != NULL && quotes_check(writing, asked, failure);
 }
 
 /* Sampling. */
@@ -113,15 +115,10 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
            prediction_ask(model, writing, asked, failure);
 }
 
-bool writing_compare(const struct served_model *model, const struct request_writing *writing,
-                     struct sequence *sequence, struct failure *failure) {
-    const struct request_retrieval *retrieval = &writing->retrieval;
+/* The same request that reads nothing beside its prompt, whose answer is scored and not written. */
+static struct sequence *sequence_without(const struct sequence *sequence) {
     const struct sequence_request *asked = &sequence->asked;
-    if (retrieval->compared == COMPARED_WITH_NOTHING) return true;
-    if (asked->max_tokens == 0)
-        return failure_set(failure, 400, "invalid_value", "retrieval.compare",
-                           "retrieval.compare scores what is written, and max_tokens is 0");
-    struct sequence *without = sequence->asked.comparison = sequence_open();
+    struct sequence *without = sequence_open();
     struct sequence_request *to = &without->asked;
     without->answer.waker = sequence->answer.waker;
     to->principal = principal_hold(asked->principal);
@@ -132,7 +129,21 @@ bool writing_compare(const struct served_model *model, const struct request_writ
     to->pictures = picture_set_hold(asked->pictures);
     to->max_tokens = asked->max_tokens;
     to->n_top = 0;
-    sequence->asked.n_top = max_int(0, asked->n_top);
-    return retrieval->compared == COMPARED_WITH_OFF ||
-           retrieval_ask_without(model, retrieval, to, failure);
+    return without;
+}
+
+bool writing_compare(const struct served_model *model, const struct request_writing *writing,
+                     struct sequence *sequence, struct failure *failure) {
+    const struct request_retrieval *retrieval = &writing->retrieval;
+    struct sequence_request *asked = &sequence->asked;
+    bool judges = retrieval->choice.support && sequence_reads_texts(asked) && asked->max_tokens > 0;
+    if (retrieval->compared == COMPARED_WITH_NOTHING && !judges) return true;
+    if (asked->max_tokens == 0)
+        return failure_set(failure, 400, "invalid_value", "retrieval.compare",
+                           "retrieval.compare scores what is written, and max_tokens is 0");
+    struct sequence *without = asked->comparison = sequence_without(sequence);
+    asked->n_top = max_int(0, asked->n_top);
+    if (retrieval->compared != COMPARED_WITHOUT) return true;
+    if (judges) without->asked.comparison = sequence_without(sequence);
+    return retrieval_ask_without(model, retrieval, &without->asked, failure);
 }
