@@ -19,7 +19,7 @@ struct collection_options {
         *tokenizer; /* where they lie, for programs that are given nothing but the collection */
     const char *index_factory;     /* NULL: by size */
     struct picture_space pictures; /* n and index are not read: the index is chosen by size */
-    bool locked;                   /* the caller holds store_lock */
+    bool locked;                   /* the caller holds generation_lock */
 };
 /* To make another collection by the same embedder and tokenizer; it points into info. Its index is
  * chosen by size. */

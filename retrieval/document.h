@@ -46,6 +46,18 @@ struct stored_document {
     int64_t first_chunk;    /* in the snapshot; -1: its chunks are not at hand */
     int64_t n_chunks;
 };
+/* The same for another collection: what a caller adds are tokens, bounds and the picture's vector.
+ */
+static inline struct collection_document document_again(const struct stored_document *document) {
+    return (struct collection_document){
+        .id = document->id,
+        .path = document->path,
+        .title = document->title,
+        .metadata = document->metadata[0] ? document->metadata : NULL,
+        .source = document->source,
+        .text = document->text,
+        .marks = document->marks};
+}
 /* Whether the filter allows the document. NULL allows all. */
 static inline bool document_is_allowed(const struct filter *filter,
                                        const struct stored_document *document) {

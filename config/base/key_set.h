@@ -16,4 +16,6 @@ bool key_set_add(struct key_set *set, uint64_t a, uint64_t b); /* false when it 
 /* The number of a key, to read and to set until the next key is added; NULL where it is not in the
  * set. */
 int64_t *key_set_number(const struct key_set *set, uint64_t a, uint64_t b);
+/* Adds a key if it is not there, and returns its number as key_set_number does. */
+int64_t *key_set_put(struct key_set *set, uint64_t a, uint64_t b, bool *added);
 void key_set_free(struct key_set *set);

@@ -30,18 +30,20 @@ static bool become_nobody(void) {
            setresuid(NOBODY, NOBODY, NOBODY) == 0;
 }
 
+static bool all_may_enter(const char *folder) {
+    struct stat facts;
+    return stat(folder, &facts) == 0 && (facts.st_mode & S_IXOTH);
+}
+
 /* Whether every user may enter all folders on the way to a file. */
 static bool all_may_reach(const char *path) {
     char folder[4096] = "/";
     for (const char *at = strchr(path + 1, '/'); path[0] == '/' && at; at = strchr(at + 1, '/')) {
-        struct stat facts;
-        if (stat(folder, &facts) != 0 || !(facts.st_mode & S_IXOTH)) return false;
-        if ((size_t)(at - path) >= sizeof folder) return false;
+        if (!all_may_enter(folder) || (size_t)(at - path) >= sizeof folder) return false;
         memcpy(folder, path, (size_t)(at - path));
         folder[at - path] = '\0';
     }
-    struct stat facts;
-    return stat(folder, &facts) == 0 && (facts.st_mode & S_IXOTH);
+    return all_may_enter(folder);
 }
 
 /* Where there are none, a service manager may refuse the call. */

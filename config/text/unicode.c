@@ -1,6 +1,7 @@
 /* config/text/unicode.c: mapped text, normalisation, kinds of characters. See unicode.h. */
 #include "config/text/unicode.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -27,10 +28,14 @@ void mapped_append(struct mapped_buffer *buffer, const char *bytes, size_t n, ui
     }
 }
 
+size_t unicode_write(int32_t character, char bytes[4]) {
+    if (!utf8proc_codepoint_valid(character)) return 0;
+    return (size_t)utf8proc_encode_char(character, (utf8proc_uint8_t *)bytes);
+}
+
 static void append_character(struct mapped_buffer *buffer, int32_t character, uint32_t origin) {
     char bytes[4];
-    mapped_append(buffer, bytes, (size_t)utf8proc_encode_char(character, (utf8proc_uint8_t *)bytes),
-                  origin);
+    mapped_append(buffer, bytes, unicode_write(character, bytes), origin);
 }
 
 struct mapped_text mapped_view(const struct mapped_buffer *buffer) {
@@ -176,13 +181,6 @@ void unicode_lowercase(const struct mapped_text *in, struct mapped_buffer *out) 
     }
 }
 
-/* Characters of one stretch that normalises on its own, with their origins. */
-struct stretch {
-    utf8proc_int32_t *c, *sorted;
-    uint32_t *origin, *sorted_origin;
-    size_t n, capacity;
-};
-
 static void stretch_add(struct stretch *stretch, int32_t c, unsigned options, uint32_t origin) {
     if (stretch->capacity - stretch->n < 32) {
         stretch->capacity = stretch->capacity * 2 + 64;
@@ -249,7 +247,7 @@ static void stretch_flush(struct stretch *stretch, bool compose, struct mapped_b
     stretch->n = 0;
 }
 
-static void stretch_free(struct stretch *stretch) {
+void stretch_free(struct stretch *stretch) {
     free(stretch->c);
     free(stretch->sorted);
     free(stretch->origin);
@@ -284,22 +282,56 @@ void unicode_normalise(const struct mapped_text *in, enum unicode_form form,
 
 static char ascii_lower(int32_t c) { return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c); }
 
-void unicode_fold(const char *text, size_t size, struct mapped_buffer *out) {
-    const unsigned options = UTF8PROC_COMPAT | UTF8PROC_CASEFOLD | UTF8PROC_IGNORE;
-    struct stretch stretch = {0};
-    for (size_t i = 0; i < size;) {
+bool unicode_joins_previous(int32_t c) { return c >= 0x80 && joins_previous(c); }
+
+static void stretch_add_folded(struct stretch *stretch, int32_t c) {
+    stretch_add(stretch, c < 0 || c == 0x200B ? ' ' : c,
+                UTF8PROC_COMPAT | UTF8PROC_CASEFOLD | UTF8PROC_IGNORE, 0);
+}
+
+void unicode_fold(struct stretch *stretch, struct text_span text, struct mapped_buffer *out) {
+    for (size_t i = 0; i < text.size;) {
         int32_t c;
-        int length = utf8_read(text + i, size - i, &c);
-        if (stretch.n > 0 && (c < 0x80 || !joins_previous(c))) stretch_flush(&stretch, true, out);
-        bool alone = c < 0x80 && (i + 1 >= size || (unsigned char)text[i + 1] < 0x80);
-        if (alone)
-            mapped_append(out, &(char){ascii_lower(c)}, 1, 0);
-        else
-            stretch_add(&stretch, c < 0 || c == 0x200B ? ' ' : c, options, 0);
+        int length = utf8_read(text.text + i, text.size - i, &c);
+        if (stretch->n > 0 && !unicode_joins_previous(c)) stretch_flush(stretch, true, out);
+        stretch_add_folded(stretch, c);
         i += (size_t)length;
     }
-    stretch_flush(&stretch, true, out);
+    stretch_flush(stretch, true, out);
+}
+
+int32_t unicode_fold_single(int32_t c, int *combining) {
+    struct stretch stretch = {0};
+    stretch_add_folded(&stretch, c);
+    int32_t single = stretch.n == 1 ? stretch.c[0] : -1;
     stretch_free(&stretch);
+    if (single < 0) return single;
+    *combining = combining_class(single);
+    /* Marks that only our Unicode knows are sorted and composed by different classes. */
+    return *combining == utf8proc_get_property(single)->combining_class ? single : -1;
+}
+
+/* Characters of the first two planes; those of later ones decompose into one each. */
+enum { SECOND_PLANES = 0x20000 };
+static uint64_t second_characters[SECOND_PLANES / 64];
+static pthread_once_t second_once = PTHREAD_ONCE_INIT;
+
+static void find_second_characters(void) {
+    utf8proc_int32_t parts[32];
+    for (int32_t c = 0x80; c < SECOND_PLANES; c++) {
+        int boundary = 0;
+        utf8proc_ssize_t n = utf8proc_decompose_char(c, parts, 32, UTF8PROC_DECOMPOSE, &boundary);
+        for (utf8proc_ssize_t i = 1; i < n; i++)
+            second_characters[parts[i] / 64] |= (uint64_t)1 << (parts[i] % 64);
+    }
+}
+
+bool unicode_is_second(int32_t c) {
+    pthread_once(&second_once, find_second_characters);
+    /* utf8proc takes what stands before Hangul's first final consonant for a final consonant too.
+     */
+    if (c == 0x11A7) return true;
+    return c < SECOND_PLANES && (second_characters[c / 64] >> (c % 64) & 1) != 0;
 }
 
 /* The ranges as the tokenizers library has them, with its U+2B920 for U+2B820. */

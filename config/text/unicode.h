@@ -34,10 +34,23 @@ void unicode_repair(const char *text, size_t size, struct mapped_buffer *out);
 enum unicode_form { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD };
 void unicode_normalise(const struct mapped_text *in, enum unicode_form form,
                        struct mapped_buffer *out);
-/* For comparing: NFKC and full case folding (Unicode 3.13, NFKC_Casefold), so that "ŁÓDŹ", "łódź"
- * and full-width letters are the same. Bytes that are no UTF-8, and U+200B, which parts words,
- * become blanks. Origins are not kept. */
-void unicode_fold(const char *text, size_t size, struct mapped_buffer *out);
+/* The parts of folding for comparing words (unicode_fold.h has the reader). A text folds stretch
+ * by stretch: a character that joins no previous one, and all behind it that do. */
+struct stretch {
+    int32_t *c, *sorted;
+    uint32_t *origin, *sorted_origin; /* of each character */
+    size_t n, capacity;
+};
+bool unicode_joins_previous(int32_t character); /* it may combine with what stands before it */
+/* Whether it may compose with the character before it: it is behind another one in a canonical
+ * decomposition. */
+bool unicode_is_second(int32_t character);
+/* Appends the folded text, as utf8proc has it; `stretch`, zero-initialised, keeps its memory. */
+void unicode_fold(struct stretch *stretch, struct text_span text, struct mapped_buffer *out);
+/* The character that a character decomposes into when it folds, and its combining class; -1 where
+ * there are none or several, or where the class depends on the age of the tables. */
+int32_t unicode_fold_single(int32_t character, int *combining);
+void stretch_free(struct stretch *stretch);
 /* Character by character, without the final sigma rule, as Rust's char::to_lowercase. */
 void unicode_lowercase(const struct mapped_text *in, struct mapped_buffer *out);
 
@@ -48,6 +61,8 @@ struct bert_normalizer {
 void unicode_normalise_bert(const struct mapped_text *in, const struct bert_normalizer *normalizer,
                             struct mapped_buffer *out);
 
+/* The UTF-8 of a character; returns its bytes, 0 for half of a pair of UTF-16 and for none. */
+size_t unicode_write(int32_t character, char bytes[4]);
 bool unicode_is_space(int32_t character); /* White_Space */
 bool unicode_is_word(
     int32_t character); /* regular expressions' \w: letters, marks, decimal digits, connectors */

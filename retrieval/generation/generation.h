@@ -53,7 +53,8 @@ struct collection_outline {
     size_t changes;              /* bytes of its log, whose documents are in memory */
     size_t text;                 /* bytes of the documents' text, of these */
 };
-enum status store_outline_read(struct collection_outline *out, const char *dir, struct error *e);
+enum status generation_outline_read(struct collection_outline *out, const char *dir,
+                                    struct error *e);
 void collection_outline_free(struct collection_outline *outline); /* of a zeroed one: nothing */
 /* Lets go of it: it stays open as long as others hold it. NULL is let go of silently. */
 void disk_generation_close(struct disk_generation *generation);
@@ -88,10 +89,10 @@ struct generation_builder;
 
 /* The right to change the collection in dir, which one program has at a time: STATUS_BUSY while
  * another one has it. The folder is made where it is missing. */
-enum status store_lock(int *lock, const char *dir, struct error *e);
+enum status generation_lock(int *lock, const char *dir, struct error *e);
 /* The same, where another program's change takes less than ten seconds. */
-enum status store_lock_soon(int *lock, const char *dir, struct error *e);
-void store_unlock(int lock); /* -1: nothing */
+enum status generation_lock_soon(int *lock, const char *dir, struct error *e);
+void generation_unlock(int lock); /* -1: nothing */
 
 enum status builder_create(struct generation_builder **out, const char *dir,
                            const struct collection_options *options, struct error *e);

@@ -4,16 +4,11 @@
  * crash harmless: files, fsync each; MANIFEST, fsync; folder fsync; CURRENT.tmp, fsync; rename;
  * folder fsync. Before the rename a reader sees the old generation, after it the new one.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "config/base/hash.h"
@@ -67,42 +62,6 @@ static void writer_close(struct writer *writer) {
     free(writer->path);
     writer->path = NULL;
     buffer_free(&writer->pending);
-}
-
-enum status store_lock(int *lock, const char *dir, struct error *e) {
-    *lock = -1;
-    if (disk_make_folder(dir, e)) return e->status;
-    char *path = disk_path(dir, "LOCK");
-    enum status status = STATUS_OK;
-    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (*lock < 0)
-        status = error_errno(e, "%s: create", path);
-    else if (flock(*lock, LOCK_EX | LOCK_NB) != 0)
-        status =
-            errno == EWOULDBLOCK
-                ? error_set(e, STATUS_BUSY, "%s: another program is changing this collection", path)
-                : error_errno(e, "%s: lock", path);
-    free(path);
-    if (status) {
-        store_unlock(*lock);
-        *lock = -1;
-    }
-    return status;
-}
-
-enum status store_lock_soon(int *lock, const char *dir, struct error *e) {
-    enum { WAIT_SECONDS = 10, LOOK_MILLISECONDS = 10 };
-    double end = time_now() + WAIT_SECONDS;
-    enum status status = store_lock(lock, dir, e);
-    while (status == STATUS_BUSY && time_now() < end) {
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_MILLISECONDS * 1000000L}, NULL);
-        status = store_lock(lock, dir, e);
-    }
-    return status;
-}
-
-void store_unlock(int lock) {
-    if (lock >= 0) close(lock);
 }
 
 /* Picks the new generation's number and removes what an interrupted build left: generations above
@@ -193,7 +152,7 @@ enum status builder_adopt(struct generation_builder **out, const char *dir,
     struct generation_builder *builder = make_builder(dir);
     builder->manifest = *manifest;
     *manifest = (struct manifest){0};
-    enum status status = store_lock_soon(&builder->lock, dir, e);
+    enum status status = generation_lock_soon(&builder->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(builder, e);
     if (status) {
         builder_abandon(builder);
@@ -238,7 +197,7 @@ enum status builder_create(struct generation_builder **out, const char *dir,
                                  .document_prompt = copy_text(options->document_prompt),
                                  .tokenizer = xstrdup(options->tokenizer),
                                  .pictures = copy_space(&options->pictures)};
-    enum status status = options->locked ? STATUS_OK : store_lock(&builder->lock, dir, e);
+    enum status status = options->locked ? STATUS_OK : generation_lock(&builder->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(builder, e);
     if (status == STATUS_OK) status = open_writers(builder, e);
     if (status) {
@@ -466,7 +425,7 @@ static void builder_free(struct generation_builder *builder) {
     writer_close(&builder->vectors);
     writer_close(&builder->pictures);
     writer_close(&builder->picture_chunks);
-    store_unlock(builder->lock);
+    generation_unlock(builder->lock);
     manifest_free(&builder->manifest);
     key_set_free(&builder->ids);
     free(builder->dir);

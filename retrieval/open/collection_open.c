@@ -15,7 +15,7 @@ enum status collection_open(struct collection **out, const char *name,
 enum status collection_outline_read(struct collection_outline *out, const char *name,
                                     const struct milvus_settings *settings, struct error *e) {
     struct collection *collection;
-    if (!collection_name_is_remote(name)) return store_outline_read(out, name, e);
+    if (!collection_name_is_remote(name)) return generation_outline_read(out, name, e);
     if (milvus_collection_open(&collection, name, settings, e)) return e->status;
     struct snapshot *snapshot = collection_hold(collection);
     struct collection_info *info = &out->info;

@@ -67,7 +67,7 @@ static enum status open_log(struct store *store, struct error *e) {
 static void unlock_folder(struct store *store) {
     change_log_close(store->log);
     store->log = NULL;
-    store_unlock(store->lock_file);
+    generation_unlock(store->lock_file);
     store->lock_file = -1;
 }
 
@@ -88,7 +88,7 @@ enum status store_begin_change(struct store *store, struct error *e) {
     if (store->n_changing == 0) {
         store->locking = true;
         pthread_mutex_unlock(&store->lock);
-        status = store_lock_soon(&store->lock_file, store->dir, e);
+        status = generation_lock_soon(&store->lock_file, store->dir, e);
         if (status == STATUS_OK) status = open_log(store, e);
         pthread_mutex_lock(&store->lock);
         store->locking = false;

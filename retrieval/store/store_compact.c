@@ -66,17 +66,10 @@ static enum status copy_document(void *context, const struct stored_document *do
         compaction->bounds[i] = (uint32_t)last.start;
     }
     compaction->bounds[document->n_chunks] = (uint32_t)last.end;
-    struct collection_document copy = {
-        .id = document->id,
-        .path = document->path,
-        .title = document->title,
-        .metadata = document->metadata,
-        .source = document->source,
-        .text = document->text,
-        .marks = document->marks,
-        .ids = (const int32_t *)first.tokens,
-        .bounds = compaction->bounds,
-        .n = ((int)document->n_chunks - 1) * info->chunk_length + last.n_tokens};
+    struct collection_document copy = document_again(document);
+    copy.ids = (const int32_t *)first.tokens;
+    copy.bounds = compaction->bounds;
+    copy.n = ((int)document->n_chunks - 1) * info->chunk_length + last.n_tokens;
     bool has_picture;
     enum status status = copy_vectors(compaction, document, e);
     if (status == STATUS_OK)

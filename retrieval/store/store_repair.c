@@ -120,8 +120,8 @@ enum status store_repair(const char *dir, struct store_repaired *repaired, struc
     int lock;
     *repaired = (struct store_repaired){0};
     if (access(dir, F_OK) != 0) return error_errno(e, "%s", dir);
-    if (store_lock_soon(&lock, dir, e)) return e->status;
+    if (generation_lock_soon(&lock, dir, e)) return e->status;
     enum status status = repair_locked(dir, repaired, e);
-    store_unlock(lock);
+    generation_unlock(lock);
     return status;
 }

@@ -2,17 +2,12 @@
  * Unicode. words.h says how a word is cut. */
 #pragma once
 
-#include "config/text/unicode.h"
-
-/* Bytes of a word; the rest of a longer one is not looked at. */
-enum { WORD_BYTES = 64 };
+#include "config/text/unicode_fold.h"
 
 struct word_reader {
-    struct mapped_buffer folded; /* of a text beyond ASCII */
-    const char *at, *end;
-    char run[WORD_BYTES]; /* the latest run of word characters, folded */
-    size_t size, part;    /* of the run; where its next part begins */
-    bool joined;          /* it has parts */
+    struct fold_reader text;
+    struct fold_run run; /* the latest run of word characters */
+    size_t part;         /* where its next part begins */
 };
 
 /* `text` is borrowed until the reader is closed. */

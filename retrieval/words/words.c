@@ -59,8 +59,8 @@ static void *grow(void *items, int64_t n, int64_t *capacity, size_t size, bool *
 
 static void note_word(struct words_maker *maker, uint32_t chunk, uint64_t hash) {
     struct words *words = maker->words;
-    bool is_new = key_set_add(&words->ids, hash, 0);
-    int64_t *number = key_set_number(&words->ids, hash, 0);
+    bool is_new;
+    int64_t *number = key_set_put(&words->ids, hash, 0, &is_new);
     if (is_new) {
         int64_t capacity = (int64_t)maker->latest_capacity;
         *number = (int64_t)words->ids.n - 1;

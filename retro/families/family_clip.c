@@ -183,32 +183,38 @@ static const struct json_field joint_fields[] = {
 };
 static const struct json_table joint_table = JSON_TABLE(joint_fields, .open = true);
 
+/* Of a tower of texts; its caller has put in the values of absent keys. */
 static const struct json_field text_fields[] = {
     {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
      .fallback = 12},
-    {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 512},
-    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
-     .fallback = 8},
-    {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 2048},
-    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .fallback = 49408},
-    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
-     .fallback = 77},
-    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
-     .fallback = ACTIVATION_QUICK_GELU},
-    {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-5},
+    {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH},
+    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS},
+    {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN},
+    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS},
+    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations},
+    {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon)},
 };
 static const struct json_table text_table = JSON_TABLE(text_fields, .open = true);
 
 static enum status read_joint(const struct json *config, struct model_spec *spec, struct error *e) {
     struct dual_encoder_keys keys = {.spec = *spec};
+    struct dims *text = &keys.spec.stacks[STACK_ENCODER];
     if (spec_read(config, &joint_table, &keys, e)) return e->status;
+    keys.spec.vocab = 49408;
+    keys.spec.max_positions = 77;
+    text->hidden = 512;
+    text->heads = 8;
+    text->ffn = 2048;
+    text->activation = ACTIVATION_QUICK_GELU;
+    text->epsilon = 1e-5f;
     if (spec_read(keys.text, &text_table, &keys.spec, e)) return error_prefix(e, "text_config");
     if (clip_tower.read(keys.vision, &keys.spec, e)) return error_prefix(e, "vision_config");
     keys.spec.parts[STACK_TOWER] = (struct model_part){&clip_tower, {"vision_model."}};
     keys.spec.tower.pooled = true;
     keys.spec.projector =
         (struct projector_spec){.in = keys.spec.stacks[STACK_TOWER].hidden, .out = keys.spec.joint};
-    keys.spec.stacks[STACK_ENCODER].final_norm = true;
+    text->final_norm = true;
     *spec = keys.spec;
     return huggingface_derive_encoder(spec, e);
 }
@@ -249,22 +255,10 @@ const struct family family_clip = {
 /* SigLIP reads texts without a mask, filled up to their length, and their last row stands for them.
  * A query that it has learned gathers a picture's rows, and an MLP follows. */
 
-static const struct json_field siglip_text_fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS,
-     .fallback = 12},
-    {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 768},
-    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS,
-     .fallback = 12},
-    {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 3072},
-    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .fallback = 32000},
-    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS,
-     .fallback = 64},
-    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
-     .fallback = ACTIVATION_GELU_TANH},
-    {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-6},
+static const struct json_field siglip_joint_fields[] = {
     {"projection_size", JSON_INT, AT_SPEC(joint), .min = 1, .max = LIMIT_WIDTH},
 };
-static const struct json_table siglip_text_table = JSON_TABLE(siglip_text_fields, .open = true);
+static const struct json_table siglip_joint_table = JSON_TABLE(siglip_joint_fields, .open = true);
 
 static enum status read_siglip_joint(const struct json *config, struct model_spec *spec,
                                      struct error *e) {
@@ -272,7 +266,15 @@ static enum status read_siglip_joint(const struct json *config, struct model_spe
     struct dims *text = &keys.spec.stacks[STACK_ENCODER], *tower = &keys.spec.stacks[STACK_TOWER];
     if (spec_read(config, &joint_table, &keys, e)) return e->status;
     keys.spec.joint = 0;
-    if (spec_read(keys.text, &siglip_text_table, &keys.spec, e))
+    keys.spec.vocab = 32000;
+    keys.spec.max_positions = 64;
+    text->hidden = 768;
+    text->heads = 12;
+    text->ffn = 3072;
+    text->activation = ACTIVATION_GELU_TANH;
+    text->epsilon = 1e-6f;
+    if (spec_read(keys.text, &text_table, &keys.spec, e) ||
+        spec_read(keys.text, &siglip_joint_table, &keys.spec, e))
         return error_prefix(e, "text_config");
     if (keys.spec.joint == 0) keys.spec.joint = text->hidden;
     if (siglip_tower.read(keys.vision, &keys.spec, e)) return error_prefix(e, "vision_config");

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "config/base/text.h"
 #include "config/json/json_writer.h"
@@ -384,47 +383,6 @@ enum status gguf_find_pooling(const struct gguf *gguf, enum gguf_pooling *out, s
                         "is not supported: neither 1 (mean), 2 (cls) nor 3 (last)", e);
     *out = (enum gguf_pooling)type;
     return STATUS_OK;
-}
-
-static bool has_ending(const char *path, const char *ending) {
-    size_t size = strlen(path), tail = strlen(ending);
-    return size >= tail && strcmp(path + size - tail, ending) == 0;
-}
-
-bool gguf_find_file(const char *path, struct buffer *file) {
-    struct stat st;
-    struct buffer config = {0}, model = {0};
-    if (stat(path, &st) != 0) return false;
-    if (!S_ISDIR(st.st_mode)) {
-        bool found = has_ending(path, ".gguf");
-        if (found) buffer_append_string(file, path);
-        return found;
-    }
-    buffer_printf(&config, "%s/config.json", path);
-    buffer_printf(&model, "%s/model.gguf", path);
-    bool found = stat(config.data, &st) != 0 && stat(model.data, &st) == 0;
-    if (found) buffer_append_string(file, model.data);
-    buffer_free(&config);
-    buffer_free(&model);
-    return found;
-}
-
-enum status config_read_text(const char *path, struct buffer *json, struct error *e) {
-    struct buffer file = {0};
-    struct gguf *gguf;
-    enum status status;
-    if (gguf_find_file(path, &file)) {
-        status = gguf_open(&gguf, file.data, e);
-        if (status == STATUS_OK) {
-            status = gguf_write_config(gguf, json, e);
-            gguf_close(gguf);
-        }
-    } else {
-        buffer_printf(&file, "%s/config.json", path);
-        status = file_read(file.data, JSON_FILE_LIMIT, json, e);
-    }
-    buffer_free(&file);
-    return status;
 }
 
 /* Names of tensors. */

@@ -1,9 +1,10 @@
-/* tests/growth/cases_text.c: text to token ids, by every model of tokenizer, and tokenizer.json
- * itself. */
+/* tests/growth/cases_text.c: text to token ids, by every model of tokenizer, tokenizer.json itself,
+ * and text to words. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/words/words.h"
 #include "retro/text/tokenizer.h"
 #include "tests/growth/growth.h"
 
@@ -179,6 +180,21 @@ static void make_sentencepiece_words(int n, struct buffer *out) {
     put_times(out, n, "the cat. ");
 }
 
+static void run_words(struct text_span text) {
+    uint64_t words[8];
+    CHECK(words_split(text, words, 8) > 0);
+}
+/* Marks on one letter are one stretch: in canonical order, where tables fold it, and in none. The
+ * tables are made before. */
+static void put_letter_with(struct buffer *out, int n, const char *marks) {
+    put_times(out, 1, "a");
+    put_times(out, 1, marks);
+    run_words((struct text_span){out->data, out->size});
+    put_times(out, n - 1, marks);
+}
+static void make_sorted_marks(int n, struct buffer *out) { put_letter_with(out, n, "\u0336"); }
+static void make_mixed_marks(int n, struct buffer *out) { put_letter_with(out, n, "\u0301\u0323"); }
+
 static const struct growth_case cases[] = {
     {"bpe/word", 4000, make_bpe_word, run_encode},
     {"bpe/words", 2000, make_bpe_words, run_encode},
@@ -192,6 +208,8 @@ static const struct growth_case cases[] = {
     {"wordpiece/words", 200, make_wordpiece_words, run_encode},
     {"sentencepiece/word", 700, make_sentencepiece_word, run_encode},
     {"sentencepiece/words", 300, make_sentencepiece_words, run_encode},
+    {"words/sorted-marks", 4000, make_sorted_marks, run_words},
+    {"words/mixed-marks", 4000, make_mixed_marks, run_words},
     {"tokenizer.json/added", 250, make_open_bpe, run_open},
     {"tokenizer.json/merges", 250, make_open_merges, run_open},
     {"tokenizer.json/unigram", 1000, make_open_unigram, run_open},

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "retrieval/ranking.h"
+#include "retrieval/search/ranking.h"
 #include "retrieval/store/store.h"
 #include "retrieval/words/words_once.h"
 #include "tests/folder.h"

@@ -156,6 +156,12 @@ enum status index_expect(const struct index_arguments *arguments, int n, const c
 /* Whether the i-th of them is a folder; `command` cannot do without one. */
 enum status index_expect_folder(const struct index_arguments *arguments, int i, const char *command,
                                 struct error *e);
+/* Opens the collection that the command line names first, and its newest snapshot. On failure
+ * too they are to be closed. */
+enum status index_open_first(const struct index_arguments *arguments,
+                             struct collection **collection, struct snapshot **snapshot,
+                             struct error *e);
+void index_close_first(struct collection *collection, struct snapshot *snapshot);
 /* From now on SIGINT and SIGTERM set index_interrupted. */
 void index_catch_interrupts(void);
 /* The collection's own embedder and tokenizer, unless the configuration names others; both must be

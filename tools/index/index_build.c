@@ -7,55 +7,19 @@
 #include <string.h>
 
 #include "config/base/hash.h"
-#include "config/json/json_table.h"
 #include "config/json/json_writer.h"
-#include "retro/text/tokenizer.h"
-#include "server/host/documents/document_group.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
-#include "server/host/models/budget.h"
+#include "tools/index/index_builder.h"
 #include "tools/index/index_color.h"
 #include "tools/index/index_names.h"
-#include "tools/index/index_reader.h"
-#include "tools/index/index_unfinished.h"
 
-enum { BATCH_CHUNKS = 256, BATCH_BYTES = 1 << 20, DEFAULT_CHUNK_LENGTH = 64 };
-
-struct builder {
-    const struct build_options *options;
-    struct walk walk;
-    struct file_reader *reader;
-    struct index_progress progress;
-    struct tokenizer *tokenizer;
-    struct embedder embedder;
-    struct embedder pictures;              /* their own; zeroed: there is none */
-    struct generation_builder *generation; /* NULL: */
-    struct collection *collection;         /* of a collection in Milvus */
-    struct unfinished unfinished;          /* of a folder */
-    struct document_cutter cutter;
-    struct document_group group; /* for Milvus */
-    struct known_texts known;    /* for Milvus: of the documents that it has */
-    struct key_set texts;        /* hash and length of each text: copies are counted */
-    int n_copies, n_added;
-    int64_t n_embedded;     /* chunks whose vectors were computed */
-    struct buffer metadata; /* of the document at hand */
-    struct metadata_limits limits;
-    /* Chunks that wait: their text lies back to back. */
-    struct buffer waiting;
-    size_t ends[BATCH_CHUNKS];
-    int n_waiting;
-    float *vectors; /* [BATCH_CHUNKS, dim] */
-    float *made;    /* [BATCH_CHUNKS, dim] those of them that were embedded now */
-};
+enum { BATCH_BYTES = 1 << 20 };
 
 static void report(struct builder *builder, const struct error *why) {
     progress_clear(&builder->progress);
     color_skipped(why);
     builder->walk.n_skipped++;
-}
-
-static enum status check_interrupted(struct error *e) {
-    return index_interrupted ? error_set(e, STATUS_CANCELLED, "interrupted") : STATUS_OK;
 }
 
 /* Of the next n chunks; of their text so many bytes were embedded, and so many kept by an
@@ -64,7 +28,7 @@ static enum status add_vectors(struct builder *builder, const float *vectors, in
                                size_t embedded, size_t kept, struct error *e) {
     enum status status = builder_add_vectors(builder->generation, vectors, n, e);
     progress_embedded(&builder->progress, n, embedded, kept);
-    return status ? status : check_interrupted(e);
+    return status ? status : build_check_interrupted(e);
 }
 
 /* The vectors of the waiting chunks. Those of equal texts, and those that an interrupted build has
@@ -130,7 +94,7 @@ static enum status put_remote(struct builder *builder, struct collection_documen
     return status ? status : group_add_embedded(&builder->group, document, e);
 }
 
-static enum status take_put(void *context, const struct document_put *put, struct error *e) {
+enum status build_take_put(void *context, const struct document_put *put, struct error *e) {
     struct builder *builder = context;
     builder->n_added += put->status == STATUS_OK;
     if (put->status == STATUS_OK)
@@ -220,7 +184,7 @@ static enum status add_document(struct file_adder *adder, const char *part,
     const struct text_span text = {document_text->text.data, document_text->text.size};
     uint64_t guess =
         document_text->text.size < adder->guess ? document_text->text.size : adder->guess;
-    enum status status = check_interrupted(e);
+    enum status status = build_check_interrupted(e);
     if (status) return status;
     buffer_printf(&stored, "%s%s", adder->file->identity, part);
     document_id_of_path(stored.data, names.id);
@@ -267,7 +231,7 @@ static enum status add_file(struct builder *builder, int number, struct error *e
     struct file_adder adder = {.builder = builder, .file = file, .guess = file->text_bytes};
     struct document_taker taker = {.context = &adder, .take = take_document, .skip = skip_document};
     struct error why = {0};
-    enum status status = check_interrupted(e);
+    enum status status = build_check_interrupted(e);
     if (status) return status;
     status = reader_take(builder->reader, number, &taker, &why);
     if (adder.failed) {
@@ -275,244 +239,10 @@ static enum status add_file(struct builder *builder, int number, struct error *e
         return status;
     }
     /* Ctrl-C reaches mandoc too: its page is not bad. */
-    if (status && check_interrupted(e)) return e->status;
+    if (status && build_check_interrupted(e)) return e->status;
     if (status) report(builder, &why);
     progress_read_file(&builder->progress, adder.guess);
     return STATUS_OK;
-}
-
-struct model_facts {
-    int chunk_length, eod; /* eod -1: the tokenizer's */
-};
-
-static const struct json_field model_fields[] = {
-    {"retro_chunk_length", JSON_INT, JSON_AT(struct model_facts, chunk_length), .min = 1,
-     .max = INT16_MAX},
-    {"eod_token_id", JSON_INT, JSON_AT(struct model_facts, eod), .min = -1, .max = INT32_MAX},
-};
-static const struct json_table model_table = JSON_TABLE(model_fields, .open = true);
-
-/* Chunk length and end-of-document id as the model was trained with. */
-static enum status read_model(struct builder *builder, const char *folder, int32_t *eod,
-                              struct error *e) {
-    struct model_facts facts = {.chunk_length = DEFAULT_CHUNK_LENGTH, .eod = -1};
-    struct buffer path = {0};
-    struct json *root;
-    buffer_printf(&path, "%s/config.json", folder);
-    struct json_reader reader = {.name = path.data, .e = e};
-    enum status status = json_parse_file(&root, path.data, e);
-    if (status == STATUS_OK) status = json_table_read(&reader, &model_table, root, &facts);
-    json_close(root);
-
-    builder->cutter.tokenizer = builder->tokenizer;
-    builder->cutter.chunk_length =
-        builder->options->chunk_length ? builder->options->chunk_length : facts.chunk_length;
-    *eod = facts.eod >= 0 ? facts.eod : tokenizer_eod(builder->tokenizer);
-    if (status == STATUS_OK && *eod < 0)
-        status = error_set(e, STATUS_INVALID,
-                           "%s: no eod_token_id, and the tokenizer has no end-of-document token",
-                           path.data);
-    buffer_free(&path);
-    return status;
-}
-
-/* Checks the memory that embedding takes, before any of it is taken. */
-static enum status check_embedding(const struct config *config, struct error *e) {
-    struct budget_parts parts = {0};
-    struct encoder_bytes embedder, pictures = {0};
-    struct backend *device;
-    const char *folder = config->retrieval.embedder;
-    bool sees = config->retrieval.picture_embedder[0] != '\0';
-    if (backend_open(&device, config->model.device, &(struct backend_options){.threads = 1}, e))
-        return e->status;
-    enum status status = embedder_model_measure(&embedder, folder, config, device, e);
-    if (status == STATUS_OK && sees)
-        status = picture_embedder_measure(&pictures, config->retrieval.picture_embedder, config,
-                                          device, e);
-    bool on_host = strcmp(device->ops->name, "cpu") == 0;
-    backend_close(device);
-    if (status) return error_prefix(e, "embedder");
-
-    size_t bytes = encoder_bytes_own(&embedder);
-    size_t of_pictures = encoder_bytes_own(&pictures);
-    if (on_host)
-        budget_add(&parts, (struct budget_part){.name = "embedder", .bytes = bytes},
-                   "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or "
-                   "take a smaller embedder");
-    if (on_host && sees)
-        budget_add(&parts, (struct budget_part){.name = "pictures' embedder", .bytes = of_pictures},
-                   "set retrieval.embedder_dtype to bf16, or take a smaller embedder for pictures");
-    const char *const folders[] = {config->model.path, folder, config->retrieval.picture_embedder};
-    budget_add_program(&parts, folders, sees ? 3 : 2);
-    return budget_check_host(&parts, e);
-}
-
-/* About as many bytes of a file make a token. */
-enum { BYTES_OF_TOKEN = 4 };
-
-/* The index is in memory as a whole when it is built. Nobody wants to hear after hours of embedding
- * that it does not fit, so it is estimated from what the survey of the files guesses. */
-static enum status check_index_memory(const struct builder *builder, struct error *e) {
-    struct budget_parts parts = {0};
-    size_t chunks = (size_t)builder->walk.n,
-           chunk_bytes = (size_t)builder->cutter.chunk_length * BYTES_OF_TOKEN;
-    for (int i = 0; i < builder->walk.n; i++)
-        chunks += builder->walk.files[i].text_bytes / chunk_bytes;
-    budget_add(
-        &parts,
-        (struct budget_part){.name = "document index",
-                             .bytes = chunks * (size_t)builder->embedder.dim * sizeof(float)},
-        "index fewer files, or in larger chunks (--chunk-length, now %d)",
-        builder->cutter.chunk_length);
-    return budget_check_host(&parts, e);
-}
-
-/* All that a vector depends on, beside its text. */
-static uint64_t hash_maker(const struct builder *builder, const struct config *config) {
-    struct buffer facts = {0};
-    const char *prompt = builder->embedder.prompts[EMBED_DOCUMENT];
-    buffer_printf(&facts, "%016" PRIx64 " %d %d %s\n%s", builder->embedder.hash,
-                  builder->embedder.dim, (int)config->retrieval.embedder_dtype,
-                  config->model.device, prompt ? prompt : "");
-    uint64_t hash = hash_bytes(facts.data, facts.size, 0);
-    buffer_free(&facts);
-    return hash;
-}
-
-static enum status open_unfinished(struct builder *builder, const struct config *config,
-                                   struct error *e) {
-    struct unfinished *unfinished = &builder->unfinished;
-    enum status status = unfinished_open(unfinished, builder->options->out,
-                                         hash_maker(builder, config), builder->embedder.dim, e);
-    if (status == STATUS_OK && unfinished->n_kept > 0)
-        fprintf(stderr,
-                "going on: an interrupted build has left the vectors of %" PRId64 " chunks\n",
-                unfinished->n_kept);
-    return status;
-}
-
-static enum status open_pictures(struct builder *builder, const struct config *config,
-                                 struct error *e) {
-    const char *folder = config->retrieval.picture_embedder;
-    if (folder[0] && picture_embedder_open(&builder->pictures, folder, config, e)) return e->status;
-    builder->cutter.pictures = embedder_if_open(&builder->pictures);
-    return STATUS_OK;
-}
-
-static enum status open_collection(struct builder *builder, const struct config *config,
-                                   const struct collection_options *options, struct error *e) {
-    const char *out = builder->options->out;
-    if (!collection_name_is_remote(out))
-        return builder_create(&builder->generation, out, options, e)
-                   ? e->status
-                   : open_unfinished(builder, config, e);
-    if (documents_collection_make(config, out, options,
-                                  tokenizer_vocab_size(builder->tokenizer) - 1, e))
-        return e->status;
-    enum status status = documents_collection_open(&builder->collection, config, out, e);
-    builder->group = (struct document_group){.cutter = &builder->cutter,
-                                             .collection = builder->collection,
-                                             .texts = &builder->known,
-                                             .cancelled = &index_interrupted,
-                                             .take = take_put,
-                                             .context = builder};
-    return status;
-}
-
-static enum status open_parts(struct builder *builder, const struct config *config,
-                              struct error *e) {
-    int32_t eod;
-    if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
-        return error_set(e, STATUS_INVALID,
-                         "model.path and retrieval.embedder are needed: --config FILE or --set");
-    builder->cutter.embedder = &builder->embedder;
-    if (check_embedding(config, e) || tokenizer_open(&builder->tokenizer, config->model.path, e) ||
-        read_model(builder, config->model.path, &eod, e) ||
-        embedder_model_open(&builder->embedder, config->retrieval.embedder, config, e) ||
-        open_pictures(builder, config, e))
-        return e->status;
-    if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
-    builder->vectors =
-        xmalloc((size_t)BATCH_CHUNKS * (size_t)builder->embedder.dim * sizeof *builder->vectors);
-    builder->made =
-        xmalloc((size_t)BATCH_CHUNKS * (size_t)builder->embedder.dim * sizeof *builder->made);
-    /* Other programs may start in other folders. */
-    char *embedder = realpath(config->retrieval.embedder, NULL),
-         *tokenizer = realpath(config->model.path, NULL);
-    char *pictures = realpath(config->retrieval.picture_embedder, NULL);
-    struct collection_options options = {
-        .chunk_length = builder->cutter.chunk_length,
-        .eod = eod,
-        .dim = builder->embedder.dim,
-        .embedder_hash = builder->embedder.hash,
-        .query_prompt = builder->embedder.prompts[EMBED_QUERY],
-        .document_prompt = builder->embedder.prompts[EMBED_DOCUMENT],
-        .tokenizer_hash = tokenizer_hash(builder->tokenizer),
-        .embedder = embedder ? embedder : config->retrieval.embedder,
-        .tokenizer = tokenizer ? tokenizer : config->model.path,
-        .index_factory = builder->options->index_factory};
-    if (builder->pictures.self)
-        options.pictures = (struct picture_space){
-            .embedder = pictures ? pictures : config->retrieval.picture_embedder,
-            .embedder_hash = builder->pictures.hash,
-            .query_prompt = builder->pictures.prompts[EMBED_QUERY],
-            .document_prompt = builder->pictures.prompts[EMBED_DOCUMENT],
-            .dim = builder->pictures.dim};
-    enum status status = open_collection(builder, config, &options, e);
-    free(embedder);
-    free(pictures);
-    free(tokenizer);
-    return status;
-}
-
-struct chunk_counter {
-    struct builder *builder;
-    int64_t n_chunks;
-};
-
-static enum status count_document(void *context, const char *part, const struct document_text *text,
-                                  struct error *e) {
-    struct chunk_counter *counter = context;
-    struct error why;
-    (void)part;
-    if (check_interrupted(e)) return e->status;
-    if (document_cut(&counter->builder->cutter,
-                     (struct text_span){text->text.data, text->text.size}, &why))
-        return STATUS_OK;
-    counter->n_chunks += counter->builder->cutter.n_chunks;
-    return STATUS_OK;
-}
-
-/* Counts the chunks that the files will give, up to `enough`. */
-static enum status count_chunks(struct builder *builder, int64_t enough, int64_t *n_chunks,
-                                struct error *e) {
-    struct chunk_counter counter = {.builder = builder};
-    struct document_taker taker = {.context = &counter, .take = count_document};
-    struct error unreadable;
-    enum status status = STATUS_OK;
-    for (int i = 0; i < builder->walk.n && counter.n_chunks < enough && status == STATUS_OK; i++) {
-        read_documents(builder->options, &builder->walk.files[i], &index_interrupted, &taker,
-                       &unreadable);
-        status = check_interrupted(e);
-    }
-    *n_chunks = counter.n_chunks;
-    return status;
-}
-
-/* An index that cannot be made of these files is refused before they are embedded, which can take
- * hours. */
-static enum status check_index(struct builder *builder, struct error *e) {
-    const char *asked = builder->options->index_factory;
-    int64_t least = index_least_vectors(asked), n_chunks = least;
-    enum status status = index_check_factory(asked, builder->embedder.dim, e);
-    if (status == STATUS_OK && least > 1) status = count_chunks(builder, least, &n_chunks, e);
-    if (status || n_chunks >= least) return status;
-    return error_set(e, STATUS_INVALID,
-                     "--index %s needs at least %" PRId64
-                     " chunks, one for each list or code that it learns, and these "
-                     "documents give %" PRId64
-                     ": ask for fewer lists, or leave --index out for one that fits",
-                     asked, least, n_chunks);
 }
 
 /* Puts what waits for Milvus, also when it was interrupted: it has been embedded. */
@@ -602,11 +332,11 @@ static enum status build(struct builder *builder, const struct config *config, s
     if (builder->walk.n == 0)
         return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
     builder->limits = index_metadata_limits(config);
-    status = open_parts(builder, config, e);
-    if (status == STATUS_OK && builder->collection == NULL) status = check_index(builder, e);
+    status = build_open_parts(builder, config, e);
+    if (status == STATUS_OK && builder->collection == NULL) status = build_check_index(builder, e);
     if (status) return status;
     survey_texts(&builder->walk, builder->options);
-    if (builder->collection == NULL) status = check_index_memory(builder, e);
+    if (builder->collection == NULL) status = build_check_memory(builder, e);
     if (status) return status;
     progress_start(&builder->progress, &builder->walk);
     builder->reader = reader_open(builder->options, builder->walk.files, builder->walk.n);

@@ -76,17 +76,10 @@ static void read_chunks(const struct stored_document *document,
         transfer_document->bounds[i] = (uint32_t)chunk.start;
     }
     transfer_document->bounds[transfer_document->n_chunks] = (uint32_t)document->text.size;
-    transfer_document->document =
-        (struct collection_document){.id = document->id,
-                                     .path = document->path,
-                                     .title = document->title,
-                                     .metadata = document->metadata[0] ? document->metadata : NULL,
-                                     .source = document->source,
-                                     .text = document->text,
-                                     .marks = document->marks,
-                                     .ids = transfer_document->ids,
-                                     .bounds = transfer_document->bounds,
-                                     .n = n};
+    transfer_document->document = document_again(document);
+    transfer_document->document.ids = transfer_document->ids;
+    transfer_document->document.bounds = transfer_document->bounds;
+    transfer_document->document.n = n;
 }
 
 static enum status read_picture(const struct stored_document *document,

@@ -1,6 +1,5 @@
 /* tools/index/retro_index.c: retro-index, which makes collections of documents and looks into them.
- * Command line, and the commands that only read. */
-#include <getopt.h>
+ * Its commands, their help, and the smallest of them. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,247 +13,13 @@
 #include "retro/text/tokenizer.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
-#include "tools/index/index.h"
 #include "tools/index/index_color.h"
+#include "tools/index/index_options.h"
 #include "tools/usage.h"
 
-enum {
-    DEFAULT_FILE_LIMIT = 64 << 20,
-    LARGEST_FILE_LIMIT = 1 << 30,
-    LARGEST_K = 1000,
-    LARGEST_SECONDS = 86400,
-    LARGEST_THREADS = 32
-};
+enum { DEFAULT_FILE_LIMIT = 64 << 20 };
 
 atomic_bool index_interrupted;
-
-/* Commands, as bits: which of them have an option. */
-enum {
-    BUILD = 1 << 0,
-    SEARCH = 1 << 1,
-    NEIGHBORS = 1 << 2,
-    STATS = 1 << 3,
-    VERIFY = 1 << 4,
-    EXTRACT = 1 << 5,
-    LIST = 1 << 6,
-    ADD = 1 << 7,
-    SHOW = 1 << 8,
-    CHANGE = 1 << 9,
-    UPDATE = 1 << 10,
-    COPY = 1 << 11,
-    WATCH = 1 << 12
-};
-enum {
-    PUTS = ADD | UPDATE | WATCH,
-    ALL_OPEN = BUILD | SEARCH | NEIGHBORS | VERIFY | PUTS | LIST | SHOW | STATS | CHANGE
-};
-
-enum option_id {
-    OPTION_OUT = 256,
-    OPTION_CONFIG,
-    OPTION_SET,
-    OPTION_CHUNK,
-    OPTION_INDEX,
-    OPTION_LIMIT,
-    OPTION_SECONDS,
-    OPTION_THREADS,
-    OPTION_DRY,
-    OPTION_QUERIES,
-    OPTION_EXCLUDE,
-    OPTION_VERBOSE,
-    OPTION_FOLLOW,
-    OPTION_ONCE,
-    OPTION_JSON,
-    OPTION_LONG,
-    OPTION_META,
-    OPTION_FILTER,
-    OPTION_HYBRID,
-    OPTION_PICTURES,
-    OPTION_PICTURE_EMBEDDER,
-    OPTION_BY_PICTURE,
-    OPTION_ID,
-    OPTION_BASE,
-    OPTION_REPLACE,
-    OPTION_REPAIR,
-    OPTION_RECALL,
-    OPTION_HELP
-};
-
-static const struct index_row {
-    const char *name, *value, *help;
-    int id; /* enum option_id, or the letter of a short option */
-    unsigned commands;
-} rows[] = {
-    {"--out", "DIR", "folder of the collection", OPTION_OUT, BUILD},
-    {"--out", "FILE", "what is written", OPTION_OUT, NEIGHBORS},
-    {"--k", "N", "how many chunks (5); -k N is the same", 'k', SEARCH | NEIGHBORS | STATS},
-    {"--queries", "FILE",
-     "lines {\"document\": \"...\", \"text\": \"...\"}, whose neighbours are found instead",
-     OPTION_QUERIES, NEIGHBORS},
-    {"--recall", NULL,
-     "what the index finds of what exact search finds, and how fast (docs/indexing.md)",
-     OPTION_RECALL, STATS},
-    {"--queries", "FILE", "with --recall: a query a line, in place of 200 chunks of the collection",
-     OPTION_QUERIES, STATS},
-    {"--exclude-same-document", NULL, "no chunks of the query's own document", OPTION_EXCLUDE,
-     NEIGHBORS},
-    {"--chunk-length", "N", "tokens of a chunk; else the model's, else 64", OPTION_CHUNK, BUILD},
-    {"--index", "FACTORY",
-     "flat, ivf, ivfpq or hnsw; Exact for search in plain C; or a factory string of FAISS. Else "
-     "the number of\n"
-     "chunks decides (docs/indexing.md)",
-     OPTION_INDEX, BUILD},
-    {"--base", "DIR",
-     "documents are known by their path below DIR, wherever DIR lies; else by the file's whole "
-     "path\n"
-     "(docs/indexing.md)",
-     OPTION_BASE, BUILD | PUTS},
-    {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path",
-     OPTION_ID, ADD | UPDATE},
-    {"--replace", NULL,
-     "with --base or --id: documents that came from other files are replaced, too", OPTION_REPLACE,
-     PUTS},
-    {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META,
-     PUTS},
-    {"--hybrid", NULL, "ranks by words beside vectors (docs/search.md)", OPTION_HYBRID, SEARCH},
-    {"--pictures", NULL,
-     "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
-     OPTION_PICTURES, BUILD | EXTRACT | PUTS},
-    {"--picture-embedder", "FOLDER",
-     "--pictures, with vectors of an embedder of their own, such as CLIP: "
-     "retrieval.picture_embedder",
-     OPTION_PICTURE_EMBEDDER, BUILD},
-    {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found",
-     OPTION_BY_PICTURE, SEARCH},
-    {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER,
-     SEARCH},
-    {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so",
-     OPTION_REPAIR, VERIFY},
-    {"--json", NULL, "an object a line", OPTION_JSON,
-     LIST | SHOW | PUTS | CHANGE | STATS | COPY | VERIFY | SEARCH | BUILD | NEIGHBORS | EXTRACT},
-    {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, LIST},
-    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT,
-     BUILD | EXTRACT | PUTS},
-    {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
-     BUILD | EXTRACT | PUTS},
-    {"--threads", "N", "files that are read at the same time; else as many as there are cores",
-     OPTION_THREADS, BUILD | PUTS},
-    {"--dry-run", NULL,
-     "reads everything, lists the documents and what is skipped, and writes nothing", OPTION_DRY,
-     BUILD | PUTS},
-    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW,
-     BUILD | PUTS},
-    {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE,
-     WATCH},
-    {"--verbose", NULL, "names files of unknown kind, hidden files and copies of texts",
-     OPTION_VERBOSE, BUILD | PUTS},
-    {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
-     ALL_OPEN},
-    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
-};
-
-static enum status set_picture_embedder(struct index_arguments *arguments, const char *folder,
-                                        struct error *e) {
-    struct buffer option = {0};
-    buffer_printf(&option, "retrieval.picture_embedder=%s", folder);
-    enum status status = config_set(&arguments->config, option.data, e);
-    buffer_free(&option);
-    return status;
-}
-
-static enum status parse_option(struct index_arguments *arguments, int option, const char *value,
-                                struct error *e) {
-    long long n = 0;
-    enum status status = STATUS_OK;
-    switch (option) {
-        case OPTION_OUT: arguments->build.out = value; break;
-        case OPTION_CONFIG: status = config_read(&arguments->config, value, e); break;
-        case OPTION_SET: break; /* after the file, whatever the order: see parse */
-        case OPTION_INDEX: arguments->build.index_factory = value; break;
-        case OPTION_QUERIES: arguments->neighbors.queries = value; break;
-        case OPTION_EXCLUDE: arguments->neighbors.exclude_same_document = true; break;
-        case OPTION_VERBOSE: arguments->build.verbose = true; break;
-        case OPTION_DRY: arguments->build.dry_run = true; break;
-        case OPTION_FOLLOW: arguments->build.follow = true; break;
-        case OPTION_ONCE: arguments->watch_once = true; break;
-        case OPTION_JSON:
-            arguments->json = arguments->build.json = arguments->neighbors.json = true;
-            break;
-        case OPTION_LONG: arguments->list_long = true; break;
-        case OPTION_FILTER: arguments->filter = value; break;
-        case OPTION_HYBRID: arguments->hybrid = true; break;
-        case OPTION_PICTURES: arguments->build.pictures = true; break;
-        case OPTION_PICTURE_EMBEDDER: status = set_picture_embedder(arguments, value, e); break;
-        case OPTION_BY_PICTURE: arguments->by_picture = true; break;
-        case OPTION_ID: arguments->id = value; break;
-        case OPTION_BASE: arguments->build.base = value; break;
-        case OPTION_REPLACE: arguments->replace = true; break;
-        case OPTION_REPAIR: arguments->repair = true; break;
-        case OPTION_RECALL: arguments->recall = true; break;
-        case OPTION_META: status = metadata_add(&arguments->metadata, value, e); break;
-        case OPTION_CHUNK:
-            status = usage_number("--chunk-length", value, 1, 65536, &n, e);
-            arguments->build.chunk_length = (int)n;
-            break;
-        case OPTION_LIMIT:
-            status = usage_number("--max-file-bytes", value, 1, LARGEST_FILE_LIMIT, &n, e);
-            arguments->build.max_file_bytes = (size_t)n;
-            break;
-        case OPTION_SECONDS:
-            status = usage_number("--max-file-seconds", value, 1, LARGEST_SECONDS, &n, e);
-            arguments->build.max_seconds = (int)n;
-            break;
-        case OPTION_THREADS:
-            status = usage_number("--threads", value, 1, LARGEST_THREADS, &n, e);
-            arguments->build.threads = (int)n;
-            break;
-        case 'k':
-            status = usage_number("-k", value, 1, LARGEST_K, &n, e);
-            arguments->k = (int)n;
-            break;
-        case OPTION_HELP: arguments->help = true; break;
-        default: return error_set(e, STATUS_INVALID, "--help lists the options");
-    }
-    return status;
-}
-
-/* The rows of a command for getopt, and --help. */
-static void list_options(unsigned command, struct option long_options[ARRAY_COUNT(rows) + 2]) {
-    int n = 0;
-    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        if ((rows[i].commands & command) == 0 || strncmp(rows[i].name, "--", 2) != 0) continue;
-        long_options[n] = (struct option){
-            rows[i].name + 2, rows[i].value ? required_argument : no_argument, NULL, rows[i].id};
-        n++;
-    }
-    long_options[n] = (struct option){"help", no_argument, NULL, OPTION_HELP};
-    n++;
-    long_options[n] = (struct option){0};
-}
-
-static enum status parse(struct index_arguments *arguments, unsigned command, int argc, char **argv,
-                         struct error *e) {
-    struct option options[ARRAY_COUNT(rows) + 2];
-    list_options(command, options);
-    const char **sets = xcalloc((size_t)argc + 1, sizeof *sets);
-    int option, n_sets = 0;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && !arguments->help &&
-           (option = getopt_long(argc, argv, command & (SEARCH | NEIGHBORS | STATS) ? "k:" : "",
-                                 options, NULL)) != -1) {
-        if (option == OPTION_SET) {
-            sets[n_sets] = optarg;
-            n_sets++;
-        }
-        status = parse_option(arguments, option, optarg, e);
-    }
-    for (int i = 0; i < n_sets && status == STATUS_OK; i++)
-        status = config_set(&arguments->config, sets[i], e);
-    free(sets);
-    arguments->rest = argv + optind;
-    arguments->n_rest = argc - optind;
-    return status ? status : config_check(&arguments->config, e);
-}
 
 static void interrupt(int signal_number) {
     (void)signal_number;
@@ -372,18 +137,18 @@ static const struct index_command {
       "chunks and writes a\n"
       "collection; one that is in DIR stays as it is until the new one is complete, then is "
       "replaced"},
-     BUILD,
+     COMMAND_BUILD,
      run_build,
      "build --out notes --config retro.json ~/notes\nbuild --out notes --config retro.json --index "
      "Exact a.md b.md"},
     {{"search", "[OPTION...] DIR TEXT",
       "prints similarity, document, byte range and text of the chunks nearest to a text"},
-     SEARCH,
+     COMMAND_SEARCH,
      run_search,
      "search notes \"how are chunks aligned\" -k 3\nsearch --json notes \"steam\" | jq -r .path"},
     {{"neighbors", "--out FILE [OPTION...] DIR",
       "writes the nearest chunks of every chunk of the collection to a file (docs/training.md)"},
-     NEIGHBORS,
+     COMMAND_NEIGHBORS,
      run_neighbors,
      "neighbors --out neighbors.bin -k 2 --exclude-same-document notes"},
     {{"add", "[OPTION...] DIR PATH...",
@@ -393,7 +158,7 @@ static const struct index_command {
       "collection open finds it "
       "at\n"
       "once"},
-     ADD,
+     COMMAND_ADD,
      run_add,
      "add notes ~/notes\nadd --id ticket-7 --meta team=ops notes ticket.txt"},
     {{"update", "[OPTION...] DIR PATH...",
@@ -401,7 +166,7 @@ static const struct index_command {
       "\"replaced ID\". Of a\n"
       "file that holds several, new documents are added, and those that it holds no more are "
       "deleted"},
-     UPDATE,
+     COMMAND_UPDATE,
      run_update,
      "update notes ~/notes/today.md"},
     {{"watch", "[OPTION...] DIR PATH...",
@@ -410,24 +175,24 @@ static const struct index_command {
       "ones, deletes documents whose file is gone; prints \"added ID\", \"replaced ID\" or "
       "\"deleted ID\" when it\n"
       "is on the disk"},
-     WATCH,
+     COMMAND_WATCH,
      run_watch,
      "watch notes ~/notes\n"
      "watch --once notes ~/notes"},
     {{"delete", "DIR ID...", "deletes documents; prints \"deleted ID\" when it is on the disk"},
-     CHANGE,
+     COMMAND_CHANGE,
      run_delete,
      "delete notes ticket-7"},
     {{"compact", "DIR",
       "writes what was added since into the index, and takes what was deleted off the disk"},
-     CHANGE,
+     COMMAND_CHANGE,
      run_compact,
      "compact notes"},
     {{"snapshot", "DIR OUT",
       "copies the collection, with its changes up to now, into the new folder OUT, and verifies "
       "the copy; servers and\n"
       "other commands go on meanwhile"},
-     COPY,
+     COMMAND_COPY,
      run_snapshot,
      "snapshot notes /backup/notes-monday"},
     {{"copy", "FROM TO",
@@ -436,36 +201,36 @@ static const struct index_command {
       "missing; either is a folder or milvus://HOST:PORT/NAME. One that was broken off goes on "
       "where it ended; at the\n"
       "end all documents are read from both and compared"},
-     CHANGE,
+     COMMAND_CHANGE,
      run_copy,
      "copy notes milvus://127.0.0.1:19530/notes\ncopy milvus://127.0.0.1:19530/notes "
      "/backup/notes"},
     {{"restore", "OUT DIR",
       "makes the collection in DIR hold what the snapshot OUT does; servers that have DIR open "
       "turn to it"},
-     COPY,
+     COMMAND_COPY,
      run_restore,
      "restore /backup/notes-monday notes"},
     {{"list", "DIR [TEXT]",
       "the id of each document, or of those with TEXT in the name; exit code 1 for none"},
-     LIST,
+     COMMAND_LIST,
      run_list,
      "list notes\nlist --json notes today"},
     {{"show", "DIR ID", "the text of a document, or with --json all that is known of it"},
-     SHOW,
+     COMMAND_SHOW,
      run_show,
      "show notes ticket-7\nshow --json notes ticket-7"},
     {{"stats", "[OPTION...] DIR", "how much is in the collection, and what it was made with"},
-     STATS,
+     COMMAND_STATS,
      run_stats,
      "stats --json notes\nstats --recall -k 2 notes"},
     {{"verify", "[OPTION...] DIR",
       "checks every checksum and every number; exit code 0 when all is well"},
-     VERIFY,
+     COMMAND_VERIFY,
      run_verify,
      "verify notes\nverify --repair notes"},
     {{"extract", "[OPTION...] FILE", "prints the text of a document, which byte ranges refer to"},
-     EXTRACT,
+     COMMAND_EXTRACT,
      run_extract,
      "extract page.html"},
     {{"help", "[COMMAND]", "all commands, or how one of them is called"}, 0, run_help, "help add"},
@@ -504,9 +269,7 @@ static void print_examples(const char *line) {
 
 static int print_help(const struct index_command *command) {
     usage_print(stdout, "retro-index", &command->usage);
-    for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
-        if (rows[i].commands & command->bit)
-            usage_option(stdout, rows[i].name, rows[i].value, rows[i].help);
+    index_options_print(command->bit);
     print_examples(command->examples);
     return EXIT_FINE;
 }
@@ -525,8 +288,8 @@ static int run_help(struct index_arguments *arguments, struct error *e) {
 
 static const char *tell_interrupted(const struct index_command *command,
                                     const struct index_arguments *arguments) {
-    if (command->bit & (ADD | UPDATE)) return "what was printed is kept";
-    if (command->bit == BUILD && !arguments->build.dry_run)
+    if (command->bit & (COMMAND_ADD | COMMAND_UPDATE)) return "what was printed is kept";
+    if (command->bit == COMMAND_BUILD && !arguments->build.dry_run)
         return "what was there before is unchanged, and the next build goes on from here";
     return "what was there before is unchanged";
 }
@@ -535,9 +298,9 @@ static int run(const struct index_command *command, int argc, char **argv) {
     struct error e = {0};
     struct index_arguments arguments = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
     config_init(&arguments.config);
-    int code = parse(&arguments, command->bit, argc, argv, &e) ? EXIT_FAILED
-               : arguments.help                                ? print_help(command)
-                                                               : command->run(&arguments, &e);
+    int code = index_options_parse(&arguments, command->bit, argc, argv, &e) ? EXIT_FAILED
+               : arguments.help                                              ? print_help(command)
+                                : command->run(&arguments, &e);
     if (code == EXIT_FAILED)
         color_line(stderr, COLOR_RED, "retro-index", " %s: %s", command->usage.name, e.text);
     if (code == EXIT_INTERRUPTED)

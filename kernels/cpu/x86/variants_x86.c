@@ -42,76 +42,52 @@ static bool has_amx(void) {
     return has && syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0;
 }
 
+/* A set's products: of matrices in floats, and of quantised blocks; all quantise inputs as AVX2
+ * does. */
+#define PRODUCTS_OF(floats, quants) \
+    .linear = linear_##floats, .quantise = quantise_avx2, .blocks = blocks_##quants, \
+    .quantise_supers = quantise_supers_avx2, .supers = supers_##quants
+/* Of registers of 512 bits. */
+#define WIDE_PANELS .panel_rows = 14, .panel = panel_avx512, .panels = panels_avx512
+
 const struct cpu_kernels cpu_kernels_avx2 = {
     .supported = has_avx2,
-    .linear = linear_avx2,
-    .quantise = quantise_avx2,
-    .blocks = blocks_avx2,
-    .quantise_supers = quantise_supers_avx2,
-    .supers = supers_avx2,
+    PRODUCTS_OF(avx2, avx2),
     KERNELS_OF(avx2, avx2),
 };
 
 const struct cpu_kernels cpu_kernels_avxvnni = {
     .supported = has_avxvnni,
-    .linear = linear_avx2,
-    .quantise = quantise_avx2,
-    .blocks = blocks_avxvnni,
-    .quantise_supers = quantise_supers_avx2,
-    .supers = supers_avxvnni,
+    PRODUCTS_OF(avx2, avxvnni),
     KERNELS_OF(avxvnni, avx2),
 };
 
 const struct cpu_kernels cpu_kernels_avx512 = {
     .supported = has_avx512,
-    .linear = linear_avx512,
-    .panel_rows = 14,
-    .panel = panel_avx512,
-    .panels = panels_avx512,
-    .quantise = quantise_avx2,
-    .blocks = blocks_avx512,
-    .quantise_supers = quantise_supers_avx2,
-    .supers = supers_avx512,
+    PRODUCTS_OF(avx512, avx512),
+    WIDE_PANELS,
     KERNELS_OF(avx512, avx512),
 };
 
 const struct cpu_kernels cpu_kernels_avx512vnni = {
     .supported = has_avx512vnni,
-    .linear = linear_avx512,
-    .panel_rows = 14,
-    .panel = panel_avx512,
-    .panels = panels_avx512,
-    .quantise = quantise_avx2,
-    .blocks = blocks_avx512vnni,
-    .quantise_supers = quantise_supers_avx2,
-    .supers = supers_avx512vnni,
+    PRODUCTS_OF(avx512, avx512vnni),
+    WIDE_PANELS,
     KERNELS_OF(avx512vnni, avx512),
 };
 
 const struct cpu_kernels cpu_kernels_avx512bf16 = {
     .supported = has_avx512bf16,
     .round = round_avx512bf16,
-    .linear = linear_avx512bf16,
-    .panel_rows = 14,
-    .panel = panel_avx512,
-    .panels = panels_avx512,
-    .quantise = quantise_avx2,
-    .blocks = blocks_avx512vnni,
-    .quantise_supers = quantise_supers_avx2,
-    .supers = supers_avx512vnni,
+    PRODUCTS_OF(avx512bf16, avx512vnni),
+    WIDE_PANELS,
     KERNELS_OF(avx512bf16, avx512),
 };
 
 const struct cpu_kernels cpu_kernels_amx = {
     .supported = has_amx,
     .round = round_avx512bf16,
-    .linear = linear_amx,
-    .panel_rows = 14,
-    .panel = panel_avx512,
-    .panels = panels_avx512,
-    .quantise = quantise_avx2,
-    .blocks = blocks_avx512vnni,
-    .quantise_supers = quantise_supers_avx2,
-    .supers = supers_avx512vnni,
+    PRODUCTS_OF(amx, avx512vnni),
+    WIDE_PANELS,
     KERNELS_OF(amx, avx512),
 };

@@ -3,127 +3,11 @@
  * these files checks what is in them. See tokenizer_gguf.h. */
 #include "retro/text/open/tokenizer_gguf.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/json/json_writer.h"
-#include "retro/text/tokenizer_private.h"
-
-/* The numbers of tokenizer.ggml.token_type, which are SentencePiece's too. */
-enum gguf_token_kind {
-    GGUF_TOKEN_NORMAL = 1,
-    GGUF_TOKEN_UNKNOWN,
-    GGUF_TOKEN_CONTROL,
-    GGUF_TOKEN_USER_DEFINED,
-    GGUF_TOKEN_UNUSED,
-    GGUF_TOKEN_BYTE
-};
-
-struct gguf_token {
-    struct text_span text;
-    enum gguf_token_kind kind;
-    float score;
-};
-
-struct vocabulary {
-    const struct gguf *gguf;
-    struct gguf_token *tokens; /* owned */
-    int n;
-};
-
-static const struct gguf_value *find_mark(const struct gguf *gguf, const char *key) {
-    char name[100];
-    snprintf(name, sizeof name, "tokenizer.ggml.%s", key);
-    return gguf_value_find(gguf, name);
-}
-
-static enum status fail_mark(const struct gguf *gguf, const char *key, const char *what,
-                             struct error *e) {
-    return error_set(e, STATUS_INVALID, "%s: tokenizer.ggml.%s %s", gguf_name(gguf), key, what);
-}
-
-/* A truth value that may be absent. */
-static enum status read_flag(const struct gguf *gguf, const char *key, bool fallback, bool *out,
-                             struct error *e) {
-    const struct gguf_value *gguf_value = find_mark(gguf, key);
-    int64_t value = fallback;
-    if (gguf_value && (gguf_value->type != GGUF_BOOL || !gguf_int(gguf_value, &value)))
-        return fail_mark(gguf, key, "is no truth value", e);
-    *out = value != 0;
-    return STATUS_OK;
-}
-
-/* The id under a key, -1 without. */
-static enum status read_id(const struct vocabulary *vocabulary, const char *key, int *out,
-                           struct error *e) {
-    const struct gguf_value *value = find_mark(vocabulary->gguf, key);
-    int64_t id = -1;
-    if (value && (!gguf_int(value, &id) || id < -1 || id > UINT32_MAX))
-        return fail_mark(vocabulary->gguf, key, "is no id", e);
-    if (id == UINT32_MAX) id = -1;
-    if (id >= vocabulary->n) return fail_mark(vocabulary->gguf, key, "is not in the vocabulary", e);
-    *out = (int)id;
-    return STATUS_OK;
-}
-
-/* One of the lists beside the tokens: absent, or as long as they are. */
-static enum status open_list(const struct vocabulary *vocabulary, const char *key,
-                             struct gguf_items *out, struct error *e) {
-    const struct gguf_value *value = find_mark(vocabulary->gguf, key);
-    *out = gguf_items_of(value);
-    if (value == NULL || (value->type == GGUF_LIST && value->count == (uint64_t)vocabulary->n))
-        return STATUS_OK;
-    return fail_mark(vocabulary->gguf, key, "is not a list as long as tokenizer.ggml.tokens", e);
-}
-
-static enum status read_kinds(const struct vocabulary *vocabulary, struct error *e) {
-    struct gguf_items it;
-    struct gguf_value item;
-    int64_t kind;
-    if (open_list(vocabulary, "token_type", &it, e)) return e->status;
-    for (int i = 0; gguf_next(&it, &item); i++) {
-        if (!gguf_int(&item, &kind) || kind < GGUF_TOKEN_NORMAL || kind > GGUF_TOKEN_BYTE)
-            return fail_mark(vocabulary->gguf, "token_type", "holds a type that is not 1 .. 6", e);
-        vocabulary->tokens[i].kind = (enum gguf_token_kind)kind;
-    }
-    return STATUS_OK;
-}
-
-static enum status read_scores(const struct vocabulary *vocabulary, struct error *e) {
-    struct gguf_items it;
-    struct gguf_value item;
-    double score;
-    if (open_list(vocabulary, "scores", &it, e)) return e->status;
-    for (int i = 0; gguf_next(&it, &item); i++) {
-        if (!gguf_number(&item, &score) || !isfinite((float)score))
-            return fail_mark(vocabulary->gguf, "scores", "holds what is no finite number", e);
-        vocabulary->tokens[i].score = (float)score;
-    }
-    return STATUS_OK;
-}
-
-static enum status read_vocabulary(struct vocabulary *vocabulary, const struct gguf *gguf,
-                                   struct error *e) {
-    const struct gguf_value *tokens = find_mark(gguf, "tokens");
-    struct gguf_items it = gguf_items_of(tokens);
-    struct gguf_value item;
-    *vocabulary = (struct vocabulary){.gguf = gguf};
-    if (tokens == NULL || it.item != GGUF_TEXT || it.left == 0 || it.left > TOKENIZER_MAX_ID)
-        return error_set(e, STATUS_INVALID,
-                         "%s: tokenizer.ggml.tokens: expected a list of 1 to %d texts",
-                         gguf_name(gguf), TOKENIZER_MAX_ID);
-    vocabulary->tokens = xcalloc((size_t)it.left, sizeof *vocabulary->tokens);
-    while (gguf_next(&it, &item)) {
-        struct gguf_token *token = &vocabulary->tokens[vocabulary->n];
-        vocabulary->n++;
-        gguf_text(&item, &token->text);
-        token->kind = GGUF_TOKEN_NORMAL;
-    }
-    if (read_kinds(vocabulary, e) || read_scores(vocabulary, e)) return e->status;
-    return STATUS_OK;
-}
+#include "retro/text/open/gguf_vocabulary.h"
 
 /* Parts of tokenizer.json. */
 
@@ -208,12 +92,12 @@ static void put_pretokenizer(struct json_writer *w, const struct gguf_pre *pre) 
 }
 
 static enum status put_merges(struct json_writer *w, const struct gguf *gguf, struct error *e) {
-    const struct gguf_value *merges = find_mark(gguf, "merges");
+    const struct gguf_value *merges = gguf_mark_find(gguf, "merges");
     struct gguf_items it = gguf_items_of(merges);
     struct gguf_value item;
     struct text_span text;
     if (merges == NULL || it.item != GGUF_TEXT)
-        return fail_mark(gguf, "merges", "is missing or no list of texts", e);
+        return gguf_mark_fail(gguf, "merges", "is missing or no list of texts", e);
     put_key_array(w, "merges");
     while (gguf_next(&it, &item)) {
         gguf_text(&item, &text);
@@ -244,9 +128,9 @@ static enum status put_bpe_model(struct json_writer *w, const struct vocabulary 
 }
 
 static enum status find_pre(const struct gguf *gguf, const struct gguf_pre **out, struct error *e) {
-    const struct gguf_value *value = find_mark(gguf, "pre");
+    const struct gguf_value *value = gguf_mark_find(gguf, "pre");
     struct text_span name = {"default", 7};
-    if (value && !gguf_text(value, &name)) return fail_mark(gguf, "pre", "is no text", e);
+    if (value && !gguf_text(value, &name)) return gguf_mark_fail(gguf, "pre", "is no text", e);
     *out = gguf_pre_find(name);
     if (*out) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
@@ -260,10 +144,10 @@ static enum status write_bpe(struct json_writer *w, const struct vocabulary *voc
     bool adds_bos, adds_eos;
     int bos, eos;
     if (find_pre(vocabulary->gguf, &pre, e) ||
-        read_flag(vocabulary->gguf, "add_bos_token", pre->adds_bos, &adds_bos, e) ||
-        read_flag(vocabulary->gguf, "add_eos_token", false, &adds_eos, e) ||
-        read_id(vocabulary, "bos_token_id", &bos, e) ||
-        read_id(vocabulary, "eos_token_id", &eos, e))
+        gguf_mark_flag(vocabulary->gguf, "add_bos_token", pre->adds_bos, &adds_bos, e) ||
+        gguf_mark_flag(vocabulary->gguf, "add_eos_token", false, &adds_eos, e) ||
+        vocabulary_read_id(vocabulary, "bos_token_id", &bos, e) ||
+        vocabulary_read_id(vocabulary, "eos_token_id", &eos, e))
         return e->status;
     put_added_tokens(w, vocabulary);
     put_pretokenizer(w, pre);
@@ -308,15 +192,15 @@ static enum status write_wordpiece(struct json_writer *w, const struct vocabular
                                    struct error *e) {
     bool lowercase, strip;
     int first, last, unknown;
-    if (read_flag(vocabulary->gguf, "normalizer.lowercase", true, &lowercase, e) ||
-        read_flag(vocabulary->gguf, "normalizer.strip_accents", lowercase, &strip, e) ||
-        read_id(vocabulary, "cls_token_id", &first, e) ||
-        read_id(vocabulary, "seperator_token_id", &last, e) ||
-        read_id(vocabulary, "unknown_token_id", &unknown, e))
+    if (gguf_mark_flag(vocabulary->gguf, "normalizer.lowercase", true, &lowercase, e) ||
+        gguf_mark_flag(vocabulary->gguf, "normalizer.strip_accents", lowercase, &strip, e) ||
+        vocabulary_read_id(vocabulary, "cls_token_id", &first, e) ||
+        vocabulary_read_id(vocabulary, "seperator_token_id", &last, e) ||
+        vocabulary_read_id(vocabulary, "unknown_token_id", &unknown, e))
         return e->status;
-    if (first < 0 && read_id(vocabulary, "bos_token_id", &first, e)) return e->status;
-    if (last < 0 && read_id(vocabulary, "eos_token_id", &last, e)) return e->status;
-    if (unknown < 0) return fail_mark(vocabulary->gguf, "unknown_token_id", "is missing", e);
+    if (first < 0 && vocabulary_read_id(vocabulary, "bos_token_id", &first, e)) return e->status;
+    if (last < 0 && vocabulary_read_id(vocabulary, "eos_token_id", &last, e)) return e->status;
+    if (unknown < 0) return gguf_mark_fail(vocabulary->gguf, "unknown_token_id", "is missing", e);
     put_added_tokens(w, vocabulary);
     put_key_object(w, "normalizer");
     put_key_string(w, "type", "BertNormalizer");
@@ -375,9 +259,9 @@ static bool has_byte_tokens(const struct vocabulary *vocabulary) {
 static enum status write_trainer(struct buffer *buffer, const struct vocabulary *vocabulary,
                                  int model, struct error *e) {
     int bos, eos, unknown;
-    if (read_id(vocabulary, "bos_token_id", &bos, e) ||
-        read_id(vocabulary, "eos_token_id", &eos, e) ||
-        read_id(vocabulary, "unknown_token_id", &unknown, e))
+    if (vocabulary_read_id(vocabulary, "bos_token_id", &bos, e) ||
+        vocabulary_read_id(vocabulary, "eos_token_id", &eos, e) ||
+        vocabulary_read_id(vocabulary, "unknown_token_id", &unknown, e))
         return e->status;
     proto_number(buffer, 3, model);
     proto_number(buffer, 35, has_byte_tokens(vocabulary));
@@ -401,14 +285,14 @@ static enum status write_trainer(struct buffer *buffer, const struct vocabulary 
 /* add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces. */
 static enum status write_normalizer(struct buffer *buffer, const struct vocabulary *vocabulary,
                                     bool unigram, struct error *e) {
-    const struct gguf_value *map = find_mark(vocabulary->gguf, "precompiled_charsmap");
+    const struct gguf_value *map = gguf_mark_find(vocabulary->gguf, "precompiled_charsmap");
     bool prefix, extra;
-    if (read_flag(vocabulary->gguf, "add_space_prefix", true, &prefix, e) ||
-        read_flag(vocabulary->gguf, "remove_extra_whitespaces", false, &extra, e))
+    if (gguf_mark_flag(vocabulary->gguf, "add_space_prefix", true, &prefix, e) ||
+        gguf_mark_flag(vocabulary->gguf, "remove_extra_whitespaces", false, &extra, e))
         return e->status;
     if (map && (map->type != GGUF_LIST || (map->item != GGUF_U8 && map->item != GGUF_I8) ||
                 map->count > 1 << 24))
-        return fail_mark(vocabulary->gguf, "precompiled_charsmap", "is no list of bytes", e);
+        return gguf_mark_fail(vocabulary->gguf, "precompiled_charsmap", "is no list of bytes", e);
     proto_bytes(buffer, 1, unigram ? "precompiled" : "identity", unigram ? 11 : 8);
     if (map) proto_bytes(buffer, 2, map->data, (size_t)map->count);
     proto_number(buffer, 3, prefix);
@@ -448,8 +332,8 @@ static enum status find_kind(const struct gguf *gguf, enum model_kind *out, stru
                  {"llama", KIND_SENTENCEPIECE},
                  {"t5", KIND_UNIGRAM}};
     struct text_span name;
-    if (!gguf_text(find_mark(gguf, "model"), &name))
-        return fail_mark(gguf, "model", "is missing or no text", e);
+    if (!gguf_text(gguf_mark_find(gguf, "model"), &name))
+        return gguf_mark_fail(gguf, "model", "is missing or no text", e);
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
         *out = kinds[i].kind;
         if (name.size == strlen(kinds[i].name) && memcmp(name.text, kinds[i].name, name.size) == 0)
@@ -477,7 +361,7 @@ enum status gguf_write_tokenizer(struct gguf_tokenizer *out, const struct gguf *
     enum model_kind kind = KIND_BPE;
     *out = (struct gguf_tokenizer){.name = "tokenizer.json"};
     enum status status = find_kind(gguf, &kind, e);
-    if (status == STATUS_OK) status = read_vocabulary(&vocabulary, gguf, e);
+    if (status == STATUS_OK) status = vocabulary_read(&vocabulary, gguf, e);
     if (status == STATUS_OK && kind >= KIND_SENTENCEPIECE) {
         out->name = "tokenizer.model";
         status = write_sentencepiece(&out->file, &vocabulary, kind == KIND_UNIGRAM, e);
@@ -492,7 +376,7 @@ enum status gguf_write_tokenizer(struct gguf_tokenizer *out, const struct gguf *
 static enum status put_mark(struct json_writer *w, const struct vocabulary *vocabulary,
                             const char *name, const char *key, struct error *e) {
     int id;
-    if (read_id(vocabulary, key, &id, e)) return e->status;
+    if (vocabulary_read_id(vocabulary, key, &id, e)) return e->status;
     if (id >= 0) put_span(w, name, vocabulary->tokens[id].text);
     return STATUS_OK;
 }
@@ -501,8 +385,9 @@ static enum status put_options(struct json_writer *w, const struct vocabulary *v
                                enum model_kind kind, struct error *e) {
     bool adds_bos, adds_eos;
     struct text_span template;
-    if (read_flag(vocabulary->gguf, "add_bos_token", kind == KIND_SENTENCEPIECE, &adds_bos, e) ||
-        read_flag(vocabulary->gguf, "add_eos_token", kind == KIND_UNIGRAM, &adds_eos, e))
+    if (gguf_mark_flag(vocabulary->gguf, "add_bos_token", kind == KIND_SENTENCEPIECE, &adds_bos,
+                       e) ||
+        gguf_mark_flag(vocabulary->gguf, "add_eos_token", kind == KIND_UNIGRAM, &adds_eos, e))
         return e->status;
     put_key_bool(w, "add_bos_token", adds_bos);
     put_key_bool(w, "add_eos_token", adds_eos);
@@ -521,7 +406,7 @@ enum status gguf_write_options(const struct gguf *gguf, struct buffer *json, str
     struct json_writer w;
     enum model_kind kind = KIND_BPE;
     enum status status = find_kind(gguf, &kind, e);
-    if (status == STATUS_OK) status = read_vocabulary(&vocabulary, gguf, e);
+    if (status == STATUS_OK) status = vocabulary_read(&vocabulary, gguf, e);
     if (status == STATUS_OK) {
         put_begin_indented(&w, json, 2);
         put_object(&w);

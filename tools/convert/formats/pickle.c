@@ -1,178 +1,22 @@
-/* tools/convert/formats/pickle.c: the machine that pickles are programs of, without its calls. See
- * pickle.h. */
+/* tools/convert/formats/pickle.c: the opcodes of pickles, without calls. See pickle.h. */
 #include "tools/convert/formats/pickle.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/convert/formats/pickle_machine.h"
 #include "tools/convert/formats/pickle_names.h"
 
 enum {
-    MEMORY_LIMIT = 512 << 20,
-    BLOCK_BYTES = 1 << 16,
-    NAME_LIMIT = 256,
-    FIRST_ITEMS = 4,
     MOST_PROTOCOL = 5,
-    SIZE_LIMIT = 256 << 20, /* of the pickle's bytes */
-    DEPTH_LIMIT = 4 << 20   /* of the stack, and of numbered values */
+    SIZE_LIMIT = 256 << 20 /* of the pickle's bytes */
 };
-
-/* Memory that goes with the pickle. */
-struct pickle_block {
-    struct pickle_block *next;
-    size_t used, size;
-    max_align_t bytes[];
-};
-
-struct pickle {
-    struct pickle_block *blocks;
-    size_t taken;
-    const struct pickle_value *root;
-};
-
-typedef struct pickle_value *pickle_slot;
-
-/* One pickle being read. */
-struct pickle_machine {
-    struct pickle *p;
-    const char *name;
-    const uint8_t *start, *at, *end;
-    pickle_slot *stack;
-    int n_stack, stack_capacity;
-    int *marks; /* heights of the stack */
-    int n_marks, mark_capacity;
-    pickle_slot *memo;
-    size_t n_memo, memo_capacity, next_memo;
-    bool known; /* classes of modules that are not known are refused */
-    struct error *e;
-};
-
-static enum status fail(const struct pickle_machine *machine, const char *what) {
-    return error_set(machine->e, STATUS_CORRUPT, "%s: byte %zu of the pickle: %s", machine->name,
-                     (size_t)(machine->at - machine->start), what);
-}
-
-/* NULL, with the error set, at the limit. */
-static void *take_memory(struct pickle_machine *machine, size_t bytes) {
-    struct pickle_block *block = machine->p->blocks;
-    bytes = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
-    if (block == NULL || block->size - block->used < bytes) {
-        size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
-        block = size > MEMORY_LIMIT - machine->p->taken ? NULL : malloc(sizeof *block + size);
-        if (block == NULL) {
-            error_set(machine->e, STATUS_TOO_LARGE,
-                      "%s: its pickle takes more than %d MB of memory", machine->name,
-                      MEMORY_LIMIT >> 20);
-            return NULL;
-        }
-        *block = (struct pickle_block){.next = machine->p->blocks, .size = size};
-        machine->p->blocks = block;
-        machine->p->taken += size;
-    }
-    void *p = (char *)block->bytes + block->used;
-    block->used += bytes;
-    memset(p, 0, bytes);
-    return p;
-}
-
-static enum status take_bytes(struct pickle_machine *machine, uint64_t n, const uint8_t **out) {
-    if (n > (uint64_t)(machine->end - machine->at))
-        return fail(machine, "a value is longer than the file");
-    *out = machine->at;
-    machine->at += n;
-    return STATUS_OK;
-}
-
-/* A little-endian number of up to 8 bytes. */
-static enum status take_number(struct pickle_machine *machine, size_t n, uint64_t *out) {
-    const uint8_t *p = NULL;
-    *out = 0;
-    if (take_bytes(machine, n, &p)) return machine->e->status;
-    for (size_t i = n; i > 0; i--) *out = *out << 8 | p[i - 1];
-    return STATUS_OK;
-}
-
-static enum status take_line(struct pickle_machine *machine, struct text_span *out) {
-    const uint8_t *end = memchr(machine->at, '\n', (size_t)(machine->end - machine->at));
-    if (end == NULL || end - machine->at > NAME_LIMIT) return fail(machine, "a name has no end");
-    *out = (struct text_span){(const char *)machine->at, (size_t)(end - machine->at)};
-    machine->at = end + 1;
-    return STATUS_OK;
-}
-
-/* The stack. */
-
-static enum status push(struct pickle_machine *machine, pickle_slot v) {
-    if (machine->n_stack == DEPTH_LIMIT) return fail(machine, "the stack grows too high");
-    machine->stack =
-        xgrow(machine->stack, machine->n_stack, &machine->stack_capacity, sizeof *machine->stack);
-    machine->stack[machine->n_stack] = v;
-    machine->n_stack++;
-    return STATUS_OK;
-}
-
-static enum status push_new(struct pickle_machine *machine, enum pickle_kind kind,
-                            pickle_slot *out) {
-    pickle_slot v = take_memory(machine, sizeof *v);
-    if (v == NULL) return machine->e->status;
-    v->kind = kind;
-    *out = v;
-    return push(machine, v);
-}
-
-static int floor_of(const struct pickle_machine *machine) {
-    return machine->n_marks > 0 ? machine->marks[machine->n_marks - 1] : 0;
-}
-
-static enum status pop(struct pickle_machine *machine, pickle_slot *out) {
-    if (machine->n_stack <= floor_of(machine))
-        return fail(machine, "takes a value from an empty stack");
-    machine->n_stack--;
-    *out = machine->stack[machine->n_stack];
-    return STATUS_OK;
-}
-
-static enum status top(struct pickle_machine *machine, pickle_slot *out) {
-    if (machine->n_stack <= floor_of(machine)) return fail(machine, "looks at an empty stack");
-    *out = machine->stack[machine->n_stack - 1];
-    return STATUS_OK;
-}
-
-/* Removes the newest mark; the values above it are stack[*from, n_stack). */
-static enum status pop_mark(struct pickle_machine *machine, int *from) {
-    if (machine->n_marks == 0) return fail(machine, "ends a list that has no beginning");
-    machine->n_marks--;
-    *from = machine->marks[machine->n_marks];
-    return STATUS_OK;
-}
-
-static enum status append(struct pickle_machine *machine, pickle_slot to, pickle_slot item) {
-    if (to->count == to->capacity) {
-        size_t capacity = to->capacity == 0 ? FIRST_ITEMS : 2 * to->capacity;
-        const struct pickle_value **items = take_memory(machine, capacity * sizeof *items);
-        if (items == NULL) return machine->e->status;
-        if (to->count > 0) memcpy(items, to->items, to->count * sizeof *items);
-        to->items = items;
-        to->capacity = capacity;
-    }
-    to->items[to->count] = item;
-    to->count++;
-    return STATUS_OK;
-}
-
-/* Moves stack[from, n_stack) to the end of a value. */
-static enum status append_from(struct pickle_machine *machine, pickle_slot to, int from) {
-    for (int i = from; i < machine->n_stack; i++)
-        if (append(machine, to, machine->stack[i])) return machine->e->status;
-    machine->n_stack = from;
-    return STATUS_OK;
-}
 
 /* Constants. */
 
 static enum status push_int(struct pickle_machine *machine, int64_t number, enum pickle_kind kind) {
     pickle_slot v = NULL;
-    if (push_new(machine, kind, &v)) return machine->e->status;
+    if (machine_push_new(machine, kind, &v)) return machine->e->status;
     v->number = number;
     v->real = (double)number;
     return STATUS_OK;
@@ -180,7 +24,7 @@ static enum status push_int(struct pickle_machine *machine, int64_t number, enum
 
 static enum status push_number(struct pickle_machine *machine, size_t bytes) {
     uint64_t n;
-    if (take_number(machine, bytes, &n)) return machine->e->status;
+    if (machine_take_number(machine, bytes, &n)) return machine->e->status;
     return push_int(machine, bytes == 4 ? (int64_t)(int32_t)(uint32_t)n : (int64_t)n, PICKLE_INT);
 }
 
@@ -188,7 +32,8 @@ static enum status push_real(struct pickle_machine *machine) {
     const uint8_t *p = NULL;
     pickle_slot v = NULL;
     uint64_t bits = 0;
-    if (take_bytes(machine, 8, &p) || push_new(machine, PICKLE_REAL, &v)) return machine->e->status;
+    if (machine_take_bytes(machine, 8, &p) || machine_push_new(machine, PICKLE_REAL, &v))
+        return machine->e->status;
     for (int i = 0; i < 8; i++) bits = bits << 8 | p[i];
     memcpy(&v->real, &bits, sizeof v->real);
     return STATUS_OK;
@@ -200,8 +45,8 @@ static enum status push_text(struct pickle_machine *machine, size_t length_bytes
     uint64_t n;
     const uint8_t *p = NULL;
     pickle_slot v = NULL;
-    if (take_number(machine, length_bytes, &n) || take_bytes(machine, n, &p) ||
-        push_new(machine, kind, &v))
+    if (machine_take_number(machine, length_bytes, &n) || machine_take_bytes(machine, n, &p) ||
+        machine_push_new(machine, kind, &v))
         return machine->e->status;
     v->text = (struct text_span){(const char *)p, (size_t)n};
     return STATUS_OK;
@@ -210,7 +55,7 @@ static enum status push_text(struct pickle_machine *machine, size_t length_bytes
 /* A whole number in two's complement. */
 static enum status push_long(struct pickle_machine *machine, size_t length_bytes) {
     pickle_slot v = NULL;
-    if (push_text(machine, length_bytes, PICKLE_BYTES) || top(machine, &v))
+    if (push_text(machine, length_bytes, PICKLE_BYTES) || machine_top(machine, &v))
         return machine->e->status;
     if (v->text.size > 8) return STATUS_OK;
     const uint8_t *p = (const uint8_t *)v->text.text;
@@ -227,45 +72,49 @@ static enum status push_long(struct pickle_machine *machine, size_t length_bytes
 
 static enum status push_tuple(struct pickle_machine *machine, int n) {
     pickle_slot v = NULL;
-    if (machine->n_stack - floor_of(machine) < n)
-        return fail(machine, "makes a tuple of an empty stack");
+    if (machine->n_stack - machine_floor(machine) < n)
+        return machine_fail(machine, "makes a tuple of an empty stack");
     int from = machine->n_stack - n;
-    if (push_new(machine, PICKLE_TUPLE, &v)) return machine->e->status;
+    if (machine_push_new(machine, PICKLE_TUPLE, &v)) return machine->e->status;
     machine->n_stack--;
-    if (append_from(machine, v, from)) return machine->e->status;
-    return push(machine, v);
+    if (machine_append_from(machine, v, from)) return machine->e->status;
+    return machine_push(machine, v);
 }
 
 static enum status push_marked(struct pickle_machine *machine, enum pickle_kind kind) {
     pickle_slot v = NULL;
     int from = 0;
-    if (pop_mark(machine, &from) || push_new(machine, kind, &v)) return machine->e->status;
+    if (machine_pop_mark(machine, &from) || machine_push_new(machine, kind, &v))
+        return machine->e->status;
     machine->n_stack--;
-    if (append_from(machine, v, from)) return machine->e->status;
-    if (kind == PICKLE_DICT && v->count % 2 != 0) return fail(machine, "a key has no value");
-    return push(machine, v);
+    if (machine_append_from(machine, v, from)) return machine->e->status;
+    if (kind == PICKLE_DICT && v->count % 2 != 0)
+        return machine_fail(machine, "a key has no value");
+    return machine_push(machine, v);
 }
 
 /* Adds stack[from, n_stack) to the value below. */
 static enum status extend(struct pickle_machine *machine, int from, bool mapped) {
-    if (from <= floor_of(machine)) return fail(machine, "adds to an empty stack");
+    if (from <= machine_floor(machine)) return machine_fail(machine, "adds to an empty stack");
     pickle_slot to = machine->stack[from - 1];
     bool fits = to->kind == PICKLE_OBJECT ? to->count == 0 || to->mapped == mapped
                 : mapped                  ? to->kind == PICKLE_DICT
                                           : to->kind == PICKLE_LIST || to->kind == PICKLE_SET;
-    if (!fits) return fail(machine, "adds to a value that is no container");
-    if (mapped && (machine->n_stack - from) % 2 != 0) return fail(machine, "a key has no value");
+    if (!fits) return machine_fail(machine, "adds to a value that is no container");
+    if (mapped && (machine->n_stack - from) % 2 != 0)
+        return machine_fail(machine, "a key has no value");
     to->mapped = mapped;
-    return append_from(machine, to, from);
+    return machine_append_from(machine, to, from);
 }
 
 static enum status extend_marked(struct pickle_machine *machine, bool mapped) {
     int from = 0;
-    return pop_mark(machine, &from) ? machine->e->status : extend(machine, from, mapped);
+    return machine_pop_mark(machine, &from) ? machine->e->status : extend(machine, from, mapped);
 }
 
 static enum status extend_by(struct pickle_machine *machine, int n, bool mapped) {
-    if (machine->n_stack - floor_of(machine) <= n) return fail(machine, "adds to an empty stack");
+    if (machine->n_stack - machine_floor(machine) <= n)
+        return machine_fail(machine, "adds to an empty stack");
     return extend(machine, machine->n_stack - n, mapped);
 }
 
@@ -273,9 +122,9 @@ static enum status extend_by(struct pickle_machine *machine, int n, bool mapped)
 
 static enum status memo_put(struct pickle_machine *machine, uint64_t at) {
     pickle_slot v = NULL;
-    if (top(machine, &v)) return machine->e->status;
+    if (machine_top(machine, &v)) return machine->e->status;
     if (at >= (uint64_t)(machine->end - machine->start) || at >= DEPTH_LIMIT)
-        return fail(machine, "numbers a value beyond what the file can hold");
+        return machine_fail(machine, "numbers a value beyond what the file can hold");
     if (at >= machine->memo_capacity) {
         size_t capacity = 2 * (size_t)at + 64;
         machine->memo = xrealloc(machine->memo, capacity * sizeof *machine->memo);
@@ -290,15 +139,15 @@ static enum status memo_put(struct pickle_machine *machine, uint64_t at) {
 
 static enum status memo_store(struct pickle_machine *machine, size_t bytes) {
     uint64_t at;
-    return take_number(machine, bytes, &at) ? machine->e->status : memo_put(machine, at);
+    return machine_take_number(machine, bytes, &at) ? machine->e->status : memo_put(machine, at);
 }
 
 static enum status memo_get(struct pickle_machine *machine, size_t bytes) {
     uint64_t at;
-    if (take_number(machine, bytes, &at)) return machine->e->status;
+    if (machine_take_number(machine, bytes, &at)) return machine->e->status;
     if (at >= machine->memo_capacity || machine->memo[at] == NULL)
-        return fail(machine, "recalls a value that was never numbered");
-    return push(machine, machine->memo[at]);
+        return machine_fail(machine, "recalls a value that was never numbered");
+    return machine_push(machine, machine->memo[at]);
 }
 
 /* Names and what would be called. */
@@ -307,7 +156,7 @@ static enum status push_global(struct pickle_machine *machine, struct text_span 
                                struct text_span name) {
     pickle_slot v = NULL;
     if (module.size > NAME_LIMIT || name.size > NAME_LIMIT)
-        return fail(machine, "a name is too long");
+        return machine_fail(machine, "a name is too long");
     if (pickle_names_refuse(module, name))
         return error_set(machine->e, STATUS_UNSUPPORTED,
                          "%s: the pickle names the function %.*s.%.*s, which no checkpoint has a "
@@ -320,8 +169,8 @@ static enum status push_global(struct pickle_machine *machine, struct text_span 
                          "Megatron's: refused, "
                          "nothing of it was run",
                          machine->name, (int)module.size, module.text, (int)name.size, name.text);
-    char *text = take_memory(machine, module.size + name.size + 2);
-    if (text == NULL || push_new(machine, PICKLE_GLOBAL, &v)) return machine->e->status;
+    char *text = machine_take_memory(machine, module.size + name.size + 2);
+    if (text == NULL || machine_push_new(machine, PICKLE_GLOBAL, &v)) return machine->e->status;
     memcpy(text, module.text, module.size);
     text[module.size] = '.';
     memcpy(text + module.size + 1, name.text, name.size);
@@ -331,15 +180,16 @@ static enum status push_global(struct pickle_machine *machine, struct text_span 
 
 static enum status push_global_lines(struct pickle_machine *machine) {
     struct text_span module, name;
-    if (take_line(machine, &module) || take_line(machine, &name)) return machine->e->status;
+    if (machine_take_line(machine, &module) || machine_take_line(machine, &name))
+        return machine->e->status;
     return push_global(machine, module, name);
 }
 
 static enum status push_global_values(struct pickle_machine *machine) {
     pickle_slot module = NULL, name = NULL;
-    if (pop(machine, &name) || pop(machine, &module)) return machine->e->status;
+    if (machine_pop(machine, &name) || machine_pop(machine, &module)) return machine->e->status;
     if (module->kind != PICKLE_TEXT || name->kind != PICKLE_TEXT)
-        return fail(machine, "a name is no text");
+        return machine_fail(machine, "a name is no text");
     return push_global(machine, module->text, name->text);
 }
 
@@ -348,11 +198,11 @@ static enum status push_global_values(struct pickle_machine *machine) {
  */
 static enum status push_call(struct pickle_machine *machine, bool named) {
     pickle_slot more = NULL, arguments = NULL, class = NULL, v = NULL;
-    if (named && pop(machine, &more)) return machine->e->status;
-    if (pop(machine, &arguments) || pop(machine, &class)) return machine->e->status;
+    if (named && machine_pop(machine, &more)) return machine->e->status;
+    if (machine_pop(machine, &arguments) || machine_pop(machine, &class)) return machine->e->status;
     if (arguments->kind != PICKLE_TUPLE)
-        return fail(machine, "calls a function with something that is no tuple");
-    if (push_new(machine, PICKLE_OBJECT, &v)) return machine->e->status;
+        return machine_fail(machine, "calls a function with something that is no tuple");
+    if (machine_push_new(machine, PICKLE_OBJECT, &v)) return machine->e->status;
     v->class = class;
     v->arguments = arguments;
     v->state = more;
@@ -361,51 +211,44 @@ static enum status push_call(struct pickle_machine *machine, bool named) {
 
 static enum status set_state(struct pickle_machine *machine) {
     pickle_slot state = NULL, v = NULL;
-    if (pop(machine, &state) || top(machine, &v)) return machine->e->status;
+    if (machine_pop(machine, &state) || machine_top(machine, &v)) return machine->e->status;
     if (v->kind == PICKLE_OBJECT) v->state = state;
     return STATUS_OK;
 }
 
 static enum status push_stored(struct pickle_machine *machine) {
     pickle_slot id = NULL, v = NULL;
-    if (pop(machine, &id) || push_new(machine, PICKLE_STORED, &v)) return machine->e->status;
+    if (machine_pop(machine, &id) || machine_push_new(machine, PICKLE_STORED, &v))
+        return machine->e->status;
     v->arguments = id;
-    return STATUS_OK;
-}
-
-static enum status push_mark(struct pickle_machine *machine) {
-    if (machine->n_marks == DEPTH_LIMIT) return fail(machine, "too many lists are open");
-    machine->marks =
-        xgrow(machine->marks, machine->n_marks, &machine->mark_capacity, sizeof *machine->marks);
-    machine->marks[machine->n_marks] = machine->n_stack;
-    machine->n_marks++;
     return STATUS_OK;
 }
 
 static enum status drop(struct pickle_machine *machine, bool marked) {
     pickle_slot v = NULL;
-    if (!marked) return pop(machine, &v);
-    return pop_mark(machine, &machine->n_stack);
+    if (!marked) return machine_pop(machine, &v);
+    return machine_pop_mark(machine, &machine->n_stack);
 }
 
 static enum status repeat(struct pickle_machine *machine) {
     pickle_slot v = NULL;
-    return top(machine, &v) ? machine->e->status : push(machine, v);
+    return machine_top(machine, &v) ? machine->e->status : machine_push(machine, v);
 }
 
 /* Frames only say how many bytes to read at once. */
 static enum status pass_frame(struct pickle_machine *machine) {
     uint64_t n;
-    if (take_number(machine, 8, &n)) return machine->e->status;
+    if (machine_take_number(machine, 8, &n)) return machine->e->status;
     return n > (uint64_t)(machine->end - machine->at)
-               ? fail(machine, "a frame is longer than the file")
+               ? machine_fail(machine, "a frame is longer than the file")
                : STATUS_OK;
 }
 
 static enum status check_protocol(struct pickle_machine *machine) {
     uint64_t protocol;
-    if (take_number(machine, 1, &protocol)) return machine->e->status;
-    return protocol > MOST_PROTOCOL ? fail(machine, "a protocol that is not known") : STATUS_OK;
+    if (machine_take_number(machine, 1, &protocol)) return machine->e->status;
+    return protocol > MOST_PROTOCOL ? machine_fail(machine, "a protocol that is not known")
+                                    : STATUS_OK;
 }
 
 static enum status fail_opcode(struct pickle_machine *machine, uint8_t opcode) {
@@ -418,7 +261,7 @@ static enum status fail_opcode(struct pickle_machine *machine, uint8_t opcode) {
 static enum status run_constant(struct pickle_machine *machine, uint8_t opcode) {
     pickle_slot v = NULL;
     switch (opcode) {
-        case 'N': return push_new(machine, PICKLE_NONE, &v);
+        case 'N': return machine_push_new(machine, PICKLE_NONE, &v);
         case 0x88: return push_int(machine, 1, PICKLE_BOOL);
         case 0x89: return push_int(machine, 0, PICKLE_BOOL);
         case 'J': return push_number(machine, 4);
@@ -443,9 +286,9 @@ static enum status run_constant(struct pickle_machine *machine, uint8_t opcode) 
 static enum status run_container(struct pickle_machine *machine, uint8_t opcode) {
     pickle_slot v = NULL;
     switch (opcode) {
-        case '}': return push_new(machine, PICKLE_DICT, &v);
-        case ']': return push_new(machine, PICKLE_LIST, &v);
-        case 0x8f: return push_new(machine, PICKLE_SET, &v);
+        case '}': return machine_push_new(machine, PICKLE_DICT, &v);
+        case ']': return machine_push_new(machine, PICKLE_LIST, &v);
+        case 0x8f: return machine_push_new(machine, PICKLE_SET, &v);
         case ')': return push_tuple(machine, 0);
         case 0x85: return push_tuple(machine, 1);
         case 0x86: return push_tuple(machine, 2);
@@ -467,7 +310,7 @@ static enum status run_opcode(struct pickle_machine *machine, uint8_t opcode) {
     switch (opcode) {
         case 0x80: return check_protocol(machine);
         case 0x95: return pass_frame(machine);
-        case '(': return push_mark(machine);
+        case '(': return machine_push_mark(machine);
         case '0': return drop(machine, false);
         case '1': return drop(machine, true);
         case '2': return repeat(machine);
@@ -493,13 +336,13 @@ static enum status run(struct pickle_machine *machine) {
         machine->at++;
         if (opcode == '.') {
             pickle_slot root;
-            if (pop(machine, &root)) return machine->e->status;
+            if (machine_pop(machine, &root)) return machine->e->status;
             machine->p->root = root;
             return STATUS_OK;
         }
         if (run_opcode(machine, opcode)) return machine->e->status;
     }
-    return fail(machine, "the file ends before it does");
+    return machine_fail(machine, "the file ends before it does");
 }
 
 static enum status open_pickle(struct pickle **out, struct text_span bytes, const char *name,

@@ -1,5 +1,5 @@
-/* retrieval/query_vectors.h: the vectors of queries, given or embedded: what retrievers of all
- * kinds begin with. */
+/* retrieval/search/query_vectors.h: the vectors of queries, given or embedded: what retrievers of
+ * all kinds begin with. */
 #pragma once
 
 #include "retrieval/embedder.h"

@@ -1,12 +1,12 @@
-/* retrieval/retriever.c: texts to vectors, vectors to hits, hits in the order of a reranker. See
- * retriever.h. */
+/* retrieval/search/retriever.c: texts to vectors, vectors to hits, hits in the order of a reranker.
+ * See retriever.h. */
 #include "retrieval/retriever.h"
 
 #include <stdlib.h>
 
-#include "retrieval/query_vectors.h"
-#include "retrieval/ranking.h"
-#include "retrieval/rerank.h"
+#include "retrieval/search/query_vectors.h"
+#include "retrieval/search/ranking.h"
+#include "retrieval/search/rerank.h"
 
 struct retriever {
     struct collection *collection;

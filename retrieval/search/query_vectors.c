@@ -1,5 +1,6 @@
-/* retrieval/query_vectors.c: texts and pictures to vectors, piece by piece. See query_vectors.h. */
-#include "retrieval/query_vectors.h"
+/* retrieval/search/query_vectors.c: texts and pictures to vectors, piece by piece. See
+ * query_vectors.h. */
+#include "retrieval/search/query_vectors.h"
 
 #include <stdlib.h>
 #include <string.h>

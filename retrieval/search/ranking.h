@@ -1,6 +1,6 @@
-/* retrieval/ranking.h: vectors and words of queries to hits: lists of candidates that a collection
- * gives become one ranking, without copies, excluded documents, too many chunks of one document and
- * near-duplicates. The same for all kinds of collections. */
+/* retrieval/search/ranking.h: vectors and words of queries to hits: lists of candidates that a
+ * collection gives become one ranking, without copies, excluded documents, too many chunks of one
+ * document and near-duplicates. The same for all kinds of collections. */
 #pragma once
 
 #include "retrieval/retriever.h"

@@ -1,10 +1,10 @@
-/* retrieval/rerank.c: see rerank.h. */
-#include "retrieval/rerank.h"
+/* retrieval/search/rerank.c: see rerank.h. */
+#include "retrieval/search/rerank.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieval/query_vectors.h"
+#include "retrieval/search/query_vectors.h"
 
 /* Only a text can be read beside a chunk. */
 static bool query_is_reranked(const struct retriever_query *query, const struct embedder *reranker,

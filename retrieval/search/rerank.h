@@ -1,5 +1,5 @@
-/* retrieval/rerank.h: hits in the order of a reranker, which reads query and chunk together: what
- * retrievers of all kinds end with. */
+/* retrieval/search/rerank.h: hits in the order of a reranker, which reads query and chunk together:
+ * what retrievers of all kinds end with. */
 #pragma once
 
 #include "retrieval/retriever.h"

@@ -1,0 +1,48 @@
+/* tests/fuzz/fuzz_words.c: any bytes as a text whose words are wanted: folded by tables, character
+ * by character or in runs, it is what utf8proc folds it to. */
+#include <string.h>
+
+#include "config/text/unicode_fold.h"
+#include "retrieval/words/words.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* The reader's next characters have to be the next of the folded text. */
+static void expect(const struct mapped_buffer *folded, size_t *at, const char *bytes, size_t size) {
+    CHECK(size <= folded->size - *at && memcmp(folded->text + *at, bytes, size) == 0);
+    *at += size;
+}
+
+static void check_reader(struct text_span text, const struct mapped_buffer *folded, bool runs) {
+    struct fold_reader reader;
+    size_t at = 0;
+    fold_reader_open(&reader, text);
+    for (fold_reader_next(&reader); reader.place != FOLD_END;) {
+        struct fold_run run = {.size = 0};
+        if (runs && reader.place == FOLD_WITHIN) {
+            fold_reader_run(&reader, &run);
+            expect(folded, &at, run.bytes, run.size);
+        } else {
+            expect(folded, &at, reader.bytes, reader.length);
+            fold_reader_next(&reader);
+        }
+    }
+    CHECK(at == folded->size);
+    fold_reader_close(&reader);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    enum { MOST_WORDS = 64 };
+    struct text_span text = {(const char *)data, size};
+    struct stretch stretch = {0};
+    struct mapped_buffer folded = {0};
+    uint64_t words[MOST_WORDS];
+    unicode_fold(&stretch, text, &folded);
+    check_reader(text, &folded, false);
+    /* No run is longer than what is kept of it. */
+    if (folded.size <= FOLD_RUN) check_reader(text, &folded, true);
+    CHECK(words_split(text, words, MOST_WORDS) <= MOST_WORDS);
+    stretch_free(&stretch);
+    mapped_free(&folded);
+    return 0;
+}

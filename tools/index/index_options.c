@@ -1,0 +1,240 @@
+/* tools/index/index_options.c: see index_options.h. */
+#include "tools/index/index_options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/usage.h"
+
+enum {
+    LARGEST_FILE_LIMIT = 1 << 30,
+    LARGEST_K = 1000,
+    LARGEST_SECONDS = 86400,
+    LARGEST_THREADS = 32
+};
+enum {
+    PUTS = COMMAND_ADD | COMMAND_UPDATE | COMMAND_WATCH,
+    ALL_OPEN = COMMAND_BUILD | COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_VERIFY | PUTS |
+               COMMAND_LIST | COMMAND_SHOW | COMMAND_STATS | COMMAND_CHANGE
+};
+
+enum option_id {
+    OPTION_OUT = 256,
+    OPTION_CONFIG,
+    OPTION_SET,
+    OPTION_CHUNK,
+    OPTION_INDEX,
+    OPTION_LIMIT,
+    OPTION_SECONDS,
+    OPTION_THREADS,
+    OPTION_DRY,
+    OPTION_QUERIES,
+    OPTION_EXCLUDE,
+    OPTION_VERBOSE,
+    OPTION_FOLLOW,
+    OPTION_ONCE,
+    OPTION_JSON,
+    OPTION_LONG,
+    OPTION_META,
+    OPTION_FILTER,
+    OPTION_HYBRID,
+    OPTION_PICTURES,
+    OPTION_PICTURE_EMBEDDER,
+    OPTION_BY_PICTURE,
+    OPTION_ID,
+    OPTION_BASE,
+    OPTION_REPLACE,
+    OPTION_REPAIR,
+    OPTION_RECALL,
+    OPTION_HELP
+};
+
+static const struct index_row {
+    const char *name, *value, *help;
+    int id; /* enum option_id, or the letter of a short option */
+    unsigned commands;
+} rows[] = {
+    {"--out", "DIR", "folder of the collection", OPTION_OUT, COMMAND_BUILD},
+    {"--out", "FILE", "what is written", OPTION_OUT, COMMAND_NEIGHBORS},
+    {"--k", "N", "how many chunks (5); -k N is the same", 'k',
+     COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_STATS},
+    {"--queries", "FILE",
+     "lines {\"document\": \"...\", \"text\": \"...\"}, whose neighbours are found instead",
+     OPTION_QUERIES, COMMAND_NEIGHBORS},
+    {"--recall", NULL,
+     "what the index finds of what exact search finds, and how fast (docs/indexing.md)",
+     OPTION_RECALL, COMMAND_STATS},
+    {"--queries", "FILE", "with --recall: a query a line, in place of 200 chunks of the collection",
+     OPTION_QUERIES, COMMAND_STATS},
+    {"--exclude-same-document", NULL, "no chunks of the query's own document", OPTION_EXCLUDE,
+     COMMAND_NEIGHBORS},
+    {"--chunk-length", "N", "tokens of a chunk; else the model's, else 64", OPTION_CHUNK,
+     COMMAND_BUILD},
+    {"--index", "FACTORY",
+     "flat, ivf, ivfpq or hnsw; Exact for search in plain C; or a factory string of FAISS. Else "
+     "the number of\n"
+     "chunks decides (docs/indexing.md)",
+     OPTION_INDEX, COMMAND_BUILD},
+    {"--base", "DIR",
+     "documents are known by their path below DIR, wherever DIR lies; else by the file's whole "
+     "path\n"
+     "(docs/indexing.md)",
+     OPTION_BASE, COMMAND_BUILD | PUTS},
+    {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path",
+     OPTION_ID, COMMAND_ADD | COMMAND_UPDATE},
+    {"--replace", NULL,
+     "with --base or --id: documents that came from other files are replaced, too", OPTION_REPLACE,
+     PUTS},
+    {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META,
+     PUTS},
+    {"--hybrid", NULL, "ranks by words beside vectors (docs/search.md)", OPTION_HYBRID,
+     COMMAND_SEARCH},
+    {"--pictures", NULL,
+     "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
+     OPTION_PICTURES, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+    {"--picture-embedder", "FOLDER",
+     "--pictures, with vectors of an embedder of their own, such as CLIP: "
+     "retrieval.picture_embedder",
+     OPTION_PICTURE_EMBEDDER, COMMAND_BUILD},
+    {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found",
+     OPTION_BY_PICTURE, COMMAND_SEARCH},
+    {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER,
+     COMMAND_SEARCH},
+    {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so",
+     OPTION_REPAIR, COMMAND_VERIFY},
+    {"--json", NULL, "an object a line", OPTION_JSON,
+     COMMAND_LIST | COMMAND_SHOW | PUTS | COMMAND_CHANGE | COMMAND_STATS | COMMAND_COPY |
+         COMMAND_VERIFY | COMMAND_SEARCH | COMMAND_BUILD | COMMAND_NEIGHBORS | COMMAND_EXTRACT},
+    {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, COMMAND_LIST},
+    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT,
+     COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+    {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
+     COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+    {"--threads", "N", "files that are read at the same time; else as many as there are cores",
+     OPTION_THREADS, COMMAND_BUILD | PUTS},
+    {"--dry-run", NULL,
+     "reads everything, lists the documents and what is skipped, and writes nothing", OPTION_DRY,
+     COMMAND_BUILD | PUTS},
+    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW,
+     COMMAND_BUILD | PUTS},
+    {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE,
+     COMMAND_WATCH},
+    {"--verbose", NULL, "names files of unknown kind, hidden files and copies of texts",
+     OPTION_VERBOSE, COMMAND_BUILD | PUTS},
+    {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
+     ALL_OPEN},
+    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
+};
+
+static enum status set_picture_embedder(struct index_arguments *arguments, const char *folder,
+                                        struct error *e) {
+    struct buffer option = {0};
+    buffer_printf(&option, "retrieval.picture_embedder=%s", folder);
+    enum status status = config_set(&arguments->config, option.data, e);
+    buffer_free(&option);
+    return status;
+}
+
+static enum status parse_option(struct index_arguments *arguments, int option, const char *value,
+                                struct error *e) {
+    long long n = 0;
+    enum status status = STATUS_OK;
+    switch (option) {
+        case OPTION_OUT: arguments->build.out = value; break;
+        case OPTION_CONFIG: status = config_read(&arguments->config, value, e); break;
+        case OPTION_SET: break; /* after the file, whatever the order: see index_options_parse */
+        case OPTION_INDEX: arguments->build.index_factory = value; break;
+        case OPTION_QUERIES: arguments->neighbors.queries = value; break;
+        case OPTION_EXCLUDE: arguments->neighbors.exclude_same_document = true; break;
+        case OPTION_VERBOSE: arguments->build.verbose = true; break;
+        case OPTION_DRY: arguments->build.dry_run = true; break;
+        case OPTION_FOLLOW: arguments->build.follow = true; break;
+        case OPTION_ONCE: arguments->watch_once = true; break;
+        case OPTION_JSON:
+            arguments->json = arguments->build.json = arguments->neighbors.json = true;
+            break;
+        case OPTION_LONG: arguments->list_long = true; break;
+        case OPTION_FILTER: arguments->filter = value; break;
+        case OPTION_HYBRID: arguments->hybrid = true; break;
+        case OPTION_PICTURES: arguments->build.pictures = true; break;
+        case OPTION_PICTURE_EMBEDDER: status = set_picture_embedder(arguments, value, e); break;
+        case OPTION_BY_PICTURE: arguments->by_picture = true; break;
+        case OPTION_ID: arguments->id = value; break;
+        case OPTION_BASE: arguments->build.base = value; break;
+        case OPTION_REPLACE: arguments->replace = true; break;
+        case OPTION_REPAIR: arguments->repair = true; break;
+        case OPTION_RECALL: arguments->recall = true; break;
+        case OPTION_META: status = metadata_add(&arguments->metadata, value, e); break;
+        case OPTION_CHUNK:
+            status = usage_number("--chunk-length", value, 1, 65536, &n, e);
+            arguments->build.chunk_length = (int)n;
+            break;
+        case OPTION_LIMIT:
+            status = usage_number("--max-file-bytes", value, 1, LARGEST_FILE_LIMIT, &n, e);
+            arguments->build.max_file_bytes = (size_t)n;
+            break;
+        case OPTION_SECONDS:
+            status = usage_number("--max-file-seconds", value, 1, LARGEST_SECONDS, &n, e);
+            arguments->build.max_seconds = (int)n;
+            break;
+        case OPTION_THREADS:
+            status = usage_number("--threads", value, 1, LARGEST_THREADS, &n, e);
+            arguments->build.threads = (int)n;
+            break;
+        case 'k':
+            status = usage_number("-k", value, 1, LARGEST_K, &n, e);
+            arguments->k = (int)n;
+            break;
+        case OPTION_HELP: arguments->help = true; break;
+        default: return error_set(e, STATUS_INVALID, "--help lists the options");
+    }
+    return status;
+}
+
+/* The rows of a command for getopt, and --help. */
+static void list_options(unsigned command, struct option long_options[ARRAY_COUNT(rows) + 2]) {
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        if ((rows[i].commands & command) == 0 || strncmp(rows[i].name, "--", 2) != 0) continue;
+        long_options[n] = (struct option){
+            rows[i].name + 2, rows[i].value ? required_argument : no_argument, NULL, rows[i].id};
+        n++;
+    }
+    long_options[n] = (struct option){"help", no_argument, NULL, OPTION_HELP};
+    n++;
+    long_options[n] = (struct option){0};
+}
+
+enum status index_options_parse(struct index_arguments *arguments, unsigned command, int argc,
+                                char **argv, struct error *e) {
+    struct option options[ARRAY_COUNT(rows) + 2];
+    list_options(command, options);
+    const char **sets = xcalloc((size_t)argc + 1, sizeof *sets);
+    int option, n_sets = 0;
+    enum status status = STATUS_OK;
+    while (
+        status == STATUS_OK && !arguments->help &&
+        (option = getopt_long(
+             argc, argv, command & (COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_STATS) ? "k:" : "",
+             options, NULL)) != -1) {
+        if (option == OPTION_SET) {
+            sets[n_sets] = optarg;
+            n_sets++;
+        }
+        status = parse_option(arguments, option, optarg, e);
+    }
+    for (int i = 0; i < n_sets && status == STATUS_OK; i++)
+        status = config_set(&arguments->config, sets[i], e);
+    free(sets);
+    arguments->rest = argv + optind;
+    arguments->n_rest = argc - optind;
+    return status ? status : config_check(&arguments->config, e);
+}
+
+void index_options_print(unsigned command) {
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+        if (rows[i].commands & command)
+            usage_option(stdout, rows[i].name, rows[i].value, rows[i].help);
+}
