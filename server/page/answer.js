@@ -6,6 +6,7 @@ import { percent } from "./sources.js";
 
 const shape = document.querySelector("#answer-shape").content.firstElementChild;
 const segmenter = new Intl.Segmenter("en", { granularity: "sentence" });
+const SUPPORTED = 0.2; // a sentence with less support is marked (docs/api.md#support)
 const LEANS = Math.log(10); // a token is underlined where it is ten times less likely without the documents
 
 // Where each character begins in the string, and where the last one ends: the API counts characters.
@@ -19,17 +20,38 @@ function characterStarts(text) {
   return [...starts, at];
 }
 
+// The server's sentences, where it has judged them, as parts of the text that leave nothing out.
+function judgedSegments(text, judged) {
+  return judged.map((one, i) => {
+    const index = i === 0 ? 0 : one.start;
+    return { segment: text.slice(index, judged[i + 1]?.start ?? text.length), index, judged: one };
+  });
+}
+
 // A sentence begins with a token: the blank before its first word often belongs to that word's token.
-function findSentences(text, tokens) {
+function findSentences(text, tokens, support) {
   const found = [];
-  for (const { segment, index } of segmenter.segment(text)) {
+  for (const { segment, index, judged } of support.length > 0 ? judgedSegments(text, support) : segmenter.segment(text)) {
     const token = tokens.find(({ start, end }) => start < index && index < end);
     const start = token?.start ?? index;
     if (found.length > 0) found.at(-1).end = start;
-    if (segment.trim() !== "" || found.length === 0) found.push({ start, end: text.length });
+    if (segment.trim() !== "" || found.length === 0) found.push({ start, end: text.length, judged });
     else found.at(-1).end = text.length;
   }
   return found;
+}
+
+// Of a sentence that was judged. One that read nothing has no support that could be told.
+const lacksSupport = ({ judged }) => judged !== undefined && judged.support !== null && judged.support < SUPPORTED;
+
+function describeSupport({ judged }, sources) {
+  if (judged === undefined) return "";
+  if (judged.support === null) return "Nothing was read for this sentence.";
+  if (judged.support < SUPPORTED) return "The sources hardly support this sentence.";
+  const passage = sources.chunks.get(judged.chunk)?.[judged.passage - 1];
+  const most = passage === undefined ? "" : `, most by source ${sources.passages[passage].number}`;
+  const times = judged.support > 0.999 ? "more than 1000" : (1 / (1 - judged.support)).toFixed(1);
+  return `The sources make all parts of this sentence ${times} times as likely, or more${most}.`;
 }
 
 function element(name, className, text = "") {
@@ -140,16 +162,18 @@ export class Answer {
     showTrouble(this.find(".trouble"), refusal, actions);
   }
 
-  // `marks` has what the last events brought: attention, compare and citations, each where the server sent it.
+  // `marks` has what the last events brought: attention, compare, support and citations, each where the server sent it.
   mark(marks, sources) {
     this.sources = sources;
     const starts = characterStarts(this.text);
     const place = (one) => ({ start: starts[one.answer_start], end: starts[one.answer_end] });
     this.citations = (marks.citations ?? []).map((one) => ({ ...place(one), cited: one }));
     this.tokens = this.readTokens(marks, place);
-    if (this.tokens.length === 0 && this.citations.length === 0) return;
-    this.sentences = findSentences(this.text, this.tokens);
+    const support = (marks.support ?? []).map((one) => ({ ...place(one), ...one }));
+    if (this.tokens.length + this.citations.length + support.length === 0) return;
+    this.sentences = findSentences(this.text, this.tokens, support);
     this.lay();
+    for (const one of this.sentences.filter(lacksSupport)) this.markUnsupported(one.element);
     this.attends = marks.attention !== undefined;
     if (this.attends) sources.setShares(meanWeights(this.tokens));
     if (this.tokens.length > 0) this.listen();
@@ -241,6 +265,15 @@ export class Answer {
     holder.append(piece);
   }
 
+  // A sign behind the sentence, which is no part of its text, with words for those who do not see it.
+  markUnsupported(sentence) {
+    const sign = element("span", "unsupported");
+    sign.setAttribute("role", "img");
+    sign.setAttribute("aria-label", "Hardly supported by the sources");
+    sentence.append(sign);
+    this.find(".unsupported-legend").hidden = false;
+  }
+
   underline(word, leans) {
     const underlined = element("span", "leans", word);
     underlined.style.setProperty("--l", Math.min(leans / (3 * LEANS), 1).toFixed(2));
@@ -279,7 +312,8 @@ export class Answer {
     const weights = meanWeights(this.tokens.filter(inside));
     this.sources.light(weights);
     const detail = token ? describeToken(token) : this.describeLeaning(inside);
-    this.find(".reading").textContent = sentence ? `${this.describeReading(weights)} ${detail}`.trim() : "";
+    const words = sentence ? [this.describeReading(weights), describeSupport(sentence, this.sources), detail] : [];
+    this.find(".reading").textContent = words.filter((part) => part !== "").join(" ");
   }
 
   describeReading(weights) {

@@ -47,6 +47,7 @@ function take(event, entry, answer, watch, marks) {
   watch.generation ??= event.system_fingerprint?.match(/_g(\d+)$/)?.[1];
   if (event.attention) marks.attention = event.attention;
   if (event.compare) marks.compare = event.compare[0];
+  if (event.support) marks.support = event.support;
   if (event.citations) marks.citations = event.citations;
 }
 

@@ -6,6 +6,7 @@
  *   engine_step.c      plan one step, compute it, draw, hand out what was drawn
  *   engine_sequence.c  one sequence as it grows: tokens, text, publication
  *   engine_lookup.c   neighbours and passages on their way from the retrieval thread
+ *   engine_ahead.c     neighbours of a chunk whose end is foretold
  *   engine_passages.c  passages in the prompt, sought once or again and again
  *   engine_quotes.c    what an answer may quote, and what it has quoted
  *   engine_found.c     found pictures, from their files to their places in a prompt

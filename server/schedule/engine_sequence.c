@@ -41,6 +41,7 @@ enum status engine_sequence_start(struct engine_sequence *sequence, struct error
 void engine_sequence_free(struct engine_sequence *sequence) {
     buffer_free(&sequence->text.all);
     lookup_part_close(&sequence->lookup);
+    ahead_part_close(&sequence->ahead);
     passage_part_close(&sequence->passages);
     found_part_close(&sequence->found);
     pictures_part_close(&sequence->pictures);
@@ -241,12 +242,14 @@ void engine_sequence_finish(struct engine_sequence *sequence, enum finish how,
     answer_update(sequence, how);
     pthread_mutex_unlock(&answer->lock);
 
-    if (sequence->state != SEQUENCE_PARKED) {
+    bool parked = sequence->state == SEQUENCE_PARKED;
+    if (!parked && sequence->ahead.state != AHEAD_ASKED) {
         engine_sequence_free(sequence);
         return;
     }
-    if (sequence->parked_for == PARKED_FOR_PICTURES) picture_job_hurry(sequence->found.job);
+    if (parked && sequence->parked_for == PARKED_FOR_PICTURES)
+        picture_job_hurry(sequence->found.job);
     sequence->state = SEQUENCE_LEFT;
-    engine->n_parked--;
+    engine->n_parked -= parked;
     engine->n_left++;
 }

@@ -81,11 +81,14 @@ enum status scoring_take_drawn(struct engine *engine, int i, struct tensor row, 
 struct engine_sequence *comparison_open(const struct engine_sequence *engine_sequence) {
     struct engine *engine = engine_sequence->engine;
     struct sequence *sequence = engine_sequence->sequence->asked.comparison;
+    const struct sequence_request *asked = &engine_sequence->sequence->asked;
     const struct sequence_answer *answer = &engine_sequence->sequence->answer;
-    size_t bytes = (size_t)engine_sequence->n_ids * sizeof *answer->ids;
-    if (sequence == NULL || engine_sequence->n_ids == 0) return NULL;
-    sequence->asked.forced = memcpy(xmalloc(bytes), answer->ids, bytes);
-    sequence->asked.n_forced = engine_sequence->n_ids;
+    const int32_t *ids = asked->forced ? asked->forced : answer->ids;
+    int n_ids = asked->forced ? asked->n_forced : engine_sequence->n_ids;
+    size_t bytes = (size_t)n_ids * sizeof *ids;
+    if (sequence == NULL || n_ids == 0) return NULL;
+    sequence->asked.forced = memcpy(xmalloc(bytes), ids, bytes);
+    sequence->asked.n_forced = n_ids;
     sequence_prepare(sequence, &(struct sequence_rows){engine->o.grid, engine->info.chunk_length,
                                                        engine->o.max_context});
     if (sequence_searches(&sequence->asked))

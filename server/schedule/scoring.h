@@ -23,7 +23,7 @@ enum status scoring_take(struct engine *engine, int i, struct tensor logits, str
 enum status scoring_take_drawn(struct engine *engine, int i, struct tensor row, struct error *e);
 
 /* The comparison of a sequence that is about to finish well, with the tokens and the snapshot of
- * its answer; NULL: none was asked for. */
+ * its answer, or of the one that it is a comparison of itself; NULL: none was asked for. */
 struct engine_sequence *comparison_open(const struct engine_sequence *sequence);
 /* Puts the tokens of a comparison behind its prompt, which is complete; nothing for other
  * sequences. */

@@ -63,7 +63,7 @@ void sequence_prepare(struct sequence *sequence, const struct sequence_rows *row
     }
     if (asked->rank_prompt) answer->ranks = xcalloc((size_t)asked->n_prompt, sizeof *answer->ranks);
     prepare_found(sequence, rows);
-    if (asked->tell_attention) prepare_shares(sequence, rows);
+    if (asked->told_rows != TOLD_NO_ROWS) prepare_shares(sequence, rows);
 }
 
 void sequence_hold(struct sequence *sequence) { atomic_fetch_add(&sequence->references, 1); }

@@ -80,6 +80,9 @@ struct sequence_changes {
     int no_repeat; /* no run of so many tokens comes twice in prompt and answer; 0: any may */
 };
 
+/* The rows that tell how they share out their attention over what is read beside the prompt. */
+enum told_rows { TOLD_NO_ROWS, TOLD_WRITING_ROWS, TOLD_ALL_ROWS };
+
 /* Where the answer ends before max_tokens. */
 struct sequence_end {
     struct stops stops;
@@ -119,10 +122,11 @@ struct sequence_request {
         *excluded; /* [n_excluded] owned, and so are the names: documents that searches leave out */
     int n_excluded;
     struct sequence_place place;
-    bool tell_attention; /* how it is shared out over what is read beside the prompt, which is
-                            sought once */
+    enum told_rows told_rows; /* all of them where what is read is sought once; those that write
+                                 the answer in any case */
     /* A reference: once this answer is finished, its tokens are scored as that request's answer,
-     * whose log-probabilities they become (scoring.h). NULL: none. */
+     * whose log-probabilities they become (scoring.h), and then as the answer of that request's own
+     * comparison. NULL: none. */
     struct sequence *comparison;
     int32_t *forced; /* [n_forced] owned: the tokens of a comparison, put there by the engine; NULL:
                         tokens are drawn */
@@ -136,6 +140,10 @@ struct sequence_request {
 
 static inline bool sequence_searches(const struct sequence_request *asked) {
     return asked->neighbors.search || asked->passages.search;
+}
+/* Whether it may read texts beside its prompt: sought, or given. */
+static inline bool sequence_reads_texts(const struct sequence_request *asked) {
+    return sequence_searches(asked) || asked->neighbors.given_k > 0 || asked->passages.n_given > 0;
 }
 static inline bool sequence_reads_passages(const struct sequence_request *asked) {
     return asked->passages.search || asked->passages.n_given > 0;
@@ -198,9 +206,9 @@ struct sequence_answer {
     int n_quotes;
     atomic_bool
         away; /* the collection did not answer, and some of it was written without neighbours */
-    /* With tell_attention, rows of share_columns: what each row of the sequence gives to the
+    /* With told_rows, rows of share_columns: what each row of the sequence gives to the
      * neighbours that it reads, [rows]; and what each token of the answer gives to the prompt's
-     * passages as it is written, [max_tokens]. */
+     * passages as it is written, [max_tokens]. Rows that were not asked for are 0. */
     float *neighbor_shares, *passage_shares;
     int share_columns;
 };
@@ -229,10 +237,10 @@ void sequence_release(struct sequence *sequence);
  * is FINISH_ERROR. */
 struct progress sequence_read(struct sequence *sequence, size_t from, struct buffer *text,
                               struct error *e);
-/* Nobody waits for it any more, nor for its comparison; the engine is to be told (engine_notice).
+/* Nobody waits for it any more, nor for its comparisons; the engine is to be told (engine_notice).
  */
 void sequence_cancel(struct sequence *sequence);
-/* No wake will be called after this returns, of its comparison neither. */
+/* No wake will be called after this returns, of its comparisons neither. */
 void sequence_detach(struct sequence *sequence);
 
 /* The first row that reads entry j of what was found: the row that closes the chunk; of passages

@@ -12,18 +12,19 @@ static bool attends(const struct sequence_request *asked) {
 
 bool told_attention_of_all(const struct engine_sequence *sequence) {
     const struct sequence_request *asked = &sequence->sequence->asked;
-    return asked->tell_attention && !asked->forced && attends(asked);
+    return asked->told_rows == TOLD_ALL_ROWS && !asked->forced && attends(asked);
 }
 
-/* Passages are told of for the rows that write the answer; neighbours for all rows that read them.
- */
+/* Passages are told of for the rows that write the answer; neighbours for these, or for all rows
+ * that read them. */
 void told_attention_plan(const struct engine_sequence *sequence, struct step_item *item) {
     const struct sequence_request *asked = &sequence->sequence->asked;
-    if (!asked->tell_attention || sequence->scoring.forced) return;
+    if (asked->told_rows == TOLD_NO_ROWS || sequence->scoring.forced) return;
     int end = session_length(item->session) + item->n_tokens,
-        writing = min_int(item->n_tokens, end - sequence->n_rows + 1);
-    if (attends(asked)) item->n_cross_shares = item->n_tokens;
-    if (sequence->attention.n == 0 || writing <= 0) return;
+        writing = min_int(item->n_tokens, max_int(0, end - sequence->n_rows + 1));
+    if (attends(asked))
+        item->n_cross_shares = asked->told_rows == TOLD_ALL_ROWS ? item->n_tokens : writing;
+    if (sequence->attention.n == 0 || writing == 0) return;
     item->groups = sequence->attention.groups;
     item->n_groups = sequence->attention.n;
     if (asked->n_source > 0)
@@ -34,9 +35,10 @@ void told_attention_plan(const struct engine_sequence *sequence, struct step_ite
 
 void told_attention_place(struct engine_sequence *sequence, const int *ends, int n, int first) {
     size_t bytes = (size_t)n * sizeof *sequence->attention.groups;
-    if (!sequence->sequence->asked.tell_attention || n == 0) return;
-    sequence->attention.groups = xrealloc(sequence->attention.groups, bytes);
+    if (sequence->sequence->asked.told_rows == TOLD_NO_ROWS) return;
     sequence->attention.n = n;
+    if (n == 0) return;
+    sequence->attention.groups = xrealloc(sequence->attention.groups, bytes);
     for (int i = 0; i < n; i++) {
         int begin = i > 0 ? ends[i - 1] : 0;
         sequence->attention.groups[i] = (struct key_group){first + begin, ends[i] - begin};
@@ -52,14 +54,15 @@ static void copy_shares(float *to, const float *from, int n) {
 static void take_row(const struct engine_sequence *sequence, int row, const float *told,
                      int columns) {
     struct sequence_answer *answer = &sequence->sequence->answer;
-    int token = row + 1 - sequence->n_rows;
-    if (attends(&sequence->sequence->asked))
+    const struct sequence_request *asked = &sequence->sequence->asked;
+    int token = row + 1 - sequence->n_rows + sequence->n_reread;
+    bool writes = row + 1 >= sequence->n_rows;
+    if (attends(asked) && (writes || asked->told_rows == TOLD_ALL_ROWS))
         copy_shares(answer->neighbor_shares + (size_t)row * (size_t)answer->share_columns, told,
                     answer->share_columns);
-    bool source = sequence->sequence->asked.n_source > 0;
-    if (sequence->attention.n > 0 && token >= 0)
+    if (sequence->attention.n > 0 && writes)
         copy_shares(answer->passage_shares + (size_t)token * (size_t)answer->share_columns,
-                    source ? told : told + columns,
+                    asked->n_source > 0 ? told : told + columns,
                     min_int(sequence->attention.n, answer->share_columns));
 }
 

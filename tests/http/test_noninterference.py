@@ -122,13 +122,13 @@ def step_search(r, seen):
 
 def step_completion(r, seen):
     prompt = r.choice((r.choice(SECRETS), r.choice(SECRETS)[:400], pick_text(r)))
-    retrieval = r.choice(({"enabled": False}, {"mode": "prompt", **pick_choice(r)}, {"mode": "attention", "k": 2}, {"exclude": [pick_id(r, seen)]}))
+    retrieval = r.choice(({"enabled": False}, {"mode": "prompt", **pick_choice(r)}, {"mode": "attention", "k": 2, "support": True}, {"exclude": [pick_id(r, seen)]}))
     return as_json("POST", "/v1/completions", {"prompt": prompt, "max_tokens": r.choice((1, 4)), "temperature": 0, "retrieval": retrieval})
 
 
 def step_chat(r, seen):
     messages = [{"role": "system", "content": r.choice(SECRETS)[:500]}, {"role": "user", "content": " ".join(r.choices(WORDS, k=4))}]
-    return as_json("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 2, "temperature": 0, "retrieval": {"mode": "prompt", "k": 2}})
+    return as_json("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 2, "temperature": 0, "retrieval": {"mode": "prompt", "k": 2, "support": True}})
 
 
 def step_quote(r, seen):

@@ -101,7 +101,7 @@ def test_settings_are_sent_and_outlive_a_reload(visit):
     one.ask(QUESTION)
     (body,) = one.bodies()
     assert (body["temperature"], body["max_tokens"], body["seed"]) == (0, 7, 5)
-    assert body["retrieval"] == {"enabled": True, "k": 1, "min_similarity": 0.25, "attention": "tokens", "compare": "off"}
+    assert body["retrieval"] == {"enabled": True, "k": 1, "min_similarity": 0.25, "attention": "tokens", "support": True, "compare": "off"}
     one.page.click("#open-settings")
     one.page.click("#defaults")
     assert one.page.locator("[name=max_tokens]").input_value() == "256"
@@ -326,14 +326,14 @@ def test_a_comparison_is_asked_for_only_where_it_is_wanted(visit):
     one.ask(QUESTION)
     assert "compare" not in one.bodies()[0]["retrieval"] and one.page.locator(".legend").is_hidden()
     one.page.locator(".token").first.hover()
-    assert "likely" not in one.text(".reading")
+    assert "% likely" not in one.text(".reading")
     one.set(compare=True)
     one.ask(QUESTION)
     one.page.locator("article").last.locator(".token").first.hover()
     assert re.search(r"% likely, .*% without the documents\.$", one.text(".reading"))
 
 
-def marked(visit):
+def marked(visit, support=None):
     """An answer of two sentences and two passages: 🙂 is two units of a browser's text, and one character of the API."""
     one = visit()
     neighbors = [{"document": f"{name}.md", "title": name, "start": 0, "end": 9, "distance": 0.2, "text": f"of {name}"}
@@ -347,7 +347,7 @@ def marked(visit):
     answer_with(one, 200, events(
         piece(retrieval=[{"index": 0, "chunk": 0, "position": 0, "neighbors": neighbors}]), piece("Yes 🙂. It is"),
         piece(" so.", "stop", attention=[{"index": 0, "chunk": 0, "shares": [0.5, 0.5], "tokens": tokens}]),
-        {"choices": [], "compare": [{"index": 0, "without": "off", "tokens": compared}]}))
+        {"choices": [], "compare": [{"index": 0, "without": "off", "tokens": compared}], **({"support": support} if support else {})}))
     one.ask("Is it?")
     return one
 
@@ -383,6 +383,41 @@ def test_what_depends_on_the_documents_is_underlined(visit):
     assert one.page.locator(".written .leans").all_inner_texts() == ["It is"] and one.page.locator(".legend").is_visible()
     one.page.locator(".written .leans").hover()
     assert one.text(".reading").endswith("“It is”: 61 % likely, 1.8 % without the documents.")
+
+
+def judged(start, end, support, passage):
+    return {"index": 0, "answer_start": start, "answer_end": end, "support": support, "chunk": None if support is None else 0, "passage": passage}
+
+
+def test_sentences_without_support_are_marked(visit):
+    one = marked(visit, [judged(0, 6, 0.75, 2), judged(7, 16, 0.01, 1)])
+    assert one.page.locator(".sentence").all_text_contents() == ["Yes 🙂.", " It is so."]
+    sign = one.page.locator(".written .unsupported")
+    assert sign.count() == 1 and sign.get_attribute("aria-label") == "Hardly supported by the sources"
+    assert one.page.locator(".sentence").last.locator(".unsupported").is_visible()
+    assert one.page.locator(".unsupported-legend").is_visible() and one.text(".written") == "Yes 🙂. It is so."
+    one.page.locator(".sentence").first.hover()
+    assert "The sources make all parts of this sentence 4.0 times as likely, or more, most by source 2." in one.text(".reading")
+    one.page.locator(".sentence").last.hover()
+    assert "hardly support this sentence" in one.text(".reading")
+    assert Axe().run(one.page).response["violations"] == []
+
+
+def test_the_servers_sentences_are_the_pages(visit):
+    """Its borders are kept, and what read nothing has no mark."""
+    one = marked(visit, [judged(0, 16, None, None)])
+    assert one.page.locator(".sentence").all_text_contents() == ["Yes 🙂. It is so."]
+    assert one.page.locator(".written .unsupported").count() == 0 and one.page.locator(".unsupported-legend").is_hidden()
+    one.page.locator(".sentence").hover()
+    assert "Nothing was read for this sentence." in one.text(".reading")
+
+
+def test_the_server_judges_what_it_writes(visit):
+    one = visit()
+    one.set(seed=1, temperature=0)
+    one.ask(QUESTION)
+    one.page.locator(".sentence").first.hover()
+    assert re.search("times as likely, or more, most by source [1-9]|hardly support", one.text(".reading"))
 
 
 def test_arrow_keys_go_from_sentence_to_sentence(visit):

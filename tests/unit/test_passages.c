@@ -59,7 +59,7 @@ static void test_sentences(void **state) {
     expect_widened(text, "lines. The last one", "A fourth\nhas two lines. The last one");
     expect_widened("甲。乙丙丁。戊", "丙", "乙丙丁。");
     expect_widened("a.  \n", "  \n", "a.  \n");
-    expect_widened("Version 1.2 of e.g. this", "2 of", "Version 1.2 of e.g.");
+    expect_widened("Version 1.2 of e.g. this", "2 of", "Version 1.2 of e.g. this");
 }
 
 static void test_no_sentence_is_near(void **state) {

@@ -35,6 +35,9 @@ static const struct eval_command {
       "print what a cross-encoder thinks of the text of each line beside its query: {\"query\", "
       "\"text\"}"},
      eval_rerank},
+    {{"support", "[OPTION...] QUESTIONS.jsonl...",
+      "how well support tells sentences that the passages support from planted false ones"},
+     eval_support},
     {{"chat", "[OPTION...] FOLDER REQUEST.json [--ids]",
       "print the text that a model reads for a chat request, by its chat template"},
      eval_chat},

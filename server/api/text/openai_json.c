@@ -6,6 +6,7 @@
 #include "server/api/text/citations.h"
 #include "server/api/text/neighbor_json.h"
 #include "server/api/text/provenance_json.h"
+#include "server/api/text/support_json.h"
 
 /* One object: a body or an event. */
 
@@ -99,6 +100,14 @@ static void write_provenance(struct json_writer *w, const struct writing_answer 
         write_array(w, "attention", answer, of, attention_write);
 }
 
+/* Finished choices, as their comparisons tell of them. */
+static void write_compared(struct json_writer *w, const struct writing_answer *answer,
+                           struct choice_list of) {
+    const struct request_retrieval *asked = &answer->asked->retrieval;
+    if (asked->compared) write_array(w, "compare", answer, of, comparison_write);
+    if (asked->choice.support) write_array(w, "support", answer, of, support_write);
+}
+
 /* The choices that are sent, in their order; the caller frees the list. */
 static struct choice_list list_sent(const struct writing_answer *answer) {
     struct choice **list = xcalloc((size_t)answer->n, sizeof(struct choice *));
@@ -123,8 +132,7 @@ void openai_write_whole(struct writing_answer *answer, struct buffer *out) {
     write_usage(&w, answer);
     write_array(&w, "retrieval", answer, sent, write_found);
     write_provenance(&w, answer, sent);
-    if (answer->asked->retrieval.compared)
-        write_array(&w, "compare", answer, sent, comparison_write);
+    write_compared(&w, answer, sent);
     put_object_end(&w);
     free((void *)(uintptr_t)sent.list);
 }
@@ -181,7 +189,7 @@ void openai_write_comparison(const struct writing_answer *answer, struct choice 
     struct json_writer w;
     openai_begin_event(&w, answer, out);
     put_array_end(&w);
-    write_array(&w, "compare", answer, (struct choice_list){&choice, 1}, comparison_write);
+    write_compared(&w, answer, (struct choice_list){&choice, 1});
     end_part(&w, answer);
 }
 

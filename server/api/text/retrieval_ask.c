@@ -70,8 +70,11 @@ static bool seeks_again(const struct served_model *model,
 /* Fields about what is read are for requests that read something. */
 static bool check_reads(const struct served_model *model, const struct request_retrieval *retrieval,
                         struct failure *failure) {
+    const struct retrieval_choice *choice = &retrieval->choice;
+    bool judges = choice_says(choice, CHOICE_SUPPORT) && choice->support;
     const char *field = retrieval->attention  ? "retrieval.attention"
                         : retrieval->compared ? "retrieval.compare"
+                        : judges              ? "retrieval.support"
                                               : NULL;
     if (field == NULL) return true;
     if (!retrieval_reads(model, retrieval))
@@ -154,13 +157,19 @@ static void ask_passages(const struct served_model *model,
     to->k = retrieval->choice.k ? retrieval->choice.k : model->usual_passages;
 }
 
+/* The passage that supports a sentence most is told by the attention of the rows that wrote it. */
+static enum told_rows told_rows_of(const struct request_retrieval *retrieval) {
+    if (retrieval->attention != ATTENTION_UNTOLD) return TOLD_ALL_ROWS;
+    return retrieval->choice.support ? TOLD_WRITING_ROWS : TOLD_NO_ROWS;
+}
+
 bool retrieval_ask(const struct served_model *model, const struct request_retrieval *retrieval,
                    struct sequence_request *asked, struct failure *failure) {
     bool attends = retrieval_attends(retrieval->choice.mode);
     append_texts(&asked->excluded, &asked->n_excluded, &retrieval->excluded);
     asked->filter = filter_join(model->filter, retrieval->filter);
     asked->choice = retrieval->choice;
-    asked->tell_attention = retrieval->attention != ATTENTION_UNTOLD;
+    asked->told_rows = told_rows_of(retrieval);
     if (attends) asked->choice.every = 0;
     if (retrieval_prompts(retrieval->choice.mode)) ask_passages(model, retrieval, &asked->passages);
     return !attends || ask_neighbors(model, retrieval, &asked->neighbors, failure);
@@ -171,6 +180,6 @@ bool retrieval_ask_without(const struct served_model *model,
                            struct sequence_request *asked, struct failure *failure) {
     append_texts(&asked->excluded, &asked->n_excluded, &retrieval->without);
     bool ok = retrieval_ask(model, retrieval, asked, failure);
-    asked->tell_attention = false;
+    asked->told_rows = TOLD_NO_ROWS;
     return ok;
 }

@@ -57,12 +57,13 @@ static bool read_answer(const struct writing_answer *answer, struct choice *choi
     return choice->progress.finish != FINISH_ERROR;
 }
 
-/* Whether the comparison has not failed; `finished` where there is nothing to wait for any more. */
-static bool read_comparison(struct choice *choice, struct error *e) {
+/* Whether no comparison has failed; `finished` where there is nothing to wait for any more. */
+static bool read_comparisons(struct choice *choice, struct error *e) {
     struct buffer unread = {0};
-    struct sequence *comparison = choice->sequence->asked.comparison;
-    enum finish how =
-        comparison ? sequence_read(comparison, SIZE_MAX, &unread, e).finish : FINISH_STOP;
+    enum finish how = FINISH_STOP;
+    for (struct sequence *one = choice->sequence->asked.comparison;
+         one && how != FINISH_NONE && how != FINISH_ERROR; one = one->asked.comparison)
+        how = sequence_read(one, SIZE_MAX, &unread, e).finish;
     choice->finished = how != FINISH_NONE;
     return how != FINISH_ERROR;
 }
@@ -77,8 +78,9 @@ static bool poll_choice(const struct writing_answer *answer, struct choice *choi
         choice->written = choice->progress.finish != FINISH_NONE;
     }
     if (!choice->written || choice->finished) return true;
-    if (!read_comparison(choice, e)) return false;
-    if (stream && choice->finished && answer->asked->retrieval.compared)
+    if (!read_comparisons(choice, e)) return false;
+    const struct request_retrieval *asked = &answer->asked->retrieval;
+    if (stream && choice->finished && (asked->compared || asked->choice.support))
         answer->ops->write_comparison(answer, choice, out);
     return true;
 }

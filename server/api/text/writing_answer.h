@@ -17,7 +17,7 @@ struct choice {
     struct progress progress;
     /* As far as it was sent: tokens of the answer, entries of what was found. */
     int ids_sent, found_sent;
-    bool written, finished; /* the answer is complete, and so is its comparison */
+    bool written, finished; /* the answer is complete, and so are its comparisons */
 };
 
 struct openai_shape;
@@ -28,8 +28,8 @@ struct writing_ops {
     const struct openai_shape *openai;   /* of doors in OpenAI's shapes (openai_json.h) */
     void (*read)(struct choice *choice); /* its text or its progress has changed; NULL: the door
                                             needs no more */
-    /* Events with the part of a choice that has not been sent, if there is any; with its
-     * comparison, which is over; and with the end, of the reason where it is a failure. */
+    /* Events with the part of a choice that has not been sent, if there is any; with what its
+     * comparisons tell, which are over; and with the end, of the reason where it is a failure. */
     void (*write_new)(const struct writing_answer *answer, struct choice *choice,
                       struct buffer *out);
     void (*write_comparison)(const struct writing_answer *answer, struct choice *choice,

@@ -115,15 +115,10 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
            prediction_ask(model, writing, asked, failure);
 }
 
-bool writing_compare(const struct served_model *model, const struct request_writing *writing,
-                     struct sequence *sequence, struct failure *failure) {
-    const struct request_retrieval *retrieval = &writing->retrieval;
+/* The same request that reads nothing beside its prompt, whose answer is scored and not written. */
+static struct sequence *sequence_without(const struct sequence *sequence) {
     const struct sequence_request *asked = &sequence->asked;
-    if (retrieval->compared == COMPARED_WITH_NOTHING) return true;
-    if (asked->max_tokens == 0)
-        return failure_set(failure, 400, "invalid_value", "retrieval.compare",
-                           "retrieval.compare scores what is written, and max_tokens is 0");
-    struct sequence *without = sequence->asked.comparison = sequence_open();
+    struct sequence *without = sequence_open();
     struct sequence_request *to = &without->asked;
     without->answer.waker = sequence->answer.waker;
     to->principal = principal_hold(asked->principal);
@@ -134,7 +129,21 @@ bool writing_compare(const struct served_model *model, const struct request_writ
     to->pictures = picture_set_hold(asked->pictures);
     to->max_tokens = asked->max_tokens;
     to->n_top = 0;
-    sequence->asked.n_top = max_int(0, asked->n_top);
-    return retrieval->compared == COMPARED_WITH_OFF ||
-           retrieval_ask_without(model, retrieval, to, failure);
+    return without;
+}
+
+bool writing_compare(const struct served_model *model, const struct request_writing *writing,
+                     struct sequence *sequence, struct failure *failure) {
+    const struct request_retrieval *retrieval = &writing->retrieval;
+    struct sequence_request *asked = &sequence->asked;
+    bool judges = retrieval->choice.support && sequence_reads_texts(asked) && asked->max_tokens > 0;
+    if (retrieval->compared == COMPARED_WITH_NOTHING && !judges) return true;
+    if (asked->max_tokens == 0)
+        return failure_set(failure, 400, "invalid_value", "retrieval.compare",
+                           "retrieval.compare scores what is written, and max_tokens is 0");
+    struct sequence *without = asked->comparison = sequence_without(sequence);
+    asked->n_top = max_int(0, asked->n_top);
+    if (retrieval->compared != COMPARED_WITHOUT) return true;
+    if (judges) without->asked.comparison = sequence_without(sequence);
+    return retrieval_ask_without(model, retrieval, &without->asked, failure);
 }

@@ -16,8 +16,8 @@ void writing_choose_seed(struct request_writing *writing);
  * + number. */
 bool writing_ask(const struct served_model *model, const struct request_writing *writing,
                  int number, struct sequence_request *asked, struct failure *failure);
-/* Gives a sequence whose request is complete but for its place the comparison that is asked for, if
- * any. */
+/* Gives a sequence whose request is complete but for its place the comparison that is asked for,
+ * and to that, or in its place, the one without passages by which sentences are judged. */
 bool writing_compare(const struct served_model *model, const struct request_writing *writing,
                      struct sequence *sequence, struct failure *failure);
 /* A copy of n ids, for a sequence_request to own; NULL of none. */

@@ -39,6 +39,10 @@ static const struct json_choice queries[] = {
         "a passage that was read") \
     ROW(CHOICE_QUOTE_WORDS, quote_words, JSON_INT, 3, RANGE(1, 64), RANGE(1, 64), \
         "words that a quote has at least") \
+    ROW(CHOICE_SUPPORT, support, JSON_BOOL, false, ANY, ANY, \
+        "tell for each sentence of an answer how much what was read supports it, and which " \
+        "passage " \
+        "most") \
     ROW(CHOICE_K, k, JSON_INT, 0, RANGE(0, 1024), ASKED_K, \
         "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads " \
         "them in its prompt") \

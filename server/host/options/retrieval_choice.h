@@ -24,6 +24,7 @@ enum choice_row {
     CHOICE_EVERY,
     CHOICE_QUOTES,
     CHOICE_QUOTE_WORDS,
+    CHOICE_SUPPORT,
     CHOICE_K,
     CHOICE_MIN_SIMILARITY,
     CHOICE_HYBRID,
@@ -42,6 +43,7 @@ struct retrieval_choice {
     int every;       /* tokens of an answer after which passages are sought again; 0: never */
     bool quotes;     /* what stands between quotation marks in an answer stands in a passage */
     int quote_words; /* words that a quote has at least */
+    bool support;    /* sentences are judged by what was read (server/host/prompt/support.h) */
     int k;           /* 0: as many as the model was trained with, or a usual number of passages */
     double min_similarity;
     bool hybrid, rerank, pictures;

@@ -1,47 +1,9 @@
 /* server/host/prompt/passage_list.c: see passage_list.h. */
 #include "server/host/prompt/passage_list.h"
 
-#include "config/base/text.h"
+#include "config/text/sentences.h"
 
 #include <string.h>
-
-/* Sentences. */
-
-/* Whether text[0, end) ends with the full stop, question or exclamation mark of Chinese and
- * Japanese. */
-static bool ends_with_wide_mark(struct text_span text, size_t end) {
-    static const char *const marks[] = {"\u3002", "\uff01", "\uff1f"};
-    for (size_t i = 0; i < ARRAY_COUNT(marks); i++) {
-        size_t n = strlen(marks[i]);
-        if (end >= n && memcmp(text.text + end - n, marks[i], n) == 0) return true;
-    }
-    return false;
-}
-
-/* Whether text[0, end) ends with . ! or ?, and quotes and brackets that close behind it. */
-static bool ends_with_mark(struct text_span text, size_t end) {
-    while (end > 0 && strchr("\"')]*_", text.text[end - 1]) && text.text[end - 1]) end--;
-    return end > 0 && strchr(".!?", text.text[end - 1]) && text.text[end - 1];
-}
-
-/* Whether the blanks from `at` on hold an empty line. */
-static bool parts_paragraphs(struct text_span text, size_t at) {
-    int lines = 0;
-    for (; at < text.size && is_blank(text.text[at]); at++) lines += text.text[at] == '\n';
-    return lines > 1;
-}
-
-static bool sentence_ends(struct text_span text, size_t end) {
-    if (end == text.size || ends_with_wide_mark(text, end)) return true;
-    if (!is_blank(text.text[end])) return false;
-    return parts_paragraphs(text, end) || ends_with_mark(text, end);
-}
-
-static bool sentence_starts(struct text_span text, size_t at) {
-    size_t end = at;
-    while (end > 0 && is_blank(text.text[end - 1])) end--;
-    return end == 0 || (!is_blank(text.text[at]) && sentence_ends(text, end));
-}
 
 void passage_widen(struct hit *hit) {
     struct text_span source = hit->source;
