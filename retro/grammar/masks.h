@@ -28,7 +28,7 @@ struct quote_exits {
     int n, capacity;
 };
 
-enum { MASK_SLOTS = 48, EXIT_SLOTS = 16 };
+enum { MASK_SLOTS = 48, EXIT_SLOTS = 48 };
 
 struct mask_slot {
     int config; /* -1: free */

@@ -36,7 +36,7 @@ struct quote_threads {
     size_t n_places, capacity;
 };
 
-enum { QUOTE_SLOTS = 8 };
+enum { QUOTE_SLOTS = 16 };
 
 /* The tokens behind which, or within which, a quote begins that follows a configuration. */
 struct quote_slot {

@@ -119,9 +119,10 @@ void engine_tell_quotes(struct engine_sequence *sequence) {
     int n;
     struct matcher_quote *found = matcher_list_quotes(guide->matcher, &n);
     answer->quotes = xcalloc((size_t)n + 1, sizeof *answer->quotes);
-    answer->n_quotes = n;
     for (int i = 0; i < n; i++) {
         const struct quotable_passage *passage = &guide->passages[found[i].found.number];
+        if (guide->text_start + found[i].end > sequence->text.visible) break; /* a stop cut it */
+        answer->n_quotes++;
         answer->quotes[i] =
             (struct sequence_quote){.entry = passage->entry,
                                     .hit = passage->hit,

@@ -23,6 +23,7 @@ BATCH = {f"batch.{name}" for name in DECODE | PREFILL}
 RETRIEVAL = {f"retrieval.{name}" for name in ("chunks", "off", "on", "loss", "step_off", "step_on", "embed", "search", "encode")}
 LOAD = {f"load.{name}" for name in ("open", "first_token", "ms_per_gb", "gbps", "share_of_read")}
 INDEX = {f"index.{name}" for name in ("build", "rate", "disk", "memory", "search", "search.p99", "recall.1", "recall")}
+QUOTES = {f"quotes.{name}" for name in ("build", "opening", "inside", "outside")}
 SEARCH = {kind: {f"search.{kind}.{queries}" for queries in (1, 8, 64)} for kind in ("flat", "ivf")}
 SEQ2SEQ = {f"seq2seq.{name}" for name in ("first", "encode", "decode")}
 TOWER = {"tower.pictures", "tower.first"}
@@ -98,6 +99,7 @@ def test_figures_of_a_model(dtype, bytes_a_weight, sequences, prompt):
         (SEQ2SEQ, ("seq2seq", "--sequences", 3, "--prompt", 200, "--tokens", 5, "--threads", 1, T5)),
         (TOWER, ("tower", "--sequences", 3, "--pixels", 28, "--prompt", 5, "--threads", 1, LLAVA)),
         (LOAD, ("load", SHIPPED)),
+        (QUOTES, ("quotes", ROOT / "models/retro-docs", "--prompt", 20, "--rounds", 2)),
         (SEARCH["flat"], ("search", "--vectors", 1000, "--dims", 16, "--k", 3, "--threads", 1)),
         (SEARCH["ivf"], ("search", "--vectors", 3000, "--dims", 7, "--index", "ivf", "--device", "cpu", "--threads", 1)),
         (INDEX, ("index", "--vectors", 20000, "--dims", 64, "--index", "ivf", "--threads", 1)),

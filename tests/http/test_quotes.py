@@ -212,6 +212,18 @@ def test_given_texts(llama, retro):
             assert is_whole(text, c["start"], c["end"])
 
 
+def test_stops(llama):
+    """A quote that a stop string cuts is none."""
+    fields = {"max_tokens": 120, "temperature": 2, "seed": 6, "n": 8, "logit_bias": mark_bias(llama, 8),
+              "retrieval": {"quotes": True, "quote_words": 2, "k": 2}}
+    for stop in ("e", "th", '"\n'):
+        reply = llama.complete("The index", stop=stop, **fields)
+        assert not any(stop in choice["text"] for choice in reply["choices"])
+        for choice in reply["choices"]:
+            for citation in citations_of(reply, choice["index"]):
+                check_citation(citation, choice["text"], 2)
+
+
 def test_nothing_to_quote(llama, retro):
     """Too few words, or nothing found: no quotation mark is written, however likely it is."""
     for server, retrieval in ((llama, {"neighbors": ["Two words."]}), (llama, {"min_similarity": 1}),

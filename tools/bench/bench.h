@@ -156,5 +156,6 @@ enum status bench_embed(const struct bench_options *options, struct error *e);
 enum status bench_retrieval(const struct bench_options *options, struct error *e);
 enum status bench_load(const struct bench_options *options, struct error *e);
 enum status bench_search(const struct bench_options *options, struct error *e);
+enum status bench_quotes(const struct bench_options *options, struct error *e);
 enum status bench_index(const struct bench_options *options, struct error *e);
 enum status bench_device(const struct bench_options *options, struct error *e);

@@ -61,6 +61,10 @@ static const struct bench_command commands[] = {
      BENCH_OPTION_VECTORS | BENCH_OPTION_DIMS | BENCH_OPTION_INDEX | BENCH_OPTION_K |
          BENCH_OPTION_THREADS | BENCH_OPTION_JSON,
      0, 0, bench_index},
+    {"quotes",
+     "what answers that quote cost beside the model's steps, with the vocabulary of FOLDER's "
+     "tokenizer",
+     BENCH_OPTION_PROMPT | BENCH_OPTION_ROUNDS | BENCH_OPTION_JSON, 1, 1, bench_quotes},
     {"load", "from nothing to the first token of a model FOLDER",
      BENCH_OPTION_DEVICE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON, 1, 1, bench_load},
     {"peers", "JSON lines under the names that other programs use, for a model of the same shape",
