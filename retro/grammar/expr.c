@@ -75,6 +75,11 @@ int expr_mark(struct grammar_draft *draft, int mark) {
     return expr_set(draft, &set);
 }
 
+int expr_quote(struct grammar_draft *draft, enum quote_writing writing) {
+    draft->quotes[writing] = true;
+    return expr_add(draft, (struct expr){.kind = EXPR_QUOTE, .first = (int)writing});
+}
+
 int expr_text(struct grammar_draft *draft, const char *text, size_t size) {
     int first = (int)draft->text.size;
     if (size == 0) return EXPR_EMPTY;

@@ -8,9 +8,17 @@
 
 #include "config/base/buffer.h"
 
-/* Symbols are bytes, and marks behind them: tokens such as <tool_call>, which are a symbol of their
- * own. */
-enum { GRAMMAR_BYTES = 256, GRAMMAR_MARKS = 8, GRAMMAR_SYMBOLS = GRAMMAR_BYTES + GRAMMAR_MARKS };
+/* How a quote is written: as it stands in its passage, or as JSON strings write that. */
+enum quote_writing { QUOTE_PLAIN, QUOTE_JSON, QUOTE_WRITINGS };
+
+/* Symbols are bytes; marks behind them, which are tokens such as <tool_call> that are a symbol of
+ * their own; and whole quotes, one symbol for each way of writing them (quote_source.h). */
+enum {
+    GRAMMAR_BYTES = 256,
+    GRAMMAR_MARKS = 8,
+    GRAMMAR_QUOTES = GRAMMAR_BYTES + GRAMMAR_MARKS,
+    GRAMMAR_SYMBOLS = GRAMMAR_QUOTES + QUOTE_WRITINGS
+};
 
 /* EMPTY matches the empty text, NOTHING no text at all. */
 enum { EXPR_EMPTY = 0, EXPR_NOTHING = 1 };
@@ -60,12 +68,14 @@ enum expr_kind {
     EXPR_REPEAT,
     EXPR_RULE,
     EXPR_OBJECT,
+    EXPR_QUOTE,
     EXPR_KINDS
 };
 
 struct expr {
     enum expr_kind kind;
-    int first, n; /* of the draft's sets, text, items, rules or members, by kind */
+    int first, n; /* of the draft's sets, text, items, rules or members, by kind; EXPR_QUOTE: its
+                     writing */
     int min, max; /* EXPR_REPEAT; max -1: no end. EXPR_OBJECT: whether ordered, and the expression
                      of `more` */
 };
@@ -87,7 +97,9 @@ struct grammar_draft {
     struct buffer text;
     struct draft_rule *rules;
     int n_rules, rules_capacity;
-    struct error error; /* of the first limit reached */
+    bool quotes[QUOTE_WRITINGS]; /* it has quotes that are written so */
+    bool without_quotes;         /* no quote matches any text */
+    struct error error;          /* of the first limit reached */
 };
 
 void grammar_draft_open(struct grammar_draft *draft);
@@ -96,6 +108,8 @@ enum status grammar_draft_check(const struct grammar_draft *draft, struct error 
 
 int expr_set(struct grammar_draft *draft, const struct symbol_set *set);
 int expr_mark(struct grammar_draft *draft, int mark);
+/* A text that stands in a passage that was read. */
+int expr_quote(struct grammar_draft *draft, enum quote_writing writing);
 int expr_text(struct grammar_draft *draft, const char *text, size_t size);
 int expr_word(struct grammar_draft *draft, const char *word);
 /* One code point of the ranges, which are sorted and apart, as UTF-8; surrogates are none. */

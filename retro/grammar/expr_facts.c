@@ -21,7 +21,7 @@ static void each_part(const struct grammar_draft *draft, struct expr_wholes *who
         const struct expr *expression = &draft->exprs[x];
         if (expression->kind == EXPR_RULE) note(wholes, draft->rules[expression->first].expr, x);
         if (expression->kind == EXPR_SET || expression->kind == EXPR_TEXT ||
-            expression->kind == EXPR_RULE)
+            expression->kind == EXPR_QUOTE || expression->kind == EXPR_RULE)
             continue;
         for (int i = 0; i < expression->n; i++) {
             /* Of an object's members, those that are required. */
@@ -57,6 +57,7 @@ static int needs_to_match(const struct grammar_draft *draft, const struct expr *
     switch (expression->kind) {
         case EXPR_SET:
         case EXPR_TEXT: return 0;
+        case EXPR_QUOTE: return draft->without_quotes ? -1 : 0;
         case EXPR_SEQUENCE: return expression->n;
         case EXPR_EITHER: return expression->n > 0 ? 1 : -1;
         case EXPR_REPEAT: return expression->min == 0 ? 0 : expression->n;
@@ -71,7 +72,7 @@ static int needs_to_match(const struct grammar_draft *draft, const struct expr *
 /* The part that opens an object is never empty. */
 static int needs_to_be_empty(const struct grammar_draft *draft, const struct expr *expression) {
     bool text = expression->kind == EXPR_SET || expression->kind == EXPR_TEXT ||
-                expression->kind == EXPR_OBJECT;
+                expression->kind == EXPR_QUOTE || expression->kind == EXPR_OBJECT;
     return text ? -1 : needs_to_match(draft, expression);
 }
 

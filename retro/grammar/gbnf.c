@@ -186,8 +186,9 @@ static int read_atom(struct gbnf_reader *reader) {
     if (text_take(&reader->in, "[")) return read_class(reader);
     if (text_take(&reader->in, ".")) return expr_chars(reader->d, &any, 1);
     if (is_name(text_peek(&reader->in))) return expr_rule(reader->d, read_name(reader));
+    if (text_take(&reader->in, "<quote>")) return expr_quote(reader->d, QUOTE_PLAIN);
     if (text_peek(&reader->in) == '<' || text_peek(&reader->in) == '!') {
-        fail(reader, "text: tokens, <[1000]> and <think>, are not supported");
+        fail(reader, "text, or <quote>: tokens, <[1000]> and <think>, are not supported");
         return EXPR_NOTHING;
     }
     if (!text_take(&reader->in, "(") || reader->depth == MAX_DEPTH) {

@@ -4,5 +4,5 @@
 #include "retro/grammar/expr.h"
 
 /* Fills an open draft from text; its first rule is `root`. STATUS_INVALID with line and column.
- * Tokens, <[1000]> and <think>, are not supported. */
+ * <quote> is a text of a passage that was read. Tokens, <[1000]> and <think>, are not supported. */
 enum status gbnf_parse(struct grammar_draft *draft, struct text_span text, struct error *e);

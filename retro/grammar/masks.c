@@ -1,4 +1,4 @@
-/* retro/grammar/masks.c: which tokens a configuration allows. A walk of the whole trie takes a
+/* retro/grammar/masks.c: see masks.h. A walk of the whole trie takes a
  * millisecond for a vocabulary of 150 000 where most tokens are allowed, as within a string, so
  * that it is done once for each state by itself: tokens that stay within the state's rule are
  * allowed whatever is below. The others leave the rule somewhere: from there on they are walked
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/grammar/grammar.h"
+#include "retro/grammar/masks.h"
 
 enum {
     MEMO_BYTES = 16 << 20,
@@ -18,6 +18,7 @@ void masks_open(struct masks *masks, const struct program *program, const struct
     *masks = (struct masks){.vocab = vocab, .words = (vocab->n_ids + 31) / 32};
     automaton_open(&masks->automaton, program, vocab->depth, MEMO_BYTES);
     for (int i = 0; i < MASK_SLOTS; i++) masks->slots[i].config = -1;
+    for (int i = 0; i < EXIT_SLOTS; i++) masks->exits[i].config = -1;
 }
 
 void masks_close(struct masks *masks) {
@@ -27,12 +28,11 @@ void masks_close(struct masks *masks) {
         free(masks->profiles[i].exits);
     }
     for (int i = 0; i < MASK_SLOTS; i++) free(masks->slots[i].bits);
+    for (int i = 0; i < EXIT_SLOTS; i++) free(masks->exits[i].list);
     free(masks->profiles);
     automaton_close(&masks->automaton);
     *masks = (struct masks){0};
 }
-
-static void set_bit(uint32_t *bits, int32_t id) { bits[id / 32] |= (uint32_t)1 << (id % 32); }
 
 /* Walks. */
 
@@ -55,7 +55,7 @@ static void walk(struct masks *masks, int node, int config, uint32_t *bits,
         }
         path[vocab_node->depth] = next;
         for (int t = vocab_node->first_token; t < vocab_node[1].first_token; t++)
-            set_bit(bits, vocab->tokens[t]);
+            masks_set_bit(bits, vocab->tokens[t]);
         if (exits && vocab_node->end > i + 1 && masks->automaton.configs[next].finishes)
             expr_list_add(exits, i);
         i++;
@@ -123,7 +123,7 @@ static const struct mask_profile *find_profile(struct masks *masks, int state) {
 static void add_profile(const struct masks *masks, const struct mask_profile *profile,
                         uint32_t *bits) {
     for (int i = 0; profile->bits && i < masks->words; i++) bits[i] |= profile->bits[i];
-    for (int i = 0; i < profile->n_ids; i++) set_bit(bits, profile->ids[i]);
+    for (int i = 0; i < profile->n_ids; i++) masks_set_bit(bits, profile->ids[i]);
 }
 
 /* The tokens of one stack. */
@@ -172,4 +172,53 @@ const uint32_t *masks_find(struct masks *masks, int config, bool *any) {
     for (int i = 0; i < masks->words; i++) slot->any = slot->any || slot->bits[i];
     *any = slot->any;
     return slot->bits;
+}
+
+/* Quotes. */
+
+static bool may_quote(struct masks *masks, int config) {
+    for (int writing = 0; writing < QUOTE_WRITINGS; writing++) {
+        int class = masks->automaton.program->class_of[GRAMMAR_QUOTES + writing];
+        if (automaton_next(&masks->automaton, config, class) != CONFIG_DEAD) return true;
+    }
+    return false;
+}
+
+static void exits_add(struct masks *masks, struct quote_exits *exits, int node, int config) {
+    exits->list = xgrow(exits->list, exits->n, &exits->capacity, sizeof *exits->list);
+    exits->list[exits->n] = (struct quote_exit){node, config};
+    exits->n++;
+    masks->automaton.bytes += sizeof *exits->list;
+}
+
+/* Behind a node without children no token has the beginning of a quote. */
+static void find_exits(struct masks *masks, struct quote_exits *exits, int config) {
+    const struct vocab *vocab = masks->vocab;
+    const uint16_t *class_of = masks->automaton.program->class_of;
+    int path[UINT8_MAX + 2] = {config};
+    if (may_quote(masks, config)) exits_add(masks, exits, 0, config);
+    for (int i = 1; i < vocab->n_nodes && !masks->automaton.full;) {
+        const struct vocab_node *node = &vocab->nodes[i];
+        int next = automaton_next(&masks->automaton, path[node->depth - 1], class_of[node->symbol]);
+        if (next == CONFIG_DEAD || node->end == i + 1) {
+            i = node->end;
+            continue;
+        }
+        path[node->depth] = next;
+        if (may_quote(masks, next)) exits_add(masks, exits, i, next);
+        i++;
+    }
+}
+
+const struct quote_exits *masks_quote_exits(struct masks *masks, int config) {
+    for (int i = 0; i < EXIT_SLOTS; i++)
+        if (masks->exits[i].config == config) return &masks->exits[i];
+    struct quote_exits *exits = &masks->exits[masks->next_exits];
+    masks->next_exits = (masks->next_exits + 1) % EXIT_SLOTS;
+    exits->config = -1;
+    exits->n = 0;
+    find_exits(masks, exits, config);
+    if (masks->automaton.full) return NULL;
+    exits->config = config;
+    return exits;
 }

@@ -91,6 +91,12 @@ static int compile_text(struct compiler *compiler, const struct expr *expression
     return next;
 }
 
+static int compile_quote(struct compiler *compiler, const struct expr *expression, int next) {
+    struct symbol_set set = {{0}};
+    symbol_set_add(&set, GRAMMAR_QUOTES + expression->first);
+    return node_add(compiler, NODE_SET, set_add(compiler, &set), next);
+}
+
 /* Alternatives. */
 
 static int compile_either(struct compiler *compiler, const struct expr *expression, int next) {
@@ -112,8 +118,8 @@ static int expr_size(const struct compiler *compiler, int expr, int most) {
     const struct expr *expression = &compiler->d->exprs[expr];
     int size = 1;
     if (expression->kind == EXPR_TEXT) return expression->n;
-    if (expression->kind == EXPR_SET || expression->kind == EXPR_RULE ||
-        expression->kind == EXPR_OBJECT)
+    if (expression->kind == EXPR_SET || expression->kind == EXPR_QUOTE ||
+        expression->kind == EXPR_RULE || expression->kind == EXPR_OBJECT)
         return 1;
     for (int i = 0; i < expression->n && size < most; i++)
         size += expr_size(compiler, expr_items(compiler->d, expression)[i], most - size);
@@ -246,6 +252,7 @@ static int compile_expr(struct compiler *compiler, int expr, int next) {
             return node_add(compiler, NODE_SET,
                             set_add(compiler, &compiler->d->sets[expression->first]), next);
         case EXPR_TEXT: return compile_text(compiler, expression, next);
+        case EXPR_QUOTE: return compile_quote(compiler, expression, next);
         case EXPR_SEQUENCE: return compile_sequence(compiler, expression, next);
         case EXPR_EITHER: return compile_either(compiler, expression, next);
         case EXPR_REPEAT: return compile_repeat(compiler, expr, next);

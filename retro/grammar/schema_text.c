@@ -66,6 +66,14 @@ int schema_pattern(struct schema_compiler *compiler, const struct json *schema,
                             expr_word(compiler->d, "\""));
 }
 
+/* A quote, or no text: an answer for which nothing was found has that. */
+static int compile_quote(struct schema_compiler *compiler, bool may_be_empty) {
+    struct grammar_draft *draft = compiler->d;
+    int quote = expr_quote(draft, QUOTE_JSON), mark = expr_word(draft, "\"");
+    if (may_be_empty) quote = EXPR_EITHER_OF(draft, quote, EXPR_EMPTY);
+    return EXPR_SEQUENCE_OF(draft, mark, quote, mark);
+}
+
 static int compile_format(struct schema_compiler *compiler, const struct json *schema,
                           const struct json *name) {
     struct buffer known = {0};
@@ -76,7 +84,8 @@ static int compile_format(struct schema_compiler *compiler, const struct json *s
         return schema_pattern(compiler, schema,
                               (struct text_span){formats[i].pattern, strlen(formats[i].pattern)});
     }
-    schema_fail(compiler, schema, STATUS_UNSUPPORTED, "format: supported are %s", known.data);
+    schema_fail(compiler, schema, STATUS_UNSUPPORTED, "format: supported are quote, %s",
+                known.data);
     buffer_free(&known);
     return EXPR_NOTHING;
 }
@@ -117,6 +126,9 @@ int schema_string(struct schema_compiler *compiler, const struct schema_list *li
     }
     if (has_format) {
         const struct json *format = json_member(other, "format");
+        if (json_text_is(format, "quote") && has_one_value(list, "format", format) && min <= 1 &&
+            max < 0)
+            return compile_quote(compiler, min == 0);
         if (counted || !has_one_value(list, "format", format))
             return schema_fail(compiler, other, STATUS_UNSUPPORTED,
                                "format beside another format, minLength or maxLength");

@@ -106,6 +106,33 @@ static void add_entry(struct vocab_build *build, const struct vocab_entry *entry
     vocab->tokens[n_tokens] = entry->id;
 }
 
+static bool has_token(const struct vocab_node *node) {
+    return node[1].first_token > node->first_token;
+}
+
+static void find_single_bytes(struct vocab *vocab) {
+    for (int i = 1; i < vocab->n_nodes; i = vocab->nodes[i].end)
+        if (vocab->nodes[i].symbol < GRAMMAR_BYTES && has_token(&vocab->nodes[i]))
+            vocab->writes[vocab->nodes[i].symbol] = true;
+}
+
+/* The node below `node` with this symbol, -1: there is none. */
+static int find_child(const struct vocab *vocab, int node, int symbol) {
+    for (int i = node + 1; i < vocab->nodes[node].end; i = vocab->nodes[i].end)
+        if (vocab->nodes[i].symbol == symbol) return i;
+    return -1;
+}
+
+bool vocab_writes(const struct vocab *vocab, const char *bytes, size_t size, bool character) {
+    size_t single = 0;
+    int node = 0;
+    while (single < size && vocab->writes[(unsigned char)bytes[single]]) single++;
+    if (single == size) return true;
+    for (size_t i = 0; character && i < size && node >= 0; i++)
+        node = find_child(vocab, node, (unsigned char)bytes[i]);
+    return character && node > 0 && has_token(&vocab->nodes[node]);
+}
+
 void vocab_open(struct vocab *vocab, const struct tokenizer *tokenizer, int n_ids,
                 const int32_t *ends, int n_ends) {
     struct vocab_build build = {.v = vocab};
@@ -130,6 +157,7 @@ void vocab_open(struct vocab *vocab, const struct tokenizer *tokenizer, int n_id
     end_nodes(&build, -1);
     vocab->nodes = xrealloc(vocab->nodes, ((size_t)vocab->n_nodes + 1) * sizeof *vocab->nodes);
     vocab->nodes[vocab->n_nodes] = (struct vocab_node){.first_token = n};
+    find_single_bytes(vocab);
     buffer_free(&text);
     free(entries);
     free(never);

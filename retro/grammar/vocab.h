@@ -36,6 +36,7 @@ struct vocab {
     int n_ids;
     int depth;                 /* symbols of the longest token */
     int32_t marks[MARK_KINDS]; /* ids, -1: none */
+    bool writes[256];          /* a token is this byte alone */
 };
 
 /* The tokens below n_ids. Special tokens, those of `ends`, and tokens without text are never text.
@@ -43,5 +44,8 @@ struct vocab {
 void vocab_open(struct vocab *vocab, const struct tokenizer *tokenizer, int n_ids,
                 const int32_t *ends, int n_ends);
 void vocab_close(struct vocab *vocab);
+/* Whether tokens can write these bytes wherever they stand: byte by byte or, where one character
+ * is asked for, by a token of it. */
+bool vocab_writes(const struct vocab *vocab, const char *bytes, size_t size, bool character);
 /* An expression of a mark: its symbol, or its text where it is no token. */
 int expr_of_mark(struct grammar_draft *draft, const struct vocab *vocab, enum grammar_mark mark);

@@ -224,6 +224,7 @@ export class Answer {
       this.written.append(sentence.element);
     }
     if (!citation) return sentence.element;
+    if (citation.cited.quote !== undefined) return this.quoteHolder(sentence, citation);
     if (!citation.element) {
       citation.element = element("button", "cite");
       citation.element.type = "button";
@@ -232,6 +233,23 @@ export class Answer {
       sentence.element.append(citation.element);
     }
     return citation.element;
+  }
+
+  // A quote is a link to its place in the passage; one that goes over several sentences has a link in each.
+  quoteHolder(sentence, citation) {
+    const last = sentence.element.lastChild;
+    if (last?.quoted === citation) return last;
+    const link = element("a", "quoted");
+    const name = this.sources.nameQuote(citation.cited);
+    link.quoted = citation;
+    link.href = "#sources";
+    link.title = `Quoted from ${name}`;
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      this.sources.showQuote(citation.cited);
+    });
+    sentence.element.append(link);
+    return link;
   }
 
   layPiece(text, token, holder) {

@@ -54,6 +54,7 @@ export function setDefaults(props) {
     k: props.retrieval?.k ?? 1,
     min_similarity: props.retrieval?.min_similarity ?? -1,
     compare: true,
+    quotes: props.retrieval?.quotes ?? false,
     system: props.retrieval && props.retrieval.mode !== "attention" ? CITE : "",
     key: "",
   };

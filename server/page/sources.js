@@ -65,7 +65,7 @@ export class Sources {
     item.addEventListener("pointerenter", () => this.point(index));
     item.addEventListener("focusin", () => this.point(index));
     item.querySelector("button").addEventListener("click", () => this.open(index));
-    this.passages.push({ key, number, item });
+    this.passages.push({ key, number, item, neighbor });
     this.list.append(item);
     return index;
   }
@@ -85,13 +85,47 @@ export class Sources {
   // A citation was followed.
   show(citation) {
     const index = this.find(citation);
-    if (index < 0) return;
+    if (index >= 0) this.showPassage(index);
+  }
+
+  showPassage(index) {
     const { item } = this.passages[index];
     this.open(index, true);
     item.scrollIntoView({ block: "nearest" });
     item.querySelector("button").focus({ preventScroll: true });
     item.classList.add("flash");
     item.addEventListener("animationend", () => item.classList.remove("flash"), { once: true });
+  }
+
+  // The passage that a quote was taken from, in the list; -1: it is not there.
+  findQuoted(quote) {
+    const { chunk, number, document, start, end } = quote;
+    if (document === null) return this.chunks.get(chunk)?.[number - 1] ?? -1;
+    const of = this.passages.map(({ neighbor }) => neighbor.document === document && neighbor.start <= start);
+    const whole = this.passages.findIndex(({ neighbor }, i) => of[i] && end <= neighbor.end);
+    return whole >= 0 ? whole : of.lastIndexOf(true); // what follows a chunk is read beside it
+  }
+
+  nameQuote(quote) {
+    const index = this.findQuoted(quote);
+    const parts = [index < 0 ? (quote.document ?? "a source") : `source ${this.passages[index].number}`];
+    if (quote.page) parts.push(`page ${quote.page}`);
+    if (quote.line) parts.push(`line ${quote.line}`);
+    return parts.join(", ");
+  }
+
+  // A quote was followed: its words are marked in the passage, where that shows them.
+  showQuote(quote) {
+    const index = this.findQuoted(quote);
+    if (index < 0) return;
+    const { item, neighbor } = this.passages[index];
+    const passage = item.querySelector(".passage"), text = neighbor.text.trim();
+    const at = text.indexOf(quote.quote.trim());
+    const mark = document.createElement("mark");
+    mark.textContent = quote.quote.trim();
+    if (at >= 0) passage.replaceChildren(text.slice(0, at), mark, text.slice(at + mark.textContent.length));
+    this.showPassage(index);
+    if (at >= 0) mark.scrollIntoView({ block: "nearest" });
   }
 
   // The share of each passage in the whole answer, as a Map by index.

@@ -166,6 +166,28 @@ static void guess_tokens(struct engine_sequence *sequence, struct draft *draft) 
     }
 }
 
+/* Odds from which on the neighbours of a foretold chunk are looked for: a search that is not needed
+ * takes its time from others. */
+static const double AHEAD_ODDS = 0.7;
+
+/* The chunk that is being written may be foretold to its end. */
+static void look_ahead(struct engine_sequence *sequence) {
+    const struct draft_part *part = &sequence->drafts;
+    struct draft_match match = part->match;
+    int32_t rest[DRAFT_ROWS];
+    int missing = engine_ahead_missing(sequence);
+    bool always = sequence->engine->o.drafts == DRAFTS_ALWAYS;
+    double odds = 1;
+    if (missing == 0 || missing > DRAFT_ROWS) return;
+    for (int i = 0; i < missing; i++) {
+        rest[i] = draft_table_next(&part->table, match);
+        if (rest[i] < 0) return;
+        odds *= odds_of(sequence, match.length);
+        match = draft_match_step(match);
+    }
+    if (always || odds >= AHEAD_ODDS) engine_look_ahead(sequence, rest, missing);
+}
+
 static void add_drafts(struct engine *engine, int item_index, int n) {
     struct engine_sequence *sequence = engine->step.sequences[item_index];
     struct step_item *item = &engine->step.items[item_index];
@@ -221,6 +243,7 @@ static int list_drafts(struct engine *engine, struct draft *drafts, int *writing
         (*writing)++;
         update_table(sequence);
         drafts[n].item = i;
+        look_ahead(sequence);
         guess_tokens(sequence, &drafts[n]);
         n += drafts[n].n > 0;
     }

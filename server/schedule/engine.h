@@ -77,6 +77,8 @@ struct engine_metrics {
     int64_t prefix_queries;       /* tokens of prompts that were looked for among kept rows */
     int64_t prefix_hits;          /* of these, tokens whose rows were taken over */
     struct draft_counts drafts;
+    int64_t lookups_ahead; /* of neighbours of chunks that were not complete yet */
+    int64_t lookups_used;  /* of these, those whose chunk became what was foretold */
 };
 
 /* Prompts in flight from which on requests are refused; no request may have more. */

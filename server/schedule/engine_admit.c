@@ -108,7 +108,9 @@ static void start_sequence(struct engine_sequence *sequence) {
     } else {
         engine->active[engine->n_active] = sequence;
         engine->n_active++;
-        if (sequence_reads_passages(asked))
+        if (engine_quote_given(sequence, &e))
+            engine_sequence_finish(sequence, FINISH_ERROR, &e);
+        else if (sequence_reads_passages(asked))
             engine_seek_passages(sequence);
         else
             engine_close_prompt(sequence);

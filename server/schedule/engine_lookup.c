@@ -33,36 +33,37 @@ static void lookup_done(struct lookup *lookup) {
                     1)); /* engine_admit bounds lookups, so there is room */
 }
 
-/* The tokens of chunk j, all of which exist, into ids [m]; returns how many. */
-static int read_chunk(const struct engine_sequence *sequence, int j, int32_t *ids) {
+int engine_read_chunk(const struct engine_sequence *sequence, int j, int32_t *ids, int missing) {
     const struct grid grid = sequence->sequence->answer.grid;
-    int start = grid_start(grid, j), n = grid_end(grid, j) - start;
+    int start = grid_start(grid, j), n = grid_end(grid, j) - start - missing;
     for (int i = 0; i < n; i++) ids[i] = engine_sequence_row(sequence, start + i);
     return n;
 }
 
-/* The texts of chunks [first, first + n), as queries. */
-static void write_queries(struct engine_sequence *sequence, int first, int n) {
-    const struct engine *engine = sequence->engine;
+/* A query for a chunk's neighbours, but for its text, whose size is known. No reranker: a chunk of
+ * the answer would wait for it, at every chunk. */
+static struct retriever_query neighbor_query(const struct engine_sequence *sequence, size_t size) {
     const struct sequence_request *asked = &sequence->sequence->asked;
+    return (struct retriever_query){.text = {NULL, size},
+                                    .k = asked->neighbors.k,
+                                    .r = sequence->engine->info.retrieved_length,
+                                    .min_similarity = (float)asked->choice.min_similarity,
+                                    .choice = retrieval_choice_ranking(&asked->choice, 0),
+                                    .filter = sequence->lookup.filter,
+                                    .excluded = asked->excluded,
+                                    .n_excluded = asked->n_excluded};
+}
+
+/* Appends the text of the tokens; returns its size. */
+static size_t append_text(struct engine_sequence *sequence, const int32_t *ids, int n) {
+    size_t before = sequence->lookup.query.size;
+    tokenizer_decode(sequence->engine->o.tokenizer, ids, n, true, &sequence->lookup.query);
+    return sequence->lookup.query.size - before;
+}
+
+/* The n queries' texts lie behind each other. */
+static void place_texts(struct engine_sequence *sequence, int n) {
     struct retriever_query *queries = sequence->lookup.job.queries;
-    /* No reranker: a chunk of the answer would wait for it, at every chunk. */
-    struct retriever_choice ranking = retrieval_choice_ranking(&asked->choice, 0);
-    buffer_clear(&sequence->lookup.query);
-    for (int j = 0; j < n; j++) {
-        size_t before = sequence->lookup.query.size;
-        int n_ids = read_chunk(sequence, first + j, engine->chunk_ids);
-        tokenizer_decode(engine->o.tokenizer, engine->chunk_ids, n_ids, true,
-                         &sequence->lookup.query);
-        queries[j] = (struct retriever_query){.text = {NULL, sequence->lookup.query.size - before},
-                                              .k = asked->neighbors.k,
-                                              .r = engine->info.retrieved_length,
-                                              .min_similarity = (float)asked->choice.min_similarity,
-                                              .choice = ranking,
-                                              .filter = sequence->lookup.filter,
-                                              .excluded = asked->excluded,
-                                              .n_excluded = asked->n_excluded};
-    }
     const char *text = sequence->lookup.query.data ? sequence->lookup.query.data : "";
     for (int j = 0; j < n; j++) {
         queries[j].text.text = text;
@@ -70,31 +71,78 @@ static void write_queries(struct engine_sequence *sequence, int first, int n) {
     }
 }
 
-void engine_look_up(struct engine_sequence *sequence, enum parked_for what, int first, int n) {
-    struct engine *engine = sequence->engine;
+void engine_write_query(struct engine_sequence *sequence, const int32_t *ids, int n) {
+    buffer_clear(&sequence->lookup.query);
+    size_t size = append_text(sequence, ids, n);
+    sequence->lookup.job.queries[0] = neighbor_query(sequence, size);
+    place_texts(sequence, 1);
+}
+
+/* The texts of chunks [first, first + n), as queries. */
+static void write_queries(struct engine_sequence *sequence, int first, int n) {
+    int32_t *ids = sequence->engine->chunk_ids;
+    buffer_clear(&sequence->lookup.query);
+    for (int j = 0; j < n; j++) {
+        int n_ids = engine_read_chunk(sequence, first + j, ids, 0);
+        size_t size = append_text(sequence, ids, n_ids);
+        sequence->lookup.job.queries[j] = neighbor_query(sequence, size);
+    }
+    place_texts(sequence, n);
+}
+
+enum status engine_ask(struct engine_sequence *sequence, int first, int n, struct error *e) {
     struct lookup *lookup = &sequence->lookup.job;
-    struct error e = {0};
     lookup->n = n;
     lookup->hits = sequence->sequence->answer.found + first;
     lookup->cancelled = &sequence->sequence->cancelled;
     lookup->done = lookup_done;
     lookup->context = sequence;
-    if (retrieval_thread_ask(engine->o.retrieval, lookup, &e)) {
+    return retrieval_thread_ask(sequence->engine->o.retrieval, lookup, e);
+}
+
+void engine_look_up(struct engine_sequence *sequence, enum parked_for what, int first, int n) {
+    struct error e = {0};
+    if (engine_ask(sequence, first, n, &e))
         engine_sequence_finish(sequence, FINISH_ERROR, &e);
-        return;
+    else
+        engine_sequence_park(sequence, what);
+}
+
+static void look_up_chunks(struct engine_sequence *sequence, int first, int n) {
+    write_queries(sequence, first, n);
+    engine_look_up(sequence, PARKED_FOR_NEIGHBORS, sequence->sequence->answer.n_searches + first,
+                   n);
+}
+
+static void accept_neighbors(struct engine_sequence *sequence) {
+    const struct lookup *lookup = &sequence->lookup.job;
+    struct error e = {0};
+    for (int j = 0; j < lookup->n; j++) {
+        const struct hits *found = &lookup->hits[j];
+        sequence->lookup.neighbors[sequence->lookup.n_neighbors] =
+            (struct neighbor_tokens){.ids = found->ids, .k = found->n};
+        sequence->lookup.n_neighbors++;
+        if (e.status == STATUS_OK)
+            engine_quote_neighbors(sequence, sequence->lookup.n_neighbors - 1, &e);
     }
-    engine_sequence_park(sequence, what);
+    if (e.status)
+        engine_sequence_finish(sequence, FINISH_ERROR, &e);
+    else
+        engine_sequence_publish(sequence);
 }
 
 void engine_close_chunks(struct engine_sequence *sequence, int first, int n) {
-    if (sequence->sequence->asked.neighbors.search && n > 0) {
-        write_queries(sequence, first, n);
-        engine_look_up(sequence, PARKED_FOR_NEIGHBORS,
-                       sequence->sequence->answer.n_searches + first, n);
+    if (!sequence->sequence->asked.neighbors.search || n == 0) {
+        sequence->lookup.n_neighbors += n;
+        engine_sequence_publish(sequence);
         return;
     }
-    sequence->lookup.n_neighbors += n;
-    engine_sequence_publish(sequence);
+    switch (engine_end_ahead(sequence, first)) {
+        case AHEAD_IS_THERE: accept_neighbors(sequence); break;
+        case AHEAD_COMES: engine_sequence_park(sequence, PARKED_FOR_NEIGHBORS); break;
+        case AHEAD_IS_OTHER: engine_sequence_park(sequence, PARKED_FOR_OTHERS); break;
+        case AHEAD_NOTHING: look_up_chunks(sequence, first, n); break;
+    }
 }
 
 void engine_close_prompt(struct engine_sequence *sequence) {
@@ -122,24 +170,22 @@ static bool goes_without(struct engine_sequence *sequence) {
     return true;
 }
 
-static void accept_neighbors(struct engine_sequence *sequence) {
-    const struct lookup *lookup = &sequence->lookup.job;
-    for (int j = 0; j < lookup->n; j++) {
-        const struct hits *found = &lookup->hits[j];
-        sequence->lookup.neighbors[sequence->lookup.n_neighbors] =
-            (struct neighbor_tokens){.ids = found->ids, .k = found->n};
-        sequence->lookup.n_neighbors++;
-    }
-    engine_sequence_publish(sequence);
-}
-
 void engine_accept(struct engine_sequence *sequence) {
     if (sequence->state == SEQUENCE_LEFT) {
         forget_neighbors(sequence);
         return;
     }
+    if (sequence->state == SEQUENCE_RUNNING) {
+        engine_note_ahead(sequence);
+        return;
+    }
     sequence->engine->n_parked--;
     sequence->state = SEQUENCE_RUNNING;
+    if (sequence->parked_for == PARKED_FOR_OTHERS) {
+        engine_forget_ahead(sequence);
+        look_up_chunks(sequence, sequence->lookup.n_neighbors, 1);
+        return;
+    }
     if (sequence->parked_for == PARKED_FOR_PICTURES)
         engine_accept_pictures(sequence);
     else if (sequence->lookup.job.status && !goes_without(sequence))

@@ -259,7 +259,8 @@ static enum status read_passages(struct engine_sequence *sequence, struct hits *
 static void accept(struct engine_sequence *sequence) {
     struct sequence_answer *answer = &sequence->sequence->answer;
     struct error e = {0};
-    if (read_passages(sequence, &answer->found[sequence->passages.n_searched], &e)) {
+    if (read_passages(sequence, &answer->found[sequence->passages.n_searched], &e) ||
+        engine_quote_passages(sequence, sequence->passages.n_searched, &e)) {
         engine_sequence_finish(sequence, FINISH_ERROR, &e);
         return;
     }

@@ -6,7 +6,9 @@
  *   engine_step.c      plan one step, compute it, draw, hand out what was drawn
  *   engine_sequence.c  one sequence as it grows: tokens, text, publication
  *   engine_lookup.c   neighbours and passages on their way from the retrieval thread
+ *   engine_ahead.c     neighbours of a chunk whose end is foretold
  *   engine_passages.c  passages in the prompt, sought once or again and again
+ *   engine_quotes.c    what an answer may quote, and what it has quoted
  *   engine_found.c     found pictures, from their files to their places in a prompt
  *   engine_pictures.c  the rows of pictures in prompts
  *   engine_pinned.c    the operator's prefixes, whose rows are there from the start

@@ -41,6 +41,7 @@ enum status engine_sequence_start(struct engine_sequence *sequence, struct error
 void engine_sequence_free(struct engine_sequence *sequence) {
     buffer_free(&sequence->text.all);
     lookup_part_close(&sequence->lookup);
+    ahead_part_close(&sequence->ahead);
     passage_part_close(&sequence->passages);
     found_part_close(&sequence->found);
     pictures_part_close(&sequence->pictures);
@@ -141,6 +142,7 @@ enum finish engine_sequence_append(struct engine_sequence *sequence, int32_t tok
     enum finish how = token_ends(sequence, token);
     bool is_text = (how != FINISH_STOP || end->include_stop) &&
                    is_shown(options->tokenizer, &sequence->sequence->asked, token);
+    size_t before = sequence->text.all.size;
 
     note_token(sequence);
     if (is_text)
@@ -154,7 +156,7 @@ enum finish engine_sequence_append(struct engine_sequence *sequence, int32_t tok
 
     if (stops_reached(sequence)) return FINISH_STOP;
     if (how != FINISH_STOP && sequence->guide.matcher)
-        how = guide_note(&sequence->guide, token, how);
+        how = guide_note(&sequence->guide, token, before, how);
     if (how == FINISH_NONE) return how;
     detokenizer_finish(&sequence->text.detokenizer, &sequence->text.all);
     sequence->text.visible = sequence->text.all.size;
@@ -236,15 +238,18 @@ void engine_sequence_finish(struct engine_sequence *sequence, enum finish how,
 
     pthread_mutex_lock(&answer->lock);
     if (how == FINISH_ERROR) answer->error = *e;
+    engine_tell_quotes(sequence);
     answer_update(sequence, how);
     pthread_mutex_unlock(&answer->lock);
 
-    if (sequence->state != SEQUENCE_PARKED) {
+    bool parked = sequence->state == SEQUENCE_PARKED;
+    if (!parked && sequence->ahead.state != AHEAD_ASKED) {
         engine_sequence_free(sequence);
         return;
     }
-    if (sequence->parked_for == PARKED_FOR_PICTURES) picture_job_hurry(sequence->found.job);
+    if (parked && sequence->parked_for == PARKED_FOR_PICTURES)
+        picture_job_hurry(sequence->found.job);
     sequence->state = SEQUENCE_LEFT;
-    engine->n_parked--;
+    engine->n_parked -= parked;
     engine->n_left++;
 }

@@ -37,6 +37,14 @@ struct lookup_part {
     struct buffer query;
 };
 
+/* The lookup of a chunk whose end is foretold (engine_ahead.c). */
+struct ahead_part {
+    enum { AHEAD_NONE, AHEAD_ASKED, AHEAD_FOUND } state;
+    int32_t *ids; /* [n_ids] owned: the tokens that were looked for; NULL: none yet */
+    int n_ids;
+    int ids_chunk; /* 1 and the number of the chunk that they are of, 0: of none */
+};
+
 /* Passages in the prompt (engine_passages.c). */
 struct passage_part {
     int32_t *rows, *source; /* owned, where passages stand among them */
@@ -74,7 +82,12 @@ enum sequence_state {
     SEQUENCE_PARKED, /* waits for another thread */
     SEQUENCE_LEFT    /* is over, and that thread still writes to it */
 };
-enum parked_for { PARKED_FOR_NEIGHBORS, PARKED_FOR_PASSAGES, PARKED_FOR_PICTURES };
+enum parked_for {
+    PARKED_FOR_NEIGHBORS,
+    PARKED_FOR_OTHERS, /* neighbours that are not its chunk's: the lookup is needed anew */
+    PARKED_FOR_PASSAGES,
+    PARKED_FOR_PICTURES
+};
 
 struct engine_sequence {
     struct turn turn; /* first: one is cast to the other */
@@ -95,6 +108,7 @@ struct engine_sequence {
     struct text_part text;
     struct prefix_part prefix;
     struct lookup_part lookup;
+    struct ahead_part ahead;
     struct passage_part passages;
     struct found_part found;
     struct pictures_part pictures;
@@ -159,8 +173,36 @@ void engine_close_prompt(struct engine_sequence *sequence);
 /* Asks what the lookup's n queries find, for entries of the answer's from `first` on, and parks
  * the sequence. */
 void engine_look_up(struct engine_sequence *sequence, enum parked_for what, int first, int n);
-/* The answer that it was parked for is there. */
+/* The answer that it was parked for is there, or that of a lookup ahead. */
 void engine_accept(struct engine_sequence *sequence);
+/* The tokens of chunk j but for the last `missing`, all of which exist, into ids [m]; returns how
+ * many. */
+int engine_read_chunk(const struct engine_sequence *sequence, int j, int32_t *ids, int missing);
+/* The lookup's one query becomes the text of n tokens. */
+void engine_write_query(struct engine_sequence *sequence, const int32_t *ids, int n);
+/* Asks what the lookup's n queries find, for entries of the answer's from `first` on. */
+enum status engine_ask(struct engine_sequence *sequence, int first, int n, struct error *e);
+
+/* engine_ahead.c */
+
+void ahead_part_close(struct ahead_part *part);
+/* Tokens that are missing of the chunk that is being written, whose neighbours may be looked for as
+ * soon as these are foretold; 0: they may not, or were looked for already. */
+int engine_ahead_missing(const struct engine_sequence *sequence);
+/* Looks for the neighbours of that chunk, which is to end with `rest`. */
+void engine_look_ahead(struct engine_sequence *sequence, const int32_t *rest, int n_rest);
+/* The lookup ahead is done while the sequence goes on. */
+void engine_note_ahead(struct engine_sequence *sequence);
+/* The lookup is done and not needed. */
+void engine_forget_ahead(struct engine_sequence *sequence);
+/* Chunk `chunk` closes: what became of a lookup ahead. */
+enum ahead_end {
+    AHEAD_NOTHING,  /* its neighbours are to be looked for */
+    AHEAD_IS_THERE, /* the lookup's hits are its neighbours */
+    AHEAD_COMES,    /* they will be */
+    AHEAD_IS_OTHER  /* a lookup that is not needed is under way */
+};
+enum ahead_end engine_end_ahead(struct engine_sequence *sequence, int chunk);
 
 /* engine_passages.c */
 
@@ -176,6 +218,16 @@ static inline bool engine_passages_are_due(const struct engine_sequence *sequenc
     int every = sequence->sequence->asked.choice.every;
     return sequence->sequence->asked.passages.search && every > 0 && sequence->n_ids % every == 0;
 }
+
+/* engine_quotes.c: what an answer may quote, where its grammar has quotes. */
+
+/* The passages of search j stand in the prompt; the neighbours of chunk j, or those that the asker
+ * gave, are read. STATUS_TOO_LARGE: there are more than an answer may quote from. */
+enum status engine_quote_passages(struct engine_sequence *sequence, int j, struct error *e);
+enum status engine_quote_neighbors(struct engine_sequence *sequence, int j, struct error *e);
+enum status engine_quote_given(struct engine_sequence *sequence, struct error *e);
+/* Puts the quotes of an answer that is over into it; under the answer's lock. */
+void engine_tell_quotes(struct engine_sequence *sequence);
 
 /* engine_found.c: pictures of the search whose hits have come last. */
 

@@ -35,6 +35,7 @@ void guide_part_open(struct guide_part *part, const struct sequence_request *ask
 void guide_part_close(struct guide_part *part) {
     if (part->matcher) matcher_close(part->matcher);
     free(part->matcher);
+    free(part->passages);
 }
 
 const uint32_t *guide_mask(struct guide_part *part) {
@@ -43,8 +44,9 @@ const uint32_t *guide_mask(struct guide_part *part) {
     return mask;
 }
 
-enum finish guide_note(struct guide_part *part, int32_t token, enum finish how) {
+enum finish guide_note(struct guide_part *part, int32_t token, size_t before, enum finish how) {
     if (part->error.status || matcher_note(part->matcher, token, &part->error)) return FINISH_ERROR;
+    if (part->matcher->n_written == 1) part->text_start = before;
     if (guide_mask(part) == NULL) return FINISH_ERROR;
     return part->matcher->finished ? FINISH_STOP : how;
 }

@@ -68,6 +68,11 @@ void sequence_prepare(struct sequence *sequence, const struct sequence_rows *row
 
 void sequence_hold(struct sequence *sequence) { atomic_fetch_add(&sequence->references, 1); }
 
+static void free_given(struct text_span *given, int n) {
+    for (int i = 0; i < n; i++) free((char *)(uintptr_t)given[i].text);
+    free(given);
+}
+
 static void request_clear(struct sequence_request *asked) {
     stops_free(&asked->end.stops);
     free(asked->end.stop_ids);
@@ -77,9 +82,8 @@ static void request_clear(struct sequence_request *asked) {
     free(asked->source);
     picture_set_release(asked->pictures);
     free(asked->neighbors.given_ids);
-    for (int i = 0; i < asked->passages.n_given; i++)
-        free((char *)(uintptr_t)asked->passages.given[i].text);
-    free(asked->passages.given);
+    free_given(asked->neighbors.given, asked->neighbors.n_given);
+    free_given(asked->passages.given, asked->passages.n_given);
     for (int i = 0; i < asked->n_excluded; i++) free((char *)(uintptr_t)asked->excluded[i].text);
     free(asked->excluded);
     filter_release(asked->filter);
@@ -108,6 +112,7 @@ static void answer_clear(struct sequence_answer *answer) {
     free(answer->seen);
     free(answer->neighbor_shares);
     free(answer->passage_shares);
+    free(answer->quotes);
     snapshot_release(answer->snapshot);
 }
 

@@ -33,6 +33,8 @@ struct sequence_neighbors {
     int k;              /* of a search */
     int32_t *given_ids; /* [given_k, r] owned */
     int given_k;
+    struct text_span *given; /* [n_given] owned, and so is each text: the same as they were sent */
+    int n_given;
 };
 
 /* Passages that the model reads as text in its prompt: searched for, given by the asker, or none.
@@ -147,6 +149,13 @@ static inline bool sequence_reads_passages(const struct sequence_request *asked)
     return asked->passages.search || asked->passages.n_given > 0;
 }
 
+/* A quote in an answer, and where it was taken from. */
+struct sequence_quote {
+    int entry, hit;              /* of `found`; entry -1: a text that the asker gave */
+    size_t start, end;           /* bytes, counted from where the text of the hit begins */
+    size_t text_start, text_end; /* bytes of the answer's text */
+};
+
 /* How far the answer may be read. */
 struct progress {
     int n_cached; /* tokens of the prompt that were not computed, because an earlier one had them */
@@ -188,11 +197,13 @@ struct sequence_answer {
     int chunks_room;  /* the same, whatever passages are put into the prompt */
     /* Passages that were found for the prompt, n_searches times, and then the neighbours of each
      * chunk. */
-    struct hits *found;          /* [n_searches + chunks] */
-    int n_searches;              /* at most */
-    struct found_pictures *seen; /* [n_searches] the pictures among these passages */
-    int *search_rows;            /* [n_searches] the row from which on these passages are read */
-    int found_room;              /* entries of found */
+    struct hits *found;            /* [n_searches + chunks] */
+    int n_searches;                /* at most */
+    struct found_pictures *seen;   /* [n_searches] the pictures among these passages */
+    int *search_rows;              /* [n_searches] the row from which on these passages are read */
+    int found_room;                /* entries of found */
+    struct sequence_quote *quotes; /* [n_quotes] in their order, once it is finished */
+    int n_quotes;
     atomic_bool
         away; /* the collection did not answer, and some of it was written without neighbours */
     /* With told_rows, rows of share_columns: what each row of the sequence gives to the

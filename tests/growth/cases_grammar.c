@@ -1,6 +1,7 @@
 /* tests/growth/cases_grammar.c: what an answer must be, as clients write it: JSON Schema, regular
  * expressions, GBNF. */
 #include "retro/grammar/gbnf.h"
+#include "retro/grammar/quote_source.h"
 #include "retro/grammar/regex_parse.h"
 #include "retro/grammar/schema.h"
 #include "tests/grammars.h"
@@ -183,6 +184,33 @@ static void make_options(int n, struct buffer *out) {
     put_times(out, n, "a?");
 }
 
+/* Passages that an answer may quote, as long as a client or a document likes. */
+
+static void run_quotes(struct text_span text) {
+    static const bool writes[QUOTE_WRITINGS] = {true, true};
+    struct quote_source source;
+    struct error e;
+    quote_source_open(&source, &vocab, writes, 3);
+    CHECK(quote_source_add(&source, &(struct passage_text){.text = text}, 0, &e) == STATUS_OK);
+    quote_source_index(&source);
+    quote_source_close(&source);
+}
+
+static void make_words(int n, struct buffer *out) {
+    open_vocabulary();
+    put_times(out, n, "a b, (c) \"d\"\n");
+}
+static void make_dashes(int n, struct buffer *out) {
+    open_vocabulary();
+    put_times(out, n, "--");
+    buffer_append_string(out, "a");
+    put_times(out, n, "--");
+}
+static void make_broken(int n, struct buffer *out) {
+    open_vocabulary();
+    put_times(out, n, "a\xff b \xe4\xb8 ");
+}
+
 static const struct growth_case cases[] = {
     {"schema/enum", 400, make_enum, run_schema},
     {"schema/enum-numbers", 500, make_numbers, run_schema},
@@ -206,5 +234,8 @@ static const struct growth_case cases[] = {
     {"regex/alternatives", 500, make_alternatives, run_regex},
     {"regex/repeats", 500, make_repeats, run_regex},
     {"regex/options", 2000, make_options, run_regex},
+    {"quotes/words", 2000, make_words, run_quotes},
+    {"quotes/dashes", 20000, make_dashes, run_quotes},
+    {"quotes/broken", 2000, make_broken, run_quotes},
 };
 const struct growth_table grammar_growth = GROWTH_TABLE(cases);

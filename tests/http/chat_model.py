@@ -31,7 +31,8 @@ THOUGHTS = ["I th", "ink so", " \n", "</think>", "\n\n", "The ans", "wer"]
 CALLS = ["Let me look", "\n\n\n", "<tool_call>", "\n{\"name\": \"get_weather\", ", "\"arguments\": {\"city\": ", "\"Paris\"}}",
          "\n</tool", "_call>", "\n<tool_call>{\"name\": \"get_time\", \"arguments\": {}}", "</tool_call>"]
 SOURCES = ["Öl ", "[1", "] comes", " of [2,", " 1], not of [9", "], [x] or 2]", "[2]"]
-SCRIPTS = {"<|to_words|>": WORDS, "<|to_sources|>": SOURCES, "<think>": THOUGHTS, "<|to_calls|>": CALLS,
+QUOTES = ["It says ", "so: \""]  # a model that may quote goes on with the first bytes that a passage has
+SCRIPTS = {"<|to_words|>": WORDS, "<|to_sources|>": SOURCES, "<|to_quotes|>": QUOTES, "<think>": THOUGHTS, "<|to_calls|>": CALLS,
            "<|fim_middle|>": ["in the", " mid", "dle"]}
 MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *SCRIPTS, "<|to_count|>", "<|fim_prefix|>", "<|fim_suffix|>"]
 

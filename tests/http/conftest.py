@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import openai
@@ -24,6 +25,9 @@ MODEL = "retro-docs"
 END = "<|endoftext|>"  # the token that ends a text, and no part of it
 CONFIG = json.loads((ROOT / "models" / MODEL / "config.json").read_text())
 CONTEXT, NEIGHBORS = CONFIG["max_position_embeddings"], CONFIG["retro_num_neighbors"]
+
+
+sys.path.insert(0, str(ROOT / "tools/copyist"))
 
 
 def no_constants(name):
@@ -174,6 +178,16 @@ def config(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
     return path
+
+
+@pytest.fixture(scope="session")
+def copyist_model(tmp_path_factory):
+    """The folder of a small model that copies from its prompt (tools/copyist)."""
+    from make_copyist import make_copyist
+
+    folder = tmp_path_factory.mktemp("copyist") / "small"
+    make_copyist(folder)
+    return folder
 
 
 @pytest.fixture()

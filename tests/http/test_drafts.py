@@ -130,6 +130,21 @@ def test_a_text_that_is_expected(pair):
     assert details(wrong)["rejected_prediction_tokens"] > 0
 
 
+def test_neighbors_of_a_foretold_chunk_are_looked_for_ahead(pair):
+    """Chunks that end as they were foretold, and chunks that end otherwise after their lookup was asked for."""
+    body = {"max_tokens": 200, "ignore_eos": True, "temperature": 0, "return_token_ids": True}
+    plain = pair[1].complete("A bridge is", **body)
+    words = plain["choices"][0]["text"].split(" ")
+    before = [metric(pair[0], f"retro_lookups_ahead_{kind}total") for kind in ("", "used_")]
+    for edited in (words, [word if i % 23 else "bridges" for i, word in enumerate(words)]):
+        prediction = {"type": "content", "content": " ".join(edited)}
+        reply = pair[0].complete("A bridge is", prediction=prediction, **body)
+        assert reply["choices"] == plain["choices"] and reply["retrieval"] == plain["retrieval"]
+    after = [metric(pair[0], f"retro_lookups_ahead_{kind}total") for kind in ("", "used_")]
+    asked, used = after[0] - before[0], after[1] - before[1]
+    assert 0 < used < asked, (used, asked)
+
+
 def test_counts_depend_on_nobody_else(pair):
     """What usage tells of drafts is the same alone and in company."""
     body = {"max_tokens": 90, "ignore_eos": True, "seed": 4, "retrieval": {"enabled": False}}
@@ -177,8 +192,8 @@ def test_ranks_draft_alike(start, ranks):
 
 
 def test_a_client_that_leaves(pair):
-    for _ in range(5):
-        stream = pair[0].stream(TEXT, max_tokens=400, ignore_eos=True, **PLAIN)
+    for fields in (PLAIN, {"temperature": 0}) * 4:
+        stream = pair[0].stream(TEXT, max_tokens=400, ignore_eos=True, **fields)
         next(iter(stream))
         stream.close()
     pair[0].wait_until(lambda health: health["running"] == 0, 60)

@@ -131,6 +131,12 @@ def step_chat(r, seen):
     return as_json("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 2, "temperature": 0, "retrieval": {"mode": "prompt", "k": 2, "support": True}})
 
 
+def step_quote(r, seen):
+    """A quotation mark is likely, and then whatever a passage allows."""
+    retrieval = {"mode": r.choice(("prompt", "attention")), "k": 3, "quotes": True, "quote_words": r.choice((1, 3))}
+    return as_json("POST", "/v1/completions", {"prompt": pick_text(r), "max_tokens": 8, "temperature": 0, "logit_bias": {"2": 30}, "retrieval": retrieval})
+
+
 def step_embed(r, seen):
     if r.random() < 0.5:
         return as_json("POST", "/v1/embeddings", {"input": [pick_text(r)[:80]]})
@@ -147,7 +153,7 @@ def step_mistake(r, seen):
                      as_json("POST", "/v1/completions", {"prompt": "x", "model": "bob's"}), as_json("POST", "/v1/documents", {"text": " \n"})))
 
 
-KINDS = {step_put: 5, step_post: 3, step_upload: 2, step_delete: 3, step_show: 3, step_list: 3, step_search: 4, step_completion: 3, step_chat: 1,
+KINDS = {step_put: 5, step_post: 3, step_upload: 2, step_delete: 3, step_show: 3, step_list: 3, step_search: 4, step_completion: 3, step_chat: 1, step_quote: 2,
          step_embed: 1, step_look: 1, step_mistake: 1}
 
 

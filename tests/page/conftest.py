@@ -31,7 +31,7 @@ DOCUMENTS = {
 TEMPLATE = """{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}<|im_end|>
 {% endfor %}<|im_start|>assistant
-{% if 'cite' in messages[-1].content %}<|to_sources|>{% elif 'think' in messages[-1].content %}<think>{% elif
+{% if 'cite' in messages[-1].content %}<|to_sources|>{% elif 'quote' in messages[-1].content %}<|to_quotes|>{% elif 'think' in messages[-1].content %}<think>{% elif
 'count' in messages[-1].content %}<|to_count|>{% else %}<|to_words|>{% endif %}"""
 
 

@@ -16,6 +16,7 @@ int eval_rerank(const struct usage *self, int argc, char **argv);
 int eval_support(const struct usage *self, int argc, char **argv);
 int eval_chat(const struct usage *self, int argc, char **argv);
 int eval_lm(const struct usage *self, int argc, char **argv);
+int eval_quotes(const struct usage *self, int argc, char **argv);
 int eval_picture(const struct usage *self, int argc, char **argv);
 
 /* An option of one sub-command, and where its value goes. */

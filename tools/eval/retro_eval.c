@@ -24,6 +24,10 @@ static const struct eval_command {
       "with known\n"
       "documents"},
      eval_retrieval},
+    {{"quotes", "[OPTION...] QUESTIONS.jsonl...",
+      "share of answers that quote, and of quotes that stand in a passage, and in a right "
+      "document"},
+     eval_quotes},
     {{"embed", "[OPTION...] FOLDER TEXT...",
       "print the embedding of each TEXT, one JSON array a line (TEXT - reads JSON lines)"},
      eval_embed},

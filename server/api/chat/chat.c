@@ -9,6 +9,7 @@
 #include "server/api/chat/chat_guide.h"
 #include "server/api/chat/chat_pictures.h"
 #include "server/api/chat/chat_place.h"
+#include "server/api/text/quotes_ask.h"
 #include "server/api/text/retrieval_ask.h"
 #include "server/api/text/writing_ask.h"
 
@@ -187,7 +188,9 @@ static bool parse_chat(struct chat_answer *answer, struct api *api,
 /* The first part of the way: all of it where there are no pictures to wait for. */
 static bool begin_answer(struct chat_answer *answer, struct failure *failure) {
     const struct json *messages = json_member(answer->request.body, "messages");
-    if (!retrieval_settle(answer->base.model, &answer->request.writing.retrieval, failure) ||
+    struct request_writing *writing = &answer->request.writing;
+    if (!retrieval_settle(answer->base.model, &writing->retrieval, failure) ||
+        !quotes_settle(answer->base.model, writing, answer->request.calls_tools, failure) ||
         !chat_pictures_start(answer->base.model, messages, &answer->principal, answer->waker,
                              &answer->pictures, failure))
         return false;

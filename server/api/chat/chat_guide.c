@@ -79,10 +79,8 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
     int32_t think = mark_id(answer, MARK_THINK), end = mark_id(answer, MARK_THINK_END);
     if (guide->kind == GUIDE_NONE) return true;
     if (guide->kind == GUIDE_CALLS && !answer->request.forces_call) {
-        *begin = (struct matcher_begin){.after = mark_id(answer, call_mark(answer)),
-                                        .optional = -1,
-                                        .free = true,
-                                        .may_end = true};
+        begin->after = mark_id(answer, call_mark(answer));
+        begin->free = begin->may_end = true;
         return true;
     }
     if (prompt->thinks && end < 0)
@@ -91,9 +89,10 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
                            "that the beginning of "
                            "the answer cannot be told; turn thinking off (chat_template_kwargs)",
                            guide->field);
-    if (prompt->thinks)
-        *begin = (struct matcher_begin){.after = end, .optional = -1, .free = true};
-    else if (!prompt->thought && chat_reasons(answer->base.model->chat) && think >= 0 && end >= 0)
-        *begin = (struct matcher_begin){.after = end, .optional = think};
+    bool may_think =
+        !prompt->thought && chat_reasons(answer->base.model->chat) && think >= 0 && end >= 0;
+    begin->free = prompt->thinks;
+    if (prompt->thinks || may_think) begin->after = end;
+    if (!prompt->thinks && may_think) begin->optional = think;
     return true;
 }

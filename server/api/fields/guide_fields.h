@@ -12,6 +12,7 @@ enum guide_kind {
     GUIDE_SCHEMA, /* a JSON Schema, as JSON */
     GUIDE_REGEX,
     GUIDE_CHOICE, /* an array of texts, as JSON */
+    GUIDE_QUOTES, /* text whose quotation marks have quotes between them (retrieval.quotes) */
     GUIDE_CALLS   /* calls of tools (call_grammar.h); no field gives it by itself */
 };
 

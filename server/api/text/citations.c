@@ -7,8 +7,16 @@
 /* Digits of a number: more passages than these count no prompt has. */
 enum { MAX_DIGITS = 6 };
 
-bool citations_may_be(const struct sequence *sequence, const struct progress *progress) {
+static bool may_quote(const struct sequence *sequence) {
+    return sequence->asked.grammar && grammar_quotes(sequence->asked.grammar);
+}
+
+static bool names_passages(const struct sequence *sequence, const struct progress *progress) {
     return sequence->answer.n_searches > 0 && progress->n_found > 0;
+}
+
+bool citations_may_be(const struct sequence *sequence, const struct progress *progress) {
+    return may_quote(sequence) || names_passages(sequence, progress);
 }
 
 /* Reads the number at *at and moves behind it; 0: there is none. */
@@ -64,10 +72,10 @@ static void write_citation(struct json_writer *w, const struct told_answer *answ
     put_object_end(w);
 }
 
-void citations_write(struct json_writer *w, const struct told_answer *answer) {
+static void write_numbers(struct json_writer *w, const struct told_answer *answer) {
     struct text_span text = answer->text;
     int64_t characters = answer->before;
-    if (!citations_may_be(answer->sequence, answer->progress)) return;
+    if (!names_passages(answer->sequence, answer->progress)) return;
     for (size_t at = 0; at < text.size; at++) {
         size_t end = text.text[at] == '[' ? brackets_end(text, at) : 0;
         struct cited_place place = {characters, characters + (int64_t)(end - at)};
@@ -80,4 +88,89 @@ void citations_write(struct json_writer *w, const struct told_answer *answer) {
         }
         characters += (text.text[at] & 0xC0) != 0x80;
     }
+}
+
+/* Quotes. */
+
+/* The passage of a quote, cut down to the quote. */
+static struct hit quoted_hit(const struct sequence *sequence, const struct sequence_quote *quote) {
+    struct hit hit = {0};
+    if (quote->entry < 0) {
+        hit.text = sequence->asked.neighbors.given[quote->hit];
+    } else {
+        hit = sequence->answer.found[quote->entry].list[quote->hit];
+        if (hit.source.text) hit.text.text = hit.source.text + hit.start;
+    }
+    hit.text = (struct text_span){hit.text.text + quote->start, quote->end - quote->start};
+    hit.end = hit.start + quote->end;
+    hit.start += quote->start;
+    return hit;
+}
+
+/* How far the told text was read: quotes come in its order. */
+struct quote_places {
+    size_t at;
+    int64_t characters;
+};
+
+static int64_t places_to(struct quote_places *places, struct text_span text, size_t end) {
+    for (; places->at < end; places->at++)
+        places->characters += (text.text[places->at] & 0xC0) != 0x80;
+    return places->characters;
+}
+
+static size_t told_place(const struct told_answer *answer, size_t written) {
+    return answer->said ? chat_reply_place(answer->said, written) : written;
+}
+
+/* Of a quote that is no part of the told text, as those in calls of tools: null. */
+static void write_answer_place(struct json_writer *w, const struct told_answer *answer,
+                               const struct sequence_quote *quote, struct quote_places *places) {
+    size_t start = told_place(answer, quote->text_start), end = told_place(answer, quote->text_end);
+    if (end > answer->text.size || end - start != quote->text_end - quote->text_start) {
+        put_key_null(w, "answer_start");
+        put_key_null(w, "answer_end");
+        return;
+    }
+    put_key_int(w, "answer_start", places_to(places, answer->text, start));
+    put_key_int(w, "answer_end", places_to(places, answer->text, end));
+}
+
+/* A text that came with the request has no document, but places. */
+static void write_given_place(struct json_writer *w, const struct hit *hit) {
+    put_key_null(w, "document");
+    put_key_null(w, "title");
+    put_key_int(w, "start", (int64_t)hit->start);
+    put_key_int(w, "end", (int64_t)hit->end);
+    put_key_null(w, "page");
+    put_key_null(w, "line");
+    put_key_array(w, "heading");
+    put_array_end(w);
+}
+
+static void write_quote(struct json_writer *w, const struct told_answer *answer,
+                        const struct sequence_quote *quote, struct quote_places *places) {
+    struct hit hit = quoted_hit(answer->sequence, quote);
+    int n_searches = answer->sequence->answer.n_searches;
+    int entry = quote->entry < 0 ? n_searches : quote->entry;
+    put_object(w);
+    put_key_int(w, "index", answer->index);
+    put_key_int(w, "chunk", entry < n_searches ? entry : entry - n_searches);
+    put_key_int(w, "position", sequence_found_row(answer->sequence, entry));
+    put_key_int(w, "number", quote->hit + 1);
+    if (hit.path)
+        neighbor_write_place(w, &hit);
+    else
+        write_given_place(w, &hit);
+    put_key_string_n(w, "quote", hit.text.text, hit.text.size);
+    write_answer_place(w, answer, quote, places);
+    put_object_end(w);
+}
+
+void citations_write(struct json_writer *w, const struct told_answer *answer) {
+    const struct sequence_answer *written = &answer->sequence->answer;
+    struct quote_places places = {.characters = answer->before};
+    write_numbers(w, answer);
+    for (int i = 0; i < written->n_quotes; i++)
+        write_quote(w, answer, &written->quotes[i], &places);
 }

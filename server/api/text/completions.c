@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "server/api/text/infill.h"
+#include "server/api/text/quotes_ask.h"
 #include "server/api/text/retrieval_ask.h"
 #include "server/api/text/writing_ask.h"
 
@@ -184,6 +185,7 @@ static bool open_choices(struct completion *completion, const struct principal *
     struct completion_request *request = &completion->request;
     struct opening opening = {.who = who, .waker = waker};
     if (!retrieval_settle(completion->base.model, &request->writing.retrieval, failure) ||
+        !quotes_settle(completion->base.model, &request->writing, false, failure) ||
         !check_target(completion, failure))
         return false;
     completion->per_prompt = (int)(request->best_of ? request->best_of : request->writing.n);

@@ -7,6 +7,7 @@
 
 #include "retro/chat/call_grammar.h"
 #include "retro/grammar/gbnf.h"
+#include "retro/grammar/quote_text.h"
 #include "retro/grammar/regex_parse.h"
 #include "retro/grammar/schema.h"
 
@@ -124,6 +125,7 @@ static enum status draft_guide(struct grammars *grammars, struct grammar_draft *
     int expr = EXPR_NOTHING;
     enum status status = STATUS_OK;
     if (guide->kind == GUIDE_GBNF) return gbnf_parse(draft, text, e);
+    if (guide->kind == GUIDE_QUOTES) return quote_text_draft(draft, e);
     int root = draft_rule_open(draft, "root");
     if (guide->kind == GUIDE_OBJECT)
         expr = json_any_object(&rules);

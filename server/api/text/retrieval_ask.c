@@ -7,6 +7,10 @@ static bool searches(const struct served_model *model, const struct request_retr
     return retrieval->neighbors.n == 0 && model->retrieval != NULL && retrieval->choice.enabled;
 }
 
+bool retrieval_reads(const struct served_model *model, const struct request_retrieval *retrieval) {
+    return searches(model, retrieval) || retrieval->neighbors.n > 0;
+}
+
 bool retrieval_reads_passages(const struct served_model *model,
                               const struct request_retrieval *retrieval) {
     return retrieval_prompts(retrieval->choice.mode) &&
@@ -73,7 +77,7 @@ static bool check_reads(const struct served_model *model, const struct request_r
                         : judges              ? "retrieval.support"
                                               : NULL;
     if (field == NULL) return true;
-    if (retrieval->neighbors.n == 0 && !searches(model, retrieval))
+    if (!retrieval_reads(model, retrieval))
         return failure_set(failure, 400, "no_retrieval", field,
                            "%s is for requests that read neighbours, and this one reads none",
                            field);
@@ -101,6 +105,17 @@ bool retrieval_settle(const struct served_model *model, struct request_retrieval
 
 /* Ask. */
 
+/* Appends owned copies of texts. */
+static void append_texts(struct text_span **to, int *n, const struct text_list *texts) {
+    if (texts->n == 0) return;
+    *to = xrealloc(*to, ((size_t)*n + (size_t)texts->n) * sizeof **to);
+    for (int i = 0; i < texts->n; i++) {
+        const struct text_span *text = &texts->all[i];
+        (*to)[*n] = (struct text_span){xstrndup(text->text, text->size), text->size};
+        ++*n;
+    }
+}
+
 /* The caller's texts as the model attends to neighbours: cut or padded to r tokens. */
 static bool give_neighbors(const struct served_model *model,
                            const struct request_retrieval *retrieval, struct sequence_neighbors *to,
@@ -121,6 +136,7 @@ static bool give_neighbors(const struct served_model *model,
     }
     tokens_free(&ids);
     to->given_k = retrieval->neighbors.n;
+    append_texts(&to->given, &to->n_given, &retrieval->neighbors);
     return ok;
 }
 
@@ -131,17 +147,6 @@ static bool ask_neighbors(const struct served_model *model,
     to->search = searches(model, retrieval);
     to->k = retrieval->choice.k ? retrieval->choice.k : model->usual_neighbors;
     return true;
-}
-
-/* Appends owned copies of texts. */
-static void append_texts(struct text_span **to, int *n, const struct text_list *texts) {
-    if (texts->n == 0) return;
-    *to = xrealloc(*to, ((size_t)*n + (size_t)texts->n) * sizeof **to);
-    for (int i = 0; i < texts->n; i++) {
-        const struct text_span *text = &texts->all[i];
-        (*to)[*n] = (struct text_span){xstrndup(text->text, text->size), text->size};
-        ++*n;
-    }
 }
 
 static void ask_passages(const struct served_model *model,

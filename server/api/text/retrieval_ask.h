@@ -9,6 +9,8 @@
 bool retrieval_check_reranker(const struct served_model *model,
                               const struct retrieval_choice *choice, const char *field,
                               struct failure *failure);
+/* Whether an answer reads anything beside its prompt. */
+bool retrieval_reads(const struct served_model *model, const struct request_retrieval *retrieval);
 /* Gives the field the model's values where it says nothing, and checks it against the model;
  * once for a request, before all that follows. */
 bool retrieval_settle(const struct served_model *model, struct request_retrieval *retrieval,

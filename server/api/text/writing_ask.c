@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "server/api/text/grammars.h"
+#include "server/api/text/quotes_ask.h"
 #include "server/api/text/retrieval_ask.h"
 
 uint64_t random_number(void) {
@@ -37,7 +38,8 @@ void writing_choose_seed(struct request_writing *writing) {
  * knows. */
 static bool grammar_ask(const struct served_model *model, const struct request_writing *writing,
                         struct sequence_request *asked, struct failure *failure) {
-    asked->grammar_begin = (struct matcher_begin){.after = -1, .optional = -1};
+    asked->grammar_begin = (struct matcher_begin){
+        .after = -1, .optional = -1, .quote_words = writing->retrieval.choice.quote_words};
     if (writing->guide.kind == GUIDE_NONE) return true;
     if (model->info->reads_source)
         return failure_set(
@@ -45,7 +47,7 @@ static bool grammar_ask(const struct served_model *model, const struct request_w
             "%s: the answers of models with an encoder, as %s, cannot be held to a grammar",
             writing->guide.field, model->id);
     asked->grammar = grammars_get(model->grammars, &writing->guide, failure);
-    return asked->grammar != NULL;
+    return asked->grammar != NULL && quotes_check(writing, asked, failure);
 }
 
 /* Sampling. */

@@ -34,6 +34,11 @@ static const struct json_choice queries[] = {
         "tokens of an answer after which passages in the prompt are sought again, by what was " \
         "written, and " \
         "replaced; 0: never") \
+    ROW(CHOICE_QUOTES, quotes, JSON_BOOL, false, ANY, ANY, \
+        "what stands between quotation marks in an answer is a quote: it stands word for word in " \
+        "a passage that was read") \
+    ROW(CHOICE_QUOTE_WORDS, quote_words, JSON_INT, 3, RANGE(1, 64), RANGE(1, 64), \
+        "words that a quote has at least") \
     ROW(CHOICE_SUPPORT, support, JSON_BOOL, false, ANY, ANY, \
         "tell for each sentence of an answer how much what was read supports it, and which " \
         "passage " \

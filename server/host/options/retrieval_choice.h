@@ -22,6 +22,8 @@ enum choice_row {
     CHOICE_MODE,
     CHOICE_QUERY,
     CHOICE_EVERY,
+    CHOICE_QUOTES,
+    CHOICE_QUOTE_WORDS,
     CHOICE_SUPPORT,
     CHOICE_K,
     CHOICE_MIN_SIMILARITY,
@@ -36,13 +38,13 @@ enum choice_row {
 struct retrieval_choice {
     unsigned said; /* bit 1 << row: a request has this row */
     bool enabled;
-    int mode;     /* enum retrieval_mode */
-    int query;    /* enum retrieval_query */
-    int every;    /* tokens of an answer after which passages are sought again; 0: never */
-    bool support; /* sentences of an answer are judged by what was read
-                   * (server/host/prompt/support.h)
-                   */
-    int k;        /* 0: as many as the model was trained with, or a usual number of passages */
+    int mode;        /* enum retrieval_mode */
+    int query;       /* enum retrieval_query */
+    int every;       /* tokens of an answer after which passages are sought again; 0: never */
+    bool quotes;     /* what stands between quotation marks in an answer stands in a passage */
+    int quote_words; /* words that a quote has at least */
+    bool support;    /* sentences are judged by what was read (server/host/prompt/support.h) */
+    int k;           /* 0: as many as the model was trained with, or a usual number of passages */
     double min_similarity;
     bool hybrid, rerank, pictures;
     int per_document; /* chunks at most; 0: any number */
