@@ -330,7 +330,8 @@ static const struct {
     {"{\"prompt\": \"a\", \"temprature\": 1}", "temprature", "unknown_parameter",
      "known are model, prompt, max_tokens, temperature"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"K\": 1}}", "retrieval.K", "unknown_parameter",
-     "known are enabled, mode, query, every, quotes, quote_words, k, min_similarity, hybrid"},
+     "known are enabled, mode, query, every, quotes, quote_words, support, k, min_similarity, "
+     "hybrid"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"k\": 5}}", "retrieval.k", "invalid_value",
      "allowed is 1 .. 4 (option retrieval.max_k)"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"min_similarity\": 2}}", "retrieval.min_similarity",
@@ -530,11 +531,12 @@ static void test_known_fields_are_all_told(void **state) {
     struct completion_request r;
     struct failure f;
     assert_false(parse(&r, "{\"prompt\": \"a\", \"temprature\": 1}", &f));
-    assert_non_null(strstr(
-        f.message,
-        "ignore_eos, return_token_ids, stream, stream_options, retrieval, response_format, "
-        "grammar, "
-        "structured_outputs, guided_json, guided_regex, guided_choice, user, metadata, store"));
+    assert_non_null(
+        strstr(f.message,
+               "ignore_eos, return_token_ids, stream, stream_options, retrieval, response_format, "
+               "grammar, "
+               "structured_outputs, guided_json, guided_regex, guided_choice, user, service_tier, "
+               "prompt_cache_key, safety_identifier, verbosity, metadata, store"));
     completion_request_free(&r);
     failure_free(&f);
 }
