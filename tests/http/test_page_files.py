@@ -43,7 +43,7 @@ def test_the_page_names_only_files_that_are_served(server):
 
 
 def test_together_they_are_small():
-    assert sum(len(p.read_bytes()) for p in FILES.values()) < 110000
+    assert sum(len(p.read_bytes()) for p in FILES.values()) < 115000
 
 
 def test_the_page_can_be_switched_off(start):
@@ -65,6 +65,7 @@ def test_the_page_learns_what_the_model_can_do(server):
     assert model["meta"]["chat"] is False
     props = server.request("GET", "/props").json()
     assert props["retrieval"] == {
-        "enabled": True, "mode": "attention", "query": "message", "every": 0, "quotes": False, "quote_words": 3, "k": NEIGHBORS, "max_k": 16,
+        "enabled": True, "mode": "attention", "query": "message", "every": 0, "quotes": False, "quote_words": 3,
+        "support": False, "k": NEIGHBORS, "max_k": 16,
         "min_similarity": -1, "hybrid": False, "rerank": False, "pictures": True, "per_document": 0, "distinct": 0}
     assert props["default_generation_settings"]["params"]["temperature"] == 1
