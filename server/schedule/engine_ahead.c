@@ -19,9 +19,10 @@ int engine_ahead_missing(const struct engine_sequence *sequence) {
     const struct sequence_request *asked = &sequence->sequence->asked;
     const struct sequence_answer *answer = &sequence->sequence->answer;
     const struct ahead_part *part = &sequence->ahead;
-    int chunk = open_chunk(sequence);
     bool moves = asked->passages.search && asked->choice.every > 0; /* the grid, and the chunks */
-    if (!asked->neighbors.search || moves || chunk >= answer->n_chunks) return 0;
+    if (!asked->neighbors.search || moves || answer->n_chunks == 0) return 0; /* or there is no grid */
+    int chunk = open_chunk(sequence);
+    if (chunk >= answer->n_chunks) return 0;
     if (part->state != AHEAD_NONE || part->ids_chunk == chunk + 1) return 0;
     int rows = sequence->n_rows + sequence->n_ids - sequence->n_reread;
     return grid_end(answer->grid, chunk) - rows;
