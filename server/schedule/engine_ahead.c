@@ -22,7 +22,8 @@ int engine_ahead_missing(const struct engine_sequence *sequence) {
     bool moves = asked->passages.search && asked->choice.every > 0; /* the grid, and the chunks */
     if (!asked->neighbors.search || moves || answer->n_chunks == 0) return 0;
     int chunk = open_chunk(sequence);
-    if (chunk >= answer->n_chunks || part->state != AHEAD_NONE || part->ids_chunk == chunk + 1) return 0;
+    if (chunk >= answer->n_chunks || part->state != AHEAD_NONE || part->ids_chunk == chunk + 1)
+        return 0;
     int rows = sequence->n_rows + sequence->n_ids - sequence->n_reread;
     return grid_end(answer->grid, chunk) - rows;
 }
