@@ -2,6 +2,7 @@
 weights."""
 import json
 import random
+import shutil
 import subprocess
 
 import pytest
@@ -87,3 +88,14 @@ def test_the_same_seed_makes_the_same_model(tmp_path, copyist_model):
     first, again, other = ((folder / "model.safetensors").read_bytes()
                            for folder in (copyist_model, tmp_path / "again", tmp_path / "other"))
     assert first == again != other
+
+
+def test_a_template_of_its_own_file_is_kept(copyist_model, tmp_path):
+    """A GGUF file has the template that the folder's server would read: chat_template.jinja goes first."""
+    folder = tmp_path / "model"
+    shutil.copytree(copyist_model, folder)
+    template = "{% for message in messages %}[{{ message.content }}]{% endfor %}"
+    (folder / "chat_template.jinja").write_text(template)
+    out = converted(folder, "gguf", tmp_path)
+    (file,) = out.rglob("*.gguf")
+    assert template.encode() in file.read_bytes()

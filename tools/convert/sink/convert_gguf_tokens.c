@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/json/json_value.h"
+#include "retro/chat/chat.h"
 #include "retro/text/open/tokenizer_gguf.h"
 #include "tools/convert/sink/convert_gguf.h"
 
@@ -170,21 +171,16 @@ static enum status put_marks(struct gguf_keys *keys, const char *folder, struct 
     return status;
 }
 
+/* The template of conversations, from wherever the folder has it. */
 static enum status put_template(struct gguf_keys *keys, const char *folder, struct error *e) {
-    struct buffer path = {0};
-    struct json *options = NULL;
-    enum status status = STATUS_OK;
-    buffer_printf(&path, "%s/tokenizer_config.json", folder);
-    FILE *there = fopen(path.data, "r");
-    if (there) {
-        fclose(there);
-        status = json_parse_file(&options, path.data, e);
-    }
-    const struct json *template = json_member(options, "chat_template");
-    if (json_is_text(template)) keys_put_text(keys, "tokenizer.chat_template", json_text(template));
-    json_close(options);
-    buffer_free(&path);
-    return status;
+    struct chat *chat;
+    enum status status = chat_open(&chat, folder, e);
+    if (status == STATUS_NOT_FOUND) return STATUS_OK;
+    if (status) return status;
+    struct text_span source = chat_source(chat);
+    if (source.text) keys_put_text(keys, "tokenizer.chat_template", source);
+    chat_close(chat);
+    return STATUS_OK;
 }
 
 static enum status put_bpe(struct gguf_keys *keys, const struct json *root, int rows,
