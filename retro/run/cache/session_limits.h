@@ -8,6 +8,7 @@ struct session_limits {
     int max_sessions;
     int max_tokens;       /* rows per session */
     int max_step_rows;    /* rows of all sessions in one step */
+    int max_draft_rows;   /* of these, rows that there is room for because of drafts alone */
     int max_logit_rows;   /* rows of logits in one step */
     int max_neighbors;    /* k of any chunk */
     enum dtype kv_dtype;  /* F32, F16 or BF16 */

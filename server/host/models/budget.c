@@ -126,10 +126,15 @@ static enum status compare(const struct budget_parts *model, const struct budget
     return judge(&host, &memory, tell, e);
 }
 
+/* Rows of a step that server.max_step_tokens has a say in. */
+static int prompt_rows(const struct session_limits *limits) {
+    return limits->max_step_rows - limits->max_sessions - limits->max_draft_rows;
+}
+
 /* Cross attention reads neighbours of chunks, or one encoded text a sequence. */
 static void add_cross(struct budget_parts *parts, const struct model_info *info, size_t bytes,
                       const struct session_limits *limits) {
-    int sequences = limits->max_sessions, rows = limits->max_step_rows - sequences;
+    int sequences = limits->max_sessions, rows = prompt_rows(limits);
     if (bytes == 0) return;
     if (info->reads_source)
         budget_add(parts, (struct budget_part){.name = "encoded prompts", .bytes = bytes},
@@ -145,7 +150,7 @@ static void add_cross(struct budget_parts *parts, const struct model_info *info,
 static enum status add_sessions(struct budget_parts *parts, const struct model *model,
                                 const struct session_limits *limits, struct error *e) {
     struct session_bytes bytes;
-    int sequences = limits->max_sessions, rows = limits->max_step_rows - sequences;
+    int sequences = limits->max_sessions, rows = prompt_rows(limits);
     if (session_pool_measure(&bytes, model, limits, e))
         return error_prefix(e, "server.max_sequences, max_context, max_step_tokens%s",
                             model_info(model)->chunk_length ? " and retrieval.max_neighbors" : "");
