@@ -215,7 +215,7 @@ static struct text_span span_of(const char *text) { return (struct text_span){te
 
 static struct grammar *make_grammar(const struct family *f, const char *gbnf) {
     struct grammar_draft d = {0};
-    struct grammar *g;
+    struct grammar *g = NULL;
     struct error e;
     grammar_draft_open(&d);
     if (gbnf_parse(&d, span_of(gbnf), &e) || grammar_open(&g, &d, &f->vocab, &e))
@@ -579,7 +579,7 @@ static struct grammar *make_schema(const char *text) {
     struct json *json;
     struct grammar *g;
     struct error e;
-    int expr;
+    int expr = 0;
     grammar_draft_open(&d);
     int root = draft_rule_open(&d, "root");
     if (json_parse_any(&json, span_of(text), "schema", &e) ||
