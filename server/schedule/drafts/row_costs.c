@@ -9,7 +9,7 @@ static const double STEP_WEIGHT = 0.2;
 /* A step that took longer by more than this counts as this: a machine may pause. */
 static const double LARGEST_SURPRISE = 2;
 /* Guesses must promise so much more than they cost: measurements are noisy. */
-static const double MARGIN = 1.02;
+static const double MARGIN = 1.05;
 
 /* Steps after which a size counts as unseen: one that was slow by chance is tried again, and texts
  * grow longer. */
