@@ -21,8 +21,8 @@ void draft_part_close(struct draft_part *part) { draft_table_close(&part->table)
 /* Odds. */
 
 static int class_of(int length) {
-    int class = DRAFT_CLASSES - 1;
-    while (class > 0 && class_lengths[class] > length) class --;
+    int class = 0;
+    while (class + 1 < DRAFT_CLASSES && class_lengths[class + 1] <= length) class += 1;
     return class;
 }
 
@@ -46,10 +46,6 @@ static double odds_of(const struct engine_sequence *sequence, int length) {
 
 /* The table. */
 
-static void write_token(struct draft_part *part, enum draft_kind kind, int32_t token) {
-    draft_table_write(&part->table, kind, token);
-}
-
 /* The prompt as it is read now, and what may be repeated beside it. The text that is expected is
  * the answer from its first token on, until another was drawn. */
 static void open_table(struct engine_sequence *sequence) {
@@ -64,7 +60,8 @@ static void open_table(struct engine_sequence *sequence) {
     if (asked->n_predicted > 0)
         draft_table_add(&part->table, DRAFT_PREDICTED, asked->predicted, asked->n_predicted);
     int n_read = sequence->n_rows - sequence->n_reread;
-    for (int i = 0; i < n_read; i++) write_token(part, DRAFT_PROMPT, sequence->rows[i]);
+    for (int i = 0; i < n_read; i++)
+        draft_table_write(&part->table, DRAFT_PROMPT, sequence->rows[i]);
     part->n_ids = 0;
     part->match = (struct draft_match){0, 0};
     if (asked->n_predicted > 0)
@@ -92,7 +89,7 @@ static void follow_token(struct engine_sequence *sequence, int32_t token) {
     struct draft_part *part = &sequence->drafts;
     bool goes_on = draft_table_next(&part->table, part->match) == token;
     note_match(sequence, token);
-    write_token(part, DRAFT_ANSWER, token);
+    draft_table_write(&part->table, DRAFT_ANSWER, token);
     part->n_ids++;
     part->match = goes_on ? draft_match_step(part->match) : (struct draft_match){0, 0};
     if (draft_table_next(&part->table, part->match) < 0)
@@ -149,21 +146,22 @@ struct draft {
     double odds[DRAFT_ROWS]; /* that the guess and all before it are right */
 };
 
-static void guess_tokens(struct engine_sequence *sequence, struct draft *draft) {
-    struct draft_part *part = &sequence->drafts;
-    struct draft_match match = part->match;
-    int most = most_drafts(sequence);
-    double odds = 1;
-    draft->n = 0;
-    while (draft->n < most) {
-        int32_t next = draft_table_next(&part->table, match);
-        if (next < 0) return;
-        odds *= odds_of(sequence, match.length);
-        part->tokens[1 + draft->n] = next;
-        draft->odds[draft->n] = odds;
-        draft->n++;
+/* The next tokens as the match foretells them, `most` at most, and the odds that each and all
+ * before it are right. Returns how many there are. */
+static int foretell(const struct engine_sequence *sequence, int most, int32_t *tokens,
+                    double *odds) {
+    const struct draft_table *table = &sequence->drafts.table;
+    struct draft_match match = sequence->drafts.match;
+    double all_right = 1;
+    int n = 0;
+    while (n < most && draft_table_next(table, match) >= 0) {
+        all_right *= odds_of(sequence, match.length);
+        tokens[n] = draft_table_next(table, match);
+        odds[n] = all_right;
+        n++;
         match = draft_match_step(match);
     }
+    return n;
 }
 
 /* Odds from which on the neighbours of a foretold chunk are looked for: a search that is not needed
@@ -172,20 +170,13 @@ static const double AHEAD_ODDS = 0.7;
 
 /* The chunk that is being written may be foretold to its end. */
 static void look_ahead(struct engine_sequence *sequence) {
-    const struct draft_part *part = &sequence->drafts;
-    struct draft_match match = part->match;
     int32_t rest[DRAFT_ROWS];
+    double odds[DRAFT_ROWS];
     int missing = engine_ahead_missing(sequence);
     bool always = sequence->engine->o.drafts == DRAFTS_ALWAYS;
-    double odds = 1;
     if (missing == 0 || missing > DRAFT_ROWS) return;
-    for (int i = 0; i < missing; i++) {
-        rest[i] = draft_table_next(&part->table, match);
-        if (rest[i] < 0) return;
-        odds *= odds_of(sequence, match.length);
-        match = draft_match_step(match);
-    }
-    if (always || odds >= AHEAD_ODDS) engine_look_ahead(sequence, rest, missing);
+    if (foretell(sequence, missing, rest, odds) < missing) return;
+    if (always || odds[missing - 1] >= AHEAD_ODDS) engine_look_ahead(sequence, rest, missing);
 }
 
 static void add_drafts(struct engine *engine, int item_index, int n) {
@@ -244,7 +235,8 @@ static int list_drafts(struct engine *engine, struct draft *drafts, int *writing
         update_table(sequence);
         drafts[n].item = i;
         look_ahead(sequence);
-        guess_tokens(sequence, &drafts[n]);
+        drafts[n].n =
+            foretell(sequence, most_drafts(sequence), sequence->drafts.tokens + 1, drafts[n].odds);
         n += drafts[n].n > 0;
     }
     return n;
