@@ -160,8 +160,7 @@ static enum status put_part(struct adder *adder, const char *part,
 static enum status take_part(void *context, const char *part, const struct document_text *text,
                              struct error *e) {
     struct adder *adder = context;
-    if (text->note)
-        color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", adder->file->path, part, text->note);
+    color_notes(adder->file->path, part, text);
     if (index_interrupted) return adder->failed = error_set(e, STATUS_CANCELLED, "interrupted");
     enum status status = put_part(adder, part, text, e);
     if (is_own_fault(status)) {

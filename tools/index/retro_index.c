@@ -97,7 +97,7 @@ static void put_document(const char *part, const struct document_text *document_
 static enum status print_document(void *context, const char *part, const struct document_text *text,
                                   struct error *e) {
     const struct extraction *extraction = context;
-    if (text->note) color_line(stderr, COLOR_CYAN, "note:", " %s", text->note);
+    color_notes("", "", text);
     if (extraction->json) {
         put_document(part, text);
         return STATUS_OK;
