@@ -25,6 +25,7 @@
 #include "config/sandbox/sandbox.h"
 #include "server/api/core/traffic.h"
 #include "server/cli.h"
+#include "server/doors/mcp/mcp.h"
 #include "server/host/check.h"
 #include "server/host/other_models.h"
 #include "server/http/http.h"
@@ -148,6 +149,7 @@ static enum status open_api(struct server *server, struct error *e) {
                                .page = settings->page,
                                .operations = operations_of(settings),
                                .local = server->place.local,
+                               .scheme = settings->tls_certificate[0] ? "https" : "http",
                                .request_timeout = settings->request_timeout,
                                .logs_bodies = server->config.log.prompts,
                                .created = time(NULL),
@@ -159,7 +161,13 @@ static enum status open_api(struct server *server, struct error *e) {
     if (open_networks(&server->api, &settings->allow, e)) return e->status;
     if (host_rules_open(&server->api.hosts, settings->hosts.items, settings->hosts.count, e))
         return e->status;
-    return served_models_serve(&server->served, &server->config, &server->api, e);
+    if (served_models_serve(&server->served, &server->config, &server->api, e)) return e->status;
+    struct mcp_options options = {
+        .api = &server->api,
+        .max_listeners = min_int(settings->max_listeners, settings->max_connections / 2),
+        .max_sessions = settings->max_sessions,
+        .session_seconds = settings->session_timeout};
+    return mcp_open(&server->api.mcp, &options, e);
 }
 
 static void log_certificate(struct server *server) {
@@ -299,6 +307,7 @@ static enum status server_open(struct server *server, struct error *e) {
 static void server_close(struct server *server) {
     served_models_stop(&server->served);
     http_close(server->http);
+    mcp_close(server->api.mcp);
     tls_close(server->tls);
     served_models_close(&server->served);
     traffic_close(server->api.traffic);

@@ -54,6 +54,7 @@ void mcp_fault_write(const struct mcp_fault *fault, const char *id, struct buffe
 
 /* Versions that are spoken. */
 extern const char mcp_modern_version[], mcp_newest_old_version[], mcp_batch_version[];
-bool mcp_version_is_old(const char *version);
+/* One of those that shake hands, as a constant; NULL: it is none. */
+const char *mcp_version_known(const char *version);
 /* All of them, newest first, as an array. */
 void mcp_versions_write(struct json_writer *w);
