@@ -226,7 +226,8 @@ struct answer *mcp_tool_add(struct mcp_call *call, const struct json *arguments,
     struct json_writer w;
     if (json_member(arguments, "documents")) {
         failure_set(failure, 400, "unknown_field", "documents",
-                    "add takes one document: text, id, path, title, metadata");
+                    "unknown parameter documents: add takes one document, by text, id, path, "
+                    "title and metadata");
         return NULL;
     }
     put_begin(&w, &body);
