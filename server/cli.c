@@ -40,12 +40,16 @@ struct cli_arguments {
     int n_sets;
     enum cli_option instead; /* 0: serve */
     const char *key_name;
+    bool mcp;
 };
 
 static void print_help(void) {
     printf(
         "retro-server: a language model that reads documents while it writes\n\n"
-        "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
+        "  retro-server --config FILE [--set KEY=VALUE]...\n"
+        "  retro-server mcp --config FILE [--set KEY=VALUE]...\n\n"
+        "  mcp               answer one client of the Model Context Protocol from the documents, "
+        "over standard input and output\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
         "  --check-config    check the options, the folders they name and whether these go "
@@ -89,6 +93,8 @@ static enum status scan(int argc, char **argv, struct cli_arguments *arguments, 
             default: arguments->instead = (enum cli_option)option;
         }
     }
+    arguments->mcp = optind < argc && strcmp(argv[optind], "mcp") == 0;
+    if (arguments->mcp) optind++;
     if (optind < argc)
         return error_set(e, STATUS_INVALID, "unexpected argument %s; see --help", argv[optind]);
     return STATUS_OK;
@@ -161,7 +167,7 @@ static enum status print_key(const struct cli_arguments *arguments, struct error
 
 static enum status apply(const struct cli_arguments *arguments, struct config *config,
                          enum cli_action *action, struct error *e) {
-    *action = arguments->instead ? CLI_EXIT : CLI_SERVE;
+    *action = arguments->instead ? CLI_EXIT : arguments->mcp ? CLI_MCP : CLI_SERVE;
     if (arguments->instead == CLI_HELP) {
         print_help();
         return STATUS_OK;

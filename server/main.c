@@ -31,6 +31,7 @@
 #include "server/http/http.h"
 #include "server/http/listen.h"
 #include "server/http/tls.h"
+#include "server/mcp_command.h"
 #include "server/served_models.h"
 #include "server/service.h"
 
@@ -377,6 +378,11 @@ static void log_sandbox(void) {
         "the programs that read PDF and man pages from the files that their user may read");
 }
 
+static enum status answer_one_client(struct server *server, struct error *e) {
+    if (count_signals(false, e)) return e->status;
+    return mcp_command(&server->config, signal_counter, e);
+}
+
 int main(int argc, char **argv) {
     struct server server = {.socket = -1};
     struct error e = {0};
@@ -390,7 +396,7 @@ int main(int argc, char **argv) {
      */
     enum status status = sandbox_start(argv, &e);
     if (status == STATUS_OK) status = cli_parse(argc, argv, &server.config, &action, &e);
-    if (status == STATUS_OK && action == CLI_SERVE) {
+    if (status == STATUS_OK && action != CLI_EXIT) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)server.config.log.level);
@@ -399,7 +405,7 @@ int main(int argc, char **argv) {
         if (status == STATUS_OK) {
             log_sandbox();
             served_models_init(&server.served, &server.config);
-            status = serve(&server, &e);
+            status = action == CLI_MCP ? answer_one_client(&server, &e) : serve(&server, &e);
             server_close(&server);
         }
         log_queue_close(last_lines_seconds);

@@ -32,10 +32,9 @@ struct answer *mcp_initialize(struct mcp_call *call, struct mcp_fault *fault) {
     if (asked == NULL) return NULL;
     const char *version = mcp_version_known(asked);
     if (version == NULL) version = mcp_newest_old_version;
-    if (!call->lines) {
-        call->session = mcp_session_open(call->mcp, &call->who, version, fault);
-        if (call->session == NULL) return NULL;
-    }
+    if (!call->lines) call->session = mcp_session_open(call->mcp, &call->who, version, fault);
+    if (call->session == NULL) return NULL;
+    mcp_session_shake(call->mcp, call->session);
     put_key_string(&call->w, "protocolVersion", version);
     put_capabilities(&call->w);
     put_key_object(&call->w, "serverInfo");

@@ -147,6 +147,19 @@ void mcp_session_end(struct mcp *mcp, struct mcp_session *session) {
     pthread_mutex_unlock(&mcp->lock);
 }
 
+void mcp_session_shake(struct mcp *mcp, struct mcp_session *session) {
+    pthread_mutex_lock(&mcp->lock);
+    session->shaken = true;
+    pthread_mutex_unlock(&mcp->lock);
+}
+
+bool mcp_session_has_shaken(struct mcp *mcp, const struct mcp_session *session) {
+    pthread_mutex_lock(&mcp->lock);
+    bool shaken = session->shaken;
+    pthread_mutex_unlock(&mcp->lock);
+    return shaken;
+}
+
 /* What a session waits for. */
 
 void mcp_session_remember(struct mcp *mcp, struct mcp_session *session,

@@ -30,6 +30,9 @@ void mcp_session_end(struct mcp *mcp, struct mcp_session *session);
 const char *mcp_session_id(const struct mcp_session *session);
 /* That was shaken hands on; constant. */
 const char *mcp_session_version(const struct mcp_session *session);
+/* That of standard input is there before it has shaken hands. */
+void mcp_session_shake(struct mcp *mcp, struct mcp_session *session);
+bool mcp_session_has_shaken(struct mcp *mcp, const struct mcp_session *session);
 struct mcp_listener *mcp_session_listener(struct mcp_session *session);
 
 void mcp_session_remember(struct mcp *mcp, struct mcp_session *session,

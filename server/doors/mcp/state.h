@@ -18,7 +18,7 @@ struct mcp_session {
     uint64_t client;
     const char *version;
     int references;
-    bool ended;
+    bool ended, shaken;
     double used; /* when it was found last */
     struct mcp_listener *listener;
     struct mcp_pending *pending;
