@@ -25,7 +25,7 @@ struct command {
     struct error error;   /* of opening them */
 };
 
-/* What the configuration says by itself. */
+/* Fills in all that the configuration says by itself. */
 static void describe(struct command *command) {
     const struct config *config = command->config;
     command->model = (struct served_model){

@@ -282,7 +282,8 @@ enum status decoder_part_open(struct decoder_part *part, const struct config *co
         open_sight(part, config, e) || take_fingerprint(part, e))
         return e->status;
     part->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
-    if (documents && (check_mode(config, info, &part->mode, e) || decoder_part_open_documents(part, config, e)))
+    if (documents &&
+        (check_mode(config, info, &part->mode, e) || decoder_part_open_documents(part, config, e)))
         return e->status;
     return open_engine(part, config, documents, e);
 }

@@ -64,8 +64,8 @@ static bool key_admit(struct admission *out, struct failure *failure) {
 }
 
 /* Without keys whoever reaches the server may use it, and a browser reaches it for any page that it
- * shows. With keys a name that is no address tells nothing where others reach the server, as proxies
- * give it theirs. */
+ * shows. With keys a name that is no address tells nothing where others reach the server, as
+ * proxies give it theirs. */
 static bool admit_page(const struct api *api, const struct api_head *head,
                        struct failure *failure) {
     bool reads = strcmp(head->method, "GET") == 0 || strcmp(head->method, "HEAD") == 0;

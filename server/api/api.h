@@ -42,7 +42,7 @@ struct served_model {
     struct retriever *retriever;        /* likewise */
     const struct embedder *seer;   /* likewise: reads the pictures that are sought by, if it sees */
     struct collection *collection; /* likewise */
-    bool has_collection; /* the configuration names one, whether or not it is open yet */
+    bool has_collection;           /* the configuration names one, whether or not it is open yet */
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
@@ -183,7 +183,8 @@ route_handler search_open;      /* search.c */
 route_handler search_picture_open;
 route_handler documents_list, document_show, document_picture;    /* documents_look.c */
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
-/* What a client may do with the documents of the first model: as the server and its key have it. */
+/* The right of a client to the documents of the first model: the lesser of the server's and its
+ * key's. */
 enum documents_access documents_right(const struct api *api, const struct principal *who);
 /* The model whose documents a client may look at or change; NULL: *failure says why it may not. */
 const struct served_model *documents_model(struct api *api, const struct principal *who,
@@ -197,4 +198,4 @@ route_handler metrics_open;                                   /* metrics.c */
 route_handler props_open, version_open;                       /* info.c */
 route_handler openapi_open;                                   /* openapi.c */
 route_handler page_open;                                      /* page.c */
-route_handler mcp_post, mcp_get, mcp_delete; /* server/doors/mcp */
+route_handler mcp_post, mcp_get, mcp_delete;                  /* server/doors/mcp */

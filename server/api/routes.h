@@ -24,7 +24,7 @@ struct route {
         *query; /* what its query string may hold; NULL: anything, as it means nothing here */
     const char *answer_type; /* of a 200; NULL: JSON */
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
-    bool checks_pages; /* route_checks_pages */
+    bool checks_pages;    /* route_checks_pages */
     const char *summary;
 };
 extern const struct route api_routes[];

@@ -102,8 +102,8 @@ static enum answer_progress search_poll(struct answer *answer, struct buffer *ou
 static bool parse_search(struct search_request *request, const struct served_model *model,
                          const struct api_request *api_request, struct failure *failure) {
     return api_request->size > 0
-               ? search_request_parse(request, api_request->body, api_request->size,
-                                      &model->limits, failure)
+               ? search_request_parse(request, api_request->body, api_request->size, &model->limits,
+                                      failure)
                : search_request_parse_query(request, api_request->arguments,
                                             api_request->n_arguments, &model->limits, failure);
 }

@@ -16,9 +16,10 @@ static const struct mcp_method methods[] = {
     METHOD("tools/list", MCP_BOTH, mcp_tools_list, .scope = "private", .seconds = 60),
     METHOD("tools/call", MCP_BOTH, mcp_tools_call, .looks = true, .names = "name"),
     METHOD("resources/list", MCP_BOTH, mcp_resources_list, .scope = "private", .looks = true),
-    METHOD("resources/templates/list", MCP_BOTH, mcp_templates_list, .scope = "public", .seconds = 60),
+    METHOD("resources/templates/list", MCP_BOTH, mcp_templates_list, .scope = "public",
+           .seconds = 60),
     METHOD("resources/read", MCP_BOTH, mcp_resources_read, .scope = "private", .looks = true,
-     .names = "uri"),
+           .names = "uri"),
     METHOD("resources/subscribe", MCP_OLD, mcp_subscribe, .looks = true),
     METHOD("resources/unsubscribe", MCP_OLD, mcp_unsubscribe, .looks = true),
     METHOD("prompts/list", MCP_BOTH, mcp_prompts_list, .scope = "public", .seconds = 60),
@@ -51,7 +52,7 @@ bool mcp_looks_at_documents(struct text_span text) {
 
 /* Faults. */
 
-/* What 2026-07-28 has for a code; the versions before answer requests with 200 whatever they say. */
+/* 2026-07-28 has a status for each code; the versions before answer requests with 200. */
 static int status_of(const struct mcp_fault *fault, enum mcp_era era) {
     if (fault->http) return fault->http;
     if (era == MCP_OLD) return 200;
@@ -71,8 +72,7 @@ struct answer *mcp_fault_answer(struct mcp_fault *fault, const struct mcp_call *
     int http = status_of(fault, era);
     mcp_fault_write(fault, call ? call->message.id.data : NULL, &body);
     struct answer *answer = answer_text(http, JSON_TYPE, &body);
-    if (fault->retry_after > 0)
-        answer_add_header(answer, "Retry-After", "%d", fault->retry_after);
+    if (fault->retry_after > 0) answer_add_header(answer, "Retry-After", "%d", fault->retry_after);
     mcp_fault_free(fault);
     return answer;
 }

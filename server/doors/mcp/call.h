@@ -11,8 +11,8 @@ enum mcp_era { MCP_OLD = 1, MCP_MODERN = 2, MCP_BOTH = 3 };
 struct mcp_call;
 
 /* Handles a request. It writes the members of the result to call->w and returns NULL; or returns an
- * answer, with call->wrap set, that the result is made of once it is complete. NULL with *fault set:
- * there is no result. */
+ * answer, with call->wrap set, that the result is made of once it is complete. NULL with *fault
+ * set: there is no result. */
 typedef struct answer *mcp_opener(struct mcp_call *call, struct mcp_fault *fault);
 /* Writes the members of the result from the body of the answer that was waited for. */
 typedef void mcp_wrapper(struct mcp_call *call, struct text_span body);
@@ -38,9 +38,10 @@ struct mcp_call {
     struct api *api;
     struct principal who; /* held */
     enum mcp_era era;
-    bool lines;    /* from standard input */
-    bool batched;  /* one of several */
-    char *address; /* by which the client reaches the server, "http://host:port"; NULL: it has none */
+    bool lines;   /* from standard input */
+    bool batched; /* one of several */
+    char *
+        address; /* by which the client reaches the server, "http://host:port"; NULL: it has none */
     struct mcp_session *session; /* held; NULL: it has none */
     struct mcp_message message;
     const struct mcp_method *method;
@@ -48,8 +49,8 @@ struct mcp_call {
     struct json_writer w;
     struct answer *inner;
     mcp_wrapper *wrap;
-    mcp_excuse *excuse; /* NULL: what goes wrong is a fault */
-    struct buffer body; /* of inner */
+    mcp_excuse *excuse;         /* NULL: what goes wrong is a fault */
+    struct buffer body;         /* of inner */
     struct mcp_pending pending; /* with a session */
 };
 
@@ -72,9 +73,9 @@ const char *mcp_read_text(const struct json *object, const char *name, struct mc
 bool mcp_fault_from(struct mcp_fault *fault, struct failure *failure);
 
 /* "initialize", "server/discover", ... */
-mcp_opener mcp_initialize, mcp_discover, mcp_nothing;     /* handshake.c */
-mcp_opener mcp_tools_list, mcp_tools_call;                /* tools.c */
-mcp_opener mcp_resources_list, mcp_resources_read;        /* listing.c, reading.c */
+mcp_opener mcp_initialize, mcp_discover, mcp_nothing;             /* handshake.c */
+mcp_opener mcp_tools_list, mcp_tools_call;                        /* tools.c */
+mcp_opener mcp_resources_list, mcp_resources_read;                /* listing.c, reading.c */
 mcp_opener mcp_templates_list, mcp_prompts_list, mcp_prompts_get; /* templates.c, prompts.c */
-mcp_opener mcp_complete;                                  /* listing.c */
-mcp_opener mcp_listen, mcp_subscribe, mcp_unsubscribe;    /* listen.c */
+mcp_opener mcp_complete;                                          /* listing.c */
+mcp_opener mcp_listen, mcp_subscribe, mcp_unsubscribe;            /* listen.c */

@@ -150,7 +150,7 @@ struct sum {
 };
 
 struct look_over {
-    uint64_t list; /* of all that were seen, in any order */
+    uint64_t list;    /* of all that were seen, in any order */
     struct sum *sums; /* [n_sums] in the order of keys */
     int n_sums;
 };
@@ -159,7 +159,7 @@ static uint64_t hash_text(const char *text, uint64_t seed) {
     return hash_bytes(text, strlen(text), seed);
 }
 
-/* What a list shows of a document. */
+/* Of all that a list shows of a document. */
 static uint64_t list_digest(const struct stored_document *document) {
     uint64_t digest = hash_text(document->id, document->text.size);
     return hash_text(document->title, hash_text(document->path, digest));
@@ -203,8 +203,8 @@ static enum status sum_document(void *context, const struct stored_document *doc
 /* With the lock. */
 
 static void add_sums(struct look_over *look, const struct mcp_listener *listener) {
-    look->sums = xrealloc(look->sums, ((size_t)look->n_sums + (size_t)listener->n_watched + 1) *
-                                          sizeof *look->sums);
+    look->sums = xrealloc(
+        look->sums, ((size_t)look->n_sums + (size_t)listener->n_watched + 1) * sizeof *look->sums);
     for (int i = 0; i < listener->n_watched; i++) {
         look->sums[look->n_sums] = (struct sum){.key = listener->watched[i].key};
         look->n_sums++;
@@ -286,8 +286,8 @@ static int hold_group(struct mcp *mcp, int64_t version, struct mcp_listener **gr
     pthread_mutex_lock(&mcp->lock);
     for (struct mcp_listener *listener = mcp->listeners; listener; listener = listener->next) {
         if (listener->version == version || now < listener->quiet_until) continue;
-        if (n > 0 && !filter_is_same(principal_filter(&group[0]->who),
-                                     principal_filter(&listener->who)))
+        if (n > 0 &&
+            !filter_is_same(principal_filter(&group[0]->who), principal_filter(&listener->who)))
             continue;
         listener->references++;
         group[n] = listener;

@@ -1,10 +1,10 @@
-/* server/doors/mcp/changes.h: who waits for changes of the collection, and the thread that looks for
- * them.
+/* server/doors/mcp/changes.h: who waits for changes of the collection, and the thread that looks
+ * for them.
  *
  * A client is told of what it can see alone: the documents that its key's filter allows are walked
  * over and summed up, and a sum that differs from the one before is a change. That is done when the
- * collection has another version, once for all listeners of a filter, and for a tenth of the time at
- * most, so that a burst of changes is one notification. */
+ * collection has another version, once for all listeners of a filter, and for a tenth of the time
+ * at most, so that a burst of changes is one notification. */
 #pragma once
 
 #include "server/doors/mcp/mcp.h"
@@ -47,8 +47,8 @@ void mcp_listener_release(struct mcp *mcp, struct mcp_listener *listener);
 bool mcp_listener_watch(struct mcp *mcp, struct mcp_listener *listener, const char *uri,
                         struct mcp_fault *fault);
 void mcp_listener_unwatch(struct mcp *mcp, struct mcp_listener *listener, const char *uri);
-/* From here on changes are told: compares with the state of now. A collection elsewhere is looked at
- * by the thread. */
+/* From here on changes are told: compares with the state of now. A collection elsewhere is looked
+ * at by the thread. */
 void mcp_listener_base(struct mcp *mcp, struct mcp_listener *listener);
 /* The owner tells the client from now on, in the place of the one before. False with *fault set:
  * too many wait already. */

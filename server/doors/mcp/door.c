@@ -1,5 +1,5 @@
-/* server/doors/mcp/door.c: which protocol a message speaks, and whether it may: headers, sessions,
- * notifications. What passes becomes a call (call.h). */
+/* server/doors/mcp/door.c: the way in: the protocol that a message speaks is found, headers and
+ * sessions are checked, notifications are taken. A request that passes becomes a call (call.h). */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -54,7 +54,7 @@ static bool choose_era(struct mcp_call *call, const struct api_request *http,
     return true;
 }
 
-/* What 2026-07-28 asks of a request. */
+/* Requests of 2026-07-28. */
 
 static bool check_meta(const struct mcp_call *call, struct mcp_fault *fault) {
     const struct json *meta = call->message.meta;
@@ -75,12 +75,11 @@ static bool check_header(const struct api_request *http, const char *name, struc
         mcp_fault_set(fault, MCP_HEADERS, "the header %s is missing", name);
         return false;
     }
-    bool same =
-        mcp_header_decode(value, &decoded) && decoded.size == body.size &&
-        (body.size == 0 || memcmp(decoded.data, body.text, body.size) == 0);
+    bool same = mcp_header_decode(value, &decoded) && decoded.size == body.size &&
+                (body.size == 0 || memcmp(decoded.data, body.text, body.size) == 0);
     buffer_free(&decoded);
-    return same || mcp_fault_set(fault, MCP_HEADERS, "the header %s is not what the body says",
-                                 name);
+    return same ||
+           mcp_fault_set(fault, MCP_HEADERS, "the header %s is not what the body says", name);
 }
 
 static bool check_headers(const struct mcp_call *call, const struct api_request *http,
@@ -109,8 +108,8 @@ static bool check_modern(const struct mcp_call *call, const struct api_request *
     return refuse_version(fault, requested ? requested : "");
 }
 
-/* What the versions before ask. A session is not needed for what has none; a stale one is refused,
- * and initialize begins another. */
+/* In the versions before, a request may have a session. A stale one is refused, and initialize
+ * begins another. */
 static bool find_session(struct mcp_call *call, const struct api_request *http,
                          struct mcp_fault *fault) {
     const char *id = http ? header_of(http, "Mcp-Session-Id") : NULL;
@@ -145,9 +144,9 @@ static bool find_method(struct mcp_call *call, struct mcp_fault *fault) {
     call->method = mcp_method_find(call->message.method, call->era);
     if (call->batched && call->method && call->method->open == mcp_initialize)
         return mcp_fault_set(fault, MCP_NO_REQUEST, "initialize stands alone, in no batch");
-    return call->method || mcp_fault_set(fault, MCP_NO_METHOD, "there is no method %.100s%s",
-                                         call->message.method,
-                                         call->era == MCP_MODERN ? " in 2026-07-28" : "");
+    return call->method ||
+           mcp_fault_set(fault, MCP_NO_METHOD, "there is no method %.100s%s", call->message.method,
+                         call->era == MCP_MODERN ? " in 2026-07-28" : "");
 }
 
 /* Takes the call. */
@@ -180,9 +179,10 @@ static char *address_of(const struct api *api, const struct api_request *http) {
                *proxy = http ? header_of(http, "X-Forwarded-Proto") : NULL;
     struct buffer address = {0};
     if (host == NULL) return NULL;
-    buffer_printf(&address, "%s://%s", proxy && strcasecmp(proxy, "https") == 0 ? "https"
-                                       : api->scheme                         ? api->scheme
-                                                                             : "http",
+    buffer_printf(&address, "%s://%s",
+                  proxy && strcasecmp(proxy, "https") == 0 ? "https"
+                  : api->scheme                            ? api->scheme
+                                                           : "http",
                   host);
     return address.data;
 }
@@ -251,8 +251,9 @@ static struct mcp_session *session_of(struct api *api, const struct api_request 
                *id = header_of(request, "Mcp-Session-Id");
     bool is_old = version == NULL || mcp_version_known(version);
     if (!is_old || id == NULL || strcmp(request->method, "HEAD") == 0) {
-        *answer = no_stream("POST messages here; sessions of versions before 2026-07-28 alone have "
-                            "more, by the Mcp-Session-Id that initialize gave");
+        *answer = no_stream(
+            "POST messages here; sessions of versions before 2026-07-28 alone have "
+            "more, by the Mcp-Session-Id that initialize gave");
         return NULL;
     }
     struct mcp_session *session = mcp_session_find(api->mcp, id, request->principal.client);

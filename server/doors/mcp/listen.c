@@ -75,7 +75,7 @@ static void tell(struct listen_answer *answer, const char *method, const char *u
     end_notification(answer, &w, &message, out);
 }
 
-/* What is honoured of what was asked for. */
+/* Tells the part of the wishes that is honoured. */
 static void acknowledge(struct listen_answer *answer, struct buffer *out) {
     const struct mcp_listener *listener = answer->listener;
     struct json_writer w;
@@ -175,8 +175,7 @@ static void listen_close(struct answer *base) {
     struct mcp *mcp = answer->mcp;
     mcp_listener_detach(mcp, answer->listener, answer);
     mcp_listener_release(mcp, answer->listener);
-    if (answer->id && answer->session)
-        mcp_session_forget(mcp, answer->session, &answer->pending);
+    if (answer->id && answer->session) mcp_session_forget(mcp, answer->session, &answer->pending);
     mcp_session_release(mcp, answer->session);
     free(answer->id);
     free(answer);
@@ -224,8 +223,9 @@ struct answer *mcp_stream_open(struct mcp *mcp, struct mcp_session *session,
 
 static const char *read_uri(const struct mcp_call *call, struct mcp_fault *fault) {
     if (call->session) return mcp_read_text(call->message.params, "uri", fault);
-    mcp_fault_set(fault, MCP_NO_REQUEST,
-                  "there is no session to subscribe in: send Mcp-Session-Id, which initialize gave");
+    mcp_fault_set(
+        fault, MCP_NO_REQUEST,
+        "there is no session to subscribe in: send Mcp-Session-Id, which initialize gave");
     return NULL;
 }
 
@@ -259,14 +259,14 @@ static bool read_wishes(const struct mcp_call *call, struct mcp_listener *listen
         return mcp_fault_set(fault, MCP_BAD_PARAMS, "notifications must be an object");
     if (!json_is_absent(uris) && !json_is_list(uris))
         return mcp_fault_set(fault, MCP_BAD_PARAMS, "resourceSubscriptions must be a list of URIs");
-    bool reads = documents_right(call->api, &call->who) >= DOCUMENTS_READ &&
-                 call->api->models[0].collection;
+    bool reads =
+        documents_right(call->api, &call->who) >= DOCUMENTS_READ && call->api->models[0].collection;
     listener->wants_list = reads && json_bool(json_member(wishes, "resourcesListChanged"));
     for (size_t i = 0; i < json_count(uris) && reads; i++) {
         const char *uri = json_word(json_item(uris, i));
         if (uri == NULL)
-            return mcp_fault_set(fault, MCP_BAD_PARAMS,
-                                 "resourceSubscriptions[%zu] must be a URI", i);
+            return mcp_fault_set(fault, MCP_BAD_PARAMS, "resourceSubscriptions[%zu] must be a URI",
+                                 i);
         if (!mcp_listener_watch(call->mcp, listener, uri, fault)) mcp_fault_free(fault);
     }
     return true;

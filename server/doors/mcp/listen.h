@@ -8,6 +8,7 @@ struct mcp_stream {
     int64_t after; /* the last event that the client has; -1: it does not say */
     struct waker waker;
 };
-/* NULL with *fault set where too many listen already. A later stream of the session ends this one. */
+/* NULL with *fault set where too many listen already. A later stream of the session ends this one.
+ */
 struct answer *mcp_stream_open(struct mcp *mcp, struct mcp_session *session,
                                const struct mcp_stream *stream, struct mcp_fault *fault);

@@ -2,8 +2,8 @@
  * completes a name that is being typed.
  *
  * Lists are in the order of ids, and a page begins behind the last id of the page before: whatever
- * comes, goes or is replaced meanwhile, a document that stays is in one page. A collection elsewhere
- * has an order of its own that is kept to in the same way. */
+ * comes, goes or is replaced meanwhile, a document that stays is in one page. A collection
+ * elsewhere has an order of its own that is kept to in the same way. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ struct listed {
 };
 
 /* A page of a list. */
-struct listing {
+struct list_look {
     struct look base; /* first */
     const struct served_model *model;
     struct principal who; /* held */
@@ -55,7 +55,7 @@ struct listing {
     char *address;
     struct listed *items; /* [n] in the order of ids, one more than are wanted at most */
     int n;
-    void (*write)(struct listing *listing, bool more);
+    void (*write)(struct list_look *listing, bool more);
 };
 
 /* Walking. */
@@ -77,7 +77,7 @@ static struct listed copy_document(const struct stored_document *document) {
 }
 
 /* The first place whose id is not below. */
-static int place_of(const struct listing *listing, const char *id) {
+static int place_of(const struct list_look *listing, const char *id) {
     int low = 0, high = listing->n;
     while (low < high) {
         int middle = low + (high - low) / 2;
@@ -89,7 +89,7 @@ static int place_of(const struct listing *listing, const char *id) {
     return low;
 }
 
-static void insert(struct listing *listing, int at, const struct stored_document *document) {
+static void insert(struct list_look *listing, int at, const struct stored_document *document) {
     if (listing->n > listing->asked.limit) {
         listing->n--;
         listed_free(&listing->items[listing->n]);
@@ -100,14 +100,14 @@ static void insert(struct listing *listing, int at, const struct stored_document
     listing->n++;
 }
 
-static bool is_asked_for(const struct listing *listing, const struct stored_document *document) {
+static bool is_asked_for(const struct list_look *listing, const struct stored_document *document) {
     return listing->asked.prefix == NULL || starts_with(document->path, listing->asked.prefix);
 }
 
 /* Keeps the lowest ids behind `after`. */
 static enum status take_lowest(void *context, const struct stored_document *document,
                                struct error *e) {
-    struct listing *listing = context;
+    struct list_look *listing = context;
     (void)e;
     if (!is_asked_for(listing, document)) return STATUS_OK;
     if (listing->after.size > 0 && strcmp(document->id, listing->after.data) <= 0) return STATUS_OK;
@@ -119,7 +119,7 @@ static enum status take_lowest(void *context, const struct stored_document *docu
 /* Keeps the first ones of a walk that begins behind `after`. */
 static enum status take_first(void *context, const struct stored_document *document,
                               struct error *e) {
-    struct listing *listing = context;
+    struct list_look *listing = context;
     if (!is_asked_for(listing, document)) return STATUS_OK;
     if (listing->n > listing->asked.limit)
         return error_set(e, STATUS_CANCELLED, "the page is full");
@@ -129,7 +129,7 @@ static enum status take_first(void *context, const struct stored_document *docum
 }
 
 static enum status run_listing(struct look *look, struct error *e) {
-    struct listing *listing = (struct listing *)look;
+    struct list_look *listing = (struct list_look *)look;
     struct collection *collection = listing->model->collection;
     bool ordered = collection->ops->ordered;
     struct collection_walk walk = {
@@ -153,7 +153,7 @@ static enum status run_listing(struct look *look, struct error *e) {
 }
 
 static void free_listing(struct look *look) {
-    struct listing *listing = (struct listing *)look;
+    struct list_look *listing = (struct list_look *)look;
     for (int i = 0; i < listing->n; i++) listed_free(&listing->items[i]);
     principal_release(&listing->who);
     filter_release(listing->asked.filter);
@@ -165,8 +165,8 @@ static void free_listing(struct look *look) {
     free(listing);
 }
 
-static struct listing *make_listing(struct mcp_call *call, const struct served_model *model) {
-    struct listing *listing = xcalloc(1, sizeof *listing);
+static struct list_look *make_listing(struct mcp_call *call, const struct served_model *model) {
+    struct list_look *listing = xcalloc(1, sizeof *listing);
     listing->base = (struct look){.run = run_listing, .free = free_listing};
     listing->model = model;
     listing->who = principal_hold(call->who);
@@ -177,14 +177,14 @@ static struct listing *make_listing(struct mcp_call *call, const struct served_m
 
 /* The tool list. */
 
-static void put_next(struct json_writer *w, const char *key, const struct listing *listing) {
+static void put_next(struct json_writer *w, const char *key, const struct list_look *listing) {
     struct buffer cursor = {0};
     mcp_cursor_print(list_name, listing->items[listing->n - 1].id, &cursor);
     put_key_string(w, key, cursor.data);
     buffer_free(&cursor);
 }
 
-static void write_documents(struct listing *listing, bool more) {
+static void write_documents(struct list_look *listing, bool more) {
     struct json_writer w;
     put_begin(&w, &listing->base.body);
     put_object(&w);
@@ -210,7 +210,7 @@ static void write_documents(struct listing *listing, bool more) {
     put_object_end(&w);
 }
 
-static bool read_list(struct listing *listing, const struct json *arguments,
+static bool read_list(struct list_look *listing, const struct json *arguments,
                       struct failure *failure) {
     const struct request_limits *limits = &listing->model->limits;
     listing->asked = (struct list_arguments){0};
@@ -228,7 +228,7 @@ struct answer *mcp_tool_list(struct mcp_call *call, const struct json *arguments
     const struct served_model *model =
         documents_model(call->api, &call->who, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
-    struct listing *listing = make_listing(call, model);
+    struct list_look *listing = make_listing(call, model);
     listing->write = write_documents;
     if (read_list(listing, arguments, failure))
         return look_ask(&listing->base, model, call->waker, failure);
@@ -238,7 +238,7 @@ struct answer *mcp_tool_list(struct mcp_call *call, const struct json *arguments
 
 /* resources/list. */
 
-static void write_resources(struct listing *listing, bool more) {
+static void write_resources(struct list_look *listing, bool more) {
     struct json_writer w;
     put_begin(&w, &listing->base.body);
     put_object(&w);
@@ -285,7 +285,7 @@ struct answer *mcp_resources_list(struct mcp_call *call, struct mcp_fault *fault
         put_array_end(&call->w);
         return NULL;
     }
-    struct listing *listing = make_listing(call, model);
+    struct list_look *listing = make_listing(call, model);
     listing->write = write_resources;
     listing->after = after;
     call->wrap = wrap_members;
@@ -379,8 +379,7 @@ static struct answer *complete(struct mcp_call *call, const char *typed, bool id
     completing->ids = ids;
     completing->values = xcalloc(COMPLETIONS + 1, sizeof(char *));
     call->wrap = wrap_completion;
-    struct answer *answer =
-        look_ask(&completing->base, completing->model, call->waker, &failure);
+    struct answer *answer = look_ask(&completing->base, completing->model, call->waker, &failure);
     if (answer == NULL) mcp_fault_from(fault, &failure);
     return answer;
 }

@@ -43,7 +43,8 @@ struct answer *mcp_templates_list(struct mcp_call *call, struct mcp_fault *fault
 /* Prompts. */
 
 static const char prompt_name[] = "answer",
-                  prompt_description[] = "Answer a question from the user's documents, with sources";
+                  prompt_description[] =
+                      "Answer a question from the user's documents, with sources";
 
 static void put_argument(struct json_writer *w, const char *name, const char *description,
                          bool required) {
@@ -100,8 +101,9 @@ static void write_prompt(void *context, struct json_writer *w, const struct hits
             "the passages that you use by their numbers in brackets, such as [1], and say so where "
             "they do not hold the answer. With the tools search and read more can be found.\n\n");
     else
-        buffer_append_string(&text, "Nothing was found in them by the question as it is; seek with "
-                                    "the tool search, or say that they do not hold the answer.\n\n");
+        buffer_append_string(&text,
+                             "Nothing was found in them by the question as it is; seek with "
+                             "the tool search, or say that they do not hold the answer.\n\n");
     print_passages(hits, &text);
     struct text_span question = json_text(json_member(arguments, "question"));
     buffer_append_string(&text, "Question: ");

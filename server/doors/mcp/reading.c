@@ -45,16 +45,16 @@ static const struct json_field id_fields[] = {
 const struct json_table mcp_id_table = JSON_TABLE(id_fields);
 
 /* One document, to be read. */
-struct reading {
+struct text_look {
     struct look base; /* first */
-    char *address; /* of the call, which may be gone when it is written */
+    char *address;    /* of the call, which may be gone when it is written */
     const struct served_model *model;
     struct principal who; /* held */
     char *name;           /* its id, or its path */
     bool by_path;
     struct read_arguments asked;
     char *uri; /* that is answered; NULL: a tool answers */
-    void (*write)(struct reading *reading, const struct stored_document *document);
+    void (*write)(struct text_look *reading, const struct stored_document *document);
     struct error error; /* of write */
 };
 
@@ -81,7 +81,7 @@ static uint64_t text_begins(const struct stored_document *document) {
 }
 
 /* The part of the text that is asked for, which may be too much at once. */
-static bool find_range(struct reading *reading, const struct stored_document *document,
+static bool find_range(struct text_look *reading, const struct stored_document *document,
                        struct text_range *range) {
     const struct read_arguments *asked = &reading->asked;
     struct text_span text = document->text;
@@ -128,7 +128,7 @@ static void put_count(struct json_writer *w, const char *key, uint64_t n) {
         put_key_null(w, key);
 }
 
-static void write_part(struct reading *reading, const struct stored_document *document) {
+static void write_part(struct text_look *reading, const struct stored_document *document) {
     struct text_span text = document->text;
     struct text_range asked, range;
     struct json_writer w;
@@ -153,7 +153,8 @@ static void write_part(struct reading *reading, const struct stored_document *do
     put_object_end(&w);
 }
 
-/* Metadata, and beside it what tells of the text; a name that the metadata has is the metadata's. */
+/* Metadata, and beside it what tells of the text; a name that the metadata has is the metadata's.
+ */
 static void put_facts(struct json_writer *w, const struct stored_document *document, bool cut) {
     struct json *metadata = NULL;
     struct error e;
@@ -171,7 +172,7 @@ static void put_facts(struct json_writer *w, const struct stored_document *docum
     json_close(metadata);
 }
 
-static void write_whole(struct reading *reading, const struct stored_document *document) {
+static void write_whole(struct text_look *reading, const struct stored_document *document) {
     struct text_span text = document->text;
     uint64_t start = text_begins(document);
     struct text_range range = settle_range(text, start, start + FETCHED_BYTES);
@@ -210,7 +211,7 @@ static bool put_picture(struct json_writer *w, const struct stored_document *doc
     return type != NULL;
 }
 
-static void write_contents(struct reading *reading, const struct stored_document *document) {
+static void write_contents(struct text_look *reading, const struct stored_document *document) {
     struct text_span text = document->text;
     struct text_range range = {0, text.size};
     struct json_writer w;
@@ -231,7 +232,7 @@ static void write_contents(struct reading *reading, const struct stored_document
 
 /* Looking. */
 
-static enum status read_found(struct reading *reading, const struct stored_document *document,
+static enum status read_found(struct text_look *reading, const struct stored_document *document,
                               struct error *e) {
     reading->write(reading, document);
     *e = reading->error;
@@ -239,9 +240,8 @@ static enum status read_found(struct reading *reading, const struct stored_docum
 }
 
 /* The walk ends with the first document of the path, whose id takes the path's place. */
-static enum status note_id(void *context, const struct stored_document *document,
-                           struct error *e) {
-    struct reading *reading = context;
+static enum status note_id(void *context, const struct stored_document *document, struct error *e) {
+    struct text_look *reading = context;
     if (strcmp(document->path, reading->name) != 0) return STATUS_OK;
     free(reading->name);
     reading->name = xstrdup(document->id);
@@ -249,20 +249,20 @@ static enum status note_id(void *context, const struct stored_document *document
     return error_set(e, STATUS_CANCELLED, "it was found");
 }
 
-static enum status find_path(struct reading *reading, struct error *e) {
+static enum status find_path(struct text_look *reading, struct error *e) {
     struct collection_walk walk = {.filter = principal_filter(&reading->who),
                                    .deadline = reading->who.deadline,
                                    .take = note_id,
                                    .context = reading};
     enum status status = collection_walk(reading->model->collection, &walk, e);
     if (!reading->by_path) return STATUS_OK;
-    return status ? status
-                  : error_set(e, STATUS_NOT_FOUND, "no document has the path %.200s",
-                              reading->name);
+    return status
+               ? status
+               : error_set(e, STATUS_NOT_FOUND, "no document has the path %.200s", reading->name);
 }
 
 static enum status run_reading(struct look *look, struct error *e) {
-    struct reading *reading = (struct reading *)look;
+    struct text_look *reading = (struct text_look *)look;
     struct collection_found found;
     if (reading->by_path && find_path(reading, e)) return e->status;
     if (collection_find(reading->model->collection, principal_filter(&reading->who), reading->name,
@@ -274,7 +274,7 @@ static enum status run_reading(struct look *look, struct error *e) {
 }
 
 static void free_reading(struct look *look) {
-    struct reading *reading = (struct reading *)look;
+    struct text_look *reading = (struct text_look *)look;
     principal_release(&reading->who);
     free(reading->asked.id);
     free(reading->name);
@@ -283,9 +283,9 @@ static void free_reading(struct look *look) {
     free(reading);
 }
 
-static struct reading *make_reading(struct mcp_call *call, const struct served_model *model,
-                                    const char *name) {
-    struct reading *reading = xcalloc(1, sizeof *reading);
+static struct text_look *make_reading(struct mcp_call *call, const struct served_model *model,
+                                      const char *name) {
+    struct text_look *reading = xcalloc(1, sizeof *reading);
     reading->base = (struct look){.run = run_reading, .free = free_reading};
     reading->address = call->address ? xstrdup(call->address) : NULL;
     reading->model = model;
@@ -305,7 +305,7 @@ struct answer *mcp_tool_read(struct mcp_call *call, const struct json *arguments
         free(asked.id);
         return NULL;
     }
-    struct reading *reading = make_reading(call, model, asked.id);
+    struct text_look *reading = make_reading(call, model, asked.id);
     reading->asked = asked;
     reading->write = write_part;
     return look_ask(&reading->base, model, call->waker, failure);
@@ -319,7 +319,7 @@ struct answer *mcp_tool_fetch(struct mcp_call *call, const struct json *argument
     struct answer *answer = NULL;
     if (model == NULL) return NULL;
     if (fields_parse(&mcp_id_table, &asked, arguments, &model->limits, failure)) {
-        struct reading *reading = make_reading(call, model, asked.id);
+        struct text_look *reading = make_reading(call, model, asked.id);
         reading->write = write_whole;
         answer = look_ask(&reading->base, model, call->waker, failure);
     }
@@ -339,7 +339,7 @@ static struct answer *read_uri(struct mcp_call *call, const struct mcp_uri *uri,
     const struct served_model *model =
         documents_model(call->api, &call->who, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
-    struct reading *reading = make_reading(call, model, uri->name.data);
+    struct text_look *reading = make_reading(call, model, uri->name.data);
     reading->by_path = uri->place == MCP_PATH;
     if (uri->place == MCP_PAGE)
         reading->asked.page = uri->page > INT32_MAX ? INT32_MAX : (int)uri->page;

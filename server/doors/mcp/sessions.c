@@ -160,7 +160,7 @@ bool mcp_session_has_shaken(struct mcp *mcp, const struct mcp_session *session) 
     return shaken;
 }
 
-/* What a session waits for. */
+/* Answers that a session waits for. */
 
 void mcp_session_remember(struct mcp *mcp, struct mcp_session *session,
                           struct mcp_pending *pending) {

@@ -1,13 +1,14 @@
 /* server/doors/mcp/sessions.h: clients of the versions that shake hands, from one request to the
  * next. A session belongs to a client and never stands for its key; it ends when the client says so
- * or when it has not asked for a while. One that is not known is 404, on which clients begin anew. */
+ * or when it has not asked for a while. One that is not known is 404, on which clients begin anew.
+ */
 #pragma once
 
 #include "server/doors/mcp/changes.h"
 
 enum { MCP_SESSION_ID_BYTES = 33, MCP_KEPT_EVENTS = 64 };
 
-/* What a session waits for, to be given up by its id. */
+/* An answer that a session waits for, to be given up by its id. */
 struct mcp_pending {
     struct mcp_pending *next;
     const char *id; /* as JSON */

@@ -23,9 +23,9 @@ struct loop {
     const struct mcp_stdio *of;
     struct mcp_session *session;
     struct buffer input;
-    bool skips;        /* the rest of a line that was too long */
+    bool skips;         /* the rest of a line that was too long */
     bool ended, broken; /* the input; the output */
-    double end;        /* with `ended`: until then answers are waited for */
+    double end;         /* with `ended`: until then answers are waited for */
     struct waiting *waiting;
     struct buffer held[MOST_HELD]; /* lines that wait for the documents */
     int n_held;
@@ -63,7 +63,7 @@ static void write_out(struct loop *loop, const struct buffer *out) {
     }
 }
 
-/* What there is of an answer; true: it is over. */
+/* Writes the bytes that there are of an answer; true: it is over. */
 static bool go_on(struct loop *loop, struct answer *answer) {
     struct buffer out = {0};
     enum answer_progress progress;

@@ -11,12 +11,12 @@ struct mcp_stdio {
     struct mcp *mcp;
     const struct principal *who;
     int input, output;
-    int stop;     /* can be read once the program is to end */
-    int wake;     /* an eventfd, to which whoever changes `documents` writes, as answers do */
-    size_t most;  /* bytes of a line */
+    int stop;    /* can be read once the program is to end */
+    int wake;    /* an eventfd, to which whoever changes `documents` writes, as answers do */
+    size_t most; /* bytes of a line */
     const atomic_int *documents; /* enum mcp_documents; messages that need them wait until then */
     const char *problem;         /* why they failed, once they have */
 };
-/* Returns when the input has ended, when `stop` says so, or when nobody reads the output. What is
- * asked before the input ends has a second to be answered. */
+/* Returns when the input has ended, when `stop` says so, or when nobody reads the output. Messages
+ * that came before the end of the input have a second to be answered. */
 void mcp_stdio_run(const struct mcp_stdio *stdio);

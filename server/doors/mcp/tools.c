@@ -1,6 +1,6 @@
-/* server/doors/mcp/tools.c: tools/list and tools/call, and the tools that change documents. What a
- * tool answers is structuredContent, and the same JSON as a text for clients that know texts only.
- * What is wrong with arguments is a result that says so: models read that and try again. */
+/* server/doors/mcp/tools.c: tools/list and tools/call, and the tools that change documents. An
+ * answer of a tool is structuredContent, and the same JSON as a text for clients that know texts
+ * only. Bad arguments are a result that names them: models read that and try again. */
 #include "server/doors/mcp/tools.h"
 
 #include <string.h>
@@ -10,31 +10,38 @@
 
 #define PLACE \
     "\"id\":{\"type\":\"string\",\"description\":\"the document\"}," \
-    "\"path\":{\"type\":\"string\"},\"title\":{\"type\":\"string\"},\"url\":{\"type\":\"string\"}," \
+    "\"path\":{\"type\":\"string\"},\"title\":{\"type\":\"string\"},\"url\":{\"type\":\"string\"}" \
+    "," \
     "\"uri\":{\"type\":\"string\",\"description\":\"the resource of these bytes\"}," \
-    "\"start\":{\"type\":\"integer\"},\"end\":{\"type\":\"integer\",\"description\":\"bytes of the " \
-    "document's text\"},\"page\":{\"type\":[\"integer\",\"null\"]},\"line\":{\"type\":[\"integer\"," \
-    "\"null\"]},\"heading\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"text\":{\"type\":" \
+    "\"start\":{\"type\":\"integer\"},\"end\":{\"type\":\"integer\",\"description\":\"bytes of " \
+    "the " \
+    "document's " \
+    "text\"},\"page\":{\"type\":[\"integer\",\"null\"]},\"line\":{\"type\":[\"integer\"," \
+    "\"null\"]},\"heading\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"text\":{" \
+    "\"type\":" \
     "\"string\"}"
 #define EFFECT \
-    "\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"effect\":{\"type\":\"string\"}"
+    "\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"effect\":{\"type\":" \
+    "\"string\"}"
 
 static const struct mcp_tool tools[] = {
     {.name = "search",
      .title = "Search the documents",
      .description =
          "Finds the passages of the user's documents that are nearest to a question or to key "
-         "words. Each result has the document's id and path, the page and bytes of the passage, its "
+         "words. Each result has the document's id and path, the page and bytes of the passage, "
+         "its "
          "similarity (cosine, 1 is the same) and its text. Say hybrid: true to seek by exact words "
          "too, such as names and numbers; filter to search some documents only, for example "
          "{\"prefix\": {\"path\": \"letters/\"}} or {\"eq\": {\"year\": 2024}}.",
      .access = DOCUMENTS_OFF,
      .table = &search_body_table,
      .required = "query",
-     .output = "\"results\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{" PLACE
-               ",\"similarity\":{\"type\":\"number\"},\"relevance\":{\"type\":\"number\"},\"by\":{"
-               "\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":[\"id\",\"path\","
-               "\"title\",\"url\",\"text\"]}}",
+     .output =
+         "\"results\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{" PLACE
+         ",\"similarity\":{\"type\":\"number\"},\"relevance\":{\"type\":\"number\"},\"by\":{"
+         "\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":[\"id\",\"path\","
+         "\"title\",\"url\",\"text\"]}}",
      .always = "[\"results\"]",
      .reads = true,
      .open = mcp_tool_search},
@@ -56,14 +63,16 @@ static const struct mcp_tool tools[] = {
      .open = mcp_tool_read},
     {.name = "list",
      .title = "List the documents",
-     .description = "Lists the user's documents by id, a page at a time: their paths, titles, sizes "
-                    "and metadata. `prefix` and `filter` say which; next_cursor begins the next "
-                    "page, null is the end.",
+     .description =
+         "Lists the user's documents by id, a page at a time: their paths, titles, sizes "
+         "and metadata. `prefix` and `filter` say which; next_cursor begins the next "
+         "page, null is the end.",
      .access = DOCUMENTS_READ,
      .table = &mcp_list_table,
      .required = "",
-     .output = "\"documents\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},\"next_cursor\":{"
-               "\"type\":[\"string\",\"null\"]}",
+     .output =
+         "\"documents\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},\"next_cursor\":{"
+         "\"type\":[\"string\",\"null\"]}",
      .always = "[\"documents\",\"next_cursor\"]",
      .reads = true,
      .most_characters = 220000,
@@ -105,7 +114,7 @@ static const struct mcp_tool tools[] = {
      .open = mcp_tool_delete},
 };
 
-/* What a client may call depends on its key, not on what it did before. */
+/* The tools of a client depend on its key, not on anything that it did before. */
 static bool is_there(const struct mcp_call *call, const struct mcp_tool *tool) {
     return call->api->models[0].has_collection &&
            documents_right(call->api, &call->who) >= tool->access;

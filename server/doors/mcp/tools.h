@@ -17,7 +17,8 @@ struct mcp_tool {
                            struct failure *failure);
 };
 
-/* The schema of a table of arguments as one object: plain types, nothing but properties at its top. */
+/* The schema of a table of arguments as one object: plain types, nothing but properties at its top.
+ */
 void mcp_schema_write(struct json_writer *w, const struct mcp_tool *tool,
                       const struct request_limits *limits);
 
@@ -28,12 +29,12 @@ struct id_arguments {
 extern const struct json_table mcp_read_table, mcp_list_table, mcp_id_table;
 typedef struct answer *mcp_tool_opener(struct mcp_call *call, const struct json *arguments,
                                        struct failure *failure);
-mcp_tool_opener mcp_tool_search;             /* searching.c */
+mcp_tool_opener mcp_tool_search;               /* searching.c */
 mcp_tool_opener mcp_tool_read, mcp_tool_fetch; /* reading.c */
-mcp_tool_opener mcp_tool_list;               /* listing.c */
+mcp_tool_opener mcp_tool_list;                 /* listing.c */
 mcp_tool_opener mcp_tool_add, mcp_tool_delete; /* tools.c */
 
-/* "url" and "uri" of a document, for the object that is open; bytes [start, end) of it, or all where
- * both are 0. The url is the uri where the server has no address. */
+/* "url" and "uri" of a document, for the object that is open; bytes [start, end) of it, or all
+ * where both are 0. The url is the uri where the server has no address. */
 void mcp_put_links(struct json_writer *w, const char *address, const char *id, uint64_t start,
                    uint64_t end);
