@@ -1,9 +1,11 @@
 """MCP at /mcp: what both generations of the protocol ask of a server, as raw requests."""
 import base64
 import json
+import re
 
 import pytest
 
+from conftest import ROOT
 from mcp_messages import (ACCEPT, CAPABILITIES, MODERN, OLD, VERSION, Session, ask_modern, call, fault, message, meta,
                           modern_headers, post, refusal, result)
 
@@ -350,3 +352,25 @@ def test_a_server_without_a_collection_has_no_tools(start):
     assert result(ask_modern(server, "tools/list"))["tools"] == []
     assert result(ask_modern(server, "resources/list"))["resources"] == []
     fault(ask_modern(server, "tools/call", {"name": "search", "arguments": {"query": "a"}}), 400, BAD_PARAMS)
+
+
+# What the page says.
+
+
+def test_the_page_says_which_methods_there_are(server):
+    rows = re.findall(r"^\| `([a-zA-Z/]+)` \| (\w+) \| (\w+) \|$", (ROOT / "docs/mcp.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 18
+    for method, old, new in rows:
+        got = ask_modern(server, method)
+        assert (got.status != 404) == (new == "yes"), method
+        answer = post(server, message(method), ACCEPT).json()
+        assert (answer.get("error", {}).get("code") != METHOD_NOT_FOUND) == (old == "yes"), method
+
+
+def test_metrics_count_sessions(server):
+    text = server.request("GET", "/metrics").body.decode()
+    before = int(re.search(r"^retro_mcp_sessions (\d+)$", text, re.MULTILINE)[1])
+    session = Session(server)
+    text = server.request("GET", "/metrics").body.decode()
+    assert int(re.search(r"^retro_mcp_sessions (\d+)$", text, re.MULTILINE)[1]) == before + 1
+    session.end()

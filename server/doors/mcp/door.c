@@ -333,3 +333,10 @@ void mcp_stop(struct mcp *mcp) {
     pthread_join(mcp->thread, NULL);
     mcp->running = false;
 }
+
+struct mcp_counts mcp_counts(struct mcp *mcp) {
+    pthread_mutex_lock(&mcp->lock);
+    struct mcp_counts counts = {mcp->n_sessions, mcp->n_listeners};
+    pthread_mutex_unlock(&mcp->lock);
+    return counts;
+}

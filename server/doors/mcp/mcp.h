@@ -22,6 +22,11 @@ void mcp_stop(struct mcp *mcp);
 /* No answer of it is open any more. NULL: nothing. */
 void mcp_close(struct mcp *mcp);
 
+struct mcp_counts {
+    int sessions, listeners;
+};
+struct mcp_counts mcp_counts(struct mcp *mcp);
+
 /* One message, over HTTP or from standard input. */
 struct mcp_request {
     struct mcp *mcp;

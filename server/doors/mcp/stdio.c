@@ -10,7 +10,7 @@
 #include "config/base/text.h"
 #include "server/doors/mcp/listen.h"
 
-static const double last_seconds = 1.2; /* for answers after the end of the input */
+static const double last_seconds = 1.8; /* for answers after the end of the input */
 enum { READ_BYTES = 64 << 10, MOST_HELD = 256 };
 
 /* An answer that is not complete. */
