@@ -102,3 +102,13 @@ struct page_box {
 /* The rectangles of bytes [start, end) of a text whose marks have no fault: those of whole words.
  * Appends struct page_box, in the order of the text; nothing where the document has none. */
 void place_find_boxes(struct mark_span marks, uint64_t start, uint64_t end, struct buffer *boxes);
+
+/* Bytes [start, end) of a text. */
+struct text_range {
+    uint64_t start, end;
+};
+/* Where a page, from 1, stands in a text of so many bytes; false: it has no such page. */
+bool marks_find_page(struct mark_span marks, uint64_t text_size, uint32_t page,
+                     struct text_range *out);
+/* The last page's number; 0: none is known. */
+uint32_t marks_last_page(struct mark_span marks);

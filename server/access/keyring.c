@@ -65,6 +65,11 @@ static enum status parse_filter(struct json_reader *reader, const struct json *v
     return filter_read(&((struct key *)object)->filter, reader, value);
 }
 
+static const struct json_choice documents_choices[] = {{"off", KEY_DOCUMENTS_OFF},
+                                                       {"read", KEY_DOCUMENTS_READ},
+                                                       {"write", KEY_DOCUMENTS_WRITE},
+                                                       {NULL, 0}};
+
 #define LIMIT(member, kind, most) \
     { .name = #member, .type = kind, JSON_AT(struct key, limits.member), .min = 0, .max = (most) }
 static const struct json_field key_fields[] = {
@@ -72,6 +77,11 @@ static const struct json_field key_fields[] = {
     {.name = "sha256", .type = JSON_PARSED, .parse = parse_hash, .required = true},
     {.name = "filter", .type = JSON_PARSED, .parse = parse_filter},
     {.name = "operations", .type = JSON_BOOL, JSON_AT(struct key, operations)},
+    {.name = "documents",
+     .type = JSON_CHOICE,
+     JSON_AT(struct key, documents),
+     .choices = documents_choices,
+     .fallback = KEY_DOCUMENTS_WRITE},
     LIMIT(concurrent, JSON_INT, 1e6),
     LIMIT(requests_per_minute, JSON_INT, 1e6),
     LIMIT(tokens_per_minute, JSON_INT64, 1e15),
@@ -257,6 +267,14 @@ struct key *keyring_find(struct keyring *ring, struct text_span secret) {
     if (found) key_hold(found);
     pthread_mutex_unlock(&ring->lock);
     return found;
+}
+
+bool keyring_has(struct keyring *ring, const struct key *key) {
+    bool has = false;
+    pthread_mutex_lock(&ring->lock);
+    for (int i = 0; i < ring->keys.n && !has; i++) has = ring->keys.items[i] == key;
+    pthread_mutex_unlock(&ring->lock);
+    return has;
 }
 
 int keyring_count(struct keyring *ring) {

@@ -21,6 +21,7 @@
 
 struct grammars;
 struct json_writer;
+struct mcp;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
  * the server runs. */
@@ -41,6 +42,7 @@ struct served_model {
     struct retriever *retriever;        /* likewise */
     const struct embedder *seer;   /* likewise: reads the pictures that are sought by, if it sees */
     struct collection *collection; /* likewise */
+    bool has_collection;           /* the configuration names one, whether or not it is open yet */
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
@@ -90,6 +92,8 @@ struct api {
     bool logs_bodies;              /* log.prompts */
     int64_t created;               /* seconds since 1970 of the start */
     int request_timeout;           /* seconds; 0: any */
+    const char *scheme;            /* "http" or "https": how clients reach the server */
+    struct mcp *mcp;               /* its door for MCP (server/doors/mcp); NULL: it has none */
     atomic_int connections;        /* that are open */
     atomic_bool leaving, draining; /* no longer ready; and refusing requests */
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
@@ -105,6 +109,9 @@ struct api_request {
     const struct query_argument *arguments; /* [n_arguments], of the query string */
     int n_arguments;
     struct principal principal; /* who asks; borrowed */
+    /* The value of any header, for doors whose protocols have their own; NULL: it is not there. */
+    const char *(*header)(const void *headers, const char *name);
+    const void *headers;
 };
 
 /* The member "chat_template": its text, null where chat is NULL or has none. */
@@ -132,6 +139,8 @@ struct admission {
  * in. */
 bool api_admit(struct api *api, const struct api_head *head, struct admission *out,
                struct failure *failure);
+/* It counts no more against the limits of its key. */
+void api_release(struct admission *admission);
 /* It is over. */
 void api_leave(struct admission *admission);
 /* A refusal that does not come from api_open. Frees the failure. */
@@ -174,9 +183,12 @@ route_handler search_open;      /* search.c */
 route_handler search_picture_open;
 route_handler documents_list, document_show, document_picture;    /* documents_look.c */
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
+/* The right of a client to the documents of the first model: the lesser of the server's and its
+ * key's. */
+enum documents_access documents_right(const struct api *api, const struct principal *who);
 /* The model whose documents a client may look at or change; NULL: *failure says why it may not. */
-const struct served_model *documents_model(struct api *api, enum documents_access access,
-                                           struct failure *failure);
+const struct served_model *documents_model(struct api *api, const struct principal *who,
+                                           enum documents_access access, struct failure *failure);
 route_handler embeddings_open;                                /* embeddings.c */
 route_handler rerank_open;                                    /* rerank.c */
 route_handler models_list, model_show;                        /* models.c */
@@ -186,3 +198,4 @@ route_handler metrics_open;                                   /* metrics.c */
 route_handler props_open, version_open;                       /* info.c */
 route_handler openapi_open;                                   /* openapi.c */
 route_handler page_open;                                      /* page.c */
+route_handler mcp_post, mcp_get, mcp_delete;                  /* server/doors/mcp */

@@ -24,6 +24,7 @@ struct route {
         *query; /* what its query string may hold; NULL: anything, as it means nothing here */
     const char *answer_type; /* of a 200; NULL: JSON */
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
+    bool checks_pages;    /* route_checks_pages */
     const char *summary;
 };
 extern const struct route api_routes[];
@@ -34,5 +35,7 @@ enum route_access route_access_of(const char *path);
 bool route_matches(const struct route *route, const char *path);
 /* Whether the path stands for everything below it. */
 bool route_has_children(const struct route *route);
+/* Whether pages of other origins are refused even where they have a key. */
+bool route_checks_pages(const char *path);
 /* Whether the server's options leave it in. */
 bool route_is_served(const struct api *api, const struct route *route);
