@@ -100,6 +100,8 @@ struct api_request {
     const char *content_type;  /* NULL: none */
     const char *origin;        /* of the page that asks, NULL: none does */
     const char *if_none_match; /* what the client has of the answer, NULL: it does not say */
+    const char *id;            /* of the request, for failures; NULL: it has none */
+    const char *anthropic_version; /* the header; NULL: the client is not Anthropic's */
     const char *body;
     size_t size;
     const struct query_argument *arguments; /* [n_arguments], of the query string */
@@ -134,8 +136,10 @@ bool api_admit(struct api *api, const struct api_head *head, struct admission *o
                struct failure *failure);
 /* It is over. */
 void api_leave(struct admission *admission);
-/* A refusal that does not come from api_open. Frees the failure. */
-struct answer *api_refuse(const struct api *api, const char *origin, struct failure *failure);
+/* A refusal that does not come from api_open; of the request its path, origin and id are read.
+ * Frees the failure. */
+struct answer *api_refuse(const struct api *api, const struct api_request *request,
+                          struct failure *failure);
 
 /* A request is over, however it ended: counts it, and writes its line of the log. */
 void api_note(struct api *api, const struct request_record *record);

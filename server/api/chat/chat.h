@@ -1,4 +1,7 @@
-/* server/api/chat/chat.h: one POST /v1/chat/completions on its way, and its shape. */
+/* server/api/chat/chat.h: a conversation on its way to an answer. POST /v1/chat/completions is one
+ * door to it, and the protocols of server/doors are others: a door reads its request into a
+ * struct chat_request, and has a table of the shapes in which the answer is sent. All between the
+ * two is here, once. */
 #pragma once
 
 #include "server/api/fields/chat_fields.h"
@@ -14,13 +17,31 @@ struct chat_choice {
     bool begun;
 };
 
+struct chat_answer;
+
+/* One protocol. */
+struct chat_door {
+    const struct writing_ops *ops;
+    size_t answer_bytes; /* of the door's struct, which begins with struct chat_answer */
+    size_t choice_bytes; /* the same of struct chat_choice */
+    /* Reads the door's request into answer->request, by chat_request_parse. */
+    bool (*read)(struct chat_answer *answer, struct api *api, const struct api_request *request,
+                 struct failure *failure);
+    void (*free)(struct chat_answer *answer); /* the door's members; NULL: it has none */
+    bool counts; /* the prompt's tokens are the answer (n_counted), and nothing is written */
+};
+
+/* Zeroed when the door reads. */
 struct chat_answer {
     struct writing_answer base; /* first */
+    const struct chat_door *door;
     struct chat_request request;
     struct principal principal; /* held: who asks */
     struct waker waker;
     enum call_format format;
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
+    int n_counted; /* tokens of the prompt, of a door that counts */
+    bool clamped;  /* the context left less than max_tokens */
     bool opened;                  /* the engine has the sequences */
     pthread_mutex_t lock;         /* while they are made, and while they are cancelled */
 };
@@ -39,7 +60,19 @@ void chat_prompt_free(struct chat_prompt *prompt);
 bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
                       struct chat_prompt *out, enum call_format *format, struct failure *failure);
 
+/* chat.c: a route's handler hands on to its door. */
+/* Of struct writing_ops, for every door: what was written is taken apart (chat_choice.reply). */
+void chat_read(const struct writing_answer *answer, struct choice *choice);
+void chat_free_choice(struct choice *choice);
+struct answer *chat_door_open(const struct chat_door *door, struct api *api,
+                              const struct api_request *request, struct waker waker,
+                              struct failure *failure);
+
 /* chat_json.c */
+enum { CALL_ID_BYTES = 32 };
+/* The id of call i of a choice, as the model's template takes it back. */
+void chat_call_id(const struct chat_answer *answer, const struct chat_choice *choice, int i,
+                  char id[CALL_ID_BYTES]);
 extern const struct openai_shape chat_shape;
 /* Of struct writing_ops. */
 void chat_write_new(const struct writing_answer *answer, struct choice *choice, struct buffer *out);

@@ -15,6 +15,8 @@ struct chat_request {
     bool calls_tools; /* tools are told to the model: there are some, and tool_choice is not "none"
                        */
     bool continues;   /* the last message */
+    bool clamps;      /* max_tokens is no more than a bound: the context may leave less */
+    bool one_call;    /* the answer ends with its first call of a tool */
     struct request_writing writing;
 };
 extern const struct json_table chat_table;
