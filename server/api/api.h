@@ -189,4 +189,6 @@ route_handler health_open, live_open, ready_open;             /* health.c */
 route_handler metrics_open;                                   /* metrics.c */
 route_handler props_open, version_open;                       /* info.c */
 route_handler openapi_open;                                   /* openapi.c */
+route_handler root_open;                                       /* info.c */
+route_handler messages_open, count_tokens_open;                /* server/doors/messages */
 route_handler page_open;                                      /* page.c */

@@ -7,6 +7,7 @@
 #include "server/api/fields/document_fields.h"
 #include "server/api/fields/embedding_fields.h"
 #include "server/api/fields/token_fields.h"
+#include "server/doors/messages/messages.h"
 
 /* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
 static const char *const json_types[] = {
@@ -20,6 +21,7 @@ static const char *const document_types[] = {
     NULL};
 
 #define TEXT_TYPE "text/plain; version=0.0.4"
+#define EVENTS_TYPE "text/event-stream"
 #define ROUTE(verb, name, handler, ...) \
     { .method = (verb), .path = (name), .open = handler, __VA_ARGS__ }
 #define PAGE_FILE(name, type, words) \
@@ -27,11 +29,18 @@ static const char *const document_types[] = {
 
 const struct route api_routes[] = {
     ROUTE("POST", "/v1/completions", completions_open, .types = json_types,
-          .body = &completion_table, .required = "id object created model choices usage retrieval",
+          .body = &completion_table, .stream_type = EVENTS_TYPE, .required = "id object created model choices usage retrieval",
           .summary = "Write on from a text"),
     ROUTE("POST", "/v1/chat/completions", chat_open_answer, .types = json_types,
-          .body = &chat_table, .required = "id object created model choices usage",
+          .body = &chat_table, .stream_type = EVENTS_TYPE, .required = "id object created model choices usage",
           .summary = "Answer a conversation"),
+    ROUTE("POST", "/v1/messages", messages_open, .types = json_types, .body = &messages_table,
+          .stream_type = EVENTS_TYPE,
+          .required = "id type role model content stop_reason stop_sequence usage",
+          .summary = "Answer a conversation, in Anthropic's shapes"),
+    ROUTE("POST", "/v1/messages/count_tokens", count_tokens_open, .types = json_types,
+          .body = &count_tokens_table, .required = "input_tokens",
+          .summary = "The tokens of such a conversation"),
     ROUTE("POST", "/v1/embeddings", embeddings_open, .types = json_types, .body = &embedding_table,
           .required = "object data model usage", .summary = "Texts to vectors"),
     ROUTE("POST", "/v1/rerank", rerank_open, .types = json_types, .body = &rerank_table,
@@ -85,6 +94,8 @@ const struct route api_routes[] = {
     ROUTE("GET", "/openapi.json", openapi_open, .access = ACCESS_OPERATIONS,
           .required = "openapi info paths", .summary = "This description"),
     PAGE_FILE("/", "text/html", "A page to ask by hand"),
+    ROUTE("GET", "/", root_open, .access = ACCESS_PUBLIC, .answer_type = TEXT_TYPE,
+          .summary = "That the server runs, where the page is off"),
     PAGE_FILE("/page/page.css", "text/css", "How the page looks"),
     PAGE_FILE("/page/page.js", "text/javascript", "What the page does"),
     PAGE_FILE("/page/server.js", "text/javascript", "How the page asks the server"),
@@ -123,5 +134,6 @@ enum route_access route_access_of(const char *path) {
 }
 
 bool route_is_served(const struct api *api, const struct route *route) {
+    if (route->open == root_open) return !api->page;
     return route->access != ACCESS_PAGE || api->page;
 }

@@ -23,6 +23,7 @@ struct route {
     const struct json_table
         *query; /* what its query string may hold; NULL: anything, as it means nothing here */
     const char *answer_type; /* of a 200; NULL: JSON */
+    const char *stream_type; /* of its events, where a request may ask for a stream; else NULL */
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
     const char *summary;
 };

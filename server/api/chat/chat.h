@@ -64,6 +64,9 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
 /* Of struct writing_ops, for every door: what was written is taken apart (chat_choice.reply). */
 void chat_read(const struct writing_answer *answer, struct choice *choice);
 void chat_free_choice(struct choice *choice);
+/* Of doors whose protocol has no place for what a comparison tells: nothing is sent. */
+void chat_keep_comparison(const struct writing_answer *answer, struct choice *choice,
+                          struct buffer *out);
 struct answer *chat_door_open(const struct chat_door *door, struct api *api,
                               const struct api_request *request, struct waker waker,
                               struct failure *failure);

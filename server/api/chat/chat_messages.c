@@ -20,6 +20,7 @@ struct template_skills {
     bool developer; /* the role of this name */
     bool tools, documents;
     bool text_arguments; /* arguments of calls stay the text that was sent */
+    bool first_system;   /* system messages stand first alone: later ones are the user's */
 };
 
 static bool has_literal(struct text_span literals, const char *word) {
@@ -209,13 +210,21 @@ static void put_calls(struct json_writer *w, const struct json *calls) {
     put_array_end(w);
 }
 
+static bool is_system(const struct json *message) {
+    const struct json *role = json_member(message, "role");
+    return json_text_is(role, "system") || json_text_is(role, "developer");
+}
+
+/* `role` in place of the message's own where it is not NULL. */
 static void put_message(struct json_writer *w, const struct json *message,
-                        const struct template_skills *skills, const char *mark) {
+                        const struct template_skills *skills, const char *mark, const char *role) {
     put_object(w);
     for (struct json_entry it = {0}; json_next(message, &it);) {
         put_key_n(w, it.name.text, it.name.size);
         if (strcmp(it.name.text, "content") == 0)
             put_content(w, it.value, skills, mark);
+        else if (role && strcmp(it.name.text, "role") == 0)
+            put_string(w, role);
         else if (strcmp(it.name.text, "role") == 0 && !skills->developer &&
                  json_text_is(it.value, "developer"))
             put_string(w, "system");
@@ -241,7 +250,8 @@ static bool make_messages(const struct json *messages, const struct template_ski
     for (size_t i = 0; ok && i < json_count(messages); i++) {
         ok = check_message(json_item(messages, i), i, skills->pictures, failure);
         const char *mark = place && json_item(messages, i) == place->message ? place->mark : NULL;
-        if (ok) put_message(&w, json_item(messages, i), skills, mark);
+        bool moved = i > 0 && skills->first_system && is_system(json_item(messages, i));
+        if (ok) put_message(&w, json_item(messages, i), skills, mark, moved ? "user" : NULL);
     }
     put_array_end(&w);
     if (ok && json_parse(out, (struct text_span){text.data, text.size}, "messages", &e))
@@ -291,16 +301,25 @@ static bool ends_in_word(const struct buffer *text, const char *words) {
     return size >= n && memcmp(text->data + size - n, words, n) == 0;
 }
 
+static bool has_later_system(const struct json *messages) {
+    for (size_t i = 1; i < json_count(messages); i++)
+        if (is_system(json_item(messages, i))) return true;
+    return false;
+}
+
 /* Renders with the arguments of calls as objects, as most templates want them; where that fails, as
- * they were sent. */
+ * they were sent. A template that refuses system messages within a conversation gets them as the
+ * user's, in their places: moved to the top they would change the beginning of every prompt. */
 static bool render(const struct served_model *model, struct chat_input *in,
                    struct template_skills *skills, const struct chat_place *place,
                    struct template_output *text, struct failure *failure) {
     const struct json *sent = in->messages;
     struct error e = {0}, first = {0};
-    for (int attempt = 0; attempt < 2; attempt++) {
+    int attempts = has_later_system(sent) ? 4 : 2;
+    for (int attempt = 0; attempt < attempts; attempt++) {
         struct json *messages = NULL;
-        skills->text_arguments = attempt > 0;
+        skills->text_arguments = attempt % 2 > 0;
+        skills->first_system = attempt > 1;
         if (!make_messages(sent, skills, place, &messages, failure)) return false;
         in->messages = messages;
         enum status status = chat_render(model->chat, in, text, &e);
