@@ -97,10 +97,10 @@ struct api {
 
 struct api_request {
     const char *method, *path;
-    const char *content_type;  /* NULL: none */
-    const char *origin;        /* of the page that asks, NULL: none does */
-    const char *if_none_match; /* what the client has of the answer, NULL: it does not say */
-    const char *id;            /* of the request, for failures; NULL: it has none */
+    const char *content_type;      /* NULL: none */
+    const char *origin;            /* of the page that asks, NULL: none does */
+    const char *if_none_match;     /* what the client has of the answer, NULL: it does not say */
+    const char *id;                /* of the request, for failures; NULL: it has none */
     const char *anthropic_version; /* the header; NULL: the client is not Anthropic's */
     const char *body;
     size_t size;
@@ -189,6 +189,6 @@ route_handler health_open, live_open, ready_open;             /* health.c */
 route_handler metrics_open;                                   /* metrics.c */
 route_handler props_open, version_open;                       /* info.c */
 route_handler openapi_open;                                   /* openapi.c */
-route_handler root_open;                                       /* info.c */
-route_handler messages_open, count_tokens_open;                /* server/doors/messages */
+route_handler root_open;                                      /* info.c */
+route_handler messages_open, count_tokens_open;               /* server/doors/messages */
 route_handler page_open;                                      /* page.c */

@@ -272,8 +272,9 @@ static void write_event_schema(struct json_writer *w) {
 static void write_responses(struct json_writer *w, const struct route *route) {
     put_key_object(w, "responses");
     put_key_object(w, "200");
-    put_key_string(w, "description",
-                   route->stream_type ? "the answer; with stream, events in its shape" : "the answer");
+    put_key_string(
+        w, "description",
+        route->stream_type ? "the answer; with stream, events in its shape" : "the answer");
     open_content(w, route->answer_type ? route->answer_type : JSON_TYPE);
     write_answer_schema(w, route);
     if (route->stream_type) {

@@ -7,7 +7,7 @@
 #include "server/api/fields/document_fields.h"
 #include "server/api/fields/embedding_fields.h"
 #include "server/api/fields/token_fields.h"
-#include "server/doors/messages/messages.h"
+#include "server/doors/fields/messages_fields.h"
 
 /* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
 static const char *const json_types[] = {
@@ -29,11 +29,12 @@ static const char *const document_types[] = {
 
 const struct route api_routes[] = {
     ROUTE("POST", "/v1/completions", completions_open, .types = json_types,
-          .body = &completion_table, .stream_type = EVENTS_TYPE, .required = "id object created model choices usage retrieval",
+          .body = &completion_table, .stream_type = EVENTS_TYPE,
+          .required = "id object created model choices usage retrieval",
           .summary = "Write on from a text"),
     ROUTE("POST", "/v1/chat/completions", chat_open_answer, .types = json_types,
-          .body = &chat_table, .stream_type = EVENTS_TYPE, .required = "id object created model choices usage",
-          .summary = "Answer a conversation"),
+          .body = &chat_table, .stream_type = EVENTS_TYPE,
+          .required = "id object created model choices usage", .summary = "Answer a conversation"),
     ROUTE("POST", "/v1/messages", messages_open, .types = json_types, .body = &messages_table,
           .stream_type = EVENTS_TYPE,
           .required = "id type role model content stop_reason stop_sequence usage",

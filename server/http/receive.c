@@ -204,10 +204,10 @@ enum MHD_Result exchange_begin(struct exchange *exchange, const char *path, cons
     exchange->last = true;
     connection_linger(exchange->life);
     exchange_activate(exchange);
-    exchange->answer = api_refuse(
-        exchange->http->o.api,
-        &(struct api_request){
-            .path = path, .id = exchange->id, .origin = header_find(exchange, "Origin")},
-        &failure);
+    exchange->answer =
+        api_refuse(exchange->http->o.api,
+                   &(struct api_request){
+                       .path = path, .id = exchange->id, .origin = header_find(exchange, "Origin")},
+                   &failure);
     return exchange_respond(exchange);
 }

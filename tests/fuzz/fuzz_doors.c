@@ -12,16 +12,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct served_model model = {
     .id = "m",
-    .limits = {.vocab = 100,
-               .context = 64,
-               .max_prompts = 3,
-               .max_choices = 6,
-               .max_stops = 4,
-               .max_biases = 3,
-               .max_logprobs = 5,
-               .retrieval = {.max_k = 4, .min_every = 4, .max_excluded = 3, .max_filter_bytes = 4096},
-               .metadata = {100, 4096},
-               .max_prompts_option = "server.max_prompts"}};
+    .limits = {
+        .vocab = 100,
+        .context = 64,
+        .max_prompts = 3,
+        .max_choices = 6,
+        .max_stops = 4,
+        .max_biases = 3,
+        .max_logprobs = 5,
+        .retrieval = {.max_k = 4, .min_every = 4, .max_excluded = 3, .max_filter_bytes = 4096},
+        .metadata = {100, 4096},
+        .max_prompts_option = "server.max_prompts"}};
 
 static struct api *api(void) {
     static struct api one;
@@ -38,7 +39,8 @@ typedef bool door_reader(struct chat_answer *answer, struct api *api,
 static void try_door(door_reader *read, void (*release)(struct chat_answer *answer), size_t bytes,
                      struct text_span body) {
     struct chat_answer *answer = xcalloc(1, bytes);
-    struct api_request request = {.method = "POST", .path = "/", .body = body.text, .size = body.size};
+    struct api_request request = {
+        .method = "POST", .path = "/", .body = body.text, .size = body.size};
     struct failure f = {0};
     struct buffer out = {0};
     if (read(answer, api(), &request, &f)) {

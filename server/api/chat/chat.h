@@ -40,8 +40,8 @@ struct chat_answer {
     struct waker waker;
     enum call_format format;
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
-    int n_counted; /* tokens of the prompt, of a door that counts */
-    bool clamped;  /* the context left less than max_tokens */
+    int n_counted;                /* tokens of the prompt, of a door that counts */
+    bool clamped;                 /* the context left less than max_tokens */
     bool opened;                  /* the engine has the sequences */
     pthread_mutex_t lock;         /* while they are made, and while they are cancelled */
 };

@@ -16,7 +16,7 @@ struct answer_header {
     char *value;
 };
 
-/* Whose clients read a failure: each protocol has words of its own for them. */
+/* The clients that read a failure: each protocol has words of its own for it. */
 enum failure_words { WORDS_OPENAI, WORDS_ANTHROPIC, WORDS_OLLAMA };
 struct failure_form {
     enum failure_words words;
@@ -26,7 +26,7 @@ struct failure_form {
 struct answer {
     const struct answer_ops *ops;
     struct failure_form form; /* of a failure that it turns out to be; set by whoever opened it */
-    int http;    /* status code; of a stream at once, else when complete */
+    int http;                 /* status code; of a stream at once, else when complete */
     bool stream; /* sent as it comes, from the poll on that sets it; else all at once, with its
                     length */
     struct answer_header *headers;

@@ -16,7 +16,7 @@ struct traffic_row {
     int64_t n;
 };
 
-/* What a door passed over. */
+/* Parts of requests that a door passed over. */
 struct passed_row {
     const char *door, *what;
     int64_t n;
@@ -62,9 +62,8 @@ void traffic_note_passed(struct traffic *traffic, const char *door, const char *
     int i = 0;
     if (n == 0) return;
     pthread_mutex_lock(&traffic->lock);
-    while (i < traffic->n_passed &&
-           (strcmp(traffic->passed[i].door, door) != 0 ||
-            strcmp(traffic->passed[i].what, what) != 0))
+    while (i < traffic->n_passed && (strcmp(traffic->passed[i].door, door) != 0 ||
+                                     strcmp(traffic->passed[i].what, what) != 0))
         i++;
     if (i == traffic->n_passed && i < PASSED_ROWS) {
         traffic->passed[i] = (struct passed_row){.door = door, .what = what};

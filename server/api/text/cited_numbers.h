@@ -1,5 +1,5 @@
-/* server/api/text/cited_numbers.h: numbers in brackets, by which an answer names what it read: "[2]"
- * and "[1, 3]". */
+/* server/api/text/cited_numbers.h: numbers in brackets, by which an answer names what it read:
+ * "[2]" and "[1, 3]". */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -15,6 +15,6 @@ struct cited_piece {
     size_t start, end; /* bytes; a text's, or those of brackets */
     bool names;        /* brackets */
 };
-/* The piece that begins at byte `from`. What could still become brackets waits until `last`. False:
- * there is no more yet. */
+/* The piece that begins at byte `from`. Text that could still become brackets waits until `last`.
+ * False: there is no more yet. */
 bool cited_cut(struct text_span text, size_t from, bool last, struct cited_piece *out);

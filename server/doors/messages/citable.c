@@ -8,9 +8,9 @@
 #include "config/text/sentences.h"
 
 enum {
-    PASSAGE_BYTES = 240,     /* sentences are joined to passages of at least so many */
-    FILE_BYTES = 64 << 20,   /* of a file, and of its text */
-    FILE_SECONDS = 10        /* that a file may take to be read */
+    PASSAGE_BYTES = 240,   /* sentences are joined to passages of at least so many */
+    FILE_BYTES = 64 << 20, /* of a file, and of its text */
+    FILE_SECONDS = 10      /* that a file may take to be read */
 };
 
 const char citable_words[] =
@@ -123,8 +123,9 @@ static bool add_blocks(struct citing *citing, const struct json *blocks, enum ci
     for (size_t i = 0; i < json_count(blocks); i++) {
         const struct json *block = json_item(blocks, i), *text = json_member(block, "text");
         if (!json_text_is(json_member(block, "type"), "text") || !json_is_text(text))
-            return refuse(failure, "the content of a document or search result is a text, or "
-                                   "blocks {\"type\": \"text\", \"text\": ...}");
+            return refuse(failure,
+                          "the content of a document or search result is a text, or "
+                          "blocks {\"type\": \"text\", \"text\": ...}");
         add_passage(citing, json_text(text), (int64_t)i, (int64_t)i + 1);
     }
     return true;
@@ -140,8 +141,7 @@ static void add_pages(struct citing *citing, const struct document_text *file) {
     citing->passage.kind = CITES_PAGES;
     for (uint32_t i = 0; i <= marks.n; i++) {
         struct mark mark = {.at = (uint32_t)text.size, .kind = MARK_PAGE};
-        if (i < marks.n)
-            memcpy(&mark, (const char *)marks.bytes + i * sizeof mark, sizeof mark);
+        if (i < marks.n) memcpy(&mark, (const char *)marks.bytes + i * sizeof mark, sizeof mark);
         if (mark.kind != MARK_PAGE) continue;
         if (mark.at > begin)
             add_passage(citing, (struct text_span){text.text + begin, mark.at - begin}, page,
@@ -173,8 +173,7 @@ static bool read_pdf(struct citing *citing, const struct json *source, struct fa
     return ok;
 }
 
-static bool read_source(struct citing *citing, const struct json *source,
-                        struct failure *failure) {
+static bool read_source(struct citing *citing, const struct json *source, struct failure *failure) {
     const struct json *type = json_member(source, "type"), *data = json_member(source, "data"),
                       *content = json_member(source, "content");
     if (json_text_is(type, "text") && json_is_text(data)) {
@@ -186,8 +185,7 @@ static bool read_source(struct citing *citing, const struct json *source,
         add_passage(citing, json_text(content), 0, 1);
         return true;
     }
-    if (json_text_is(type, "content"))
-        return add_blocks(citing, content, CITES_BLOCKS, failure);
+    if (json_text_is(type, "content")) return add_blocks(citing, content, CITES_BLOCKS, failure);
     if (json_text_is(type, "base64")) return read_pdf(citing, source, failure);
     if (json_text_is(type, "url"))
         return refuse(failure, "a document's source of type url is not fetched: send its bytes");
@@ -202,8 +200,9 @@ static bool check_enabled(const struct citable_list *list, const struct json *bl
     const struct json *citations = json_member(block, "citations");
     if (json_is_absent(citations) && !list->enabled) return true;
     if (wants(block) == list->enabled) return true;
-    return refuse(failure, "citations are enabled for all documents and search results of a "
-                           "request, or for none");
+    return refuse(failure,
+                  "citations are enabled for all documents and search results of a "
+                  "request, or for none");
 }
 
 static void begin_shown(struct citing *citing, const struct json *block, const char *name) {

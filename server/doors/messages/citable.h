@@ -3,8 +3,8 @@
 #pragma once
 
 #include "retrieval/extract/extract.h"
-#include "server/doors/shared/conversation.h"
 #include "server/api/core/failure.h"
+#include "server/doors/shared/conversation.h"
 
 /* How a citation tells where it stands. */
 enum citable_kind { CITES_CHARACTERS, CITES_PAGES, CITES_BLOCKS, CITES_RESULT };
@@ -29,7 +29,7 @@ struct citable_list {
 
 /* Whether a document or search result of the messages is to be cited. */
 bool citable_is_wanted(const struct json *messages);
-/* What the model is told, where passages have numbers. */
+/* The model is told this where passages have numbers. */
 extern const char citable_words[];
 
 bool citable_block_is(const struct json *block);

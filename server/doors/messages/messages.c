@@ -2,8 +2,8 @@
  * chats for Anthropic's clients. */
 #include "server/doors/messages/messages.h"
 
-struct answer *messages_open(struct api *api, const struct api_request *request,
-                             struct waker waker, struct failure *failure) {
+struct answer *messages_open(struct api *api, const struct api_request *request, struct waker waker,
+                             struct failure *failure) {
     static const struct writing_ops ops = {.read = chat_read,
                                            .write_new = messages_write_new,
                                            .write_comparison = chat_keep_comparison,

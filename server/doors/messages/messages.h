@@ -4,16 +4,6 @@
 #include "server/api/chat/chat.h"
 #include "server/doors/messages/citable.h"
 
-/* The request's fields, as they came. */
-struct messages_request {
-    const struct json *model, *messages, *system;
-    int64_t max_tokens; /* 0: not given */
-    const struct json *temperature, *top_p, *top_k, *stop_sequences, *stream;
-    const struct json *tools, *tool_choice, *thinking, *output_config, *output_format;
-    const struct json *retrieval, *template_variables;
-};
-extern const struct json_table messages_table, count_tokens_table;
-
 enum messages_block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT };
 
 struct messages_choice {

@@ -90,7 +90,7 @@ static void open_block(struct messages_choice *choice, struct buffer *out,
     choice->block = block;
 }
 
-/* What is written. */
+/* The parts of an answer. */
 
 static void write_thoughts(struct messages_choice *choice, struct buffer *out) {
     const struct buffer *thought = &choice->chat.reply.reasoning;

@@ -3,6 +3,7 @@
 
 #include "config/base/text.h"
 #include "server/api/core/traffic.h"
+#include "server/doors/fields/messages_fields.h"
 #include "server/doors/messages/messages.h"
 #include "server/doors/shared/door_fields.h"
 
@@ -39,8 +40,7 @@ static bool read_conversation(struct messages_answer *answer, struct api *api,
     answer->citables.enabled = citable_is_wanted(asked->messages);
     if (!read_system(asked->system, conversation, failure)) return false;
     if (answer->citables.enabled)
-        conversation_say(conversation,
-                         (struct text_span){citable_words, strlen(citable_words)});
+        conversation_say(conversation, (struct text_span){citable_words, strlen(citable_words)});
     if (!conversation->speaks) conversation->speaker = SPEAKER_NOBODY;
     return messages_read_turns(answer, api, asked->messages, conversation, failure);
 }
@@ -88,8 +88,7 @@ static bool put_tools(struct api *api, const struct json *tools, struct chat_bod
     return true;
 }
 
-static bool put_choice(const struct json *choice, struct chat_body *body,
-                       struct failure *failure) {
+static bool put_choice(const struct json *choice, struct chat_body *body, struct failure *failure) {
     const struct json *type = json_member(choice, "type"), *name = json_member(choice, "name");
     struct json_writer *w = &body->w;
     if (json_is_absent(choice)) return true;
@@ -114,12 +113,11 @@ static bool put_choice(const struct json *choice, struct chat_body *body,
                        "tool_choice: type must be auto, any, tool with a name, or none");
 }
 
-/* What the answer must be. */
+/* The shape of the answer. */
 
 static bool put_format(const struct messages_request *asked, struct chat_body *body,
                        struct failure *failure) {
-    const struct json *format = json_member(asked->output_config, "format"),
-                      *schema;
+    const struct json *format = json_member(asked->output_config, "format"), *schema;
     if (json_is_absent(format)) format = asked->output_format;
     if (json_is_absent(format)) return true;
     schema = json_member(format, "schema");
@@ -197,7 +195,8 @@ static void put_retrieval(const struct messages_request *asked, struct chat_body
 }
 
 static bool marks_cache(const struct json *value, int depth) {
-    if (json_kind(value) == JSON_KIND_OBJECT && !json_is_absent(json_member(value, "cache_control")))
+    if (json_kind(value) == JSON_KIND_OBJECT &&
+        !json_is_absent(json_member(value, "cache_control")))
         return true;
     for (size_t i = 0; depth > 0 && json_is_list(value) && i < json_count(value); i++)
         if (marks_cache(json_item(value, i), depth - 1)) return true;
@@ -234,10 +233,10 @@ static bool read_request(struct chat_answer *base, struct api *api,
                          const struct api_request *request, const struct json_table *table,
                          struct failure *failure) {
     struct messages_answer *answer = (struct messages_answer *)base;
+    const struct door_table rows = {"messages", table};
     struct messages_request asked = {0};
-    if (!door_read(api, "messages", request, table, &answer->body, &asked, failure)) return false;
-    answer->counts_cache = marks_cache(answer->body, 0) ||
-                           marks_cache(asked.system, BLOCK_DEPTH) ||
+    if (!door_read(api, request, &rows, &answer->body, &asked, failure)) return false;
+    answer->counts_cache = marks_cache(answer->body, 0) || marks_cache(asked.system, BLOCK_DEPTH) ||
                            marks_cache(asked.tools, BLOCK_DEPTH) ||
                            marks_cache(asked.messages, BLOCK_DEPTH);
     return translate(answer, api, &asked, failure);

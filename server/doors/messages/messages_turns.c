@@ -56,7 +56,7 @@ static bool read_image(const struct turn_reader *reader, const struct json *bloc
     return true;
 }
 
-/* What a message and the result of a tool may both hold. */
+/* A block that a message and the result of a tool may both hold. */
 static bool read_shown(const struct turn_reader *reader, const struct json *block) {
     if (type_is(block, "text")) return read_text(reader, block);
     if (type_is(block, "image")) return read_image(reader, block);
@@ -107,7 +107,7 @@ static bool read_use(const struct turn_reader *reader, const struct json *block)
     return true;
 }
 
-/* What tools of Anthropic's own servers did: nothing here reads it. */
+/* Blocks of tools of Anthropic's own servers: nothing here reads them. */
 static bool is_foreign(const struct json *block) {
     static const char *const types[] = {"redacted_thinking",
                                         "server_tool_use",

@@ -1,6 +1,6 @@
-/* server/doors/shared/conversation.h: turns of another protocol to the messages of a chat. What one
- * speaker says in a row is one message, as most templates want turns that alternate; the result of
- * a tool is always a message of its own. */
+/* server/doors/shared/conversation.h: turns of another protocol to the messages of a chat. The
+ * words of one speaker in a row are one message, as most templates want turns that alternate; the
+ * result of a tool is always a message of its own. */
 #pragma once
 
 #include "config/json/json_writer.h"
@@ -22,18 +22,18 @@ struct conversation {
     struct buffer said;   /* its text, until it shows a picture */
     struct buffer parts;  /* from then on: its parts, as items of JSON */
     struct json_writer parts_w;
-    bool shows;             /* it has a picture */
-    bool speaks;            /* it has a text, which may be empty */
-    struct buffer thought;  /* what was thought before it */
-    struct buffer calls;    /* of tools, as items of JSON */
+    bool shows;            /* it has a picture */
+    bool speaks;           /* it has a text, which may be empty */
+    struct buffer thought; /* what was thought before it */
+    struct buffer calls;   /* of tools, as items of JSON */
     struct json_writer calls_w;
     struct buffer call, tool; /* of a result: the call's id, the tool's name or nothing */
 };
 
 void conversation_begin(struct conversation *conversation);
-/* What follows is this speaker's. */
+/* All that follows is this speaker's. */
 void conversation_turn(struct conversation *conversation, enum speaker speaker);
-/* What follows is the result of a call. Texts may be NULL. */
+/* All that follows is the result of a call. Texts may be NULL. */
 void conversation_result(struct conversation *conversation, struct text_span call,
                          struct text_span tool);
 /* Texts of one message are lines of it. */

@@ -15,25 +15,20 @@ static bool is_read(const struct json_table *table, struct text_span name) {
     return false;
 }
 
-static void count_passed(struct api *api, const char *door, const struct json_table *table,
-                         const struct json *body) {
-    int n = 0;
-    for (struct json_entry it = {0}; json_next(body, &it);) n += !is_read(table, it.name);
-    traffic_note_passed(api->traffic, door, "field", n);
-}
-
-bool door_read_json(struct api *api, const char *door, const struct json_table *table,
-                    const struct json *body, void *out, struct failure *failure) {
-    if (!fields_parse(table, out, body, &api->largest, failure)) return false;
-    count_passed(api, door, table, body);
+bool door_read_json(struct api *api, const struct door_table *table, const struct json *body,
+                    void *out, struct failure *failure) {
+    int n_passed = 0;
+    if (!fields_parse(table->table, out, body, &api->largest, failure)) return false;
+    for (struct json_entry it = {0}; json_next(body, &it);)
+        n_passed += !is_read(table->table, it.name);
+    traffic_note_passed(api->traffic, table->door, "field", n_passed);
     return true;
 }
 
-bool door_read(struct api *api, const char *door, const struct api_request *request,
-               const struct json_table *table, struct json **body, void *out,
-               struct failure *failure) {
+bool door_read(struct api *api, const struct api_request *request, const struct door_table *table,
+               struct json **body, void *out, struct failure *failure) {
     return fields_load(body, request->body, request->size, &api->largest, failure) &&
-           door_read_json(api, door, table, *body, out, failure);
+           door_read_json(api, table, *body, out, failure);
 }
 
 void chat_body_begin(struct chat_body *body) {

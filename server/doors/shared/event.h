@@ -1,5 +1,5 @@
-/* server/doors/shared/event.h: events of a stream whose names their clients read: "event: NAME", and
- * an object whose "type" is the same. */
+/* server/doors/shared/event.h: events of a stream whose names their clients read: "event: NAME",
+ * and an object whose "type" is the same. */
 #pragma once
 
 #include "config/json/json_writer.h"

@@ -1,6 +1,5 @@
-/* server/doors/messages/messages_fields.c: the table of what POST /v1/messages may hold. */
-#include "server/doors/messages/messages.h"
-#include "server/doors/shared/door_fields.h"
+/* server/doors/fields/messages_fields.c: see messages_fields.h. */
+#include "server/doors/fields/messages_fields.h"
 
 #define AT(member) JSON_AT(struct messages_request, member)
 #define SPOKEN "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\"}]}"
@@ -35,7 +34,8 @@ static const struct json_field asked_fields[] = {
 };
 static const struct json_table asked_table = JSON_TABLE(asked_fields);
 
-#define COMMON {.type = JSON_ROWS, .table = &asked_table}
+#define COMMON \
+    { .type = JSON_ROWS, .table = &asked_table }
 static const struct json_field messages_fields[] = {
     COMMON,
     {"max_tokens", JSON_INT64, AT(max_tokens), .min = 1, .max = INT32_MAX, .required = true,
