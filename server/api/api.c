@@ -159,7 +159,7 @@ struct answer *api_refuse(const struct api *api, const struct api_request *reque
 
 void api_note(struct api *api, const struct request_record *record) {
     const char *known = "other";
-    for (int i = 0; i < n_api_routes; i++)
+    for (int i = n_api_routes - 1; i >= 0; i--) /* the first that matches */
         if (route_matches(&api_routes[i], record->path)) known = api_routes[i].path;
     traffic_note(api->traffic, known, record->status, record->seconds);
     request_record_log(record);

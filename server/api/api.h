@@ -21,6 +21,7 @@
 
 struct grammars;
 struct json_writer;
+struct kept;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
  * the server runs. */
@@ -66,7 +67,7 @@ struct served_embedder {
 };
 
 /* Everything is borrowed, and constant while the server runs but for `connections`, `leaving`,
- * `draining` and `traffic`. */
+ * `draining`, `traffic` and `responses`. */
 struct api {
     const struct served_model
         *models; /* [n_models], at least one; the first is meant when none is named */
@@ -93,6 +94,7 @@ struct api {
     atomic_int connections;        /* that are open */
     atomic_bool leaving, draining; /* no longer ready; and refusing requests */
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
+    struct kept *responses;        /* that were stored (server/doors/kept) */
 };
 
 struct api_request {
@@ -190,5 +192,7 @@ route_handler metrics_open;                                   /* metrics.c */
 route_handler props_open, version_open;                       /* info.c */
 route_handler openapi_open;                                   /* openapi.c */
 route_handler root_open;                                      /* info.c */
-route_handler messages_open, count_tokens_open;               /* server/doors/messages */
-route_handler page_open;                                      /* page.c */
+route_handler responses_open, input_tokens_open;              /* server/doors/responses */
+route_handler response_show, response_delete, response_items, response_cancel;
+route_handler messages_open, count_tokens_open; /* server/doors/messages */
+route_handler page_open;                        /* page.c */

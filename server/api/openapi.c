@@ -202,17 +202,23 @@ static void write_query(struct json_writer *w, const struct json_table *table,
     }
 }
 
+static void write_path_parameter(struct json_writer *w, const char *name, size_t size) {
+    char text[40];
+    snprintf(text, sizeof text, "%.*s", (int)size, name);
+    write_parameter(w, text, "path", true);
+    put_object(w);
+    put_key_string(w, "type", "string");
+    put_object_end(w);
+    put_object_end(w);
+}
+
 static void write_parameters(struct json_writer *w, const struct api *api,
                              const struct route *route) {
     const struct schema_scope scope = scope_of(api, route);
     put_key_array(w, "parameters");
-    if (route_has_children(route)) {
-        write_parameter(w, "id", "path", true);
-        put_object(w);
-        put_key_string(w, "type", "string");
-        put_object_end(w);
-        put_object_end(w);
-    }
+    if (route_has_children(route)) write_path_parameter(w, "id", 2);
+    for (const char *at = route->path; (at = strchr(at, '{')) != NULL; at++)
+        write_path_parameter(w, at + 1, strcspn(at + 1, "}"));
     if (route->query) write_query(w, route->query, &scope);
     put_array_end(w);
 }

@@ -1,6 +1,7 @@
 /* server/api/routes.c: see routes.h. */
 #include "server/api/routes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "server/api/fields/chat_fields.h"
@@ -8,6 +9,7 @@
 #include "server/api/fields/embedding_fields.h"
 #include "server/api/fields/token_fields.h"
 #include "server/doors/fields/messages_fields.h"
+#include "server/doors/fields/responses_fields.h"
 
 /* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
 static const char *const json_types[] = {
@@ -42,6 +44,22 @@ const struct route api_routes[] = {
     ROUTE("POST", "/v1/messages/count_tokens", count_tokens_open, .types = json_types,
           .body = &count_tokens_table, .required = "input_tokens",
           .summary = "The tokens of such a conversation"),
+    ROUTE("POST", "/v1/responses", responses_open, .types = json_types, .body = &responses_table,
+          .stream_type = EVENTS_TYPE,
+          .required = "id object created_at status error incomplete_details model output tools "
+                      "tool_choice parallel_tool_calls usage",
+          .summary = "Answer a conversation, in the shapes of OpenAI's Responses"),
+    ROUTE("POST", "/v1/responses/input_tokens", input_tokens_open, .types = json_types,
+          .body = &input_tokens_table, .required = "object input_tokens",
+          .summary = "The tokens of such a conversation"),
+    ROUTE("GET", "/v1/responses/{id}", response_show, .required = "id object output",
+          .summary = "A response that was stored"),
+    ROUTE("DELETE", "/v1/responses/{id}", response_delete, .required = "id object deleted",
+          .summary = "Delete a response that was stored"),
+    ROUTE("GET", "/v1/responses/{id}/input_items", response_items, .query = &items_query_table,
+          .required = "object data has_more", .summary = "The input of a response that was stored"),
+    ROUTE("POST", "/v1/responses/{id}/cancel", response_cancel, .types = json_types,
+          .summary = "Refused: no response is written in the background"),
     ROUTE("POST", "/v1/embeddings", embeddings_open, .types = json_types, .body = &embedding_table,
           .required = "object data model usage", .summary = "Texts to vectors"),
     ROUTE("POST", "/v1/rerank", rerank_open, .types = json_types, .body = &rerank_table,
@@ -122,8 +140,29 @@ bool route_has_children(const struct route *route) {
     return size > 1 && route->path[size - 1] == '/';
 }
 
+/* Segment by segment; one in braces is any that is not empty. */
+static bool matches_segments(const char *route, const char *path) {
+    while (*route == '/' && *path == '/') {
+        size_t wants = strcspn(++route, "/"), has = strcspn(++path, "/");
+        bool same = wants == has && strncmp(route, path, has) == 0;
+        if (*route == '{' ? has == 0 : !same) return false;
+        route += wants;
+        path += has;
+    }
+    return *route == '\0' && *path == '\0';
+}
+
+bool route_segment(const char *path, int i, char *out, size_t size) {
+    const char *at = path;
+    for (int j = 0; j <= i && at; j++) at = strchr(at + (j > 0), '/');
+    size_t n = at ? strcspn(at + 1, "/") : 0;
+    snprintf(out, size, "%.*s", (int)n, at ? at + 1 : "");
+    return n > 0 && n < size;
+}
+
 bool route_matches(const struct route *route, const char *path) {
     size_t size = strlen(route->path);
+    if (strchr(route->path, '{')) return matches_segments(route->path, path);
     if (!route_has_children(route)) return strcmp(route->path, path) == 0;
     return strncmp(route->path, path, size) == 0 && path[size] != '\0';
 }

@@ -10,7 +10,8 @@
  * the API refuse once the process is stopping, all others answer as long as it lives. */
 enum route_access { ACCESS_API, ACCESS_OPERATIONS, ACCESS_PUBLIC, ACCESS_PAGE };
 
-/* A path that ends in '/' stands for everything below it, but for "/" itself. A route of GET
+/* A path that ends in '/' stands for everything below it, but for "/" itself; "{id}" in it for
+ * one segment. A route of GET
  * takes HEAD too, which is GET without the body, and HTTP leaves that out. */
 struct route {
     const char *method, *path;
@@ -33,6 +34,9 @@ extern const int n_api_routes;
 /* Of a path that no route has: what the API asks for. */
 enum route_access route_access_of(const char *path);
 bool route_matches(const struct route *route, const char *path);
+/* Segment i of a path, from 0: "b" is 1 of "/a/b". False, with what fits in `out`, where it is
+ * empty, longer than `size`, or not there. */
+bool route_segment(const char *path, int i, char *out, size_t size);
 /* Whether the path stands for everything below it. */
 bool route_has_children(const struct route *route);
 /* Whether the server's options leave it in. */

@@ -6,7 +6,9 @@
 
 #include "server/api/core/traffic.h"
 #include "server/api/text/cited_numbers.h"
+#include "server/doors/kept/kept.h"
 #include "server/doors/messages/messages.h"
+#include "server/doors/responses/responses.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,6 +31,7 @@ static struct api *api(void) {
     if (one.traffic == NULL) {
         one = (struct api){.models = &model, .n_models = 1, .largest = model.limits};
         one.traffic = traffic_open();
+        one.responses = kept_open((struct kept_limits){4, 1 << 20, 3600});
     }
     return &one;
 }
@@ -77,6 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct text_span text = {(const char *)data, size};
     try_door(messages_read, messages_free, sizeof(struct messages_answer), text);
     try_door(messages_read_counted, messages_free, sizeof(struct messages_answer), text);
+    try_door(responses_read, responses_free, sizeof(struct responses_answer), text);
+    try_door(responses_read_counted, responses_free, sizeof(struct responses_answer), text);
     if (size < 2048) check_cuts(text);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "server/api/core/traffic.h"
 #include "server/api/text/cited_numbers.h"
 #include "server/doors/messages/messages.h"
+#include "server/doors/responses/responses.h"
 #include "tests/growth/growth.h"
 
 static const struct served_model model = {.id = "m",
@@ -36,6 +37,10 @@ static void run_door(door_reader *read, void (*release)(struct chat_answer *answ
 
 static void run_messages(struct text_span body) {
     run_door(messages_read, messages_free, sizeof(struct messages_answer), body);
+}
+
+static void run_responses(struct text_span body) {
+    run_door(responses_read, responses_free, sizeof(struct responses_answer), body);
 }
 
 static void run_cuts(struct text_span text) {
@@ -74,6 +79,25 @@ static void make_unknown(int n, struct buffer *out) {
     buffer_append_string(out, "}");
 }
 
+static void make_items(int n, struct buffer *out) {
+    buffer_append_string(out, "{\"input\":[{\"role\":\"user\",\"content\":\"a\"}");
+    put_times(out, n,
+              ",{\"type\":\"reasoning\",\"summary\":[]},{\"type\":\"function_call\",\"call_id\":"
+              "\"c\",\"name\":\"f\",\"arguments\":\"{}\"},{\"type\":\"function_call_output\","
+              "\"call_id\":\"c\",\"output\":\"r\"}");
+    buffer_append_string(out, "]}");
+}
+
+static void make_functions(int n, struct buffer *out) {
+    buffer_append_string(out, "{\"input\":\"a\",\"tools\":[{\"type\":\"web_search\"}");
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, ",{\"type\":\"function\",\"name\":\"f%d\",\"parameters\":{}}", i);
+    buffer_append_string(
+        out, "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[{}");
+    for (int i = 0; i < n; i++) buffer_printf(out, ",{\"name\":\"f%d\"}", i);
+    buffer_append_string(out, "]}}");
+}
+
 static void make_brackets(int n, struct buffer *out) { put_times(out, n, "a [1, 2] [[3 [4,"); }
 
 static const struct growth_case cases[] = {
@@ -81,6 +105,8 @@ static const struct growth_case cases[] = {
     {"door/messages_blocks", 500, make_blocks, run_messages},
     {"door/messages_document", 1000, make_document, run_messages},
     {"door/messages_unknown", 1000, make_unknown, run_messages},
+    {"door/responses_items", 500, make_items, run_responses},
+    {"door/responses_tools", 500, make_functions, run_responses},
     {"door/brackets", 2000, make_brackets, run_cuts},
 };
 const struct growth_table door_growth = GROWTH_TABLE(cases);

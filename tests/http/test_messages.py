@@ -146,8 +146,9 @@ def test_tools(server):
     assert (weather["name"], weather["input"], time["name"], time["input"]) == (
         "get_weather", {"city": "Paris"}, "get_time", {})
     assert weather["id"].startswith("toolu_") and weather["id"] != time["id"]
-    one = both(server, tools=TOOLS, tool_choice={"type": "auto", "disable_parallel_tool_use": True})
-    assert [b["type"] for b in one["content"]] == ["text", "tool_use"] and one["stop_reason"] == "tool_use"
+    alone = {"tools": TOOLS, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
+    for one in (ask(server, **alone), assembled(events(server, **alone))):
+        assert [b["type"] for b in one["content"]] == ["text", "tool_use"] and one["stop_reason"] == "tool_use"
     assert both(server, tools=TOOLS, tool_choice={"type": "none"})["stop_reason"] == "end_turn"
     result = {"type": "tool_result", "tool_use_id": weather["id"], "content": [{"type": "text", "text": "rain"}]}
     history = [*USER, {"role": "assistant", "content": called["content"][:2]}, {"role": "user", "content": [result]}]

@@ -72,6 +72,7 @@ static bool ask(struct chat_answer *answer, struct choice *choice, const struct 
     asked->pictures = picture_set_hold(prompt->pictures);
     asked->n_top = answer->request.logprobs ? (int)answer->request.top_logprobs : -1;
     if (!writing_ask(model, &answer->request.writing, choice->number, asked, failure)) return false;
+    if (answer->request.one_call) asked->wake_per_token = true; /* it ends within the answer */
     if (prompt->place == NULL) asked->passages.search = false;
     add_end(answer, &asked->end);
     add_shown(answer, asked);
@@ -99,11 +100,46 @@ static bool open_choice(struct chat_answer *answer, const struct chat_prompt *pr
     return ask(answer, &choice->base, prompt, failure);
 }
 
+static bool make_prompt(struct chat_answer *answer, struct chat_prompt *prompt,
+                        struct failure *failure) {
+    *prompt = (struct chat_prompt){.pictures = answer->pictures ? answer->pictures->set : NULL};
+    return chat_prompt_make(answer->base.model, &answer->request, prompt, &answer->format, failure);
+}
+
+/* A result of a tool whose call went goes with it, and so does an answer whose question went. */
+static int drop_turns(const struct json *messages, int dropped) {
+    int seen = 0, last = (int)json_count(messages) - 1;
+    for (int i = 0; i < last; i++) {
+        const struct json *role = json_member(json_item(messages, (size_t)i), "role");
+        if (json_text_is(role, "system") || json_text_is(role, "developer")) continue;
+        if (seen >= dropped && json_text_is(role, "user")) return seen;
+        seen++;
+    }
+    return seen;
+}
+
+/* Leaves out the oldest turns until an answer of some length fits, each time twice as many, as the
+ * whole prompt is made anew. */
+static bool truncate_prompt(struct chat_answer *answer, struct chat_prompt *prompt,
+                            struct failure *failure) {
+    const struct json *messages = json_member(answer->request.body, "messages");
+    int context = answer->base.model->limits.context, room = context / 8,
+        n = (int)json_count(messages);
+    if (!answer->request.truncates || answer->pictures) return true;
+    for (int wanted = 1; prompt->ids.n + room > context && wanted < 2 * n; wanted *= 2) {
+        int dropped = drop_turns(messages, wanted);
+        if (dropped == answer->request.dropped) continue;
+        answer->request.dropped = dropped;
+        chat_prompt_free(prompt);
+        if (!make_prompt(answer, prompt, failure)) return false;
+    }
+    return true;
+}
+
 static bool open_choices(struct chat_answer *answer, struct failure *failure) {
-    struct chat_prompt prompt = {.pictures = answer->pictures ? answer->pictures->set : NULL};
-    bool ok =
-        chat_prompt_make(answer->base.model, &answer->request, &prompt, &answer->format, failure) &&
-        chat_guide_tools(answer, failure);
+    struct chat_prompt prompt;
+    bool ok = make_prompt(answer, &prompt, failure) && truncate_prompt(answer, &prompt, failure) &&
+              chat_guide_tools(answer, failure);
     answer->n_counted = prompt.ids.n;
     for (int i = 0; ok && !answer->door->counts && i < answer->request.writing.n; i++)
         ok = open_choice(answer, &prompt, failure);

@@ -73,6 +73,10 @@ struct answer *chat_door_open(const struct chat_door *door, struct api *api,
 
 /* chat_json.c */
 enum { CALL_ID_BYTES = 32 };
+/* The tokens of a choice that have not been sent, with their log-probabilities, as items of an
+ * open list. */
+void chat_put_tokens(struct json_writer *w, const struct chat_answer *answer,
+                     const struct choice *choice);
 /* The id of call i of a choice, as the model's template takes it back. */
 void chat_call_id(const struct chat_answer *answer, const struct chat_choice *choice, int i,
                   char id[CALL_ID_BYTES]);

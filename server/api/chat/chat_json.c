@@ -28,17 +28,11 @@ static int shown_ids(const struct choice *choice) {
     return tokens_shown(choice->sequence, &choice->progress, choice->ids_sent);
 }
 
-static void write_logprobs(struct json_writer *w, const struct chat_answer *answer,
-                           struct choice *choice) {
+void chat_put_tokens(struct json_writer *w, const struct chat_answer *answer,
+                     const struct choice *choice) {
     const struct sequence *sequence = choice->sequence;
     const struct tokenizer *tokenizer = answer->base.model->tokenizer;
     int shown = shown_ids(choice), n_top = sequence->asked.n_top;
-    if (!answer->request.logprobs) {
-        put_key_null(w, "logprobs");
-        return;
-    }
-    put_key_object(w, "logprobs");
-    put_key_array(w, "content");
     for (int i = choice->ids_sent; i < shown; i++) {
         size_t row = (size_t)(sequence->asked.n_prompt + i);
         put_object(w);
@@ -54,10 +48,21 @@ static void write_logprobs(struct json_writer *w, const struct chat_answer *answ
         put_array_end(w);
         put_object_end(w);
     }
+}
+
+static void write_logprobs(struct json_writer *w, const struct chat_answer *answer,
+                           struct choice *choice) {
+    if (!answer->request.logprobs) {
+        put_key_null(w, "logprobs");
+        return;
+    }
+    put_key_object(w, "logprobs");
+    put_key_array(w, "content");
+    chat_put_tokens(w, answer, choice);
     put_array_end(w);
     put_key_null(w, "refusal");
     put_object_end(w);
-    choice->ids_sent = shown;
+    choice->ids_sent = shown_ids(choice);
 }
 
 /* Messages. */

@@ -20,6 +20,7 @@ struct template_skills {
     bool developer; /* the role of this name */
     bool tools, documents;
     bool text_arguments; /* arguments of calls stay the text that was sent */
+    int dropped;         /* of the messages, the oldest */
     bool first_system;   /* system messages stand first alone: later ones are the user's */
 };
 
@@ -237,6 +238,11 @@ static void put_message(struct json_writer *w, const struct json *message,
     put_object_end(w);
 }
 
+/* All but the system's messages and the last one. */
+static bool is_droppable(const struct json *messages, size_t i) {
+    return i + 1 < json_count(messages) && !is_system(json_item(messages, i));
+}
+
 /* The messages as the template takes them; the caller closes *out. */
 static bool make_messages(const struct json *messages, const struct template_skills *skills,
                           const struct chat_place *place, struct json **out,
@@ -247,7 +253,12 @@ static bool make_messages(const struct json *messages, const struct template_ski
     bool ok = true;
     put_begin(&w, &text);
     put_array(&w);
+    size_t dropped = 0, to_drop = (size_t)skills->dropped;
     for (size_t i = 0; ok && i < json_count(messages); i++) {
+        if (dropped < to_drop && is_droppable(messages, i)) {
+            dropped++;
+            continue;
+        }
         ok = check_message(json_item(messages, i), i, skills->pictures, failure);
         const char *mark = place && json_item(messages, i) == place->message ? place->mark : NULL;
         bool moved = i > 0 && skills->first_system && is_system(json_item(messages, i));
@@ -354,6 +365,7 @@ static bool fill(const struct served_model *model, const struct chat_request *re
     if (chat_pick(model->chat, in, &template, &e)) return failure_from_error(failure, &e);
     struct template_skills skills = skills_of(template);
     skills.pictures = skills.pictures && model->picture_input;
+    skills.dropped = request->dropped;
     bool ok = check_skills(request, in, &skills, failure) &&
               open_place(model, request, in->messages, &out->place, failure) &&
               render(model, in, &skills, out->place, &text, failure) &&
