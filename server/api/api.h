@@ -194,5 +194,8 @@ route_handler openapi_open;                                   /* openapi.c */
 route_handler root_open;                                      /* info.c */
 route_handler responses_open, input_tokens_open;              /* server/doors/responses */
 route_handler response_show, response_delete, response_items, response_cancel;
+route_handler ollama_chat_open, ollama_generate_open; /* server/doors/ollama */
+route_handler ollama_embed_open, ollama_embeddings_open;
+route_handler ollama_tags, ollama_ps, ollama_version, ollama_show, ollama_refuse;
 route_handler messages_open, count_tokens_open; /* server/doors/messages */
 route_handler page_open;                        /* page.c */

@@ -9,6 +9,7 @@
 #include "server/api/fields/embedding_fields.h"
 #include "server/api/fields/token_fields.h"
 #include "server/doors/fields/messages_fields.h"
+#include "server/doors/fields/ollama_fields.h"
 #include "server/doors/fields/responses_fields.h"
 
 /* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
@@ -26,6 +27,10 @@ static const char *const document_types[] = {
 #define EVENTS_TYPE "text/event-stream"
 #define ROUTE(verb, name, handler, ...) \
     { .method = (verb), .path = (name), .open = handler, __VA_ARGS__ }
+#define NOT_HERE(verb, name) \
+    ROUTE(verb, name, ollama_refuse, .types = json_types, \
+          .summary = "Refused: it does not apply here")
+#define LINES_TYPE "application/x-ndjson"
 #define PAGE_FILE(name, type, words) \
     ROUTE("GET", name, page_open, .access = ACCESS_PAGE, .answer_type = (type), .summary = (words))
 
@@ -60,6 +65,31 @@ const struct route api_routes[] = {
           .required = "object data has_more", .summary = "The input of a response that was stored"),
     ROUTE("POST", "/v1/responses/{id}/cancel", response_cancel, .types = json_types,
           .summary = "Refused: no response is written in the background"),
+    ROUTE("POST", "/api/chat", ollama_chat_open, .types = json_types, .body = &ollama_chat_table,
+          .stream_type = LINES_TYPE, .required = "model created_at message done",
+          .summary = "Answer a conversation, in Ollama's shapes"),
+    ROUTE("POST", "/api/generate", ollama_generate_open, .types = json_types,
+          .body = &ollama_generate_table, .stream_type = LINES_TYPE,
+          .required = "model created_at response done", .summary = "Answer a text"),
+    ROUTE("POST", "/api/embed", ollama_embed_open, .types = json_types, .body = &ollama_embed_table,
+          .required = "model embeddings", .summary = "Texts to vectors"),
+    ROUTE("POST", "/api/embeddings", ollama_embeddings_open, .types = json_types,
+          .body = &ollama_embeddings_table, .required = "embedding",
+          .summary = "A text to its vector"),
+    ROUTE("GET", "/api/tags", ollama_tags, .required = "models",
+          .summary = "The models that requests may name"),
+    ROUTE("GET", "/api/ps", ollama_ps, .required = "models",
+          .summary = "The models that are loaded: all"),
+    ROUTE("POST", "/api/show", ollama_show, .types = json_types, .body = &ollama_show_table,
+          .required = "details model_info capabilities", .summary = "What is known of a model"),
+    ROUTE("GET", "/api/version", ollama_version, .required = "version",
+          .summary = "The version of Ollama's API that is spoken"),
+    NOT_HERE("POST", "/api/pull"),
+    NOT_HERE("POST", "/api/push"),
+    NOT_HERE("POST", "/api/create"),
+    NOT_HERE("POST", "/api/copy"),
+    NOT_HERE("DELETE", "/api/delete"),
+    NOT_HERE("POST", "/api/blobs/{digest}"),
     ROUTE("POST", "/v1/embeddings", embeddings_open, .types = json_types, .body = &embedding_table,
           .required = "object data model usage", .summary = "Texts to vectors"),
     ROUTE("POST", "/v1/rerank", rerank_open, .types = json_types, .body = &rerank_table,

@@ -8,6 +8,7 @@
 #include "server/api/text/cited_numbers.h"
 #include "server/doors/kept/kept.h"
 #include "server/doors/messages/messages.h"
+#include "server/doors/ollama/ollama.h"
 #include "server/doors/responses/responses.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -82,6 +83,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     try_door(messages_read_counted, messages_free, sizeof(struct messages_answer), text);
     try_door(responses_read, responses_free, sizeof(struct responses_answer), text);
     try_door(responses_read_counted, responses_free, sizeof(struct responses_answer), text);
+    try_door(ollama_read_chat, ollama_free, sizeof(struct ollama_answer), text);
+    try_door(ollama_read_generate, ollama_free, sizeof(struct ollama_answer), text);
     if (size < 2048) check_cuts(text);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "server/api/core/traffic.h"
 #include "server/api/text/cited_numbers.h"
 #include "server/doors/messages/messages.h"
+#include "server/doors/ollama/ollama.h"
 #include "server/doors/responses/responses.h"
 #include "tests/growth/growth.h"
 
@@ -41,6 +42,10 @@ static void run_messages(struct text_span body) {
 
 static void run_responses(struct text_span body) {
     run_door(responses_read, responses_free, sizeof(struct responses_answer), body);
+}
+
+static void run_ollama(struct text_span body) {
+    run_door(ollama_read_chat, ollama_free, sizeof(struct ollama_answer), body);
 }
 
 static void run_cuts(struct text_span text) {
@@ -98,6 +103,15 @@ static void make_functions(int n, struct buffer *out) {
     buffer_append_string(out, "]}}");
 }
 
+static void make_calls(int n, struct buffer *out) {
+    buffer_append_string(out,
+                         "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}");
+    put_times(out, n,
+              ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":"
+              "\"f\",\"arguments\":{}}}]},{\"role\":\"tool\",\"content\":\"r\"}");
+    buffer_append_string(out, "]}");
+}
+
 static void make_brackets(int n, struct buffer *out) { put_times(out, n, "a [1, 2] [[3 [4,"); }
 
 static const struct growth_case cases[] = {
@@ -107,6 +121,7 @@ static const struct growth_case cases[] = {
     {"door/messages_unknown", 1000, make_unknown, run_messages},
     {"door/responses_items", 500, make_items, run_responses},
     {"door/responses_tools", 500, make_functions, run_responses},
+    {"door/ollama_turns", 500, make_calls, run_ollama},
     {"door/brackets", 2000, make_brackets, run_cuts},
 };
 const struct growth_table door_growth = GROWTH_TABLE(cases);

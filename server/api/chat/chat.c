@@ -40,9 +40,14 @@ static bool choose_length(struct chat_answer *answer, const struct chat_prompt *
                        n_prompt, (long long)wanted, (long long)(n_prompt + wanted), context);
 }
 
+bool chat_may_reason(const struct chat_answer *answer) {
+    return !answer->request.raw && chat_reasons(answer->base.model->chat);
+}
+
 /* A turn ends by the template's own token too, whatever ends a text. */
 static void add_end(const struct chat_answer *answer, struct sequence_end *end) {
-    int32_t id = chat_end(answer->base.model->chat, answer->base.model->tokenizer);
+    const struct served_model *model = answer->base.model;
+    int32_t id = answer->request.raw ? -1 : chat_end(model->chat, model->tokenizer);
     if (end->ignore_eos || id < 0) return;
     end->stop_ids = xrealloc(end->stop_ids, ((size_t)end->n_stop_ids + 1) * sizeof *end->stop_ids);
     end->stop_ids[end->n_stop_ids] = id;
@@ -72,7 +77,7 @@ static bool ask(struct chat_answer *answer, struct choice *choice, const struct 
     asked->pictures = picture_set_hold(prompt->pictures);
     asked->n_top = answer->request.logprobs ? (int)answer->request.top_logprobs : -1;
     if (!writing_ask(model, &answer->request.writing, choice->number, asked, failure)) return false;
-    if (answer->request.one_call) asked->wake_per_token = true; /* it ends within the answer */
+    if (answer->request.one_call || answer->request.watched) asked->wake_per_token = true;
     if (prompt->place == NULL) asked->passages.search = false;
     add_end(answer, &asked->end);
     add_shown(answer, asked);
@@ -88,7 +93,7 @@ static bool open_choice(struct chat_answer *answer, const struct chat_prompt *pr
                         struct failure *failure) {
     struct chat_choice *choice = (struct chat_choice *)writing_answer_add(
         &answer->base, answer->door->choice_bytes, &answer->principal, answer->waker);
-    bool reasons = prompt->thinks || chat_reasons(answer->base.model->chat);
+    bool reasons = prompt->thinks || chat_may_reason(answer);
     choice->base.number = choice->base.index;
     choice->reply = (struct chat_reply){.format = answer->format, .reasons = reasons};
     if (prompt->thinks) {
@@ -141,7 +146,7 @@ static bool open_choices(struct chat_answer *answer, struct failure *failure) {
     bool ok = make_prompt(answer, &prompt, failure) && truncate_prompt(answer, &prompt, failure) &&
               chat_guide_tools(answer, failure);
     answer->n_counted = prompt.ids.n;
-    for (int i = 0; ok && !answer->door->counts && i < answer->request.writing.n; i++)
+    for (int i = 0; ok && !answer->counts && i < answer->request.writing.n; i++)
         ok = open_choice(answer, &prompt, failure);
     chat_prompt_free(&prompt);
     return ok;
@@ -153,7 +158,7 @@ static bool open_answer(struct chat_answer *answer, struct failure *failure) {
     pthread_mutex_lock(&answer->lock);
     bool ok = (!answer->pictures || chat_pictures_check(answer->pictures, failure)) &&
               open_choices(answer, failure) &&
-              (answer->door->counts || writing_answer_submit(&answer->base, failure));
+              (answer->counts || writing_answer_submit(&answer->base, failure));
     answer->opened = ok;
     pthread_mutex_unlock(&answer->lock);
     return ok;
@@ -238,7 +243,7 @@ static bool begin_answer(struct chat_answer *answer, struct failure *failure) {
 static bool choose_model(struct chat_answer *answer, struct api *api, struct failure *failure) {
     writing_choose_seed(&answer->request.writing);
     answer->base.model = api_model(api, answer->request.model, failure);
-    if (answer->base.model->chat) return true;
+    if (answer->base.model->chat || answer->request.raw) return true;
     return failure_set(
         failure, 400, "no_chat_template", "model",
         "the model %s has no chat template: send its prompt to /v1/completions, or put "

@@ -28,7 +28,6 @@ struct chat_door {
     bool (*read)(struct chat_answer *answer, struct api *api, const struct api_request *request,
                  struct failure *failure);
     void (*free)(struct chat_answer *answer); /* the door's members; NULL: it has none */
-    bool counts; /* the prompt's tokens are the answer (n_counted), and nothing is written */
 };
 
 /* Zeroed when the door reads. */
@@ -40,10 +39,11 @@ struct chat_answer {
     struct waker waker;
     enum call_format format;
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
-    int n_counted;                /* tokens of the prompt, of a door that counts */
-    bool clamped;                 /* the context left less than max_tokens */
-    bool opened;                  /* the engine has the sequences */
-    pthread_mutex_t lock;         /* while they are made, and while they are cancelled */
+    bool counts;   /* the door reads a request whose answer is not written: nothing is but this: */
+    int n_counted; /* tokens of the prompt */
+    bool clamped;  /* the context left less than max_tokens */
+    bool opened;   /* the engine has the sequences */
+    pthread_mutex_t lock; /* while they are made, and while they are cancelled */
 };
 
 /* chat_messages.c: the request's conversation as the model's template takes it. */
@@ -61,6 +61,8 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
                       struct chat_prompt *out, enum call_format *format, struct failure *failure);
 
 /* chat.c: a route's handler hands on to its door. */
+/* Whether the answer may begin with thoughts. */
+bool chat_may_reason(const struct chat_answer *answer);
 /* Of struct writing_ops, for every door: what was written is taken apart (chat_choice.reply). */
 void chat_read(const struct writing_answer *answer, struct choice *choice);
 void chat_free_choice(struct choice *choice);

@@ -9,6 +9,7 @@
 #include "retro/chat/chat.h"
 #include "server/api/chat/chat.h"
 #include "server/api/chat/chat_place.h"
+#include "server/api/chat/chat_skills.h"
 #include "server/api/core/picture_part.h"
 #include "server/api/text/retrieval_ask.h"
 #include "server/host/prompt/picture_input.h"
@@ -43,6 +44,19 @@ static struct template_skills skills_of(const struct template *template) {
         .developer = has_literal(literals, "developer"),
         .tools = template_reads(template, "tools"),
         .documents = template_reads(template, "documents")};
+}
+
+bool chat_knows_tools(const struct chat *chat) {
+    static const char list[] = "[{}]";
+    const struct template *template;
+    struct chat_input in = {0};
+    struct json *tools;
+    struct error e;
+    if (json_parse(&tools, (struct text_span){list, sizeof list - 1}, "tools", &e)) return false;
+    in.tools = tools;
+    bool knows = chat_pick(chat, &in, &template, &e) == STATUS_OK && skills_of(template).tools;
+    json_close(tools);
+    return knows;
 }
 
 /* An assistant's message may be calls alone. */
@@ -384,8 +398,23 @@ static bool fill(const struct served_model *model, const struct chat_request *re
     return ok;
 }
 
-bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
-                      struct chat_prompt *out, enum call_format *format, struct failure *failure) {
+/* As a completion's prompt: special tokens in it are tokens. */
+static bool encode_raw(const struct served_model *model, const struct json *messages,
+                       struct chat_prompt *out, struct failure *failure) {
+    const struct json *last = json_item(messages, json_count(messages) - 1);
+    struct text_span text = json_text(json_member(last, "content"));
+    struct error e;
+    if (tokenizer_encode(model->tokenizer, text.text ? text.text : "", text.size,
+                         TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, &out->ids, &e))
+        return failure_from_error(failure, &e);
+    if (out->ids.n == 0 && model->eod >= 0) tokens_append(&out->ids, model->eod, 0);
+    return true;
+}
+
+/* By the template. */
+static bool encode_chat(const struct served_model *model, const struct chat_request *request,
+                        struct chat_prompt *out, enum call_format *format,
+                        struct failure *failure) {
     struct chat_input in;
     struct json *variables = NULL;
     struct error e;
@@ -397,6 +426,13 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
     in.variables = variables;
     ok = ok && fill(model, request, &in, out, format, failure);
     json_close(variables);
+    return ok;
+}
+
+bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
+                      struct chat_prompt *out, enum call_format *format, struct failure *failure) {
+    bool ok = request->raw ? encode_raw(model, json_member(request->body, "messages"), out, failure)
+                           : encode_chat(model, request, out, format, failure);
     if (ok && out->ids.n == 0)
         ok = failure_set(failure, 400, "invalid_value", "messages",
                          "the chat template makes an empty text of the messages");

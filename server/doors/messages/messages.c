@@ -33,7 +33,6 @@ struct answer *count_tokens_open(struct api *api, const struct api_request *requ
                                           .answer_bytes = sizeof(struct messages_answer),
                                           .choice_bytes = sizeof(struct messages_choice),
                                           .read = messages_read_counted,
-                                          .free = messages_free,
-                                          .counts = true};
+                                          .free = messages_free};
     return chat_door_open(&door, api, request, waker, failure);
 }

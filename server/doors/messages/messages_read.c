@@ -249,6 +249,7 @@ bool messages_read(struct chat_answer *answer, struct api *api, const struct api
 
 bool messages_read_counted(struct chat_answer *answer, struct api *api,
                            const struct api_request *request, struct failure *failure) {
+    answer->counts = true;
     return read_request(answer, api, request, &count_tokens_table, failure);
 }
 

@@ -41,7 +41,6 @@ struct answer *input_tokens_open(struct api *api, const struct api_request *requ
                                           .answer_bytes = sizeof(struct responses_answer),
                                           .choice_bytes = sizeof(struct responses_choice),
                                           .read = responses_read_counted,
-                                          .free = responses_free,
-                                          .counts = true};
+                                          .free = responses_free};
     return chat_door_open(&door, api, request, waker, failure);
 }

@@ -187,6 +187,7 @@ bool responses_read(struct chat_answer *answer, struct api *api, const struct ap
 
 bool responses_read_counted(struct chat_answer *answer, struct api *api,
                             const struct api_request *request, struct failure *failure) {
+    answer->counts = true;
     return read_request(answer, api, request, &input_tokens_table, failure);
 }
 

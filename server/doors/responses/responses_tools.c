@@ -26,7 +26,9 @@ static void allowed_open(struct allowed *allowed, const struct json *choice) {
     allowed->list = json_member(choice, "tools");
     for (size_t i = 0; i < json_count(allowed->list); i++) {
         struct text_span name = json_text(json_member(json_item(allowed->list, i), "name"));
-        lookup_add(&allowed->names, lookup_hash(name.text, name.size), (int)i);
+        uint64_t hash = lookup_hash(name.text, name.size);
+        size_t at = 0;
+        if (lookup_next(&allowed->names, hash, &at) < 0) lookup_add(&allowed->names, hash, (int)i);
     }
 }
 
