@@ -21,12 +21,16 @@ struct key_limits {
         stored_bytes; /* texts and metadata of its documents (server/documents/document_quota.h) */
 };
 
+/* In the order of enum documents_access. */
+enum key_documents { KEY_DOCUMENTS_OFF, KEY_DOCUMENTS_READ, KEY_DOCUMENTS_WRITE };
+
 struct key {
     char *name; /* for logs and metrics */
     uint8_t hash[KEY_HASH_BYTES];
     struct key_limits limits;
     bool operations;       /* may read what operators read */
     struct filter *filter; /* the documents that there are for it; NULL: all */
+    enum key_documents documents; /* what it may do with them, where the server lets it */
     struct key_usage *usage;
     atomic_int references;
 };

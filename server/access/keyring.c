@@ -65,6 +65,11 @@ static enum status parse_filter(struct json_reader *reader, const struct json *v
     return filter_read(&((struct key *)object)->filter, reader, value);
 }
 
+static const struct json_choice documents_choices[] = {{"off", KEY_DOCUMENTS_OFF},
+                                                       {"read", KEY_DOCUMENTS_READ},
+                                                       {"write", KEY_DOCUMENTS_WRITE},
+                                                       {NULL, 0}};
+
 #define LIMIT(member, kind, most) \
     { .name = #member, .type = kind, JSON_AT(struct key, limits.member), .min = 0, .max = (most) }
 static const struct json_field key_fields[] = {
@@ -72,6 +77,8 @@ static const struct json_field key_fields[] = {
     {.name = "sha256", .type = JSON_PARSED, .parse = parse_hash, .required = true},
     {.name = "filter", .type = JSON_PARSED, .parse = parse_filter},
     {.name = "operations", .type = JSON_BOOL, JSON_AT(struct key, operations)},
+    {.name = "documents", .type = JSON_CHOICE, JSON_AT(struct key, documents),
+     .choices = documents_choices, .fallback = KEY_DOCUMENTS_WRITE},
     LIMIT(concurrent, JSON_INT, 1e6),
     LIMIT(requests_per_minute, JSON_INT, 1e6),
     LIMIT(tokens_per_minute, JSON_INT64, 1e15),

@@ -22,6 +22,7 @@
 struct grammars;
 struct json_writer;
 struct kept;
+struct mcp;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
  * the server runs. */
@@ -91,6 +92,8 @@ struct api {
     bool logs_bodies;              /* log.prompts */
     int64_t created;               /* seconds since 1970 of the start */
     int request_timeout;           /* seconds; 0: any */
+    const char *scheme;            /* "http" or "https": how clients reach the server */
+    struct mcp *mcp;               /* its door for MCP (server/doors/mcp); NULL: it has none */
     atomic_int connections;        /* that are open */
     atomic_bool leaving, draining; /* no longer ready; and refusing requests */
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
@@ -109,6 +112,9 @@ struct api_request {
     const struct query_argument *arguments; /* [n_arguments], of the query string */
     int n_arguments;
     struct principal principal; /* who asks; borrowed */
+    /* The value of any header, for doors whose protocols have their own; NULL: it is not there. */
+    const char *(*header)(const void *headers, const char *name);
+    const void *headers;
 };
 
 /* The member "chat_template": its text, null where chat is NULL or has none. */
@@ -180,9 +186,11 @@ route_handler search_open;      /* search.c */
 route_handler search_picture_open;
 route_handler documents_list, document_show, document_picture;    /* documents_look.c */
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
+/* What a client may do with the documents of the first model: as the server and its key have it. */
+enum documents_access documents_right(const struct api *api, const struct principal *who);
 /* The model whose documents a client may look at or change; NULL: *failure says why it may not. */
-const struct served_model *documents_model(struct api *api, enum documents_access access,
-                                           struct failure *failure);
+const struct served_model *documents_model(struct api *api, const struct principal *who,
+                                           enum documents_access access, struct failure *failure);
 route_handler embeddings_open;                                /* embeddings.c */
 route_handler rerank_open;                                    /* rerank.c */
 route_handler models_list, model_show;                        /* models.c */
@@ -199,3 +207,4 @@ route_handler ollama_embed_open, ollama_embeddings_open;
 route_handler ollama_tags, ollama_ps, ollama_version, ollama_show, ollama_refuse;
 route_handler messages_open, count_tokens_open; /* server/doors/messages */
 route_handler page_open;                        /* page.c */
+route_handler mcp_post, mcp_get, mcp_delete; /* server/doors/mcp */

@@ -29,6 +29,10 @@ static void exchange_resume(struct exchange *exchange) {
 
 /* Opening. */
 
+static const char *find_header(const void *headers, const char *name) {
+    return header_find(headers, name);
+}
+
 static void exchange_take_request(struct exchange *exchange, const char *method, const char *path) {
     exchange->request =
         (struct api_request){.method = method,
@@ -42,7 +46,9 @@ static void exchange_take_request(struct exchange *exchange, const char *method,
                              .size = exchange->body.size,
                              .arguments = exchange->arguments,
                              .n_arguments = exchange->n_arguments,
-                             .principal = exchange->admission.principal};
+                             .principal = exchange->admission.principal,
+                             .header = find_header,
+                             .headers = exchange};
 }
 
 static struct answer *exchange_open(struct exchange *exchange) {

@@ -167,20 +167,38 @@ static struct document_answer *make_document_answer(const struct principal *who,
 
 /* Rights of clients. */
 
-const struct served_model *documents_model(struct api *api, enum documents_access access,
-                                           struct failure *failure) {
+_Static_assert((int)KEY_DOCUMENTS_READ == (int)DOCUMENTS_READ &&
+                   (int)KEY_DOCUMENTS_WRITE == (int)DOCUMENTS_WRITE,
+               "rights of keys and of the server are compared");
+
+enum documents_access documents_right(const struct api *api, const struct principal *who) {
+    int server = (int)api->models[0].documents,
+        key = who->key ? (int)who->key->documents : DOCUMENTS_WRITE;
+    return (enum documents_access)min_int(server, key);
+}
+
+static bool refuse_access(enum documents_access access, bool by_key, struct failure *failure) {
+    if (by_key)
+        return failure_set(failure, 403, "documents_not_allowed", NULL,
+                           "this key may not %s documents (\"documents\" in the file of keys)",
+                           access == DOCUMENTS_WRITE ? "change" : "look at");
+    return failure_set(failure, 403, "documents_not_allowed", NULL,
+                       access == DOCUMENTS_WRITE
+                           ? "this server's documents are not changed over HTTP (option "
+                             "retrieval.documents)"
+                           : "this server's documents are not shown (option retrieval.documents)");
+}
+
+const struct served_model *documents_model(struct api *api, const struct principal *who,
+                                           enum documents_access access, struct failure *failure) {
     const struct served_model *model = &api->models[0];
     if (model->collection == NULL) {
         failure_set(failure, 400, "no_collection", NULL,
                     "this server has no collection (option retrieval.collection)");
         return NULL;
     }
-    if (model->documents >= access) return model;
-    failure_set(failure, 403, "documents_not_allowed", NULL,
-                access == DOCUMENTS_WRITE
-                    ? "this server's documents are not changed over HTTP (option "
-                      "retrieval.documents)"
-                    : "this server's documents are not shown (option retrieval.documents)");
+    if (documents_right(api, who) >= access) return model;
+    refuse_access(access, model->documents >= access, failure);
     return NULL;
 }
 
@@ -271,7 +289,7 @@ static bool parse_documents(struct document_answer *answer, const struct api_req
 /* `id` is the path's; NULL: it has none. */
 static struct answer *put_documents(struct api *api, const struct api_request *request,
                                     const char *id, struct waker waker, struct failure *failure) {
-    const struct served_model *model = documents_model(api, DOCUMENTS_WRITE, failure);
+    const struct served_model *model = documents_model(api, &request->principal, DOCUMENTS_WRITE, failure);
     if (model == NULL) return NULL;
     struct document_answer *answer = make_document_answer(&request->principal, waker);
     bool ok = parse_documents(answer, request, &model->limits, failure);
@@ -301,7 +319,7 @@ struct answer *document_put_open(struct api *api, const struct api_request *requ
 
 struct answer *document_delete(struct api *api, const struct api_request *request,
                                struct waker waker, struct failure *failure) {
-    const struct served_model *model = documents_model(api, DOCUMENTS_WRITE, failure);
+    const struct served_model *model = documents_model(api, &request->principal, DOCUMENTS_WRITE, failure);
     if (model == NULL) return NULL;
     struct document_answer *answer = make_document_answer(&request->principal, waker);
     make_items(answer, 1);

@@ -1,34 +1,32 @@
-/* server/api/documents/documents_look.c: /v1/documents: what is in the collection. A folder is in
- * memory and shown at once; Milvus is asked by the document thread. */
+/* server/api/documents/documents_look.c: /v1/documents: what is in the collection. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/json/json_writer.h"
 #include "retrieval/picture_document.h"
 #include "server/api/api.h"
-#include "server/api/core/shared_answer.h"
+#include "server/api/documents/look.h"
 #include "server/api/fields/document_fields.h"
 
 static const char documents_path[] = "/v1/documents/", pictures_path[] = "/v1/pictures/";
 
 /* One document, the picture that it is, or a list of them. */
 struct document_look {
+    struct look base; /* first */
     const struct served_model *model;
     struct principal who; /* held: no other documents are there than it sees */
     char *id;             /* NULL: a list is asked for */
     bool is_picture;      /* of the document, the picture is asked for */
     struct document_list_request list;
-    struct buffer body;     /* the answer, where *failure is none */
     const char *media_type; /* of the picture */
-    bool failed;
-    struct error error;
 };
 
-static void look_free(struct document_look *look) {
+static void free_look(struct look *base) {
+    struct document_look *look = (struct document_look *)base;
     principal_release(&look->who);
     document_list_free(&look->list);
-    buffer_free(&look->body);
     free(look->id);
+    free(look);
 }
 
 /* Looking. */
@@ -55,7 +53,7 @@ static enum status show_document(struct document_look *look, struct error *e) {
     struct json_writer w;
     if (collection_find(look->model->collection, principal_filter(&look->who), look->id, &found, e))
         return e->status;
-    put_begin(&w, &look->body);
+    put_begin(&w, &look->base.body);
     write_document(&w, &found.document, true);
     collection_found_release(&found);
     return STATUS_OK;
@@ -67,8 +65,8 @@ static enum status read_picture(struct document_look *look, const struct stored_
     struct picture_document picture;
     struct error unread;
     if (picture_document_read(&picture, document->text) &&
-        picture_document_file(&picture, &look->body, &unread) == STATUS_OK)
-        look->media_type = picture_media_type((struct text_span){look->body.data, look->body.size});
+        picture_document_file(&picture, &look->base.body, &unread) == STATUS_OK)
+        look->media_type = picture_media_type((struct text_span){look->base.body.data, look->base.body.size});
     return look->media_type ? STATUS_OK
                             : error_set(e, STATUS_NOT_FOUND, "the document is no picture");
 }
@@ -105,7 +103,7 @@ static enum status list_document(void *context, const struct stored_document *do
 static void begin_list(struct document_look *look, struct json_writer *w, int64_t n_documents,
                        int64_t n_chunks) {
     struct snapshot *snapshot = collection_hold(look->model->collection);
-    put_begin(w, &look->body);
+    put_begin(w, &look->base.body);
     put_object(w);
     put_key_string(w, "object", "list");
     put_key_int(w, "documents", n_documents);
@@ -145,133 +143,61 @@ static enum status list_documents(struct document_look *look, struct error *e) {
     return STATUS_OK;
 }
 
-static void look(struct document_look *document_look) {
-    enum status status = document_look->is_picture
-                             ? show_picture(document_look, &document_look->error)
-                         : document_look->id ? show_document(document_look, &document_look->error)
-                                             : list_documents(document_look, &document_look->error);
-    document_look->failed = status != STATUS_OK;
+static enum status run_look(struct look *base, struct error *e) {
+    struct document_look *look = (struct document_look *)base;
+    if (look->is_picture) return show_picture(look, e);
+    return look->id ? show_document(look, e) : list_documents(look, e);
 }
 
 /* A picture came from anywhere, so a browser may do nothing but show it. */
-static void add_headers(const struct document_look *look, struct answer *answer) {
+static void add_headers(const struct look *base, struct answer *answer) {
+    const struct document_look *look = (const struct document_look *)base;
     if (look->media_type == NULL) return;
     answer_set_header(answer, "Content-Type", "%s", look->media_type);
     answer_add_header(answer, "X-Content-Type-Options", "nosniff");
     answer_add_header(answer, "Content-Security-Policy", "default-src 'none'; sandbox");
 }
 
-static void describe_failure(const struct document_look *look, struct failure *failure) {
-    if (look->error.status == STATUS_NOT_FOUND && look->id == NULL)
-        failure_set(failure, 404, "not_found", "after", "%s", look->error.text);
-    else
-        failure_from_error(failure, &look->error);
-}
-
-/* In the document thread. */
-
-struct look_answer {
-    struct shared_answer base; /* first */
-    struct document_look look;
-    struct document_job job;
-};
-
-static void free_answer(struct shared_answer *base) {
-    struct look_answer *answer = (struct look_answer *)base;
-    look_free(&answer->look);
-    free(answer);
-}
-
-static void look_run(struct document_job *job) {
-    struct look_answer *answer = job->context;
-    look(&answer->look);
-}
-
-static void look_done(struct document_job *job) { shared_answer_finish(job->context); }
-
-static enum answer_progress look_poll(struct answer *base, struct buffer *out) {
-    struct look_answer *answer = (struct look_answer *)base;
-    struct failure failure;
-    if (!shared_answer_is_done(&answer->base)) return ANSWER_WAITING;
-    if (answer->look.failed) {
-        describe_failure(&answer->look, &failure);
-        failure_answer(&failure, base, out);
-    } else {
-        add_headers(&answer->look, base);
-        buffer_append(out, answer->look.body.data, answer->look.body.size);
-    }
-    return ANSWER_COMPLETE;
-}
-
-/* Takes the look over. */
-static struct answer *ask_thread(const struct document_look *look, struct waker waker,
-                                 struct failure *failure) {
-    static const struct answer_ops ops = {look_poll, shared_answer_cancel, shared_answer_close};
-    struct look_answer *answer = xcalloc(1, sizeof *answer);
-    struct error e;
-    shared_answer_init(&answer->base, &ops, waker, free_answer);
-    answer->look = *look;
-    answer->look.failed = true;
-    error_set(&answer->look.error, STATUS_CANCELLED, "the server is stopping");
-    answer->job = (struct document_job){.run = look_run,
-                                        .cancelled = &answer->base.cancelled,
-                                        .done = look_done,
-                                        .context = answer};
-    shared_answer_begin(&answer->base);
-    if (document_thread_ask(look->model->document_thread, &answer->job, &e) == STATUS_OK)
-        return &answer->base.base;
-    failure_from_error(failure, &e);
-    shared_answer_release(&answer->base);
-    answer_close(&answer->base.base);
-    return NULL;
-}
-
-/* Takes the look over. */
-static struct answer *answer_look(struct document_look *document_look, struct waker waker,
-                                  struct failure *failure) {
-    if (collection_is_remote(document_look->model->collection))
-        return ask_thread(document_look, waker, failure);
-    look(document_look);
-    struct answer *answer =
-        document_look->failed ? NULL : answer_text(200, JSON_TYPE, &document_look->body);
-    if (document_look->failed)
-        describe_failure(document_look, failure);
-    else
-        add_headers(document_look, answer);
-    look_free(document_look);
-    return answer;
+/* `id` of a document; NULL: a list is asked for. */
+static struct document_look *make_look(const struct served_model *model,
+                                       const struct api_request *request, const char *id) {
+    struct document_look *look = xcalloc(1, sizeof *look);
+    look->base = (struct look){.run = run_look, .head = add_headers, .free = free_look};
+    look->base.lost = id ? NULL : "after";
+    look->model = model;
+    look->who = principal_hold(request->principal);
+    look->id = id ? xstrdup(id) : NULL;
+    return look;
 }
 
 struct answer *document_show(struct api *api, const struct api_request *request, struct waker waker,
                              struct failure *failure) {
-    const struct served_model *model = documents_model(api, DOCUMENTS_READ, failure);
+    const struct served_model *model =
+        documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
-    struct document_look look = {.model = model,
-                                 .who = principal_hold(request->principal),
-                                 .id = xstrdup(request->path + strlen(documents_path))};
-    return answer_look(&look, waker, failure);
+    struct document_look *look = make_look(model, request, request->path + strlen(documents_path));
+    return look_ask(&look->base, model, waker, failure);
 }
 
 struct answer *document_picture(struct api *api, const struct api_request *request,
                                 struct waker waker, struct failure *failure) {
-    const struct served_model *model = documents_model(api, DOCUMENTS_READ, failure);
+    const struct served_model *model =
+        documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
-    struct document_look look = {.model = model,
-                                 .who = principal_hold(request->principal),
-                                 .id = xstrdup(request->path + strlen(pictures_path)),
-                                 .is_picture = true};
-    return answer_look(&look, waker, failure);
+    struct document_look *look = make_look(model, request, request->path + strlen(pictures_path));
+    look->is_picture = true;
+    return look_ask(&look->base, model, waker, failure);
 }
 
 struct answer *documents_list(struct api *api, const struct api_request *request,
                               struct waker waker, struct failure *failure) {
-    const struct served_model *model = documents_model(api, DOCUMENTS_READ, failure);
-    struct document_look look = {.model = model};
+    const struct served_model *model =
+        documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
-    look.who = principal_hold(request->principal);
-    if (document_list_parse(&look.list, request->arguments, request->n_arguments, &model->limits,
+    struct document_look *look = make_look(model, request, NULL);
+    if (document_list_parse(&look->list, request->arguments, request->n_arguments, &model->limits,
                             failure))
-        return answer_look(&look, waker, failure);
-    look_free(&look);
+        return look_ask(&look->base, model, waker, failure);
+    look_free(&look->base);
     return NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "server/api/api.h"
 #include "server/api/core/shared_answer.h"
+#include "server/api/documents/search.h"
 #include "server/api/text/neighbor_json.h"
 #include "server/api/text/retrieval_ask.h"
 
@@ -18,6 +19,7 @@ struct search_answer {
     int n_embedded;        /* tokens of the query and of what was reranked */
     struct hits hits;
     struct lookup lookup;
+    struct search_writer writer;
 };
 
 static void search_free(struct shared_answer *base) {
@@ -37,22 +39,27 @@ static void search_done(struct lookup *lookup) {
     shared_answer_finish(&answer->base);
 }
 
-static void write_results(const struct search_answer *answer, struct buffer *out) {
+static void write_results(void *context, struct json_writer *w, const struct hits *hits,
+                          const struct filter *viewer) {
+    (void)context;
+    put_object(w);
+    put_key_string(w, "object", "list");
+    put_key_array(w, "data");
+    for (int i = 0; i < hits->n; i++) {
+        put_object(w);
+        neighbor_write(w, &hits->list[i], viewer);
+        /* A chunk's number counts those of other documents. */
+        if (viewer == NULL) put_key_int(w, "chunk", hits->list[i].chunk);
+        put_object_end(w);
+    }
+    put_array_end(w);
+    put_object_end(w);
+}
+
+static void write_answer(struct search_answer *answer, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
-    put_object(&w);
-    put_key_string(&w, "object", "list");
-    put_key_array(&w, "data");
-    for (int i = 0; i < answer->hits.n; i++) {
-        put_object(&w);
-        neighbor_write(&w, &answer->hits.list[i], principal_filter(&answer->who));
-        /* A chunk's number counts those of other documents. */
-        if (principal_filter(&answer->who) == NULL)
-            put_key_int(&w, "chunk", answer->hits.list[i].chunk);
-        put_object_end(&w);
-    }
-    put_array_end(&w);
-    put_object_end(&w);
+    answer->writer.write(answer->writer.context, &w, &answer->hits, principal_filter(&answer->who));
 }
 
 static bool ask_retrieval(struct search_answer *answer, struct failure *failure) {
@@ -84,7 +91,7 @@ static enum answer_progress search_poll(struct answer *answer, struct buffer *ou
     }
     if (!shared_answer_is_done(&search_answer->base)) return ANSWER_WAITING;
     if (search_answer->lookup.status == STATUS_OK) {
-        write_results(search_answer, out);
+        write_answer(search_answer, out);
         return ANSWER_COMPLETE;
     }
     failure_from_error(&failure, &search_answer->lookup.error);
@@ -94,12 +101,11 @@ static enum answer_progress search_poll(struct answer *answer, struct buffer *ou
 
 static bool parse_search(struct search_request *request, const struct served_model *model,
                          const struct api_request *api_request, struct failure *failure) {
-    bool ok = api_request->size > 0
-                  ? search_request_parse(request, api_request->body, api_request->size,
-                                         &model->limits, failure)
-                  : search_request_parse_query(request, api_request->arguments,
-                                               api_request->n_arguments, &model->limits, failure);
-    return ok && retrieval_check_reranker(model, &request->choice, "rerank", failure);
+    return api_request->size > 0
+               ? search_request_parse(request, api_request->body, api_request->size,
+                                      &model->limits, failure)
+               : search_request_parse_query(request, api_request->arguments,
+                                            api_request->n_arguments, &model->limits, failure);
 }
 
 static struct filter *join_filters(const struct served_model *model, const struct principal *who,
@@ -159,23 +165,25 @@ static bool read_picture(struct search_answer *answer, const struct principal *w
     return false;
 }
 
-/* Takes the request, which was parsed when `ok`. */
-static struct answer *send_search(const struct served_model *model, struct search_request *request,
-                                  bool ok, const struct principal *who, struct waker waker,
-                                  struct failure *failure) {
-    if (!ok) {
+static const struct search_writer usual_writer = {write_results, NULL};
+
+struct answer *search_ask(const struct search_asker *asker, struct search_request *request,
+                          struct failure *failure) {
+    if (!request->by_picture &&
+        !retrieval_check_reranker(asker->model, &request->choice, "rerank", failure)) {
         search_request_free(request);
         return NULL;
     }
-    struct search_answer *answer = make_search(model, request, who, waker);
-    if (request->by_picture ? read_picture(answer, who, failure) : ask_retrieval(answer, failure))
+    struct search_answer *answer = make_search(asker->model, request, asker->who, asker->waker);
+    answer->writer = asker->writer;
+    if (request->by_picture ? read_picture(answer, asker->who, failure)
+                            : ask_retrieval(answer, failure))
         return &answer->base.base;
     answer_close(&answer->base.base);
     return NULL;
 }
 
-static const struct served_model *model_with_collection(const struct api *api,
-                                                        struct failure *failure) {
+const struct served_model *search_model(const struct api *api, struct failure *failure) {
     const struct served_model *model = api_model(api, NULL, failure);
     if (model->retrieval) return model;
     failure_set(failure, 400, "no_collection", NULL,
@@ -183,21 +191,31 @@ static const struct served_model *model_with_collection(const struct api *api,
     return NULL;
 }
 
+/* Takes the request, which was parsed when `ok`. */
+static struct answer *send_search(const struct search_asker *asker, struct search_request *request,
+                                  bool ok, struct failure *failure) {
+    if (ok) return search_ask(asker, request, failure);
+    search_request_free(request);
+    return NULL;
+}
+
 struct answer *search_open(struct api *api, const struct api_request *api_request,
                            struct waker waker, struct failure *failure) {
-    const struct served_model *model = model_with_collection(api, failure);
+    const struct served_model *model = search_model(api, failure);
     struct search_request request;
     if (model == NULL) return NULL;
     bool ok = parse_search(&request, model, api_request, failure);
-    return send_search(model, &request, ok, &api_request->principal, waker, failure);
+    struct search_asker asker = {model, &api_request->principal, waker, usual_writer};
+    return send_search(&asker, &request, ok, failure);
 }
 
 struct answer *search_picture_open(struct api *api, const struct api_request *api_request,
                                    struct waker waker, struct failure *failure) {
-    const struct served_model *model = model_with_collection(api, failure);
+    const struct served_model *model = search_model(api, failure);
     struct search_request request;
     if (model == NULL) return NULL;
     bool ok = search_request_parse_picture(&request, api_request->body, api_request->size,
                                            &model->limits, failure);
-    return send_search(model, &request, ok, &api_request->principal, waker, failure);
+    struct search_asker asker = {model, &api_request->principal, waker, usual_writer};
+    return send_search(&asker, &request, ok, failure);
 }

@@ -70,19 +70,32 @@ static const struct json_field picture_fields[] = {
 };
 const struct json_table search_picture_table = JSON_TABLE(picture_fields);
 
-/* Closes the body or query string. */
-static bool parse_search(struct search_request *request, const struct json_table *table,
-                         struct json *json, const struct request_limits *limits,
-                         struct failure *failure) {
+static bool read_search(struct search_request *request, const struct json_table *table,
+                        const struct json *json, const struct request_limits *limits,
+                        struct failure *failure) {
     bool ok = fields_parse(table, request, json, limits, failure);
     retrieval_choice_note(&request->choice, json);
-    json_close(json);
     if (!ok || request->query_size > 0) return ok;
     if (table == &search_picture_table)
         return failure_set(failure, 400, "missing_parameter", "image",
                            "image is missing, or empty");
     return failure_set(failure, 400, "missing_parameter", "query",
                        "query (or q in the query string) is missing");
+}
+
+/* Closes the body or query string. */
+static bool parse_search(struct search_request *request, const struct json_table *table,
+                         struct json *json, const struct request_limits *limits,
+                         struct failure *failure) {
+    bool ok = read_search(request, table, json, limits, failure);
+    json_close(json);
+    return ok;
+}
+
+bool search_request_read(struct search_request *request, const struct json *json,
+                         const struct request_limits *limits, struct failure *failure) {
+    *request = (struct search_request){0};
+    return read_search(request, &search_body_table, json, limits, failure);
 }
 
 static bool parse_body(struct search_request *request, const struct json_table *table,

@@ -17,6 +17,9 @@ extern const struct json_table search_body_table, search_query_table, search_pic
 /* On false *failure is set; *request can be freed either way. */
 bool search_request_parse(struct search_request *request, const char *body, size_t size,
                           const struct request_limits *limits, struct failure *failure);
+/* The same from a value that is parsed already. */
+bool search_request_read(struct search_request *request, const struct json *json,
+                         const struct request_limits *limits, struct failure *failure);
 /* The same from the query string of a GET, where the query is called q. */
 bool search_request_parse_query(struct search_request *request,
                                 const struct query_argument *arguments, int n,

@@ -39,7 +39,7 @@ static void write_citation(struct json_writer *w, const struct told_answer *answ
     put_object(w);
     put_key_int(w, "index", answer->index);
     put_key_int(w, "number", number);
-    neighbor_write_place(w, passage);
+    neighbor_write_place(w, passage, principal_filter(&answer->sequence->asked.principal));
     put_key_int(w, "answer_start", place.start);
     put_key_int(w, "answer_end", place.end);
     put_object_end(w);
@@ -109,6 +109,7 @@ static void write_answer_place(struct json_writer *w, const struct told_answer *
 
 /* A text that came with the request has no document, but places. */
 static void write_given_place(struct json_writer *w, const struct hit *hit) {
+    put_key_null(w, "id");
     put_key_null(w, "document");
     put_key_null(w, "title");
     put_key_int(w, "start", (int64_t)hit->start);
@@ -130,7 +131,7 @@ static void write_quote(struct json_writer *w, const struct told_answer *answer,
     put_key_int(w, "position", sequence_found_row(answer->sequence, entry));
     put_key_int(w, "number", quote->hit + 1);
     if (hit.path)
-        neighbor_write_place(w, &hit);
+        neighbor_write_place(w, &hit, principal_filter(&answer->sequence->asked.principal));
     else
         write_given_place(w, &hit);
     put_key_string_n(w, "quote", hit.text.text, hit.text.size);

@@ -11,23 +11,22 @@
  * which an answer does not repeat in full. */
 enum { SHOWN_BYTES = 400 };
 
-/* The beginning of a long text, of whole characters, with an ellipsis that says so. */
-static void write_shown(struct json_writer *w, const char *text, size_t size) {
+void neighbor_write_shown(struct json_writer *w, struct text_span text) {
     static const char ellipsis[] = "\xe2\x80\xa6";
     char shown[SHOWN_BYTES + sizeof ellipsis];
-    if (size <= SHOWN_BYTES) {
-        put_string_n(w, text, size);
+    if (text.size <= SHOWN_BYTES) {
+        put_string_n(w, text.text, text.size);
         return;
     }
     size_t n = SHOWN_BYTES;
-    while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80) n--;
-    memcpy(shown, text, n);
+    while (n > 0 && ((uint8_t)text.text[n] & 0xc0) == 0x80) n--;
+    memcpy(shown, text.text, n);
     memcpy(shown + n, ellipsis, sizeof ellipsis - 1);
     put_string_n(w, shown, n + sizeof ellipsis - 1);
 }
 
 /* The place of a chunk is where it begins. */
-static void write_marks(struct json_writer *w, const struct hit *hit) {
+void neighbor_write_marks(struct json_writer *w, const struct hit *hit) {
     struct document_place place = {0};
     if (hit->source.text) place = place_find(hit->marks, hit->source, hit->start);
     if (place.page > 0)
@@ -40,22 +39,24 @@ static void write_marks(struct json_writer *w, const struct hit *hit) {
         put_key_null(w, "line");
     put_key_array(w, "heading");
     for (int i = 0; i < place.n_headings; i++)
-        write_shown(w, place.headings[i].text, place.headings[i].size);
+        neighbor_write_shown(w, place.headings[i]);
     put_array_end(w);
 }
 
 /* A text that came with the request has no path. */
-void neighbor_write_place(struct json_writer *w, const struct hit *hit) {
-    static const char *const keys[] = {"document", "title", "start",  "end",
-                                       "page",     "line",  "heading"};
+void neighbor_write_place(struct json_writer *w, const struct hit *hit,
+                          const struct filter *viewer) {
+    static const char *const keys[] = {"id",  "document", "title", "start",
+                                       "end", "page",     "line",  "heading"};
     for (size_t i = 0; hit->path == NULL && i < ARRAY_COUNT(keys); i++) put_key_null(w, keys[i]);
     if (hit->path == NULL) return;
+    put_key_string(w, "id", scope_show(viewer, hit->document));
     put_key_string(w, "document", hit->path);
     put_key(w, "title");
-    write_shown(w, hit->title, strlen(hit->title));
+    neighbor_write_shown(w, (struct text_span){hit->title, strlen(hit->title)});
     put_key_int(w, "start", (int64_t)hit->start);
     put_key_int(w, "end", (int64_t)hit->end);
-    write_marks(w, hit);
+    neighbor_write_marks(w, hit);
 }
 
 /* As a part of a URL: RFC 3986, 2.3. */
@@ -82,7 +83,7 @@ static void write_picture(struct json_writer *w, const struct hit *hit,
 }
 
 void neighbor_write(struct json_writer *w, const struct hit *hit, const struct filter *viewer) {
-    neighbor_write_place(w, hit);
+    neighbor_write_place(w, hit, viewer);
     if (hit->path)
         put_key_float(w, "distance", fmaxf(0, 1 - hit->similarity));
     else

@@ -6,9 +6,15 @@
 #include "retrieval/retriever.h"
 #include "server/api/text/told_answer.h"
 
-/* Where a chunk was found, into an open object: document, title, start, end, and page, line and
- * heading path where they are known; null for a text of the request's own. */
-void neighbor_write_place(struct json_writer *w, const struct hit *hit);
+/* Where a chunk was found, into an open object: id (of the document), document (its path), title,
+ * start, end, and page, line and heading path where they are known; null for a text of the
+ * request's own. */
+void neighbor_write_place(struct json_writer *w, const struct hit *hit,
+                          const struct filter *viewer);
+/* Of these, what tells of places within the document: page, line and heading. */
+void neighbor_write_marks(struct json_writer *w, const struct hit *hit);
+/* The beginning of a long text, of whole characters, with an ellipsis that says so. */
+void neighbor_write_shown(struct json_writer *w, struct text_span text);
 /* All of it: its place, distance (1 - cosine), text, as a client of that filter (NULL: none) is
  * shown it. */
 void neighbor_write(struct json_writer *w, const struct hit *hit, const struct filter *viewer);

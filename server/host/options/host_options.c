@@ -172,7 +172,7 @@ static const struct option_row retrieval_rows[] = {
     OPTION_TEXT(
         struct retrieval_settings, device, "cpu",
         "where the index is searched: cpu, or cuda:N with FAISS' GPU part (make deps CUDA=1)"),
-    OPTION_INT(struct retrieval_settings, max_k, 16, 1, 1024, "largest k a request may ask for"),
+    OPTION_INT(struct retrieval_settings, max_k, 50, 1, 1024, "largest k a request may ask for"),
     OPTION_INT(struct retrieval_settings, max_neighbors, 0, 0, 1024,
                "neighbours of a chunk that cross attention has room for; 0: as many as the model "
                "was trained with, or "
