@@ -25,6 +25,7 @@
 #include "config/sandbox/sandbox.h"
 #include "server/api/core/traffic.h"
 #include "server/cli.h"
+#include "server/doors/kept/kept.h"
 #include "server/doors/mcp/mcp.h"
 #include "server/host/check.h"
 #include "server/host/other_models.h"
@@ -154,7 +155,10 @@ static enum status open_api(struct server *server, struct error *e) {
                                .request_timeout = settings->request_timeout,
                                .logs_bodies = server->config.log.prompts,
                                .created = time(NULL),
-                               .traffic = traffic_open()};
+                               .traffic = traffic_open(),
+                               .responses = kept_open((struct kept_limits){
+                                   settings->max_responses, (size_t)settings->max_response_mb << 20,
+                                   settings->response_hours * 3600})};
     if (settings->keys_file[0] && keyring_open(&server->api.keys, settings->keys_file, e))
         return e->status;
     if (server->api.keys)
@@ -312,6 +316,7 @@ static void server_close(struct server *server) {
     tls_close(server->tls);
     served_models_close(&server->served);
     traffic_close(server->api.traffic);
+    kept_close(server->api.responses);
     keyring_close(server->api.keys);
     free(server->api.networks);
     host_rules_free(&server->api.hosts);

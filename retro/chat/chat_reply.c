@@ -326,11 +326,14 @@ void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bo
     }
 }
 
+void chat_reply_drop_call(struct chat_reply *reply) {
+    reply->n_calls--;
+    free(reply->calls[reply->n_calls].name);
+    buffer_free(&reply->calls[reply->n_calls].arguments);
+}
+
 void chat_reply_free(struct chat_reply *reply) {
-    for (int i = 0; i < reply->n_calls; i++) {
-        free(reply->calls[i].name);
-        buffer_free(&reply->calls[i].arguments);
-    }
+    while (reply->n_calls > 0) chat_reply_drop_call(reply);
     free(reply->calls);
     free(reply->pieces);
     buffer_free(&reply->reasoning);

@@ -51,4 +51,6 @@ bool template_reasons(struct text_span literals);
 void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bool last);
 /* The bytes of the content that come from the first `written` bytes of the answer's text. */
 size_t chat_reply_place(const struct chat_reply *reply, size_t written);
+/* Drops the last call. */
+void chat_reply_drop_call(struct chat_reply *reply);
 void chat_reply_free(struct chat_reply *reply);

@@ -27,11 +27,20 @@ const char *api_argument(const struct api_request *request, const char *name) {
 
 /* Refusing. */
 
+static struct failure_form form_of(const struct api_request *request) {
+    return (struct failure_form){failure_words_of(request->path), request->id};
+}
+
+static struct answer *refuse(const struct api_request *request, struct failure *failure) {
+    failure->form = form_of(request);
+    return answer_failure(failure);
+}
+
 static struct answer *no_such_path(const struct api_request *request) {
     struct failure failure;
     failure_set(&failure, 404, "not_found", NULL, "there is no %.200s here; see docs/api.md",
                 request->path);
-    return answer_failure(&failure);
+    return refuse(request, &failure);
 }
 
 /* "GET, HEAD, OPTIONS" */
@@ -50,7 +59,7 @@ static struct answer *no_such_method(const struct api_request *request) {
     failure_set(&failure, 405, "method_not_allowed", NULL,
                 "%.200s does not take %.20s, it takes %s", request->path, request->method,
                 allow.data);
-    struct answer *answer = answer_failure(&failure);
+    struct answer *answer = refuse(request, &failure);
     answer_add_header(answer, "Allow", "%s", allow.data);
     buffer_free(&allow);
     return answer;
@@ -131,7 +140,7 @@ static struct answer *route_open(struct api *api, const struct api_request *requ
         struct answer *answer = check_route(route, request, &failure)
                                     ? route->open(api, request, waker, &failure)
                                     : NULL;
-        return answer ? answer : answer_failure(&failure);
+        return answer ? answer : refuse(request, &failure);
     }
     if (!path_known) return no_such_path(request);
     return options ? answer_options(api, request) : no_such_method(request);
@@ -139,19 +148,21 @@ static struct answer *route_open(struct api *api, const struct api_request *requ
 
 struct answer *api_open(struct api *api, const struct api_request *request, struct waker waker) {
     struct answer *answer = route_open(api, request, waker);
+    answer->form = form_of(request);
     allow_origin(api, request->origin, answer);
     return answer;
 }
 
-struct answer *api_refuse(const struct api *api, const char *origin, struct failure *failure) {
-    struct answer *answer = answer_failure(failure);
-    allow_origin(api, origin, answer);
+struct answer *api_refuse(const struct api *api, const struct api_request *request,
+                          struct failure *failure) {
+    struct answer *answer = refuse(request, failure);
+    allow_origin(api, request->origin, answer);
     return answer;
 }
 
 void api_note(struct api *api, const struct request_record *record) {
     const char *known = "other";
-    for (int i = 0; i < n_api_routes; i++)
+    for (int i = n_api_routes - 1; i >= 0; i--) /* the first that matches */
         if (route_matches(&api_routes[i], record->path)) known = api_routes[i].path;
     traffic_note(api->traffic, known, record->status, record->seconds);
     request_record_log(record);

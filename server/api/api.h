@@ -21,6 +21,7 @@
 
 struct grammars;
 struct json_writer;
+struct kept;
 struct mcp;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
@@ -68,7 +69,7 @@ struct served_embedder {
 };
 
 /* Everything is borrowed, and constant while the server runs but for `connections`, `leaving`,
- * `draining` and `traffic`. */
+ * `draining`, `traffic` and `responses`. */
 struct api {
     const struct served_model
         *models; /* [n_models], at least one; the first is meant when none is named */
@@ -97,13 +98,16 @@ struct api {
     atomic_int connections;        /* that are open */
     atomic_bool leaving, draining; /* no longer ready; and refusing requests */
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
+    struct kept *responses;        /* that were stored (server/doors/kept) */
 };
 
 struct api_request {
     const char *method, *path;
-    const char *content_type;  /* NULL: none */
-    const char *origin;        /* of the page that asks, NULL: none does */
-    const char *if_none_match; /* what the client has of the answer, NULL: it does not say */
+    const char *content_type;      /* NULL: none */
+    const char *origin;            /* of the page that asks, NULL: none does */
+    const char *if_none_match;     /* what the client has of the answer, NULL: it does not say */
+    const char *id;                /* of the request, for failures; NULL: it has none */
+    const char *anthropic_version; /* the header; NULL: the client is not Anthropic's */
     const char *body;
     size_t size;
     const struct query_argument *arguments; /* [n_arguments], of the query string */
@@ -143,8 +147,10 @@ bool api_admit(struct api *api, const struct api_head *head, struct admission *o
 void api_release(struct admission *admission);
 /* It is over. */
 void api_leave(struct admission *admission);
-/* A refusal that does not come from api_open. Frees the failure. */
-struct answer *api_refuse(const struct api *api, const char *origin, struct failure *failure);
+/* A refusal that does not come from api_open; of the request its path, origin and id are read.
+ * Frees the failure. */
+struct answer *api_refuse(const struct api *api, const struct api_request *request,
+                          struct failure *failure);
 
 /* A request is over, however it ended: counts it, and writes its line of the log. */
 void api_note(struct api *api, const struct request_record *record);
@@ -197,5 +203,12 @@ route_handler health_open, live_open, ready_open;             /* health.c */
 route_handler metrics_open;                                   /* metrics.c */
 route_handler props_open, version_open;                       /* info.c */
 route_handler openapi_open;                                   /* openapi.c */
-route_handler page_open;                                      /* page.c */
-route_handler mcp_post, mcp_get, mcp_delete;                  /* server/doors/mcp */
+route_handler root_open;                                      /* info.c */
+route_handler responses_open, input_tokens_open;              /* server/doors/responses */
+route_handler response_show, response_delete, response_items, response_cancel;
+route_handler ollama_chat_open, ollama_generate_open; /* server/doors/ollama */
+route_handler ollama_embed_open, ollama_embeddings_open;
+route_handler ollama_tags, ollama_ps, ollama_version, ollama_show, ollama_refuse;
+route_handler messages_open, count_tokens_open; /* server/doors/messages */
+route_handler page_open;                        /* page.c */
+route_handler mcp_post, mcp_get, mcp_delete; /* server/doors/mcp */

@@ -9,8 +9,8 @@
 #include "server/api/routes.h"
 
 /* Every operation may end so, and says why in the same shape. */
-static const int error_statuses[] = {400, 403, 404, 405, 408, 413, 414,
-                                     415, 429, 431, 500, 501, 503, 505};
+static const int error_statuses[] = {400, 403, 404, 405, 408, 413, 414, 415,
+                                     429, 431, 500, 501, 503, 505, 529};
 
 /* All that the schema of a route depends on beside its tables. */
 struct schema_scope {
@@ -117,6 +117,7 @@ static void write_field(struct json_writer *w, const struct json_field *field,
         case JSON_DOUBLE: write_type(w, field, "number"); break;
         case JSON_TEXT: write_type(w, field, "string"); break;
         case JSON_CHOICE: write_choices(w, field); break;
+        case JSON_RAW:
         case JSON_PARSED: write_parsed(w, field, scope); break;
         case JSON_NEUTRAL:
         case JSON_MUST_BE_FALSE:
@@ -201,17 +202,23 @@ static void write_query(struct json_writer *w, const struct json_table *table,
     }
 }
 
+static void write_path_parameter(struct json_writer *w, const char *name, size_t size) {
+    char text[40];
+    snprintf(text, sizeof text, "%.*s", (int)size, name);
+    write_parameter(w, text, "path", true);
+    put_object(w);
+    put_key_string(w, "type", "string");
+    put_object_end(w);
+    put_object_end(w);
+}
+
 static void write_parameters(struct json_writer *w, const struct api *api,
                              const struct route *route) {
     const struct schema_scope scope = scope_of(api, route);
     put_key_array(w, "parameters");
-    if (route_has_children(route)) {
-        write_parameter(w, "id", "path", true);
-        put_object(w);
-        put_key_string(w, "type", "string");
-        put_object_end(w);
-        put_object_end(w);
-    }
+    if (route_has_children(route)) write_path_parameter(w, "id", 2);
+    for (const char *at = route->path; (at = strchr(at, '{')) != NULL; at++)
+        write_path_parameter(w, at + 1, strcspn(at + 1, "}"));
     if (route->query) write_query(w, route->query, &scope);
     put_array_end(w);
 }
@@ -244,11 +251,15 @@ static void write_answer_schema(struct json_writer *w, const struct route *route
     put_object_end(w);
 }
 
-static void write_error_status(struct json_writer *w, int http) {
+static void write_error_status(struct json_writer *w, const struct route *route, int http) {
+    static const char *const forms[] = {
+        [WORDS_OPENAI] = "#/components/responses/error",
+        [WORDS_ANTHROPIC] = "#/components/responses/error_anthropic",
+        [WORDS_OLLAMA] = "#/components/responses/error_ollama"};
     char status[8];
     snprintf(status, sizeof status, "%d", http);
     put_key_object(w, status);
-    put_key_string(w, "$ref", "#/components/responses/error");
+    put_key_string(w, "$ref", forms[failure_words_of(route->path)]);
     put_object_end(w);
 }
 
@@ -265,16 +276,16 @@ static void write_event_schema(struct json_writer *w) {
 }
 
 static void write_responses(struct json_writer *w, const struct route *route) {
-    bool streams = route->body == &completion_table || route->body == &chat_table;
     put_key_object(w, "responses");
     put_key_object(w, "200");
-    put_key_string(w, "description",
-                   streams ? "the answer; with stream, events in its shape" : "the answer");
+    put_key_string(
+        w, "description",
+        route->stream_type ? "the answer; with stream, events in its shape" : "the answer");
     open_content(w, route->answer_type ? route->answer_type : JSON_TYPE);
     write_answer_schema(w, route);
-    if (streams) {
+    if (route->stream_type) {
         put_object_end(w);
-        put_key_object(w, "text/event-stream");
+        put_key_object(w, route->stream_type);
         write_event_schema(w);
     }
     close_content(w);
@@ -285,9 +296,9 @@ static void write_responses(struct json_writer *w, const struct route *route) {
         put_object_end(w);
     }
     if (route->access == ACCESS_API || route->access == ACCESS_OPERATIONS)
-        write_error_status(w, 401);
+        write_error_status(w, route, 401);
     for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++)
-        write_error_status(w, error_statuses[i]);
+        write_error_status(w, route, error_statuses[i]);
     put_object_end(w);
 }
 
@@ -333,24 +344,40 @@ static void write_operation(struct json_writer *w, const struct api *api,
     put_object_end(w);
 }
 
+static bool path_is_served(const struct api *api, const struct route *first) {
+    for (int i = 0; i < n_api_routes; i++)
+        if (strcmp(api_routes[i].path, first->path) == 0 && route_is_served(api, &api_routes[i]))
+            return true;
+    return false;
+}
+
 static void write_paths(struct json_writer *w, const struct api *api) {
     put_key_object(w, "paths");
     for (int i = 0; i < n_api_routes; i++) {
         const struct route *route = &api_routes[i];
         struct buffer path = {0};
         if (i > 0 && strcmp(api_routes[i - 1].path, route->path) == 0) continue;
-        if (!route_is_served(api, route)) continue;
+        if (!path_is_served(api, route)) continue;
         buffer_printf(&path, "%s%s", route->path, route_has_children(route) ? "{id}" : "");
         put_key_object(w, path.data);
         buffer_free(&path);
         for (int j = i; j < n_api_routes && strcmp(api_routes[j].path, route->path) == 0; j++)
-            write_operation(w, api, &api_routes[j]);
+            if (route_is_served(api, &api_routes[j])) write_operation(w, api, &api_routes[j]);
         put_object_end(w);
     }
     put_object_end(w);
 }
 
-/* failure_write */
+static void write_error_form(struct json_writer *w, const char *name, struct text_span schema) {
+    put_key_object(w, name);
+    put_key_string(w, "description", "why there is no answer");
+    open_content(w, JSON_TYPE);
+    put_raw(w, schema);
+    close_content(w);
+    put_object_end(w);
+}
+
+/* failure_words.c */
 static void write_components(struct json_writer *w) {
     static const char schema[] =
         "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":"
@@ -360,6 +387,12 @@ static void write_components(struct json_writer *w) {
         "\"type\":"
         "\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\","
         "\"null\"]}}}}}";
+    static const char anthropic[] =
+        "{\"type\":\"object\",\"required\":[\"type\",\"error\",\"request_id\"],\"properties\":{"
+        "\"error\":{\"type\":\"object\",\"required\":[\"type\",\"message\"]}}}";
+    static const char ollama[] =
+        "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":"
+        "\"string\"}}}";
     static const char schemes[] =
         "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},\"header\":{\"type\":\"apiKey\","
         "\"in\":\"header\","
@@ -369,12 +402,9 @@ static void write_components(struct json_writer *w) {
     put_key(w, "securitySchemes");
     put_raw(w, (struct text_span){schemes, sizeof schemes - 1});
     put_key_object(w, "responses");
-    put_key_object(w, "error");
-    put_key_string(w, "description", "why there is no answer");
-    open_content(w, JSON_TYPE);
-    put_raw(w, (struct text_span){schema, sizeof schema - 1});
-    close_content(w);
-    put_object_end(w);
+    write_error_form(w, "error", (struct text_span){schema, sizeof schema - 1});
+    write_error_form(w, "error_anthropic", (struct text_span){anthropic, sizeof anthropic - 1});
+    write_error_form(w, "error_ollama", (struct text_span){ollama, sizeof ollama - 1});
     put_object_end(w);
     put_object_end(w);
 }

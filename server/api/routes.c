@@ -1,12 +1,16 @@
 /* server/api/routes.c: see routes.h. */
 #include "server/api/routes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "server/api/fields/chat_fields.h"
 #include "server/api/fields/document_fields.h"
 #include "server/api/fields/embedding_fields.h"
 #include "server/api/fields/token_fields.h"
+#include "server/doors/fields/messages_fields.h"
+#include "server/doors/fields/ollama_fields.h"
+#include "server/doors/fields/responses_fields.h"
 
 /* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
 static const char *const json_types[] = {
@@ -20,18 +24,72 @@ static const char *const document_types[] = {
     NULL};
 
 #define TEXT_TYPE "text/plain; version=0.0.4"
+#define EVENTS_TYPE "text/event-stream"
 #define ROUTE(verb, name, handler, ...) \
     { .method = (verb), .path = (name), .open = handler, __VA_ARGS__ }
+#define NOT_HERE(verb, name) \
+    ROUTE(verb, name, ollama_refuse, .types = json_types, \
+          .summary = "Refused: it does not apply here")
+#define LINES_TYPE "application/x-ndjson"
 #define PAGE_FILE(name, type, words) \
     ROUTE("GET", name, page_open, .access = ACCESS_PAGE, .answer_type = (type), .summary = (words))
 
 const struct route api_routes[] = {
     ROUTE("POST", "/v1/completions", completions_open, .types = json_types,
-          .body = &completion_table, .required = "id object created model choices usage retrieval",
+          .body = &completion_table, .stream_type = EVENTS_TYPE,
+          .required = "id object created model choices usage retrieval",
           .summary = "Write on from a text"),
     ROUTE("POST", "/v1/chat/completions", chat_open_answer, .types = json_types,
-          .body = &chat_table, .required = "id object created model choices usage",
-          .summary = "Answer a conversation"),
+          .body = &chat_table, .stream_type = EVENTS_TYPE,
+          .required = "id object created model choices usage", .summary = "Answer a conversation"),
+    ROUTE("POST", "/v1/messages", messages_open, .types = json_types, .body = &messages_table,
+          .stream_type = EVENTS_TYPE,
+          .required = "id type role model content stop_reason stop_sequence usage",
+          .summary = "Answer a conversation, in Anthropic's shapes"),
+    ROUTE("POST", "/v1/messages/count_tokens", count_tokens_open, .types = json_types,
+          .body = &count_tokens_table, .required = "input_tokens",
+          .summary = "The tokens of such a conversation"),
+    ROUTE("POST", "/v1/responses", responses_open, .types = json_types, .body = &responses_table,
+          .stream_type = EVENTS_TYPE,
+          .required = "id object created_at status error incomplete_details model output tools "
+                      "tool_choice parallel_tool_calls usage",
+          .summary = "Answer a conversation, in the shapes of OpenAI's Responses"),
+    ROUTE("POST", "/v1/responses/input_tokens", input_tokens_open, .types = json_types,
+          .body = &input_tokens_table, .required = "object input_tokens",
+          .summary = "The tokens of such a conversation"),
+    ROUTE("GET", "/v1/responses/{id}", response_show, .required = "id object output",
+          .summary = "A response that was stored"),
+    ROUTE("DELETE", "/v1/responses/{id}", response_delete, .required = "id object deleted",
+          .summary = "Delete a response that was stored"),
+    ROUTE("GET", "/v1/responses/{id}/input_items", response_items, .query = &items_query_table,
+          .required = "object data has_more", .summary = "The input of a response that was stored"),
+    ROUTE("POST", "/v1/responses/{id}/cancel", response_cancel, .types = json_types,
+          .summary = "Refused: no response is written in the background"),
+    ROUTE("POST", "/api/chat", ollama_chat_open, .types = json_types, .body = &ollama_chat_table,
+          .stream_type = LINES_TYPE, .required = "model created_at message done",
+          .summary = "Answer a conversation, in Ollama's shapes"),
+    ROUTE("POST", "/api/generate", ollama_generate_open, .types = json_types,
+          .body = &ollama_generate_table, .stream_type = LINES_TYPE,
+          .required = "model created_at response done", .summary = "Answer a text"),
+    ROUTE("POST", "/api/embed", ollama_embed_open, .types = json_types, .body = &ollama_embed_table,
+          .required = "model embeddings", .summary = "Texts to vectors"),
+    ROUTE("POST", "/api/embeddings", ollama_embeddings_open, .types = json_types,
+          .body = &ollama_embeddings_table, .required = "embedding",
+          .summary = "A text to its vector"),
+    ROUTE("GET", "/api/tags", ollama_tags, .required = "models",
+          .summary = "The models that requests may name"),
+    ROUTE("GET", "/api/ps", ollama_ps, .required = "models",
+          .summary = "The models that are loaded: all"),
+    ROUTE("POST", "/api/show", ollama_show, .types = json_types, .body = &ollama_show_table,
+          .required = "details model_info capabilities", .summary = "What is known of a model"),
+    ROUTE("GET", "/api/version", ollama_version, .required = "version",
+          .summary = "The version of Ollama's API that is spoken"),
+    NOT_HERE("POST", "/api/pull"),
+    NOT_HERE("POST", "/api/push"),
+    NOT_HERE("POST", "/api/create"),
+    NOT_HERE("POST", "/api/copy"),
+    NOT_HERE("DELETE", "/api/delete"),
+    NOT_HERE("POST", "/api/blobs/{digest}"),
     ROUTE("POST", "/v1/embeddings", embeddings_open, .types = json_types, .body = &embedding_table,
           .required = "object data model usage", .summary = "Texts to vectors"),
     ROUTE("POST", "/v1/rerank", rerank_open, .types = json_types, .body = &rerank_table,
@@ -91,6 +149,8 @@ const struct route api_routes[] = {
     ROUTE("GET", "/openapi.json", openapi_open, .access = ACCESS_OPERATIONS,
           .required = "openapi info paths", .summary = "This description"),
     PAGE_FILE("/", "text/html", "A page to ask by hand"),
+    ROUTE("GET", "/", root_open, .access = ACCESS_PUBLIC, .answer_type = TEXT_TYPE,
+          .summary = "That the server runs, where the page is off"),
     PAGE_FILE("/page/page.css", "text/css", "How the page looks"),
     PAGE_FILE("/page/page.js", "text/javascript", "What the page does"),
     PAGE_FILE("/page/server.js", "text/javascript", "How the page asks the server"),
@@ -116,8 +176,29 @@ bool route_has_children(const struct route *route) {
     return size > 1 && route->path[size - 1] == '/';
 }
 
+/* Segment by segment; one in braces is any that is not empty. */
+static bool matches_segments(const char *route, const char *path) {
+    while (*route == '/' && *path == '/') {
+        size_t wants = strcspn(++route, "/"), has = strcspn(++path, "/");
+        bool same = wants == has && strncmp(route, path, has) == 0;
+        if (*route == '{' ? has == 0 : !same) return false;
+        route += wants;
+        path += has;
+    }
+    return *route == '\0' && *path == '\0';
+}
+
+bool route_segment(const char *path, int i, char *out, size_t size) {
+    const char *at = path;
+    for (int j = 0; j <= i && at; j++) at = strchr(at + (j > 0), '/');
+    size_t n = at ? strcspn(at + 1, "/") : 0;
+    snprintf(out, size, "%.*s", (int)n, at ? at + 1 : "");
+    return n > 0 && n < size;
+}
+
 bool route_matches(const struct route *route, const char *path) {
     size_t size = strlen(route->path);
+    if (strchr(route->path, '{')) return matches_segments(route->path, path);
     if (!route_has_children(route)) return strcmp(route->path, path) == 0;
     return strncmp(route->path, path, size) == 0 && path[size] != '\0';
 }
@@ -135,5 +216,6 @@ bool route_checks_pages(const char *path) {
 }
 
 bool route_is_served(const struct api *api, const struct route *route) {
+    if (route->open == root_open) return !api->page;
     return route->access != ACCESS_PAGE || api->page;
 }

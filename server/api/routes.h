@@ -10,7 +10,8 @@
  * the API refuse once the process is stopping, all others answer as long as it lives. */
 enum route_access { ACCESS_API, ACCESS_OPERATIONS, ACCESS_PUBLIC, ACCESS_PAGE };
 
-/* A path that ends in '/' stands for everything below it, but for "/" itself. A route of GET
+/* A path that ends in '/' stands for everything below it, but for "/" itself; "{id}" in it for
+ * one segment. A route of GET
  * takes HEAD too, which is GET without the body, and HTTP leaves that out. */
 struct route {
     const char *method, *path;
@@ -23,6 +24,7 @@ struct route {
     const struct json_table
         *query; /* what its query string may hold; NULL: anything, as it means nothing here */
     const char *answer_type; /* of a 200; NULL: JSON */
+    const char *stream_type; /* of its events, where a request may ask for a stream; else NULL */
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
     bool checks_pages;    /* route_checks_pages */
     const char *summary;
@@ -33,6 +35,9 @@ extern const int n_api_routes;
 /* Of a path that no route has: what the API asks for. */
 enum route_access route_access_of(const char *path);
 bool route_matches(const struct route *route, const char *path);
+/* Segment i of a path, from 0: "b" is 1 of "/a/b". False, with what fits in `out`, where it is
+ * empty, longer than `size`, or not there. */
+bool route_segment(const char *path, int i, char *out, size_t size);
 /* Whether the path stands for everything below it. */
 bool route_has_children(const struct route *route);
 /* Whether pages of other origins are refused even where they have a key. */

@@ -67,6 +67,8 @@ static void add_headers(const struct exchange *exchange, struct MHD_Response *re
     for (int i = 0; i < answer->n_headers; i++)
         MHD_add_response_header(response, answer->headers[i].name, answer->headers[i].value);
     MHD_add_response_header(response, "x-request-id", exchange->id);
+    if (answer->form.words == WORDS_ANTHROPIC)
+        MHD_add_response_header(response, "request-id", exchange->id);
     const struct api *api = exchange->http->o.api;
     if (exchange->last || atomic_load(&api->leaving) || atomic_load(&api->draining))
         MHD_add_response_header(response, "Connection", "close");

@@ -124,6 +124,7 @@ void exchange_activate(struct exchange *exchange) {
 static enum MHD_Result body_cut(struct exchange *exchange) {
     struct failure failure = {0};
     body_refuse(exchange, "more", &failure);
+    failure.form = (struct failure_form){failure_words_of(exchange->path), exchange->id};
     library_cut(exchange->connection, exchange->life, &failure, exchange->id);
     failure_free(&failure);
     return MHD_NO;
@@ -203,6 +204,10 @@ enum MHD_Result exchange_begin(struct exchange *exchange, const char *path, cons
     exchange->last = true;
     connection_linger(exchange->life);
     exchange_activate(exchange);
-    exchange->answer = api_refuse(exchange->http->o.api, header_find(exchange, "Origin"), &failure);
+    exchange->answer =
+        api_refuse(exchange->http->o.api,
+                   &(struct api_request){
+                       .path = path, .id = exchange->id, .origin = header_find(exchange, "Origin")},
+                   &failure);
     return exchange_respond(exchange);
 }

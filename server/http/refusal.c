@@ -16,7 +16,7 @@ static const char *reason_of(int http) {
 void refusal_write(const struct failure *failure, const char *id, struct buffer *out) {
     struct buffer body = {0};
     failure_write(failure, &body);
-    buffer_printf(out, "HTTP/1.1 %d %s\r\n", failure->http, reason_of(failure->http));
+    buffer_printf(out, "HTTP/1.1 %d %s\r\n", failure_status(failure), reason_of(failure->http));
     buffer_printf(
         out, "Content-Type: application/json\r\nCache-Control: no-store\r\nConnection: close\r\n");
     if (id) buffer_printf(out, "x-request-id: %s\r\n", id);

@@ -40,6 +40,8 @@ static void exchange_take_request(struct exchange *exchange, const char *method,
                              .content_type = header_find(exchange, "Content-Type"),
                              .origin = header_find(exchange, "Origin"),
                              .if_none_match = header_find(exchange, "If-None-Match"),
+                             .id = exchange->id,
+                             .anthropic_version = header_find(exchange, "anthropic-version"),
                              .body = exchange->body.data ? exchange->body.data : "",
                              .size = exchange->body.size,
                              .arguments = exchange->arguments,
@@ -57,7 +59,7 @@ static struct answer *exchange_open(struct exchange *exchange) {
         failure_set(&failure, MHD_HTTP_SERVICE_UNAVAILABLE, "server_busy", NULL,
                     "the request waited too long for its turn (option server.request_timeout)");
         failure.retry_after = 1;
-        answer = api_refuse(api, exchange->request.origin, &failure);
+        answer = api_refuse(api, &exchange->request, &failure);
     } else {
         answer = api_open(api, &exchange->request, (struct waker){exchange_wake, exchange});
     }
@@ -125,7 +127,7 @@ static struct answer *exchange_refuse_busy(struct exchange *exchange) {
                 "%d requests wait for their turn, the limit is server.max_requests",
                 exchange->http->o.max_requests);
     failure.retry_after = 1;
-    return api_refuse(exchange->http->o.api, exchange->request.origin, &failure);
+    return api_refuse(exchange->http->o.api, &exchange->request, &failure);
 }
 
 static struct answer *exchange_refuse_stopping(struct exchange *exchange) {
@@ -133,7 +135,7 @@ static struct answer *exchange_refuse_stopping(struct exchange *exchange) {
     failure_set(&failure, MHD_HTTP_SERVICE_UNAVAILABLE, "server_busy", NULL,
                 "the server is stopping");
     failure.retry_after = 1;
-    return api_refuse(exchange->http->o.api, exchange->request.origin, &failure);
+    return api_refuse(exchange->http->o.api, &exchange->request, &failure);
 }
 
 void exchange_ask(struct exchange *exchange, const char *method, const char *path) {

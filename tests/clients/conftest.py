@@ -9,3 +9,4 @@ http = importlib.util.module_from_spec(spec)
 sys.modules["http_fixtures"] = http
 spec.loader.exec_module(http)
 config, server = http.config, http.server
+sys.path.insert(0, str(ROOT / "tests/http"))  # chat_model.py

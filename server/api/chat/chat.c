@@ -1,5 +1,5 @@
-/* server/api/chat/chat.c: POST /v1/chat/completions: from a conversation to sequences, and from
- * their progress to an answer. The JSON itself is in chat_json.c. */
+/* server/api/chat/chat.c: from a conversation to sequences, and from their progress to an answer.
+ * See chat.h. */
 #include "server/api/chat/chat.h"
 
 #include <stdlib.h>
@@ -17,13 +17,20 @@
 
 /* An answer of no length given takes what passages leave of the context, and half of it at least.
  */
-static bool choose_length(const struct chat_answer *answer, const struct chat_prompt *prompt,
+static bool choose_length(struct chat_answer *answer, const struct chat_prompt *prompt,
                           int *max_tokens, struct failure *failure) {
     int context = answer->base.model->limits.context, n_prompt = prompt->ids.n,
         room = max_int(context - n_prompt, 1);
     int reserved = prompt->place ? min_int(answer->base.model->passage_tokens, room / 2) : 0;
     int64_t wanted = answer->request.max_tokens ? answer->request.max_tokens : room - reserved;
+    answer->clamped = answer->request.clamps && wanted > room - reserved;
+    if (answer->clamped) wanted = room - reserved;
     *max_tokens = (int)wanted;
+    if (n_prompt >= context)
+        return failure_set(failure, 400, "context_length_exceeded", "messages",
+                           "prompt is too long: %d tokens > %d maximum, which is the model's "
+                           "context, or option server.max_context",
+                           n_prompt, context);
     if (n_prompt + wanted <= context) return true;
     return failure_set(failure, 400, "context_length_exceeded",
                        answer->request.max_tokens ? "max_tokens" : "messages",
@@ -33,9 +40,14 @@ static bool choose_length(const struct chat_answer *answer, const struct chat_pr
                        n_prompt, (long long)wanted, (long long)(n_prompt + wanted), context);
 }
 
+bool chat_may_reason(const struct chat_answer *answer) {
+    return !answer->request.raw && chat_reasons(answer->base.model->chat);
+}
+
 /* A turn ends by the template's own token too, whatever ends a text. */
 static void add_end(const struct chat_answer *answer, struct sequence_end *end) {
-    int32_t id = chat_end(answer->base.model->chat, answer->base.model->tokenizer);
+    const struct served_model *model = answer->base.model;
+    int32_t id = answer->request.raw ? -1 : chat_end(model->chat, model->tokenizer);
     if (end->ignore_eos || id < 0) return;
     end->stop_ids = xrealloc(end->stop_ids, ((size_t)end->n_stop_ids + 1) * sizeof *end->stop_ids);
     end->stop_ids[end->n_stop_ids] = id;
@@ -65,6 +77,7 @@ static bool ask(struct chat_answer *answer, struct choice *choice, const struct 
     asked->pictures = picture_set_hold(prompt->pictures);
     asked->n_top = answer->request.logprobs ? (int)answer->request.top_logprobs : -1;
     if (!writing_ask(model, &answer->request.writing, choice->number, asked, failure)) return false;
+    if (answer->request.one_call || answer->request.watched) asked->wake_per_token = true;
     if (prompt->place == NULL) asked->passages.search = false;
     add_end(answer, &asked->end);
     add_shown(answer, asked);
@@ -79,8 +92,8 @@ static bool ask(struct chat_answer *answer, struct choice *choice, const struct 
 static bool open_choice(struct chat_answer *answer, const struct chat_prompt *prompt,
                         struct failure *failure) {
     struct chat_choice *choice = (struct chat_choice *)writing_answer_add(
-        &answer->base, sizeof *choice, &answer->principal, answer->waker);
-    bool reasons = prompt->thinks || chat_reasons(answer->base.model->chat);
+        &answer->base, answer->door->choice_bytes, &answer->principal, answer->waker);
+    bool reasons = prompt->thinks || chat_may_reason(answer);
     choice->base.number = choice->base.index;
     choice->reply = (struct chat_reply){.format = answer->format, .reasons = reasons};
     if (prompt->thinks) {
@@ -92,12 +105,48 @@ static bool open_choice(struct chat_answer *answer, const struct chat_prompt *pr
     return ask(answer, &choice->base, prompt, failure);
 }
 
+static bool make_prompt(struct chat_answer *answer, struct chat_prompt *prompt,
+                        struct failure *failure) {
+    *prompt = (struct chat_prompt){.pictures = answer->pictures ? answer->pictures->set : NULL};
+    return chat_prompt_make(answer->base.model, &answer->request, prompt, &answer->format, failure);
+}
+
+/* A result of a tool whose call went goes with it, and so does an answer whose question went. */
+static int drop_turns(const struct json *messages, int dropped) {
+    int seen = 0, last = (int)json_count(messages) - 1;
+    for (int i = 0; i < last; i++) {
+        const struct json *role = json_member(json_item(messages, (size_t)i), "role");
+        if (json_text_is(role, "system") || json_text_is(role, "developer")) continue;
+        if (seen >= dropped && json_text_is(role, "user")) return seen;
+        seen++;
+    }
+    return seen;
+}
+
+/* Leaves out the oldest turns until an answer of some length fits, each time twice as many, as the
+ * whole prompt is made anew. */
+static bool truncate_prompt(struct chat_answer *answer, struct chat_prompt *prompt,
+                            struct failure *failure) {
+    const struct json *messages = json_member(answer->request.body, "messages");
+    int context = answer->base.model->limits.context, room = context / 8,
+        n = (int)json_count(messages);
+    if (!answer->request.truncates || answer->pictures) return true;
+    for (int wanted = 1; prompt->ids.n + room > context && wanted < 2 * n; wanted *= 2) {
+        int dropped = drop_turns(messages, wanted);
+        if (dropped == answer->request.dropped) continue;
+        answer->request.dropped = dropped;
+        chat_prompt_free(prompt);
+        if (!make_prompt(answer, prompt, failure)) return false;
+    }
+    return true;
+}
+
 static bool open_choices(struct chat_answer *answer, struct failure *failure) {
-    struct chat_prompt prompt = {.pictures = answer->pictures ? answer->pictures->set : NULL};
-    bool ok =
-        chat_prompt_make(answer->base.model, &answer->request, &prompt, &answer->format, failure) &&
-        chat_guide_tools(answer, failure);
-    for (int i = 0; ok && i < answer->request.writing.n; i++)
+    struct chat_prompt prompt;
+    bool ok = make_prompt(answer, &prompt, failure) && truncate_prompt(answer, &prompt, failure) &&
+              chat_guide_tools(answer, failure);
+    answer->n_counted = prompt.ids.n;
+    for (int i = 0; ok && !answer->counts && i < answer->request.writing.n; i++)
         ok = open_choice(answer, &prompt, failure);
     chat_prompt_free(&prompt);
     return ok;
@@ -108,7 +157,8 @@ static bool open_choices(struct chat_answer *answer, struct failure *failure) {
 static bool open_answer(struct chat_answer *answer, struct failure *failure) {
     pthread_mutex_lock(&answer->lock);
     bool ok = (!answer->pictures || chat_pictures_check(answer->pictures, failure)) &&
-              open_choices(answer, failure) && writing_answer_submit(&answer->base, failure);
+              open_choices(answer, failure) &&
+              (answer->counts || writing_answer_submit(&answer->base, failure));
     answer->opened = ok;
     pthread_mutex_unlock(&answer->lock);
     return ok;
@@ -116,23 +166,30 @@ static bool open_answer(struct chat_answer *answer, struct failure *failure) {
 
 /* Poll. */
 
-static void read_reply(struct choice *choice) {
+/* A client that takes one call at a time gets the first: the answer ends with it. */
+static void end_with_call(const struct chat_answer *answer, struct chat_choice *choice) {
+    struct progress *progress = &choice->base.progress;
+    if (!answer->request.one_call || choice->reply.n_calls == 0) return;
+    if (progress->finish == FINISH_NONE || progress->finish == FINISH_LENGTH)
+        progress->finish = FINISH_STOP;
+    while (choice->reply.n_calls > 1) chat_reply_drop_call(&choice->reply);
+}
+
+void chat_read(const struct writing_answer *answer, struct choice *choice) {
     bool last = choice->progress.finish != FINISH_NONE;
     chat_reply_read(&((struct chat_choice *)choice)->reply, choice->text.data, choice->text.size,
                     last);
+    end_with_call((const struct chat_answer *)answer, (struct chat_choice *)choice);
 }
 
-static void free_choice(struct choice *choice) {
+void chat_free_choice(struct choice *choice) {
     chat_reply_free(&((struct chat_choice *)choice)->reply);
 }
 
-static const struct writing_ops chat_ops = {.openai = &chat_shape,
-                                            .read = read_reply,
-                                            .write_new = chat_write_new,
-                                            .write_comparison = openai_write_comparison,
-                                            .write_end = openai_write_end,
-                                            .write_whole = openai_write_whole,
-                                            .free_choice = free_choice};
+void chat_keep_comparison(const struct writing_answer *answer, struct choice *choice,
+                          struct buffer *out) {
+    (void)answer, (void)choice, (void)out;
+}
 
 /* Until the pictures are read. */
 static enum answer_progress poll_pictures(struct chat_answer *answer, struct buffer *out) {
@@ -163,26 +220,12 @@ static void chat_answer_close(struct answer *answer) {
     struct chat_answer *chat_answer = (struct chat_answer *)answer;
     chat_cancel(answer);
     writing_answer_free(&chat_answer->base);
+    if (chat_answer->door->free) chat_answer->door->free(chat_answer);
     picture_job_release(chat_answer->pictures);
     principal_release(&chat_answer->principal);
     chat_request_free(&chat_answer->request);
     pthread_mutex_destroy(&chat_answer->lock);
     free(chat_answer);
-}
-
-static bool parse_chat(struct chat_answer *answer, struct api *api,
-                       const struct api_request *request, struct failure *failure) {
-    const struct request_models models = writing_models(api);
-    if (!chat_request_parse(&answer->request, request->body, request->size, &models, failure))
-        return false;
-    writing_choose_seed(&answer->request.writing);
-    answer->base.model = api_model(api, answer->request.model, failure);
-    if (answer->base.model->chat) return true;
-    return failure_set(
-        failure, 400, "no_chat_template", "model",
-        "the model %s has no chat template: send its prompt to /v1/completions, or put "
-        "chat_template.jinja into its folder",
-        answer->base.model->id);
 }
 
 /* The first part of the way: all of it where there are no pictures to wait for. */
@@ -197,20 +240,58 @@ static bool begin_answer(struct chat_answer *answer, struct failure *failure) {
     return answer->pictures || open_answer(answer, failure);
 }
 
-struct answer *chat_open_answer(struct api *api, const struct api_request *request,
-                                struct waker waker, struct failure *failure) {
+static bool choose_model(struct chat_answer *answer, struct api *api, struct failure *failure) {
+    writing_choose_seed(&answer->request.writing);
+    answer->base.model = api_model(api, answer->request.model, failure);
+    if (answer->base.model->chat || answer->request.raw) return true;
+    return failure_set(
+        failure, 400, "no_chat_template", "model",
+        "the model %s has no chat template: send its prompt to /v1/completions, or put "
+        "chat_template.jinja into its folder",
+        answer->base.model->id);
+}
+
+struct answer *chat_door_open(const struct chat_door *door, struct api *api,
+                              const struct api_request *request, struct waker waker,
+                              struct failure *failure) {
     static const struct answer_ops ops = {chat_poll, chat_cancel, chat_answer_close};
-    struct chat_answer *chat_answer = xcalloc(1, sizeof *chat_answer);
+    struct chat_answer *chat_answer = xcalloc(1, door->answer_bytes);
     struct answer *answer = &chat_answer->base.base;
     pthread_mutex_init(&chat_answer->lock, NULL);
-    writing_answer_init(&chat_answer->base, &chat_ops, &chat_answer->request.writing);
+    chat_answer->door = door;
+    writing_answer_init(&chat_answer->base, door->ops, &chat_answer->request.writing);
     chat_answer->principal = principal_hold(request->principal);
     chat_answer->waker = waker;
-    if (!parse_chat(chat_answer, api, request, failure) || !begin_answer(chat_answer, failure)) {
+    if (!door->read(chat_answer, api, request, failure) ||
+        !choose_model(chat_answer, api, failure) || !begin_answer(chat_answer, failure)) {
         chat_answer_close(answer);
         return NULL;
     }
     answer_init(answer, &ops, JSON_TYPE);
     if (chat_answer->opened) writing_answer_begin(&chat_answer->base);
     return answer;
+}
+
+/* The door of OpenAI's chat completions, whose shapes are in chat_json.c. */
+
+static bool read_chat(struct chat_answer *answer, struct api *api,
+                      const struct api_request *request, struct failure *failure) {
+    const struct request_models models = writing_models(api);
+    return chat_request_parse(&answer->request, request->body, request->size, &models, failure);
+}
+
+struct answer *chat_open_answer(struct api *api, const struct api_request *request,
+                                struct waker waker, struct failure *failure) {
+    static const struct writing_ops ops = {.openai = &chat_shape,
+                                           .read = chat_read,
+                                           .write_new = chat_write_new,
+                                           .write_comparison = openai_write_comparison,
+                                           .write_end = openai_write_end,
+                                           .write_whole = openai_write_whole,
+                                           .free_choice = chat_free_choice};
+    static const struct chat_door door = {.ops = &ops,
+                                          .answer_bytes = sizeof(struct chat_answer),
+                                          .choice_bytes = sizeof(struct chat_choice),
+                                          .read = read_chat};
+    return chat_door_open(&door, api, request, waker, failure);
 }

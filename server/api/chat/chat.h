@@ -1,4 +1,7 @@
-/* server/api/chat/chat.h: one POST /v1/chat/completions on its way, and its shape. */
+/* server/api/chat/chat.h: a conversation on its way to an answer. POST /v1/chat/completions is one
+ * door to it, and the protocols of server/doors are others: a door reads its request into a
+ * struct chat_request, and has a table of the shapes in which the answer is sent. All between the
+ * two is here, once. */
 #pragma once
 
 #include "server/api/fields/chat_fields.h"
@@ -14,15 +17,33 @@ struct chat_choice {
     bool begun;
 };
 
+struct chat_answer;
+
+/* One protocol. */
+struct chat_door {
+    const struct writing_ops *ops;
+    size_t answer_bytes; /* of the door's struct, which begins with struct chat_answer */
+    size_t choice_bytes; /* the same of struct chat_choice */
+    /* Reads the door's request into answer->request, by chat_request_parse. */
+    bool (*read)(struct chat_answer *answer, struct api *api, const struct api_request *request,
+                 struct failure *failure);
+    void (*free)(struct chat_answer *answer); /* the door's members; NULL: it has none */
+};
+
+/* Zeroed when the door reads. */
 struct chat_answer {
     struct writing_answer base; /* first */
+    const struct chat_door *door;
     struct chat_request request;
     struct principal principal; /* held: who asks */
     struct waker waker;
     enum call_format format;
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
-    bool opened;                  /* the engine has the sequences */
-    pthread_mutex_t lock;         /* while they are made, and while they are cancelled */
+    bool counts;   /* the door reads a request whose answer is not written: nothing is but this: */
+    int n_counted; /* tokens of the prompt */
+    bool clamped;  /* the context left less than max_tokens */
+    bool opened;   /* the engine has the sequences */
+    pthread_mutex_t lock; /* while they are made, and while they are cancelled */
 };
 
 /* chat_messages.c: the request's conversation as the model's template takes it. */
@@ -39,7 +60,28 @@ void chat_prompt_free(struct chat_prompt *prompt);
 bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
                       struct chat_prompt *out, enum call_format *format, struct failure *failure);
 
+/* chat.c: a route's handler hands on to its door. */
+/* Whether the answer may begin with thoughts. */
+bool chat_may_reason(const struct chat_answer *answer);
+/* Of struct writing_ops, for every door: what was written is taken apart (chat_choice.reply). */
+void chat_read(const struct writing_answer *answer, struct choice *choice);
+void chat_free_choice(struct choice *choice);
+/* Of doors whose protocol has no place for what a comparison tells: nothing is sent. */
+void chat_keep_comparison(const struct writing_answer *answer, struct choice *choice,
+                          struct buffer *out);
+struct answer *chat_door_open(const struct chat_door *door, struct api *api,
+                              const struct api_request *request, struct waker waker,
+                              struct failure *failure);
+
 /* chat_json.c */
+enum { CALL_ID_BYTES = 32 };
+/* The tokens of a choice that have not been sent, with their log-probabilities, as items of an
+ * open list. */
+void chat_put_tokens(struct json_writer *w, const struct chat_answer *answer,
+                     const struct choice *choice);
+/* The id of call i of a choice, as the model's template takes it back. */
+void chat_call_id(const struct chat_answer *answer, const struct chat_choice *choice, int i,
+                  char id[CALL_ID_BYTES]);
 extern const struct openai_shape chat_shape;
 /* Of struct writing_ops. */
 void chat_write_new(const struct writing_answer *answer, struct choice *choice, struct buffer *out);

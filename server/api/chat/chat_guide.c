@@ -54,6 +54,8 @@ bool chat_guide_tools(struct chat_answer *answer, struct failure *failure) {
         return failure_set(failure, 400, "invalid_value", field,
                            "%s and %s both say what the answer must be: send one", guide->field,
                            field);
+    if (answer->format == CALLS_NONE && answer->request.lenient && !answer->request.forces_call)
+        return true;
     if (answer->format == CALLS_NONE)
         return failure_set(failure, 400, "unsupported_parameter", field,
                            "the model's chat template writes calls in a way that is not known "
@@ -61,7 +63,8 @@ bool chat_guide_tools(struct chat_answer *answer, struct failure *failure) {
                            answer->request.forces_call ? "forced" : "held to strict parameters");
     if (!answer->request.forces_call &&
         (answer->format == CALLS_LLAMA || mark_id(answer, call_mark(answer)) < 0))
-        return failure_set(failure, 400, "unsupported_parameter", "tools",
+        return answer->request.lenient ||
+               failure_set(failure, 400, "unsupported_parameter", "tools",
                            "strict tools need a model whose calls begin with a token of their own, "
                            "or a forced call "
                            "(tool_choice)");
@@ -89,8 +92,7 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
                            "that the beginning of "
                            "the answer cannot be told; turn thinking off (chat_template_kwargs)",
                            guide->field);
-    bool may_think =
-        !prompt->thought && chat_reasons(answer->base.model->chat) && think >= 0 && end >= 0;
+    bool may_think = !prompt->thought && chat_may_reason(answer) && think >= 0 && end >= 0;
     begin->free = prompt->thinks;
     if (prompt->thinks || may_think) begin->after = end;
     if (!prompt->thinks && may_think) begin->optional = think;

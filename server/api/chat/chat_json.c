@@ -28,17 +28,11 @@ static int shown_ids(const struct choice *choice) {
     return tokens_shown(choice->sequence, &choice->progress, choice->ids_sent);
 }
 
-static void write_logprobs(struct json_writer *w, const struct chat_answer *answer,
-                           struct choice *choice) {
+void chat_put_tokens(struct json_writer *w, const struct chat_answer *answer,
+                     const struct choice *choice) {
     const struct sequence *sequence = choice->sequence;
     const struct tokenizer *tokenizer = answer->base.model->tokenizer;
     int shown = shown_ids(choice), n_top = sequence->asked.n_top;
-    if (!answer->request.logprobs) {
-        put_key_null(w, "logprobs");
-        return;
-    }
-    put_key_object(w, "logprobs");
-    put_key_array(w, "content");
     for (int i = choice->ids_sent; i < shown; i++) {
         size_t row = (size_t)(sequence->asked.n_prompt + i);
         put_object(w);
@@ -54,26 +48,37 @@ static void write_logprobs(struct json_writer *w, const struct chat_answer *answ
         put_array_end(w);
         put_object_end(w);
     }
+}
+
+static void write_logprobs(struct json_writer *w, const struct chat_answer *answer,
+                           struct choice *choice) {
+    if (!answer->request.logprobs) {
+        put_key_null(w, "logprobs");
+        return;
+    }
+    put_key_object(w, "logprobs");
+    put_key_array(w, "content");
+    chat_put_tokens(w, answer, choice);
     put_array_end(w);
     put_key_null(w, "refusal");
     put_object_end(w);
-    choice->ids_sent = shown;
+    choice->ids_sent = shown_ids(choice);
 }
 
 /* Messages. */
 
 /* Mistral's templates take ids of nine letters and digits, and refuse others. */
-static void write_call_id(struct json_writer *w, const struct chat_answer *answer,
-                          const struct chat_choice *choice, int i) {
+void chat_call_id(const struct chat_answer *answer, const struct chat_choice *choice, int i,
+                  char id[CALL_ID_BYTES]) {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     uint64_t number = answer->base.id + (uint64_t)choice->base.index * 1000003 + (uint64_t)i * 7919;
-    char id[32] = "call_";
-    size_t at = answer->format == CALLS_MISTRAL ? 0 : strlen(id), end = at + (at ? 12 : 9);
+    strcpy(id, answer->format == CALLS_MISTRAL ? "" : "call_");
+    size_t at = strlen(id), end = at + (at ? 12 : 9);
     for (; at < end; at++) {
         id[at] = letters[number % 36];
         number /= 36;
     }
-    put_key_string_n(w, "id", id, end);
+    id[end] = '\0';
 }
 
 static void write_calls(struct json_writer *w, const struct chat_answer *answer,
@@ -84,8 +89,10 @@ static void write_calls(struct json_writer *w, const struct chat_answer *answer,
     for (; choice->calls_sent < reply->n_calls; choice->calls_sent++) {
         const struct tool_call *call = &reply->calls[choice->calls_sent];
         put_object(w);
+        char id[CALL_ID_BYTES];
         if (indexed) put_key_int(w, "index", choice->calls_sent);
-        write_call_id(w, answer, choice, choice->calls_sent);
+        chat_call_id(answer, choice, choice->calls_sent, id);
+        put_key_string(w, "id", id);
         put_key_string(w, "type", "function");
         put_key_object(w, "function");
         put_key_string(w, "name", call->name);
@@ -104,6 +111,7 @@ static void write_tail(struct json_writer *w, const struct chat_answer *answer,
         put_key_string(w, "finish_reason", "tool_calls");
     else
         openai_write_finish(w, finish);
+    openai_write_stop_reason(w, &answer->base, &choice->base);
 }
 
 static void write_message(struct json_writer *w, const struct writing_answer *answer,

@@ -9,6 +9,7 @@
 #include "retro/chat/chat.h"
 #include "server/api/chat/chat.h"
 #include "server/api/chat/chat_place.h"
+#include "server/api/chat/chat_skills.h"
 #include "server/api/core/picture_part.h"
 #include "server/api/text/retrieval_ask.h"
 #include "server/host/prompt/picture_input.h"
@@ -20,6 +21,8 @@ struct template_skills {
     bool developer; /* the role of this name */
     bool tools, documents;
     bool text_arguments; /* arguments of calls stay the text that was sent */
+    int dropped;         /* of the messages, the oldest */
+    bool first_system;   /* system messages stand first alone: later ones are the user's */
 };
 
 static bool has_literal(struct text_span literals, const char *word) {
@@ -41,6 +44,19 @@ static struct template_skills skills_of(const struct template *template) {
         .developer = has_literal(literals, "developer"),
         .tools = template_reads(template, "tools"),
         .documents = template_reads(template, "documents")};
+}
+
+bool chat_knows_tools(const struct chat *chat) {
+    static const char list[] = "[{}]";
+    const struct template *template;
+    struct chat_input in = {0};
+    struct json *tools;
+    struct error e;
+    if (json_parse(&tools, (struct text_span){list, sizeof list - 1}, "tools", &e)) return false;
+    in.tools = tools;
+    bool knows = chat_pick(chat, &in, &template, &e) == STATUS_OK && skills_of(template).tools;
+    json_close(tools);
+    return knows;
 }
 
 /* An assistant's message may be calls alone. */
@@ -209,13 +225,21 @@ static void put_calls(struct json_writer *w, const struct json *calls) {
     put_array_end(w);
 }
 
+static bool is_system(const struct json *message) {
+    const struct json *role = json_member(message, "role");
+    return json_text_is(role, "system") || json_text_is(role, "developer");
+}
+
+/* `role` in place of the message's own where it is not NULL. */
 static void put_message(struct json_writer *w, const struct json *message,
-                        const struct template_skills *skills, const char *mark) {
+                        const struct template_skills *skills, const char *mark, const char *role) {
     put_object(w);
     for (struct json_entry it = {0}; json_next(message, &it);) {
         put_key_n(w, it.name.text, it.name.size);
         if (strcmp(it.name.text, "content") == 0)
             put_content(w, it.value, skills, mark);
+        else if (role && strcmp(it.name.text, "role") == 0)
+            put_string(w, role);
         else if (strcmp(it.name.text, "role") == 0 && !skills->developer &&
                  json_text_is(it.value, "developer"))
             put_string(w, "system");
@@ -228,6 +252,11 @@ static void put_message(struct json_writer *w, const struct json *message,
     put_object_end(w);
 }
 
+/* All but the system's messages and the last one. */
+static bool is_droppable(const struct json *messages, size_t i) {
+    return i + 1 < json_count(messages) && !is_system(json_item(messages, i));
+}
+
 /* The messages as the template takes them; the caller closes *out. */
 static bool make_messages(const struct json *messages, const struct template_skills *skills,
                           const struct chat_place *place, struct json **out,
@@ -238,10 +267,16 @@ static bool make_messages(const struct json *messages, const struct template_ski
     bool ok = true;
     put_begin(&w, &text);
     put_array(&w);
+    size_t dropped = 0, to_drop = (size_t)skills->dropped;
     for (size_t i = 0; ok && i < json_count(messages); i++) {
+        if (dropped < to_drop && is_droppable(messages, i)) {
+            dropped++;
+            continue;
+        }
         ok = check_message(json_item(messages, i), i, skills->pictures, failure);
         const char *mark = place && json_item(messages, i) == place->message ? place->mark : NULL;
-        if (ok) put_message(&w, json_item(messages, i), skills, mark);
+        bool moved = i > 0 && skills->first_system && is_system(json_item(messages, i));
+        if (ok) put_message(&w, json_item(messages, i), skills, mark, moved ? "user" : NULL);
     }
     put_array_end(&w);
     if (ok && json_parse(out, (struct text_span){text.data, text.size}, "messages", &e))
@@ -291,16 +326,25 @@ static bool ends_in_word(const struct buffer *text, const char *words) {
     return size >= n && memcmp(text->data + size - n, words, n) == 0;
 }
 
+static bool has_later_system(const struct json *messages) {
+    for (size_t i = 1; i < json_count(messages); i++)
+        if (is_system(json_item(messages, i))) return true;
+    return false;
+}
+
 /* Renders with the arguments of calls as objects, as most templates want them; where that fails, as
- * they were sent. */
+ * they were sent. A template that refuses system messages within a conversation gets them as the
+ * user's, in their places: moved to the top they would change the beginning of every prompt. */
 static bool render(const struct served_model *model, struct chat_input *in,
                    struct template_skills *skills, const struct chat_place *place,
                    struct template_output *text, struct failure *failure) {
     const struct json *sent = in->messages;
     struct error e = {0}, first = {0};
-    for (int attempt = 0; attempt < 2; attempt++) {
+    int attempts = has_later_system(sent) ? 4 : 2;
+    for (int attempt = 0; attempt < attempts; attempt++) {
         struct json *messages = NULL;
-        skills->text_arguments = attempt > 0;
+        skills->text_arguments = attempt % 2 > 0;
+        skills->first_system = attempt > 1;
         if (!make_messages(sent, skills, place, &messages, failure)) return false;
         in->messages = messages;
         enum status status = chat_render(model->chat, in, text, &e);
@@ -335,6 +379,7 @@ static bool fill(const struct served_model *model, const struct chat_request *re
     if (chat_pick(model->chat, in, &template, &e)) return failure_from_error(failure, &e);
     struct template_skills skills = skills_of(template);
     skills.pictures = skills.pictures && model->picture_input;
+    skills.dropped = request->dropped;
     bool ok = check_skills(request, in, &skills, failure) &&
               open_place(model, request, in->messages, &out->place, failure) &&
               render(model, in, &skills, out->place, &text, failure) &&
@@ -353,8 +398,23 @@ static bool fill(const struct served_model *model, const struct chat_request *re
     return ok;
 }
 
-bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
-                      struct chat_prompt *out, enum call_format *format, struct failure *failure) {
+/* As a completion's prompt: special tokens in it are tokens. */
+static bool encode_raw(const struct served_model *model, const struct json *messages,
+                       struct chat_prompt *out, struct failure *failure) {
+    const struct json *last = json_item(messages, json_count(messages) - 1);
+    struct text_span text = json_text(json_member(last, "content"));
+    struct error e;
+    if (tokenizer_encode(model->tokenizer, text.text ? text.text : "", text.size,
+                         TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, &out->ids, &e))
+        return failure_from_error(failure, &e);
+    if (out->ids.n == 0 && model->eod >= 0) tokens_append(&out->ids, model->eod, 0);
+    return true;
+}
+
+/* By the template. */
+static bool encode_chat(const struct served_model *model, const struct chat_request *request,
+                        struct chat_prompt *out, enum call_format *format,
+                        struct failure *failure) {
     struct chat_input in;
     struct json *variables = NULL;
     struct error e;
@@ -366,6 +426,13 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
     in.variables = variables;
     ok = ok && fill(model, request, &in, out, format, failure);
     json_close(variables);
+    return ok;
+}
+
+bool chat_prompt_make(const struct served_model *model, const struct chat_request *request,
+                      struct chat_prompt *out, enum call_format *format, struct failure *failure) {
+    bool ok = request->raw ? encode_raw(model, json_member(request->body, "messages"), out, failure)
+                           : encode_chat(model, request, out, format, failure);
     if (ok && out->ids.n == 0)
         ok = failure_set(failure, 400, "invalid_value", "messages",
                          "the chat template makes an empty text of the messages");

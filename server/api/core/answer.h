@@ -16,11 +16,19 @@ struct answer_header {
     char *value;
 };
 
+/* The clients that read a failure: each protocol has words of its own for it. */
+enum failure_words { WORDS_OPENAI, WORDS_ANTHROPIC, WORDS_OLLAMA };
+struct failure_form {
+    enum failure_words words;
+    const char *request; /* the request's id, borrowed; NULL: it has none */
+};
+
 struct answer {
     const struct answer_ops *ops;
-    int http;     /* status code; of a stream at once, else when complete */
-    bool stream;  /* sent as it comes, from the poll on that sets it; else all at once, with its
-                     length */
+    struct failure_form form; /* of a failure that it turns out to be; set by whoever opened it */
+    int http;                 /* status code; of a stream at once, else when complete */
+    bool stream; /* sent as it comes, from the poll on that sets it; else all at once, with its
+                    length */
     bool listens; /* a stream that waits for news for as long as the client likes: no request in
                      work that limits count */
     struct answer_header *headers;

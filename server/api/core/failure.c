@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "config/json/json_writer.h"
-
 bool failure_set(struct failure *failure, int http, const char *code, const char *param,
                  const char *format, ...) {
     va_list args;
@@ -45,37 +43,16 @@ void failure_free(struct failure *failure) {
     *failure = (struct failure){0};
 }
 
-/* OpenAI's words. */
-static const char *type_of(int http) {
-    switch (http) {
-        case 401: return "authentication_error";
-        case 403: return "permission_error";
-        case 429: return "rate_limit_error";
-        default: return http < 500 ? "invalid_request_error" : "server_error";
-    }
-}
-
-void failure_write(const struct failure *failure, struct buffer *out) {
-    struct json_writer w;
-    put_begin(&w, out);
-    put_object(&w);
-    put_key_object(&w, "error");
-    put_key_string(&w, "message", failure->message);
-    put_key_string(&w, "type", type_of(failure->http));
-    put_key_string(&w, "param", failure->param[0] ? failure->param : NULL);
-    put_key_string(&w, "code", failure->code);
-    put_object_end(&w);
-    put_object_end(&w);
-}
-
 static void set_status(const struct failure *failure, struct answer *answer) {
-    answer->http = failure->http;
+    answer->http = failure_status(failure);
+    answer->form = failure->form;
     if (failure->http == 401) answer_add_header(answer, "WWW-Authenticate", "Bearer");
     if (failure->retry_after > 0)
         answer_add_header(answer, "Retry-After", "%d", failure->retry_after);
 }
 
 void failure_answer(struct failure *failure, struct answer *answer, struct buffer *body) {
+    failure->form = answer->form;
     set_status(failure, answer);
     failure_write(failure, body);
     failure_free(failure);
@@ -84,7 +61,7 @@ void failure_answer(struct failure *failure, struct answer *answer, struct buffe
 struct answer *answer_failure(struct failure *failure) {
     struct buffer body = {0};
     failure_write(failure, &body);
-    struct answer *answer = answer_text(failure->http, JSON_TYPE, &body);
+    struct answer *answer = answer_text(failure_status(failure), JSON_TYPE, &body);
     set_status(failure, answer);
     failure_free(failure);
     return answer;

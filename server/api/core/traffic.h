@@ -10,5 +10,8 @@ struct traffic *traffic_open(void);
 void traffic_close(struct traffic *traffic);
 /* Any thread. `path` is constant and one of few. */
 void traffic_note(struct traffic *traffic, const char *path, int status, double seconds);
+/* Any thread: parts of a request that a door passed over. Both names are constant strings of few.
+ */
+void traffic_note_passed(struct traffic *traffic, const char *door, const char *what, int n);
 /* As Prometheus reads it. */
 void traffic_print(struct traffic *traffic, struct buffer *out);

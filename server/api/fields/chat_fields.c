@@ -55,6 +55,13 @@ static bool read_tool_choice(void *object, const struct json *json,
 }
 FIELD_PARSER(parse_tool_choice, read_tool_choice)
 
+static enum status parse_parallel(struct json_reader *reader, const struct json *value,
+                                  void *object) {
+    if (json_kind(value) != JSON_KIND_BOOL) return json_fail_type(reader, "true or false", value);
+    ((struct chat_request *)object)->one_call = !json_bool(value);
+    return STATUS_OK;
+}
+
 #define AT(member) JSON_AT(struct chat_request, member)
 #define LIMIT(member) .limit_offset = offsetof(struct request_limits, member)
 #define OBJECTS_SCHEMA "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"
@@ -80,8 +87,10 @@ static const struct json_field chat_fields[] = {
                "\"function\"]}]}",
      .help = "none: the model is not told of the tools; required, or the name of a function: the "
              "answer is a call"},
-    {"parallel_tool_calls", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}",
-     .help = "the model calls as many as it likes"},
+    {"parallel_tool_calls", JSON_PARSED, .parse = parse_parallel,
+     .schema = "{\"type\":\"boolean\"}",
+     .help = "false: the answer ends with its first call; true: the model calls as many as it "
+             "likes"},
     {"documents", JSON_PARSED, .parse = parse_list, .schema = OBJECTS_SCHEMA,
      .help = "for templates that know documents"},
     {"chat_template_kwargs", JSON_PARSED, .parse = field_parse_object,
@@ -119,6 +128,15 @@ static bool check_tool_choice(const struct chat_request *request, struct failure
                        "tool_choice forces a call of a tool that is not there");
 }
 
+/* An agent's turn, which ends with the result of a tool as often as with words of a person, is
+ * given passages where it asks for them. */
+static void settle_agent(struct chat_request *request) {
+    struct request_retrieval *retrieval = &request->writing.retrieval;
+    if (retrieval->given || json_count(json_member(request->body, "tools")) == 0) return;
+    retrieval->choice.enabled = false;
+    retrieval->choice.said |= 1U << CHOICE_ENABLED;
+}
+
 static bool check_chat(struct chat_request *request, struct failure *failure) {
     if (json_is_absent(json_member(request->body, "messages")))
         return failure_set(failure, 400, "missing_parameter", "messages", "messages is missing");
@@ -133,6 +151,7 @@ static bool check_chat(struct chat_request *request, struct failure *failure) {
     request->calls_tools = json_count(json_member(request->body, "tools")) > 0 &&
                            !json_text_is(json_member(request->body, "tool_choice"), "none");
     if (!check_tool_choice(request, failure)) return false;
+    settle_agent(request);
     return request_writing_check(
         &request->writing, request->max_tokens > 0 ? request->max_tokens : INT32_MAX, failure);
 }

@@ -15,6 +15,13 @@ struct chat_request {
     bool calls_tools; /* tools are told to the model: there are some, and tool_choice is not "none"
                        */
     bool continues;   /* the last message */
+    bool clamps;      /* max_tokens is no more than a bound: the context may leave less */
+    bool lenient;     /* functions that cannot be held to strict parameters are not */
+    bool raw;         /* the last message's text is the prompt, without a template */
+    bool watched;     /* the door follows the answer token by token, stream or not */
+    bool truncates;   /* the oldest turns go where the context is too short */
+    int dropped;      /* messages that went so, behind those of the system */
+    bool one_call;    /* the answer ends with its first call of a tool */
     struct request_writing writing;
 };
 extern const struct json_table chat_table;

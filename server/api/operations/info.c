@@ -102,3 +102,11 @@ struct answer *props_open(struct api *api, const struct api_request *request, st
     put_object_end(&w);
     return answer_text(200, JSON_TYPE, &body);
 }
+
+struct answer *root_open(struct api *api, const struct api_request *request, struct waker waker,
+                         struct failure *failure) {
+    struct buffer body = {0};
+    (void)api, (void)request, (void)waker, (void)failure;
+    buffer_append_string(&body, "retro-server is running\n");
+    return answer_text(200, "text/plain; charset=utf-8", &body);
+}

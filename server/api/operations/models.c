@@ -1,6 +1,7 @@
 /* server/api/operations/models.c: the models that are served: found by name, and told to clients.
  */
 #include <string.h>
+#include <time.h>
 
 #include "config/json/json_writer.h"
 #include "server/api/api.h"
@@ -143,11 +144,44 @@ static void write_model(struct json_writer *w, const struct api *api,
     put_object_end(w);
 }
 
+/* Anthropic's clients say so by a header, and read another card. */
+
+static void write_anthropic(struct json_writer *w, const struct api *api,
+                            const struct served_model *model) {
+    char created[32];
+    time_t seconds = (time_t)api->created;
+    struct tm tm;
+    strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &tm));
+    put_object(w);
+    put_key_string(w, "type", "model");
+    put_key_string(w, "id", model->id);
+    put_key_string(w, "display_name", model->id);
+    put_key_string(w, "created_at", created);
+    put_key_int(w, "max_input_tokens", model->limits.context);
+    put_object_end(w);
+}
+
+static struct answer *list_anthropic(const struct api *api) {
+    struct buffer body = {0};
+    struct json_writer w;
+    put_begin(&w, &body);
+    put_object(&w);
+    put_key_array(&w, "data");
+    for (int i = 0; i < api->n_models; i++) write_anthropic(&w, api, &api->models[i]);
+    put_array_end(&w);
+    put_key_bool(&w, "has_more", false);
+    put_key_string(&w, "first_id", api->models[0].id);
+    put_key_string(&w, "last_id", api->models[api->n_models - 1].id);
+    put_object_end(&w);
+    return answer_text(200, JSON_TYPE, &body);
+}
+
 struct answer *models_list(struct api *api, const struct api_request *request, struct waker waker,
                            struct failure *failure) {
     struct buffer body = {0};
     struct json_writer w;
     (void)waker, (void)failure;
+    if (request->anthropic_version) return list_anthropic(api);
     put_begin(&w, &body);
     put_object(&w);
     put_key_string(&w, "object", "list");
@@ -171,7 +205,9 @@ struct answer *model_show(struct api *api, const struct api_request *request, st
     if (api->reranker && strcmp(api->reranker->id, id) == 0) embedder = api->reranker;
     (void)waker;
     put_begin(&w, &body);
-    if (model)
+    if (model && request->anthropic_version)
+        write_anthropic(&w, api, model);
+    else if (model)
         write_model(&w, api, model, principal_filter(&request->principal));
     else if (embedder)
         write_embedder(&w, api, embedder);

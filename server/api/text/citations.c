@@ -1,11 +1,8 @@
 /* server/api/text/citations.c: see citations.h. */
 #include "server/api/text/citations.h"
 
-#include "config/base/text.h"
+#include "server/api/text/cited_numbers.h"
 #include "server/api/text/neighbor_json.h"
-
-/* Digits of a number: more passages than these count no prompt has. */
-enum { MAX_DIGITS = 6 };
 
 static bool may_quote(const struct sequence *sequence) {
     return sequence->asked.grammar && grammar_quotes(sequence->asked.grammar);
@@ -17,30 +14,6 @@ static bool names_passages(const struct sequence *sequence, const struct progres
 
 bool citations_may_be(const struct sequence *sequence, const struct progress *progress) {
     return may_quote(sequence) || names_passages(sequence, progress);
-}
-
-/* Reads the number at *at and moves behind it; 0: there is none. */
-static int read_number(struct text_span text, size_t *at) {
-    int number = 0;
-    size_t first = *at;
-    while (*at < text.size && is_digit(text.text[*at]) && *at - first < MAX_DIGITS) {
-        number = number * 10 + (text.text[*at] - '0');
-        ++*at;
-    }
-    return number;
-}
-
-/* The end of numbers in brackets that begin at `at`, commas between them; 0: the text there is
- * something else. */
-static size_t brackets_end(struct text_span text, size_t at) {
-    while (at < text.size && (text.text[at] == '[' || text.text[at] == ',')) {
-        at++;
-        while (at < text.size && text.text[at] == ' ') at++;
-        if (read_number(text, &at) == 0) return 0;
-        if (at < text.size && text.text[at] == ']') return at + 1;
-        if (at < text.size && text.text[at] == '[') return 0;
-    }
-    return 0;
 }
 
 /* Where brackets stand in the answer, in characters. */
@@ -77,15 +50,13 @@ static void write_numbers(struct json_writer *w, const struct told_answer *answe
     int64_t characters = answer->before;
     if (!names_passages(answer->sequence, answer->progress)) return;
     for (size_t at = 0; at < text.size; at++) {
-        size_t end = text.text[at] == '[' ? brackets_end(text, at) : 0;
+        size_t end = text.text[at] == '[' ? cited_end(text, at) : 0;
         struct cited_place place = {characters, characters + (int64_t)(end - at)};
         const struct hits *passages = end > 0 ? passages_at(answer, at) : NULL;
-        for (size_t i = at + 1; i < end;) {
-            int number = read_number(text, &i);
-            if (number > 0 && number <= passages->n)
+        size_t next = at;
+        for (int number; end > 0 && (number = cited_next(text, &next, end)) > 0;)
+            if (number <= passages->n)
                 write_citation(w, answer, &passages->list[number - 1], number, place);
-            while (i < end && !is_digit(text.text[i])) i++;
-        }
         characters += (text.text[at] & 0xC0) != 0x80;
     }
 }

@@ -139,18 +139,6 @@ static int shown_ids(const struct completion *completion, const struct choice *c
                : tokens_shown(sequence, progress, choice->ids_sent);
 }
 
-/* The reason that stopped it, where the request named it: a text or a token id. */
-static void write_stop_reason(struct json_writer *w, const struct choice *choice) {
-    const struct progress *progress = &choice->progress;
-    const struct stops *stops = &choice->sequence->asked.end.stops;
-    if (progress->finish != FINISH_STOP) return;
-    if (progress->stop_string >= 0)
-        put_key_string_n(w, "stop_reason", stops->strings[progress->stop_string].text,
-                         stops->strings[progress->stop_string].size);
-    else if (progress->stop_id >= 0)
-        put_key_int(w, "stop_reason", progress->stop_id);
-}
-
 static void write_ids(struct json_writer *w, const char *key, const int32_t *ids, int n) {
     put_key_array(w, key);
     for (int i = 0; i < n; i++) put_int(w, ids[i]);
@@ -232,7 +220,7 @@ static void write_choice(struct json_writer *w, const struct writing_answer *ans
     put_key_string_n(w, "text", text.data, text.size);
     write_logprobs(w, completion, own, rows);
     openai_write_finish(w, choice->progress.finish);
-    write_stop_reason(w, choice);
+    openai_write_stop_reason(w, answer, choice);
     if (completion->request.writing.return_token_ids) write_token_ids(w, own, shown);
     write_prompt_logprobs(w, completion, choice);
     put_object_end(w);

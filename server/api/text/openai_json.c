@@ -67,6 +67,24 @@ void openai_write_finish(struct json_writer *w, enum finish finish) {
     put_key_string(w, "finish_reason", names[finish]);
 }
 
+static bool names_id(const struct request_ids *ids, int32_t id) {
+    for (int i = 0; i < ids->n; i++)
+        if (ids->ids[i] == id) return true;
+    return false;
+}
+
+void openai_write_stop_reason(struct json_writer *w, const struct writing_answer *answer,
+                              const struct choice *choice) {
+    const struct progress *progress = &choice->progress;
+    const struct stops *stops = &choice->sequence->asked.end.stops;
+    if (progress->finish != FINISH_STOP) return;
+    if (progress->stop_string >= 0)
+        put_key_string_n(w, "stop_reason", stops->strings[progress->stop_string].text,
+                         stops->strings[progress->stop_string].size);
+    else if (names_id(&answer->asked->stop_ids, progress->stop_id))
+        put_key_int(w, "stop_reason", progress->stop_id);
+}
+
 /* Provenance: arrays whose elements say which choice they are of. */
 
 struct choice_list {

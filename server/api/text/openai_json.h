@@ -21,6 +21,10 @@ struct openai_shape {
 /* The member "finish_reason"; null where the answer goes on. */
 void openai_write_finish(struct json_writer *w, enum finish finish);
 
+/* The member "stop_reason" of an answer that a stop string or a stop token of the request ended. */
+void openai_write_stop_reason(struct json_writer *w, const struct writing_answer *answer,
+                              const struct choice *choice);
+
 /* An event, open within its array "choices"; and its end, behind a choice that goes on or behind
  * one that is finished, with the provenance of that. */
 void openai_begin_event(struct json_writer *w, const struct writing_answer *answer,

@@ -44,7 +44,8 @@ bool writing_answer_submit(struct writing_answer *answer, struct failure *failur
 void writing_answer_begin(struct writing_answer *answer) {
     if (!answer->asked->stream) return;
     answer->base.stream = true;
-    answer_set_header(&answer->base, "Content-Type", "text/event-stream");
+    answer_set_header(&answer->base, "Content-Type", "%s",
+                      answer->ops->stream_type ? answer->ops->stream_type : "text/event-stream");
     answer_add_header(&answer->base, "X-Accel-Buffering", "no"); /* nginx would keep events back */
 }
 
@@ -53,7 +54,7 @@ void writing_answer_begin(struct writing_answer *answer) {
 static bool read_answer(const struct writing_answer *answer, struct choice *choice,
                         struct error *e) {
     choice->progress = sequence_read(choice->sequence, choice->text.size, &choice->text, e);
-    if (answer->ops->read) answer->ops->read(choice);
+    if (answer->ops->read) answer->ops->read(answer, choice);
     return choice->progress.finish != FINISH_ERROR;
 }
 

@@ -25,9 +25,10 @@ struct writing_answer;
 
 /* A door's part. Events are of streams alone. */
 struct writing_ops {
-    const struct openai_shape *openai;   /* of doors in OpenAI's shapes (openai_json.h) */
-    void (*read)(struct choice *choice); /* its text or its progress has changed; NULL: the door
-                                            needs no more */
+    const struct openai_shape *openai; /* of doors in OpenAI's shapes (openai_json.h) */
+    const char *stream_type;           /* of a stream's events; NULL: text/event-stream */
+    /* Its text or its progress has changed; a door may end it here. NULL: it needs no more. */
+    void (*read)(const struct writing_answer *answer, struct choice *choice);
     /* Events with the part of a choice that has not been sent, if there is any; with what its
      * comparisons tell, which are over; and with the end, of the reason where it is a failure. */
     void (*write_new)(const struct writing_answer *answer, struct choice *choice,

@@ -149,6 +149,7 @@ struct embed_answer *embed_answer_open(struct waker waker,
     shared_answer_init(&answer_given->base, &ops, waker, embed_free);
     answer_given->write = write;
     answer_given->free_request = free_request;
+    answer_given->opened = time_now();
     return answer_given;
 }
 
@@ -203,6 +204,15 @@ static bool decode_ids(struct embed_answer *answer, const struct request_prompt 
     return true;
 }
 
+/* Leaves as much of a text as has room; the tokens of its beginning may be a few more or less than
+ * they were. */
+static int cut_text(struct text_span *text, const struct tokens *ids, int room) {
+    enum { SPARE = 8 };
+    int kept = max_int(1, room - SPARE);
+    text->size = ids->starts[kept];
+    return kept;
+}
+
 bool embed_answer_add(struct embed_answer *answer, const struct request_prompt *prompt, int i,
                       const char *field, struct failure *failure) {
     struct tokens ids = {0};
@@ -221,6 +231,8 @@ bool embed_answer_add(struct embed_answer *answer, const struct request_prompt *
                          TOKENIZER_ADD_SPECIAL, &ids, &e) == STATUS_OK ||
         failure_from_error(failure, &e);
     int n = ids.n;
+    if (ok && answer->cuts && n > answer->model->limits.context)
+        n = cut_text(&answer->texts[i], &ids, answer->model->limits.context);
     tokens_free(&ids);
     answer->n_tokens += n;
     if (!ok || n <= answer->model->limits.context) return ok;

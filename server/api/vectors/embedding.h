@@ -26,6 +26,8 @@ struct embed_answer {
     enum embed_role first, others; /* what text 0 is, and the others are */
     int64_t n_tokens;              /* of all texts, as the embedder reads them */
     float *vectors;                /* [n, dim] */
+    bool cuts;     /* texts that are too long lose their ends, and are not refused */
+    double opened; /* time_now() */
     void (*write)(struct embed_answer *answer, struct buffer *out);
     void (*free_request)(struct embed_answer *answer);
     union {
@@ -42,6 +44,13 @@ struct embed_answer *embed_answer_open(struct waker waker,
                                        void (*free_request)(struct embed_answer *embed_answer));
 /* The embedder that requests of this kind are for, and their limits. */
 struct request_models embed_models(struct api *api);
+/* embeddings.c: the body of a request for embeddings, as OpenAI's; the answer is `write`'s. NULL
+ * with *failure set: it is refused. */
+struct answer *embeddings_answer_open(
+    struct api *api, const struct api_request *request, struct waker waker, bool cuts,
+    void (*write)(struct embed_answer *answer, struct buffer *out), struct failure *failure);
+/* Vector i as it was asked for, of *n numbers. Once for each. */
+float *embeddings_vector(struct embed_answer *answer, int i, int *n);
 /* Takes the texts in; false with *failure set: one is no text for this embedder. */
 bool embed_answer_add(struct embed_answer *answer, const struct request_prompt *prompt, int i,
                       const char *field, struct failure *failure);

@@ -30,22 +30,28 @@ static void write_vector(struct json_writer *w, const struct embedding_request *
     put_array_end(w);
 }
 
-static void embeddings_write(struct embed_answer *answer, struct buffer *out) {
+float *embeddings_vector(struct embed_answer *answer, int i, int *n) {
     const struct embedding_request *request = &answer->request.embedding;
-    int dim = answer->model->embedder->dim,
-        n = request->dimensions ? (int)request->dimensions : dim;
+    int dim = answer->model->embedder->dim;
+    float *vector = answer->vectors + (size_t)i * (size_t)dim;
+    *n = request->dimensions ? (int)request->dimensions : dim;
+    if (*n < dim && !answer->model->embedder->raw) shorten(vector, *n);
+    return vector;
+}
+
+static void embeddings_write(struct embed_answer *answer, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
     put_key_string(&w, "object", "list");
     put_key_array(&w, "data");
     for (int i = 0; i < answer->n; i++) {
-        float *vector = answer->vectors + (size_t)i * (size_t)dim;
-        if (n < dim && !answer->model->embedder->raw) shorten(vector, n);
+        int n;
+        const float *vector = embeddings_vector(answer, i, &n);
         put_object(&w);
         put_key_string(&w, "object", "embedding");
         put_key_int(&w, "index", i);
-        write_vector(&w, request, vector, n);
+        write_vector(&w, &answer->request.embedding, vector, n);
         put_object_end(&w);
     }
     put_array_end(&w);
@@ -84,11 +90,18 @@ static bool embeddings_prepare(struct embed_answer *answer, struct api *api,
     return true;
 }
 
-struct answer *embeddings_open(struct api *api, const struct api_request *request,
-                               struct waker waker, struct failure *failure) {
-    struct embed_answer *answer = embed_answer_open(waker, embeddings_write, embeddings_free);
+struct answer *embeddings_answer_open(
+    struct api *api, const struct api_request *request, struct waker waker, bool cuts,
+    void (*write)(struct embed_answer *answer, struct buffer *out), struct failure *failure) {
+    struct embed_answer *answer = embed_answer_open(waker, write, embeddings_free);
+    answer->cuts = cuts;
     if (embeddings_prepare(answer, api, request, failure))
         return embed_answer_send(answer, &request->principal, failure);
     answer_close(&answer->base.base);
     return NULL;
+}
+
+struct answer *embeddings_open(struct api *api, const struct api_request *request,
+                               struct waker waker, struct failure *failure) {
+    return embeddings_answer_open(api, request, waker, false, embeddings_write, failure);
 }

@@ -86,6 +86,13 @@ static const struct option_row server_rows[] = {
                "texts in one request for embeddings or a ranking"),
     OPTION_INT(struct server_settings, max_choices, 64, 1, 4096,
                "answers in one request: its prompts times n or best_of"),
+    OPTION_INT(struct server_settings, max_responses, 1000, 0, 1 << 20,
+               "responses (POST /v1/responses) that are stored for each key, in memory; the oldest "
+               "go; 0: none is"),
+    OPTION_INT(struct server_settings, max_response_mb, 64, 1, 1 << 20,
+               "megabytes of them, with the conversations that they end"),
+    OPTION_INT(struct server_settings, response_hours, 24, 1, 24 * 365,
+               "hours that a response is stored"),
     OPTION_INT(struct server_settings, max_biases, 1024, 0, 1 << 20,
                "tokens of logit_bias in one request"),
     OPTION_INT(struct server_settings, max_stops, 16, 0, 1024, "stop strings in one request"),

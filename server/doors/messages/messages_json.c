@@ -1,0 +1,204 @@
+/* server/doors/messages/messages_json.c: an answer in Anthropic's shapes. */
+#include <string.h>
+
+#include "config/base/hash.h"
+#include "server/api/text/cited_numbers.h"
+#include "server/doors/messages/messages.h"
+
+void messages_write_id(struct json_writer *w, const struct writing_answer *answer) {
+    char id[32];
+    snprintf(id, sizeof id, "msg_%016llx", (unsigned long long)answer->id);
+    put_key_string(w, "id", id);
+}
+
+void messages_write_call_id(struct json_writer *w, const struct chat_answer *answer,
+                            const struct chat_choice *choice, int i) {
+    char id[CALL_ID_BYTES], whole[CALL_ID_BYTES + 8];
+    chat_call_id(answer, choice, i, id);
+    snprintf(whole, sizeof whole, "toolu_%s", id);
+    put_key_string(w, "id", whole);
+}
+
+void messages_write_signature(struct json_writer *w, const struct buffer *thought) {
+    char signature[24];
+    uint64_t hash = hash_bytes(thought->data, thought->size, 0);
+    snprintf(signature, sizeof signature, "%016llx", (unsigned long long)hash);
+    put_key_string(w, "signature", signature);
+}
+
+/* The end. */
+
+static const char *stop_reason(const struct messages_answer *answer, const struct choice *choice) {
+    const struct progress *progress = &choice->progress;
+    if (progress->finish == FINISH_LENGTH)
+        return answer->chat.clamped ? "model_context_window_exceeded" : "max_tokens";
+    if (((const struct chat_choice *)choice)->reply.n_calls > 0) return "tool_use";
+    return progress->stop_string >= 0 ? "stop_sequence" : "end_turn";
+}
+
+void messages_write_stop(struct json_writer *w, const struct messages_answer *answer,
+                         const struct choice *choice) {
+    const char *reason = stop_reason(answer, choice);
+    const struct stops *stops = &choice->sequence->asked.end.stops;
+    put_key_string(w, "stop_reason", reason);
+    if (strcmp(reason, "stop_sequence") == 0) {
+        const struct text_span *stop = &stops->strings[choice->progress.stop_string];
+        put_key_string_n(w, "stop_sequence", stop->text, stop->size);
+    } else {
+        put_key_null(w, "stop_sequence");
+    }
+}
+
+/* Tokens that were taken from an earlier prompt are told apart where the request marks what is to
+ * be kept, as at Anthropic; else they are input like any. */
+void messages_write_usage(struct json_writer *w, const struct messages_answer *answer,
+                          const struct choice *choice) {
+    const struct progress *progress = &choice->progress;
+    int read = progress->n_read > 0 ? progress->n_read : answer->chat.n_counted;
+    int cached = answer->counts_cache ? min_int(progress->n_cached, read) : 0;
+    put_key_object(w, "usage");
+    put_key_int(w, "input_tokens", read - cached);
+    put_key_int(w, "cache_creation_input_tokens", 0);
+    put_key_int(w, "cache_read_input_tokens", cached);
+    put_key_int(w, "output_tokens", progress->n_ids);
+    put_object_end(w);
+}
+
+/* Citations. */
+
+static void write_result(struct json_writer *w, const struct citable *passage) {
+    put_key_string_n(w, "source", passage->source.text, passage->source.size);
+    put_key_int(w, "search_result_index", passage->document);
+    put_key_int(w, "start_block_index", passage->start);
+    put_key_int(w, "end_block_index", passage->end);
+}
+
+static void write_document(struct json_writer *w, const struct citable *passage) {
+    static const struct {
+        const char *start, *end;
+    } places[] = {[CITES_CHARACTERS] = {"start_char_index", "end_char_index"},
+                  [CITES_PAGES] = {"start_page_number", "end_page_number"},
+                  [CITES_BLOCKS] = {"start_block_index", "end_block_index"}};
+    put_key_int(w, "document_index", passage->document);
+    put_key_int(w, places[passage->kind].start, passage->start);
+    put_key_int(w, places[passage->kind].end, passage->end);
+}
+
+void messages_write_citation(struct json_writer *w, const struct citable *passage) {
+    static const char *const types[] = {[CITES_CHARACTERS] = "char_location",
+                                        [CITES_PAGES] = "page_location",
+                                        [CITES_BLOCKS] = "content_block_location",
+                                        [CITES_RESULT] = "search_result_location"};
+    bool result = passage->kind == CITES_RESULT;
+    put_object(w);
+    put_key_string(w, "type", types[passage->kind]);
+    put_key_string_n(w, "cited_text", passage->text.text, passage->text.size);
+    put_key(w, result ? "title" : "document_title");
+    if (passage->title.text)
+        put_string_n(w, passage->title.text, passage->title.size);
+    else
+        put_null(w);
+    if (result)
+        write_result(w, passage);
+    else
+        write_document(w, passage);
+    put_object_end(w);
+}
+
+const struct citable *messages_cited(const struct messages_answer *answer, struct text_span text,
+                                     size_t *at, size_t end) {
+    const struct citable_list *list = &answer->citables;
+    int number;
+    while ((number = cited_next(text, at, end)) > 0)
+        if (number <= list->n) return &list->all[number - 1];
+    return NULL;
+}
+
+/* The whole. */
+
+static bool names_passage(const struct messages_answer *answer, struct text_span text,
+                          const struct cited_piece *piece) {
+    size_t at = piece->start;
+    return piece->names && messages_cited(answer, text, &at, piece->end) != NULL;
+}
+
+/* The text from `from` on to the first brackets that name a passage. */
+static size_t plain_end(const struct messages_answer *answer, struct text_span text, size_t from) {
+    struct cited_piece piece;
+    size_t at = from;
+    if (answer->citables.n == 0) return text.size;
+    while (cited_cut(text, at, true, &piece) && !names_passage(answer, text, &piece))
+        at = piece.end;
+    return at;
+}
+
+/* The block of a text, with the citations of all brackets that stand right behind it; moves *at
+ * behind those. */
+static void write_text_block(struct json_writer *w, const struct messages_answer *answer,
+                             struct text_span text, size_t *at) {
+    size_t start = *at, end = plain_end(answer, text, start);
+    struct cited_piece piece;
+    const struct citable *passage;
+    put_object(w);
+    put_key_string(w, "type", "text");
+    put_key_string_n(w, "text", text.text + start, end - start);
+    bool cited = end < text.size;
+    if (cited)
+        put_key_array(w, "citations");
+    else
+        put_key_null(w, "citations");
+    for (*at = end; cited_cut(text, *at, true, &piece) && names_passage(answer, text, &piece);
+         *at = piece.end)
+        for (size_t next = piece.start;
+             (passage = messages_cited(answer, text, &next, piece.end)) != NULL;)
+            messages_write_citation(w, passage);
+    if (cited) put_array_end(w);
+    put_object_end(w);
+}
+
+static void write_thinking(struct json_writer *w, const struct buffer *thought) {
+    put_object(w);
+    put_key_string(w, "type", "thinking");
+    put_key_string_n(w, "thinking", thought->data, thought->size);
+    messages_write_signature(w, thought);
+    put_object_end(w);
+}
+
+static void write_call(struct json_writer *w, const struct chat_answer *answer,
+                       const struct chat_choice *choice, int i) {
+    const struct tool_call *call = &choice->reply.calls[i];
+    put_object(w);
+    put_key_string(w, "type", "tool_use");
+    messages_write_call_id(w, answer, choice, i);
+    put_key_string(w, "name", call->name);
+    put_key(w, "input");
+    put_raw(w, (struct text_span){call->arguments.data, call->arguments.size});
+    put_object_end(w);
+}
+
+static void write_content(struct json_writer *w, const struct messages_answer *answer,
+                          const struct chat_choice *choice) {
+    const struct chat_reply *reply = &choice->reply;
+    struct text_span text = {reply->content.data, reply->content.size};
+    put_key_array(w, "content");
+    if (answer->thinks && reply->reasoning.size > 0) write_thinking(w, &reply->reasoning);
+    for (size_t at = 0; at < text.size;) write_text_block(w, answer, text, &at);
+    for (int i = 0; i < reply->n_calls; i++) write_call(w, &answer->chat, choice, i);
+    put_array_end(w);
+}
+
+void messages_write_whole(struct writing_answer *base, struct buffer *out) {
+    const struct messages_answer *answer = (const struct messages_answer *)base;
+    const struct choice *choice = base->choices[0];
+    struct json_writer w;
+    put_begin(&w, out);
+    put_object(&w);
+    messages_write_id(&w, base);
+    put_key_string(&w, "type", "message");
+    put_key_string(&w, "role", "assistant");
+    put_key_string(&w, "model", base->model->id);
+    write_content(&w, answer, (const struct chat_choice *)choice);
+    messages_write_stop(&w, answer, choice);
+    messages_write_usage(&w, answer, choice);
+    put_object_end(&w);
+}

@@ -1,0 +1,83 @@
+/* server/doors/responses/responses.h: one request of OpenAI's Responses on its way. */
+#pragma once
+
+#include "server/api/chat/chat.h"
+#include "server/doors/fields/responses_fields.h"
+#include "server/doors/shared/door_fields.h"
+
+/* An item of the output. */
+enum responses_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL };
+struct responses_item {
+    enum responses_kind kind;
+    size_t start, end; /* bytes of the thoughts, or of the text */
+    int call;          /* its number */
+};
+
+struct responses_choice {
+    struct chat_choice chat;      /* first */
+    struct responses_item *items; /* [n] so far, the last of them may be open */
+    int n, capacity;
+    bool open;
+    int n_events; /* of a stream, that were written */
+};
+
+enum { RESPONSE_ID_BYTES = 48 };
+
+struct responses_answer {
+    struct chat_answer chat; /* first */
+    struct api *api;
+    struct json *body;              /* the request */
+    struct responses_request asked; /* its values */
+    struct buffer history;          /* items before the input, as a list of JSON */
+    char id[RESPONSE_ID_BYTES];
+};
+
+/* responses_read.c: the request as a chat's. */
+bool responses_read(struct chat_answer *answer, struct api *api, const struct api_request *request,
+                    struct failure *failure);
+bool responses_read_counted(struct chat_answer *answer, struct api *api,
+                            const struct api_request *request, struct failure *failure);
+void responses_free(struct chat_answer *answer);
+
+/* responses_tools.c: tools and the choice among them as members of the chat's body. */
+bool responses_put_tools(struct responses_answer *answer, struct chat_body *body,
+                         struct failure *failure);
+
+/* responses_items.c: items of an input or of a history as turns of a conversation. */
+bool responses_read_items(struct api *api, const struct json *items,
+                          struct conversation *conversation, struct failure *failure);
+
+/* responses_json.c: the response, and its items. */
+enum responses_stage { RESPONSE_BEGINS, RESPONSE_ENDS, RESPONSE_FAILS };
+struct responses_told {
+    const struct responses_answer *answer;
+    const struct responses_choice *choice;
+    enum responses_stage stage;
+    const struct failure *failed; /* of RESPONSE_FAILS */
+};
+void responses_write(struct json_writer *w, const struct responses_told *told);
+/* Item i, whole or as it begins. */
+void responses_write_item(struct json_writer *w, const struct responses_told *told, int i,
+                          bool begins);
+void responses_item_id(const struct responses_answer *answer, const struct responses_choice *choice,
+                       int i, char id[RESPONSE_ID_BYTES]);
+struct text_span responses_item_text(const struct responses_choice *choice, int i);
+/* The part of a message or of thoughts, as it begins or whole. */
+void responses_write_part(struct json_writer *w, const struct responses_told *told, int i,
+                          bool begins);
+/* The type of the last event: "response.completed". */
+const char *responses_end_type(const struct responses_told *told);
+
+/* responses_events.c: of struct writing_ops. */
+void responses_write_new(const struct writing_answer *answer, struct choice *choice,
+                         struct buffer *out);
+void responses_write_end(const struct writing_answer *answer, const struct failure *failed,
+                         struct buffer *out);
+void responses_write_whole(struct writing_answer *answer, struct buffer *out);
+
+/* responses_kept.c: responses that were stored. */
+/* Keeps a finished response for its key, where it is to be stored. */
+void responses_keep(const struct responses_answer *answer, const struct responses_choice *choice);
+/* Reads the one of this id into the answer's history. False, with *failure set: there is none. */
+bool responses_go_on(struct responses_answer *answer, const struct principal *who,
+                     const struct json *id, struct failure *failure);

@@ -1,0 +1,183 @@
+/* server/doors/responses/responses_events.c: a response as the events of a stream, numbered without
+ * gaps: items one after the other, each between its "added" and its "done". */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/doors/responses/responses.h"
+#include "server/doors/shared/event.h"
+
+/* One poll's events. */
+struct event_writer {
+    const struct responses_told *told;
+    struct responses_choice *choice;
+    struct buffer *out;
+    struct json_writer w;
+};
+
+static void begin(struct event_writer *events, const char *name) {
+    event_begin(&events->w, events->out, name);
+    put_key_int(&events->w, "sequence_number", events->choice->n_events);
+    events->choice->n_events++;
+}
+
+static void write_response(struct event_writer *events, const char *name) {
+    begin(events, name);
+    put_key(&events->w, "response");
+    responses_write(&events->w, events->told);
+    event_end(&events->w);
+}
+
+/* Items. */
+
+static int last_item(const struct event_writer *events) { return events->choice->n - 1; }
+
+static enum responses_kind last_kind(const struct event_writer *events) {
+    return events->choice->items[last_item(events)].kind;
+}
+
+static void write_item(struct event_writer *events, const char *name, bool begins) {
+    begin(events, name);
+    put_key_int(&events->w, "output_index", last_item(events));
+    put_key(&events->w, "item");
+    responses_write_item(&events->w, events->told, last_item(events), begins);
+    event_end(&events->w);
+}
+
+/* An event of the last item, open behind its place. */
+static void begin_of_item(struct event_writer *events, const char *name) {
+    char id[RESPONSE_ID_BYTES];
+    responses_item_id(events->told->answer, events->choice, last_item(events), id);
+    begin(events, name);
+    put_key_string(&events->w, "item_id", id);
+    put_key_int(&events->w, "output_index", last_item(events));
+    if (last_kind(events) != ITEM_CALL) put_key_int(&events->w, "content_index", 0);
+}
+
+static void write_part(struct event_writer *events, const char *name, bool begins) {
+    begin_of_item(events, name);
+    put_key(&events->w, "part");
+    responses_write_part(&events->w, events->told, last_item(events), begins);
+    event_end(&events->w);
+}
+
+static void put_no_logprobs(struct event_writer *events) {
+    if (last_kind(events) != ITEM_MESSAGE) return;
+    put_key_array(&events->w, "logprobs");
+    put_array_end(&events->w);
+}
+
+static void write_delta(struct event_writer *events, struct text_span text) {
+    static const char *const names[] = {[ITEM_REASONING] = "response.reasoning_text.delta",
+                                        [ITEM_MESSAGE] = "response.output_text.delta",
+                                        [ITEM_CALL] = "response.function_call_arguments.delta"};
+    if (text.size == 0) return;
+    begin_of_item(events, names[last_kind(events)]);
+    put_key_string_n(&events->w, "delta", text.text, text.size);
+    put_no_logprobs(events);
+    event_end(&events->w);
+}
+
+static void write_done(struct event_writer *events) {
+    static const char *const names[] = {[ITEM_REASONING] = "response.reasoning_text.done",
+                                        [ITEM_MESSAGE] = "response.output_text.done",
+                                        [ITEM_CALL] = "response.function_call_arguments.done"};
+    struct text_span text = responses_item_text(events->choice, last_item(events));
+    const struct responses_item *item = &events->choice->items[last_item(events)];
+    bool call = item->kind == ITEM_CALL;
+    begin_of_item(events, names[item->kind]);
+    if (call) put_key_string(&events->w, "name", events->choice->chat.reply.calls[item->call].name);
+    put_key_string_n(&events->w, call ? "arguments" : "text", text.text, text.size);
+    put_no_logprobs(events);
+    event_end(&events->w);
+}
+
+static void close_item(struct event_writer *events) {
+    if (!events->choice->open) return;
+    write_done(events);
+    if (last_kind(events) != ITEM_CALL) write_part(events, "response.content_part.done", false);
+    write_item(events, "response.output_item.done", false);
+    events->choice->open = false;
+}
+
+static void open_item(struct event_writer *events, struct responses_item item) {
+    struct responses_choice *choice = events->choice;
+    close_item(events);
+    choice->items = xgrow(choice->items, choice->n, &choice->capacity, sizeof *choice->items);
+    choice->items[choice->n] = item;
+    choice->n++;
+    choice->open = true;
+    write_item(events, "response.output_item.added", true);
+    if (item.kind != ITEM_CALL) write_part(events, "response.content_part.added", true);
+}
+
+/* The parts of an answer. */
+
+/* Thoughts or text from byte *sent on: the open item goes on, or another begins. */
+static void write_text(struct event_writer *events, enum responses_kind kind,
+                       const struct buffer *text, size_t *sent) {
+    struct responses_choice *choice = events->choice;
+    struct text_span rest = {text->data + *sent, text->size - *sent};
+    if (rest.size == 0) return;
+    if (!choice->open || last_kind(events) != kind)
+        open_item(events, (struct responses_item){.kind = kind, .start = *sent, .end = *sent});
+    choice->items[last_item(events)].end = text->size;
+    write_delta(events, rest);
+    *sent = text->size;
+}
+
+static void write_call(struct event_writer *events, int number) {
+    open_item(events, (struct responses_item){.kind = ITEM_CALL, .call = number});
+    write_delta(events, responses_item_text(events->choice, last_item(events)));
+    close_item(events);
+}
+
+/* A response has an item, if its text is empty. */
+static void close_all(struct event_writer *events) {
+    struct responses_choice *choice = events->choice;
+    if (choice->n == 0 || (choice->n == 1 && choice->items[0].kind == ITEM_REASONING))
+        open_item(events, (struct responses_item){.kind = ITEM_MESSAGE});
+    close_item(events);
+}
+
+void responses_write_new(const struct writing_answer *answer, struct choice *base,
+                         struct buffer *out) {
+    struct responses_choice *choice = (struct responses_choice *)base;
+    struct chat_choice *chat = &choice->chat;
+    struct responses_told told = {(const struct responses_answer *)answer, choice, RESPONSE_BEGINS,
+                                  NULL};
+    struct event_writer events = {&told, choice, out, {0}};
+    if (!chat->begun) {
+        write_response(&events, "response.created");
+        write_response(&events, "response.in_progress");
+    }
+    chat->begun = true;
+    write_text(&events, ITEM_REASONING, &chat->reply.reasoning, &chat->reasoning_sent);
+    write_text(&events, ITEM_MESSAGE, &chat->reply.content, &chat->content_sent);
+    for (; chat->calls_sent < chat->reply.n_calls; chat->calls_sent++)
+        write_call(&events, chat->calls_sent);
+    if (base->progress.finish != FINISH_NONE) close_all(&events);
+}
+
+void responses_write_end(const struct writing_answer *base, const struct failure *failed,
+                         struct buffer *out) {
+    const struct responses_answer *answer = (const struct responses_answer *)base;
+    struct responses_choice *choice = (struct responses_choice *)base->choices[0];
+    struct responses_told told = {answer, choice, failed ? RESPONSE_FAILS : RESPONSE_ENDS, failed};
+    struct event_writer events = {&told, choice, out, {0}};
+    if (!failed) responses_keep(answer, choice);
+    write_response(&events, responses_end_type(&told));
+}
+
+/* The items are those of a stream, whose events nobody reads. */
+void responses_write_whole(struct writing_answer *base, struct buffer *out) {
+    const struct responses_answer *answer = (const struct responses_answer *)base;
+    struct responses_choice *choice = (struct responses_choice *)base->choices[0];
+    struct responses_told told = {answer, choice, RESPONSE_ENDS, NULL};
+    struct buffer events = {0};
+    struct json_writer w;
+    responses_write_new(base, base->choices[0], &events);
+    buffer_free(&events);
+    put_begin(&w, out);
+    responses_write(&w, &told);
+    responses_keep(answer, choice);
+}

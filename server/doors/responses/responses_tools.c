@@ -1,0 +1,129 @@
+/* server/doors/responses/responses_tools.c: tools of a request as a chat's. */
+#include <string.h>
+
+#include "config/base/lookup.h"
+#include "config/base/text.h"
+#include "server/api/core/traffic.h"
+#include "server/doors/responses/responses.h"
+
+static bool type_is(const struct json *value, const char *type) {
+    return json_text_is(json_member(value, "type"), type);
+}
+
+static bool refuse(struct failure *failure, const char *field, const char *why) {
+    return failure_set(failure, 400, "invalid_value", field, "%s: %s", field, why);
+}
+
+/* The tools that a choice allows, by name. */
+struct allowed {
+    const struct json *list; /* NULL: all are */
+    struct lookup_table names;
+};
+
+static void allowed_open(struct allowed *allowed, const struct json *choice) {
+    *allowed = (struct allowed){0};
+    if (!type_is(choice, "allowed_tools")) return;
+    allowed->list = json_member(choice, "tools");
+    for (size_t i = 0; i < json_count(allowed->list); i++) {
+        struct text_span name = json_text(json_member(json_item(allowed->list, i), "name"));
+        uint64_t hash = lookup_hash(name.text, name.size);
+        size_t at = 0;
+        if (lookup_next(&allowed->names, hash, &at) < 0) lookup_add(&allowed->names, hash, (int)i);
+    }
+}
+
+/* A name that is allowed many times is found at its first. */
+static bool allowed_has(const struct allowed *allowed, const struct json *tool) {
+    struct text_span name = json_text(json_member(tool, "name"));
+    size_t at = 0;
+    int i =
+        allowed->list ? lookup_next(&allowed->names, lookup_hash(name.text, name.size), &at) : -1;
+    if (allowed->list == NULL) return true;
+    return i >= 0 &&
+           span_equals(json_text(json_member(json_item(allowed->list, (size_t)i), "name")), name);
+}
+
+static void put_function(struct json_writer *w, const struct json *tool) {
+    put_object(w);
+    put_key_string(w, "type", "function");
+    put_key_object(w, "function");
+    for (struct json_entry it = {0}; json_next(tool, &it);) {
+        bool told = span_is(it.name, "name") || span_is(it.name, "description") ||
+                    span_is(it.name, "parameters") || span_is(it.name, "strict");
+        if (!told || json_is_absent(it.value)) continue;
+        put_key_n(w, it.name.text, it.name.size);
+        put_json(w, it.value);
+    }
+    put_object_end(w);
+    put_object_end(w);
+}
+
+/* Tools that run at OpenAI or in the client, in ways that the models here do not know, are not told
+ * to the model. */
+static bool put_tool(struct json_writer *w, const struct json *tool, const struct allowed *allowed,
+                     int *n_passed, struct failure *failure) {
+    if (type_is(tool, "mcp"))
+        return refuse(failure, "tools", "a tool of type mcp names a server, which is not called");
+    if (!type_is(tool, "function")) {
+        ++*n_passed;
+        return true;
+    }
+    if (!json_is_text(json_member(tool, "name")))
+        return refuse(failure, "tools", "a function has a name");
+    if (allowed_has(allowed, tool)) put_function(w, tool);
+    return true;
+}
+
+static bool put_all(struct responses_answer *answer, struct json_writer *w,
+                    struct failure *failure) {
+    const struct json *tools = answer->asked.tools;
+    struct allowed allowed;
+    int n_passed = 0;
+    bool ok = true;
+    allowed_open(&allowed, answer->asked.tool_choice);
+    put_key_array(w, "tools");
+    for (size_t i = 0; ok && i < json_count(tools); i++)
+        ok = put_tool(w, json_item(tools, i), &allowed, &n_passed, failure);
+    put_array_end(w);
+    lookup_free(&allowed.names);
+    traffic_note_passed(answer->api->traffic, "responses", "tool", n_passed);
+    return ok;
+}
+
+static void put_forced(struct json_writer *w, const struct json *name) {
+    put_key_object(w, "tool_choice");
+    put_key_string(w, "type", "function");
+    put_key_object(w, "function");
+    put_key(w, "name");
+    put_json(w, name);
+    put_object_end(w);
+    put_object_end(w);
+}
+
+static bool put_choice(struct json_writer *w, const struct json *choice, struct failure *failure) {
+    const struct json *mode = choice;
+    if (json_is_absent(choice)) return true;
+    if (type_is(choice, "allowed_tools")) mode = json_member(choice, "mode");
+    if (type_is(choice, "function") && json_is_text(json_member(choice, "name"))) {
+        put_forced(w, json_member(choice, "name"));
+        return true;
+    }
+    if (json_text_is(mode, "auto") || json_text_is(mode, "none") ||
+        json_text_is(mode, "required")) {
+        put_key_string(w, "tool_choice", json_word(mode));
+        return true;
+    }
+    return refuse(failure, "tool_choice",
+                  "must be auto, none, required, {\"type\": \"function\", \"name\": ...} or "
+                  "{\"type\": \"allowed_tools\", \"mode\": ..., \"tools\": [...]}");
+}
+
+bool responses_put_tools(struct responses_answer *answer, struct chat_body *body,
+                         struct failure *failure) {
+    const struct json *tools = answer->asked.tools;
+    if (!json_is_absent(tools) && !json_is_list(tools))
+        return refuse(failure, "tools", "must be an array");
+    if (!put_all(answer, &body->w, failure)) return false;
+    chat_body_put(body, "parallel_tool_calls", answer->asked.parallel_tool_calls);
+    return put_choice(&body->w, answer->asked.tool_choice, failure);
+}
