@@ -149,6 +149,21 @@ static void count_sides(const struct part *part, const struct rows *rows, const 
     }
 }
 
+/* "3.1" before a title. */
+static bool is_section_number(struct text_span text) {
+    size_t dots = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        if (!is_digit(text.text[i]) && text.text[i] != '.') return false;
+        dots += text.text[i] == '.';
+    }
+    return dots > 0 && text.size < 10;
+}
+
+/* Whether what follows the mark in its row is words. */
+static bool leads_words(const struct part *part, const struct cut_row *row) {
+    return row->first + 2 < row->end && !is_digit(part->words[row->first + 1].text.text[0]);
+}
+
 /* What stands before a strip may be the marks of a list, which are no column. */
 static bool is_marker_column(const struct part *part, const struct rows *rows,
                              const struct band *band, const struct strip *strip) {
@@ -157,7 +172,10 @@ static bool is_marker_column(const struct part *part, const struct rows *rows,
         for (int j = rows->list[i].first; j < rows->list[i].end; j++) {
             const struct layout_word *word = &part->words[j];
             if (rect_center(&word->box) > strip->left) break;
-            bool mark = j == rows->list[i].first && text_is_marker(word->text);
+            bool first = j == rows->list[i].first;
+            bool mark =
+                first && (text_is_marker(word->text) ||
+                          (is_section_number(word->text) && leads_words(part, &rows->list[i])));
             marks += mark;
             others += !mark;
         }
@@ -220,7 +238,7 @@ static void trim_band(const struct cutter *cutter, const struct part *part, cons
                                    .n_rows = band->end - end,
                                    .page = cutter->page,
                                    .on = cutter->on};
-    bool table = aligned_is_table(&aligned, band->strips, band->n_strips);
+    bool table = aligned_kind(&aligned, band->strips, band->n_strips) == ALIGNED_TABLE;
     for (int i = end; i > first; i--) {
         const struct layout_word *word = &part->words[rows->list[i - 1].first];
         bool strong = word->size > 1.12F * cutter->size || word->source->bold,
@@ -237,29 +255,69 @@ static void trim_band(const struct cutter *cutter, const struct part *part, cons
         band->end--;
 }
 
-/* The longest band from row `first` on that a white strip goes through. */
+/* A line of prose, from the left edge on and without a wide gap. */
+static bool is_prose_row(const struct cutter *cutter, const struct part *part,
+                         const struct rows *rows, int i) {
+    const struct cut_row *row = &rows->list[i];
+    if (row->box.left > rows->box.left + cutter->size) return false;
+    for (int j = row->first + 1; j < row->end; j++)
+        if (part->words[j].box.left - part->words[j - 1].box.right > 0.9F * cutter->size)
+            return false;
+    return true;
+}
+
+static int inner_strips(const struct cover *cover, const struct cutter *cutter) {
+    struct strip strips[MAX_STRIPS];
+    return find_strips(cover, 0, 0.45F * cutter->size, false, strips);
+}
+
+/* Adds row i unless it closes the band: no strip is left, it is a heading over both columns, or it
+ * is prose that crosses a strip of three rows or more. */
+static bool take_row(const struct cutter *cutter, const struct part *part, const struct rows *rows,
+                     const struct band *band, struct cover *cover) {
+    struct strip strips[MAX_STRIPS];
+    struct cover before = *cover;
+    int i = band->end, inner = inner_strips(cover, cutter);
+    if (i > band->first + 2 && is_heading_row(cutter, part, rows, i)) return false;
+    cover_row(cover, cutter, part, &rows->list[i]);
+    bool crosses = i >= band->first + 2 && inner_strips(cover, cutter) < inner &&
+                   is_prose_row(cutter, part, rows, i);
+    if (!crosses && find_strips(cover, 0, 0.45F * cutter->size, true, strips) > 0) return true;
+    *cover = before;
+    return false;
+}
+
+/* Whether the strips are more without the first row, which is prose. */
+static bool first_row_crosses(const struct cutter *cutter, const struct part *part,
+                              const struct rows *rows, const struct band *band,
+                              struct cover *cover) {
+    int with = inner_strips(cover, cutter);
+    if (band->end - band->first < 3 || !is_prose_row(cutter, part, rows, band->first)) return false;
+    memset(cover->bins, 0, sizeof cover->bins);
+    for (int i = band->first + 1; i < band->end; i++)
+        cover_row(cover, cutter, part, &rows->list[i]);
+    return inner_strips(cover, cutter) > with;
+}
+
+/* The longest band from row `first` on that a white strip goes through; where there is none, the
+ * one row. */
 static void extend_band(const struct cutter *cutter, const struct part *part,
                         const struct rows *rows, struct band *band) {
+    enum { MANY_ROWS = 1000 };
     struct cover *cover = xcalloc(1, sizeof *cover);
-    struct strip strips[MAX_STRIPS];
     cover->box = rows->box;
-    for (band->end = band->first; band->end < rows->n; band->end++) {
-        uint16_t before[BINS];
-        bool splits = band->end > band->first + 2 && is_heading_row(cutter, part, rows, band->end);
-        if (splits) break;
-        memcpy(before, cover->bins, sizeof before);
-        cover_row(cover, cutter, part, &rows->list[band->end]);
-        if (find_strips(cover, 0, 0.45F * cutter->size, true, strips) > 0) continue;
-        memcpy(cover->bins, before, sizeof before);
-        break;
-    }
+    band->end = band->first;
+    while (band->end < rows->n && take_row(cutter, part, rows, band, cover)) band->end++;
     band->n_strips = 0;
     int n = band->end - band->first;
     if (n > 1) band->n_strips = find_strips(cover, 0, least_strip(cutter, n), false, band->strips);
-    free(cover);
     keep_supported(part, rows, band);
+    if (band->n_strips > 0 && first_row_crosses(cutter, part, rows, band, cover))
+        band->n_strips = 0;
     if (band->n_strips > 0) trim_band(cutter, part, rows, band);
-    if (band->end == band->first) band->end++;
+    bool alone = band->n_strips == 0 && rows->n < MANY_ROWS;
+    if (band->end == band->first || alone) band->end = band->first + 1;
+    free(cover);
 }
 
 /* Columns. */
@@ -396,12 +454,14 @@ static void take_band(struct cutter *cutter, const struct part *part, const stru
                                    .n_rows = band->end - band->first,
                                    .page = cutter->page,
                                    .on = cutter->on};
-    if (band->n_strips > 0 && one.n_tables == 0 &&
-        aligned_is_table(&aligned, band->strips, band->n_strips)) {
+    enum aligned_kind kind = ALIGNED_COLUMNS;
+    if (band->n_strips > 0 && one.n_tables == 0)
+        kind = aligned_kind(&aligned, band->strips, band->n_strips);
+    if (kind == ALIGNED_TABLE) {
         tables[0] = aligned_add_table(cutter->layout, &aligned, band->strips, band->n_strips);
         struct part table = {.tables = tables, .n_tables = 1};
         add_region(cutter, &table, false);
-    } else if (band->n_strips > 0 && depth < MAX_DEPTH) {
+    } else if (band->n_strips > 0 && kind == ALIGNED_COLUMNS && depth < MAX_DEPTH) {
         cut_columns(cutter, &one, band, depth);
     } else {
         add_region(cutter, &one, false);
