@@ -22,12 +22,10 @@ class Writer:
         return " ".join(parts) + "."
 
     def sentences(self, n):
-        made = []
+        made = {}
         while len(made) < n:
-            one = self.sentence()
-            if one not in made:
-                made.append(one)
-        return made
+            made[self.sentence()] = True
+        return list(made)
 
 
 def wrap(text, room, size, font="F"):

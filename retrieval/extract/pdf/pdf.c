@@ -130,9 +130,11 @@ static enum status refuse_empty(const struct pdf_reading *reading, struct error 
     const struct buffer *losses = &reading->out->losses;
     int first = losses->size > 0 ? (int)strcspn(losses->data, "\n") : 0;
     bool more = losses->size > (size_t)first + 1;
-    return error_set(e, STATUS_INVALID, "%s: no text in it%s%.*s%s", reading->file->name,
-                     first > 0 ? ": " : "", first, first > 0 ? losses->data : "",
-                     more ? ", and more" : "");
+    if (first == 0)
+        return error_set(e, STATUS_INVALID, "%s: no text in it: nothing is on its pages",
+                         reading->file->name);
+    return error_set(e, STATUS_INVALID, "%s: no text in it: %.*s%s", reading->file->name, first,
+                     losses->data, more ? ", and more" : "");
 }
 
 static enum status lay_out(struct pdf_reading *reading, const struct extract_file *whole,
