@@ -39,17 +39,17 @@ static void search_done(struct lookup *lookup) {
     shared_answer_finish(&answer->base);
 }
 
-static void write_results(void *context, struct json_writer *w, const struct hits *hits,
-                          const struct filter *viewer) {
-    (void)context;
+static void write_results(const struct search_answer *answer, struct json_writer *w) {
+    const struct filter *viewer = principal_filter(&answer->who);
     put_object(w);
     put_key_string(w, "object", "list");
     put_key_array(w, "data");
-    for (int i = 0; i < hits->n; i++) {
+    for (int i = 0; i < answer->hits.n; i++) {
         put_object(w);
-        neighbor_write(w, &hits->list[i], viewer);
+        neighbor_write(w, &answer->hits.list[i], viewer);
+        if (answer->request.boxes) hit_put_boxes(w, &answer->hits.list[i]);
         /* A chunk's number counts those of other documents. */
-        if (viewer == NULL) put_key_int(w, "chunk", hits->list[i].chunk);
+        if (viewer == NULL) put_key_int(w, "chunk", answer->hits.list[i].chunk);
         put_object_end(w);
     }
     put_array_end(w);
@@ -59,7 +59,11 @@ static void write_results(void *context, struct json_writer *w, const struct hit
 static void write_answer(struct search_answer *answer, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
-    answer->writer.write(answer->writer.context, &w, &answer->hits, principal_filter(&answer->who));
+    if (answer->writer.write)
+        answer->writer.write(answer->writer.context, &w, &answer->hits,
+                             principal_filter(&answer->who));
+    else
+        write_results(answer, &w);
 }
 
 static bool ask_retrieval(struct search_answer *answer, struct failure *failure) {
@@ -165,8 +169,6 @@ static bool read_picture(struct search_answer *answer, const struct principal *w
     return false;
 }
 
-static const struct search_writer usual_writer = {write_results, NULL};
-
 struct answer *search_ask(const struct search_asker *asker, struct search_request *request,
                           struct failure *failure) {
     if (!request->by_picture &&
@@ -205,7 +207,7 @@ struct answer *search_open(struct api *api, const struct api_request *api_reques
     struct search_request request;
     if (model == NULL) return NULL;
     bool ok = parse_search(&request, model, api_request, failure);
-    struct search_asker asker = {model, &api_request->principal, waker, usual_writer};
+    struct search_asker asker = {model, &api_request->principal, waker, {NULL, NULL}};
     return send_search(&asker, &request, ok, failure);
 }
 
@@ -216,6 +218,6 @@ struct answer *search_picture_open(struct api *api, const struct api_request *ap
     if (model == NULL) return NULL;
     bool ok = search_request_parse_picture(&request, api_request->body, api_request->size,
                                            &model->limits, failure);
-    struct search_asker asker = {model, &api_request->principal, waker, usual_writer};
+    struct search_asker asker = {model, &api_request->principal, waker, {NULL, NULL}};
     return send_search(&asker, &request, ok, failure);
 }

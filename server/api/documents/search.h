@@ -12,6 +12,7 @@ struct search_writer {
     void *context;
 };
 
+/* Without writer.write the answer is the API's own list. */
 struct search_asker {
     const struct served_model *model; /* with a collection: search_model */
     const struct principal *who;
