@@ -11,10 +11,15 @@
 
 enum { MAX_PARTS = 20000 };
 
+/* Some programs write names in another case than they say. */
 const struct buffer *office_find(const struct office_parts *parts, const char *name) {
-    for (int i = 0; i < parts->n; i++)
+    const struct buffer *alike = NULL;
+    for (int i = 0; i < parts->n; i++) {
         if (strcmp(parts->list[i].name, name) == 0) return &parts->list[i].bytes;
-    return NULL;
+        if (alike == NULL && strcasecmp(parts->list[i].name, name) == 0)
+            alike = &parts->list[i].bytes;
+    }
+    return alike;
 }
 
 enum status office_require(const struct office_parts *parts, const char *name,
@@ -128,6 +133,18 @@ void office_title(const struct office_parts *parts, const char *part, struct buf
         buffer_clear(title);
 }
 
+static enum status read_parts(const struct office_parts *parts, struct document_text *out,
+                              struct error *e) {
+    switch (parts->file->kind) {
+        case DOCUMENT_DOCX: return office_read_docx(parts, out, e);
+        case DOCUMENT_ODT: return office_read_odt(parts, out, e);
+        case DOCUMENT_PPTX: return office_read_pptx(parts, out, e);
+        case DOCUMENT_XLSX: return sheet_read_xlsx(parts, out, e);
+        case DOCUMENT_ODS: return sheet_read_ods(parts, out, e);
+        default: return office_read_epub(parts, out, e);
+    }
+}
+
 enum status extract_office(const struct extract_file *file, struct document_text *out,
                            struct error *e) {
     struct office_parts parts = {.file = file};
@@ -140,11 +157,7 @@ enum status extract_office(const struct extract_file *file, struct document_text
                              .take = take_part,
                              .context = &parts};
     enum status status = unpack(&job, e);
-    if (status == STATUS_OK)
-        status = file->kind == DOCUMENT_DOCX   ? office_read_docx(&parts, out, e)
-                 : file->kind == DOCUMENT_ODT  ? office_read_odt(&parts, out, e)
-                 : file->kind == DOCUMENT_PPTX ? office_read_pptx(&parts, out, e)
-                                               : office_read_epub(&parts, out, e);
+    if (status == STATUS_OK) status = read_parts(&parts, out, e);
     for (int i = 0; i < parts.n; i++) {
         free(parts.list[i].name);
         buffer_free(&parts.list[i].bytes);

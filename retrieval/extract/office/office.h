@@ -53,3 +53,8 @@ enum status office_read_pptx(const struct office_parts *parts, struct document_t
                              struct error *e);
 enum status office_read_epub(const struct office_parts *parts, struct document_text *out,
                              struct error *e);
+/* retrieval/extract/sheet/ */
+enum status sheet_read_xlsx(const struct office_parts *parts, struct document_text *out,
+                            struct error *e);
+enum status sheet_read_ods(const struct office_parts *parts, struct document_text *out,
+                           struct error *e);

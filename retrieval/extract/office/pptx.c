@@ -5,99 +5,18 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "retrieval/extract/office/links.h"
 #include "retrieval/extract/office/office.h"
 #include "retrieval/extract/office/xml.h"
 
-/* A list of names by ids, and the order of some of the ids: of slides, of chapters. */
-
-struct named_part {
-    char *id, *name;
-};
-
-struct part_list {
-    struct named_part *list; /* [n] */
-    int n, capacity;
-    char **order; /* [n_order] ids */
-    int n_order, order_capacity;
-    struct buffer id, name;
-};
-
-static void add_named(struct part_list *list) {
-    list->list = xgrow(list->list, list->n, &list->capacity, sizeof *list->list);
-    list->list[list->n] = (struct named_part){xstrdup(list->id.data), xstrdup(list->name.data)};
-    list->n++;
-}
-
-static void add_order(struct part_list *list) {
-    list->order = xgrow(list->order, list->n_order, &list->order_capacity, sizeof *list->order);
-    list->order[list->n_order] = xstrdup(list->id.data);
-    list->n_order++;
-}
-
-static const char *find_name(const struct part_list *list, const char *id) {
-    for (int i = 0; i < list->n; i++)
-        if (strcmp(list->list[i].id, id) == 0) return list->list[i].name;
-    return NULL;
-}
-
-static void part_list_free(struct part_list *list) {
-    for (int i = 0; i < list->n; i++) {
-        free(list->list[i].id);
-        free(list->list[i].name);
-    }
-    for (int i = 0; i < list->n_order; i++) free(list->order[i]);
-    free(list->list);
-    free(list->order);
-    buffer_free(&list->id);
-    buffer_free(&list->name);
-}
-
-/* "a/b.opf" and "../c/d%20e.xhtml" to "c/d e.xhtml". */
-static void resolve(const char *base, const char *name, struct buffer *out) {
-    const char *slash = strrchr(base, '/');
-    buffer_clear(out);
-    if (slash && name[0] != '/') buffer_append(out, base, (size_t)(slash - base));
-    while (*name == '/') name++;
-    while (*name && *name != '#') {
-        size_t n = strcspn(name, "/#");
-        if (n == 2 && memcmp(name, "..", 2) == 0) {
-            while (out->size > 0 && out->data[out->size - 1] != '/') out->size--;
-            if (out->size > 0) out->size--;
-        } else if (n > 0 && !(n == 1 && *name == '.')) {
-            if (out->size > 0) buffer_append(out, "/", 1);
-            buffer_append(out, name, n);
-        }
-        name += n;
-        while (*name == '/') name++;
-    }
-    size_t to = 0;
-    for (size_t from = 0; from < out->size; from++, to++) {
-        unsigned c;
-        out->data[to] = out->data[from];
-        if (out->data[from] != '%' || out->size - from < 3 ||
-            sscanf(out->data + from + 1, "%2x", &c) != 1)
-            continue;
-        out->data[to] = (char)c;
-        from += 2;
-    }
-    out->size = to;
-    buffer_append(out, "", 0);
-}
-
 /* PPTX. */
-
-static void take_relationship(void *context, const struct xml_event *event) {
-    struct part_list *list = context;
-    if (xml_is(event, "Relationship") && xml_attribute(event, "Id", &list->id) &&
-        xml_attribute(event, "Target", &list->name))
-        add_named(list);
-}
 
 /* A slide's id and its relationship's are both called id; the relationship's comes behind a number.
  */
 static void take_slide_id(void *context, const struct xml_event *event) {
     struct part_list *list = context;
-    if (xml_is(event, "sldId") && xml_attribute(event, "r:id", &list->id)) add_order(list);
+    if (xml_is(event, "sldId") && xml_attribute(event, "r:id", &list->id))
+        part_list_add_order(list);
 }
 
 struct slide_reader {
@@ -128,15 +47,15 @@ static void take_slide(void *context, const struct xml_event *event) {
     if (xml_is(event, "tr") && closes) office_end_row(writer);
 }
 
-static void read_slides(const struct office_parts *parts, const struct part_list *slides,
-                        struct document_text *out) {
+static void read_slides(const struct office_parts *parts, const char *show,
+                        const struct part_list *slides, struct document_text *out) {
     struct buffer name = {0};
     struct error unreadable;
     struct slide_reader reader = {.writer = {.out = out}};
     for (int i = 0; i < slides->n_order; i++) {
-        const char *target = find_name(slides, slides->order[i]);
+        const char *target = part_list_find(slides, slides->order[i]);
         if (target == NULL) continue;
-        resolve("ppt/presentation.xml", target, &name);
+        resolve_name(show, target, &name);
         const struct buffer *slide = office_find(parts, name.data);
         office_page(&reader.writer, (size_t)i + 1);
         if (slide && xml_read(name.data, office_span(slide), take_slide, &reader, &unreadable))
@@ -148,19 +67,18 @@ static void read_slides(const struct office_parts *parts, const struct part_list
 
 enum status office_read_pptx(const struct office_parts *parts, struct document_text *out,
                              struct error *e) {
-    static const char show_name[] = "ppt/presentation.xml",
-                      links_name[] = "ppt/_rels/presentation.xml.rels";
-    const struct buffer *show, *links;
+    const struct buffer *show;
     struct part_list slides = {0};
-    if (office_require(parts, show_name, &show, e) || office_require(parts, links_name, &links, e))
-        return e->status;
-    enum status status =
-        xml_read(parts->file->name, office_span(links), take_relationship, &slides, e);
+    struct buffer name = {0};
+    office_main_part(parts, "ppt/presentation.xml", &name);
+    enum status status = office_require(parts, name.data, &show, e);
+    if (status == STATUS_OK) status = office_read_links(parts, name.data, &slides, e);
     if (status == STATUS_OK)
         status = xml_read(parts->file->name, office_span(show), take_slide_id, &slides, e);
-    if (status == STATUS_OK) read_slides(parts, &slides, out);
+    if (status == STATUS_OK) read_slides(parts, name.data, &slides, out);
     office_title(parts, "docProps/core.xml", &out->title);
     part_list_free(&slides);
+    buffer_free(&name);
     return status;
 }
 
@@ -178,8 +96,9 @@ static void take_package(void *context, const struct xml_event *event) {
     struct part_list *list = context;
     if (xml_is(event, "item") && xml_attribute(event, "id", &list->id) &&
         xml_attribute(event, "href", &list->name))
-        add_named(list);
-    if (xml_is(event, "itemref") && xml_attribute(event, "idref", &list->id)) add_order(list);
+        part_list_add(list);
+    if (xml_is(event, "itemref") && xml_attribute(event, "idref", &list->id))
+        part_list_add_order(list);
 }
 
 /* Appends a chapter; one that cannot be read is left out. */
@@ -214,9 +133,9 @@ enum status office_read_epub(const struct office_parts *parts, struct document_t
     if (status == STATUS_OK)
         status = xml_read(parts->file->name, office_span(package), take_package, &chapters, e);
     for (int i = 0; i < chapters.n_order && status == STATUS_OK; i++) {
-        const char *target = find_name(&chapters, chapters.order[i]);
+        const char *target = part_list_find(&chapters, chapters.order[i]);
         if (target == NULL) continue;
-        resolve(path.data, target, &name);
+        resolve_name(path.data, target, &name);
         const struct buffer *page = office_find(parts, name.data);
         if (page && page->size > 0) add_chapter(name.data, page, out);
     }
