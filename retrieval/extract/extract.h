@@ -21,6 +21,13 @@ enum document_kind {
     DOCUMENT_PPTX,
     DOCUMENT_XLSX,
     DOCUMENT_ODS,
+    DOCUMENT_ODP,
+    DOCUMENT_RTF,
+    DOCUMENT_DOC, /* of Word before 2007; likewise XLS and PPT */
+    DOCUMENT_XLS,
+    DOCUMENT_PPT,
+    DOCUMENT_NOTEBOOK,
+    DOCUMENT_XML,
     DOCUMENT_EPUB,
     DOCUMENT_CSV,
     DOCUMENT_TSV,

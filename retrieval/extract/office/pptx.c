@@ -21,30 +21,107 @@ static void take_slide_id(void *context, const struct xml_event *event) {
 
 struct slide_reader {
     struct office_writer writer;
+    struct buffer value;
     bool in_text;
-    bool is_title; /* of the shape that is open */
-    int cells;
+    bool is_title, is_furniture; /* of the shape that is open */
+    bool is_notes;               /* the part is that of the speaker's notes */
+    int skipped;                 /* open: what stands there twice */
 };
+
+/* What a shape is for: what stands on every slide is left out, and of notes all but the notes. */
+static void take_placeholder(struct slide_reader *reader, const struct xml_event *event) {
+    static const char *const furniture[] = {"dt", "ftr", "hdr", "sldNum", "sldImg"};
+    if (!xml_attribute(event, "type", &reader->value)) return;
+    const char *type = reader->value.data;
+    reader->is_title = strcmp(type, "title") == 0 || strcmp(type, "ctrTitle") == 0;
+    for (size_t i = 0; i < ARRAY_COUNT(furniture); i++)
+        if (strcmp(type, furniture[i]) == 0) reader->is_furniture = true;
+}
+
+static int read_span(struct slide_reader *reader, const struct xml_event *event, const char *name) {
+    int n = xml_attribute(event, name, &reader->value) ? atoi(reader->value.data) : 1;
+    return max_int(1, min_int(n, GRID_MOST_COLUMNS));
+}
+
+static bool says_yes(struct slide_reader *reader, const struct xml_event *event, const char *name) {
+    return xml_attribute(event, name, &reader->value) &&
+           (strcmp(reader->value.data, "1") == 0 || strcmp(reader->value.data, "true") == 0);
+}
+
+/* Cells that another one covers stand in the file, empty. */
+static void open_table_part(struct slide_reader *reader, const struct xml_event *event) {
+    struct office_writer *writer = &reader->writer;
+    if (xml_is(event, "tbl")) office_open_table(writer);
+    if (xml_is(event, "tr")) office_open_row(writer);
+    if (!xml_is(event, "tc")) return;
+    if (says_yes(reader, event, "hMerge") || says_yes(reader, event, "vMerge")) return;
+    office_open_cell(writer);
+    writer->cell_facts.columns = (uint32_t)read_span(reader, event, "gridSpan");
+    writer->cell_facts.rows = (uint32_t)read_span(reader, event, "rowSpan");
+}
+
+static void take_slide_open(struct slide_reader *reader, const struct xml_event *event) {
+    reader->skipped += xml_is(event, "Fallback");
+    if (reader->skipped > 0) return;
+    if (xml_is(event, "sp")) reader->is_title = reader->is_furniture = false;
+    if (xml_is(event, "ph")) take_placeholder(reader, event);
+    if (xml_is(event, "t")) reader->in_text = true;
+    if (xml_is(event, "br") && !reader->is_furniture) office_text(&reader->writer, "\n");
+    open_table_part(reader, event);
+}
+
+static void close_slide_paragraph(struct slide_reader *reader) {
+    struct office_writer *writer = &reader->writer;
+    writer->level = reader->is_title && !reader->is_notes ? 1 : 0;
+    if (reader->is_notes && writer->paragraph.size > 0)
+        buffer_append_string(&writer->label, "Notes: ");
+    office_end_paragraph(writer);
+}
+
+static void take_slide_close(struct slide_reader *reader, const struct xml_event *event) {
+    struct office_writer *writer = &reader->writer;
+    reader->skipped -= xml_is(event, "Fallback");
+    if (reader->skipped > 0) return;
+    if (xml_is(event, "t")) reader->in_text = false;
+    if (xml_is(event, "p")) close_slide_paragraph(reader);
+    if (xml_is(event, "sp")) reader->is_title = reader->is_furniture = false;
+    if (xml_is(event, "tc")) office_close_cell(writer);
+    if (xml_is(event, "tr")) office_close_row(writer);
+    if (xml_is(event, "tbl")) office_close_table(writer);
+}
 
 static void take_slide(void *context, const struct xml_event *event) {
     struct slide_reader *reader = context;
-    struct office_writer *writer = &reader->writer;
-    bool opens = event->kind == XML_EVENT_OPEN, closes = event->kind == XML_EVENT_CLOSE;
-    if (event->kind == XML_EVENT_TEXT && reader->in_text) office_text(writer, event->text);
-    if (xml_is(event, "sp")) reader->is_title = false;
-    if (xml_is(event, "ph") && opens)
-        reader->is_title =
-            xml_attribute_is(event, "type", "title") || xml_attribute_is(event, "type", "ctrTitle");
-    if (xml_is(event, "t")) reader->in_text = opens;
-    if (xml_is(event, "br") && opens) office_text(writer, "\n");
-    if (xml_is(event, "tc")) reader->cells += opens ? 1 : -1;
-    writer->cell_open = reader->cells > 0;
-    if (xml_is(event, "p") && closes) {
-        writer->level = reader->is_title ? 1 : 0;
-        office_end_paragraph(writer);
-    }
-    if (xml_is(event, "tc") && closes) office_end_cell(writer);
-    if (xml_is(event, "tr") && closes) office_end_row(writer);
+    bool shown = reader->in_text && !reader->is_furniture && reader->skipped == 0;
+    if (event->kind == XML_EVENT_TEXT && shown) office_text(&reader->writer, event->text);
+    if (event->kind == XML_EVENT_OPEN) take_slide_open(reader, event);
+    if (event->kind == XML_EVENT_CLOSE) take_slide_close(reader, event);
+}
+
+static bool slide_is_hidden(const struct buffer *slide) {
+    const char *head = slide->data ? strstr(slide->data, ":sld ") : NULL;
+    const char *end = head ? strchr(head, '>') : NULL;
+    const char *hidden = head ? strstr(head, " show=\"0\"") : NULL;
+    return hidden && end && hidden < end;
+}
+
+static void read_notes(struct slide_reader *reader, const struct office_parts *parts,
+                       const char *slide) {
+    struct part_list links = {0};
+    struct buffer name = {0};
+    struct error unreadable;
+    int i = 0;
+    const char *target = NULL;
+    if (office_read_links(parts, slide, &links, &unreadable) == STATUS_OK)
+        target = part_list_find_type(&links, "/notesSlide", &i);
+    if (target) resolve_name(slide, target, &name);
+    const struct buffer *notes = target ? office_find(parts, name.data) : NULL;
+    reader->is_notes = true;
+    if (notes) xml_read(name.data, office_span(notes), take_slide, reader, &unreadable);
+    reader->is_notes = reader->in_text = false;
+    office_end_paragraph(&reader->writer);
+    buffer_free(&name);
+    part_list_free(&links);
 }
 
 static void read_slides(const struct office_parts *parts, const char *show,
@@ -57,12 +134,24 @@ static void read_slides(const struct office_parts *parts, const char *show,
         if (target == NULL) continue;
         resolve_name(show, target, &name);
         const struct buffer *slide = office_find(parts, name.data);
+        if (slide == NULL || slide_is_hidden(slide)) {
+            document_text_lose(out, "slide %d %s", i + 1,
+                               slide ? "is hidden and left out" : "is not in the file");
+            continue;
+        }
         office_page(&reader.writer, (size_t)i + 1);
-        if (slide && xml_read(name.data, office_span(slide), take_slide, &reader, &unreadable))
-            reader.in_text = false;
+        if (xml_read(name.data, office_span(slide), take_slide, &reader, &unreadable)) {
+            document_text_lose(out, "slide %d: damaged: what is behind the damage is left out",
+                               i + 1);
+            reader.in_text = reader.is_furniture = false;
+            while (reader.writer.tables > 0) office_close_table(&reader.writer);
+        }
         office_end_paragraph(&reader.writer);
+        read_notes(&reader, parts, name.data);
     }
     buffer_free(&name);
+    buffer_free(&reader.value);
+    office_writer_free(&reader.writer);
 }
 
 enum status office_read_pptx(const struct office_parts *parts, struct document_text *out,

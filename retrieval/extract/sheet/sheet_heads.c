@@ -132,14 +132,19 @@ static uint32_t count_head_columns(const struct sheet *sheet, const struct sheet
     const struct sheet_cell *cells = block_cells(sheet, block);
     uint32_t columns = 1;
     bool covers[MOST_HEAD_COLUMNS] = {false};
+    size_t numbers[MOST_HEAD_COLUMNS + 2] = {0}, texts[MOST_HEAD_COLUMNS + 2] = {0};
     for (size_t i = first; i < block->n; i++) {
         uint32_t column = cells[i].column - block->range.left;
+        if (column > MOST_HEAD_COLUMNS) continue;
+        numbers[column] += cells[i].number;
+        texts[column] += !cells[i].number;
         if (column >= MOST_HEAD_COLUMNS || cells[i].number || merges->n == 0) continue;
         const struct sheet_range *merge = merge_find(merges, &cells[i]);
         covers[column] =
             covers[column] || (merge && merge->bottom > merge->top && merge->left == merge->right);
     }
     for (uint32_t i = 0; i < MOST_HEAD_COLUMNS && covers[i]; i++) columns = i + 2;
+    while (columns > 1 && numbers[columns - 1] > texts[columns - 1]) columns--;
     return columns;
 }
 
