@@ -1,4 +1,4 @@
-/* retrieval/extract/office/legacy.c: Word's DOC, Excel's XLS and PowerPoint's PPT of before 2007,
+/* retrieval/extract/sheet/legacy.c: Word's DOC, Excel's XLS and PowerPoint's PPT of before 2007,
  * by the programs catdoc, xls2csv and catppt of the package catdoc, in the sandbox. */
 #include <stdlib.h>
 #include <string.h>
