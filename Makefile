@@ -99,7 +99,7 @@ CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE) -Wl$(comma)--disable-new-dtags) \
 	$(if $(FAISS),-L$(FAISS_HOME)/lib -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib)
 LDLIBS += -lmicrohttpd -lgnutls -lnettle -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
-	-ljpeg -lpng -lwebpdemux -lwebp -larchive -lyaml -lz -lseccomp $(if $(CURL),-lcurl) \
+	-ljpeg -lpng -lwebpdemux -lwebp -larchive -lyaml -lsqlite3 -lz -lseccomp $(if $(CURL),-lcurl) \
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
 # A program finds FAISS relative to itself, built or installed: a user's folder of dependencies is nobody else's.

@@ -37,6 +37,10 @@ const struct document_form *document_form_of(enum document_kind kind);
 /* Appends ".md" for "text/markdown"; nothing for a type of no kind. */
 void document_add_suffix(struct buffer *name, const char *type);
 
+/* Sets the kind of an office file to what its bytes are, as many are called by another. Fails where
+ * it is protected by a password, or of a kind that is not read. */
+enum status extract_find_kind(struct extract_file *file, struct error *e);
+
 /* Notes for people (document_text.note), by number, as a parser's process hands them over. */
 enum extract_note {
     NOTE_NONE,
@@ -94,6 +98,12 @@ enum status extract_pdf(const struct extract_file *file, struct document_text *o
 enum status extract_pdf_pages(const struct extract_file *file, const struct document_taker *taker,
                               struct error *e);
 
+/* Word's and PowerPoint's files of before 2007, and Excel's. */
+enum status extract_doc(const struct extract_file *file, struct document_text *out,
+                        struct error *e);
+enum status extract_xls(const struct extract_file *file, struct document_text *out,
+                        struct error *e);
+
 /* Parsers that run in a child process. */
 
 /* html: valid UTF-8, or bytes in the encoding that the document declares (windows-1252 when it
@@ -104,6 +114,14 @@ enum status extract_html_file(const struct extract_file *file, struct document_t
                               struct error *e);
 enum status extract_office(const struct extract_file *file, struct document_text *out,
                            struct error *e);
+enum status extract_rtf(const struct extract_file *file, struct document_text *out,
+                        struct error *e);
+/* Before files are out of reach: the tables of the code pages that it names. */
+void extract_rtf_prepare(const struct extract_file *file);
+enum status extract_notebook(const struct extract_file *file, struct document_text *out,
+                             struct error *e);
+enum status extract_xml(const struct extract_file *file, struct document_text *out,
+                        struct error *e);
 /* Tables and lines of JSON: a document for each record. */
 enum status extract_records(const struct extract_file *file, struct child_writer *writer,
                             struct error *e);

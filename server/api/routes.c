@@ -7,6 +7,7 @@
 #include "server/api/fields/chat_fields.h"
 #include "server/api/fields/document_fields.h"
 #include "server/api/fields/embedding_fields.h"
+#include "server/api/fields/table_fields.h"
 #include "server/api/fields/token_fields.h"
 #include "server/doors/fields/messages_fields.h"
 #include "server/doors/fields/ollama_fields.h"
@@ -118,6 +119,13 @@ const struct route api_routes[] = {
           .required = "id object effect", .summary = "Add or replace a document"),
     ROUTE("DELETE", "/v1/documents/", document_delete, .required = "id object effect",
           .summary = "Delete a document"),
+    ROUTE("GET", "/v1/tables", tables_list, .query = &table_list_table,
+          .required = "object tool data has_more",
+          .summary = "The tables of the collection's documents, and the tool that asks them"),
+    ROUTE("POST", "/v1/tables/query", tables_query, .types = json_types, .max_body = 64 << 10,
+          .body = &table_question_table,
+          .required = "object document path table columns rows has_more matched left_out",
+          .summary = "Filter, group, count, sum, average and sort the rows of a table"),
     ROUTE("GET", "/v1/models", models_list, .required = "object data",
           .summary = "The models that requests may name"),
     ROUTE("GET", "/v1/models/", model_show, .required = "id object created owned_by max_model_len",

@@ -35,7 +35,7 @@ def extract(path, *options, env=None):
 
 
 TEXTS = {
-    "book.docx": "Ovens\nHeat the oven to 200 degrees.\nSafety\nWear gloves & goggles.\nBread\t40 minutes\nPie\t50 minutes\n"
+    "book.docx": "Ovens\nHeat the oven to 200 degrees.\nSafety\nWear gloves & goggles.\nBread | 40 minutes\nPie | 40 minutes: 50 minutes\n"
                  "Cleaning\nUse soap.\n",
     "book.odt": "Gardens\nWater  the roses daily.\nTools\nA spade,\ta rake.\n",
     "talk.pptx": "Plan\nSell more.\nResults\nSales doubled.\n",

@@ -44,7 +44,7 @@ LIBRARIES = {
     "libxml2's HTML parser": r"libxml/(HTML|parserInternals)", "libxml2's reader": r"libxml/xmlreader",
     "libarchive": r"archive(_entry)?\.h", "gmime": r"gmime/|glib", "gnutls": r"gnutls/", "jpeg": r"j(?:peglib|error)\.h", "png": r"png\.h",
     "webp": r"webp/", "zlib": r"zlib\.h", "libseccomp": r"seccomp\.h", "Landlock": r"linux/landlock\.h", "curl": r"curl/",
-    "libyaml": r"yaml\.h",
+    "libyaml": r"yaml\.h", "sqlite": r"sqlite3\.h", "libxml2's tree": r"libxml/tree\.h",
 }
 TESTS_ONLY = {"cmocka": r"cmocka"}
 

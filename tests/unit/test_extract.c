@@ -263,8 +263,8 @@ static void test_html(void **state) {
            "Heading\n\nFirst bold line & more text.\n\nSecond\nline\n\n- one\n- two\n", "A title");
     expect("a.html", "<p>before<pre>\n  int x;\n\n    y;\n</pre>after",
            "before\n\n  int x;\n\n    y;\n\nafter\n", "");
-    expect("a.html", "<table><tr><th>a<th>b<tr><td><p>1</p><td>2</table>end", "a\tb\n1\t2\n\nend\n",
-           "");
+    expect("a.html", "<table><tr><th>a<th>b<tr><td><p>1</p><td>2</table>end",
+           "a | b\n1 | b: 2\n\nend\n", "");
     expect("a.html", "<dl><dt>term<dd>what it is<dt>other<dd>more</dl>",
            "term\nwhat it is\nother\nmore\n", "");
     expect("a.html",

@@ -11,10 +11,15 @@
 
 enum { MAX_PARTS = 20000 };
 
+/* Some programs write names in another case than they say. */
 const struct buffer *office_find(const struct office_parts *parts, const char *name) {
-    for (int i = 0; i < parts->n; i++)
+    const struct buffer *alike = NULL;
+    for (int i = 0; i < parts->n; i++) {
         if (strcmp(parts->list[i].name, name) == 0) return &parts->list[i].bytes;
-    return NULL;
+        if (alike == NULL && strcasecmp(parts->list[i].name, name) == 0)
+            alike = &parts->list[i].bytes;
+    }
+    return alike;
 }
 
 enum status office_require(const struct office_parts *parts, const char *name,
@@ -52,59 +57,6 @@ static void take_part(void *context, const char *member, const struct buffer *by
     parts->n++;
 }
 
-void office_text(struct office_writer *writer, const char *text) {
-    buffer_append_string(&writer->out->text, text);
-}
-
-/* Where the paragraph's text ends; its start: it has none. */
-static size_t paragraph_end(const struct office_writer *writer) {
-    const struct buffer *out = &writer->out->text;
-    size_t end = out->size;
-    while (end > writer->start && strchr(" \t\n", out->data[end - 1])) end--;
-    return end;
-}
-
-void office_page(struct office_writer *writer, size_t page) {
-    writer->page = page;
-    writer->page_here = paragraph_end(writer) == writer->start;
-}
-
-/* Cells of a row are apart by tabs, all else by newlines. */
-static void end_part(struct office_writer *writer, const char *separator) {
-    struct document_text *out = writer->out;
-    size_t end = paragraph_end(writer);
-    bool has_text = end > writer->start;
-    if (has_text && writer->page > 0 && writer->page_here) {
-        marks_add(&out->marks, MARK_PAGE, 0, writer->start, writer->page);
-        writer->page = 0;
-    }
-    if (has_text && writer->level > 0)
-        marks_add(&out->marks, MARK_HEADING, min_int(writer->level, MARK_LEVELS), writer->start,
-                  end - writer->start);
-    if (has_text) buffer_append_string(&out->text, separator);
-    writer->start = out->text.size;
-    writer->level = 0;
-    writer->page_here = true;
-}
-
-void office_end_paragraph(struct office_writer *writer) {
-    end_part(writer, writer->cell_open ? " " : "\n");
-}
-
-void office_end_cell(struct office_writer *writer) {
-    struct buffer *out = &writer->out->text;
-    if (out->size > 0 && out->data[out->size - 1] == ' ') out->size--;
-    buffer_append(out, "\t", 1);
-    writer->start = out->size;
-}
-
-void office_end_row(struct office_writer *writer) {
-    struct buffer *out = &writer->out->text;
-    while (out->size > 0 && strchr(" \t", out->data[out->size - 1])) out->size--;
-    buffer_append(out, "\n", 1);
-    writer->start = out->size;
-}
-
 struct title_reader {
     struct buffer *title;
     bool inside, done;
@@ -128,6 +80,34 @@ void office_title(const struct office_parts *parts, const char *part, struct buf
         buffer_clear(title);
 }
 
+static bool is_opendocument(enum document_kind kind) {
+    return kind == DOCUMENT_ODT || kind == DOCUMENT_ODS || kind == DOCUMENT_ODP;
+}
+
+static enum status check_locked(const struct office_parts *parts, struct error *e) {
+    static const char mark[] = "encryption-data";
+    const struct buffer *manifest = office_find(parts, "META-INF/manifest.xml");
+    if (!is_opendocument(parts->file->kind) || manifest == NULL ||
+        memmem(manifest->data, manifest->size, mark, sizeof mark - 1) == NULL)
+        return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "%s: it is protected by a password; save it without one to have it read",
+                     parts->file->name);
+}
+
+static enum status read_parts(const struct office_parts *parts, struct document_text *out,
+                              struct error *e) {
+    switch (parts->file->kind) {
+        case DOCUMENT_DOCX: return office_read_docx(parts, out, e);
+        case DOCUMENT_ODP:
+        case DOCUMENT_ODT: return office_read_odt(parts, out, e);
+        case DOCUMENT_PPTX: return office_read_pptx(parts, out, e);
+        case DOCUMENT_XLSX: return sheet_read_xlsx(parts, out, e);
+        case DOCUMENT_ODS: return sheet_read_ods(parts, out, e);
+        default: return office_read_epub(parts, out, e);
+    }
+}
+
 enum status extract_office(const struct extract_file *file, struct document_text *out,
                            struct error *e) {
     struct office_parts parts = {.file = file};
@@ -139,12 +119,18 @@ enum status extract_office(const struct extract_file *file, struct document_text
                              .choose = is_wanted,
                              .take = take_part,
                              .context = &parts};
-    enum status status = unpack(&job, e);
-    if (status == STATUS_OK)
-        status = file->kind == DOCUMENT_DOCX   ? office_read_docx(&parts, out, e)
-                 : file->kind == DOCUMENT_ODT  ? office_read_odt(&parts, out, e)
-                 : file->kind == DOCUMENT_PPTX ? office_read_pptx(&parts, out, e)
-                                               : office_read_epub(&parts, out, e);
+    static const char open_content[] = "content.xml";
+    bool is_flat = file->bytes.size > 0 && file->bytes.text[0] != 'P';
+    enum status status = STATUS_OK;
+    if (is_flat && is_opendocument(file->kind)) {
+        struct buffer bytes = {.data = (char *)(uintptr_t)file->bytes.text,
+                               .size = file->bytes.size};
+        take_part(&parts, open_content, &bytes, NULL);
+    } else {
+        status = unpack(&job, e);
+    }
+    if (status == STATUS_OK) status = check_locked(&parts, e);
+    if (status == STATUS_OK) status = read_parts(&parts, out, e);
     for (int i = 0; i < parts.n; i++) {
         free(parts.list[i].name);
         buffer_free(&parts.list[i].bytes);

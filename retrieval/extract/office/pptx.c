@@ -5,162 +5,169 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "retrieval/extract/office/links.h"
 #include "retrieval/extract/office/office.h"
 #include "retrieval/extract/office/xml.h"
 
-/* A list of names by ids, and the order of some of the ids: of slides, of chapters. */
-
-struct named_part {
-    char *id, *name;
-};
-
-struct part_list {
-    struct named_part *list; /* [n] */
-    int n, capacity;
-    char **order; /* [n_order] ids */
-    int n_order, order_capacity;
-    struct buffer id, name;
-};
-
-static void add_named(struct part_list *list) {
-    list->list = xgrow(list->list, list->n, &list->capacity, sizeof *list->list);
-    list->list[list->n] = (struct named_part){xstrdup(list->id.data), xstrdup(list->name.data)};
-    list->n++;
-}
-
-static void add_order(struct part_list *list) {
-    list->order = xgrow(list->order, list->n_order, &list->order_capacity, sizeof *list->order);
-    list->order[list->n_order] = xstrdup(list->id.data);
-    list->n_order++;
-}
-
-static const char *find_name(const struct part_list *list, const char *id) {
-    for (int i = 0; i < list->n; i++)
-        if (strcmp(list->list[i].id, id) == 0) return list->list[i].name;
-    return NULL;
-}
-
-static void part_list_free(struct part_list *list) {
-    for (int i = 0; i < list->n; i++) {
-        free(list->list[i].id);
-        free(list->list[i].name);
-    }
-    for (int i = 0; i < list->n_order; i++) free(list->order[i]);
-    free(list->list);
-    free(list->order);
-    buffer_free(&list->id);
-    buffer_free(&list->name);
-}
-
-/* "a/b.opf" and "../c/d%20e.xhtml" to "c/d e.xhtml". */
-static void resolve(const char *base, const char *name, struct buffer *out) {
-    const char *slash = strrchr(base, '/');
-    buffer_clear(out);
-    if (slash && name[0] != '/') buffer_append(out, base, (size_t)(slash - base));
-    while (*name == '/') name++;
-    while (*name && *name != '#') {
-        size_t n = strcspn(name, "/#");
-        if (n == 2 && memcmp(name, "..", 2) == 0) {
-            while (out->size > 0 && out->data[out->size - 1] != '/') out->size--;
-            if (out->size > 0) out->size--;
-        } else if (n > 0 && !(n == 1 && *name == '.')) {
-            if (out->size > 0) buffer_append(out, "/", 1);
-            buffer_append(out, name, n);
-        }
-        name += n;
-        while (*name == '/') name++;
-    }
-    size_t to = 0;
-    for (size_t from = 0; from < out->size; from++, to++) {
-        unsigned c;
-        out->data[to] = out->data[from];
-        if (out->data[from] != '%' || out->size - from < 3 ||
-            sscanf(out->data + from + 1, "%2x", &c) != 1)
-            continue;
-        out->data[to] = (char)c;
-        from += 2;
-    }
-    out->size = to;
-    buffer_append(out, "", 0);
-}
-
 /* PPTX. */
-
-static void take_relationship(void *context, const struct xml_event *event) {
-    struct part_list *list = context;
-    if (xml_is(event, "Relationship") && xml_attribute(event, "Id", &list->id) &&
-        xml_attribute(event, "Target", &list->name))
-        add_named(list);
-}
 
 /* A slide's id and its relationship's are both called id; the relationship's comes behind a number.
  */
 static void take_slide_id(void *context, const struct xml_event *event) {
     struct part_list *list = context;
-    if (xml_is(event, "sldId") && xml_attribute(event, "r:id", &list->id)) add_order(list);
+    if (xml_is(event, "sldId") && xml_attribute(event, "r:id", &list->id))
+        part_list_add_order(list);
 }
 
 struct slide_reader {
     struct office_writer writer;
+    struct buffer value;
     bool in_text;
-    bool is_title; /* of the shape that is open */
-    int cells;
+    bool is_title, is_furniture; /* of the shape that is open */
+    bool is_notes;               /* the part is that of the speaker's notes */
+    int skipped;                 /* open: what stands there twice */
 };
+
+/* What a shape is for: what stands on every slide is left out, and of notes all but the notes. */
+static void take_placeholder(struct slide_reader *reader, const struct xml_event *event) {
+    static const char *const furniture[] = {"dt", "ftr", "hdr", "sldNum", "sldImg"};
+    if (!xml_attribute(event, "type", &reader->value)) return;
+    const char *type = reader->value.data;
+    reader->is_title = strcmp(type, "title") == 0 || strcmp(type, "ctrTitle") == 0;
+    for (size_t i = 0; i < ARRAY_COUNT(furniture); i++)
+        if (strcmp(type, furniture[i]) == 0) reader->is_furniture = true;
+}
+
+static int read_span(struct slide_reader *reader, const struct xml_event *event, const char *name) {
+    int n = xml_attribute(event, name, &reader->value) ? atoi(reader->value.data) : 1;
+    return max_int(1, min_int(n, GRID_MOST_COLUMNS));
+}
+
+static bool says_yes(struct slide_reader *reader, const struct xml_event *event, const char *name) {
+    return xml_attribute(event, name, &reader->value) &&
+           (strcmp(reader->value.data, "1") == 0 || strcmp(reader->value.data, "true") == 0);
+}
+
+/* Cells that another one covers stand in the file, empty. */
+static void open_table_part(struct slide_reader *reader, const struct xml_event *event) {
+    struct office_writer *writer = &reader->writer;
+    if (xml_is(event, "tbl")) office_open_table(writer);
+    if (xml_is(event, "tr")) office_open_row(writer);
+    if (!xml_is(event, "tc")) return;
+    if (says_yes(reader, event, "hMerge") || says_yes(reader, event, "vMerge")) return;
+    office_open_cell(writer);
+    writer->cell_facts.columns = (uint32_t)read_span(reader, event, "gridSpan");
+    writer->cell_facts.rows = (uint32_t)read_span(reader, event, "rowSpan");
+}
+
+static void take_slide_open(struct slide_reader *reader, const struct xml_event *event) {
+    reader->skipped += xml_is(event, "Fallback");
+    if (reader->skipped > 0) return;
+    if (xml_is(event, "sp")) reader->is_title = reader->is_furniture = false;
+    if (xml_is(event, "ph")) take_placeholder(reader, event);
+    if (xml_is(event, "t")) reader->in_text = true;
+    if (xml_is(event, "br") && !reader->is_furniture) office_text(&reader->writer, "\n");
+    open_table_part(reader, event);
+}
+
+static void close_slide_paragraph(struct slide_reader *reader) {
+    struct office_writer *writer = &reader->writer;
+    writer->level = reader->is_title && !reader->is_notes ? 1 : 0;
+    if (reader->is_notes && writer->paragraph.size > 0)
+        buffer_append_string(&writer->label, "Notes: ");
+    office_end_paragraph(writer);
+}
+
+static void take_slide_close(struct slide_reader *reader, const struct xml_event *event) {
+    struct office_writer *writer = &reader->writer;
+    reader->skipped -= xml_is(event, "Fallback");
+    if (reader->skipped > 0) return;
+    if (xml_is(event, "t")) reader->in_text = false;
+    if (xml_is(event, "p")) close_slide_paragraph(reader);
+    if (xml_is(event, "sp")) reader->is_title = reader->is_furniture = false;
+    if (xml_is(event, "tc")) office_close_cell(writer);
+    if (xml_is(event, "tr")) office_close_row(writer);
+    if (xml_is(event, "tbl")) office_close_table(writer);
+}
 
 static void take_slide(void *context, const struct xml_event *event) {
     struct slide_reader *reader = context;
-    struct office_writer *writer = &reader->writer;
-    bool opens = event->kind == XML_EVENT_OPEN, closes = event->kind == XML_EVENT_CLOSE;
-    if (event->kind == XML_EVENT_TEXT && reader->in_text) office_text(writer, event->text);
-    if (xml_is(event, "sp")) reader->is_title = false;
-    if (xml_is(event, "ph") && opens)
-        reader->is_title =
-            xml_attribute_is(event, "type", "title") || xml_attribute_is(event, "type", "ctrTitle");
-    if (xml_is(event, "t")) reader->in_text = opens;
-    if (xml_is(event, "br") && opens) office_text(writer, "\n");
-    if (xml_is(event, "tc")) reader->cells += opens ? 1 : -1;
-    writer->cell_open = reader->cells > 0;
-    if (xml_is(event, "p") && closes) {
-        writer->level = reader->is_title ? 1 : 0;
-        office_end_paragraph(writer);
-    }
-    if (xml_is(event, "tc") && closes) office_end_cell(writer);
-    if (xml_is(event, "tr") && closes) office_end_row(writer);
+    bool shown = reader->in_text && !reader->is_furniture && reader->skipped == 0;
+    if (event->kind == XML_EVENT_TEXT && shown) office_text(&reader->writer, event->text);
+    if (event->kind == XML_EVENT_OPEN) take_slide_open(reader, event);
+    if (event->kind == XML_EVENT_CLOSE) take_slide_close(reader, event);
 }
 
-static void read_slides(const struct office_parts *parts, const struct part_list *slides,
-                        struct document_text *out) {
+static bool slide_is_hidden(const struct buffer *slide) {
+    const char *head = slide->data ? strstr(slide->data, ":sld ") : NULL;
+    const char *end = head ? strchr(head, '>') : NULL;
+    const char *hidden = head ? strstr(head, " show=\"0\"") : NULL;
+    return hidden && end && hidden < end;
+}
+
+static void read_notes(struct slide_reader *reader, const struct office_parts *parts,
+                       const char *slide) {
+    struct part_list links = {0};
+    struct buffer name = {0};
+    struct error unreadable;
+    int i = 0;
+    const char *target = NULL;
+    if (office_read_links(parts, slide, &links, &unreadable) == STATUS_OK)
+        target = part_list_find_type(&links, "/notesSlide", &i);
+    if (target) resolve_name(slide, target, &name);
+    const struct buffer *notes = target ? office_find(parts, name.data) : NULL;
+    reader->is_notes = true;
+    if (notes) xml_read(name.data, office_span(notes), take_slide, reader, &unreadable);
+    reader->is_notes = reader->in_text = false;
+    office_end_paragraph(&reader->writer);
+    buffer_free(&name);
+    part_list_free(&links);
+}
+
+static void read_slides(const struct office_parts *parts, const char *show,
+                        const struct part_list *slides, struct document_text *out) {
     struct buffer name = {0};
     struct error unreadable;
     struct slide_reader reader = {.writer = {.out = out}};
     for (int i = 0; i < slides->n_order; i++) {
-        const char *target = find_name(slides, slides->order[i]);
+        const char *target = part_list_find(slides, slides->order[i]);
         if (target == NULL) continue;
-        resolve("ppt/presentation.xml", target, &name);
+        resolve_name(show, target, &name);
         const struct buffer *slide = office_find(parts, name.data);
+        if (slide == NULL || slide_is_hidden(slide)) {
+            document_text_lose(out, "slide %d %s", i + 1,
+                               slide ? "is hidden and left out" : "is not in the file");
+            continue;
+        }
         office_page(&reader.writer, (size_t)i + 1);
-        if (slide && xml_read(name.data, office_span(slide), take_slide, &reader, &unreadable))
-            reader.in_text = false;
+        if (xml_read(name.data, office_span(slide), take_slide, &reader, &unreadable)) {
+            document_text_lose(out, "slide %d: damaged: what is behind the damage is left out",
+                               i + 1);
+            reader.in_text = reader.is_furniture = false;
+            while (reader.writer.tables > 0) office_close_table(&reader.writer);
+        }
         office_end_paragraph(&reader.writer);
+        read_notes(&reader, parts, name.data);
     }
     buffer_free(&name);
+    buffer_free(&reader.value);
+    office_writer_free(&reader.writer);
 }
 
 enum status office_read_pptx(const struct office_parts *parts, struct document_text *out,
                              struct error *e) {
-    static const char show_name[] = "ppt/presentation.xml",
-                      links_name[] = "ppt/_rels/presentation.xml.rels";
-    const struct buffer *show, *links;
+    const struct buffer *show;
     struct part_list slides = {0};
-    if (office_require(parts, show_name, &show, e) || office_require(parts, links_name, &links, e))
-        return e->status;
-    enum status status =
-        xml_read(parts->file->name, office_span(links), take_relationship, &slides, e);
+    struct buffer name = {0};
+    office_main_part(parts, "ppt/presentation.xml", &name);
+    enum status status = office_require(parts, name.data, &show, e);
+    if (status == STATUS_OK) status = office_read_links(parts, name.data, &slides, e);
     if (status == STATUS_OK)
         status = xml_read(parts->file->name, office_span(show), take_slide_id, &slides, e);
-    if (status == STATUS_OK) read_slides(parts, &slides, out);
+    if (status == STATUS_OK) read_slides(parts, name.data, &slides, out);
     office_title(parts, "docProps/core.xml", &out->title);
     part_list_free(&slides);
+    buffer_free(&name);
     return status;
 }
 
@@ -178,8 +185,9 @@ static void take_package(void *context, const struct xml_event *event) {
     struct part_list *list = context;
     if (xml_is(event, "item") && xml_attribute(event, "id", &list->id) &&
         xml_attribute(event, "href", &list->name))
-        add_named(list);
-    if (xml_is(event, "itemref") && xml_attribute(event, "idref", &list->id)) add_order(list);
+        part_list_add(list);
+    if (xml_is(event, "itemref") && xml_attribute(event, "idref", &list->id))
+        part_list_add_order(list);
 }
 
 /* Appends a chapter; one that cannot be read is left out. */
@@ -214,9 +222,9 @@ enum status office_read_epub(const struct office_parts *parts, struct document_t
     if (status == STATUS_OK)
         status = xml_read(parts->file->name, office_span(package), take_package, &chapters, e);
     for (int i = 0; i < chapters.n_order && status == STATUS_OK; i++) {
-        const char *target = find_name(&chapters, chapters.order[i]);
+        const char *target = part_list_find(&chapters, chapters.order[i]);
         if (target == NULL) continue;
-        resolve(path.data, target, &name);
+        resolve_name(path.data, target, &name);
         const struct buffer *page = office_find(parts, name.data);
         if (page && page->size > 0) add_chapter(name.data, page, out);
     }

@@ -27,8 +27,8 @@ static void give_event(xmlTextReaderPtr reader, int type, xml_taker *take, void 
     if (closes) take(context, &event);
 }
 
-enum status xml_read(const char *name, struct text_span xml, xml_taker *take, void *context,
-                     struct error *e) {
+static enum status read_xml(const char *name, struct text_span xml, xml_taker *take, void *context,
+                            bool any_type, struct error *e) {
     const int options =
         XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_COMPACT;
     if (xml.size > INT32_MAX)
@@ -39,10 +39,10 @@ enum status xml_read(const char *name, struct text_span xml, xml_taker *take, vo
     int more = xmlTextReaderRead(reader);
     while (more == 1 && status == STATUS_OK) {
         int type = xmlTextReaderNodeType(reader);
-        if (type == XML_READER_TYPE_DOCUMENT_TYPE)
+        if (type == XML_READER_TYPE_DOCUMENT_TYPE && !any_type)
             status = error_set(e, STATUS_INVALID,
                                "%s: it declares a document type, which its format does not", name);
-        else
+        else if (type != XML_READER_TYPE_DOCUMENT_TYPE)
             give_event(reader, type, take, context);
         more = xmlTextReaderRead(reader);
     }
@@ -50,6 +50,16 @@ enum status xml_read(const char *name, struct text_span xml, xml_taker *take, vo
         status = error_set(e, STATUS_INVALID, "%s: damaged: no well-formed XML", name);
     xmlFreeTextReader(reader);
     return status;
+}
+
+enum status xml_read(const char *name, struct text_span xml, xml_taker *take, void *context,
+                     struct error *e) {
+    return read_xml(name, xml, take, context, false, e);
+}
+
+enum status xml_read_any(const char *name, struct text_span xml, xml_taker *take, void *context,
+                         struct error *e) {
+    return read_xml(name, xml, take, context, true, e);
 }
 
 bool xml_attribute(const struct xml_event *event, const char *name, struct buffer *value) {

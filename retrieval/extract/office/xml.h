@@ -19,6 +19,9 @@ typedef void xml_taker(void *context, const struct xml_event *event);
  * is no XML. */
 enum status xml_read(const char *name, struct text_span xml, xml_taker *take, void *context,
                      struct error *e);
+/* The same of XML that may declare a document type, which is passed over. */
+enum status xml_read_any(const char *name, struct text_span xml, xml_taker *take, void *context,
+                         struct error *e);
 /* The value of an attribute of the element that opens, by its name without a prefix, or with it
  * ("r:id"); false: it has none such. */
 bool xml_attribute(const struct xml_event *event, const char *name, struct buffer *value);

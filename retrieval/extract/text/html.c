@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/text/html_tables.h"
 
 enum element_role {
     ROLE_INLINE,
@@ -44,9 +45,10 @@ static const struct {
 
 struct html_writer {
     struct buffer *out;
-    struct buffer *marks; /* NULL: none are made */
-    int newlines;         /* owed before the next text */
-    bool space;           /* owed too, when no newline is */
+    struct document_text *document; /* of `out`, for its marks; NULL: a part of it is written */
+    enum block_kind block;          /* that begins with the next line */
+    int newlines;                   /* owed before the next text */
+    bool space;                     /* owed too, when no newline is */
     bool tab, item;
     bool fresh_cell; /* nothing written in this cell yet: what it, or an item, begins with does not
                         break the line */
@@ -129,14 +131,25 @@ static bool is_link_line(xmlNode *node) {
     return false;
 }
 
+/* style="display: none" */
+static bool has_no_display(const xmlNode *node) {
+    const char *style = attribute(node, "style");
+    const char *display = style ? strcasestr(style, "display") : NULL;
+    if (display == NULL) return false;
+    display += strlen("display");
+    display += strspn(display, " \t\r\n:");
+    return strncasecmp(display, "none", 4) == 0;
+}
+
 static bool is_furniture(xmlNode *node) {
-    const char *role = attribute(node, "role");
+    const char *role = attribute(node, "role"), *hidden = attribute(node, "aria-hidden");
     if (is_element(node, "body") || is_element(node, "main") || is_element(node, "article"))
         return false;
     if (role && (strcmp(role, "navigation") == 0 || strcmp(role, "search") == 0 ||
                  strcmp(role, "contentinfo") == 0))
         return true;
-    if (attribute(node, "hidden") || is_link_line(node)) return true;
+    if (attribute(node, "hidden") || is_link_line(node) || has_no_display(node)) return true;
+    if (hidden && strcmp(hidden, "true") == 0) return true;
     return (has_furniture_word(attribute(node, "class")) ||
             has_furniture_word(attribute(node, "id"))) &&
            !holds_page(node);
@@ -147,8 +160,20 @@ static void owe_newlines(struct html_writer *writer, int n) {
     writer->space = false;
 }
 
+/* A block goes as far as the next, so one that follows an item or code in the same element is a
+ * paragraph. */
+static void begin_block(struct html_writer *writer) {
+    enum block_kind kind = writer->heading ? BLOCK_HEADING
+                           : writer->item  ? BLOCK_LIST_ITEM
+                           : writer->block ? writer->block
+                                           : BLOCK_PARAGRAPH;
+    marks_add_block(&writer->document->marks, kind, writer->out->size);
+    writer->block = BLOCK_PARAGRAPH;
+}
+
 /* Writes what is owed before a visible character. */
 static void settle(struct html_writer *writer) {
+    bool begins = writer->newlines > 0 || writer->out->size == 0;
     if (writer->out->size > 0) {
         for (int i = 0; i < writer->newlines; i++) buffer_append(writer->out, "\n", 1);
         if (writer->newlines == 0 && writer->tab)
@@ -156,6 +181,9 @@ static void settle(struct html_writer *writer) {
         else if (writer->newlines == 0 && writer->space)
             buffer_append(writer->out, " ", 1);
     }
+    if (begins && writer->document && !writer->pre &&
+        (writer->heading == NULL || writer->heading_start == SIZE_MAX))
+        begin_block(writer);
     if (writer->item) buffer_append(writer->out, "- ", 2);
     writer->newlines = 0;
     writer->space = writer->tab = writer->item = writer->fresh_cell = writer->pre_opened = false;
@@ -171,7 +199,7 @@ static int heading_level(const xmlNode *node) {
 }
 
 static void open_heading(struct html_writer *writer, const xmlNode *node) {
-    if (writer->marks == NULL || writer->heading || heading_level(node) == 0) return;
+    if (writer->document == NULL || writer->heading || heading_level(node) == 0) return;
     writer->heading = node;
     writer->heading_start = SIZE_MAX;
 }
@@ -179,8 +207,8 @@ static void open_heading(struct html_writer *writer, const xmlNode *node) {
 static void close_heading(struct html_writer *writer, const xmlNode *node) {
     if (writer->heading != node) return;
     if (writer->heading_start != SIZE_MAX)
-        marks_add(writer->marks, MARK_HEADING, heading_level(node), writer->heading_start,
-                  writer->out->size - writer->heading_start);
+        marks_add(&writer->document->marks, MARK_HEADING, heading_level(node),
+                  writer->heading_start, writer->out->size - writer->heading_start);
     writer->heading = NULL;
 }
 
@@ -218,6 +246,17 @@ static void write_text(struct html_writer *writer, const char *s) {
     }
 }
 
+/* Code is one block, whatever lines it has. */
+static void begin_code(struct html_writer *writer) {
+    if (writer->document && writer->pre == 0 && writer->heading == NULL && writer->out->size > 0) {
+        for (int i = 0; i < writer->newlines; i++) buffer_append(writer->out, "\n", 1);
+        writer->newlines = 0;
+        marks_add_block(&writer->document->marks, BLOCK_CODE, writer->out->size);
+    }
+    writer->pre++;
+    writer->pre_opened = true;
+}
+
 static void open_element(struct html_writer *writer, const xmlNode *node, enum element_role role) {
     switch (role) {
         case ROLE_LINE:
@@ -225,8 +264,7 @@ static void open_element(struct html_writer *writer, const xmlNode *node, enum e
         case ROLE_BLOCK: owe_newlines(writer, 2); break;
         case ROLE_PRE:
             owe_newlines(writer, 2);
-            writer->pre++;
-            writer->pre_opened = true;
+            begin_code(writer);
             break;
         case ROLE_ITEM:
             owe_newlines(writer, 1);
@@ -260,6 +298,29 @@ static void close_element(struct html_writer *writer, const xmlNode *node) {
     if (role == ROLE_CELL) writer->fresh_cell = false;
 }
 
+static void walk(struct html_writer *writer, xmlNode *root);
+
+/* A part by itself: a cell or a caption. Tables within it are text of it. */
+static void write_part(xmlNode *node, struct buffer *text) {
+    struct html_writer writer = {.out = text};
+    walk(&writer, node);
+}
+
+/* A table that holds data, with a blank line around it. False: it lays out the page. */
+static bool write_table(struct html_writer *writer, xmlNode *node) {
+    if (writer->document == NULL || writer->heading || writer->pre > 0 ||
+        !is_element(node, "table") || !html_is_table(node))
+        return false;
+    if (writer->out->size > 0) buffer_append(writer->out, "\n\n", 2);
+    html_write_table(node, write_part, writer->document);
+    /* The rows end with a newline. */
+    while (writer->out->size > 0 && writer->out->data[writer->out->size - 1] == '\n')
+        writer->out->size--;
+    writer->newlines = 2;
+    writer->space = writer->tab = writer->item = writer->fresh_cell = false;
+    return true;
+}
+
 /* Writes the subtree. Elements are closed on the way up, as next_node does not say what it leaves.
  */
 static void walk(struct html_writer *writer, xmlNode *root) {
@@ -272,7 +333,7 @@ static void walk(struct html_writer *writer, xmlNode *root) {
             else
                 write_text(writer, (const char *)node->content);
         } else if (node->type == XML_ELEMENT_NODE && role_of(node) != ROLE_SKIP &&
-                   (node == root || !is_furniture(node))) {
+                   (node == root || !is_furniture(node)) && !write_table(writer, node)) {
             open_element(writer, node, role_of(node));
             if (node->children == NULL) close_element(writer, node);
             enter = node->children != NULL;
@@ -338,7 +399,7 @@ enum status extract_html(const char *path, struct text_span html, bool is_utf8,
                            "%s: the HTML parser gave up: elements nest deeper than %u", path,
                            xmlParserMaxDepth);
     if (status == STATUS_OK) {
-        struct html_writer writer = {.out = &out->text, .marks = &out->marks};
+        struct html_writer writer = {.out = &out->text, .document = out};
         write_title(root, &out->title);
         walk(&writer, find_content(root));
         if (out->text.size > 0) buffer_append(&out->text, "\n", 1);

@@ -15,14 +15,21 @@ static bool is_title_name(const char *name) {
            strcasecmp(name, "subject") == 0;
 }
 
+/* Where a value comes from. */
+struct record_place {
+    size_t line;        /* that its record begins on */
+    size_t row, column; /* of a table, from 1; 0: it is none */
+};
+
 static void add_value(struct document_text *text, const char *name, const char *value,
-                      size_t line) {
+                      const struct record_place *place) {
     while (*value && strchr(" \t\r\n", *value)) value++;
     size_t size = strlen(value);
     while (size > 0 && strchr(" \t\r\n", value[size - 1])) size--;
     if (size == 0) return;
-    marks_add(&text->marks, MARK_LINE, 0, text->text.size, line);
+    marks_add(&text->marks, MARK_LINE, 0, text->text.size, place->line);
     if (name[0]) buffer_printf(&text->text, "%s: ", name);
+    if (place->row > 0) marks_add_cell(&text->marks, text->text.size, place->row, place->column);
     buffer_append(&text->text, value, size);
     if (memchr(value, '\n', size)) marks_add(&text->marks, MARK_NO_LINE, 0, text->text.size, 0);
     buffer_append(&text->text, "\n", 1);
@@ -131,10 +138,14 @@ static void write_table(struct table_reader *reader, const char *note,
         }
     reader->fields = NULL;
     reader->n_fields = reader->capacity = 0;
-    for (size_t line = reader->line; read_record(reader); line = reader->line) {
-        for (int i = 0; i < reader->n_fields; i++)
-            add_value(&text, i < n_names ? names[i].data : "", reader->fields[i].data, line);
-        write_record(writer, &text, line);
+    struct record_place place = {.line = reader->line, .row = 2};
+    for (; read_record(reader); place.row++) {
+        for (int i = 0; i < reader->n_fields; i++) {
+            place.column = (size_t)i + 1;
+            add_value(&text, i < n_names ? names[i].data : "", reader->fields[i].data, &place);
+        }
+        write_record(writer, &text, place.line);
+        place.line = reader->line;
     }
     document_text_free(&text);
     free_fields(names, capacity);
@@ -144,33 +155,33 @@ static void write_table(struct table_reader *reader, const char *note,
 /* Lines of JSON. */
 
 static void add_json(struct document_text *text, const char *name, const struct json *json,
-                     size_t line) {
+                     const struct record_place *place) {
     char shown[JSON_SHOWN_SIZE];
     if (json_is_text(json))
-        add_value(text, name, json_text(json).text, line);
+        add_value(text, name, json_text(json).text, place);
     else if (json_is_numeric(json) || json_kind(json) == JSON_KIND_BOOL)
-        add_value(text, name, json_shown(json, shown), line);
+        add_value(text, name, json_shown(json, shown), place);
     else if (json_is_list(json))
         for (size_t i = 0; i < json_count(json); i++)
             if (json_is_text(json_item(json, i)))
-                add_value(text, name, json_text(json_item(json, i)).text, line);
+                add_value(text, name, json_text(json_item(json, i)).text, place);
 }
 
 /* An object whose text is in one member is that text; of any other its members are shown. */
 static void add_object(struct document_text *document_text, const struct json *object,
-                       size_t line) {
+                       const struct record_place *place) {
     static const char *const text_names[] = {"text", "content", "contents", "body"};
     for (size_t i = 0; i < ARRAY_COUNT(text_names); i++) {
         struct text_span text = json_text(json_member(object, text_names[i]));
         if (text.size == 0) continue;
         struct text_span title = json_text(json_member(object, "title"));
-        add_value(document_text, "", text.text, line);
+        add_value(document_text, "", text.text, place);
         if (title.size > 0 && title.size <= MAX_TITLE)
             buffer_append(&document_text->title, title.text, title.size);
         return;
     }
     for (struct json_entry it = {0}; json_next(object, &it);)
-        add_json(document_text, it.name.text, it.value, line);
+        add_json(document_text, it.name.text, it.value, place);
 }
 
 static void write_lines(const struct extract_file *file, const struct document_text *text,
@@ -182,6 +193,7 @@ static void write_lines(const struct extract_file *file, const struct document_t
         const char *newline = memchr(at, '\n', (size_t)(end - at)),
                    *next = newline ? newline + 1 : end;
         struct text_span record = {at, (size_t)((newline ? newline : end) - at)};
+        struct record_place place = {.line = line};
         struct json *object;
         at = next;
         if (strspn(record.text, " \t\r") >= record.size) continue;
@@ -192,9 +204,9 @@ static void write_lines(const struct extract_file *file, const struct document_t
             continue;
         }
         if (json_is_text(object))
-            add_value(&document_text, "", json_text(object).text, line);
+            add_value(&document_text, "", json_text(object).text, &place);
         else
-            add_object(&document_text, object, line);
+            add_object(&document_text, object, &place);
         json_close(object);
         write_record(writer, &document_text, line);
     }
