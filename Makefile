@@ -158,6 +158,9 @@ $(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/client/link server/
 # GMime's headers alone: the process of a parser opens the library.
 GMIME_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags gmime-3.0)))
 $(BUILD)/retrieval/extract/mail/message.c.o: CPPFLAGS += $(GMIME_FLAGS)
+# Poppler's and cairo's headers alone, likewise.
+POPPLER_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags poppler-glib cairo)))
+$(BUILD)/retrieval/extract/pdf/pdf_library.c.o: CPPFLAGS += $(POPPLER_FLAGS)
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
@@ -277,6 +280,10 @@ $(C_TESTS):
 CRASH := $(BUILD)/tests/crash/worker $(BUILD)/tests/crash/shim.so
 $(BUILD)/tests/crash/worker: $(BUILD)/tests/crash/worker.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
+# Prints what is read of a file: tests/reading scores it.
+READING := $(BUILD)/tests/reading/read_file
+$(READING): $(BUILD)/tests/reading/read_file.c.o $(LIBRARY)
+	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
 $(BUILD)/tests/crash/shim.so: tests/crash/shim.c $(BUILD)/built-with
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -std=gnu11 $(WARNINGS) -O1 -g -fPIC -shared $< -o $@ -ldl
@@ -285,7 +292,7 @@ GROWTH := $(BUILD)/tests/growth/growth
 $(GROWTH): $(patsubst %,$(BUILD)/%.o,$(wildcard tests/growth/*.c)) $(CONVERT) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
 # The program of parity on GPUs is linked here too, where no GPU is needed to see that it links.
-c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(GPU_PARITY)
+c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(READING) $(GPU_PARITY)
 # The longest first: tests/run.sh runs several at once.
 list-c-tests:
 	@echo $(EMULATED_TESTS) $(filter $(BUILD)/tests/tp/%,$(C_TESTS)) $(filter-out $(BUILD)/tests/tp/%,$(C_TESTS))

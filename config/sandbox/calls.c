@@ -28,54 +28,53 @@ static const char *const of_both[] = {
     "restart_syscall"};
 
 /* Metadata tells no content; files are Landlock's. */
-static const char *const of_program[] = {"execve",
-                                         "mmap",
-                                         "mprotect",
-                                         "newfstatat",
-                                         "stat",
-                                         "lstat",
-                                         "statx",
-                                         "statfs",
-                                         "fstatfs",
-                                         "access",
-                                         "faccessat",
-                                         "faccessat2",
-                                         "readlink",
-                                         "readlinkat",
-                                         "getcwd",
-                                         "chdir",
-                                         "fchdir",
-                                         "getdents64",
-                                         "pread64",
-                                         "readv",
-                                         "preadv",
-                                         "pwrite64",
-                                         "fadvise64",
-                                         "dup",
-                                         "dup2",
-                                         "dup3",
-                                         "poll",
-                                         "ppoll",
-                                         "select",
-                                         "pselect6",
-                                         "arch_prctl",
-                                         "set_tid_address",
-                                         "set_robust_list",
-                                         "rseq",
-                                         "uname",
-                                         "sysinfo",
-                                         "getuid",
-                                         "geteuid",
-                                         "getgid",
-                                         "getegid",
-                                         "getppid",
-                                         "umask",
-                                         "times",
-                                         "getrusage",
-                                         "getrlimit",
-                                         "nanosleep",
-                                         "clock_nanosleep",
-                                         "sched_getaffinity"};
+static const char *const of_reader[] = {"newfstatat",
+                                        "stat",
+                                        "lstat",
+                                        "statx",
+                                        "statfs",
+                                        "fstatfs",
+                                        "access",
+                                        "faccessat",
+                                        "faccessat2",
+                                        "readlink",
+                                        "readlinkat",
+                                        "getcwd",
+                                        "chdir",
+                                        "fchdir",
+                                        "getdents64",
+                                        "pread64",
+                                        "readv",
+                                        "preadv",
+                                        "pwrite64",
+                                        "fadvise64",
+                                        "dup",
+                                        "dup2",
+                                        "dup3",
+                                        "poll",
+                                        "ppoll",
+                                        "select",
+                                        "pselect6",
+                                        "arch_prctl",
+                                        "set_tid_address",
+                                        "set_robust_list",
+                                        "rseq",
+                                        "uname",
+                                        "sysinfo",
+                                        "getuid",
+                                        "geteuid",
+                                        "getgid",
+                                        "getegid",
+                                        "getppid",
+                                        "umask",
+                                        "times",
+                                        "getrusage",
+                                        "getrlimit",
+                                        "nanosleep",
+                                        "clock_nanosleep",
+                                        "sched_getaffinity"};
+
+static const char *const of_program[] = {"execve", "mmap", "mprotect"};
 
 static const char *const ends_process[] = {"ptrace",
                                            "process_vm_readv",
@@ -201,13 +200,24 @@ static int add_work(scmp_filter_ctx filter) {
     return fault ? fault : add_without(filter, "mprotect", 2, PROT_EXEC);
 }
 
-static int add_program(scmp_filter_ctx filter) {
+/* Files are opened for reading. */
+static int add_reader(scmp_filter_ctx filter) {
     const scmp_datum_t writes = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND;
-    int fault = add_names(filter, SCMP_ACT_ALLOW, of_program, ARRAY_COUNT(of_program));
+    int fault = add_names(filter, SCMP_ACT_ALLOW, of_reader, ARRAY_COUNT(of_reader));
     if (fault == 0) fault = add_without(filter, "openat", 2, writes);
     if (fault == 0) fault = add_without(filter, "open", 1, writes);
     if (fault == 0) fault = add_fcntl(filter);
     return fault ? fault : add_prlimit(filter);
+}
+
+static int add_library(scmp_filter_ctx filter) {
+    int fault = add_work(filter);
+    return fault ? fault : add_reader(filter);
+}
+
+static int add_program(scmp_filter_ctx filter) {
+    int fault = add_names(filter, SCMP_ACT_ALLOW, of_program, ARRAY_COUNT(of_program));
+    return fault ? fault : add_reader(filter);
 }
 
 /* Another machine's calls, as 32-bit ones on x86-64, end the process. */
@@ -217,7 +227,8 @@ static int fill_list(scmp_filter_ctx filter, enum calls_list list) {
     if (fault == 0)
         fault = add_names(filter, SCMP_ACT_KILL_PROCESS, ends_process, ARRAY_COUNT(ends_process));
     if (fault) return fault;
-    return list == CALLS_OF_WORK ? add_work(filter) : add_program(filter);
+    if (list == CALLS_OF_WORK) return add_work(filter);
+    return list == CALLS_OF_LIBRARY ? add_library(filter) : add_program(filter);
 }
 
 /* The kernel's form of a list, by way of a file in memory. */

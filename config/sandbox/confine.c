@@ -134,8 +134,8 @@ static void run_work(const struct keeper_job *job, size_t have) {
     refuse_when(confine_identity("/"));
     refuse_when(confine_limits(have + job->input + job->memory, job->seconds));
     if (job->prepare) job->prepare(&call);
-    refuse_when(confine_no_files());
-    refuse_when(confine_calls(CALLS_OF_WORK));
+    if (!job->opens_files) refuse_when(confine_no_files());
+    refuse_when(confine_calls(job->opens_files ? CALLS_OF_LIBRARY : CALLS_OF_WORK));
     close(FD_CONTROL);
     job->work(&call);
 }

@@ -88,7 +88,8 @@ static enum status make_message(struct keeper_job *message, const struct sandbox
                                    .memory = job->limits.memory,
                                    .seconds = job->limits.seconds,
                                    .work = job->work,
-                                   .prepare = job->prepare};
+                                   .prepare = job->prepare,
+                                   .opens_files = job->opens_files};
     if (job->work == NULL) return write_arguments(message, job, e);
     CHECK(job->options.size <= sizeof message->bytes);
     if (job->options.size > 0) memcpy(message->bytes, job->options.text, job->options.size);

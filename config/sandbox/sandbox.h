@@ -36,6 +36,8 @@ struct sandbox_job {
     sandbox_work *work;     /* NULL: the program */
     sandbox_work *prepare;  /* called before, while libraries' own files can be read; NULL: nothing
                                to prepare */
+    bool opens_files; /* its library opens files of its own while it works, as fonts: it reads those
+                         that programs read */
     struct text_span options; /* of at most SANDBOX_OPTIONS_BYTES */
     char *const *argv;        /* of the program, which is looked for in PATH; all of at most
                                  SANDBOX_OPTIONS_BYTES */

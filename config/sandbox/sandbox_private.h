@@ -10,6 +10,7 @@ struct keeper_job {
     uint64_t input, memory;
     int32_t seconds, n_arguments;
     sandbox_work *work, *prepare;
+    bool opens_files;
     _Alignas(16) char bytes[SANDBOX_OPTIONS_BYTES]; /* the options, or the arguments, each with its
                                                        NUL */
 };
@@ -44,7 +45,7 @@ const char *confine_files(const char *program);
 /* No file can be opened any more. */
 const char *confine_no_files(void);
 
-enum calls_list { CALLS_OF_WORK, CALLS_OF_PROGRAM, CALLS_LISTS };
+enum calls_list { CALLS_OF_WORK, CALLS_OF_LIBRARY, CALLS_OF_PROGRAM, CALLS_LISTS };
 /* Compiles the lists; to be called in the keeper, once. */
 const char *calls_compile(void);
 /* From here on a call that is not on the list fails, or ends the process. */

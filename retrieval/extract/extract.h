@@ -27,6 +27,7 @@ enum document_kind {
     DOCUMENT_MBOX,
     DOCUMENT_ARCHIVE, /* of documents: zip, tar */
     DOCUMENT_PICTURE, /* JPEG, PNG, WebP, GIF (retrieval/picture_document.h) */
+    DOCUMENT_PAGES,   /* pages that were read, to be laid out (page/page_record.h): of no file */
     DOCUMENT_KINDS
 };
 

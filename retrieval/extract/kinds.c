@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/page/page_record.h"
 
 /* Text is kept as it is, and so is source code. */
 static const struct document_form forms[DOCUMENT_KINDS] = {
@@ -85,6 +86,7 @@ static const struct document_form forms[DOCUMENT_KINDS] = {
                           .holds_files = true,
                           .parse = extract_members},
     [DOCUMENT_PICTURE] = {.suffixes = "jpg jpeg png webp gif", .read = extract_picture},
+    [DOCUMENT_PAGES] = {.in_child = true, .read = extract_pages},
 };
 
 const struct document_form *document_form_of(enum document_kind kind) { return &forms[kind]; }

@@ -96,8 +96,6 @@ static inline struct layout_table *layout_table(const struct layout *layout, int
     return &((struct layout_table *)(void *)layout->tables.data)[i];
 }
 
-static inline float rect_width(const struct page_rect *box) { return box->right - box->left; }
-static inline float rect_height(const struct page_rect *box) { return box->bottom - box->top; }
 static inline float rect_middle(const struct page_rect *box) {
     return (box->top + box->bottom) / 2;
 }

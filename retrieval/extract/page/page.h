@@ -31,6 +31,9 @@ struct page_picture {
     struct page_rect box;
 };
 
+static inline float rect_width(const struct page_rect *box) { return box->right - box->left; }
+static inline float rect_height(const struct page_rect *box) { return box->bottom - box->top; }
+
 /* Zero-initialise; free when done. */
 struct page {
     int number; /* from 1 */
