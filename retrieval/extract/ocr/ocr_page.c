@@ -9,8 +9,8 @@
 
 /* A few lines are read first, which tell the language, and whether the page stands on its head. */
 enum { SAMPLE_LINES = 5, SAMPLE_LETTERS = 500 };
-/* Confidences. */
-static const float FINE = 75, POOR = 55, NOTHING = 20;
+/* A confidence that only text has which stands upright. */
+static const float FINE = 75;
 /* Of the bytes of a sample: a language with more may be that of the page. */
 static const float SHARE = 0.08F;
 
@@ -243,9 +243,10 @@ enum status ocr_read_page(struct ocr_engine *engine, struct grey *picture,
     page->width = (float)reading.view.width * points;
     page->height = (float)reading.view.height * points;
     enum status status = find_way_up(&reading, e);
-    if (status == STATUS_OK) status = find_language(&reading, e);
-    if (status == STATUS_OK) take_rules(&reading, points, page);
-    if (status == STATUS_OK) status = read_all(&reading, e);
+    bool all = status == STATUS_OK && !job->sample;
+    if (all) status = find_language(&reading, e);
+    if (all && status == STATUS_OK) take_rules(&reading, points, page);
+    if (all && status == STATUS_OK) status = read_all(&reading, e);
     page->tilt = -reading.view.degrees;
     if (status == STATUS_OK) take_words(&reading, points, page);
     ocr_view_free(&reading.view);

@@ -8,6 +8,7 @@
 struct ocr_page_job {
     float dpi;    /* pixels an inch; 0: not known */
     double until; /* time_now() when reading is broken off */
+    bool sample;  /* the words of a few lines are enough */
 };
 /* The picture is changed. *page gets its size, words, rules and confidence; no words where there
  * are none. STATUS_TOO_LARGE: the time was over before it was read. */
