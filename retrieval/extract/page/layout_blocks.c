@@ -32,9 +32,18 @@ static bool is_number(struct text_span text) {
             text.text[opened] == 'x');
 }
 
+bool text_is_marker(struct text_span text) { return is_bullet(text) || is_number(text); }
+
+bool text_is_leader(struct text_span text) {
+    if (span_is(text, "…")) return true;
+    for (size_t i = 0; i < text.size; i++)
+        if (text.text[i] != '.') return false;
+    return text.size > 0;
+}
+
 bool line_has_marker(const struct layout_line *line) {
     if (line->n < 2) return false;
-    return is_bullet(line->words[0].text) || is_number(line->words[0].text);
+    return text_is_marker(line->words[0].text);
 }
 
 /* The last word that is no mark of a note. */
@@ -86,7 +95,7 @@ static void find_pitches(struct grouping *grouping) {
             const struct layout_line *line = &grouping->lines[end];
             bool same = line->region == grouping->lines[first].region &&
                         fabsf(line->size - size) < 0.1F * size;
-            if (!same) break;
+            if (end > first && !same) break;
             if (line->pitch > 0.7F * size && line->pitch < 2.5F * size && end > first) {
                 sorted[n] = line->pitch;
                 n++;
@@ -162,7 +171,9 @@ static void begin_block(struct grouping *grouping, int i) {
                                  .n = 1,
                                  .table = line->table,
                                  .goes_on = -1,
-                                 .behind = -1};
+                                 .behind = -1,
+                                 .next_behind = -1,
+                                 .first_behind = -1};
     if (line->table >= 0)
         block.kind = BLOCK_TABLE_ROW;
     else if (line->fixed)

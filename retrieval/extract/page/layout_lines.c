@@ -36,7 +36,6 @@ static int compare_lefts(const void *left, const void *right) {
 
 struct gathered_line {
     struct page_rect core; /* of its largest word */
-    int number;
 };
 
 struct numbered_word {
@@ -71,8 +70,46 @@ static int compare_numbered(const void *left, const void *right) {
     return compare_lefts(&a->word, &b->word);
 }
 
-/* Sorts the words by lines, in place, and tells each one's line. */
-static int gather_lines(struct layout_word *words, int n, int *line_of) {
+/* Whether a small word touches a larger one, to whose line it belongs though it is raised or
+ * lowered. */
+static bool touches(const struct layout_word *small, const struct layout_word *large) {
+    float gap = fmaxf(small->box.left - large->box.right, large->box.left - small->box.right);
+    return small->size < 0.82F * large->size && gap < 0.25F * large->size &&
+           gap > -0.6F * large->size && overlap(&small->box, &large->box) > 0.2F;
+}
+
+/* Words [first, end) are a line; whether the word at `at` touches one of them. */
+static bool touches_line(const struct numbered_word *words, const int line[2], int at) {
+    for (int i = line[0]; i < line[1]; i++)
+        if (touches(&words[at].word, &words[i].word)) return true;
+    return false;
+}
+
+/* Words of small lines go to the neighbouring line that they touch. */
+static void join_small(struct numbered_word *words, int n) {
+    int before[2] = {0, 0}, here[2] = {0, 0}, next[2] = {0, 0};
+    int *moved = xcalloc((size_t)n + 1, sizeof *moved);
+    for (int i = 0; i < n; i++) moved[i] = words[i].line;
+    while (next[0] < n) {
+        next[1] = next[0];
+        while (next[1] < n && words[next[1]].line == words[next[0]].line) next[1]++;
+        for (int i = here[0]; i < here[1]; i++) {
+            if (touches_line(words, next, i))
+                moved[i] = words[next[0]].line;
+            else if (touches_line(words, before, i))
+                moved[i] = words[before[0]].line;
+        }
+        for (int i = next[0]; i < next[1]; i++)
+            if (touches_line(words, here, i)) moved[i] = words[here[0]].line;
+        memcpy(before, here, sizeof before);
+        memcpy(here, next, sizeof here);
+        next[0] = next[1];
+    }
+    for (int i = 0; i < n; i++) words[i].line = moved[i];
+    free(moved);
+}
+
+void layout_gather_rows(struct layout_word *words, int n, int *row_of) {
     struct gathered_line *lines = xcalloc((size_t)n + 1, sizeof *lines);
     struct numbered_word *numbered = xcalloc((size_t)n + 1, sizeof *numbered);
     int n_lines = 0;
@@ -80,13 +117,14 @@ static int gather_lines(struct layout_word *words, int n, int *line_of) {
     for (int i = 0; i < n; i++)
         numbered[i] = (struct numbered_word){words[i], take_word(lines, &n_lines, &words[i])};
     qsort(numbered, (size_t)n, sizeof *numbered, compare_numbered);
+    join_small(numbered, n);
+    qsort(numbered, (size_t)n, sizeof *numbered, compare_numbered);
     for (int i = 0; i < n; i++) {
         words[i] = numbered[i].word;
-        line_of[i] = numbered[i].line;
+        row_of[i] = numbered[i].line;
     }
     free(lines);
     free(numbered);
-    return n_lines;
 }
 
 /* Facts of a line. */
@@ -169,16 +207,41 @@ static void measure_pitches(struct layout_line *lines, int first, int n) {
         lines[i].pitch = fmaxf(lines[i].box.bottom - lines[i - 1].box.bottom, 0.01F);
 }
 
+/* A table in place of words. */
+static void add_table(struct layout *layout, const struct layout_region *region, int table) {
+    struct layout_line line = {.page = region->page,
+                               .box = layout_table(layout, table)->box,
+                               .region = layout->n_regions,
+                               .left = region->box.left,
+                               .right = region->box.right,
+                               .table = table,
+                               .aside = region->aside};
+    buffer_append(&layout->lines, &line, sizeof line);
+}
+
+/* Tables of the region that lie above a line go before it. */
+static int add_tables_above(struct layout *layout, const struct layout_region *region, int done,
+                            float top) {
+    while (done < region->n_tables &&
+           rect_middle(&layout_table(layout, region->tables[done])->box) < top) {
+        add_table(layout, region, region->tables[done]);
+        done++;
+    }
+    return done;
+}
+
 void layout_add_region(struct layout *layout, const struct layout_region *region) {
-    int *line_of = xcalloc((size_t)region->n + 1, sizeof *line_of), before, n;
+    int *line_of = xcalloc((size_t)region->n + 1, sizeof *line_of), before, n, tables = 0;
     layout_lines(layout, &before);
-    gather_lines(region->words, region->n, line_of);
+    layout_gather_rows(region->words, region->n, line_of);
     for (int first = 0; first < region->n;) {
         int end = first;
         while (end < region->n && line_of[end] == line_of[first]) end++;
+        tables = add_tables_above(layout, region, tables, rect_middle(&region->words[first].box));
         add_line(layout, region, region->words + first, end - first);
         first = end;
     }
+    add_tables_above(layout, region, tables, INFINITY);
     struct layout_line *lines = layout_lines(layout, &n);
     measure_pitches(lines, before, n);
     layout->n_regions++;

@@ -52,13 +52,15 @@ struct layout_table {
 /* A part that is not torn. */
 struct layout_block {
     enum block_kind kind;
-    int level;    /* of a heading */
-    int first, n; /* lines */
-    int table;    /* index; -1: lines */
-    int note;     /* of a footnote: its number; 0: it has none, or is none */
-    int goes_on;  /* the block that goes on with its sentence, in another column or on another
-                     page; -1: none */
-    int behind;   /* the block that this one is written behind, as a note is; -1: none */
+    int level;        /* of a heading */
+    int first, n;     /* lines */
+    int table;        /* index; -1: lines */
+    int note;         /* of a footnote: its number; 0: it has none, or is none */
+    int goes_on;      /* the block that goes on with its sentence, in another column or on another
+                         page; -1: none */
+    int behind;       /* the block that this one is written behind, as a note is; -1: none */
+    int next_behind;  /* the next block that is written behind the same one; -1: none */
+    int first_behind; /* the first that is written behind this one; -1: none */
     bool written;
 };
 
@@ -111,23 +113,61 @@ void rect_extend(struct page_rect *box, const struct page_rect *by);
 void page_words_read(const struct page *page, struct page_words *words);
 void page_words_free(struct page_words *words);
 
-/* layout_lines.c: sorts words [n] into lines, which are appended to layout->lines. */
+/* layout_repeats.c: takes heads, feet and numbers of pages out of layout->words. */
+void layout_drop_repeats(struct layout *layout);
+
+/* layout_lines.c: sorts words into rows from the top, each from the left, in place; row_of[i] is
+ * that of word i then. */
+void layout_gather_rows(struct layout_word *words, int n, int *row_of);
+/* The words and tables of a region become lines, behind those that are there. */
 struct layout_region {
     struct layout_word *words; /* [n] */
-    int n;
+    const int *tables;         /* [n_tables] of layout->tables, from the top */
+    int n, n_tables;
     struct page_rect box;
     int page;
     bool aside;
 };
 void layout_add_region(struct layout *layout, const struct layout_region *region);
 
+/* layout_rules.c: makes tables of the words between rules, which are taken from the page's. */
+void layout_find_ruled(struct layout *layout, int page);
+/* layout_cut.c: the regions of a page, in the order of reading. */
+void layout_cut_page(struct layout *layout, int page);
+
+/* layout_align.c: rows of words that white strips cut into columns. */
+struct cut_row {
+    int first, end; /* words */
+    struct page_rect box;
+};
+struct strip {
+    float left, right;
+};
+struct aligned_rows {
+    struct layout_word *words;
+    const struct cut_row *rows; /* [n_rows], from the top */
+    int n_rows, page;
+    const struct page_words *on; /* the page's rules */
+};
+/* Whether the rows between these strips are a table, and not columns of prose. */
+bool aligned_is_table(const struct aligned_rows *rows, const struct strip *strips, int n_strips);
+/* Adds the table; its number. */
+int aligned_add_table(struct layout *layout, const struct aligned_rows *rows,
+                      const struct strip *strips, int n_strips);
+/* The words of a cell, line by line. Their order changes. */
+void layout_fill_cell(struct layout *layout, struct table *table, struct layout_word *words, int n);
+
 /* layout_blocks.c: lines to layout->blocks, all of them paragraphs, tables, code or items. */
 void layout_find_blocks(struct layout *layout);
-/* layout_kinds.c: which of the blocks are headings, captions, notes or contents, and which go on
- * elsewhere. */
+/* layout_kinds.c: which of the blocks are headings, captions or contents. */
 void layout_find_kinds(struct layout *layout);
+/* layout_notes.c: which are notes, behind which block they belong, and which go on elsewhere. */
+void layout_place_notes(struct layout *layout);
 /* Whether a line begins as an item of a list does: "- ", "2. ", "(b) ". */
 bool line_has_marker(const struct layout_line *line);
+bool text_is_marker(struct text_span text);
+/* Dots alone: "." "....." "…" */
+bool text_is_leader(struct text_span text);
 /* The last word's last character is one of these. */
 bool line_ends_with(const struct layout_line *line, const char *const *endings);
 bool line_ends_sentence(const struct layout_line *line);

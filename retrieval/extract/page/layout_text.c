@@ -130,7 +130,7 @@ static void write_code(struct text_writer *writer, const struct layout_block *bl
 
 /* Blocks. */
 
-static void write_block(struct text_writer *writer, struct layout_block *block) {
+static void write_one(struct text_writer *writer, struct layout_block *block) {
     begin_block(writer, block->kind);
     block->written = true;
     if (block->table >= 0) {
@@ -143,6 +143,13 @@ static void write_block(struct text_writer *writer, struct layout_block *block) 
     }
     for (int part = block->goes_on; part >= 0; part = writer->blocks[part].goes_on)
         writer->blocks[part].written = true;
+}
+
+/* A block and the notes behind it. */
+static void write_block(struct text_writer *writer, struct layout_block *block) {
+    write_one(writer, block);
+    for (int note = block->first_behind; note >= 0; note = writer->blocks[note].next_behind)
+        if (!writer->blocks[note].written) write_one(writer, &writer->blocks[note]);
 }
 
 void layout_write(struct layout *layout) {

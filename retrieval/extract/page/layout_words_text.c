@@ -1,6 +1,7 @@
 /* retrieval/extract/page/layout_words_text.c: the words of a line as text: ligatures spelt out,
  * divided words joined, marks of notes set apart. See layout_private.h. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/base/text.h"
@@ -153,4 +154,19 @@ bool layout_write_words(const struct text_sink *sink, const struct layout_word *
     }
     marks_add(sink->marks, MARK_BOX_END, 0, sink->text->size, mark_point(box.right, box.bottom));
     return division == DIVISION_BLANK;
+}
+
+void layout_fill_cell(struct layout *layout, struct table *table, struct layout_word *words,
+                      int n) {
+    struct text_sink sink = {
+        .text = &table->text, .marks = &table->marks, .vocabulary = &layout->vocabulary};
+    int *row_of = xcalloc((size_t)n + 1, sizeof *row_of);
+    layout_gather_rows(words, n, row_of);
+    for (int first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && row_of[end] == row_of[first]; end++) continue;
+        const struct layout_word *next = end < n ? &words[end] : NULL;
+        bool blank = layout_write_words(&sink, words + first, end - first, next);
+        if (next && blank) buffer_append(sink.text, " ", 1);
+    }
+    free(row_of);
 }

@@ -39,15 +39,6 @@ static void gather_words(struct layout *layout) {
     }
 }
 
-static void cut_page(struct layout *layout, int page) {
-    struct page_words *words = &layout->words[page];
-    if (words->n == 0) return;
-    struct layout_region region = {
-        .words = words->list, .n = words->n, .box = words->list[0].box, .page = page};
-    for (int i = 0; i < words->n; i++) rect_extend(&region.box, &words->list[i].box);
-    layout_add_region(layout, &region);
-}
-
 static void layout_close(struct layout *layout) {
     for (int i = 0; i < layout->pages->n; i++) page_words_free(&layout->words[i]);
     for (size_t i = 0; i < layout->tables.size / sizeof(struct layout_table); i++)
@@ -63,8 +54,14 @@ void pages_lay_out(const struct pages *pages, struct document_text *out) {
     struct layout layout = {.pages = pages, .out = out};
     layout.words = xcalloc((size_t)pages->n + 1, sizeof *layout.words);
     gather_words(&layout);
-    for (int i = 0; i < pages->n; i++) cut_page(&layout, i);
+    layout_drop_repeats(&layout);
+    for (int i = 0; i < pages->n; i++) {
+        layout_find_ruled(&layout, i);
+        layout_cut_page(&layout, i);
+    }
     layout_find_blocks(&layout);
+    layout_find_kinds(&layout);
+    layout_place_notes(&layout);
     layout_write(&layout);
     layout_close(&layout);
 }

@@ -98,7 +98,7 @@ static uint32_t count_marked(const struct table *table) {
         if (facts.n > 0 && facts.n_heads < facts.n) break;
         heads = facts.row + 1;
     }
-    return at < n || heads > 0 ? heads : 0;
+    return at < n ? heads : 0;
 }
 
 /* Text over numbers: a row of heads that cover several columns is followed by the one that names
@@ -144,6 +144,8 @@ static uint32_t count_head_columns(const struct table *table) {
     }
     return columns;
 }
+
+void table_find_columns(struct table *table) { table->head_columns = count_head_columns(table); }
 
 static uint32_t last_row(const struct table *table) {
     size_t n;

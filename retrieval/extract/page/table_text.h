@@ -42,6 +42,8 @@ void table_end_cell(struct table *table);
  * marked as heads or stand as text over numbers, else the first; the first column, and those
  * behind one whose cells cover several rows. */
 void table_find_heads(struct table *table);
+/* head_columns alone, where head_rows is known. */
+void table_find_columns(struct table *table);
 /* Writes the caption and the heads, each a block of its own (BLOCK_TABLE_HEAD). */
 void table_write_head(const struct table *table, struct document_text *out);
 /* Writes the rows behind the head rows, each at least one line and one block (BLOCK_TABLE_ROW). A
