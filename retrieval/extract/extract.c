@@ -210,8 +210,13 @@ static enum status refuse_kind(const struct extract_file *file, struct error *e)
     return e->status;
 }
 
-static enum status extract_file_at(const struct extract_file *file, int depth,
+/* A picture of text is read as a scan is. */
+static enum status extract_file_at(const struct extract_file *given, int depth,
                                    const struct document_taker *taker, struct error *e) {
+    struct extract_file as_scan = *given;
+    as_scan.kind = DOCUMENT_SCAN;
+    bool is_text = given->kind == DOCUMENT_PICTURE && given->limits.ocr.pictures;
+    const struct extract_file *file = is_text ? &as_scan : given;
     if (file->bytes.size == 0) return error_set(e, STATUS_INVALID, "%s: empty", file->name);
     if (depth > MAX_NESTED || (depth == MAX_NESTED && file->kind == DOCUMENT_ARCHIVE))
         return error_set(e, STATUS_INVALID, "%s: files lie within files more than %d deep",

@@ -26,7 +26,9 @@ void ocr_child_prepare(const struct sandbox_call *call) {
     const struct ocr_child_options *options = call->options;
     struct error e = {0};
     if (options->n == 0) return;
-    enum status status = ocr_engine_open(&engine, &options->languages, NULL, &e);
+    struct ocr_languages languages;
+    enum status status = ocr_languages_parse(&languages, options->languages, &e);
+    if (status == STATUS_OK) status = ocr_engine_open(&engine, &languages, NULL, &e);
     if (status == STATUS_OK)
         status = is_pdf(options) ? pdf_open_library(options->name, &e) : scan_open_library(&e);
     if (status) missing = e;

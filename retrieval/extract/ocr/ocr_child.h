@@ -26,7 +26,7 @@ struct ocr_child_options {
     int32_t seconds;           /* that a page may take */
     uint64_t memory;           /* bytes that there are */
     int32_t pages[OCR_BATCH];  /* [n] from 0 */
-    struct ocr_languages languages;
+    char languages[OCR_MOST_LANGUAGES * OCR_LANGUAGE_SIZE]; /* ocr_languages_parse takes them */
     char name[512]; /* of the file, for messages */
 };
 _Static_assert(sizeof(struct ocr_child_options) <= SANDBOX_OPTIONS_BYTES, "a job has that room");

@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <string.h>
 
-#include "config/base/utf8.h"
 #include "retrieval/extract/ocr/ocr_child.h"
 #include "retrieval/extract/ocr/ocr_worker.h"
 #include "retrieval/extract/page/page_losses.h"
@@ -40,7 +39,11 @@ enum status ocr_pages_read(const struct extract_file *file, const struct ocr_wis
     int n = count_workers(wish->n);
     double lost = 0;
     enum status status = STATUS_OK;
-    for (int i = 0; i < n; i++) ocr_worker_open(&workers[i], file, wish, i, n);
+    for (int i = 0; i < n; i++) {
+        struct error why;
+        ocr_worker_open(&workers[i], file, wish, n);
+        ocr_worker_begin(&workers[i], i, &why); /* fails again where its page is asked for */
+    }
     for (int i = 0; i < wish->n && status == STATUS_OK; i++) {
         struct ocr_worker *worker = &workers[i % n];
         struct text_span record = {0};
@@ -95,6 +98,8 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
                          struct error *e) {
     struct scan_reading reading = {.losses = {.out = out}};
     struct buffer list = {0};
+    if (file->limits.ocr.off)
+        return error_set(e, STATUS_UNSUPPORTED, "%s: a picture, and OCR is off", file->name);
     enum status status = list_pages(file, &list, e);
     struct ocr_wish wish = {.pages = (const int *)(const void *)list.data,
                             .n = (int)(list.size / sizeof(int))};

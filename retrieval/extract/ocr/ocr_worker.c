@@ -1,6 +1,7 @@
 /* retrieval/extract/ocr/ocr_worker.c: see ocr_worker.h. */
 #include "retrieval/extract/ocr/ocr_worker.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -20,7 +21,8 @@ static struct sandbox_limits limits_of(const struct extract_file *file, int work
 }
 
 void ocr_worker_open(struct ocr_worker *worker, const struct extract_file *file,
-                     const struct ocr_wish *wish, int number, int step) {
+                     const struct ocr_wish *wish, int step) {
+    const struct extract_ocr *ocr = &file->limits.ocr;
     *worker = (struct ocr_worker){.file = file, .wish = wish, .step = step};
     worker->job = (struct sandbox_job){.name = file->name,
                                        .input = file->bytes,
@@ -30,12 +32,12 @@ void ocr_worker_open(struct ocr_worker *worker, const struct extract_file *file,
                                        .limits = limits_of(file, step)};
     worker->options = (struct ocr_child_options){.kind = (int32_t)file->kind,
                                                  .sample = wish->sample,
-                                                 .seconds = extract_page_seconds(&file->limits),
-                                                 .memory = worker->job.limits.memory,
-                                                 .languages = file->limits.ocr.languages};
+                                                 .memory = worker->job.limits.memory};
+    worker->options.seconds = ocr->page_seconds > 0 ? ocr->page_seconds : OCR_PAGE_SECONDS;
+    snprintf(worker->options.languages, sizeof worker->options.languages, "%s",
+             ocr->languages ? ocr->languages : "");
     memcpy(worker->options.name, file->name,
            strnlen(file->name, sizeof worker->options.name - 1));
-    (void)number;
 }
 
 static void end_process(struct ocr_worker *worker, struct error *end) {
@@ -52,8 +54,7 @@ void ocr_worker_close(struct ocr_worker *worker) {
     buffer_free(&worker->piece);
 }
 
-/* A process for the pages from place i on. */
-static enum status begin(struct ocr_worker *worker, int i, struct error *e) {
+enum status ocr_worker_begin(struct ocr_worker *worker, int i, struct error *e) {
     struct ocr_child_options *options = &worker->options;
     options->n = 0;
     for (int at = i; at < worker->wish->n && options->n < OCR_BATCH; at += worker->step)
@@ -121,7 +122,7 @@ enum status ocr_worker_page(struct ocr_worker *worker, int i, struct text_span *
                             struct error *why) {
     struct ocr_piece_head head;
     if (worker->runs && worker->batch == 0) end_process(worker, &(struct error){0});
-    if (!worker->runs && begin(worker, i, why)) return STATUS_OK;
+    if (!worker->runs && ocr_worker_begin(worker, i, why)) return STATUS_OK;
     double file = worker->file->limits.until;
     double until = time_now() + worker->options.seconds + GRACE_SECONDS;
     if (worker->fresh) until += LOAD_SECONDS;
@@ -144,9 +145,9 @@ enum status ocr_count_pages(const struct extract_file *file, int *n, struct erro
     const struct ocr_wish none = {0};
     struct ocr_worker worker;
     struct ocr_piece_head head;
-    struct ocr_count count;
-    ocr_worker_open(&worker, file, &none, 0, 1);
-    enum status status = begin(&worker, 0, e);
+    struct ocr_count count = {0};
+    ocr_worker_open(&worker, file, &none, 1);
+    enum status status = ocr_worker_begin(&worker, 0, e);
     if (status == STATUS_OK) status = read_piece(&worker, &head, e);
     bool sound = status == STATUS_OK && head.kind == OCR_PIECE_COUNT &&
                  worker.piece.size == sizeof count;

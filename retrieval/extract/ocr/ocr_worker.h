@@ -18,9 +18,11 @@ struct ocr_worker {
     bool fresh; /* its process has not handed over a page yet: it may still load models */
 };
 
-/* The first of `step` workers is number 0. No process begins before it is asked for a page. */
+/* One of `step` workers. */
 void ocr_worker_open(struct ocr_worker *worker, const struct extract_file *file,
-                     const struct ocr_wish *wish, int number, int step);
+                     const struct ocr_wish *wish, int step);
+/* Begins its process with the page at place i of the wish. */
+enum status ocr_worker_begin(struct ocr_worker *worker, int i, struct error *e);
 void ocr_worker_close(struct ocr_worker *worker);
 /* The page at place i of the wish, which is this worker's next. An empty record: it is lost, and
  * *why tells the reason. STATUS_CANCELLED. */
