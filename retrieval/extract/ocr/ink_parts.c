@@ -129,6 +129,26 @@ static int find_long_runs(const uint8_t *row, int width, int threshold, float le
     return n;
 }
 
+/* The share of ink in a row of pixels between two columns. */
+static float share_of_ink(const struct grey *picture, int threshold, int y,
+                          const struct ink_box *box) {
+    int n = 0;
+    if (y < 0 || y >= picture->height) return 0;
+    const uint8_t *row = grey_row(picture, y);
+    for (int x = box->left; x < box->right; x++) n += row[x] < threshold;
+    return (float)n / (float)ink_width(box);
+}
+
+/* The feet of letters that run into each other look like a rule, but there are letters close above
+ * or below. */
+static bool is_of_letters(const struct grey *picture, int threshold, float letter,
+                          const struct ink_box *box) {
+    const float share = 0.12F;
+    int beside = (int)(letter / 4) + 1;
+    return share_of_ink(picture, threshold, box->top - beside, box) > share ||
+           share_of_ink(picture, threshold, box->bottom - 1 + beside, box) > share;
+}
+
 /* Rules that go across. What is thicker than a rule is a bar, a picture or a shadow. */
 static void find_rules_across(const struct grey *picture, int threshold, float letter,
                               struct buffer *rules) {
@@ -146,7 +166,8 @@ static void find_rules_across(const struct grey *picture, int threshold, float l
         n_above = n;
     }
     for (int i = 0; i < labels.n; i++)
-        if (labels.parents[i] == (uint32_t)i && ink_height(&labels.boxes[i]) <= thick)
+        if (labels.parents[i] == (uint32_t)i && ink_height(&labels.boxes[i]) <= thick &&
+            !is_of_letters(picture, threshold, letter, &labels.boxes[i]))
             buffer_append(rules, &labels.boxes[i], sizeof labels.boxes[i]);
     free(above);
     free(here);

@@ -198,6 +198,36 @@ static bool is_noise(const struct ocr_word *word, const char *text) {
     return word->confidence < (letter ? 12.0F : 35.0F);
 }
 
+static int compare_heights(const void *left, const void *right) {
+    float a = *(const float *)left, b = *(const float *)right;
+    return (a > b) - (a < b);
+}
+
+/* The height of most words' lines. */
+static float find_height(const struct ocr_word *list, size_t n) {
+    float *heights = xmalloc((n + 1) * sizeof *heights);
+    for (size_t i = 0; i < n; i++) heights[i] = list[i].height;
+    qsort(heights, n, sizeof *heights, compare_heights);
+    float height = n > 0 ? heights[n / 2] : 0;
+    free(heights);
+    return height;
+}
+
+/* A line without letters that hang below it is lower than one of the same size that has some. Words
+ * get the height of their line, as those of a font have, and lines of about one height the same. */
+static void even_heights(struct ocr_words *words) {
+    const float lower = 0.65F, higher = 1.25F, above = 0.74F, below = 0.2F;
+    size_t n;
+    struct ocr_word *list = ocr_words_list(words, &n);
+    float most = find_height(list, n);
+    for (size_t i = 0; i < n; i++) {
+        struct ocr_word *word = &list[i];
+        if (word->height > lower * most && word->height < higher * most) word->height = most;
+        word->box.top = fminf(word->box.top, word->baseline - above * word->height);
+        word->box.bottom = fmaxf(word->box.bottom, word->baseline + below * word->height);
+    }
+}
+
 static void take_word(const struct page_reading *reading, const struct ocr_word *word,
                       float points, struct page *page) {
     const struct ocr_view *view = &reading->view;
@@ -212,8 +242,9 @@ static void take_word(const struct page_reading *reading, const struct ocr_word 
                   &added);
 }
 
-static void take_words(const struct page_reading *reading, float points, struct page *page) {
+static void take_words(struct page_reading *reading, float points, struct page *page) {
     size_t n;
+    even_heights(&reading->words);
     const struct ocr_word *list = ocr_words_list(&reading->words, &n);
     for (size_t i = 0; i < n; i++)
         if (!is_noise(&list[i], reading->words.text.data + list[i].text))
