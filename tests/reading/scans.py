@@ -339,7 +339,7 @@ def write(scan, folder):
             fault = lept.pixWriteJpeg(str(path).encode(), pix, scan.quality, 0)
         else:
             black = ctypes.c_void_p(lept.pixThresholdToBinary(pix, 128))
-            fault = lept.pixWriteTiff(str(path).encode(), black, 5, b"w")
+            fault = lept.pixWriteTiff(str(path).encode(), black, 8, b"w")
             lept.pixDestroy(ctypes.byref(black))
     assert fault == 0, path
     return path
