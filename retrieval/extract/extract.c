@@ -210,9 +210,11 @@ static enum status refuse_kind(const struct extract_file *file, struct error *e)
     return e->status;
 }
 
-static enum status extract_file_at(const struct extract_file *named, int depth,
+/* A picture of text is read as a scan is. */
+static enum status extract_file_at(const struct extract_file *given, int depth,
                                    const struct document_taker *taker, struct error *e) {
-    struct extract_file own = *named, *file = &own;
+    struct extract_file own = *given, *file = &own;
+    if (given->kind == DOCUMENT_PICTURE && given->limits.ocr.pictures) own.kind = DOCUMENT_SCAN;
     if (file->bytes.size == 0) return error_set(e, STATUS_INVALID, "%s: empty", file->name);
     if (extract_find_kind(file, e)) return e->status;
     if (depth > MAX_NESTED || (depth == MAX_NESTED && file->kind == DOCUMENT_ARCHIVE))

@@ -36,6 +36,7 @@ enum document_kind {
     DOCUMENT_MBOX,
     DOCUMENT_ARCHIVE, /* of documents: zip, tar */
     DOCUMENT_PICTURE, /* JPEG, PNG, WebP, GIF (retrieval/picture_document.h) */
+    DOCUMENT_SCAN,    /* TIFF, and pictures whose text is read by OCR */
     DOCUMENT_PAGES,   /* pages that were read, to be laid out (page/page_record.h): of no file */
     DOCUMENT_KINDS
 };
@@ -66,6 +67,17 @@ void document_text_copy(struct document_text *out, const struct document_text *t
 void document_text_lose(struct document_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* How pages that are pictures are read (docs/files.md). All zero: by OCR, in the languages that are
+ * installed. */
+struct extract_ocr {
+    bool off;
+    bool pictures; /* JPEG, PNG, WebP and GIF too, which are kept as pictures else */
+    const char *languages; /* "eng+deu", as ocr_languages_parse takes them; NULL or "": those that
+                              are installed */
+    int page_seconds;      /* that a page may take; 0: OCR_PAGE_SECONDS */
+};
+enum { OCR_PAGE_SECONDS = 30 };
+
 /* Of one file. */
 struct extract_limits {
     size_t bytes;  /* of the file, and of the text of each document in it */
@@ -76,6 +88,7 @@ struct extract_limits {
         *cancelled; /* true: nobody waits any more, STATUS_CANCELLED; NULL: somebody does */
     const atomic_bool *stopped; /* likewise: of the program */
     bool pictures;              /* the pages of a PDF are documents too, as pictures */
+    struct extract_ocr ocr;
 };
 static inline struct extract_limits extract_limits_of(size_t bytes) {
     return (struct extract_limits){.bytes = bytes, .seconds = 60, .memory = (size_t)1 << 30};

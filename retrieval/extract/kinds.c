@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/ocr/ocr_pages.h"
 #include "retrieval/extract/page/page_record.h"
 
 /* Text is kept as it is, and so is source code. */
@@ -129,6 +130,10 @@ static const struct document_form forms[DOCUMENT_KINDS] = {
                           .holds_files = true,
                           .parse = extract_members},
     [DOCUMENT_PICTURE] = {.suffixes = "jpg jpeg png webp gif", .read = extract_picture},
+    [DOCUMENT_SCAN] = {.name = "TIFF",
+                       .suffixes = "tif tiff",
+                       .type = "image/tiff",
+                       .read = extract_scan},
     [DOCUMENT_PAGES] = {.in_child = true, .read = extract_pages},
 };
 

@@ -52,6 +52,7 @@ struct walk {
     bool incomplete; /* a folder or file could not be looked at: there may be more */
     bool follow;     /* links that lead out of what was given */
     bool pictures;   /* are documents, too */
+    bool ocr;        /* likewise, as text */
 };
 
 /* Lists what lies under the n paths, in order of name, each file and folder once. A path that is
@@ -98,6 +99,7 @@ struct build_options {
     bool verbose;
     bool follow; /* links that lead out of the paths */
     bool pictures;
+    struct extract_ocr ocr; /* but for its pictures: those are read unless `pictures` keeps them */
     bool dry_run;
     bool json; /* what is printed on standard output */
     char **paths;

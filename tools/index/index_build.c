@@ -151,6 +151,8 @@ enum status read_documents(const struct build_options *options, const struct fou
                            struct error *e) {
     struct extract_limits limits = extract_limits_of(options->max_file_bytes);
     limits.pictures = options->pictures;
+    limits.ocr = options->ocr;
+    limits.ocr.pictures = !options->pictures;
     limits.cancelled = cancelled;
     if (options->max_seconds > 0) limits.seconds = options->max_seconds;
     return document_extract_all(&(struct extract_source){.path = file->path, .kind = file->kind},
@@ -349,6 +351,7 @@ int index_build(const struct build_options *options, const struct config *config
     builder->walk.verbose = options->verbose;
     builder->walk.follow = options->follow;
     builder->walk.pictures = options->pictures;
+    builder->walk.ocr = !options->ocr.off;
     enum status status = build(builder, config, e);
     int code = status == STATUS_CANCELLED    ? EXIT_INTERRUPTED
                : status                      ? EXIT_FAILED

@@ -299,6 +299,7 @@ static int add_or_update(struct index_arguments *arguments, bool only_there, str
     adder.walk.verbose = arguments->build.verbose;
     adder.walk.follow = arguments->build.follow;
     adder.walk.pictures = arguments->build.pictures;
+    adder.walk.ocr = !arguments->build.ocr.off;
     index_catch_interrupts();
     enum status status = open_and_add(&adder, e);
     int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED

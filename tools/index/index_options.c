@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/extract/ocr/tesseract.h"
 #include "tools/usage.h"
 
 enum {
@@ -28,6 +29,9 @@ enum option_id {
     OPTION_INDEX,
     OPTION_LIMIT,
     OPTION_SECONDS,
+    OPTION_OCR_LANGUAGES,
+    OPTION_NO_OCR,
+    OPTION_PAGE_SECONDS,
     OPTION_THREADS,
     OPTION_DRY,
     OPTION_QUERIES,
@@ -118,6 +122,15 @@ static const struct index_row {
      COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
      COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+    {"--ocr-languages", "LIST",
+     "languages that OCR reads, as eng+deu+fra; else those that are installed, of each page the one "
+     "that fits\n"
+     "best (docs/files.md)",
+     OPTION_OCR_LANGUAGES, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+    {"--no-ocr", NULL, "pages and files that are pictures of text are not read", OPTION_NO_OCR,
+     COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+    {"--max-page-seconds", "N", "pages whose OCR takes longer are not read (30)",
+     OPTION_PAGE_SECONDS, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
     {"--threads", "N", "files that are read at the same time; else as many as there are cores",
      OPTION_THREADS, COMMAND_BUILD | PUTS},
     {"--dry-run", NULL,
@@ -141,6 +154,14 @@ static enum status set_picture_embedder(struct index_arguments *arguments, const
     enum status status = config_set(&arguments->config, option.data, e);
     buffer_free(&option);
     return status;
+}
+
+static enum status set_ocr_languages(struct index_arguments *arguments, const char *list,
+                                     struct error *e) {
+    struct ocr_languages languages;
+    arguments->build.ocr.languages = list;
+    if (ocr_languages_parse(&languages, list, e)) return error_prefix(e, "--ocr-languages");
+    return STATUS_OK;
 }
 
 static enum status parse_option(struct index_arguments *arguments, int option, const char *value,
@@ -185,6 +206,12 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
         case OPTION_SECONDS:
             status = usage_number("--max-file-seconds", value, 1, LARGEST_SECONDS, &n, e);
             arguments->build.max_seconds = (int)n;
+            break;
+        case OPTION_OCR_LANGUAGES: status = set_ocr_languages(arguments, value, e); break;
+        case OPTION_NO_OCR: arguments->build.ocr.off = true; break;
+        case OPTION_PAGE_SECONDS:
+            status = usage_number("--max-page-seconds", value, 1, LARGEST_SECONDS, &n, e);
+            arguments->build.ocr.page_seconds = (int)n;
             break;
         case OPTION_THREADS:
             status = usage_number("--threads", value, 1, LARGEST_THREADS, &n, e);

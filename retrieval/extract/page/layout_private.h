@@ -24,6 +24,7 @@ struct layout_word {
     float size;
     bool glued;  /* no blank stands before it */
     bool raised; /* above the line, smaller: the mark of a note */
+    bool askew;  /* its line is not level on the page as it is shown */
 };
 
 /* Words that stand on one line of a region. */

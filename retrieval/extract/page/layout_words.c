@@ -35,6 +35,20 @@ static struct page_rect turn_rect(const struct page_rect *box, int turned,
     }
 }
 
+/* Where a box lies on a page that is shown askew: around its middle, as large as it was and as much
+ * larger as its lean takes. */
+static struct page_rect tilt_rect(const struct page_rect *box, const struct page *page) {
+    float angle = page->tilt * (float)M_PI / 180, along = sinf(angle), across = cosf(angle);
+    float x = rect_center(box) - page->width / 2, y = rect_middle(box) - page->height / 2;
+    float center = across * x - along * y + page->width / 2;
+    float middle = along * x + across * y + page->height / 2;
+    float half_width = (across * rect_width(box) + fabsf(along) * rect_height(box)) / 2;
+    float half_height = (across * rect_height(box) + fabsf(along) * rect_width(box)) / 2;
+    if (page->tilt == 0) return *box;
+    return (struct page_rect){center - half_width, middle - half_height, center + half_width,
+                              middle + half_height};
+}
+
 /* The turn of most of the letters. */
 static int find_turn(const struct page *page) {
     size_t n, letters[4] = {0};
@@ -79,8 +93,9 @@ static struct layout_word make_word(const struct page *page, const struct page_w
     struct layout_word made = {.source = word,
                                .text = page_word_text(page, word),
                                .box = turn_rect(&word->box, turned, page),
-                               .shown = word->box,
-                               .glued = word->glued};
+                               .shown = tilt_rect(&word->box, page),
+                               .glued = word->glued,
+                               .askew = page->tilt != 0 || (word->turned & 1)};
     float height = rect_height(&made.box);
     bool known = isfinite(word->font_size) && word->font_size > 0;
     made.size = known ? fminf(word->font_size, 1000) : height;

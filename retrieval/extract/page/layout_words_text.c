@@ -130,19 +130,42 @@ static struct page_rect box_of(const struct layout_word *words, int n) {
     return box;
 }
 
+/* How many words one box holds: all of a line that is level as it is shown, else as many as do not
+ * make it much higher than a word. */
+static int count_boxed(const struct layout_word *words, int n) {
+    const float highest = 1.6F;
+    struct page_rect box = words[0].shown;
+    float word = rect_height(&box);
+    if (!words[0].askew) return n;
+    for (int i = 1; i < n; i++) {
+        word = fmaxf(word, rect_height(&words[i].shown));
+        rect_extend(&box, &words[i].shown);
+        if (rect_height(&box) > highest * word) return i;
+    }
+    return n;
+}
+
 bool layout_write_words(const struct text_sink *sink, const struct layout_word *words, int n,
                         const struct layout_word *next) {
     enum division division = DIVISION_BLANK;
-    struct page_rect box = box_of(words, n);
+    struct page_rect box = {0};
+    int boxed = 0; /* words up to here have a box */
     bool soft, first = true;
-    marks_add(sink->marks, MARK_BOX, 0, sink->text->size, mark_point(box.left, box.top));
     for (int i = 0; i < n; i++) {
         const struct layout_word *word = &words[i];
         struct text_span text = word->text;
         bool is_note = word->raised && is_note_mark(text);
         if (is_note && sink->drops_raised) continue;
+        bool begins = i >= boxed;
+        if (begins && !first)
+            marks_add(sink->marks, MARK_BOX_END, 0, sink->text->size,
+                      mark_point(box.right, box.bottom));
         if (!first && !word->glued) buffer_append(sink->text, " ", 1);
         first = false;
+        if (begins) boxed = i + count_boxed(word, n - i);
+        if (begins) box = box_of(word, boxed - i);
+        if (begins)
+            marks_add(sink->marks, MARK_BOX, 0, sink->text->size, mark_point(box.left, box.top));
         if (i == n - 1 && next) division = judge_division(sink->vocabulary, text, next->text);
         if (division == DIVISION_JOIN) text.size -= hyphen_size(text, &soft);
         marks_add(sink->marks, MARK_BOX_WORD, 0, sink->text->size,
@@ -152,7 +175,9 @@ bool layout_write_words(const struct text_sink *sink, const struct layout_word *
         else
             append_text(sink->text, text);
     }
-    marks_add(sink->marks, MARK_BOX_END, 0, sink->text->size, mark_point(box.right, box.bottom));
+    if (!first)
+        marks_add(sink->marks, MARK_BOX_END, 0, sink->text->size,
+                  mark_point(box.right, box.bottom));
     return division == DIVISION_BLANK;
 }
 

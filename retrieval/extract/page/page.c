@@ -9,6 +9,7 @@ void page_clear(struct page *page) {
     buffer_clear(&page->rules);
     buffer_clear(&page->pictures);
     page->confidence = 0;
+    page->tilt = 0;
 }
 
 void page_free(struct page *page) {

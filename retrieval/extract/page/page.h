@@ -43,6 +43,8 @@ struct page {
     struct buffer rules;    /* struct page_rule */
     struct buffer pictures; /* struct page_picture */
     int confidence;         /* 1 .. 100, the mean of its words by OCR; 0: it was not read by OCR */
+    float tilt; /* degrees clockwise: a scan that lies askew. Its words and rules stand where they
+                   would if it were level, and the page shows them turned about its middle */
 };
 
 static inline struct page_word *page_words(const struct page *page, size_t *n) {

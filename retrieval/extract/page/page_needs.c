@@ -74,6 +74,12 @@ enum page_need page_needs_ocr(const struct page *page) {
     return share >= SCAN_SHARE && sliver ? PAGE_HAS_A_STAMP : PAGE_NEEDS_NOTHING;
 }
 
+bool page_has_layer(const struct page *page) {
+    struct text_facts facts;
+    read_facts(page, &facts);
+    return facts.hidden * 2 > facts.words && picture_share(page) >= SCAN_SHARE;
+}
+
 const char *page_need_name(enum page_need need) {
     switch (need) {
         case PAGE_IS_EMPTY: return "nothing is on it";

@@ -14,5 +14,7 @@ enum page_need {
 };
 
 enum page_need page_needs_ocr(const struct page *page);
+/* Whether most of its words lie hidden under a picture: a scan that was read before. */
+bool page_has_layer(const struct page *page);
 /* "a picture without text" */
 const char *page_need_name(enum page_need need);

@@ -13,7 +13,7 @@ struct record_head {
     uint32_t kind, number; /* of a page: its number; of a bookmark: that of its page */
     uint32_t text, words, rules, pictures; /* bytes; of a bookmark: of its title, its level */
     uint32_t confidence;
-    float width, height;
+    float width, height, tilt;
 };
 
 void record_add_page(struct buffer *records, const struct page *page) {
@@ -25,7 +25,8 @@ void record_add_page(struct buffer *records, const struct page *page) {
                                .pictures = (uint32_t)page->pictures.size,
                                .confidence = (uint32_t)page->confidence,
                                .width = page->width,
-                               .height = page->height};
+                               .height = page->height,
+                               .tilt = page->tilt};
     buffer_append(records, &head, sizeof head);
     buffer_append(records, page->text.data, page->text.size);
     buffer_append(records, page->words.data, page->words.size);
@@ -90,12 +91,14 @@ static bool read_page(struct record_reader *reader, const struct record_head *he
                       struct pages *pages) {
     struct page *page = pages_add(pages, (int)head->number);
     bool sound = head->number > 0 && head->number <= INT32_MAX && head->confidence <= 100 &&
-                 isfinite(head->width) && isfinite(head->height) && head->width > 0 &&
+                 isfinite(head->width) && isfinite(head->height) &&
+                 fabsf(head->tilt) <= 45 && head->width > 0 &&
                  head->height > 0 && head->words % sizeof(struct page_word) == 0 &&
                  head->rules % sizeof(struct page_rule) == 0 &&
                  head->pictures % sizeof(struct page_picture) == 0;
     page->width = head->width;
     page->height = head->height;
+    page->tilt = head->tilt;
     page->confidence = (int)head->confidence;
     return sound && take_bytes(reader, &page->text, head->text) &&
            take_bytes(reader, &page->words, head->words) &&

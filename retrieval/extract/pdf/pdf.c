@@ -1,11 +1,11 @@
 /* retrieval/extract/pdf/pdf.c: PDF to text: pages are read by processes of the sandbox
  * (pdf_worker.h), those that need it by OCR, and laid out in another (page_record.h). */
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-#include "retrieval/extract/page/page_needs.h"
+#include "retrieval/extract/page/page_losses.h"
 #include "retrieval/extract/page/page_record.h"
+#include "retrieval/extract/pdf/pdf_scans.h"
 #include "retrieval/extract/pdf/pdf_worker.h"
 
 enum {
@@ -19,7 +19,7 @@ struct pdf_reading {
     struct pdf_worker workers[MAX_WORKERS];
     int n_workers;
     struct pdf_facts facts;
-    struct buffer records; /* of the pages, in order */
+    struct pdf_scan *pages; /* [facts.n_pages] */
     size_t n_words;
     struct document_text *out;
 };
@@ -59,93 +59,66 @@ static enum status begin_workers(struct pdf_reading *reading, struct error *e) {
     return status;
 }
 
-/* Pages that are lost for one reason are named in one line. */
-struct losses {
-    struct document_text *out;
-    int first, last; /* pages, from 1; 0: none */
-    char reason[1100];
-};
-
-static void losses_end(struct losses *losses) {
-    if (losses->first == 0) return;
-    if (losses->first == losses->last)
-        document_text_lose(losses->out, "page %d: %s", losses->first, losses->reason);
-    else
-        document_text_lose(losses->out, "pages %d to %d: %s", losses->first, losses->last,
-                           losses->reason);
-    losses->first = 0;
-}
-
-static void lose_page(struct losses *losses, int page, const char *reason) {
-    bool same =
-        losses->first > 0 && losses->last == page - 1 && strcmp(losses->reason, reason) == 0;
-    if (!same) losses_end(losses);
-    if (!same) losses->first = page;
-    losses->last = page;
-    memcpy(losses->reason, reason, strnlen(reason, sizeof losses->reason - 1) + 1);
-}
-
 /* What a page lacks, of its record. */
-static void judge_page(struct pdf_reading *reading, size_t record, int page,
-                       struct losses *losses) {
+static void judge_page(struct pdf_scan *page, int number) {
     struct pages pages = {0};
     struct error ignored;
-    struct text_span bytes = {reading->records.data + record, reading->records.size - record};
-    if (records_read(bytes, &pages, &ignored) || pages.n != 1) {
-        reading->records.size = record;
-        lose_page(losses, page, "its reader writes nonsense");
+    struct text_span bytes = {page->record.data, page->record.size};
+    if (records_read(bytes, &pages, &ignored) || pages.n != 1 || pages.list[0].number != number) {
+        buffer_clear(&page->record);
+        buffer_append_string(&page->loss, "its reader writes nonsense");
     } else {
-        char reason[200];
-        enum page_need need = page_needs_ocr(&pages.list[0]);
-        snprintf(reason, sizeof reason, "%s; OCR is not installed", page_need_name(need));
-        reading->n_words += pages.list[0].words.size / sizeof(struct page_word);
-        if (need > PAGE_IS_EMPTY) lose_page(losses, page, reason);
+        page->need = page_needs_ocr(&pages.list[0]);
+        page->has_layer = page->need == PAGE_NEEDS_NOTHING && page_has_layer(&pages.list[0]);
+        page->n_words = pages.list[0].words.size / sizeof(struct page_word);
     }
     pages_free(&pages);
 }
 
 static enum status read_pages(struct pdf_reading *reading, struct error *e) {
-    struct losses losses = {.out = reading->out};
     enum status status = STATUS_OK;
     for (int i = 0; i < reading->facts.n_pages && status == STATUS_OK; i++) {
         struct pdf_worker *worker = &reading->workers[i % reading->n_workers];
+        struct pdf_scan *page = &reading->pages[i];
         struct error why = {0};
         enum page_outcome outcome;
-        size_t record = reading->records.size;
-        status = pdf_worker_page(worker, i, &reading->records, &outcome, &why);
+        status = pdf_worker_page(worker, i, &page->record, &outcome, &why);
         if (status) *e = why;
-        if (status == STATUS_OK && outcome == PAGE_LOST) lose_page(&losses, i + 1, why.text);
+        if (status == STATUS_OK && outcome == PAGE_LOST)
+            buffer_append_string(&page->loss, why.text);
         if (outcome == PAGE_LOST) continue;
-        judge_page(reading, record, i + 1, &losses);
-        char reason[1100];
-        snprintf(reason, sizeof reason, "its lines and pictures are not read: %s", why.text);
-        if (outcome == PAGE_HALF) lose_page(&losses, i + 1, reason);
+        judge_page(page, i + 1);
+        if (outcome == PAGE_HALF)
+            buffer_printf(&page->loss, "its lines and pictures are not read: %s", why.text);
     }
-    losses_end(&losses);
     return status;
 }
 
-/* No text at all: the first reason is the file's. */
-static enum status refuse_empty(const struct pdf_reading *reading, struct error *e) {
-    const struct buffer *losses = &reading->out->losses;
-    int first = losses->size > 0 ? (int)strcspn(losses->data, "\n") : 0;
-    bool more = losses->size > (size_t)first + 1;
-    if (first == 0)
-        return error_set(e, STATUS_INVALID, "%s: no text in it: nothing is on its pages",
-                         reading->file->name);
-    return error_set(e, STATUS_INVALID, "%s: no text in it: %.*s%s", reading->file->name, first,
-                     losses->data, more ? ", and more" : "");
+/* The pages' records one behind the other, and what is lost of them. */
+static void gather_pages(struct pdf_reading *reading, struct buffer *records) {
+    struct losses losses = {.out = reading->out};
+    for (int i = 0; i < reading->facts.n_pages; i++) {
+        struct pdf_scan *page = &reading->pages[i];
+        buffer_append(records, page->record.data, page->record.size);
+        if (page->loss.size > 0) losses_add(&losses, i + 1, page->loss.data);
+        reading->n_words += page->n_words;
+        buffer_free(&page->record);
+        buffer_free(&page->loss);
+    }
+    losses_end(&losses);
 }
 
 static enum status lay_out(struct pdf_reading *reading, const struct extract_file *whole,
                            struct error *e) {
     struct buffer records = {0};
     struct document_text laid = {0};
-    if (reading->n_words == 0) return refuse_empty(reading, e);
     buffer_append(&records, reading->facts.bookmarks.data, reading->facts.bookmarks.size);
-    buffer_append(&records, reading->records.data, reading->records.size);
+    gather_pages(reading, &records);
     enum status status =
-        pages_lay_out_in_child(whole, (struct text_span){records.data, records.size}, &laid, e);
+        reading->n_words == 0
+            ? losses_refuse(whole->name, &reading->out->losses, e)
+            : pages_lay_out_in_child(whole, (struct text_span){records.data, records.size}, &laid,
+                                     e);
     buffer_append(&reading->out->text, laid.text.data, laid.text.size);
     buffer_append(&reading->out->marks, laid.marks.data, laid.marks.size);
     buffer_append(&reading->out->title, reading->facts.title.data, reading->facts.title.size);
@@ -161,11 +134,19 @@ enum status extract_pdf(const struct extract_file *file, struct document_text *o
     if (file->limits.until == 0 || until < file->limits.until) limited.limits.until = until;
     struct pdf_reading reading = {.file = &limited, .out = out};
     enum status status = begin_workers(&reading, e);
+    if (status == STATUS_OK)
+        reading.pages = xcalloc((size_t)reading.facts.n_pages + 1, sizeof *reading.pages);
     if (status == STATUS_OK) status = read_pages(&reading, e);
     for (int i = 0; i < reading.n_workers; i++) pdf_worker_end(&reading.workers[i]);
+    if (status == STATUS_OK)
+        status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);
     if (status == STATUS_OK) status = lay_out(&reading, file, e);
+    for (int i = 0; reading.pages && i < reading.facts.n_pages; i++) {
+        buffer_free(&reading.pages[i].record);
+        buffer_free(&reading.pages[i].loss);
+    }
+    free(reading.pages);
     buffer_free(&reading.facts.title);
     buffer_free(&reading.facts.bookmarks);
-    buffer_free(&reading.records);
     return status;
 }
