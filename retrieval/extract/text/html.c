@@ -147,8 +147,23 @@ static void owe_newlines(struct html_writer *writer, int n) {
     writer->space = false;
 }
 
+/* Marks the block that begins with the next character, where one does. */
+static void mark_block(struct html_writer *writer) {
+    bool first = writer->out->size == 0, apart = first || writer->newlines > 1,
+         inside = writer->row_started || (writer->pre && !writer->pre_opened) ||
+                  (writer->heading && writer->heading_start != SIZE_MAX);
+    size_t at = writer->out->size + (first ? 0 : (size_t)writer->newlines);
+    if (writer->marks == NULL || inside || !(apart || writer->item)) return;
+    enum block_kind kind = writer->heading ? BLOCK_HEADING
+                           : writer->pre   ? BLOCK_CODE
+                           : writer->item  ? BLOCK_LIST_ITEM
+                                           : BLOCK_PARAGRAPH;
+    marks_add_block(writer->marks, kind, at);
+}
+
 /* Writes what is owed before a visible character. */
 static void settle(struct html_writer *writer) {
+    mark_block(writer);
     if (writer->out->size > 0) {
         for (int i = 0; i < writer->newlines; i++) buffer_append(writer->out, "\n", 1);
         if (writer->newlines == 0 && writer->tab)
