@@ -11,6 +11,8 @@
 /* The facts that a collection is made with. */
 struct collection_options {
     int chunk_length;
+    enum chunk_cut cut;
+    int context, overlap; /* as those of struct collection_info */
     int32_t eod;
     int dim;
     uint64_t embedder_hash, tokenizer_hash;

@@ -86,6 +86,9 @@ enum status collection_match_tokens(const struct collection_info *info, uint64_t
 
 struct collection_options collection_options_of(const struct collection_info *info) {
     return (struct collection_options){.chunk_length = info->chunk_length,
+                                       .cut = info->cut,
+                                       .context = info->context,
+                                       .overlap = info->overlap,
                                        .eod = info->eod,
                                        .dim = info->dim,
                                        .embedder_hash = info->embedder_hash,

@@ -8,8 +8,24 @@
 #include "retrieval/filter/filter.h"
 #include "retrieval/marks.h"
 
-/* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter.
- */
+/* Where chunks end. */
+enum chunk_cut {
+    CHUNKS_TEXT, /* with blocks and sentences: 1 .. chunk length tokens; parts may be in none */
+    CHUNKS_GRID  /* after chunk length tokens, the last chunk with the text: Megatron's database */
+};
+extern const struct json_choice chunk_cuts[]; /* their names */
+static inline const char *chunk_cut_name(enum chunk_cut cut) {
+    return cut == CHUNKS_GRID ? "grid" : "text";
+}
+enum { CHUNK_MAX_CONTEXT = 1024 }; /* tokens before a chunk that are embedded with it */
+/* A chunk of a document: bytes [start, end) of its text, and n_tokens of its tokens from `token`
+ * on. */
+struct chunk_range {
+    uint32_t start, end, token, n_tokens;
+};
+_Static_assert(sizeof(struct chunk_range) == 16, "ranges are stored as they are");
+
+/* A document cut into chunks. */
 struct collection_document {
     const char *id;           /* the caller's own; NULL: document_id_of_path */
     const char *path, *title; /* path: the name that is shown, and that filters compare */
@@ -19,9 +35,8 @@ struct collection_document {
     struct text_span text;
     struct mark_span marks; /* of its pages, lines and headings */
     const int32_t *ids;     /* [n] */
-    const uint32_t *
-        bounds; /* [chunks + 1] where chunks begin in the text, in bytes; the last: where it ends */
-    int n;
+    int n, n_chunks;
+    const struct chunk_range *chunks; /* [n_chunks] in order */
     const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it
                              has none */
 };
@@ -31,6 +46,7 @@ enum { DOCUMENT_ID_SIZE = 33 };
 void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]);
 /* Of a text: digits of the same kind, which no two texts share. */
 void text_hash(struct text_span text, char hash[DOCUMENT_ID_SIZE]);
+/* Chunks of a grid. */
 static inline int document_count_chunks(int n_tokens, int chunk_length) {
     return n_tokens / chunk_length + (n_tokens % chunk_length > 0);
 }
@@ -46,7 +62,7 @@ struct stored_document {
     int64_t first_chunk;    /* in the snapshot; -1: its chunks are not at hand */
     int64_t n_chunks;
 };
-/* The same for another collection: what a caller adds are tokens, bounds and the picture's vector.
+/* The same for another collection: what a caller adds are tokens, chunks and the picture's vector.
  */
 static inline struct collection_document document_again(const struct stored_document *document) {
     return (struct collection_document){
@@ -85,14 +101,38 @@ struct chunk {
     const uint32_t *tokens; /* [n_following] of the chunk and of what follows it in its document */
     int n_tokens;           /* of the chunk: 1 .. chunk_length */
     int n_following;
+    int token;               /* tokens of the document before the chunk */
     uint64_t start, end;     /* bytes of the document's text */
     struct text_span text;   /* these bytes */
     struct text_span source; /* all of the document's text */
     struct mark_span marks;  /* of the document */
 };
+/* All tokens of the chunk's document, and how many these are. */
+static inline const int32_t *chunk_document_ids(const struct chunk *chunk) {
+    return (const int32_t *)chunk->tokens - chunk->token;
+}
+static inline int chunk_document_tokens(const struct chunk *chunk) {
+    return chunk->token + chunk->n_following;
+}
+static inline struct chunk_range chunk_range_of(const struct chunk *chunk) {
+    return (struct chunk_range){(uint32_t)chunk->start, (uint32_t)chunk->end,
+                                (uint32_t)chunk->token, (uint32_t)chunk->n_tokens};
+}
 /* Chunk i of a document that is held as it was put. `number` is the document's. */
-struct chunk document_chunk(const struct collection_document *document, int i, int chunk_length,
-                            int64_t number);
+struct chunk document_chunk(const struct collection_document *document, int i, int64_t number);
+
+/* The bounds of a document's chunks. */
+struct chunk_limits {
+    enum chunk_cut cut;
+    int chunk_length;
+    uint64_t n_tokens, text_size; /* of the document */
+};
+/* The fault of a chunk that comes behind `before` (NULL: it is the first); NULL: there is none. */
+const char *chunk_range_fault(const struct chunk_limits *limits, const struct chunk_range *before,
+                              const struct chunk_range *range, bool last);
+/* The first fault of all chunks of a document, whose n is at least 1. */
+const char *document_chunks_fault(const struct collection_document *document, enum chunk_cut cut,
+                                  int chunk_length);
 
 /* How a change went. */
 enum change_effect {

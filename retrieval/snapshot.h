@@ -25,6 +25,9 @@ struct picture_space {
 struct collection_info {
     int64_t n_documents, n_chunks, n_tokens;
     int chunk_length;
+    enum chunk_cut cut;
+    int context, overlap; /* tokens that are embedded before a chunk's, at most: of its title and
+                             headings, and of the text before it */
     int generation;
     int32_t eod;
     int32_t max_token; /* largest id in it, eod included: a model's vocabulary must be larger */

@@ -101,7 +101,7 @@ static enum status open_changes(struct decoder_part *part, const struct config *
         .embedder = &part->documents.embedder,
         .pictures = embedder_if_open(&part->documents.pictures),
         .tokenizer = open_cutter(part, info),
-        .chunk_length = info->chunk_length,
+        .rules = chunk_rules_of(info),
         .capacity = config->server.max_connections,
         .upload_seconds = config->retrieval.upload_seconds,
         .readers = config->retrieval.upload_readers,

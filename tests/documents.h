@@ -13,7 +13,7 @@ enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11, PICTURE_DIM = 5 };
 struct made_document {
     char id[16], path[24], source[40], text[2 * LONGEST + 1], metadata[32];
     int32_t ids[LONGEST];
-    uint32_t bounds[LONGEST / CHUNK + 2];
+    struct chunk_range chunks[LONGEST / CHUNK + 1];
     float vectors[(LONGEST / CHUNK + 1) * DIM];
     float picture[PICTURE_DIM];
     struct mark
@@ -38,6 +38,13 @@ static inline void make_vector(float *v, int dim, uint32_t seed, int first) {
     for (int j = 0; j < dim; j++) v[j] = (float)(v[j] / sqrt(square));
 }
 
+/* Chunk i of a grid over n tokens of so many bytes each. */
+static inline struct chunk_range grid_chunk(int i, int n, int bytes) {
+    int first = i * CHUNK, end = min_int(first + CHUNK, n);
+    return (struct chunk_range){(uint32_t)(bytes * first), (uint32_t)(bytes * end), (uint32_t)first,
+                                (uint32_t)(end - first)};
+}
+
 static inline void make_document(struct made_document *d, int id, int version) {
     int n = 1 + (int)(mix((uint32_t)id, (uint32_t)version) % LONGEST),
         n_chunks = document_count_chunks(n, CHUNK);
@@ -49,7 +56,7 @@ static inline void make_document(struct made_document *d, int id, int version) {
     snprintf(d->metadata, sizeof d->metadata, "{\"version\":%d}", version);
     for (int i = 0; i < n; i++) d->ids[i] = id * 50 + i;
     for (int i = 0; i < 2 * n; i++) d->text[i] = (char)('a' + (id + i + 3 * version) % 26);
-    for (int i = 0; i <= n_chunks; i++) d->bounds[i] = (uint32_t)(2 * min_int(i * CHUNK, n));
+    for (int i = 0; i < n_chunks; i++) d->chunks[i] = grid_chunk(i, n, 2);
     for (int i = 0; i < n_chunks; i++)
         make_vector(d->vectors + i * DIM, DIM, mix((uint32_t)id, (uint32_t)version), i * DIM);
     d->marks[0] = (struct mark){.kind = MARK_LINE, .value = 1};
@@ -63,7 +70,8 @@ static inline void make_document(struct made_document *d, int id, int version) {
                                                .text = {d->text, (size_t)(2 * n)},
                                                .marks = {d->marks, 2},
                                                .ids = d->ids,
-                                               .bounds = d->bounds,
+                                               .chunks = d->chunks,
+                                               .n_chunks = n_chunks,
                                                .n = n};
 }
 

@@ -12,21 +12,21 @@ struct image_head {
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
     uint32_t n_marks;
     uint32_t text_size, source_size;
+    uint32_t n_chunks;
 };
-_Static_assert(sizeof(struct image_head) == 32, "the arrays behind it are aligned");
+_Static_assert(sizeof(struct image_head) == 36, "the arrays behind it are aligned");
 
 /* Where the arrays and strings of an image lie, in bytes. */
 struct image_layout {
-    uint64_t ids, bounds, vectors, picture, marks, strings, text, end;
+    uint64_t ids, chunks, vectors, picture, marks, strings, text, end;
 };
 
 /* picture_dim: numbers of the picture's vector; 0: it has none. */
-static struct image_layout lay_out(const struct image_head *head, uint64_t n_chunks, int dim,
-                                   int picture_dim) {
+static struct image_layout lay_out(const struct image_head *head, int dim, int picture_dim) {
     struct image_layout layout = {.ids = sizeof *head};
-    layout.bounds = layout.ids + (uint64_t)head->n_tokens * sizeof(uint32_t);
-    layout.vectors = layout.bounds + (n_chunks + 1) * sizeof(uint32_t);
-    layout.picture = layout.vectors + n_chunks * (uint64_t)dim * sizeof(float);
+    layout.chunks = layout.ids + (uint64_t)head->n_tokens * sizeof(uint32_t);
+    layout.vectors = layout.chunks + (uint64_t)head->n_chunks * sizeof(struct chunk_range);
+    layout.picture = layout.vectors + (uint64_t)head->n_chunks * (uint64_t)dim * sizeof(float);
     layout.marks = layout.picture + (uint64_t)picture_dim * sizeof(float);
     layout.strings = layout.marks + head->n_marks * sizeof(struct mark);
     layout.text = layout.strings + head->id_size + head->path_size + head->title_size +
@@ -46,13 +46,11 @@ bool vector_is_unit(const float *v, int dim) {
 static const char *find_fault(const struct document_image *image,
                               const struct collection_info *info) {
     const struct collection_document *document = &image->document;
-    if (document->bounds[image->n_chunks] != document->text.size)
-        return "its chunks do not end where its text ends";
-    for (int i = 0; i < image->n_chunks; i++)
-        if (document->bounds[i] > document->bounds[i + 1]) return "a chunk ends before it begins";
+    const char *fault = document_chunks_fault(document, info->cut, info->chunk_length);
+    if (fault) return fault;
     for (int i = 0; i < document->n; i++)
         if (document->ids[i] < 0) return "a token is negative";
-    for (int i = 0; i < image->n_chunks; i++)
+    for (int i = 0; i < document->n_chunks; i++)
         if (!vector_is_unit(image->vectors + (size_t)i * (size_t)info->dim, info->dim))
             return "a vector is not of unit length";
     if (document->picture && info->pictures.embedder == NULL)
@@ -91,10 +89,8 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
     if (document->text.size > UINT32_MAX)
         return error_set(e, STATUS_TOO_LARGE, "document %.100s: %zu bytes of text, at most %u",
                          document->id, document->text.size, UINT32_MAX);
-    int n_chunks = document_count_chunks(document->n, info->chunk_length);
-    const char *fault = find_fault(
-        &(struct document_image){.document = *document, .vectors = vectors, .n_chunks = n_chunks},
-        info);
+    const char *fault =
+        find_fault(&(struct document_image){.document = *document, .vectors = vectors}, info);
     if (fault) return error_set(e, STATUS_INVALID, "document %.100s: %s", document->id, fault);
 
     const char *metadata = document->metadata ? document->metadata : "",
@@ -106,11 +102,12 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
                               .metadata_size = (uint32_t)strlen(metadata),
                               .n_marks = document->marks.n,
                               .text_size = (uint32_t)document->text.size,
-                              .source_size = (uint32_t)strlen(source)};
+                              .source_size = (uint32_t)strlen(source),
+                              .n_chunks = (uint32_t)document->n_chunks};
     buffer_append(out, &head, sizeof head);
     buffer_append(out, document->ids, (size_t)document->n * sizeof *document->ids);
-    buffer_append(out, document->bounds, ((size_t)n_chunks + 1) * sizeof *document->bounds);
-    buffer_append(out, vectors, (size_t)n_chunks * (size_t)info->dim * sizeof *vectors);
+    buffer_append(out, document->chunks, (size_t)document->n_chunks * sizeof *document->chunks);
+    buffer_append(out, vectors, (size_t)document->n_chunks * (size_t)info->dim * sizeof *vectors);
     if (document->picture)
         buffer_append(out, document->picture,
                       (size_t)info->pictures.dim * sizeof *document->picture);
@@ -145,21 +142,23 @@ enum status document_image_read(struct document_image *out, struct text_span byt
         return corrupt(e, "its number of tokens is not possible");
     if (head.id_size < 1 || head.id_size > COLLECTION_MAX_ID)
         return corrupt(e, "its id is empty or too long");
-    int n_chunks = document_count_chunks((int)head.n_tokens, info->chunk_length);
-    struct image_layout layout = lay_out(&head, (uint64_t)n_chunks, info->dim, 0);
+    if (head.n_chunks < 1 || head.n_chunks > head.n_tokens)
+        return corrupt(e, "its number of chunks is not possible");
+    struct image_layout layout = lay_out(&head, info->dim, 0);
     bool has_picture = info->pictures.embedder && layout.end != bytes.size;
-    if (has_picture) layout = lay_out(&head, (uint64_t)n_chunks, info->dim, info->pictures.dim);
+    if (has_picture) layout = lay_out(&head, info->dim, info->pictures.dim);
     if (layout.end != bytes.size)
         return corrupt(e, "its length is not the one that its parts need");
 
     const char *at = bytes.text + layout.strings;
     *out = (struct document_image){
         .vectors = (const float *)(const void *)(bytes.text + layout.vectors),
-        .n_chunks = n_chunks,
         .document = {.text = {bytes.text + layout.text, head.text_size},
                      .marks = {bytes.text + layout.marks, head.n_marks},
                      .ids = (const int32_t *)(const void *)(bytes.text + layout.ids),
-                     .bounds = (const uint32_t *)(const void *)(bytes.text + layout.bounds),
+                     .chunks =
+                         (const struct chunk_range *)(const void *)(bytes.text + layout.chunks),
+                     .n_chunks = (int)head.n_chunks,
                      .n = (int)head.n_tokens,
                      .picture = has_picture
                                     ? (const float *)(const void *)(bytes.text + layout.picture)

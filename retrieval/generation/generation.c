@@ -247,8 +247,6 @@ struct chunk disk_generation_chunk(const struct disk_generation *generation, int
     CHECK(id >= 0 && id < generation->manifest.info.n_chunks);
     const struct chunk_record *record = &generation->chunks[id];
     const struct document *document = &generation->documents[record->document];
-    const struct chunk_record *last =
-        &generation->chunks[document->first_chunk + document->n_chunks - 1];
     const char *text = (const char *)generation->maps[GENERATION_FILE_TEXT].data;
     return (struct chunk){
         .id = id,
@@ -259,7 +257,8 @@ struct chunk disk_generation_chunk(const struct disk_generation *generation, int
         .metadata = document->metadata,
         .tokens = generation->tokens + record->token,
         .n_tokens = (int)record->n_tokens,
-        .n_following = (int)(last->token + last->n_tokens - record->token),
+        .n_following = (int)(document->token + document->n_tokens - record->token),
+        .token = (int)(record->token - document->token),
         .start = record->start,
         .end = record->end,
         .text = {text + document->text + record->start, record->end - record->start},

@@ -108,6 +108,11 @@ static enum status check_options(const struct collection_options *options, struc
     if (options->chunk_length < 1 || options->chunk_length > COLLECTION_MAX_CHUNK_LENGTH)
         return error_set(e, STATUS_INVALID, "chunk length %d: 1 .. %d is possible",
                          options->chunk_length, COLLECTION_MAX_CHUNK_LENGTH);
+    if (options->context < 0 || options->context > CHUNK_MAX_CONTEXT || options->overlap < 0 ||
+        options->overlap > CHUNK_MAX_CONTEXT)
+        return error_set(e, STATUS_INVALID,
+                         "%d tokens of context and %d of overlap: 0 .. %d of each are possible",
+                         options->context, options->overlap, CHUNK_MAX_CONTEXT);
     if (options->dim < 1 || options->dim > COLLECTION_MAX_DIM)
         return error_set(e, STATUS_INVALID, "vectors of %d numbers: 1 .. %d is possible",
                          options->dim, COLLECTION_MAX_DIM);
@@ -187,6 +192,9 @@ enum status builder_create(struct generation_builder **out, const char *dir,
     builder->index_asked = options->index_factory ? xstrdup(options->index_factory) : NULL;
     builder->manifest.info =
         (struct collection_info){.chunk_length = options->chunk_length,
+                                 .cut = options->cut,
+                                 .context = options->context,
+                                 .overlap = options->overlap,
                                  .eod = options->eod,
                                  .max_token = options->eod,
                                  .dim = options->dim,
@@ -217,15 +225,9 @@ static enum status check_document(const struct generation_builder *builder,
     if (document->id && (document->id[0] == '\0' || strlen(document->id) > COLLECTION_MAX_ID))
         return error_set(e, STATUS_INVALID, "%s: an id of %zu bytes; 1 .. %d are possible",
                          document->path, strlen(document->id), COLLECTION_MAX_ID);
-    int n_chunks = document_count_chunks(document->n, builder->manifest.info.chunk_length);
-    if (document->bounds[n_chunks] != document->text.size)
-        return error_set(e, STATUS_INVALID, "%s: the chunks end at byte %u, the text at %zu",
-                         document->path, document->bounds[n_chunks], document->text.size);
-    for (int i = 0; i < n_chunks; i++)
-        if (document->bounds[i] > document->bounds[i + 1])
-            return error_set(e, STATUS_INVALID, "%s: chunk %d has bytes [%u, %u)", document->path,
-                             i, document->bounds[i], document->bounds[i + 1]);
-    const char *fault = marks_fault(document->marks, document->text.size);
+    const char *fault = document_chunks_fault(document, builder->manifest.info.cut,
+                                              builder->manifest.info.chunk_length);
+    if (fault == NULL) fault = marks_fault(document->marks, document->text.size);
     if (fault) return error_set(e, STATUS_INVALID, "%s: %s", document->path, fault);
     for (int i = 0; i < document->n; i++)
         if (document->ids[i] < 0)
@@ -256,18 +258,16 @@ static enum status write_picture(struct generation_builder *builder, const float
 }
 
 static enum status write_chunks(struct generation_builder *builder,
-                                const struct collection_document *document, int n_chunks,
-                                struct error *e) {
+                                const struct collection_document *document, struct error *e) {
     const struct collection_info *info = &builder->manifest.info;
     enum status status = STATUS_OK;
-    for (int i = 0; i < n_chunks && status == STATUS_OK; i++) {
-        int first = i * info->chunk_length;
-        struct chunk_record chunk = {
-            .token = (uint64_t)info->n_tokens + (uint64_t)first,
-            .start = document->bounds[i],
-            .end = document->bounds[i + 1],
-            .document = (uint32_t)info->n_documents,
-            .n_tokens = (uint32_t)min_int(info->chunk_length, document->n - first)};
+    for (int i = 0; i < document->n_chunks && status == STATUS_OK; i++) {
+        const struct chunk_range *range = &document->chunks[i];
+        struct chunk_record chunk = {.token = (uint64_t)info->n_tokens + range->token,
+                                     .start = range->start,
+                                     .end = range->end,
+                                     .document = (uint32_t)info->n_documents,
+                                     .n_tokens = range->n_tokens};
         status = writer_append(&builder->offsets, &chunk, sizeof chunk, e);
     }
     return status;
@@ -275,11 +275,12 @@ static enum status write_chunks(struct generation_builder *builder,
 
 static enum status write_entry(struct generation_builder *builder,
                                const struct collection_document *document, const char *id,
-                               int n_chunks, struct error *e) {
+                               struct error *e) {
     const char *metadata = document->metadata ? document->metadata : "",
                *source = document->source ? document->source : "";
     struct document_record record = {.first_chunk = (uint64_t)builder->manifest.info.n_chunks,
-                                     .n_chunks = (uint64_t)n_chunks,
+                                     .n_chunks = (uint64_t)document->n_chunks,
+                                     .n_tokens = (uint64_t)document->n,
                                      .text_size = document->text.size,
                                      .id_size = (uint32_t)strlen(id),
                                      .path_size = (uint32_t)strlen(document->path),
@@ -303,7 +304,6 @@ enum status builder_add_document(struct generation_builder *builder,
                                  const struct collection_document *document, struct error *e) {
     struct collection_info *info = &builder->manifest.info;
     char of_path[DOCUMENT_ID_SIZE];
-    int n_chunks = document_count_chunks(document->n, info->chunk_length);
     enum status status = check_document(builder, document, e);
     if (status) return status;
 
@@ -314,19 +314,19 @@ enum status builder_add_document(struct generation_builder *builder,
                          "%s: another document has the id %s already; paths and ids differ",
                          document->path, id);
 
-    status = write_chunks(builder, document, n_chunks, e);
+    status = write_chunks(builder, document, e);
     if (status == STATUS_OK)
         status = writer_append(&builder->tokens, document->ids,
                                (size_t)document->n * sizeof *document->ids, e);
     if (status == STATUS_OK)
         status = writer_append(&builder->text, document->text.text, document->text.size, e);
-    if (status == STATUS_OK) status = write_entry(builder, document, id, n_chunks, e);
+    if (status == STATUS_OK) status = write_entry(builder, document, id, e);
     if (status == STATUS_OK) status = write_picture(builder, document->picture, e);
 
     for (int i = 0; i < document->n; i++)
         info->max_token = max_int(info->max_token, document->ids[i]);
     info->n_documents++;
-    info->n_chunks += n_chunks;
+    info->n_chunks += document->n_chunks;
     info->n_tokens += document->n;
     return status;
 }

@@ -39,6 +39,7 @@ static enum status read_document(const struct file_map *map, size_t *at, struct 
                                   .marks = {id + strings, record.n_marks},
                                   .first_chunk = record.first_chunk,
                                   .n_chunks = record.n_chunks,
+                                  .n_tokens = record.n_tokens,
                                   .text_size = record.text_size};
     *at += strings + marks;
 
@@ -67,7 +68,8 @@ static enum status read_facts(struct disk_generation *generation, struct documen
 static enum status read_documents(struct disk_generation *generation, const char *folder,
                                   struct error *e) {
     const struct file_map *map = &generation->maps[GENERATION_FILE_DOCUMENTS];
-    uint64_t n = (uint64_t)generation->manifest.info.n_documents, next_chunk = 0, next_text = 0;
+    const struct collection_info *info = &generation->manifest.info;
+    uint64_t n = (uint64_t)info->n_documents, next_chunk = 0, next_token = 0, next_text = 0;
     uint64_t text_size = generation->maps[GENERATION_FILE_TEXT].size;
     size_t at = 0;
     if (n > map->size / sizeof(struct document_record))
@@ -82,59 +84,74 @@ static enum status read_documents(struct disk_generation *generation, const char
         struct document *document = &generation->documents[i];
         if (read_document(map, &at, document, &problem)) return bad_document(folder, i, problem, e);
         if (document->first_chunk != next_chunk || document->n_chunks < 1 ||
-            document->n_chunks > (uint64_t)generation->manifest.info.n_chunks - next_chunk)
+            document->n_chunks > (uint64_t)info->n_chunks - next_chunk)
             return bad_document(folder, i, "has chunks that do not follow those before", e);
+        if (document->n_tokens < 1 || document->n_tokens > INT32_MAX ||
+            document->n_tokens > (uint64_t)info->n_tokens - next_token)
+            return bad_document(folder, i, "has more tokens than chunks.tokens, or none", e);
         if (document->text_size > text_size - next_text)
             return bad_document(folder, i, "has more text than documents.text", e);
         document->text = next_text;
+        document->token = next_token;
         const char *fault = marks_fault(document->marks, document->text_size);
         if (fault) return bad_document(folder, i, fault, e);
         if (read_facts(generation, document, folder, i, e)) return e->status;
         next_chunk += document->n_chunks;
         next_text += document->text_size;
+        next_token += document->n_tokens;
     }
-    if (at != map->size || next_chunk != (uint64_t)generation->manifest.info.n_chunks ||
-        next_text != text_size)
+    if (at != map->size || next_chunk != (uint64_t)info->n_chunks || next_text != text_size ||
+        next_token != (uint64_t)info->n_tokens)
         return error_set(e, STATUS_CORRUPT,
-                         "%s/documents: %zu bytes, %" PRIu64 " chunks and %" PRIu64
-                         " bytes of text, expected %zu, %" PRId64 " and %" PRIu64,
-                         folder, at, next_chunk, next_text, map->size,
-                         generation->manifest.info.n_chunks, text_size);
+                         "%s/documents: %zu bytes, %" PRIu64 " chunks, %" PRIu64
+                         " tokens and %" PRIu64 " bytes of text, expected %zu, %" PRId64
+                         ", %" PRId64 " and %" PRIu64,
+                         folder, at, next_chunk, next_token, next_text, map->size, info->n_chunks,
+                         info->n_tokens, text_size);
     return STATUS_OK;
 }
 
-/* Chunks of a document follow each other in tokens and in its text; only its last one is short. */
-static bool chunk_fits(const struct disk_generation *generation, uint64_t document, uint64_t id,
-                       uint64_t next_token) {
-    const struct document *the_document = &generation->documents[document];
-    const struct chunk_record *chunk = &generation->chunks[id];
-    uint64_t length = (uint64_t)generation->manifest.info.chunk_length,
-             last = the_document->first_chunk + the_document->n_chunks - 1;
-    return chunk->document == document && chunk->token == next_token && chunk->n_tokens >= 1 &&
-           chunk->n_tokens <= length && (id == last || chunk->n_tokens == length) &&
-           chunk->start <= chunk->end && chunk->end <= the_document->text_size &&
-           (id == the_document->first_chunk || chunk->start >= generation->chunks[id - 1].end);
+/* A record as a range of its document; false where it cannot be one. */
+static bool read_range(const struct document *document, const struct chunk_record *record,
+                       struct chunk_range *range) {
+    if (record->token < document->token || record->token - document->token > UINT32_MAX ||
+        record->start > UINT32_MAX || record->end > UINT32_MAX)
+        return false;
+    *range = (struct chunk_range){(uint32_t)record->start, (uint32_t)record->end,
+                                  (uint32_t)(record->token - document->token), record->n_tokens};
+    return true;
+}
+
+/* The fault of the chunk of that number of a document; NULL: there is none. */
+static const char *find_chunk_fault(const struct disk_generation *generation, uint64_t number,
+                                    uint64_t id) {
+    const struct collection_info *info = &generation->manifest.info;
+    const struct document *document = &generation->documents[number];
+    const struct chunk_record *record = &generation->chunks[id];
+    struct chunk_limits limits = {info->cut, info->chunk_length, document->n_tokens,
+                                  document->text_size};
+    struct chunk_range before, range;
+    bool first = id == document->first_chunk,
+         last = id == document->first_chunk + document->n_chunks - 1;
+    if (record->document != number || !read_range(document, record, &range) ||
+        (!first && !read_range(document, record - 1, &before)))
+        return "is not of its document";
+    return chunk_range_fault(&limits, first ? NULL : &before, &range, last);
 }
 
 static enum status check_chunks(const struct disk_generation *generation, const char *folder,
                                 struct error *e) {
-    uint64_t token = 0, n_tokens = (uint64_t)generation->manifest.info.n_tokens;
+    uint64_t n_tokens = (uint64_t)generation->manifest.info.n_tokens;
     for (uint64_t i = 0; i < (uint64_t)generation->manifest.info.n_documents; i++)
         for (uint64_t j = 0; j < generation->documents[i].n_chunks; j++) {
             uint64_t id = generation->documents[i].first_chunk + j;
-            if (!chunk_fits(generation, i, id, token) ||
-                generation->chunks[id].n_tokens > n_tokens - token)
+            const char *fault = find_chunk_fault(generation, i, id);
+            if (fault)
                 return error_set(e, STATUS_CORRUPT,
                                  "%s/chunks.offsets: record %" PRIu64
-                                 " does not follow the one before or leaves its "
-                                 "document; build the collection again",
-                                 folder, id);
-            token += generation->chunks[id].n_tokens;
+                                 ": %s; build the collection again",
+                                 folder, id, fault);
         }
-    if (token != n_tokens)
-        return error_set(e, STATUS_CORRUPT,
-                         "%s/chunks.offsets: chunks hold %" PRIu64 " tokens, expected %" PRIu64,
-                         folder, token, n_tokens);
     uint32_t largest = (uint32_t)generation->manifest.info.eod;
     for (uint64_t i = 0; i < n_tokens; i++)
         largest = generation->tokens[i] > largest ? generation->tokens[i] : largest;

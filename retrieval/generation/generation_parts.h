@@ -8,6 +8,7 @@ struct document {
     const char *id, *path, *title, *metadata, *source; /* in the map */
     struct mark_span marks;                            /* the same */
     uint64_t first_chunk, n_chunks;
+    uint64_t token, n_tokens; /* in chunks.tokens */
     uint64_t text, text_size; /* in documents.text */
     size_t facts, facts_size; /* in the collection's */
 };

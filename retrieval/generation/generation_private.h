@@ -6,7 +6,7 @@
 #include "retrieval/generation/generation.h"
 
 enum {
-    GENERATION_FORMAT = 6,
+    GENERATION_FORMAT = 7,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,         /* bytes of a document's id */
@@ -15,7 +15,7 @@ enum {
     MANIFEST_LIMIT = 1 << 16         /* bytes of a MANIFEST */
 };
 
-/* One row of chunks.offsets, little endian. Chunks lie back to back in chunks.tokens. */
+/* One row of chunks.offsets, little endian. */
 struct chunk_record {
     uint64_t token;      /* of the first token in chunks.tokens */
     uint64_t start, end; /* bytes of the document's text */
@@ -30,11 +30,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
  * behind each, and its marks (retrieval/marks.h); entries are not aligned. */
 struct document_record {
     uint64_t first_chunk, n_chunks;
+    uint64_t n_tokens;  /* tokens of documents lie back to back in chunks.tokens */
     uint64_t text_size; /* texts lie back to back in documents.text */
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
     uint32_t n_marks, source_size;
 };
-_Static_assert(sizeof(struct document_record) == 48, "headers are copied straight from the file");
+_Static_assert(sizeof(struct document_record) == 56, "headers are copied straight from the file");
 
 enum generation_file {
     GENERATION_FILE_TOKENS,

@@ -133,6 +133,9 @@ static const struct json_field manifest_fields[] = {
      .max = MANIFEST_MOST / sizeof(struct chunk_record)},
     {"tokens", JSON_INT64, AT(n_tokens), .min = 1, .max = MANIFEST_MOST / sizeof(uint32_t)},
     {"chunk_length", JSON_INT, AT(chunk_length), .min = 1, .max = COLLECTION_MAX_CHUNK_LENGTH},
+    {"chunks_end", JSON_CHOICE, AT(cut), .choices = chunk_cuts},
+    {"context", JSON_INT, AT(context), .min = 0, .max = CHUNK_MAX_CONTEXT},
+    {"overlap", JSON_INT, AT(overlap), .min = 0, .max = CHUNK_MAX_CONTEXT},
     {"eod", JSON_INT, AT(eod), .min = 0, .max = INT32_MAX},
     {"max_token", JSON_INT, AT(max_token), .min = 0, .max = INT32_MAX},
     {"dim", JSON_INT, AT(dim), .min = 1, .max = COLLECTION_MAX_DIM},
@@ -254,6 +257,9 @@ void manifest_print(struct manifest *manifest, struct buffer *out) {
     put_key_int(&w, "chunks", info->n_chunks);
     put_key_int(&w, "tokens", info->n_tokens);
     put_key_int(&w, "chunk_length", info->chunk_length);
+    put_key_string(&w, "chunks_end", chunk_cut_name(info->cut));
+    put_key_int(&w, "context", info->context);
+    put_key_int(&w, "overlap", info->overlap);
     put_key_int(&w, "eod", info->eod);
     put_key_int(&w, "max_token", info->max_token);
     put_key_int(&w, "dim", info->dim);

@@ -327,7 +327,6 @@ static enum status add_document(struct put_run *run, int i, const char *content,
                                .vectors = put->vectors,
                                .content = content,
                                .n_chunks = run->subjects[i].n_chunks,
-                               .chunk_length = info->chunk_length,
                                .dim = info->dim};
     size_t row_bytes =
         (size_t)info->dim * sizeof(float) + 2048 + put->document->text.size / (size_t)rows.n_chunks;
@@ -383,8 +382,7 @@ static enum status put_some(struct milvus_collection *milvus, const struct filte
     struct put_run run = {.remote = milvus, .filter = filter, .puts = puts, .n = n};
     run.subjects = xcalloc((size_t)n, sizeof *run.subjects);
     for (int i = 0; i < n; i++) {
-        subject_set(&run.subjects[i], puts[i].document->id,
-                    document_count_chunks(puts[i].document->n, milvus->info.chunk_length));
+        subject_set(&run.subjects[i], puts[i].document->id, puts[i].document->n_chunks);
         check_document(milvus, &puts[i]);
     }
     enum status status = carry_out_run(&run, e);

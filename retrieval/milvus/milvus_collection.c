@@ -12,7 +12,7 @@
 
 /* How often and how long a collection that is being loaded is asked for. */
 static const double load_pause_seconds = 0.1, load_seconds = 120;
-enum { FORMAT_VERSION = 2 };
+enum { FORMAT_VERSION = 3 };
 
 /* Messages. */
 
@@ -104,7 +104,7 @@ enum status milvus_check_keys(const struct text_span *keys, int n, struct error 
 /* The description: JSON that tells what the collection was made with. */
 
 struct milvus_facts {
-    int version, chunk_length, dim, eod, max_token;
+    int version, chunk_length, cut, context, overlap, dim, eod, max_token;
     uint64_t embedder_hash, tokenizer_hash;
     char *embedder, *tokenizer, *query_prompt, *document_prompt, *index;
 };
@@ -113,6 +113,12 @@ static const struct json_field fact_fields[] = {
     {"retro", JSON_INT, JSON_AT(struct milvus_facts, version), .min = FORMAT_VERSION,
      .max = FORMAT_VERSION, .required = true},
     {"chunk_length", JSON_INT, JSON_AT(struct milvus_facts, chunk_length), .min = 1, .max = 65536,
+     .required = true},
+    {"chunks_end", JSON_CHOICE, JSON_AT(struct milvus_facts, cut), .choices = chunk_cuts,
+     .required = true},
+    {"context", JSON_INT, JSON_AT(struct milvus_facts, context), .min = 0, .max = CHUNK_MAX_CONTEXT,
+     .required = true},
+    {"overlap", JSON_INT, JSON_AT(struct milvus_facts, overlap), .min = 0, .max = CHUNK_MAX_CONTEXT,
      .required = true},
     {"dim", JSON_INT, JSON_AT(struct milvus_facts, dim), .min = 1, .max = 32768, .required = true},
     {"eod", JSON_INT, JSON_AT(struct milvus_facts, eod), .min = 0, .max = INT32_MAX,
@@ -136,6 +142,9 @@ static void write_description(struct buffer *out, const struct collection_option
     put_object(&w);
     put_key_int(&w, "retro", FORMAT_VERSION);
     put_key_int(&w, "chunk_length", options->chunk_length);
+    put_key_string(&w, "chunks_end", chunk_cut_name(options->cut));
+    put_key_int(&w, "context", options->context);
+    put_key_int(&w, "overlap", options->overlap);
     put_key_int(&w, "dim", options->dim);
     put_key_int(&w, "eod", options->eod);
     put_key_int(&w, "max_token", max_token > options->eod ? max_token : options->eod);
@@ -164,6 +173,9 @@ static enum status read_description(struct milvus_collection *milvus,
                             milvus->address.collection);
     }
     milvus->info = (struct collection_info){.chunk_length = facts.chunk_length,
+                                            .cut = (enum chunk_cut)facts.cut,
+                                            .context = facts.context,
+                                            .overlap = facts.overlap,
                                             .eod = facts.eod,
                                             .max_token = facts.max_token,
                                             .dim = facts.dim,

@@ -111,7 +111,7 @@ void milvus_document_release(struct milvus_document *document) {
     free((char *)(uintptr_t)document->document.text.text);
     free((void *)(uintptr_t)document->document.marks.bytes);
     free((void *)(uintptr_t)document->document.ids);
-    free((void *)(uintptr_t)document->document.bounds);
+    free((void *)(uintptr_t)document->document.chunks);
     buffer_free(&document->facts);
     free(document);
 }
@@ -125,7 +125,7 @@ struct stored_document milvus_document_stored(const struct milvus_document *docu
                                     .text = document->document.text,
                                     .marks = document->document.marks,
                                     .facts = {document->facts.data, document->facts.size},
-                                    .n_chunks = document->n_chunks};
+                                    .n_chunks = document->document.n_chunks};
 }
 
 /* One chunk of a document that is put together; it points into the answer. */
@@ -142,30 +142,35 @@ static enum status misfit(struct error *e, const char *id, const char *what) {
 /* Texts, tokens and marks of all chunks one behind another. */
 struct document_parts {
     struct buffer text, tokens, marks;
-    uint32_t *bounds;
+    struct chunk_range *chunks;
 };
 
+/* Takes the tokens of a row, and where its chunk lies. */
+static bool join_tokens(struct document_parts *parts, struct text_span row,
+                        struct chunk_range *range) {
+    struct buffer bytes = {0};
+    bool whole = base64_decode(row, &bytes) && bytes.size >= sizeof *range &&
+                 bytes.size % sizeof(uint32_t) == 0;
+    if (whole) {
+        memcpy(range, bytes.data, sizeof *range);
+        buffer_append(&parts->tokens, bytes.data + sizeof *range, bytes.size - sizeof *range);
+    }
+    buffer_free(&bytes);
+    return whole && parts->tokens.size / sizeof(uint32_t) <= INT32_MAX;
+}
+
 static enum status join_chunks(struct document_parts *parts, const struct chunk_piece *pieces,
-                               int n, const struct milvus_collection *milvus, const char *id,
-                               struct error *e) {
-    size_t whole = (size_t)milvus->info.chunk_length * sizeof(uint32_t);
+                               int n, const char *id, struct error *e) {
     for (int i = 0; i < n; i++) {
         const struct chunk_piece *piece = &pieces[i];
-        size_t tokens = parts->tokens.size, begins = parts->text.size;
-        if (!base64_decode(piece->tokens, &parts->tokens) ||
+        size_t begins = parts->text.size;
+        if (!join_tokens(parts, piece->tokens, &parts->chunks[i]) ||
             !base64_decode(piece->marks, &parts->marks))
             return misfit(e, id, "its tokens or marks are not base64");
-        tokens = parts->tokens.size - tokens;
-        if (tokens == 0 || tokens > whole || tokens % sizeof(uint32_t) != 0 ||
-            (i + 1 < n && tokens != whole))
-            return misfit(e, id, "a chunk has another number of tokens than it should");
         buffer_append(&parts->text, piece->text.text, piece->text.size);
-        if (parts->text.size > UINT32_MAX || piece->start < (int64_t)begins ||
-            piece->start > (int64_t)parts->text.size || (i > 0 && piece->start != (int64_t)begins))
-            return misfit(e, id, "a chunk does not begin where the one before ends");
-        parts->bounds[i] = (uint32_t)piece->start;
+        if (parts->text.size > UINT32_MAX || piece->start != (int64_t)begins)
+            return misfit(e, id, "a row does not begin where the one before ends");
     }
-    parts->bounds[n] = (uint32_t)parts->text.size;
     if (parts->marks.size % sizeof(struct mark) != 0) return misfit(e, id, "a mark is cut off");
     return STATUS_OK;
 }
@@ -174,7 +179,9 @@ static enum status check_document(const struct milvus_collection *milvus,
                                   const struct milvus_document *milvus_document, struct error *e) {
     const struct collection_document *document = &milvus_document->document;
     char content[33];
-    const char *fault = marks_fault(document->marks, document->text.size);
+    const char *fault =
+        document_chunks_fault(document, milvus->info.cut, milvus->info.chunk_length);
+    if (fault == NULL) fault = marks_fault(document->marks, document->text.size);
     if (fault) return misfit(e, document->id, fault);
     for (int i = 0; i < document->n; i++)
         if (document->ids[i] < 0 || document->ids[i] > milvus->info.max_token)
@@ -196,9 +203,8 @@ static struct milvus_document *make_document(const struct milvus_wanted *wanted,
     memcpy(document->content, wanted->content, sizeof document->content);
     buffer_append_string(&parts->text, "");
     if (parts->text.data == NULL) parts->text.data = xstrdup("");
-    document->n_chunks = wanted->n_chunks;
     document->bytes = sizeof *document + parts->text.size + parts->tokens.size + parts->marks.size +
-                      (size_t)wanted->n_chunks * sizeof *parts->bounds;
+                      (size_t)wanted->n_chunks * sizeof *parts->chunks;
     document->document = (struct collection_document){
         .id = xstrndup(wanted->id.text, wanted->id.size),
         .path = head->path,
@@ -208,7 +214,8 @@ static struct milvus_document *make_document(const struct milvus_wanted *wanted,
         .text = {parts->text.data, parts->text.size},
         .marks = {parts->marks.data, (uint32_t)(parts->marks.size / sizeof(struct mark))},
         .ids = (const int32_t *)(const void *)parts->tokens.data,
-        .bounds = parts->bounds,
+        .chunks = parts->chunks,
+        .n_chunks = wanted->n_chunks,
         .n = (int)(parts->tokens.size / sizeof(int32_t))};
     *parts = (struct document_parts){0};
     free(head->text);
@@ -219,18 +226,18 @@ static enum status put_together(const struct milvus_collection *milvus,
                                 struct milvus_wanted *wanted, const struct chunk_piece *pieces,
                                 struct error *e) {
     char id[513];
-    struct document_parts parts = {.bounds =
-                                       xcalloc((size_t)wanted->n_chunks + 1, sizeof *parts.bounds)};
+    struct document_parts parts = {.chunks =
+                                       xcalloc((size_t)wanted->n_chunks, sizeof *parts.chunks)};
     struct head_facts head = {0};
     snprintf(id, sizeof id, "%.*s", (int)wanted->id.size, wanted->id.text);
     enum status status = read_head(pieces[0].head, &head, e);
-    if (status == STATUS_OK) status = join_chunks(&parts, pieces, wanted->n_chunks, milvus, id, e);
+    if (status == STATUS_OK) status = join_chunks(&parts, pieces, wanted->n_chunks, id, e);
     if (status) {
         json_table_free(&head_table, &head);
         buffer_free(&parts.text);
         buffer_free(&parts.tokens);
         buffer_free(&parts.marks);
-        free(parts.bounds);
+        free(parts.chunks);
         return status;
     }
     struct milvus_document *document = make_document(wanted, &head, &parts);

@@ -22,7 +22,7 @@ static struct chunk pin_chunk(const struct snapshot *snapshot, int64_t id) {
     CHECK(id >= 0 && id < pin->n_chunks);
     const struct pinned_chunk *place = &pin->chunks[id];
     return document_chunk(&pin->documents[place->document]->document, place->chunk,
-                          snapshot->info->chunk_length, place->document);
+                          place->document);
 }
 
 /* Chunks of a document whose vectors are wanted. */
@@ -128,7 +128,7 @@ static void show_document(struct milvus_collection *milvus, struct milvus_docume
                           struct collection_found *out) {
     struct milvus_pin *pin = milvus_pin_make(milvus, 1);
     pin->documents[0] = document;
-    for (int i = 0; i < document->n_chunks; i++) milvus_pin_add(pin, 0, i);
+    for (int i = 0; i < document->document.n_chunks; i++) milvus_pin_add(pin, 0, i);
     *out = (struct collection_found){milvus_document_stored(document), &pin->base};
 }
 

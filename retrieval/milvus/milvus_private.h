@@ -50,7 +50,6 @@ struct milvus_document {
     char content[33]; /* of all below: a hash */
     struct collection_document document;
     struct buffer facts;
-    int n_chunks;
     size_t bytes; /* of memory */
 };
 struct milvus_document *milvus_document_hold(struct milvus_document *document);
@@ -122,7 +121,7 @@ struct milvus_rows {
     const struct collection_document *document;
     const float *vectors; /* [n_chunks, dim] */
     const char *content;
-    int n_chunks, chunk_length, dim;
+    int n_chunks, dim;
 };
 /* Rows of any number of documents, for one request. Zero-initialise. */
 struct milvus_batch {

@@ -48,10 +48,23 @@ void milvus_content(const struct collection_document *document, char content[33]
 
 /* Cells. */
 
-/* Where the texts of the rows begin and end. The first chunk's text begins with the document's. */
-static struct text_span chunk_text(const struct collection_document *document, int chunk) {
-    uint32_t first = chunk == 0 ? 0 : document->bounds[chunk];
-    return (struct text_span){document->text.text + first, document->bounds[chunk + 1] - first};
+/* Rows hold all of a document: what is in no chunk goes with the chunk before it, and with the
+ * first where it comes before that. */
+static uint32_t row_start(const struct milvus_rows *rows, int chunk) {
+    if (chunk == 0) return 0;
+    return chunk < rows->n_chunks ? rows->document->chunks[chunk].start
+                                  : (uint32_t)rows->document->text.size;
+}
+static uint32_t row_token(const struct milvus_rows *rows, int chunk) {
+    if (chunk == 0) return 0;
+    return chunk < rows->n_chunks ? rows->document->chunks[chunk].token
+                                  : (uint32_t)rows->document->n;
+}
+
+static struct text_span row_text(const struct milvus_rows *rows, int chunk) {
+    uint32_t first = row_start(rows, chunk);
+    return (struct text_span){rows->document->text.text + first,
+                              row_start(rows, chunk + 1) - first};
 }
 
 static uint32_t mark_place(struct mark_span marks, uint32_t i) {
@@ -68,7 +81,7 @@ static uint32_t first_mark(const struct milvus_rows *rows, int chunk) {
     if (chunk == rows->n_chunks) return document->marks.n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (mark_place(document->marks, middle) < document->bounds[chunk])
+        if (mark_place(document->marks, middle) < row_start(rows, chunk))
             low = middle + 1;
         else
             high = middle;
@@ -85,12 +98,15 @@ static void put_marks(struct buffer *out, const struct milvus_rows *rows, int ch
                       out);
 }
 
+/* Where the chunk lies in its document, and the tokens of the row. */
 static void put_tokens(struct buffer *out, const struct milvus_rows *rows, int chunk) {
     const struct collection_document *document = rows->document;
-    int first = chunk * rows->chunk_length, n = min_int(rows->chunk_length, document->n - first);
-    base64_encode((struct text_span){(const char *)(document->ids + first),
-                                     (size_t)n * sizeof *document->ids},
-                  out);
+    uint32_t first = row_token(rows, chunk), end = row_token(rows, chunk + 1);
+    struct buffer bytes = {0};
+    buffer_append(&bytes, &document->chunks[chunk], sizeof *document->chunks);
+    buffer_append(&bytes, document->ids + first, (end - first) * sizeof *document->ids);
+    base64_encode((struct text_span){bytes.data, bytes.size}, out);
+    buffer_free(&bytes);
 }
 
 static void put_head(struct buffer *out, const struct collection_document *document) {
@@ -111,7 +127,7 @@ static void put_head(struct buffer *out, const struct collection_document *docum
 static void put_cell(struct buffer *out, const struct milvus_rows *rows, const char *column,
                      int chunk) {
     const struct collection_document *document = rows->document;
-    struct text_span text = chunk_text(document, chunk);
+    struct text_span text = row_text(rows, chunk);
     char key[MILVUS_KEY_SIZE];
     milvus_key(document->id, chunk, key);
     if (strcmp(column, COLUMN_KEY) == 0) buffer_append_string(out, key);
@@ -144,7 +160,7 @@ static enum status add_texts(struct buffer *out, const struct milvus_rows *rows,
 
 static int64_t number_cell(const struct milvus_rows *rows, const char *column, int chunk) {
     if (strcmp(column, COLUMN_CHUNK) == 0) return chunk;
-    if (strcmp(column, COLUMN_START) == 0) return rows->document->bounds[chunk];
+    if (strcmp(column, COLUMN_START) == 0) return row_start(rows, chunk);
     return rows->n_chunks;
 }
 

@@ -94,7 +94,7 @@ struct stored_document epoch_document(const struct epoch *epoch, int64_t place) 
                                     .text = document->text,
                                     .marks = document->marks,
                                     .facts = {logged->bytes->facts.data, logged->bytes->facts.size},
-                                    .n_chunks = logged->bytes->image.n_chunks,
+                                    .n_chunks = logged->bytes->image.document.n_chunks,
                                     .first_chunk = logged->first_chunk};
 }
 
@@ -191,9 +191,9 @@ void epoch_put(struct epoch *epoch, struct logged_bytes *bytes, uint64_t sequenc
     document->replaced = before;
 
     epoch->n_logged++;
-    epoch->n_logged_chunks += image->n_chunks;
+    epoch->n_logged_chunks += image->document.n_chunks;
     epoch->n_there++;
-    epoch->n_chunks_there += image->n_chunks;
+    epoch->n_chunks_there += image->document.n_chunks;
     for (int i = 0; i < image->document.n; i++)
         epoch->max_token = max_int(epoch->max_token, image->document.ids[i]);
     set_place(epoch, image->document.id, info->n_documents + number);

@@ -34,7 +34,7 @@ int store_snapshot_logged(const struct store_snapshot *snapshot, int64_t chunk) 
     }
     const struct logged_document *document = epoch_logged(snapshot->epoch, low);
     CHECK(chunk >= document->first_chunk &&
-          chunk < document->first_chunk + document->bytes->image.n_chunks);
+          chunk < document->first_chunk + document->bytes->image.document.n_chunks);
     return low;
 }
 
@@ -46,7 +46,7 @@ static struct chunk read_chunk(const struct snapshot *snapshot, int64_t id) {
     const struct logged_document *logged = epoch_logged(store_snapshot->epoch, number);
     struct chunk chunk =
         document_chunk(&logged->bytes->image.document, (int)(id - logged->first_chunk),
-                       snapshot->info->chunk_length, snapshot->info->n_documents + number);
+                       snapshot->info->n_documents + number);
     chunk.id = id;
     return chunk;
 }
@@ -95,7 +95,7 @@ static int64_t count_chunk_numbers(const struct epoch *epoch) {
     int64_t of_generation = disk_generation_info(epoch->generation)->n_chunks;
     if (epoch->n_logged == 0) return of_generation;
     const struct logged_document *last = epoch_logged(epoch, epoch->n_logged - 1);
-    return last->first_chunk + last->bytes->image.n_chunks;
+    return last->first_chunk + last->bytes->image.document.n_chunks;
 }
 
 static struct store_snapshot *make_snapshot(struct epoch *epoch, uint64_t sequence) {

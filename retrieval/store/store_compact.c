@@ -15,7 +15,7 @@ struct compaction {
     struct snapshot *snapshot;
     struct generation_builder *builder;
     struct disk_generation *next;
-    uint32_t *bounds; /* of a document, as the next */
+    struct chunk_range *chunks; /* of a document, as the next */
     float *vectors;
     int64_t capacity; /* chunks that both have room for */
     float *picture;   /* its vector */
@@ -24,8 +24,8 @@ struct compaction {
 static void grow_room(struct compaction *compaction, int64_t n_chunks, int dim) {
     if (n_chunks <= compaction->capacity) return;
     compaction->capacity = 2 * n_chunks;
-    compaction->bounds = xrealloc(compaction->bounds,
-                                  ((size_t)compaction->capacity + 1) * sizeof *compaction->bounds);
+    compaction->chunks =
+        xrealloc(compaction->chunks, (size_t)compaction->capacity * sizeof *compaction->chunks);
     compaction->vectors = xrealloc(compaction->vectors, (size_t)compaction->capacity * (size_t)dim *
                                                             sizeof *compaction->vectors);
 }
@@ -55,21 +55,18 @@ static enum status copy_document(void *context, const struct stored_document *do
     struct compaction *compaction = context;
     const struct collection_info *info = compaction->snapshot->info;
     if (check_cancelled(compaction, e)) return e->status;
-    if (document->n_chunks > INT32_MAX / info->chunk_length)
-        return error_set(e, STATUS_TOO_LARGE, "%s: %" PRId64 " chunks", document->path,
-                         document->n_chunks);
     grow_room(compaction, document->n_chunks, info->dim);
 
-    struct chunk first = snapshot_chunk(compaction->snapshot, document->first_chunk), last = first;
-    for (int64_t i = 0; i < document->n_chunks; i++) {
-        last = snapshot_chunk(compaction->snapshot, document->first_chunk + i);
-        compaction->bounds[i] = (uint32_t)last.start;
-    }
-    compaction->bounds[document->n_chunks] = (uint32_t)last.end;
+    struct chunk chunk = snapshot_chunk(compaction->snapshot, document->first_chunk);
     struct collection_document copy = document_again(document);
-    copy.ids = (const int32_t *)first.tokens;
-    copy.bounds = compaction->bounds;
-    copy.n = ((int)document->n_chunks - 1) * info->chunk_length + last.n_tokens;
+    copy.ids = chunk_document_ids(&chunk);
+    copy.n = chunk_document_tokens(&chunk);
+    for (int64_t i = 0; i < document->n_chunks; i++) {
+        chunk = snapshot_chunk(compaction->snapshot, document->first_chunk + i);
+        compaction->chunks[i] = chunk_range_of(&chunk);
+    }
+    copy.chunks = compaction->chunks;
+    copy.n_chunks = (int)document->n_chunks;
     bool has_picture;
     enum status status = copy_vectors(compaction, document, e);
     if (status == STATUS_OK)
@@ -252,7 +249,7 @@ enum status store_compact(struct collection *collection, const atomic_bool *canc
     builder_abandon(compaction.builder);
     disk_generation_close(compaction.next);
     snapshot_release(compaction.snapshot);
-    free(compaction.bounds);
+    free(compaction.chunks);
     free(compaction.vectors);
     free(compaction.picture);
     end_compaction(store);

@@ -220,7 +220,7 @@ static void search_log(const struct search_scope *scope, const struct filter *fi
         if (scope->pictures && image->document.picture == NULL) continue;
         struct index_scan scan = {
             .vectors = scope->pictures ? image->document.picture : image->vectors,
-            .count = scope->pictures ? 1 : image->n_chunks,
+            .count = scope->pictures ? 1 : image->document.n_chunks,
             .first = document->first_chunk,
             .dim = dim,
             .k = query.k};

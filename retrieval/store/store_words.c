@@ -20,8 +20,7 @@ static struct text_span generation_text(const void *context, int64_t chunk) {
 
 static struct text_span logged_text(const void *context, int64_t chunk) {
     const struct collection_document *document = context;
-    return (struct text_span){document->text.text + document->bounds[chunk],
-                              document->bounds[chunk + 1] - document->bounds[chunk]};
+    return document_chunk(document, (int)chunk, 0).text;
 }
 
 /* A word of a query: in how many chunks it is, and what having it is worth. */
@@ -87,7 +86,7 @@ static void count_logged(struct word_search *search) {
     for (int number = 0; number < search->snapshot->n_logged; number++) {
         const struct logged_document *document = logged_in_scope(search, number);
         if (document == NULL) continue;
-        search->n_chunks += document->bytes->image.n_chunks;
+        search->n_chunks += document->bytes->image.document.n_chunks;
         search->total += words_total(search->logged[number]);
         for (int i = 0; i < search->n_words; i++)
             search->words[i].n_chunks +=
@@ -159,7 +158,7 @@ static void score_view(struct word_search *search, int64_t *ids, int k) {
         const struct logged_document *document = logged_in_scope(search, number);
         if (document == NULL) continue;
         score_words(search, search->logged[number], document->first_chunk);
-        keep_best(search, document->first_chunk, document->bytes->image.n_chunks, ids, k);
+        keep_best(search, document->first_chunk, document->bytes->image.document.n_chunks, ids, k);
     }
 }
 
@@ -172,8 +171,8 @@ static enum status open_words(struct word_search *search, const atomic_bool *can
     search->logged = xcalloc((size_t)search->snapshot->n_logged + 1, sizeof(struct words *));
     for (int number = 0; number < search->snapshot->n_logged && status == STATUS_OK; number++) {
         struct logged_bytes *bytes = epoch_logged(epoch, number)->bytes;
-        struct words_request one = {logged_text, &bytes->image.document, bytes->image.n_chunks,
-                                    cancelled};
+        struct words_request one = {logged_text, &bytes->image.document,
+                                    bytes->image.document.n_chunks, cancelled};
         status = words_once_get(&bytes->words, &one, &search->logged[number], e);
     }
     if (status) return status;

@@ -394,7 +394,7 @@ enum status document_thread_open(struct document_thread **out,
     thread->cutter = (struct document_cutter){.tokenizer = options->tokenizer,
                                               .embedder = options->embedder,
                                               .pictures = options->pictures,
-                                              .chunk_length = options->chunk_length};
+                                              .rules = options->rules};
     pthread_mutex_init(&thread->lock, NULL);
     pthread_cond_init(&thread->ready, NULL);
     pthread_cond_init(&thread->stop, NULL);

@@ -51,12 +51,12 @@ struct document_thread_options {
     const struct embedder *embedder; /* shared (server/host/documents/embedder_shared.h) */
     const struct embedder *pictures; /* the pictures' own, shared; NULL: they have none */
     const struct tokenizer
-        *tokenizer; /* that the collection is cut with; NULL: documents cannot be put */
-    int chunk_length;
-    int capacity;       /* jobs that may wait */
-    int upload_seconds; /* that reading a file may take, with all that are in it */
-    int readers;        /* files that are read at once, of each client one */
-    int compact_after;  /* chunks that came or went; 0: the collection is not compacted */
+        *tokenizer;           /* that the collection is cut with; NULL: documents cannot be put */
+    struct chunk_rules rules; /* the collection's */
+    int capacity;             /* jobs that may wait */
+    int upload_seconds;       /* that reading a file may take, with all that are in it */
+    int readers;              /* files that are read at once, of each client one */
+    int compact_after;        /* chunks that came or went; 0: the collection is not compacted */
 };
 
 /* All is borrowed. */

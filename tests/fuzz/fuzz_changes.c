@@ -32,16 +32,19 @@ static void check_image_of(const struct collection_info *info, const char *bytes
         return;
     }
     const struct collection_document *d = &image.document;
-    CHECK(image.n_chunks == document_count_chunks(d->n, info->chunk_length) &&
-          measure_strings(d) < size);
+    CHECK(d->n_chunks >= 1 && d->n_chunks <= d->n && measure_strings(d) < size);
     CHECK(marks_fault(d->marks, d->text.size) == NULL);
     for (size_t at = 0; at <= d->text.size; at++) {
         struct document_place place = place_find(d->marks, d->text, at);
         CHECK(place.n_headings <= MARK_LEVELS);
     }
     for (int i = 0; i < d->n; i++) CHECK(d->ids[i] >= 0);
-    for (int i = 0; i < image.n_chunks; i++)
-        CHECK(d->bounds[i] <= d->bounds[i + 1] && d->bounds[i + 1] <= d->text.size);
+    for (int i = 0; i < d->n_chunks; i++) {
+        struct chunk chunk = document_chunk(d, i, 0);
+        CHECK(chunk.start <= chunk.end && chunk.end <= d->text.size);
+        CHECK(chunk.n_tokens >= 1 && chunk.n_tokens <= chunk.n_following);
+        CHECK(chunk.token >= 0 && chunk.token + chunk.n_following == d->n);
+    }
     CHECK(d->picture == NULL || vector_is_unit(d->picture, info->pictures.dim));
 
     struct buffer again = {0};

@@ -30,12 +30,12 @@ def write_collection(folder, docs, vocabulary, m, eod=0):
         for at in range(0, len(ids), m):
             chunks.append((sum(map(len, tokens)) + at, 0, 0, number, min(m, len(ids) - at)))
         tokens.append(ids)
-        names += struct.pack("<QQQ6I", first, len(chunks) - first, len(text.encode()), len(path), len(path), 0, 0, 0, 0)
+        names += struct.pack("<QQQQ6I", first, len(chunks) - first, len(ids), len(text.encode()), len(path), len(path), 0, 0, 0, 0)
         names += path + b"\0" + path + b"\0\0\0\0"
     np.concatenate(tokens).astype("<u4").tofile(home / "chunks.tokens")
     np.array(chunks, dtype=CHUNK).tofile(home / "chunks.offsets")
     (home / "documents").write_bytes(names)
-    (home / "MANIFEST").write_text(json.dumps({"chunk_length": m, "eod": eod}))
+    (home / "MANIFEST").write_text(json.dumps({"chunk_length": m, "chunks_end": "grid", "eod": eod}))
     (folder / "CURRENT").write_text("gen-000001 0000000000000000\n")
 
 

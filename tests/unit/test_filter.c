@@ -399,12 +399,12 @@ static void draw_unit(float *v) {
 struct made {
     char id[16], path[16], metadata[200];
     int32_t ids[CHUNK + 1];
-    uint32_t bounds[3];
+    struct chunk_range chunks[2];
     struct collection_document document;
 };
 
 static void make(struct made *m, int number, const struct facts_model *facts) {
-    *m = (struct made){.bounds = {0, 2, 4}};
+    *m = (struct made){.chunks = {{0, 2, 0, CHUNK}, {2, 4, CHUNK, 1}}};
     snprintf(m->id, sizeof m->id, "%d", number);
     snprintf(m->path, sizeof m->path, "p/%d", number);
     print_metadata(facts, m->metadata, sizeof m->metadata);
@@ -414,7 +414,8 @@ static void make(struct made *m, int number, const struct facts_model *facts) {
                                                .metadata = m->metadata,
                                                .text = {"abcd", 4},
                                                .ids = m->ids,
-                                               .bounds = m->bounds,
+                                               .chunks = m->chunks,
+                                               .n_chunks = 2,
                                                .n = CHUNK + 1};
 }
 

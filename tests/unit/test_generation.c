@@ -52,10 +52,13 @@ static char text_of_digits[3 * 64];
 static enum status add(struct generation_builder *b, const char *path, int n, int base,
                        struct error *e) {
     int32_t ids[64];
-    uint32_t bounds[65];
+    struct chunk_range chunks[16];
     int n_chunks = document_count_chunks(n, CHUNK);
     for (int i = 0; i < n; i++) ids[i] = base + i;
-    for (int i = 0; i <= n_chunks; i++) bounds[i] = (uint32_t)(3 * min_int(i * CHUNK, n));
+    for (int i = 0; i < n_chunks; i++) {
+        uint32_t first = (uint32_t)(i * CHUNK), end = (uint32_t)min_int((i + 1) * CHUNK, n);
+        chunks[i] = (struct chunk_range){3 * first, 3 * end, first, end - first};
+    }
     for (size_t i = 0; i < sizeof text_of_digits; i++) text_of_digits[i] = (char)('0' + i % 10);
     enum status status = builder_add_document(
         b,
@@ -63,7 +66,8 @@ static enum status add(struct generation_builder *b, const char *path, int n, in
                                       .title = "a title",
                                       .text = {text_of_digits, (size_t)(3 * n)},
                                       .ids = ids,
-                                      .bounds = bounds,
+                                      .chunks = chunks,
+                                      .n_chunks = n_chunks,
                                       .n = n},
         e);
     for (int i = 0; status == STATUS_OK && i < n_chunks; i++) {
@@ -238,10 +242,16 @@ static void test_match(void **state) {
     disk_generation_close(c);
 }
 
-static struct collection_document *one_token(const int32_t *ids, const uint32_t *bounds, int n) {
+static struct collection_document *one_token(const int32_t *ids, const struct chunk_range *chunk,
+                                             int n) {
     static struct collection_document d;
-    d = (struct collection_document){
-        .path = "x", .title = "", .text = {"abc", bounds[n]}, .ids = ids, .bounds = bounds, .n = n};
+    d = (struct collection_document){.path = "x",
+                                     .title = "",
+                                     .text = {"abc", 3},
+                                     .ids = ids,
+                                     .chunks = chunk,
+                                     .n_chunks = n,
+                                     .n = n};
     return &d;
 }
 
@@ -250,17 +260,20 @@ static void test_refused_input(void **state) {
     struct error e = {0};
     struct generation_builder *b = create(&options);
     int32_t bad_id[1] = {-1}, id[1] = {1};
-    uint32_t bounds[2] = {0, 3}, backwards[2] = {3, 0};
+    struct chunk_range chunk = {0, 3, 0, 1}, backwards = {3, 0, 0, 1}, beyond = {0, 4, 0, 1},
+                       two = {0, 3, 0, 2};
     float long_vector[DIM] = {2}, unit[DIM] = {1}, nan_vector[DIM] = {__builtin_nanf("")};
-    assert_int_equal(builder_add_document(b, one_token(id, bounds, 0), &e), STATUS_INVALID);
-    assert_int_equal(builder_add_document(b, one_token(bad_id, bounds, 1), &e), STATUS_INVALID);
-    assert_int_equal(builder_add_document(b, one_token(id, backwards, 1), &e), STATUS_INVALID);
+    assert_int_equal(builder_add_document(b, one_token(id, &chunk, 0), &e), STATUS_INVALID);
+    assert_int_equal(builder_add_document(b, one_token(bad_id, &chunk, 1), &e), STATUS_INVALID);
+    assert_int_equal(builder_add_document(b, one_token(id, &backwards, 1), &e), STATUS_INVALID);
+    assert_int_equal(builder_add_document(b, one_token(id, &beyond, 1), &e), STATUS_INVALID);
+    assert_int_equal(builder_add_document(b, one_token(id, &two, 1), &e), STATUS_INVALID);
     assert_int_equal(builder_add_vectors(b, long_vector, 1, &e), STATUS_INVALID);
     assert_int_equal(builder_add_vectors(b, nan_vector, 1, &e), STATUS_INVALID);
     assert_int_equal(builder_commit(b, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "no document"));
     b = create(&options);
-    assert_int_equal(builder_add_document(b, one_token(id, bounds, 1), &e), STATUS_OK);
+    assert_int_equal(builder_add_document(b, one_token(id, &chunk, 1), &e), STATUS_OK);
     assert_int_equal(builder_add_vectors(b, unit, 1, &e), STATUS_OK);
     assert_int_equal(builder_add_vectors(b, unit, 1, &e), STATUS_OK);
     assert_int_equal(builder_commit(b, &e), STATUS_INVALID);
@@ -298,13 +311,14 @@ enum { PICTURE_DIM = 3 };
 static enum status add_picture(struct generation_builder *b, const char *path, int base,
                                const float *vector, struct error *e) {
     int32_t ids[2] = {base, base + 1};
-    uint32_t bounds[2] = {0, 6};
+    static const struct chunk_range chunk = {0, 6, 0, 2};
     float of_chunk[DIM] = {[1] = 1};
     const struct collection_document d = {.path = path,
                                           .title = "",
                                           .text = {"012345", 6},
                                           .ids = ids,
-                                          .bounds = bounds,
+                                          .chunks = &chunk,
+                                          .n_chunks = 1,
                                           .n = 2,
                                           .picture = vector};
     if (builder_add_document(b, &d, e)) return e->status;
@@ -588,7 +602,7 @@ static void expect_manifest_error(const char *from, const char *to, const char *
 static void test_manifest_fields(void **state) {
     (void)state;
     build_ok(&options, 1);
-    expect_manifest_error("\"format\": 6", "\"format\": 1", "format 1, this version reads 6");
+    expect_manifest_error("\"format\": 7", "\"format\": 1", "format 1, this version reads 7");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": -5", "\"chunks\" is -5");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": 6", "chunks.offsets");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": \"5\"",

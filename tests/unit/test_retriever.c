@@ -55,16 +55,20 @@ static void add(struct generation_builder *b, const char *path, const char *cons
                 int first_id) {
     struct error e = {0};
     int32_t ids[16];
-    uint32_t bounds[17];
+    struct chunk_range ranges[16];
     for (int i = 0; i < CHUNK * n; i++) ids[i] = first_id + i;
-    for (int i = 0; i <= n; i++) bounds[i] = (uint32_t)(CHUNK * i);
+    for (int i = 0; i < n; i++) {
+        uint32_t first = (uint32_t)(CHUNK * i), end = (uint32_t)(CHUNK * (i + 1));
+        ranges[i] = (struct chunk_range){first, end, first, CHUNK};
+    }
     assert_int_equal(builder_add_document(
                          b,
                          &(struct collection_document){.path = path,
                                                        .title = "",
                                                        .text = {"0123456789", (size_t)(CHUNK * n)},
                                                        .ids = ids,
-                                                       .bounds = bounds,
+                                                       .chunks = ranges,
+                                                       .n_chunks = n,
                                                        .n = CHUNK * n},
                          &e),
                      STATUS_OK);
@@ -322,14 +326,15 @@ static void test_stable_ids(void **state) {
 static enum status add_named(struct generation_builder *b, const char *path, const char *id,
                              struct error *e) {
     static const int32_t ids[] = {1};
-    static const uint32_t bounds[] = {0, 1};
+    static const struct chunk_range chunk = {0, 1, 0, 1};
     float vector[DIM] = {1};
     struct collection_document d = {.id = id,
                                     .path = path,
                                     .title = "",
                                     .text = {"x", 1},
                                     .ids = ids,
-                                    .bounds = bounds,
+                                    .chunks = &chunk,
+                                    .n_chunks = 1,
                                     .n = 1};
     if (builder_add_document(b, &d, e)) return e->status;
     return builder_add_vectors(b, vector, 1, e);

@@ -76,7 +76,7 @@ struct made {
     struct collection_document document;
     char text[64];
     int32_t ids[4];
-    uint32_t bounds[5];
+    struct chunk_range chunks[4];
     float vectors[4 * DIM], picture[COLORS];
 };
 
@@ -86,21 +86,22 @@ static void make(struct made *m, const char *name, const char *const *chunks, in
     *m = (struct made){0};
     for (int i = 0; i < n; i++) {
         struct text_span text = {chunks[i], strlen(chunks[i])};
-        m->bounds[i] = (uint32_t)strlen(m->text);
+        uint32_t start = (uint32_t)strlen(m->text);
         m->ids[i] = i + 1;
         strcat(m->text, chunks[i]);
+        m->chunks[i] = (struct chunk_range){start, (uint32_t)strlen(m->text), (uint32_t)i, 1};
         embed_letters(
             &reader,
             &(struct embed_request){.texts = &text, .n = 1, .vectors = m->vectors + i * DIM}, &e);
     }
-    m->bounds[n] = (uint32_t)strlen(m->text);
     if (picture) memcpy(m->picture, picture, sizeof m->picture);
     m->document = (struct collection_document){.id = name,
                                                .path = name,
                                                .title = "",
                                                .text = {m->text, strlen(m->text)},
                                                .ids = m->ids,
-                                               .bounds = m->bounds,
+                                               .chunks = m->chunks,
+                                               .n_chunks = n,
                                                .n = n,
                                                .picture = picture ? m->picture : NULL};
 }

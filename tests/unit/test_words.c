@@ -182,7 +182,7 @@ struct made {
     char id[16], metadata[32], text[2 * LENGTH * 4 + 1];
     int counts[2][VOCABULARY], lengths[2];
     int32_t ids[2];
-    uint32_t bounds[3];
+    struct chunk_range chunks[2];
     float vectors[2 * DIM];
     bool there;
     struct collection_document document;
@@ -194,15 +194,15 @@ static void make(struct made *m, int number) {
     snprintf(m->metadata, sizeof m->metadata, "{\"half\":%d}", number % 2);
     for (int part = 0; part < 2; part++) {
         int n = 1 + (int)draw(LENGTH);
-        m->bounds[part] = (uint32_t)strlen(m->text);
+        uint32_t start = (uint32_t)strlen(m->text);
         for (int i = 0; i < n; i++) {
             uint32_t word = draw(VOCABULARY) * draw(VOCABULARY) / VOCABULARY;
             snprintf(m->text + strlen(m->text), 5, "w%02u ", word);
             m->counts[part][word]++;
             m->lengths[part]++;
         }
+        m->chunks[part] = (struct chunk_range){start, (uint32_t)strlen(m->text), (uint32_t)part, 1};
     }
-    m->bounds[2] = (uint32_t)strlen(m->text);
     for (int i = 0; i < 2; i++) {
         double square = 1e-9;
         for (int j = 0; j < DIM; j++) {
@@ -218,7 +218,8 @@ static void make(struct made *m, int number) {
                                                .metadata = m->metadata,
                                                .text = {m->text, strlen(m->text)},
                                                .ids = m->ids,
-                                               .bounds = m->bounds,
+                                               .chunks = m->chunks,
+                                               .n_chunks = 2,
                                                .n = 2};
 }
 

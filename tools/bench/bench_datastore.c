@@ -39,8 +39,8 @@ struct random_collection {
     int n_documents;
     char *text; /* of one document, as the next */
     int32_t *ids;
-    uint32_t *bounds; /* of its chunks: four bytes a token */
-    float *vectors;   /* of its chunks */
+    struct chunk_range *chunks; /* of it: four bytes a token */
+    float *vectors;             /* of its chunks */
 };
 
 static uint32_t draw(struct random_collection *collection) {
@@ -54,8 +54,9 @@ static enum status add_document(struct random_collection *collection, int chunks
     for (int i = 0; i < n; i++)
         collection->ids[i] = (int32_t)(draw(collection) % (uint32_t)collection->info->vocab);
     for (int i = 0; i < chunks; i++) {
-        collection->bounds[i + 1] =
-            4 * (uint32_t)collection->info->chunk_length * ((uint32_t)i + 1);
+        uint32_t length = (uint32_t)collection->info->chunk_length, first = length * (uint32_t)i;
+        collection->chunks[i] =
+            (struct chunk_range){4 * first, 4 * (first + length), first, length};
         float *v = collection->vectors + (size_t)i * dim;
         double square = 0;
         for (size_t j = 0; j < dim; j++) {
@@ -68,9 +69,10 @@ static enum status add_document(struct random_collection *collection, int chunks
     snprintf(path, sizeof path, "random/%d", collection->n_documents++);
     struct collection_document document = {.path = path,
                                            .title = "",
-                                           .text = {collection->text, collection->bounds[chunks]},
+                                           .text = {collection->text, 4 * (size_t)n},
                                            .ids = collection->ids,
-                                           .bounds = collection->bounds,
+                                           .chunks = collection->chunks,
+                                           .n_chunks = chunks,
                                            .n = n};
     if (builder_add_document(collection->builder, &document, e)) return e->status;
     return builder_add_vectors(collection->builder, collection->vectors, chunks, e);
@@ -84,6 +86,7 @@ static enum status write_random(struct datastore *datastore, const char *folder,
     struct random_collection collection = {
         .info = info, .dim = datastore->embedder.dim, .state = 1};
     struct collection_options options = {.chunk_length = info->chunk_length,
+                                         .cut = CHUNKS_GRID,
                                          .eod = max_int(0, info->eod),
                                          .dim = datastore->embedder.dim,
                                          .embedder_hash = datastore->embedder.hash,
@@ -93,7 +96,7 @@ static enum status write_random(struct datastore *datastore, const char *folder,
     if (builder_create(&collection.builder, folder, &options, e)) return e->status;
     collection.text = xcalloc(rows, 4);
     collection.ids = xcalloc(rows, sizeof *collection.ids);
-    collection.bounds = xcalloc((size_t)DOCUMENT_CHUNKS + 1, sizeof *collection.bounds);
+    collection.chunks = xcalloc(DOCUMENT_CHUNKS, sizeof *collection.chunks);
     collection.vectors =
         xcalloc((size_t)DOCUMENT_CHUNKS * (size_t)collection.dim, sizeof *collection.vectors);
     enum status status = STATUS_OK;
@@ -107,7 +110,7 @@ static enum status write_random(struct datastore *datastore, const char *folder,
         builder_abandon(collection.builder);
     free(collection.text);
     free(collection.ids);
-    free(collection.bounds);
+    free(collection.chunks);
     free(collection.vectors);
     return status;
 }

@@ -92,6 +92,9 @@ struct build_options {
     const char *out;
     const char *index_factory; /* NULL: by size */
     int chunk_length;          /* 0: as the model has it */
+    enum chunk_cut cut;
+    int context; /* -1: as is usual for the cut */
+    int overlap;
     size_t max_file_bytes;
     int max_seconds;  /* for reading a file; 0: as extract_limits_of has it */
     const char *base; /* as that of walk_paths */

@@ -46,7 +46,7 @@ static enum status make_vectors(struct builder *builder, const struct text_span 
             places[i]++;
         if (places[i] < n) continue;
         missing[n] = texts[i];
-        *embedded += texts[i].size;
+        *embedded += builder->sizes[i];
         n++;
     }
     builder->n_embedded += n;
@@ -64,17 +64,17 @@ static enum status make_vectors(struct builder *builder, const struct text_span 
 
 static enum status embed_waiting(struct builder *builder, struct error *e) {
     struct text_span texts[BATCH_CHUNKS];
-    size_t start = 0;
-    size_t embedded = 0;
+    size_t start = 0, size = 0, embedded = 0;
     if (builder->n_waiting == 0) return STATUS_OK;
     for (int i = 0; i < builder->n_waiting; i++) {
         texts[i] = (struct text_span){builder->waiting.data + start, builder->ends[i] - start};
         start = builder->ends[i];
+        size += builder->sizes[i];
     }
     enum status status = make_vectors(builder, texts, &embedded, e);
     if (status == STATUS_OK)
         status = add_vectors(builder, builder->vectors, builder->n_waiting, embedded,
-                             builder->waiting.size - embedded, e);
+                             size - embedded, e);
     builder->n_waiting = 0;
     buffer_clear(&builder->waiting);
     return status;
@@ -85,9 +85,9 @@ static enum status put_remote(struct builder *builder, struct collection_documen
                               struct error *e) {
     struct document_cutter *cut = &builder->cutter;
     int n_embedded = 0;
-    size_t size = document->text.size - cut->bounds[0];
+    size_t size = document->text.size - document->chunks[0].start;
     enum status status =
-        cut->is_picture ? STATUS_OK : group_embed(&builder->group, document->text, &n_embedded, e);
+        cut->is_picture ? STATUS_OK : group_embed(&builder->group, document, &n_embedded, e);
     progress_embedded(&builder->progress, cut->n_chunks, n_embedded > 0 ? size : 0,
                       n_embedded > 0 ? 0 : size);
     builder->n_embedded += n_embedded;
@@ -106,39 +106,22 @@ enum status build_take_put(void *context, const struct document_put *put, struct
     return STATUS_OK;
 }
 
-/* Where a document lies, and its id. */
-struct placed_document {
-    const char *path, *source;
-    char id[DOCUMENT_ID_SIZE];
-};
-
 /* Adds the document that was cut, and queues its chunks' text for the embedder; a picture has its
  * vectors. */
-static enum status add_chunks(struct builder *builder, const struct placed_document *names,
-                              const struct document_text *text, struct error *e) {
-    const struct document_cutter *cut = &builder->cutter;
-    struct collection_document document = {
-        .id = names->id,
-        .path = names->path,
-        .source = names->source,
-        .title = text->title.data,
-        .metadata = builder->metadata.size > 0 ? builder->metadata.data : NULL,
-        .text = {text->text.data, text->text.size},
-        .marks = marks_of(&text->marks),
-        .ids = cut->tokens.ids,
-        .bounds = cut->bounds,
-        .n = cut->tokens.n,
-        .picture = cutter_picture(cut)};
-    if (builder->collection) return put_remote(builder, &document, e);
+static enum status add_chunks(struct builder *builder, struct collection_document *document,
+                              struct error *e) {
+    struct document_cutter *cut = &builder->cutter;
+    cutter_fill(cut, document);
+    if (builder->collection) return put_remote(builder, document, e);
     enum status status = cut->is_picture ? embed_waiting(builder, e) : STATUS_OK;
-    if (status == STATUS_OK) status = builder_add_document(builder->generation, &document, e);
+    if (status == STATUS_OK) status = builder_add_document(builder->generation, document, e);
     if (status == STATUS_OK && cut->is_picture)
-        return add_vectors(builder, cut->vectors, cut->n_chunks, text->text.size - cut->bounds[0],
-                           0, e);
+        return add_vectors(builder, cut->vectors, cut->n_chunks,
+                           document->text.size - document->chunks[0].start, 0, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
-        buffer_append(&builder->waiting, text->text.data + cut->bounds[i],
-                      cut->bounds[i + 1] - cut->bounds[i]);
+        cutter_embedded(cut, i, &builder->waiting);
         builder->ends[builder->n_waiting] = builder->waiting.size;
+        builder->sizes[builder->n_waiting] = document->chunks[i].end - document->chunks[i].start;
         builder->n_waiting++;
         if (builder->n_waiting == BATCH_CHUNKS || builder->waiting.size >= BATCH_BYTES)
             status = embed_waiting(builder, e);
@@ -176,43 +159,61 @@ static void count_copy(struct file_adder *adder, const char *part, struct text_s
         line_print(stderr, "the same text as another: %s%s", adder->file->path, part);
 }
 
+/* Cuts the document, and adds it. A fault of the document is reported; a failure of the builder is
+ * returned. */
+static enum status cut_and_add(struct file_adder *adder, const char *part,
+                               struct collection_document *document, struct error *e) {
+    struct builder *builder = adder->builder;
+    struct document_cutter *cut = &builder->cutter;
+    struct error why;
+    size_t size = document->text.size;
+    uint64_t guess = size < adder->guess ? size : adder->guess;
+    if (document_cut(cut, document, &why) ||
+        (cut->is_picture && document_embed(cut, document, NULL, &why))) {
+        error_prefix(&why, "%s%s", adder->file->path, part);
+        report(builder, &why);
+        return STATUS_OK;
+    }
+    count_copy(adder, part, document->text);
+    adder->guess -= guess;
+    progress_read(&builder->progress, guess, size - cutter_chunks(cut)[0].start);
+    enum status status = add_chunks(builder, document, e);
+    builder->n_added += status == STATUS_OK && builder->collection == NULL;
+    return status;
+}
+
 static enum status add_document(struct file_adder *adder, const char *part,
                                 const struct document_text *document_text, struct error *e) {
     struct builder *builder = adder->builder;
     struct error why;
-    struct buffer stored = {0};
-    struct placed_document names = {.source = adder->file->source};
+    struct buffer path = {0}, identity = {0};
+    char id[DOCUMENT_ID_SIZE];
     const struct buffer given = {0};
-    const struct text_span text = {document_text->text.data, document_text->text.size};
-    uint64_t guess =
-        document_text->text.size < adder->guess ? document_text->text.size : adder->guess;
+    struct collection_document document = {
+        .id = id,
+        .source = adder->file->source,
+        .title = document_text->title.data,
+        .text = {document_text->text.data, document_text->text.size},
+        .marks = marks_of(&document_text->marks)};
     enum status status = build_check_interrupted(e);
     if (status) return status;
-    buffer_printf(&stored, "%s%s", adder->file->identity, part);
-    document_id_of_path(stored.data, names.id);
-    buffer_clear(&stored);
-    buffer_printf(&stored, "%s%s", adder->file->stored, part);
-    names.path = stored.data;
+    buffer_printf(&identity, "%s%s", adder->file->identity, part);
+    document_id_of_path(identity.data, id);
+    buffer_printf(&path, "%s%s", adder->file->stored, part);
+    document.path = path.data;
     if (document_text->note || document_text->losses.size > 0) {
         progress_clear(&builder->progress);
         color_notes(adder->file->path, part, document_text);
     }
-    if (metadata_of_file(&builder->metadata, &given, adder->file, text, &builder->limits, &why)) {
-        report(builder, &why);
-    } else if (document_cut(&builder->cutter, text, &why) ||
-               (builder->cutter.is_picture && document_embed(&builder->cutter, text, NULL, &why))) {
-        error_prefix(&why, "%s%s", adder->file->path, part);
+    if (metadata_of_file(&builder->metadata, &given, adder->file, document.text, &builder->limits,
+                         &why)) {
         report(builder, &why);
     } else {
-        count_copy(adder, part, text);
-        adder->guess -= guess;
-        progress_read(&builder->progress, guess,
-                      document_text->text.size - builder->cutter.bounds[0]);
-        status = add_chunks(builder, &names, document_text, &why);
-        builder->n_added += status == STATUS_OK && builder->collection == NULL;
-        if (status) *e = why;
+        document.metadata = builder->metadata.size > 0 ? builder->metadata.data : NULL;
+        status = cut_and_add(adder, part, &document, e);
     }
-    buffer_free(&stored);
+    buffer_free(&path);
+    buffer_free(&identity);
     return status;
 }
 

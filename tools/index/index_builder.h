@@ -29,7 +29,7 @@ struct builder {
     struct metadata_limits limits;
     /* Chunks that wait: their text lies back to back. */
     struct buffer waiting;
-    size_t ends[BATCH_CHUNKS];
+    size_t ends[BATCH_CHUNKS], sizes[BATCH_CHUNKS]; /* sizes: without what stands over them */
     int n_waiting;
     float *vectors; /* [BATCH_CHUNKS, dim] */
     float *made;    /* [BATCH_CHUNKS, dim] those of them that were embedded now */

@@ -217,7 +217,7 @@ enum status adder_open(struct adder *adder, struct error *e) {
     adder->cutter.pictures = embedder_if_open(&adder->pictures);
     adder->cutter.tokenizer = adder->tokenizer;
     adder->cutter.embedder = &adder->embedder;
-    adder->cutter.chunk_length = info->chunk_length;
+    adder->cutter.rules = chunk_rules_of(info);
     adder->group = (struct document_group){.cutter = &adder->cutter,
                                            .collection = adder->collection,
                                            .texts = &adder->texts,

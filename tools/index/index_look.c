@@ -83,8 +83,10 @@ static void print_stats(const struct snapshot *snapshot, const struct collection
         printf("changes       %" PRId64 ": %" PRId64 " documents in the log, %" PRId64
                " of the generation gone, %" PRIu64 " bytes\n",
                snapshot->n_changes, changes->n_documents, changes->n_deleted, changes->log_bytes);
-    printf("chunk length  %d\nvectors       %d numbers, inner product\n", info->chunk_length,
-           info->dim);
+    printf("chunk length  %d, chunks %s\ncontext       %d tokens, overlap %d\n", info->chunk_length,
+           info->cut == CHUNKS_GRID ? "of a grid" : "end with blocks and sentences", info->context,
+           info->overlap);
+    printf("vectors       %d numbers, inner product\n", info->dim);
     line_print(stdout, "index         %s", info->index_factory);
     line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder,
                info->embedder_hash);
@@ -133,6 +135,9 @@ static void put_stats(const struct snapshot *snapshot, const struct collection_i
         put_key_int(&w, "log_bytes", (int64_t)changes->log_bytes);
     }
     put_key_int(&w, "chunk_length", info->chunk_length);
+    put_key_string(&w, "chunks_end", chunk_cut_name(info->cut));
+    put_key_int(&w, "context", info->context);
+    put_key_int(&w, "overlap", info->overlap);
     put_key_int(&w, "dim", info->dim);
     put_key_string(&w, "index", info->index_factory);
     put_key_string(&w, "embedder", info->embedder);

@@ -26,6 +26,9 @@ enum option_id {
     OPTION_CONFIG,
     OPTION_SET,
     OPTION_CHUNK,
+    OPTION_CHUNKS,
+    OPTION_CONTEXT,
+    OPTION_OVERLAP,
     OPTION_INDEX,
     OPTION_LIMIT,
     OPTION_SECONDS,
@@ -75,8 +78,19 @@ static const struct index_row {
      OPTION_QUERIES, COMMAND_STATS},
     {"--exclude-same-document", NULL, "no chunks of the query's own document", OPTION_EXCLUDE,
      COMMAND_NEIGHBORS},
-    {"--chunk-length", "N", "tokens of a chunk; else the model's, else 64", OPTION_CHUNK,
+    {"--chunk-length", "N", "tokens of a chunk, at most; else the model's, else 64", OPTION_CHUNK,
      COMMAND_BUILD},
+    {"--chunks", "text|grid",
+     "where chunks end: with blocks and sentences (text, as it is without the option), or after "
+     "--chunk-length\n"
+     "tokens, as Megatron's chunk database has them (grid)",
+     OPTION_CHUNKS, COMMAND_BUILD},
+    {"--context", "N",
+     "tokens of title, headings and table head that are embedded before each chunk, at most (32; "
+     "of a grid 0)",
+     OPTION_CONTEXT, COMMAND_BUILD},
+    {"--overlap", "N", "tokens of the text before it that are embedded with each chunk (0)",
+     OPTION_OVERLAP, COMMAND_BUILD},
     {"--index", "FACTORY",
      "flat, ivf, ivfpq or hnsw; Exact for search in plain C; or a factory string of FAISS. Else "
      "the number of\n"
@@ -164,6 +178,40 @@ static enum status set_ocr_languages(struct index_arguments *arguments, const ch
     return STATUS_OK;
 }
 
+static enum status set_cut(struct build_options *build, const char *name, struct error *e) {
+    for (const struct json_choice *choice = chunk_cuts; choice->name; choice++)
+        if (strcmp(choice->name, name) == 0) {
+            build->cut = (enum chunk_cut)choice->value;
+            return STATUS_OK;
+        }
+    return error_set(e, STATUS_INVALID, "--chunks %.40s: text or grid", name);
+}
+
+static enum status parse_number(struct index_arguments *arguments, int option, const char *value,
+                                struct error *e) {
+    struct build_options *build = &arguments->build;
+    const struct {
+        int id;
+        const char *name;
+        int least, most, *to;
+    } numbers[] = {{OPTION_CHUNK, "--chunk-length", 1, 65536, &build->chunk_length},
+                   {OPTION_CONTEXT, "--context", 0, CHUNK_MAX_CONTEXT, &build->context},
+                   {OPTION_OVERLAP, "--overlap", 0, CHUNK_MAX_CONTEXT, &build->overlap},
+                   {OPTION_SECONDS, "--max-file-seconds", 1, LARGEST_SECONDS, &build->max_seconds},
+                   {OPTION_PAGE_SECONDS, "--max-page-seconds", 1, LARGEST_SECONDS, &build->ocr.page_seconds},
+                    {OPTION_THREADS, "--threads", 1, LARGEST_THREADS, &build->threads},
+                   {'k', "-k", 1, LARGEST_K, &arguments->k}};
+    for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
+        long long n = 0;
+        if (numbers[i].id != option) continue;
+        if (usage_number(numbers[i].name, value, numbers[i].least, numbers[i].most, &n, e))
+            return e->status;
+        *numbers[i].to = (int)n;
+        return STATUS_OK;
+    }
+    return error_set(e, STATUS_INVALID, "--help lists the options");
+}
+
 static enum status parse_option(struct index_arguments *arguments, int option, const char *value,
                                 struct error *e) {
     long long n = 0;
@@ -195,34 +243,15 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
         case OPTION_REPAIR: arguments->repair = true; break;
         case OPTION_RECALL: arguments->recall = true; break;
         case OPTION_META: status = metadata_add(&arguments->metadata, value, e); break;
-        case OPTION_CHUNK:
-            status = usage_number("--chunk-length", value, 1, 65536, &n, e);
-            arguments->build.chunk_length = (int)n;
-            break;
+        case OPTION_CHUNKS: status = set_cut(&arguments->build, value, e); break;
         case OPTION_LIMIT:
             status = usage_number("--max-file-bytes", value, 1, LARGEST_FILE_LIMIT, &n, e);
             arguments->build.max_file_bytes = (size_t)n;
             break;
-        case OPTION_SECONDS:
-            status = usage_number("--max-file-seconds", value, 1, LARGEST_SECONDS, &n, e);
-            arguments->build.max_seconds = (int)n;
-            break;
         case OPTION_OCR_LANGUAGES: status = set_ocr_languages(arguments, value, e); break;
         case OPTION_NO_OCR: arguments->build.ocr.off = true; break;
-        case OPTION_PAGE_SECONDS:
-            status = usage_number("--max-page-seconds", value, 1, LARGEST_SECONDS, &n, e);
-            arguments->build.ocr.page_seconds = (int)n;
-            break;
-        case OPTION_THREADS:
-            status = usage_number("--threads", value, 1, LARGEST_THREADS, &n, e);
-            arguments->build.threads = (int)n;
-            break;
-        case 'k':
-            status = usage_number("-k", value, 1, LARGEST_K, &n, e);
-            arguments->k = (int)n;
-            break;
         case OPTION_HELP: arguments->help = true; break;
-        default: return error_set(e, STATUS_INVALID, "--help lists the options");
+        default: return parse_number(arguments, option, value, e);
     }
     return status;
 }

@@ -13,7 +13,7 @@
 #include "server/host/models/budget.h"
 #include "tools/index/index_builder.h"
 
-enum { DEFAULT_CHUNK_LENGTH = 64 };
+enum { DEFAULT_CHUNK_LENGTH = 64, DEFAULT_CONTEXT = 32 };
 
 struct model_facts {
     int chunk_length, eod; /* eod -1: the tokenizer's */
@@ -25,6 +25,16 @@ static const struct json_field model_fields[] = {
     {"eod_token_id", JSON_INT, JSON_AT(struct model_facts, eod), .min = -1, .max = INT32_MAX},
 };
 static const struct json_table model_table = JSON_TABLE(model_fields, .open = true);
+
+/* Megatron's database has vectors of chunks alone. */
+static struct chunk_rules choose_rules(const struct build_options *options, int chunk_length) {
+    int usual = options->cut == CHUNKS_GRID ? 0 : DEFAULT_CONTEXT;
+    return (struct chunk_rules){
+        .chunk_length = options->chunk_length ? options->chunk_length : chunk_length,
+        .cut = options->cut,
+        .context = options->context >= 0 ? options->context : usual,
+        .overlap = options->overlap};
+}
 
 /* Chunk length and end-of-document id as the model was trained with. */
 static enum status read_model(struct builder *builder, const char *folder, int32_t *eod,
@@ -39,8 +49,7 @@ static enum status read_model(struct builder *builder, const char *folder, int32
     json_close(root);
 
     builder->cutter.tokenizer = builder->tokenizer;
-    builder->cutter.chunk_length =
-        builder->options->chunk_length ? builder->options->chunk_length : facts.chunk_length;
+    builder->cutter.rules = choose_rules(builder->options, facts.chunk_length);
     *eod = facts.eod >= 0 ? facts.eod : tokenizer_eod(builder->tokenizer);
     if (status == STATUS_OK && *eod < 0)
         status = error_set(e, STATUS_INVALID,
@@ -88,7 +97,7 @@ enum { BYTES_OF_TOKEN = 4 };
 enum status build_check_memory(const struct builder *builder, struct error *e) {
     struct budget_parts parts = {0};
     size_t chunks = (size_t)builder->walk.n,
-           chunk_bytes = (size_t)builder->cutter.chunk_length * BYTES_OF_TOKEN;
+           chunk_bytes = (size_t)builder->cutter.rules.chunk_length * BYTES_OF_TOKEN;
     for (int i = 0; i < builder->walk.n; i++)
         chunks += builder->walk.files[i].text_bytes / chunk_bytes;
     budget_add(
@@ -96,7 +105,7 @@ enum status build_check_memory(const struct builder *builder, struct error *e) {
         (struct budget_part){.name = "document index",
                              .bytes = chunks * (size_t)builder->embedder.dim * sizeof(float)},
         "index fewer files, or in larger chunks (--chunk-length, now %d)",
-        builder->cutter.chunk_length);
+        builder->cutter.rules.chunk_length);
     return budget_check_host(&parts, e);
 }
 
@@ -174,7 +183,10 @@ enum status build_open_parts(struct builder *builder, const struct config *confi
          *tokenizer = realpath(config->model.path, NULL);
     char *pictures = realpath(config->retrieval.picture_embedder, NULL);
     struct collection_options options = {
-        .chunk_length = builder->cutter.chunk_length,
+        .chunk_length = builder->cutter.rules.chunk_length,
+        .cut = builder->cutter.rules.cut,
+        .context = builder->cutter.rules.context,
+        .overlap = builder->cutter.rules.overlap,
         .eod = eod,
         .dim = builder->embedder.dim,
         .embedder_hash = builder->embedder.hash,
@@ -209,9 +221,11 @@ static enum status count_document(void *context, const char *part, const struct 
     struct error why;
     (void)part;
     if (build_check_interrupted(e)) return e->status;
-    if (document_cut(&counter->builder->cutter,
-                     (struct text_span){text->text.data, text->text.size}, &why))
-        return STATUS_OK;
+    const struct collection_document document = {.path = "",
+                                                 .title = text->title.data,
+                                                 .text = {text->text.data, text->text.size},
+                                                 .marks = marks_of(&text->marks)};
+    if (document_cut(&counter->builder->cutter, &document, &why)) return STATUS_OK;
     counter->n_chunks += counter->builder->cutter.n_chunks;
     return STATUS_OK;
 }

@@ -30,9 +30,7 @@ struct transfer_document {
     struct collection_document document;
     float *vectors; /* [n_chunks, dim] */
     float *picture; /* [dim of pictures]; NULL: pictures have no vectors of their own */
-    int n_chunks;
-    int32_t *ids;
-    uint32_t *bounds;
+    struct chunk_range *chunks;
     struct snapshot *snapshot; /* held: has its strings */
 };
 
@@ -54,32 +52,26 @@ static void document_free(struct transfer_document *document) {
     snapshot_release(document->snapshot);
     free(document->vectors);
     free(document->picture);
-    free(document->ids);
-    free(document->bounds);
+    free(document->chunks);
     *document = (struct transfer_document){0};
 }
 
-/* Its tokens and chunks. */
+/* Its tokens, which lie in the snapshot, and its chunks. */
 static void read_chunks(const struct stored_document *document,
                         struct transfer_document *transfer_document) {
-    int n = 0;
-    transfer_document->ids = xmalloc((size_t)transfer_document->n_chunks *
-                                     (size_t)transfer_document->snapshot->info->chunk_length *
-                                     sizeof *transfer_document->ids);
-    transfer_document->bounds =
-        xmalloc(((size_t)transfer_document->n_chunks + 1) * sizeof *transfer_document->bounds);
-    for (int i = 0; i < transfer_document->n_chunks; i++) {
-        struct chunk chunk = snapshot_chunk(transfer_document->snapshot, document->first_chunk + i);
-        memcpy(transfer_document->ids + n, chunk.tokens,
-               (size_t)chunk.n_tokens * sizeof *transfer_document->ids);
-        n += chunk.n_tokens;
-        transfer_document->bounds[i] = (uint32_t)chunk.start;
+    int n = (int)document->n_chunks;
+    struct collection_document *copy = &transfer_document->document;
+    struct chunk chunk = snapshot_chunk(transfer_document->snapshot, document->first_chunk);
+    *copy = document_again(document);
+    copy->ids = chunk_document_ids(&chunk);
+    copy->n = chunk_document_tokens(&chunk);
+    transfer_document->chunks = xmalloc((size_t)n * sizeof *transfer_document->chunks);
+    for (int i = 0; i < n; i++) {
+        chunk = snapshot_chunk(transfer_document->snapshot, document->first_chunk + i);
+        transfer_document->chunks[i] = chunk_range_of(&chunk);
     }
-    transfer_document->bounds[transfer_document->n_chunks] = (uint32_t)document->text.size;
-    transfer_document->document = document_again(document);
-    transfer_document->document.ids = transfer_document->ids;
-    transfer_document->document.bounds = transfer_document->bounds;
-    transfer_document->document.n = n;
+    copy->chunks = transfer_document->chunks;
+    copy->n_chunks = n;
 }
 
 static enum status read_picture(const struct stored_document *document,
@@ -100,15 +92,13 @@ static enum status read_picture(const struct stored_document *document,
  */
 static enum status read_stored(struct snapshot *snapshot, const struct stored_document *document,
                                struct transfer_document *transfer_document, struct error *e) {
-    *transfer_document = (struct transfer_document){.n_chunks = (int)document->n_chunks,
-                                                    .snapshot = snapshot_hold(snapshot)};
-    transfer_document->vectors =
-        xmalloc((size_t)transfer_document->n_chunks * (size_t)snapshot->info->dim *
-                sizeof *transfer_document->vectors);
+    *transfer_document = (struct transfer_document){.snapshot = snapshot_hold(snapshot)};
+    transfer_document->vectors = xmalloc((size_t)document->n_chunks * (size_t)snapshot->info->dim *
+                                         sizeof *transfer_document->vectors);
     read_chunks(document, transfer_document);
     enum status status = read_picture(document, transfer_document, e);
     if (status == STATUS_OK)
-        status = snapshot_vectors(snapshot, document->first_chunk, transfer_document->n_chunks,
+        status = snapshot_vectors(snapshot, document->first_chunk, (int)document->n_chunks,
                                   transfer_document->vectors, e);
     if (status) document_free(transfer_document);
     return status;
@@ -156,16 +146,16 @@ static enum status match_ends(const struct collection_transfer *transfer,
     const struct collection_info *from = &transfer->info;
     bool same = from->embedder_hash == to->embedder_hash &&
                 from->tokenizer_hash == to->tokenizer_hash && from->dim == to->dim &&
-                from->chunk_length == to->chunk_length && from->eod == to->eod &&
-                strcmp(from->query_prompt, to->query_prompt) == 0 &&
+                from->chunk_length == to->chunk_length && from->cut == to->cut &&
+                from->context == to->context && from->overlap == to->overlap &&
+                from->eod == to->eod && strcmp(from->query_prompt, to->query_prompt) == 0 &&
                 strcmp(from->document_prompt, to->document_prompt) == 0 &&
                 same_space(&from->pictures, &to->pictures);
-    return same
-               ? STATUS_OK
-               : error_set(
-                     e, STATUS_INVALID,
-                     "%s was made with another embedder, tokenizer, prompt or chunk length than %s",
-                     transfer->to.name, transfer->from.name);
+    return same ? STATUS_OK
+                : error_set(e, STATUS_INVALID,
+                            "%s was made with another embedder, tokenizer, prompt, chunk length, "
+                            "cut, context or overlap than %s",
+                            transfer->to.name, transfer->from.name);
 }
 
 /* A folder begins as a generation of one document; the others come into its log. */
@@ -179,8 +169,8 @@ static enum status make_folder(void *context, const struct stored_document *docu
     enum status status = builder_create(&builder, transfer->to.name, &options, e);
     if (status == STATUS_OK) status = builder_add_document(builder, &transfer_document.document, e);
     if (status == STATUS_OK)
-        status =
-            builder_add_vectors(builder, transfer_document.vectors, transfer_document.n_chunks, e);
+        status = builder_add_vectors(builder, transfer_document.vectors,
+                                     transfer_document.document.n_chunks, e);
     document_free(&transfer_document);
     if (status) {
         builder_abandon(builder);
@@ -284,7 +274,7 @@ static enum status copy_document(struct collection_transfer *transfer,
     struct transfer_document *transfer_document = &transfer->waiting[transfer->n_waiting];
     if (read_document(&transfer->from, document, transfer_document, e)) return e->status;
     transfer->n_waiting++;
-    transfer->n_waiting_chunks += transfer_document->n_chunks;
+    transfer->n_waiting_chunks += transfer_document->document.n_chunks;
     bool full =
         transfer->n_waiting == TRANSFER_DOCUMENTS || transfer->n_waiting_chunks >= TRANSFER_CHUNKS;
     return full ? put_waiting(transfer, e) : STATUS_OK;
@@ -305,7 +295,8 @@ static bool same_document(const struct transfer_document *left,
     const struct collection_document *document = &left->document,
                                      *collection_document = &right->document;
     int dim = info->dim;
-    return left->n_chunks == right->n_chunks && document->n == collection_document->n &&
+    return document->n_chunks == collection_document->n_chunks &&
+           document->n == collection_document->n &&
            same_string(document->id, collection_document->id) &&
            same_string(document->path, collection_document->path) &&
            same_string(document->title, collection_document->title) &&
@@ -315,10 +306,10 @@ static bool same_document(const struct transfer_document *left,
            marks_equal(document->marks, collection_document->marks) &&
            memcmp(document->ids, collection_document->ids,
                   (size_t)document->n * sizeof *document->ids) == 0 &&
-           memcmp(document->bounds, collection_document->bounds,
-                  ((size_t)left->n_chunks + 1) * sizeof *document->bounds) == 0 &&
+           memcmp(document->chunks, collection_document->chunks,
+                  (size_t)document->n_chunks * sizeof *document->chunks) == 0 &&
            memcmp(left->vectors, right->vectors,
-                  (size_t)left->n_chunks * (size_t)dim * sizeof *left->vectors) == 0 &&
+                  (size_t)document->n_chunks * (size_t)dim * sizeof *left->vectors) == 0 &&
            same_picture(document->picture, collection_document->picture, info->pictures.dim);
 }
 
@@ -330,7 +321,7 @@ static enum status compare_document(struct collection_transfer *transfer,
     if (status == STATUS_OK && !same_document(&left, &right, &transfer->info))
         status = error_set(e, STATUS_CORRUPT, "document %.200s is not the same in both; copy again",
                            document->id);
-    if (status == STATUS_OK) transfer->n_chunks += left.n_chunks;
+    if (status == STATUS_OK) transfer->n_chunks += left.document.n_chunks;
     document_free(&left);
     document_free(&right);
     return status;

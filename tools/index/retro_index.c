@@ -317,7 +317,8 @@ static const char *tell_interrupted(const struct index_command *command,
 
 static int run(const struct index_command *command, int argc, char **argv) {
     struct error e = {0};
-    struct index_arguments arguments = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
+    struct index_arguments arguments = {
+        .k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT, .context = -1}};
     config_init(&arguments.config);
     int code = index_options_parse(&arguments, command->bit, argc, argv, &e) ? EXIT_FAILED
                : arguments.help                                              ? print_help(command)

@@ -62,6 +62,8 @@ class Collection:
         home = Path(folder) / generation
         manifest = json.loads((home / "MANIFEST").read_text())
         self.m, self.eod = manifest["chunk_length"], manifest["eod"]
+        if manifest["chunks_end"] != "grid":
+            raise ValueError(f"{home}: its chunks end with sentences; training reads those of retro-index build --chunks grid")
         tokens, chunks = np.fromfile(home / "chunks.tokens", "<u4"), np.fromfile(home / "chunks.offsets", CHUNK)
         self.lengths = chunks["n_tokens"].astype(np.int64)
         if self.lengths.sum() != len(tokens) or (len(chunks) and self.lengths.max() > self.m):
@@ -101,8 +103,8 @@ def read_document_names(path):
     """The paths of documents, in order (docs/index-format.md)."""
     raw, at, names = Path(path).read_bytes(), 0, []
     while at < len(raw):
-        id_size, path_size, title_size, metadata_size, marks, source_size = struct.unpack_from("<6I", raw, at + 24)
-        first = at + 48 + id_size + 1
+        id_size, path_size, title_size, metadata_size, marks, source_size = struct.unpack_from("<6I", raw, at + 32)
+        first = at + 56 + id_size + 1
         names.append(raw[first : first + path_size].decode())
         at = first + path_size + 1 + title_size + 1 + metadata_size + 1 + source_size + 1 + 12 * marks
     return names

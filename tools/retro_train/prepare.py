@@ -107,7 +107,7 @@ class Preparation:
         write_json(self.data / "index.json", {"model": {"path": str(self.data / "model")}, "retrieval": self.retrieval})
 
     def make_collection(self):
-        run_index(self.retro_index, "build", "--out", self.collection, "--config", self.data / "index.json", self.data / "documents/train")
+        run_index(self.retro_index, "build", "--chunks", "grid", "--out", self.collection, "--config", self.data / "index.json", self.data / "documents/train")
         print(f"collection: {len(Collection(self.collection)):,} chunks", flush=True)
 
     def make_neighbours(self):

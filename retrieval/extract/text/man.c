@@ -6,6 +6,7 @@
 
 #include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/text/blocks.h"
 
 /* Requests for files, and those that another request may follow on the same line. */
 
@@ -174,7 +175,12 @@ static enum status take_page(const char *path, const struct buffer *page, struct
     while (end > body && page->data[end - 1] == '\n') end--;
     buffer_append(&out->text, page->data + body, end - body);
     buffer_append(&out->text, "\n", 1);
-    mark_sections(out, &out->marks);
+    struct buffer headings = {0}, blocks = {0};
+    mark_sections(out, &headings);
+    blocks_mark_man((struct text_span){out->text.data, out->text.size}, &headings, &blocks);
+    marks_join(&blocks, &headings, &out->marks);
+    buffer_free(&headings);
+    buffer_free(&blocks);
     write_title(page, body, &out->title);
     return STATUS_OK;
 }

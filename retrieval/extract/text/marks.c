@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/text/blocks.h"
 
 /* A line mark so often keeps the search for a line short in a long text. */
 enum { LINE_MARK_BYTES = 1 << 16 };
@@ -173,25 +174,29 @@ static void mark_rst(struct text_span text, struct buffer *marks) {
 
 /* Lines. */
 
-/* Marks the first line, and one of many behind it, among the headings that are marked already. */
-static void mark_lines(struct text_span text, const struct buffer *headings, struct buffer *marks) {
-    const struct mark *heading = (const struct mark *)(const void *)headings->data;
-    size_t n = headings->size / sizeof *heading, next = 0, marked = 0;
+/* Marks the first line, and one of many behind it, among the marks that are there already. */
+static void mark_lines(struct text_span text, const struct buffer *others, struct buffer *marks) {
+    const struct mark *other = (const struct mark *)(const void *)others->data;
+    size_t n = others->size / sizeof *other, next = 0, marked = 0;
     struct line_reader lines = {.text = text};
     while (read_line(&lines)) {
         if (lines.number > 1 && lines.start - marked < LINE_MARK_BYTES) continue;
-        for (; next < n && heading[next].at < lines.start; next++)
-            buffer_append(marks, &heading[next], sizeof *heading);
+        for (; next < n && other[next].at < lines.start; next++)
+            buffer_append(marks, &other[next], sizeof *other);
         marks_add(marks, MARK_LINE, 0, lines.start, lines.number);
         marked = lines.start;
     }
-    for (; next < n; next++) buffer_append(marks, &heading[next], sizeof *heading);
+    for (; next < n; next++) buffer_append(marks, &other[next], sizeof *other);
 }
 
 void document_mark(enum document_kind kind, struct text_span text, struct buffer *marks) {
-    struct buffer headings = {0};
+    struct buffer headings = {0}, blocks = {0}, all = {0};
     if (kind == DOCUMENT_MARKDOWN) mark_markdown(text, &headings);
     if (kind == DOCUMENT_RST) mark_rst(text, &headings);
-    mark_lines(text, &headings, marks);
+    blocks_mark(kind, text, &headings, &blocks);
+    marks_join(&blocks, &headings, &all);
+    mark_lines(text, &all, marks);
     buffer_free(&headings);
+    buffer_free(&blocks);
+    buffer_free(&all);
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "retrieval/chunk_ends.h"
 #include "retrieval/picture_document.h"
 
 /* Chunks that are embedded at a stretch. */
@@ -32,8 +33,19 @@ static enum status cut_part(struct document_cutter *cutter, struct text_span tex
     return STATUS_OK;
 }
 
-enum status document_cut(struct document_cutter *cutter, struct text_span text, struct error *e) {
+static void begin_contexts(struct document_cutter *cutter,
+                           const struct collection_document *document) {
+    struct tokens room = cutter->contexts.tokens;
+    cutter->contexts = (struct context_reader){.document = document,
+                                               .tokenizer = cutter->tokenizer,
+                                               .most = cutter->rules.context,
+                                               .tokens = room};
+}
+
+enum status document_cut(struct document_cutter *cutter, const struct collection_document *document,
+                         struct error *e) {
     struct tokens *tokens = &cutter->tokens;
+    struct text_span text = document->text;
     struct picture_document picture;
     cutter->is_picture = picture_document_read(&picture, text);
     if (cutter->is_picture && !cutter->pictures && !cutter->embedder->sees)
@@ -42,13 +54,32 @@ enum status document_cut(struct document_cutter *cutter, struct text_span text, 
                          cutter->embedder->name);
     if (cut_part(cutter, text, cutter->is_picture ? picture.caption : text, e)) return e->status;
 
-    cutter->n_chunks = document_count_chunks(tokens->n, cutter->chunk_length);
-    cutter->bounds =
-        xrealloc(cutter->bounds, ((size_t)cutter->n_chunks + 1) * sizeof *cutter->bounds);
-    for (int i = 0; i < cutter->n_chunks; i++)
-        cutter->bounds[i] = tokens->starts[i * cutter->chunk_length];
-    cutter->bounds[cutter->n_chunks] = (uint32_t)text.size;
+    struct chunk_source source = {text, document->marks, tokens->starts, tokens->n};
+    buffer_clear(&cutter->chunks);
+    cutter->n_chunks = chunks_cut(&source, cutter->is_picture ? CHUNKS_GRID : cutter->rules.cut,
+                                  cutter->rules.chunk_length, &cutter->chunks);
+    begin_contexts(cutter, document);
     return STATUS_OK;
+}
+
+/* Where the tokens begin that overlap with a chunk: behind the heading over it. */
+static uint32_t overlap_start(const struct document_cutter *cutter,
+                              const struct chunk_range *chunk) {
+    int overlap = min_int(cutter->rules.overlap, (int)chunk->token);
+    uint32_t start = cutter->tokens.starts[(int)chunk->token - overlap],
+             heading = cutter->contexts.last_heading;
+    return start < heading && heading < chunk->start ? heading : start;
+}
+
+void cutter_embedded(struct document_cutter *cutter, int i, struct buffer *out) {
+    const struct chunk_range *chunk = &cutter_chunks(cutter)[i];
+    const struct text_span text = cutter->contexts.document->text;
+    uint32_t start = chunk->start;
+    if (!cutter->is_picture) {
+        context_read(&cutter->contexts, chunk, out);
+        start = overlap_start(cutter, chunk);
+    }
+    buffer_append(out, text.text + start, chunk->end - start);
 }
 
 /* The picture's vector. */
@@ -90,14 +121,19 @@ static enum status begin_vectors(struct document_cutter *cutter, struct text_spa
     return embed_picture(cutter->embedder, text, cutter->vectors, e);
 }
 
-static enum status embed_some(struct document_cutter *cutter, struct text_span text,
-                              struct error *e) {
+static enum status embed_some(struct document_cutter *cutter, struct error *e) {
     struct text_span texts[EMBED_CHUNKS];
+    size_t ends[EMBED_CHUNKS];
     int n_tokens[EMBED_CHUNKS] = {0};
     int first = cutter->n_embedded, n = min_int(EMBED_CHUNKS, cutter->n_chunks - first);
+    buffer_clear(&cutter->embedded);
     for (int i = 0; i < n; i++) {
-        const uint32_t *bounds = cutter->bounds + first + i;
-        texts[i] = (struct text_span){text.text + bounds[0], bounds[1] - bounds[0]};
+        cutter_embedded(cutter, first + i, &cutter->embedded);
+        ends[i] = cutter->embedded.size;
+    }
+    for (int i = 0; i < n; i++) {
+        size_t start = i > 0 ? ends[i - 1] : 0;
+        texts[i] = (struct text_span){cutter->embedded.data + start, ends[i] - start};
     }
     struct embed_request request = {
         .texts = texts,
@@ -113,11 +149,13 @@ static enum status embed_some(struct document_cutter *cutter, struct text_span t
     return status;
 }
 
-enum status document_embed(struct document_cutter *cutter, struct text_span text,
-                           const atomic_bool *cancelled, struct error *e) {
-    enum status status = begin_vectors(cutter, text, e);
+enum status document_embed(struct document_cutter *cutter,
+                           const struct collection_document *document, const atomic_bool *cancelled,
+                           struct error *e) {
+    enum status status = begin_vectors(cutter, document->text, e);
+    cutter->contexts.document = document;
     while (status == STATUS_OK && cutter->n_embedded < cutter->n_chunks) {
-        status = embed_some(cutter, text, e);
+        status = embed_some(cutter, e);
         if (status == STATUS_OK && cancelled && atomic_load(cancelled))
             status = error_set(e, STATUS_CANCELLED, "interrupted");
     }
@@ -132,7 +170,7 @@ enum status document_put_begin(struct document_cutter *cutter, struct collection
         collection_has(collection, cutter->filter, document, is_there, e))
         return e->status;
     if (*is_there) return STATUS_OK;
-    enum status status = document_cut(cutter, document->text, e);
+    enum status status = document_cut(cutter, document, e);
     if (status == STATUS_OK) status = begin_vectors(cutter, document->text, e);
     return status ? error_prefix(e, "%s", document->path) : STATUS_OK;
 }
@@ -140,7 +178,8 @@ enum status document_put_begin(struct document_cutter *cutter, struct collection
 enum status document_put_more(struct document_cutter *cutter,
                               const struct collection_document *document, bool *more,
                               struct error *e) {
-    if (embed_some(cutter, document->text, e)) return error_prefix(e, "%s", document->path);
+    cutter->contexts.document = document;
+    if (embed_some(cutter, e)) return error_prefix(e, "%s", document->path);
     *more = cutter->n_embedded < cutter->n_chunks;
     return STATUS_OK;
 }
@@ -148,16 +187,15 @@ enum status document_put_more(struct document_cutter *cutter,
 enum status document_put_end(struct document_cutter *cutter, struct collection *collection,
                              struct collection_document *document, enum change_effect *effect,
                              struct error *e) {
-    document->ids = cutter->tokens.ids;
-    document->n = cutter->tokens.n;
-    document->bounds = cutter->bounds;
-    document->picture = cutter_picture(cutter);
+    cutter_fill(cutter, document);
     return collection_put(collection, cutter->filter, document, cutter->vectors, effect, e);
 }
 
 void document_cutter_close(struct document_cutter *cutter) {
     tokens_free(&cutter->tokens);
-    free(cutter->bounds);
+    tokens_free(&cutter->contexts.tokens);
+    buffer_free(&cutter->chunks);
+    buffer_free(&cutter->embedded);
     free(cutter->vectors);
     free(cutter->picture);
 }

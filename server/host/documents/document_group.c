@@ -24,7 +24,7 @@ static void document_free(struct grouped_document *document) {
     free((char *)(uintptr_t)collection_document->text.text);
     free((void *)(uintptr_t)collection_document->marks.bytes);
     free((void *)(uintptr_t)collection_document->ids);
-    free((void *)(uintptr_t)collection_document->bounds);
+    free((void *)(uintptr_t)collection_document->chunks);
     free((void *)(uintptr_t)collection_document->picture);
     free(document->vectors);
 }
@@ -60,16 +60,15 @@ static struct grouped_document *append_copy(struct document_group *group,
 static void take_cut(struct grouped_document *document, const struct document_cutter *cutter) {
     struct collection_document *collection_document = &document->document;
     size_t row = (size_t)cutter->embedder->dim * sizeof *cutter->vectors;
-    document->n_chunks = cutter->n_chunks;
-    collection_document->n = cutter->tokens.n;
+    cutter_fill(cutter, collection_document);
     collection_document->ids =
-        copy_bytes(cutter->tokens.ids, (size_t)cutter->tokens.n * sizeof *cutter->tokens.ids);
-    collection_document->bounds =
-        copy_bytes(cutter->bounds, ((size_t)cutter->n_chunks + 1) * sizeof *cutter->bounds);
+        copy_bytes(collection_document->ids, (size_t)cutter->tokens.n * sizeof(int32_t));
+    collection_document->chunks = copy_bytes(collection_document->chunks,
+                                             (size_t)cutter->n_chunks * sizeof(struct chunk_range));
     document->vectors = copy_bytes(cutter->vectors, (size_t)cutter->n_chunks * row);
-    if (cutter_picture(cutter))
+    if (collection_document->picture)
         collection_document->picture =
-            copy_bytes(cutter->picture, (size_t)cutter->pictures->dim * sizeof *cutter->picture);
+            copy_bytes(collection_document->picture, (size_t)cutter->pictures->dim * sizeof(float));
 }
 
 static enum status flush_when_full(struct document_group *group, struct error *e) {
@@ -90,14 +89,14 @@ enum status group_add_embedded(struct document_group *group,
     return flush_when_full(group, e);
 }
 
-/* The vectors of a document that waits, and has this text. */
-static bool take_waiting(struct document_group *group, struct text_span text) {
+/* The vectors of a document that waits, and is embedded as this one is. */
+static bool take_waiting(struct document_group *group, const struct collection_document *wanted) {
     struct document_cutter *cutter = group->cutter;
     size_t row = (size_t)cutter->embedder->dim * sizeof *cutter->vectors;
     for (int i = 0; i < group->n; i++) {
         const struct grouped_document *document = &group->list[i];
-        if (document->vectors == NULL || document->n_chunks != cutter->n_chunks ||
-            !span_equals(document->document.text, text))
+        if (document->vectors == NULL || document->document.n_chunks != cutter->n_chunks ||
+            !known_text_equals(wanted, &document->document))
             continue;
         document_make_room(cutter);
         memcpy(cutter->vectors, document->vectors, (size_t)cutter->n_chunks * row);
@@ -109,26 +108,26 @@ static bool take_waiting(struct document_group *group, struct text_span text) {
     return false;
 }
 
-enum status group_embed(struct document_group *group, struct text_span text, int *n_embedded,
-                        struct error *e) {
-    bool found = group->texts && take_waiting(group, text);
+enum status group_embed(struct document_group *group, const struct collection_document *document,
+                        int *n_embedded, struct error *e) {
+    bool found = group->texts && take_waiting(group, document);
     *n_embedded = 0;
     if (group->texts && !found &&
-        known_texts_find(group->texts, group->collection, group->cutter, text, &found, e))
+        known_texts_find(group->texts, group->collection, group->cutter, document, &found, e))
         return e->status;
     if (found) return STATUS_OK;
     *n_embedded = group->cutter->n_chunks;
-    return document_embed(group->cutter, text, group->cancelled, e);
+    return document_embed(group->cutter, document, group->cancelled, e);
 }
 
 static enum status cut_and_embed(struct document_group *group, struct grouped_document *document,
                                  struct error *e) {
     struct document_cutter *cutter = group->cutter;
-    struct text_span text = document->document.text;
     if (group->cancelled && atomic_load(group->cancelled))
         return error_set(e, STATUS_CANCELLED, "interrupted");
-    enum status status = document_cut(cutter, text, e);
-    if (status == STATUS_OK) status = group_embed(group, text, &document->n_embedded, e);
+    enum status status = document_cut(cutter, &document->document, e);
+    if (status == STATUS_OK)
+        status = group_embed(group, &document->document, &document->n_embedded, e);
     if (status) return error_prefix(e, "%s", document->document.path);
     take_cut(document, cutter);
     return STATUS_OK;

@@ -9,7 +9,7 @@
 struct grouped_document {
     struct collection_document document;
     float *vectors; /* NULL: it is to be cut and embedded */
-    int n_chunks, n_embedded;
+    int n_embedded;
 };
 
 /* How a document fared: called for each, in order. A failure that it returns ends the flush. */
@@ -33,10 +33,10 @@ struct document_group {
  * there already. */
 enum status group_add(struct document_group *group, const struct collection_document *document,
                       struct error *e);
-/* Vectors of the text that the cutter has just cut: of an equal one that waits or is there, else
- * computed. Returns in *n_embedded how many were computed. STATUS_CANCELLED. */
-enum status group_embed(struct document_group *group, struct text_span text, int *n_embedded,
-                        struct error *e);
+/* Vectors of the document that the cutter has just cut: of an equal one that waits or is there,
+ * else computed. Returns in *n_embedded how many were computed. STATUS_CANCELLED. */
+enum status group_embed(struct document_group *group, const struct collection_document *document,
+                        int *n_embedded, struct error *e);
 /* As group_add, of one that the cutter has just cut and embedded. */
 enum status group_add_embedded(struct document_group *group,
                                const struct collection_document *document, struct error *e);

@@ -65,6 +65,13 @@ static enum status list_texts(struct known_texts *texts, struct collection *coll
 
 /* Finding. */
 
+bool known_text_equals(const struct collection_document *left,
+                       const struct collection_document *right) {
+    bool named = left->title[0] || strcmp(left->path, right->path) == 0;
+    return named && span_equals(left->text, right->text) &&
+           strcmp(left->title, right->title) == 0 && marks_equal(left->marks, right->marks);
+}
+
 static const struct known_text *find_text(const struct known_texts *texts, struct text_span text) {
     char hash[DOCUMENT_ID_SIZE];
     text_hash(text, hash);
@@ -86,12 +93,13 @@ static enum status read_from_snapshot(const struct snapshot *snapshot, int64_t f
 
 /* From the collection as it is now. */
 static enum status read_newest(struct collection *collection, const char *id,
-                               struct document_cutter *cutter, struct text_span text,
-                               struct error *e) {
+                               struct document_cutter *cutter,
+                               const struct collection_document *document, struct error *e) {
     struct collection_found from;
     if (collection_find(collection, NULL, id, &from, e)) return e->status;
     enum status status = STATUS_OK;
-    if (!span_equals(from.document.text, text) || from.document.n_chunks != cutter->n_chunks)
+    struct collection_document there = document_again(&from.document);
+    if (!known_text_equals(&there, document) || from.document.n_chunks != cutter->n_chunks)
         status = error_set(e, STATUS_NOT_FOUND, "the document has another text now");
     else
         status = read_from_snapshot(from.snapshot, from.document.first_chunk, cutter, e);
@@ -100,24 +108,27 @@ static enum status read_newest(struct collection *collection, const char *id,
 }
 
 static enum status read_vectors(const struct known_texts *texts, struct collection *collection,
-                                struct document_cutter *cutter, struct text_span text,
-                                struct error *e) {
-    const struct known_text *known = find_text(texts, text);
+                                struct document_cutter *cutter,
+                                const struct collection_document *document, struct error *e) {
+    const struct known_text *known = find_text(texts, document->text);
     if (known == NULL) return error_set(e, STATUS_NOT_FOUND, "no document has the text");
-    if (known->first_chunk < 0) return read_newest(collection, known->id, cutter, text, e);
+    if (known->first_chunk < 0) return read_newest(collection, known->id, cutter, document, e);
     struct chunk first = snapshot_chunk(texts->snapshot, known->first_chunk);
-    if (!span_equals(first.source, text) || known->n_chunks != cutter->n_chunks)
+    struct collection_document there = {
+        .path = first.path, .title = first.title, .text = first.source, .marks = first.marks};
+    if (!known_text_equals(&there, document) || known->n_chunks != cutter->n_chunks)
         return error_set(e, STATUS_NOT_FOUND, "the document has another text");
     return read_from_snapshot(texts->snapshot, known->first_chunk, cutter, e);
 }
 
 /* An index that gives no vectors back, and a document that goes meanwhile, leave *found false. */
 enum status known_texts_find(struct known_texts *texts, struct collection *collection,
-                             struct document_cutter *cutter, struct text_span text, bool *found,
+                             struct document_cutter *cutter,
+                             const struct collection_document *document, bool *found,
                              struct error *e) {
     *found = false;
     if (!texts->listed && list_texts(texts, collection, e)) return e->status;
-    enum status status = read_vectors(texts, collection, cutter, text, e);
+    enum status status = read_vectors(texts, collection, cutter, document, e);
     *found = status == STATUS_OK;
     return status == STATUS_NOT_FOUND || status == STATUS_UNSUPPORTED ? STATUS_OK : status;
 }

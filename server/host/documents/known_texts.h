@@ -26,10 +26,15 @@ struct known_texts {
         *snapshot; /* as it was then: what goes from a folder meanwhile has its vectors */
 };
 
-/* Takes the vectors of the text that the cutter has just cut from a document with the same one;
+/* Whether two documents are embedded alike: they have the same text, marks and title, and where
+ * they have no title their path is in its place. */
+bool known_text_equals(const struct collection_document *left,
+                       const struct collection_document *right);
+/* Takes the vectors of the document that the cutter has just cut from one that is embedded alike;
  * *found: there is one. The collection is looked through at the first call. */
 enum status known_texts_find(struct known_texts *texts, struct collection *collection,
-                             struct document_cutter *cutter, struct text_span text, bool *found,
+                             struct document_cutter *cutter,
+                             const struct collection_document *document, bool *found,
                              struct error *e);
 /* A document of that id has the text from now on. */
 void known_texts_add(struct known_texts *texts, struct text_span text, const char *id);
