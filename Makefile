@@ -29,7 +29,7 @@
 #   make demo     documents in, an answer with its sources out, beside one without
 #   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
-# CPU=generic leaves the kernels for x86's instruction sets out.
+# CPU=generic leaves the kernels for the instruction sets of x86 and Arm out.
 # SANITIZE=address,undefined (or thread) builds into build/sanitize-... beside the normal build; CC=clang works as gcc does.
 
 .DEFAULT_GOAL := all
@@ -43,8 +43,10 @@ BUILD := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))
 CC ?= cc
 CXX ?= c++
 
-# Kernels for x86's instruction sets beside those in portable C: CPU=generic leaves them out, as other machines do.
-CPU ?= $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),x86,generic)
+# Kernels for the instruction sets of x86 or Arm beside those in portable C: CPU=generic leaves them out, as other
+# machines do.
+MACHINE := $(shell $(CC) -dumpmachine)
+CPU ?= $(if $(filter x86_64-%,$(MACHINE)),x86,$(if $(filter aarch64-%,$(MACHINE)),arm,generic))
 CPU := $(CPU)
 
 # Targets that build before they do something else compile on all cores, unless the caller's -j says how many.
@@ -87,7 +89,8 @@ CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 
 # pass-failed: clang warns where sanitizers keep it from vectorising an `omp simd` loop; gcc does not know the name.
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef -Wno-pass-failed
-CPPFLAGS += -I. -D_GNU_SOURCE -DCPU_X86=$(if $(filter x86,$(CPU)),1,0) $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0) \
+CPPFLAGS += -I. -D_GNU_SOURCE -DCPU_X86=$(if $(filter x86,$(CPU)),1,0) -DCPU_ARM=$(if $(filter arm,$(CPU)),1,0) \
+	$(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0) \
 	$(CUDA_DEFINES) -DHAVE_MPI=$(if $(MPI),1,0) -DHAVE_NCCL=$(if $(NCCL),1,0) -DXXH_INLINE_ALL \
 	-isystem /usr/include/libxml2
 OPTIMISE := -O2 -g -fno-math-errno -ffp-contract=off -fopenmp
@@ -109,8 +112,9 @@ PROGRAM_LDFLAGS := $(filter-out -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib,$(LDF
 # Every folder's sources make one library; a program is server/main.c or a folder of tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
 X86_SOURCES := $(wildcard kernels/cpu/x86/*.c)
-SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES)) $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
-	$(wildcard config/*/*.c kernels/*.c kernels/*/*.c kernels/cpu/x86/*.c retro/*/*.c retro/*/*/*.c retrieval/*.c retrieval/*/*.c retrieval/*/*/*.c \
+ARM_SOURCES := $(wildcard kernels/cpu/arm/*.c)
+SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES)) $(if $(filter arm,$(CPU)),,$(ARM_SOURCES)) $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
+	$(wildcard config/*/*.c kernels/*.c kernels/*/*.c kernels/cpu/x86/*.c kernels/cpu/arm/*.c retro/*/*.c retro/*/*/*.c retrieval/*.c retrieval/*/*.c retrieval/*/*/*.c \
 	server/*.c server/*/*.c server/*/*/*.c)) $(wildcard retro/*/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
@@ -138,6 +142,9 @@ endif
 # Fuzzing is for what parses: instrumented for it, one of these files takes clang minutes.
 VECTOR := $(if $(SANITIZE),-O1,-O3) $(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
 $(BUILD)/kernels/cpu/%.c.o: CFLAGS += $(ALIGN)
+$(BUILD)/kernels/cpu/arm/%_neon.c.o: CFLAGS += $(VECTOR)
+$(BUILD)/kernels/cpu/arm/%_dotprod.c.o: CFLAGS += -march=armv8.2-a+dotprod $(VECTOR)
+$(BUILD)/kernels/cpu/arm/%_i8mm.c.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(VECTOR)

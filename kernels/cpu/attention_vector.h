@@ -66,7 +66,7 @@ static inline const char *row_ahead(const struct key_rows *rows, int i) {
 }
 
 ALWAYS_INLINE void bytes_fetch(const char *p, size_t bytes) {
-    for (size_t line = 0; line < bytes; line += 64) _mm_prefetch(p + line, _MM_HINT_T0);
+    for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(p + line, 0, 3);
 }
 
 /* The bias of keys [key, key + 16) for row `row`. Most lie at one side of what the bias tells

@@ -1,17 +1,21 @@
 /* kernels/cpu/blocks_vector.h: the register-tile kernels of blocks.h; include after a dots header.
  *
- * A strip is LANES columns: a tile in AVX-512 registers, half of one in AVX2's. A kernel takes R
- * rows of one group and S strips, keeps an integer sum of the block and a float sum of the row for
- * each pair in registers, and streams the weights past them once. R, S and the dtype are
- * compile-time constants of each instance; the arithmetic of one element is the same in all of
- * them. */
+ * A strip is LANES columns: a tile in AVX-512 registers, half of one in AVX2's, a quarter in
+ * NEON's. A kernel takes R rows of one group and S strips, keeps an integer sum of the block and a
+ * float sum of the row for each pair in registers, and streams the weights past them once. R, S and
+ * the dtype are compile-time constants of each instance; the arithmetic of one element is the same
+ * in all of them. */
 #pragma once
 
 #include "kernels/cpu/variants.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-enum { TILE_STRIPS = TILE_COLUMNS / LANES, STRIP_BYTES = LANES * QUAD };
+enum {
+    TILE_STRIPS = TILE_COLUMNS / LANES,
+    MOST_STRIPS = TILE_STRIPS > 2 ? TILE_STRIPS : 2, /* of a kernel */
+    STRIP_BYTES = LANES * QUAD
+};
 
 /* The bytes fetched while the groups of rows pass over the tiles of one turn: of `tiles` tiles from
  * `from` on, the next block after every `every` blocks. */
@@ -63,16 +67,16 @@ struct block_sums {
 
 /* The scales of the strips at one block. */
 struct block_scales {
-    struct floats scales[2], minimums[2];
+    struct floats scales[MOST_STRIPS], minimums[MOST_STRIPS];
 };
 
 ALWAYS_INLINE struct block_scales scales_load(const struct block_at *at,
                                               const struct kernel_form form) {
-    struct block_scales scales = {{floats_zero(), floats_zero()}, {floats_zero(), floats_zero()}};
+    struct block_scales scales;
     for (int s = 0; s < form.strips; s++) {
         scales.scales[s] = floats_load_f16(at[s].scales);
-        if (form.dtype == DTYPE_INT4)
-            scales.minimums[s] = floats_load_f16(at[s].scales + TILE_COLUMNS);
+        scales.minimums[s] =
+            form.dtype == DTYPE_INT4 ? floats_load_f16(at[s].scales + TILE_COLUMNS) : floats_zero();
     }
     return scales;
 }
@@ -98,7 +102,7 @@ ALWAYS_INLINE void add_block(struct block_sums *sums, const struct input_block *
 ALWAYS_INLINE void block_int8(struct block_sums *sums, const struct input_block *block,
                               const struct block_at *at, const struct kernel_form form) {
     struct block_scales scales;
-    struct quads w[2];
+    struct quads w[MOST_STRIPS];
     for (int i = 0; i < form.rows * form.strips; i++)
         sums->block[i] = int8_start(block + i / form.strips);
 #pragma GCC unroll 8
@@ -118,7 +122,7 @@ ALWAYS_INLINE void block_int8(struct block_sums *sums, const struct input_block 
 ALWAYS_INLINE void block_int4(struct block_sums *sums, const struct input_block *block,
                               const struct block_at *at, const struct kernel_form form) {
     struct block_scales scales;
-    __typeof__(load_quads(NULL)) low[2], high[2];
+    __typeof__(load_quads(NULL)) low[MOST_STRIPS], high[MOST_STRIPS];
     for (int i = 0; i < form.rows * form.strips; i++) sums->block[i] = int4_start();
 #pragma GCC unroll 4
     for (int quad = 0; quad < BLOCK_QUADS / 2; quad++) {
@@ -152,9 +156,9 @@ ALWAYS_INLINE void fetch_block(struct block_fetch *fetch, size_t tile_bytes, con
     for (int t = 0; t < fetch->tiles; t++, from += tile_bytes)
         for (int i = 0; i < lines; i++) {
             if (near)
-                _mm_prefetch(from + i * LINE_BYTES, _MM_HINT_T0);
+                __builtin_prefetch(from + i * LINE_BYTES, 0, 3);
             else
-                _mm_prefetch(from + i * LINE_BYTES, _MM_HINT_T1);
+                __builtin_prefetch(from + i * LINE_BYTES, 0, 2);
         }
 }
 
@@ -172,7 +176,7 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
     struct block_sums sums;
     for (int i = 0; i < rows * strips; i++) sums.totals[i] = floats_zero();
     for (size_t b = 0; b < blocks; b++, block += rows) {
-        struct block_at at[2];
+        struct block_at at[MOST_STRIPS];
         for (int s = 0; s < strips; s++)
             at[s] = block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
                              strips < TILE_STRIPS ? place->strip % TILE_STRIPS : s % TILE_STRIPS,
@@ -224,11 +228,15 @@ ALWAYS_INLINE void block_turn(const struct block_product *product, int strip, in
     fetch.from = (const char *)weight->data + (size_t)(strip / TILE_STRIPS) * tile_bytes;
     fetch.from += rows <= FEW_ROWS ? FETCH_AHEAD : (size_t)tiles * tile_bytes;
     if (strip % TILE_STRIPS != 0 && strips < TILE_STRIPS)
-        fetch.block = (size_t)weight->n_in / QUANTISE_BLOCK / TILE_STRIPS;
+        fetch.block =
+            (size_t)weight->n_in / QUANTISE_BLOCK * (size_t)(strip % TILE_STRIPS) / TILE_STRIPS;
     for (int row = 0; row < rows; row += product->group) {
         struct block_place place = {
             .product = product, .fetch = &fetch, .row = row, .strip = strip};
         const int together = group_rows(product, row);
+        if (strips == 4 && MOST_STRIPS == 4)
+            block_strips(&place, together,
+                         (struct kernel_form){.strips = 4, .dtype = dtype, .powers = powers});
         if (strips == 2)
             block_strips(&place, together,
                          (struct kernel_form){.strips = 2, .dtype = dtype, .powers = powers});

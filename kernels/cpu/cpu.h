@@ -1,8 +1,8 @@
 /* kernels/cpu/cpu.h: private to the CPU backend: its state and the table of vector kernels.
  *
- * A variant (generic, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx) is one struct
- * cpu_kernels. The op files (linear.c, attention.c ...) cut the work, hand it to threads and call
- * the variant; a variant never sees threads. */
+ * A variant (generic; avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx; neon, dotprod, i8mm) is
+ * one struct cpu_kernels. The op files (linear.c, attention.c ...) cut the work, hand it to threads
+ * and call the variant; a variant never sees threads. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -151,6 +151,9 @@ extern const struct cpu_kernels cpu_kernels_generic;
 #if CPU_X86
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512,
     cpu_kernels_avx512vnni, cpu_kernels_avx512bf16, cpu_kernels_amx;
+#endif
+#if CPU_ARM
+extern const struct cpu_kernels cpu_kernels_neon, cpu_kernels_dotprod, cpu_kernels_i8mm;
 #endif
 /* The variants of this build, best first, then NULL. */
 extern const struct cpu_kernels *const cpu_variants[];

@@ -84,8 +84,8 @@ ALWAYS_INLINE void fetch_ahead(const struct vector_place *place, const char *at,
                                const int tiles, const enum dtype dtype) {
     for (int t = 0; t < tiles; t++)
         for (size_t line = 0; line < 2 * TILE_COLUMNS * dtype_bytes(dtype); line += 64)
-            _mm_prefetch(at + packed_tile_start(dtype, place->a->weight->n_in, t) + ahead + line,
-                         _MM_HINT_T1);
+            __builtin_prefetch(
+                at + packed_tile_start(dtype, place->a->weight->n_in, t) + ahead + line, 0, 2);
 }
 
 ALWAYS_INLINE void tile_kernel(const struct vector_place *place, const int rows, const int tiles,

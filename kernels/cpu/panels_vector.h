@@ -38,7 +38,7 @@ ALWAYS_INLINE void sum_chain(struct vec *sums, struct panel_place *place, const 
     if (first) weights += one_depth;
     UNROLLED for (int i = 0; i < rows * tiles; i++) sums[i] = vec_zero();
     for (int k = first; k < weight->n_in; k += 2) {
-        _mm_prefetch(ahead, _MM_HINT_T1);
+        __builtin_prefetch(ahead, 0, 2);
         ahead += place->step;
         UNROLLED for (int t = 0; t < tiles; t++) v[t] =
             vec_load((const float *)(const void *)(weights + (size_t)t * tile_bytes));
@@ -130,7 +130,7 @@ ALWAYS_INLINE void copy_depths(const struct panel_copy *copy, int first) {
 ALWAYS_INLINE void turn_depths(const struct panel_copy *copy, int k) {
     float turned[TILE_COLUMNS * TILE_COLUMNS];
     for (int r = 0; r < copy->rows; r++)
-        _mm_prefetch((const char *)(copy->from + r * copy->apart + k + 128), _MM_HINT_T1);
+        __builtin_prefetch((const char *)(copy->from + r * copy->apart + k + 128), 0, 2);
     vec_turn(turned, copy->from + k, copy->apart, copy->rows);
     for (int i = 0; i < TILE_COLUMNS; i++)
         vec_store(copied_depth(copy, k + i), vec_load(turned + i * TILE_COLUMNS));

@@ -108,7 +108,7 @@ ALWAYS_INLINE words_of quad_unpack(const uint8_t *block, const int quad, const e
 
 ALWAYS_INLINE void stream_fetch(const uint8_t *from, const int lines) {
     for (int i = 0; i < lines; i++)
-        _mm_prefetch((const char *)from + FETCH_AHEAD + i * LINE_BYTES, _MM_HINT_T0);
+        __builtin_prefetch((const char *)from + FETCH_AHEAD + i * LINE_BYTES, 0, 3);
 }
 
 /* `packed` is the tile's super-block, `half` which strip of the tile it is. */
@@ -216,7 +216,7 @@ ALWAYS_INLINE void lines_fetch(const struct super_turn *turn, int i, int visit,
     const char *from = (const char *)turn->next + (size_t)i * packed_super_bytes(dtype);
     for (int tile = 0; tile < turn->tiles; tile++, from += tile_bytes)
         for (uint32_t line = first; line < end; line++)
-            _mm_prefetch(from + line * LINE_BYTES, _MM_HINT_T1);
+            __builtin_prefetch(from + line * LINE_BYTES, 0, 2);
 }
 
 /* inner = what super-block i of the turn brings before the scale of the input. */
@@ -368,7 +368,7 @@ static void tiles_multiply(const struct block_product *product, int first_tile, 
     struct super_panel panel;
     int end = (first_tile + n_tiles) * TILE_STRIPS, most = PASS_STRIPS;
     if (product->args->x.rows <= FEW_ROWS)
-        most = TILE_STRIPS * product->group <= DOT_SUMS ? TILE_STRIPS : 1;
+        most = TILE_STRIPS * product->group <= DOT_SUMS ? min_int(TILE_STRIPS, PANEL_STRIPS) : 1;
     for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
         strips = min_int(most, end - strip);
         if (strips == 2)

@@ -16,5 +16,9 @@ const struct cpu_kernels *const cpu_variants[] = {
     &cpu_kernels_avx512vnni, &cpu_kernels_avx512,
     &cpu_kernels_avxvnni,    &cpu_kernels_avx2,
 #endif
+#if CPU_ARM
+    &cpu_kernels_i8mm,       &cpu_kernels_dotprod,
+    &cpu_kernels_neon,
+#endif
     &cpu_kernels_generic,    NULL,
 };

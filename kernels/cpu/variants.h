@@ -1,6 +1,6 @@
 /* kernels/cpu/variants.h: the functions that exist once per instruction set; variants.c and
- * variants_x86.c put them into tables. Products are named one by one, all others come from the
- * lists of cpu.h. */
+ * the variants_*.c of a machine put them into tables. Products are named one by one, all others
+ * come from the lists of cpu.h. */
 #pragma once
 
 #include "kernels/cpu/blocks.h"
@@ -19,6 +19,7 @@
 COMMON_KERNELS(KERNEL_PROTOTYPE, generic)
 COMMON_KERNELS(KERNEL_PROTOTYPE, avx2)
 COMMON_KERNELS(KERNEL_PROTOTYPE, avx512)
+COMMON_KERNELS(KERNEL_PROTOTYPE, neon)
 
 #define PRODUCT_PROTOTYPES(set) \
     void linear_##set(const struct linear_args *a, int first_tile, int n_tiles); \
@@ -28,7 +29,7 @@ COMMON_KERNELS(KERNEL_PROTOTYPE, avx512)
                         enum dtype weights); \
     void quantise_supers_##set(struct super_input *to, int step, const float *from, int supers, \
                                enum dtype weights);
-/* Not every set has every product: variants_x86.c says which set's it takes. */
+/* Not every set has every product: variants_x86.c and variants_arm.c say which set's it takes. */
 PRODUCT_PROTOTYPES(generic)
 PRODUCT_PROTOTYPES(avx2)
 PRODUCT_PROTOTYPES(avxvnni)
@@ -36,6 +37,9 @@ PRODUCT_PROTOTYPES(avx512)
 PRODUCT_PROTOTYPES(avx512vnni)
 PRODUCT_PROTOTYPES(avx512bf16)
 PRODUCT_PROTOTYPES(amx)
+PRODUCT_PROTOTYPES(neon)
+PRODUCT_PROTOTYPES(dotprod)
+PRODUCT_PROTOTYPES(i8mm)
 
 void panel_avx512(const struct panel_product *product, int panel);
 void panels_avx512(const struct panel_product *product, int first_tile, int n_tiles);

@@ -1,0 +1,14 @@
+/* kernels/cpu/arm/blocks_dotprod.c: products with quantised weights for NEON with SDOT; see
+ * blocks_vector.h and supers_vector.h. */
+#include "kernels/cpu/arm/dots_neon.h"
+
+#include "kernels/cpu/blocks_vector.h"
+#include "kernels/cpu/supers_vector.h"
+
+void blocks_dotprod(const struct block_product *product, int first_tile, int n_tiles) {
+    blocks_vector(product, first_tile, n_tiles, false);
+}
+
+void supers_dotprod(const struct block_product *product, int first_tile, int n_tiles) {
+    supers_vector(product, first_tile, n_tiles);
+}
