@@ -3,27 +3,43 @@
 
 #include <string.h>
 
-static struct mark mark_at(struct mark_span marks, uint32_t i) {
+struct mark mark_read(struct mark_span marks, uint32_t i) {
     struct mark mark;
     memcpy(&mark, (const char *)marks.bytes + (size_t)i * sizeof mark, sizeof mark);
     return mark;
 }
 
+static bool is_count(uint32_t value) { return value > 0 && value <= INT32_MAX; }
+
 static bool mark_is_sound(const struct mark *mark, uint64_t text_size) {
-    bool is_heading = mark->kind == MARK_HEADING,
-         counts = mark->kind == MARK_PAGE || mark->kind == MARK_LINE;
-    if (mark->zero != 0 || mark->at > text_size) return false;
-    if (is_heading)
-        return mark->level >= 1 && mark->level <= MARK_LEVELS &&
-               mark->value <= text_size - mark->at;
-    return mark->level == 0 && (counts ? mark->value > 0 && mark->value <= INT32_MAX
-                                       : mark->kind == MARK_NO_LINE && mark->value == 0);
+    bool has_level = mark->kind == MARK_HEADING || mark->kind == MARK_BLOCK,
+         has_column = mark->kind == MARK_CELL;
+    if (mark->at > text_size || (!has_level && mark->level != 0) ||
+        (!has_column && mark->column != 0))
+        return false;
+    switch (mark->kind) {
+        case MARK_PAGE:
+        case MARK_LINE: return is_count(mark->value);
+        case MARK_NO_LINE: return mark->value == 0;
+        case MARK_HEADING:
+            return mark->level >= 1 && mark->level <= MARK_LEVELS &&
+                   mark->value <= text_size - mark->at;
+        case MARK_BLOCK:
+            return mark->level >= 1 && mark->level < BLOCK_KIND_COUNT && mark->value == 0;
+        case MARK_CONFIDENCE: return mark->value >= 1 && mark->value <= 100;
+        case MARK_CELL: return is_count(mark->value) && mark->column > 0;
+        case MARK_PAGE_SIZE:
+        case MARK_BOX:
+        case MARK_BOX_WORD:
+        case MARK_BOX_END: return true;
+        default: return false;
+    }
 }
 
 const char *marks_fault(struct mark_span marks, uint64_t text_size) {
     uint32_t last = 0;
     for (uint32_t i = 0; i < marks.n; i++) {
-        struct mark mark = mark_at(marks, i);
+        struct mark mark = mark_read(marks, i);
         if (mark.at < last) return "its marks are not in the order of the text";
         if (!mark_is_sound(&mark, text_size))
             return "a mark leads out of its text, or is of no known kind";
@@ -32,13 +48,43 @@ const char *marks_fault(struct mark_span marks, uint64_t text_size) {
     return NULL;
 }
 
+static void append_mark(struct buffer *marks, const struct mark *mark) {
+    buffer_append(marks, mark, sizeof *mark);
+}
+
 void marks_add(struct buffer *marks, enum mark_kind kind, int level, size_t at, size_t value) {
-    if (at > UINT32_MAX || value > INT32_MAX) return;
-    struct mark mark = {.at = (uint32_t)at,
-                        .kind = (uint8_t)kind,
-                        .level = (uint8_t)level,
-                        .value = (uint32_t)value};
-    buffer_append(marks, &mark, sizeof mark);
+    if (at > UINT32_MAX || value > UINT32_MAX) return;
+    append_mark(marks, &(struct mark){.at = (uint32_t)at,
+                                      .kind = (uint8_t)kind,
+                                      .level = (uint8_t)level,
+                                      .value = (uint32_t)value});
+}
+
+void marks_add_cell(struct buffer *marks, size_t at, size_t row, size_t column) {
+    if (at > UINT32_MAX || row > INT32_MAX || column > UINT16_MAX) return;
+    append_mark(marks, &(struct mark){.at = (uint32_t)at,
+                                      .kind = MARK_CELL,
+                                      .column = (uint16_t)column,
+                                      .value = (uint32_t)row});
+}
+
+static uint32_t quarters(float points) {
+    if (!(points > 0)) return 0;
+    return points < 16383 ? (uint32_t)(points * 4 + 0.5F) : 0xffff;
+}
+
+uint32_t mark_point(float first, float second) { return quarters(first) | quarters(second) << 16; }
+
+uint32_t marks_seek(struct mark_span marks, uint64_t at) {
+    uint32_t low = 0, high = marks.n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (mark_read(marks, middle).at < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 bool marks_equal(struct mark_span left, struct mark_span right) {
@@ -82,7 +128,7 @@ struct document_place place_find(struct mark_span marks, struct text_span text, 
     here = skip_all(text, here, " \t\r\n\f\v");
     size_t inside = skip_all(text, here, " \t\r\n\f\v#=-~*^+");
     for (uint32_t i = 0; i < marks.n; i++) {
-        struct mark mark = mark_at(marks, i);
+        struct mark mark = mark_read(marks, i);
         if (mark.at > inside) break;
         if (mark.kind == MARK_HEADING) pass_heading(&path, &mark, text);
         if (mark.at > here) continue;
@@ -103,7 +149,7 @@ bool marks_find_page(struct mark_span marks, uint64_t text_size, uint32_t page,
     bool found = false;
     *out = (struct text_range){0, text_size};
     for (uint32_t i = 0; i < marks.n; i++) {
-        struct mark mark = mark_at(marks, i);
+        struct mark mark = mark_read(marks, i);
         if (mark.kind != MARK_PAGE) continue;
         if (found) {
             out->end = mark.at;
@@ -118,8 +164,66 @@ bool marks_find_page(struct mark_span marks, uint64_t text_size, uint32_t page,
 uint32_t marks_last_page(struct mark_span marks) {
     uint32_t last = 0;
     for (uint32_t i = 0; i < marks.n; i++) {
-        struct mark mark = mark_at(marks, i);
+        struct mark mark = mark_read(marks, i);
         if (mark.kind == MARK_PAGE && mark.value > last) last = mark.value;
     }
     return last;
+}
+
+/* A line of a page, as its marks are passed one by one. */
+struct line_box {
+    struct mark start;
+    float left, right; /* of the words that are asked for */
+    bool open, has_words;
+};
+
+/* The part that is asked for of a word, or of a line, that begins at `at` and ends before the next
+ * mark of the line: all of it where they share a byte. */
+static void pass_word(struct line_box *line, const struct mark *word, uint64_t next,
+                      const uint64_t asked[2]) {
+    float left = mark_point_first(word->value), right = mark_point_second(word->value);
+    if (word->at >= asked[1] || next <= asked[0]) return;
+    line->left = line->has_words && line->left < left ? line->left : left;
+    line->right = line->has_words && line->right > right ? line->right : right;
+    line->has_words = true;
+}
+
+static void end_line(struct line_box *line, const struct mark *end, struct page_box box,
+                     struct buffer *boxes) {
+    line->open = false;
+    if (!line->has_words || box.page == 0) return;
+    box.rect = (struct page_rect){line->left, mark_point_second(line->start.value), line->right,
+                                  mark_point_second(end->value)};
+    buffer_append(boxes, &box, sizeof box);
+}
+
+/* The mark at which the page of byte `at` begins, or the first of all. */
+static uint32_t find_page(struct mark_span marks, uint64_t at) {
+    uint32_t i = marks_seek(marks, at + 1);
+    while (i > 0) {
+        i--;
+        if (mark_read(marks, i).kind == MARK_PAGE) break;
+    }
+    return i;
+}
+
+void place_find_boxes(struct mark_span marks, uint64_t start, uint64_t end, struct buffer *boxes) {
+    const uint64_t asked[2] = {start, end};
+    struct page_box box = {0};
+    struct line_box line = {0};
+    struct mark word = {0};
+    for (uint32_t i = find_page(marks, start); i < marks.n; i++) {
+        struct mark mark = mark_read(marks, i);
+        bool in_line = mark.kind == MARK_BOX_WORD || mark.kind == MARK_BOX_END;
+        if (line.open && in_line && word.kind) pass_word(&line, &word, mark.at, asked);
+        word = mark.kind == MARK_BOX_WORD ? mark : in_line ? (struct mark){0} : word;
+        if (mark.kind == MARK_BOX_END && line.open) end_line(&line, &mark, box, boxes);
+        if (mark.at >= end && !line.open) break;
+        if (mark.kind == MARK_PAGE) box = (struct page_box){.page = mark.value};
+        if (mark.kind == MARK_PAGE_SIZE) {
+            box.page_width = mark_point_first(mark.value);
+            box.page_height = mark_point_second(mark.value);
+        }
+        if (mark.kind == MARK_BOX) line = (struct line_box){.start = mark, .open = true};
+    }
 }

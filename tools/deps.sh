@@ -22,7 +22,9 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 packages=(build-essential clang clang-format libclang-rt-14-dev libomp-14-dev cmake pkg-config universal-ctags dpkg-dev
     libjansson-dev libmicrohttpd-dev libgnutls28-dev nettle-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libxml2-dev
     libjpeg62-turbo-dev libpng-dev libwebp-dev libxxhash-dev libcmocka-dev valgrind libopenmpi-dev openmpi-bin
-    libarchive-dev libyaml-dev libgmime-3.0-dev libseccomp-dev zlib1g-dev libcurl4-openssl-dev poppler-utils libopenblas-openmp-dev mandoc curl jq openssl unzip python3 python3-venv)
+    libarchive-dev libyaml-dev libgmime-3.0-dev libseccomp-dev zlib1g-dev libcurl4-openssl-dev libpoppler-glib-dev
+    libtesseract-dev libleptonica-dev tesseract-ocr tesseract-ocr-deu tesseract-ocr-fra tesseract-ocr-pol libsqlite3-dev
+    poppler-utils libopenblas-openmp-dev mandoc curl jq openssl unzip python3 python3-venv)
 
 install_packages() {
     local missing

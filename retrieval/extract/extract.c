@@ -1,6 +1,8 @@
 /* retrieval/extract/extract.c: reading a file, and the files within it. See extract.h. */
 #include "retrieval/extract/extract.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -16,6 +18,7 @@ void document_text_clear(struct document_text *text) {
     buffer_clear(&text->text);
     buffer_clear(&text->title);
     buffer_clear(&text->marks);
+    buffer_clear(&text->losses);
     text->note = NULL;
 }
 
@@ -23,7 +26,25 @@ void document_text_free(struct document_text *text) {
     buffer_free(&text->text);
     buffer_free(&text->title);
     buffer_free(&text->marks);
+    buffer_free(&text->losses);
     text->note = NULL;
+}
+
+void document_text_copy(struct document_text *out, const struct document_text *text) {
+    buffer_append(&out->text, text->text.data, text->text.size);
+    buffer_append(&out->title, text->title.data, text->title.size);
+    buffer_append(&out->marks, text->marks.data, text->marks.size);
+    buffer_append(&out->losses, text->losses.data, text->losses.size);
+    out->note = text->note;
+}
+
+void document_text_lose(struct document_text *text, const char *format, ...) {
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    buffer_printf(&text->losses, "%s\n", line);
 }
 
 /* Reading the file. */
@@ -239,10 +260,7 @@ static enum status take_single(void *context, const char *part, const struct doc
     if (document->n > 1)
         return error_set(e, STATUS_INVALID, "%s: it holds several documents, and one is asked for",
                          document->name);
-    buffer_append(&document->out->text, text->text.data, text->text.size);
-    buffer_append(&document->out->title, text->title.data, text->title.size);
-    buffer_append(&document->out->marks, text->marks.data, text->marks.size);
-    document->out->note = text->note;
+    document_text_copy(document->out, text);
     return STATUS_OK;
 }
 

@@ -42,12 +42,19 @@ void document_list_kinds(struct buffer *names);
 /* Zero-initialise; free when done. */
 struct document_text {
     struct buffer text, title;
-    struct buffer marks; /* struct mark, in order */
+    struct buffer marks;  /* struct mark, in order */
+    struct buffer losses; /* what was not read of the document and why, a line each:
+                             "page 7: a picture without text\n" */
     const char
         *note; /* a guess that was made, to be told to people, of static storage; NULL: none */
 };
 void document_text_clear(struct document_text *text);
 void document_text_free(struct document_text *text);
+/* Makes *out, which is clear, another copy. */
+void document_text_copy(struct document_text *out, const struct document_text *text);
+/* Adds a line to the losses. */
+void document_text_lose(struct document_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Of one file. */
 struct extract_limits {

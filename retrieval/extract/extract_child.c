@@ -17,9 +17,9 @@ enum piece_kind { PIECE_DOCUMENT = 0x52455430, PIECE_MEMBER, PIECE_SKIPPED, PIEC
 
 struct piece_head {
     uint32_t kind, status; /* of a document: enum extract_note; of a member: 0 */
-    /* Of a document: part, text, title, marks; of a member: part and bytes, as text; else the first
-     * is that of the error's text. */
-    uint64_t sizes[4];
+    /* Of a document: part, text, title, marks, losses; of a member: part and bytes, as text; else
+     * the first is that of the error's text. */
+    uint64_t sizes[5];
 };
 
 static void write_all(struct child_writer *writer, const void *bytes, size_t size) {
@@ -42,15 +42,16 @@ static uint32_t note_number(const char *note) {
 
 void child_write_document(struct child_writer *writer, const char *part,
                           const struct document_text *text) {
-    struct piece_head head = {
-        .kind = PIECE_DOCUMENT,
-        .status = note_number(text->note),
-        .sizes = {strlen(part), text->text.size, text->title.size, text->marks.size}};
+    struct piece_head head = {.kind = PIECE_DOCUMENT,
+                              .status = note_number(text->note),
+                              .sizes = {strlen(part), text->text.size, text->title.size,
+                                        text->marks.size, text->losses.size}};
     write_all(writer, &head, sizeof head);
     write_all(writer, part, head.sizes[0]);
     write_all(writer, text->text.data, text->text.size);
     write_all(writer, text->title.data, text->title.size);
     write_all(writer, text->marks.data, text->marks.size);
+    write_all(writer, text->losses.data, text->losses.size);
 }
 
 void child_write_member(struct child_writer *writer, const char *part, struct text_span bytes) {
@@ -113,6 +114,8 @@ static enum status check_document(const struct child_reader *reader, struct erro
                  strlen(text->title.data) == text->title.size &&
                  utf8_is_valid(text->text.data, text->text.size) &&
                  utf8_is_valid(text->title.data, text->title.size) &&
+                 strlen(text->losses.data) == text->losses.size &&
+                 utf8_is_valid(text->losses.data, text->losses.size) &&
                  text->marks.size % sizeof(struct mark) == 0 &&
                  marks_fault(marks_of(&text->marks), text->text.size) == NULL;
     return sound ? STATUS_OK : refuse_nonsense(reader, e);
@@ -121,7 +124,7 @@ static enum status check_document(const struct child_reader *reader, struct erro
 static enum status read_document(struct child_reader *reader, const struct piece_head *head,
                                  struct error *e) {
     struct buffer *parts[] = {&reader->part, &reader->document.text, &reader->document.title,
-                              &reader->document.marks};
+                              &reader->document.marks, &reader->document.losses};
     for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
         if (read_part(reader, parts[i], head->sizes[i], e)) return e->status;
     if (check_document(reader, e)) return e->status;

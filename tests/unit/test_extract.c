@@ -456,17 +456,56 @@ static void test_marks_fault(void **state) {
         {{.at = 1, .kind = MARK_PAGE}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
         {{.at = 1, .kind = MARK_LINE, .value = 1, .level = 1},
          {.at = 4, .kind = MARK_PAGE, .value = 2}},
-        {{.at = 1, .kind = 9, .value = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_KIND_COUNT, .value = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
         {{.at = 1, .kind = MARK_PAGE, .value = 1}, {.at = 11, .kind = MARK_PAGE, .value = 2}},
         {{.at = 1, .kind = MARK_HEADING, .level = 1, .value = 10},
          {.at = 4, .kind = MARK_PAGE, .value = 2}},
         {{.at = 1, .kind = MARK_HEADING, .level = 7, .value = 1},
          {.at = 4, .kind = MARK_PAGE, .value = 2}},
-        {{.at = 1, .kind = MARK_PAGE, .value = 1, .zero = 1},
+        {{.at = 1, .kind = MARK_PAGE, .value = 1, .column = 1},
          {.at = 4, .kind = MARK_PAGE, .value = 2}}};
     for (size_t i = 0; i < ARRAY_COUNT(bad); i++)
         assert_non_null(marks_fault((struct mark_span){bad[i], 2}, 10));
     assert_null(marks_fault((struct mark_span){&bad[0][1], 1}, 10));
+}
+
+/* Two pages of lines of ten-byte words, each 8 bytes and two blanks, whose boxes are 10 points
+ * wide a byte. */
+static void test_boxes_of_lines(void **state) {
+    (void)state;
+    struct buffer marks = {0}, found = {0};
+    size_t at = 0;
+    for (size_t page = 1; page <= 2; page++) {
+        marks_add(&marks, MARK_PAGE, 0, at, page);
+        marks_add(&marks, MARK_PAGE_SIZE, 0, at, mark_point(595.25F, 842));
+        for (int line = 0; line < 3; line++) {
+            marks_add(&marks, MARK_BOX, 0, at, mark_point(100, 50 + 20 * (float)line));
+            for (int word = 0; word < 4; word++) {
+                float left = 100 + 100 * (float)word;
+                marks_add(&marks, MARK_BOX_WORD, 0, at, mark_point(left, left + 80));
+                at += 10;
+            }
+            marks_add(&marks, MARK_BOX_END, 0, at, mark_point(480, 60 + 20 * (float)line));
+        }
+    }
+    struct mark_span span = marks_of(&marks);
+    assert_null(marks_fault(span, at));
+
+    /* From within the second word of the second line of page 1 to within the first of page 2. */
+    place_find_boxes(span, 52, 121, &found);
+    const struct page_box expected[] = {{1, 595.25F, 842, {200, 70, 480, 80}},
+                                        {1, 595.25F, 842, {100, 90, 480, 100}},
+                                        {2, 595.25F, 842, {100, 50, 180, 60}}};
+    assert_int_equal(found.size, sizeof expected);
+    assert_memory_equal(found.data, expected, sizeof expected);
+
+    buffer_clear(&found);
+    place_find_boxes(span, at, at + 5, &found);
+    assert_int_equal(found.size, 0);
+    place_find_boxes((struct mark_span){0}, 0, 5, &found);
+    assert_int_equal(found.size, 0);
+    buffer_free(&found);
+    buffer_free(&marks);
 }
 
 static void test_man_errors(void **state) {
@@ -628,6 +667,7 @@ int main(void) {
                                        cmocka_unit_test(test_places_markdown),
                                        cmocka_unit_test(test_places),
                                        cmocka_unit_test(test_places_long),
-                                       cmocka_unit_test(test_marks_fault)};
+                                       cmocka_unit_test(test_marks_fault),
+                                       cmocka_unit_test(test_boxes_of_lines)};
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

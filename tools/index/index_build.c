@@ -191,10 +191,9 @@ static enum status add_document(struct file_adder *adder, const char *part,
     buffer_clear(&stored);
     buffer_printf(&stored, "%s%s", adder->file->stored, part);
     names.path = stored.data;
-    if (document_text->note) {
+    if (document_text->note || document_text->losses.size > 0) {
         progress_clear(&builder->progress);
-        color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", adder->file->path, part,
-                   document_text->note);
+        color_notes(adder->file->path, part, document_text);
     }
     if (metadata_of_file(&builder->metadata, &given, adder->file, text, &builder->limits, &why)) {
         report(builder, &why);

@@ -21,3 +21,7 @@ void color_line(FILE *out, enum line_color color, const char *word, const char *
     __attribute__((format(printf, 4, 5)));
 /* "skipped: " and the reason, with the option that a limit has. */
 void color_skipped(const struct error *why);
+struct document_text;
+/* A "note:" for the guess that was made of a document, and a "lost:" for each part of it that was
+ * not read, with the document's name before it. */
+void color_notes(const char *path, const char *part, const struct document_text *text);

@@ -48,8 +48,7 @@ static enum status show_document(void *context, const char *part, const struct d
                                  struct error *e) {
     struct dry_run *dry = context;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    if (text->note)
-        color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", dry->file->path, part, text->note);
+    color_notes(dry->file->path, part, text);
     if (dry->json)
         put_document(dry, part, text);
     else

@@ -88,10 +88,8 @@ static enum status put_event(struct queue_taker *taker, struct read_event *event
 
 static enum status queue_document(void *context, const char *part, const struct document_text *text,
                                   struct error *e) {
-    struct read_event event = {.part = xstrdup(part), .document = {.note = text->note}};
-    buffer_append(&event.document.text, text->text.data, text->text.size);
-    buffer_append(&event.document.title, text->title.data, text->title.size);
-    buffer_append(&event.document.marks, text->marks.data, text->marks.size);
+    struct read_event event = {.part = xstrdup(part)};
+    document_text_copy(&event.document, text);
     return put_event(context, &event, e);
 }
 
