@@ -244,11 +244,13 @@ static void write_answer_schema(struct json_writer *w, const struct route *route
     put_object_end(w);
 }
 
-static void write_error_status(struct json_writer *w, int http) {
+static void write_error_status(struct json_writer *w, const struct route *route, int http) {
     char status[8];
     snprintf(status, sizeof status, "%d", http);
     put_key_object(w, status);
-    put_key_string(w, "$ref", "#/components/responses/error");
+    put_key_string(
+        w, "$ref",
+        route->foreign ? "#/components/responses/foreign_error" : "#/components/responses/error");
     put_object_end(w);
 }
 
@@ -261,6 +263,12 @@ static void write_event_schema(struct json_writer *w) {
     put_key_string(w, "type", "string");
     put_object_end(w);
     put_object_end(w);
+    put_object_end(w);
+}
+
+static void write_empty_status(struct json_writer *w, const char *status, const char *words) {
+    put_key_object(w, status);
+    put_key_string(w, "description", words);
     put_object_end(w);
 }
 
@@ -279,15 +287,12 @@ static void write_responses(struct json_writer *w, const struct route *route) {
     }
     close_content(w);
     put_object_end(w);
-    if (route->access == ACCESS_PAGE) {
-        put_key_object(w, "304");
-        put_key_string(w, "description", "the client has it");
-        put_object_end(w);
-    }
+    if (route->access == ACCESS_PAGE) write_empty_status(w, "304", "the client has it");
+    if (route->foreign) write_empty_status(w, "202", "it was taken");
     if (route->access == ACCESS_API || route->access == ACCESS_OPERATIONS)
-        write_error_status(w, 401);
+        write_error_status(w, route, 401);
     for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++)
-        write_error_status(w, error_statuses[i]);
+        write_error_status(w, route, error_statuses[i]);
     put_object_end(w);
 }
 
@@ -350,6 +355,15 @@ static void write_paths(struct json_writer *w, const struct api *api) {
     put_object_end(w);
 }
 
+static void write_error(struct json_writer *w, const char *name, struct text_span schema) {
+    put_key_object(w, name);
+    put_key_string(w, "description", "why there is no answer");
+    open_content(w, JSON_TYPE);
+    put_raw(w, schema);
+    close_content(w);
+    put_object_end(w);
+}
+
 /* failure_write */
 static void write_components(struct json_writer *w) {
     static const char schema[] =
@@ -360,6 +374,10 @@ static void write_components(struct json_writer *w) {
         "\"type\":"
         "\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\","
         "\"null\"]}}}}}";
+    static const char foreign[] =
+        "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":"
+        "\"object\",\"required\":[\"message\"],\"properties\":{\"message\":{\"type\":\"string\"}}}}"
+        "}";
     static const char schemes[] =
         "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},\"header\":{\"type\":\"apiKey\","
         "\"in\":\"header\","
@@ -369,12 +387,8 @@ static void write_components(struct json_writer *w) {
     put_key(w, "securitySchemes");
     put_raw(w, (struct text_span){schemes, sizeof schemes - 1});
     put_key_object(w, "responses");
-    put_key_object(w, "error");
-    put_key_string(w, "description", "why there is no answer");
-    open_content(w, JSON_TYPE);
-    put_raw(w, (struct text_span){schema, sizeof schema - 1});
-    close_content(w);
-    put_object_end(w);
+    write_error(w, "error", (struct text_span){schema, sizeof schema - 1});
+    write_error(w, "foreign_error", (struct text_span){foreign, sizeof foreign - 1});
     put_object_end(w);
     put_object_end(w);
 }

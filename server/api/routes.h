@@ -25,6 +25,7 @@ struct route {
     const char *answer_type; /* of a 200; NULL: JSON */
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
     bool checks_pages;    /* route_checks_pages */
+    bool foreign; /* its answers are another protocol's: 202 too, and errors that have a message */
     const char *summary;
 };
 extern const struct route api_routes[];

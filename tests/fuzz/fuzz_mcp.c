@@ -96,7 +96,7 @@ static void try_header(struct text_span text) {
     free(value);
 }
 
-/* What a table of arguments does not take, it says why. */
+/* A table of arguments says why it does not take them. */
 static void try_arguments(const struct json_table *table, size_t bytes, struct text_span text) {
     struct failure failure = {0};
     struct error e;
