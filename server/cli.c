@@ -54,8 +54,8 @@ static void print_help(void) {
         "  MODEL             a folder or a GGUF file, which is served\n"
         "  DOCUMENTS         folders and files that it reads: a collection is made of them, and "
         "follows them\n"
-        "  mcp               answer one client of the Model Context Protocol from the documents, "
-        "over standard input and output\n"
+        "  mcp               one client of the Model Context Protocol is answered, over standard "
+        "input and output\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
         "  --check-config    check the options, the folders they name and whether these go "
@@ -101,12 +101,17 @@ static enum status scan(int argc, char **argv, struct cli_arguments *arguments, 
     }
     arguments->mcp = optind < argc && strcmp(argv[optind], "mcp") == 0;
     if (arguments->mcp) optind++;
+    if (arguments->mcp && optind < argc)
+        return error_set(e, STATUS_INVALID,
+                         "unexpected argument %s behind mcp, which takes --config FILE; see --help",
+                         argv[optind]);
     arguments->words = argv + optind;
     arguments->n_words = argc - optind;
-    if ((arguments->config || arguments->mcp) && arguments->n_words > 0)
+    if (arguments->config && arguments->n_words > 0)
         return error_set(e, STATUS_INVALID,
-                         "unexpected argument %s beside %s; see --help", argv[optind],
-                         arguments->mcp ? "mcp" : "--config, which names model and documents");
+                         "unexpected argument %s beside --config, which names model and documents; "
+                         "see --help",
+                         argv[optind]);
     return STATUS_OK;
 }
 

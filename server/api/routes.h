@@ -27,6 +27,7 @@ struct route {
     const char *stream_type; /* of its events, where a request may ask for a stream; else NULL */
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
     bool checks_pages;    /* route_checks_pages */
+    bool foreign; /* its answers are another protocol's: 202 too, and errors that have a message */
     const char *summary;
 };
 extern const struct route api_routes[];

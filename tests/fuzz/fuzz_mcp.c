@@ -12,8 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct request_limits limits = {
-    .retrieval = {.max_k = 4, .max_filter_bytes = 4096}, .metadata = {100, 4096}};
+static const struct request_limits limits = {.retrieval = {.max_k = 4, .max_filter_bytes = 4096},
+                                             .metadata = {100, 4096}};
 
 static void check_fault(struct mcp_fault *fault) {
     struct buffer out = {0};
@@ -96,15 +96,14 @@ static void try_header(struct text_span text) {
     free(value);
 }
 
-/* What a table of arguments does not take, it says why. */
+/* A table of arguments says why it does not take them. */
 static void try_arguments(const struct json_table *table, size_t bytes, struct text_span text) {
     struct failure failure = {0};
     struct error e;
     struct json *json;
     if (json_parse(&json, text, "", &e)) return;
     void *arguments = xcalloc(1, bytes);
-    if (!fields_parse(table, arguments, json, &limits, &failure))
-        CHECK(failure.message[0] != '\0');
+    if (!fields_parse(table, arguments, json, &limits, &failure)) CHECK(failure.message[0] != '\0');
     failure_free(&failure);
     json_table_free(table, arguments);
     free(arguments);

@@ -1,5 +1,6 @@
 """MCP: who writes, who is told of changes, and what one key learns of another."""
 import json
+import signal
 import time
 
 import pytest
@@ -233,6 +234,28 @@ def test_each_request_needs_a_key(shared):
     session.more = keys["bob"]
     for reply in (session.ask("ping"), session.end(), server.request("GET", "/mcp", None, session.headers)):
         assert reply.status == 404
+
+
+def test_streams_and_sessions_end_with_their_key(start, folder, tmp_path):
+    keys = Keys(tmp_path / "keys.jsonl")
+    keys.add("alice")
+    keys.add("bob")
+    server = start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}")
+    headers = {name: bearer(secret) for name, secret in keys.secrets.items()}
+    stream, session = listen(server, {"resourcesListChanged": True}, **headers["bob"]), Session(server, headers=headers["alice"])
+    acknowledged(stream)
+    keys.lines = [line for line in keys.lines if '"bob"' not in line]
+    keys.write()
+    server.process.send_signal(signal.SIGHUP)
+    assert stream.next()[1]["result"]["resultType"] == "complete" and stream.next() is None
+    assert session.ask("ping").status == 404  # its key was read anew
+    assert ask_modern(server, "tools/list", **headers["bob"]).status == 401
+    again = Session(server, headers=headers["alice"])
+    other = again.stream()
+    assert other.line() == ": listening"
+    put(server, "a", "One.", **headers["alice"])
+    assert other.next()[1]["method"] == CHANGED
+    other.close()
 
 
 def test_a_page_needs_more_than_a_key(shared):

@@ -239,7 +239,10 @@ struct answer *mcp_call_open(struct mcp_call *call) {
         mcp_call_free(call);
         return inner;
     }
-    if (call->method->streams) return inner;
+    if (call->method->streams) {
+        mcp_call_free(call); /* the stream has all that it needs of it */
+        return inner;
+    }
     answer_init(&call->base, &ops, JSON_TYPE);
     call->inner = inner;
     call->pending = (struct mcp_pending){.id = call->message.id.data, .answer = &call->base};

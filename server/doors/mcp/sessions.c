@@ -42,7 +42,10 @@ static void session_end(struct mcp *mcp, struct mcp_session *session) {
     session_drop(session);
 }
 
+/* A key that was read again is another one, with rights of its own. */
 static bool is_over(const struct mcp *mcp, const struct mcp_session *session, double now) {
+    const struct key *key = session->listener->who.key;
+    if (key && !keyring_has(mcp->options.api->keys, key)) return true;
     return session->listener->owner == NULL && session->pending == NULL &&
            now - session->used >= mcp->options.session_seconds;
 }
