@@ -24,6 +24,7 @@ struct search_answer {
 
 static void search_free(struct shared_answer *base) {
     struct search_answer *answer = (struct search_answer *)base;
+    if (answer->writer.free) answer->writer.free(answer->writer.context);
     if (base->done && answer->lookup.status == STATUS_OK) hits_free(&answer->hits);
     snapshot_release(answer->lookup.snapshot);
     free(answer->picture.pixels);
@@ -102,8 +103,8 @@ static enum answer_progress search_poll(struct answer *answer, struct buffer *ou
 static bool parse_search(struct search_request *request, const struct served_model *model,
                          const struct api_request *api_request, struct failure *failure) {
     return api_request->size > 0
-               ? search_request_parse(request, api_request->body, api_request->size,
-                                      &model->limits, failure)
+               ? search_request_parse(request, api_request->body, api_request->size, &model->limits,
+                                      failure)
                : search_request_parse_query(request, api_request->arguments,
                                             api_request->n_arguments, &model->limits, failure);
 }
@@ -165,13 +166,14 @@ static bool read_picture(struct search_answer *answer, const struct principal *w
     return false;
 }
 
-static const struct search_writer usual_writer = {write_results, NULL};
+static const struct search_writer usual_writer = {write_results, NULL, NULL};
 
 struct answer *search_ask(const struct search_asker *asker, struct search_request *request,
                           struct failure *failure) {
     if (!request->by_picture &&
         !retrieval_check_reranker(asker->model, &request->choice, "rerank", failure)) {
         search_request_free(request);
+        if (asker->writer.free) asker->writer.free(asker->writer.context);
         return NULL;
     }
     struct search_answer *answer = make_search(asker->model, request, asker->who, asker->waker);
