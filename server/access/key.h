@@ -28,8 +28,8 @@ struct key {
     char *name; /* for logs and metrics */
     uint8_t hash[KEY_HASH_BYTES];
     struct key_limits limits;
-    bool operations;       /* may read what operators read */
-    struct filter *filter; /* the documents that there are for it; NULL: all */
+    bool operations;              /* may read what operators read */
+    struct filter *filter;        /* the documents that there are for it; NULL: all */
     enum key_documents documents; /* what it may do with them, where the server lets it */
     struct key_usage *usage;
     atomic_int references;

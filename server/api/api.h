@@ -186,7 +186,8 @@ route_handler search_open;      /* search.c */
 route_handler search_picture_open;
 route_handler documents_list, document_show, document_picture;    /* documents_look.c */
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
-/* What a client may do with the documents of the first model: as the server and its key have it. */
+/* The right of a client to the documents of the first model: the lesser of the server's and its
+ * key's. */
 enum documents_access documents_right(const struct api *api, const struct principal *who);
 /* The model whose documents a client may look at or change; NULL: *failure says why it may not. */
 const struct served_model *documents_model(struct api *api, const struct principal *who,

@@ -289,7 +289,8 @@ static bool parse_documents(struct document_answer *answer, const struct api_req
 /* `id` is the path's; NULL: it has none. */
 static struct answer *put_documents(struct api *api, const struct api_request *request,
                                     const char *id, struct waker waker, struct failure *failure) {
-    const struct served_model *model = documents_model(api, &request->principal, DOCUMENTS_WRITE, failure);
+    const struct served_model *model =
+        documents_model(api, &request->principal, DOCUMENTS_WRITE, failure);
     if (model == NULL) return NULL;
     struct document_answer *answer = make_document_answer(&request->principal, waker);
     bool ok = parse_documents(answer, request, &model->limits, failure);
@@ -319,7 +320,8 @@ struct answer *document_put_open(struct api *api, const struct api_request *requ
 
 struct answer *document_delete(struct api *api, const struct api_request *request,
                                struct waker waker, struct failure *failure) {
-    const struct served_model *model = documents_model(api, &request->principal, DOCUMENTS_WRITE, failure);
+    const struct served_model *model =
+        documents_model(api, &request->principal, DOCUMENTS_WRITE, failure);
     if (model == NULL) return NULL;
     struct document_answer *answer = make_document_answer(&request->principal, waker);
     make_items(answer, 1);

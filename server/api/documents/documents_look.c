@@ -66,7 +66,8 @@ static enum status read_picture(struct document_look *look, const struct stored_
     struct error unread;
     if (picture_document_read(&picture, document->text) &&
         picture_document_file(&picture, &look->base.body, &unread) == STATUS_OK)
-        look->media_type = picture_media_type((struct text_span){look->base.body.data, look->base.body.size});
+        look->media_type =
+            picture_media_type((struct text_span){look->base.body.data, look->base.body.size});
     return look->media_type ? STATUS_OK
                             : error_set(e, STATUS_NOT_FOUND, "the document is no picture");
 }

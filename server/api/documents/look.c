@@ -10,9 +10,7 @@ void look_free(struct look *look) {
     look->free(look);
 }
 
-static void run(struct look *look) {
-    look->failed = look->run(look, &look->error) != STATUS_OK;
-}
+static void run(struct look *look) { look->failed = look->run(look, &look->error) != STATUS_OK; }
 
 static void describe_failure(const struct look *look, struct failure *failure) {
     if (look->error.status == STATUS_NOT_FOUND && look->lost)

@@ -38,8 +38,7 @@ void neighbor_write_marks(struct json_writer *w, const struct hit *hit) {
     else
         put_key_null(w, "line");
     put_key_array(w, "heading");
-    for (int i = 0; i < place.n_headings; i++)
-        neighbor_write_shown(w, place.headings[i]);
+    for (int i = 0; i < place.n_headings; i++) neighbor_write_shown(w, place.headings[i]);
     put_array_end(w);
 }
 

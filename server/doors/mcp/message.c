@@ -11,10 +11,10 @@ const char mcp_modern_version[] = "2026-07-28", mcp_newest_old_version[] = "2025
 static const char *const old_versions[] = {mcp_newest_old_version, "2025-06-18", mcp_batch_version,
                                            "2024-11-05"};
 
-bool mcp_version_is_old(const char *version) {
+const char *mcp_version_known(const char *version) {
     for (size_t i = 0; i < ARRAY_COUNT(old_versions); i++)
-        if (strcmp(old_versions[i], version) == 0) return true;
-    return false;
+        if (strcmp(old_versions[i], version) == 0) return old_versions[i];
+    return NULL;
 }
 
 void mcp_versions_write(struct json_writer *w) {

@@ -17,8 +17,8 @@ enum mcp_code {
 
 /* Why there is no result. Zero-initialised: nothing has failed. */
 struct mcp_fault {
-    int code;       /* enum mcp_code; 0: nothing has failed */
-    int http;       /* status code; 0: as the version of the protocol has it for the code */
+    int code;        /* enum mcp_code; 0: nothing has failed */
+    int http;        /* status code; 0: as the version of the protocol has it for the code */
     int retry_after; /* seconds; 0: not known to help */
     char *message;
     char *requested; /* the version, with MCP_NO_VERSION */
@@ -31,10 +31,10 @@ void mcp_fault_free(struct mcp_fault *fault);
 enum mcp_kind { MCP_REQUEST, MCP_NOTIFICATION, MCP_RESPONSE };
 
 struct mcp_message {
-    struct json *json;        /* owned: the document; NULL: it belongs to a batch */
+    struct json *json; /* owned: the document; NULL: it belongs to a batch */
     enum mcp_kind kind;
-    struct buffer id;         /* as JSON, of the type that it came in; empty: it has none */
-    const char *method;       /* of requests and notifications */
+    struct buffer id;          /* as JSON, of the type that it came in; empty: it has none */
+    const char *method;        /* of requests and notifications */
     const struct json *params; /* an object; NULL: none */
     const struct json *meta;   /* params._meta, an object; NULL: none */
 };
@@ -54,6 +54,7 @@ void mcp_fault_write(const struct mcp_fault *fault, const char *id, struct buffe
 
 /* Versions that are spoken. */
 extern const char mcp_modern_version[], mcp_newest_old_version[], mcp_batch_version[];
-bool mcp_version_is_old(const char *version);
+/* One of those that shake hands, as a constant; NULL: it is none. */
+const char *mcp_version_known(const char *version);
 /* All of them, newest first, as an array. */
 void mcp_versions_write(struct json_writer *w);

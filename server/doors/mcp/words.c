@@ -20,7 +20,7 @@ static bool is_unreserved(char c) {
            (c != '\0' && strchr("-._~", c));
 }
 
-/* What may stand in a segment as it is: RFC 3986, 3.3. */
+/* Characters that may stand in a segment as they are: RFC 3986, 3.3. */
 static bool is_segment_letter(char c) {
     return is_unreserved(c) || (c != '\0' && strchr("!$&'()*+,;=:@", c));
 }
@@ -161,8 +161,7 @@ bool mcp_header_decode(const char *value, struct buffer *out) {
     static const char start[] = "=?base64?", end[] = "?=";
     struct text_span text = {value, strlen(value)};
     size_t marks = sizeof start - 1 + sizeof end - 1;
-    bool coded =
-        text.size >= marks && span_starts_with(text, start) && span_ends_with(text, end);
+    bool coded = text.size >= marks && span_starts_with(text, start) && span_ends_with(text, end);
     if (coded)
         return base64_decode((struct text_span){value + sizeof start - 1, text.size - marks}, out);
     buffer_append(out, value, text.size);

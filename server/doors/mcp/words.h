@@ -4,7 +4,7 @@
 
 #include "config/base/buffer.h"
 
-/* What a URI of ours names:
+/* A URI of ours names one of these:
  *
  *     retro://documents/ID                     a document
  *     retro://documents/ID/pages/PAGE          one of its pages, from 1
