@@ -214,6 +214,13 @@ static bool matches_segments(const char *route, const char *path) {
     return *route == '\0' && *path == '\0';
 }
 
+/* A path that is a route's own belongs to no route with braces. */
+static bool is_exact(const char *path) {
+    for (int i = 0; i < n_api_routes; i++)
+        if (strcmp(api_routes[i].path, path) == 0 && strchr(path, '{') == NULL) return true;
+    return false;
+}
+
 bool route_segment(const char *path, int i, char *out, size_t size) {
     const char *at = path;
     for (int j = 0; j <= i && at; j++) at = strchr(at + (j > 0), '/');
@@ -224,7 +231,7 @@ bool route_segment(const char *path, int i, char *out, size_t size) {
 
 bool route_matches(const struct route *route, const char *path) {
     size_t size = strlen(route->path);
-    if (strchr(route->path, '{')) return matches_segments(route->path, path);
+    if (strchr(route->path, '{')) return matches_segments(route->path, path) && !is_exact(path);
     if (!route_has_children(route)) return strcmp(route->path, path) == 0;
     return strncmp(route->path, path, size) == 0 && path[size] != '\0';
 }
