@@ -1,11 +1,15 @@
 /* tests/unit/test_doors.c: parts of the doors to other protocols: what is kept for whom, numbers in
  * brackets, ids of files, conversations, and the page that tables are told on. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
 
 #include "server/api/routes.h"
 #include "server/api/text/cited_numbers.h"
