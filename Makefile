@@ -318,6 +318,8 @@ $(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 docs/config.md: $(BUILD)/tests/reference/print_config_docs $(wildcard config/options/*.c server/host/options/*.c)
 	$< > $@
+docs/agents-conformance.md: $(BUILD)/tests/reference/print_conformance $(wildcard server/doors/fields/*.c)
+	$< > $@
 
 # The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.
 FAISS_GPUS ?= 90

@@ -44,18 +44,18 @@ static struct answer *no_such_path(const struct api_request *request) {
 }
 
 /* "GET, HEAD, OPTIONS" */
-static void print_methods(const char *path, struct buffer *out) {
+static void print_methods(const struct api *api, const char *path, struct buffer *out) {
     for (int i = 0; i < n_api_routes; i++)
-        if (route_matches(&api_routes[i], path))
+        if (route_matches(&api_routes[i], path) && route_is_served(api, &api_routes[i]))
             buffer_printf(out, "%s%s, ", api_routes[i].method,
                           takes_head(&api_routes[i]) ? ", HEAD" : "");
     buffer_append_string(out, "OPTIONS");
 }
 
-static struct answer *no_such_method(const struct api_request *request) {
+static struct answer *no_such_method(const struct api *api, const struct api_request *request) {
     struct buffer allow = {0};
     struct failure failure;
-    print_methods(request->path, &allow);
+    print_methods(api, request->path, &allow);
     failure_set(&failure, 405, "method_not_allowed", NULL,
                 "%.200s does not take %.20s, it takes %s", request->path, request->method,
                 allow.data);
@@ -113,7 +113,7 @@ static struct answer *answer_options(const struct api *api, const struct api_req
     if (strcmp(request->path, "*") == 0)
         buffer_append_string(&allow, "GET, HEAD, POST, PUT, DELETE, OPTIONS");
     else
-        print_methods(request->path, &allow);
+        print_methods(api, request->path, &allow);
     answer_add_header(answer, "Allow", "%s", allow.data);
     if (request->origin && origin_is_allowed(api, request->origin)) {
         answer_add_header(answer, "Access-Control-Allow-Methods", "%s", allow.data);
@@ -143,7 +143,7 @@ static struct answer *route_open(struct api *api, const struct api_request *requ
         return answer ? answer : refuse(request, &failure);
     }
     if (!path_known) return no_such_path(request);
-    return options ? answer_options(api, request) : no_such_method(request);
+    return options ? answer_options(api, request) : no_such_method(api, request);
 }
 
 struct answer *api_open(struct api *api, const struct api_request *request, struct waker waker) {

@@ -207,9 +207,12 @@ route_handler openapi_open;                                   /* openapi.c */
 route_handler root_open;                                      /* info.c */
 route_handler responses_open, input_tokens_open;              /* server/doors/responses */
 route_handler response_show, response_delete, response_items, response_cancel;
+route_handler stores_list, vector_store_show, vector_store_search,
+    stores_refuse; /* server/doors/stores */
+route_handler files_list, file_show, file_content, store_files, store_file, store_content;
 route_handler ollama_chat_open, ollama_generate_open; /* server/doors/ollama */
 route_handler ollama_embed_open, ollama_embeddings_open;
 route_handler ollama_tags, ollama_ps, ollama_version, ollama_show, ollama_refuse;
 route_handler messages_open, count_tokens_open; /* server/doors/messages */
 route_handler page_open;                        /* page.c */
-route_handler mcp_post, mcp_get, mcp_delete; /* server/doors/mcp */
+route_handler mcp_post, mcp_get, mcp_delete;    /* server/doors/mcp */

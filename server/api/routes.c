@@ -12,6 +12,7 @@
 #include "server/doors/fields/messages_fields.h"
 #include "server/doors/fields/ollama_fields.h"
 #include "server/doors/fields/responses_fields.h"
+#include "server/doors/fields/stores_fields.h"
 
 /* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
 static const char *const json_types[] = {
@@ -31,6 +32,8 @@ static const char *const document_types[] = {
 #define NOT_HERE(verb, name) \
     ROUTE(verb, name, ollama_refuse, .types = json_types, \
           .summary = "Refused: it does not apply here")
+#define NOT_SUPPORTED(verb, name) \
+    ROUTE(verb, name, stores_refuse, .summary = "Refused: documents are changed at /v1/documents")
 #define LINES_TYPE "application/x-ndjson"
 #define PAGE_FILE(name, type, words) \
     ROUTE("GET", name, page_open, .access = ACCESS_PAGE, .answer_type = (type), .summary = (words))
@@ -66,6 +69,35 @@ const struct route api_routes[] = {
           .required = "object data has_more", .summary = "The input of a response that was stored"),
     ROUTE("POST", "/v1/responses/{id}/cancel", response_cancel, .types = json_types,
           .summary = "Refused: no response is written in the background"),
+    ROUTE("GET", "/v1/files", files_list, .query = &files_query_table,
+          .required = "object data has_more",
+          .summary = "The documents of the collection, as files"),
+    NOT_SUPPORTED("POST", "/v1/files"),
+    ROUTE("GET", "/v1/files/{id}", file_show, .required = "id object filename",
+          .summary = "One of them"),
+    NOT_SUPPORTED("DELETE", "/v1/files/{id}"),
+    ROUTE("GET", "/v1/files/{id}/content", file_content, .answer_type = "text/plain",
+          .summary = "Its text"),
+    ROUTE("GET", "/v1/vector_stores", stores_list, .required = "object data has_more",
+          .summary = "The collection, as a vector store"),
+    NOT_SUPPORTED("POST", "/v1/vector_stores"),
+    ROUTE("GET", "/v1/vector_stores/{id}", vector_store_show, .required = "id object file_counts",
+          .summary = "One vector store"),
+    NOT_SUPPORTED("POST", "/v1/vector_stores/{id}"),
+    NOT_SUPPORTED("DELETE", "/v1/vector_stores/{id}"),
+    ROUTE("POST", "/v1/vector_stores/{id}/search", vector_store_search, .types = json_types,
+          .body = &store_search_table, .required = "object search_query data has_more",
+          .summary = "The passages nearest to a text"),
+    ROUTE("GET", "/v1/vector_stores/{id}/files", store_files, .query = &files_query_table,
+          .required = "object data has_more", .summary = "The files of a vector store"),
+    NOT_SUPPORTED("POST", "/v1/vector_stores/{id}/files"),
+    NOT_SUPPORTED("POST", "/v1/vector_stores/{id}/file_batches"),
+    ROUTE("GET", "/v1/vector_stores/{id}/files/{file}", store_file, .required = "id object status",
+          .summary = "One of them"),
+    NOT_SUPPORTED("POST", "/v1/vector_stores/{id}/files/{file}"),
+    NOT_SUPPORTED("DELETE", "/v1/vector_stores/{id}/files/{file}"),
+    ROUTE("GET", "/v1/vector_stores/{id}/files/{file}/content", store_content,
+          .required = "object data", .summary = "Its text"),
     ROUTE("POST", "/api/chat", ollama_chat_open, .types = json_types, .body = &ollama_chat_table,
           .stream_type = LINES_TYPE, .required = "model created_at message done",
           .summary = "Answer a conversation, in Ollama's shapes"),
@@ -196,6 +228,13 @@ static bool matches_segments(const char *route, const char *path) {
     return *route == '\0' && *path == '\0';
 }
 
+/* A path that is a route's own belongs to no route with braces. */
+static bool is_exact(const char *path) {
+    for (int i = 0; i < n_api_routes; i++)
+        if (strcmp(api_routes[i].path, path) == 0 && strchr(path, '{') == NULL) return true;
+    return false;
+}
+
 bool route_segment(const char *path, int i, char *out, size_t size) {
     const char *at = path;
     for (int j = 0; j <= i && at; j++) at = strchr(at + (j > 0), '/');
@@ -206,7 +245,7 @@ bool route_segment(const char *path, int i, char *out, size_t size) {
 
 bool route_matches(const struct route *route, const char *path) {
     size_t size = strlen(route->path);
-    if (strchr(route->path, '{')) return matches_segments(route->path, path);
+    if (strchr(route->path, '{')) return matches_segments(route->path, path) && !is_exact(path);
     if (!route_has_children(route)) return strcmp(route->path, path) == 0;
     return strncmp(route->path, path, size) == 0 && path[size] != '\0';
 }

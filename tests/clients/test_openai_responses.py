@@ -1,11 +1,12 @@
 """OpenAI's client and its Agents SDK against POST /v1/responses, with a model whose answers are known (chat_model.py)."""
 import asyncio
 import json
+import subprocess
 
 import openai
 import pytest
 from chat_model import WORDS, make_chat_model
-from http_fixtures import Server
+from http_fixtures import BUILD, DEPS, Server
 
 TEXT = "".join(WORDS)
 TOOLS = [{"type": "function", "name": "get_weather", "description": "d", "strict": False,
@@ -80,3 +81,36 @@ def test_the_agents_sdk(url, monkeypatch):
 
     asyncio.run(run())
     assert seen == ["Paris", "Paris"]
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """The same model with a collection; asked for sources it writes "Öl [1] comes of [2, 1], ..."."""
+    folder = tmp_path_factory.mktemp("documents")
+    make_chat_model(folder / "script")
+    (folder / "pages").mkdir()
+    (folder / "pages/soup.md").write_text("# Soup\n\nLeek soup takes potatoes, leeks and cream.\n")
+    config = folder / "retro.json"
+    retrieval = {"collection": str(folder / "collection"), "embedder": str(DEPS / "minilm"), "documents": "read"}
+    config.write_text(json.dumps({"model": {"path": str(folder / "script")}, "retrieval": retrieval, "server": {"port": 0}}))
+    subprocess.run([BUILD / "retro-index", "build", "--out", folder / "collection", "--config", config, folder / "pages"], check=True)
+    running = Server(config, folder)
+    yield openai.OpenAI(base_url=running.url + "/v1", api_key="none", max_retries=0)
+    assert running.stop() == 0, running.log.read_text()
+
+
+def test_file_search(documents):
+    store, = documents.vector_stores.list()
+    best = documents.vector_stores.search(store.id, query="leek soup").data[0]
+    assert documents.files.retrieve(best.file_id).filename == best.filename
+    assert "Leek soup" in documents.files.content(best.file_id).text
+    assert [f.id for f in documents.vector_stores.files.list(store.id)] == [best.file_id]
+    tools = [{"type": "file_search", "vector_store_ids": [store.id]}]
+    extra = {"chat_template_kwargs": {"sources": True}}
+    with documents.responses.stream(model="script", input="leek soup?", tools=tools, include=["file_search_call.results"],
+                                    extra_body=extra) as stream:
+        final = stream.get_final_response()
+    call, message = final.output
+    assert call.results[0].filename == best.filename
+    part = message.content[0]
+    assert part.annotations[0].file_id == best.file_id and part.text[part.annotations[0].index:].startswith("[1]")

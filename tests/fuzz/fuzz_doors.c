@@ -13,8 +13,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static struct collection collection;
 static const struct served_model model = {
     .id = "m",
+    .collection = &collection, /* that there is one is all that reading asks */
     .limits = {
         .vocab = 100,
         .context = 64,

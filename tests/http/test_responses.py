@@ -239,6 +239,11 @@ def test_what_codex_sends(server):
     assert 'retro_passed_over_total{door="responses",what="item"} 1' in metrics
 
 
+def test_codex_reads_the_context(server):
+    models = server.request("GET", "/v1/models").json()
+    assert [(m["slug"], m["context_window"]) for m in models["models"]] == [("script", 1024)] and models["data"][0]["id"] == "script"
+
+
 def test_logprobs(server):
     whole = ask(server, include=["message.output_text.logprobs"], top_logprobs=2)
     tokens = whole["output"][0]["content"][0]["logprobs"]

@@ -50,7 +50,7 @@ static void test_defaults(void **state) {
     assert_string_equal(c.model.path, "");
     assert_string_equal(c.model.device, "cpu");
     assert_true(c.retrieval.choice.enabled);
-    assert_int_equal(c.retrieval.max_k, 16);
+    assert_int_equal(c.retrieval.max_k, 50);
     assert_true(c.retrieval.choice.min_similarity == -1.0);
     assert_int_equal(c.retrieval.grid, GRID_END);
     assert_string_equal(c.server.host, "127.0.0.1");
@@ -403,9 +403,9 @@ static void test_check(void **state) {
     struct config c;
     struct error e = {0};
     config_init(&c);
-    c.retrieval.choice.k = 17;
+    c.retrieval.choice.k = 51;
     assert_int_equal(config_check(&c, &e), STATUS_INVALID);
-    assert_string_equal(e.text, "retrieval.k is 17, more than retrieval.max_k, which is 16");
+    assert_string_equal(e.text, "retrieval.k is 51, more than retrieval.max_k, which is 50");
     c.retrieval.choice.k = 16;
     assert_int_equal(config_check(&c, &e), STATUS_OK);
     assert_int_equal(config_set(&c, "server.host=", &e), STATUS_OK);

@@ -24,6 +24,7 @@ struct search_answer {
 
 static void search_free(struct shared_answer *base) {
     struct search_answer *answer = (struct search_answer *)base;
+    if (answer->writer.free) answer->writer.free(answer->writer.context);
     if (base->done && answer->lookup.status == STATUS_OK) hits_free(&answer->hits);
     snapshot_release(answer->lookup.snapshot);
     free(answer->picture.pixels);
@@ -174,6 +175,7 @@ struct answer *search_ask(const struct search_asker *asker, struct search_reques
     if (!request->by_picture &&
         !retrieval_check_reranker(asker->model, &request->choice, "rerank", failure)) {
         search_request_free(request);
+        if (asker->writer.free) asker->writer.free(asker->writer.context);
         return NULL;
     }
     struct search_answer *answer = make_search(asker->model, request, asker->who, asker->waker);
@@ -207,7 +209,7 @@ struct answer *search_open(struct api *api, const struct api_request *api_reques
     struct search_request request;
     if (model == NULL) return NULL;
     bool ok = parse_search(&request, model, api_request, failure);
-    struct search_asker asker = {model, &api_request->principal, waker, {NULL, NULL}};
+    struct search_asker asker = {model, &api_request->principal, waker, {NULL, NULL, NULL}};
     return send_search(&asker, &request, ok, failure);
 }
 
@@ -218,6 +220,6 @@ struct answer *search_picture_open(struct api *api, const struct api_request *ap
     if (model == NULL) return NULL;
     bool ok = search_request_parse_picture(&request, api_request->body, api_request->size,
                                            &model->limits, failure);
-    struct search_asker asker = {model, &api_request->principal, waker, {NULL, NULL}};
+    struct search_asker asker = {model, &api_request->principal, waker, {NULL, NULL, NULL}};
     return send_search(&asker, &request, ok, failure);
 }

@@ -5,11 +5,12 @@
 #include "server/api/api.h"
 
 /* Writes what was found as one value, for clients of the filter `viewer` (NULL: none). It is called
- * while the answer is polled, at most once; the context is borrowed. */
+ * while the answer is polled, at most once. */
 struct search_writer {
     void (*write)(void *context, struct json_writer *w, const struct hits *hits,
                   const struct filter *viewer);
     void *context;
+    void (*free)(void *context); /* NULL: it is borrowed */
 };
 
 /* Without writer.write the answer is the API's own list. */

@@ -176,6 +176,40 @@ static struct answer *list_anthropic(const struct api *api) {
     return answer_text(200, JSON_TYPE, &body);
 }
 
+/* Codex reads a list of its own beside OpenAI's; without it Codex guesses the context. */
+static void write_codex_model(struct json_writer *w, const struct served_model *model) {
+    put_object(w);
+    put_key_string(w, "slug", model->id);
+    put_key_string(w, "display_name", model->id);
+    put_key_null(w, "description");
+    put_key_null(w, "default_reasoning_level");
+    put_key_array(w, "supported_reasoning_levels");
+    put_array_end(w);
+    put_key_string(w, "shell_type", "shell_command");
+    put_key_string(w, "visibility", "list");
+    put_key_bool(w, "supported_in_api", true);
+    put_key_int(w, "priority", 0);
+    put_key_string(w, "base_instructions", "");
+    put_key_bool(w, "supports_reasoning_summaries", false);
+    put_key_bool(w, "support_verbosity", false);
+    put_key_object(w, "truncation_policy");
+    put_key_string(w, "mode", "bytes");
+    put_key_int(w, "limit", 10000);
+    put_object_end(w);
+    put_key_bool(w, "supports_parallel_tool_calls", true);
+    put_key_int(w, "context_window", model->limits.context);
+    put_key_array(w, "experimental_supported_tools");
+    put_array_end(w);
+    put_object_end(w);
+}
+
+static void write_codex_models(struct json_writer *w, const struct api *api) {
+    put_key_array(w, "models");
+    for (int i = 0; i < api->n_models; i++)
+        if (api->models[i].chat) write_codex_model(w, &api->models[i]);
+    put_array_end(w);
+}
+
 struct answer *models_list(struct api *api, const struct api_request *request, struct waker waker,
                            struct failure *failure) {
     struct buffer body = {0};
@@ -191,6 +225,7 @@ struct answer *models_list(struct api *api, const struct api_request *request, s
     for (int i = 0; i < api->n_embedders; i++) write_embedder(&w, api, &api->embedders[i]);
     if (api->reranker) write_embedder(&w, api, api->reranker);
     put_array_end(&w);
+    write_codex_models(&w, api);
     put_object_end(&w);
     return answer_text(200, JSON_TYPE, &body);
 }

@@ -3,10 +3,11 @@
 
 #include "server/api/chat/chat.h"
 #include "server/doors/fields/responses_fields.h"
+#include "server/doors/fields/stores_fields.h"
 #include "server/doors/shared/door_fields.h"
 
 /* An item of the output. */
-enum responses_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL };
+enum responses_kind { ITEM_SEARCH, ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL };
 struct responses_item {
     enum responses_kind kind;
     size_t start, end; /* bytes of the thoughts, or of the text */
@@ -26,7 +27,9 @@ enum { RESPONSE_ID_BYTES = 48 };
 struct responses_answer {
     struct chat_answer chat; /* first */
     struct api *api;
-    struct json *body;              /* the request */
+    struct json *body; /* the request */
+    bool searches;     /* the collection, for a tool file_search: */
+    struct file_search_tool search;
     struct responses_request asked; /* its values */
     struct buffer history;          /* items before the input, as a list of JSON */
     char id[RESPONSE_ID_BYTES];
@@ -42,6 +45,29 @@ void responses_free(struct chat_answer *answer);
 /* responses_tools.c: tools and the choice among them as members of the chat's body. */
 bool responses_put_tools(struct responses_answer *answer, struct chat_body *body,
                          struct failure *failure);
+
+/* responses_search.c: file_search, which is a retrieval before the answer is written. */
+bool responses_read_search(struct responses_answer *answer, const struct json *tool,
+                           struct failure *failure);
+/* The member "retrieval" of the chat's body. */
+bool responses_put_search(const struct responses_answer *answer, struct chat_body *body,
+                          struct failure *failure);
+struct responses_told;
+/* The members of the call: its queries and, where it is done and they are asked for, results. */
+void responses_put_call(struct json_writer *w, const struct responses_told *told, bool begins);
+/* Takes the citations of item i, one by one, in the order of the text; false: there are no more. */
+struct responses_citation {
+    size_t at;          /* byte of the text up to which it was read */
+    int64_t characters; /* up to the same place */
+    size_t end;         /* of the brackets that are open, or 0 */
+    int64_t index;      /* in characters: where these begin */
+    const struct hit *hit;
+};
+bool responses_next_citation(const struct responses_told *told, int i,
+                             struct responses_citation *citation);
+void responses_put_citation(struct json_writer *w, const struct responses_told *told,
+                            const struct responses_citation *citation);
+bool responses_includes(const struct responses_answer *answer, const char *what);
 
 /* responses_items.c: items of an input or of a history as turns of a conversation. */
 bool responses_read_items(struct api *api, const struct json *items,

@@ -35,6 +35,10 @@ static enum responses_kind last_kind(const struct event_writer *events) {
     return events->choice->items[last_item(events)].kind;
 }
 
+static bool has_content(const struct event_writer *events) {
+    return last_kind(events) == ITEM_MESSAGE || last_kind(events) == ITEM_REASONING;
+}
+
 static void write_item(struct event_writer *events, const char *name, bool begins) {
     begin(events, name);
     put_key_int(&events->w, "output_index", last_item(events));
@@ -50,7 +54,7 @@ static void begin_of_item(struct event_writer *events, const char *name) {
     begin(events, name);
     put_key_string(&events->w, "item_id", id);
     put_key_int(&events->w, "output_index", last_item(events));
-    if (last_kind(events) != ITEM_CALL) put_key_int(&events->w, "content_index", 0);
+    if (has_content(events)) put_key_int(&events->w, "content_index", 0);
 }
 
 static void write_part(struct event_writer *events, const char *name, bool begins) {
@@ -91,10 +95,34 @@ static void write_done(struct event_writer *events) {
     event_end(&events->w);
 }
 
+static void write_citations(struct event_writer *events) {
+    struct responses_citation citation = {0};
+    int i = last_item(events);
+    for (int n = 0;
+         last_kind(events) == ITEM_MESSAGE && responses_next_citation(events->told, i, &citation);
+         n++) {
+        begin_of_item(events, "response.output_text.annotation.added");
+        put_key_int(&events->w, "annotation_index", n);
+        put_key(&events->w, "annotation");
+        responses_put_citation(&events->w, events->told, &citation);
+        event_end(&events->w);
+    }
+}
+
+static void write_search(struct event_writer *events, const char *name) {
+    begin_of_item(events, name);
+    event_end(&events->w);
+}
+
 static void close_item(struct event_writer *events) {
     if (!events->choice->open) return;
-    write_done(events);
-    if (last_kind(events) != ITEM_CALL) write_part(events, "response.content_part.done", false);
+    if (last_kind(events) == ITEM_SEARCH) {
+        write_search(events, "response.file_search_call.completed");
+    } else {
+        write_citations(events);
+        write_done(events);
+    }
+    if (has_content(events)) write_part(events, "response.content_part.done", false);
     write_item(events, "response.output_item.done", false);
     events->choice->open = false;
 }
@@ -107,7 +135,14 @@ static void open_item(struct event_writer *events, struct responses_item item) {
     choice->n++;
     choice->open = true;
     write_item(events, "response.output_item.added", true);
-    if (item.kind != ITEM_CALL) write_part(events, "response.content_part.added", true);
+    if (has_content(events)) write_part(events, "response.content_part.added", true);
+}
+
+/* A search begins with the response, and ends before what is written of it. */
+static void begin_search(struct event_writer *events) {
+    open_item(events, (struct responses_item){.kind = ITEM_SEARCH});
+    write_search(events, "response.file_search_call.in_progress");
+    write_search(events, "response.file_search_call.searching");
 }
 
 /* The parts of an answer. */
@@ -134,8 +169,10 @@ static void write_call(struct event_writer *events, int number) {
 /* A response has an item, if its text is empty. */
 static void close_all(struct event_writer *events) {
     struct responses_choice *choice = events->choice;
-    if (choice->n == 0 || (choice->n == 1 && choice->items[0].kind == ITEM_REASONING))
-        open_item(events, (struct responses_item){.kind = ITEM_MESSAGE});
+    bool says = false;
+    for (int i = 0; i < choice->n; i++)
+        says = says || choice->items[i].kind == ITEM_MESSAGE || choice->items[i].kind == ITEM_CALL;
+    if (!says) open_item(events, (struct responses_item){.kind = ITEM_MESSAGE});
     close_item(events);
 }
 
@@ -150,7 +187,10 @@ void responses_write_new(const struct writing_answer *answer, struct choice *bas
         write_response(&events, "response.created");
         write_response(&events, "response.in_progress");
     }
+    if (!chat->begun && told.answer->searches) begin_search(&events);
     chat->begun = true;
+    if (choice->open && last_kind(&events) == ITEM_SEARCH && base->progress.n_found > 0)
+        close_item(&events);
     write_text(&events, ITEM_REASONING, &chat->reply.reasoning, &chat->reasoning_sent);
     write_text(&events, ITEM_MESSAGE, &chat->reply.content, &chat->content_sent);
     for (; chat->calls_sent < chat->reply.n_calls; chat->calls_sent++)

@@ -10,7 +10,7 @@
 void responses_item_id(const struct responses_answer *answer, const struct responses_choice *choice,
                        int i, char id[RESPONSE_ID_BYTES]) {
     static const char *const prefixes[] = {
-        [ITEM_REASONING] = "rs", [ITEM_MESSAGE] = "msg", [ITEM_CALL] = "fc"};
+        [ITEM_SEARCH] = "fs", [ITEM_REASONING] = "rs", [ITEM_MESSAGE] = "msg", [ITEM_CALL] = "fc"};
     snprintf(id, RESPONSE_ID_BYTES, "%s_%016llx%04d", prefixes[choice->items[i].kind],
              (unsigned long long)answer->chat.base.id, i % 10000);
 }
@@ -26,6 +26,11 @@ struct text_span responses_item_text(const struct responses_choice *choice, int 
     return (struct text_span){from->data + item->start, item->end - item->start};
 }
 
+static void put_citations(struct json_writer *w, const struct responses_told *told, int i) {
+    struct responses_citation citation = {0};
+    while (responses_next_citation(told, i, &citation)) responses_put_citation(w, told, &citation);
+}
+
 void responses_write_part(struct json_writer *w, const struct responses_told *told, int i,
                           bool begins) {
     struct text_span text = responses_item_text(told->choice, i);
@@ -35,6 +40,7 @@ void responses_write_part(struct json_writer *w, const struct responses_told *to
     put_key_string_n(w, "text", text.text, begins ? 0 : text.size);
     if (message) {
         put_key_array(w, "annotations");
+        if (!begins) put_citations(w, told, i);
         put_array_end(w);
         put_key_array(w, "logprobs");
         if (!begins && told->answer->chat.request.logprobs)
@@ -71,8 +77,10 @@ static void put_call(struct json_writer *w, const struct responses_told *told, i
 
 void responses_write_item(struct json_writer *w, const struct responses_told *told, int i,
                           bool begins) {
-    static const char *const types[] = {
-        [ITEM_REASONING] = "reasoning", [ITEM_MESSAGE] = "message", [ITEM_CALL] = "function_call"};
+    static const char *const types[] = {[ITEM_SEARCH] = "file_search_call",
+                                        [ITEM_REASONING] = "reasoning",
+                                        [ITEM_MESSAGE] = "message",
+                                        [ITEM_CALL] = "function_call"};
     enum responses_kind kind = told->choice->items[i].kind;
     char id[RESPONSE_ID_BYTES];
     responses_item_id(told->answer, told->choice, i, id);
@@ -86,7 +94,9 @@ void responses_write_item(struct json_writer *w, const struct responses_told *to
         put_key_null(w, "encrypted_content");
     }
     if (kind == ITEM_MESSAGE) put_key_string(w, "role", "assistant");
-    if (kind == ITEM_CALL)
+    if (kind == ITEM_SEARCH)
+        responses_put_call(w, told, begins);
+    else if (kind == ITEM_CALL)
         put_call(w, told, i, begins);
     else
         put_parts(w, told, i, begins);
@@ -96,7 +106,8 @@ void responses_write_item(struct json_writer *w, const struct responses_told *to
 /* Settings, as they were understood. */
 
 static bool is_told_tool(const struct json *tool) {
-    return json_text_is(json_member(tool, "type"), "function");
+    const struct json *type = json_member(tool, "type");
+    return json_text_is(type, "function") || json_text_is(type, "file_search");
 }
 
 /* A function that is not held to its parameters is not strict, whatever was asked. */
@@ -109,8 +120,9 @@ static void put_tool(struct json_writer *w, const struct responses_answer *answe
         put_key_n(w, it.name.text, it.name.size);
         put_json(w, it.value);
     }
-    put_key_bool(w, "strict",
-                 json_bool(strict) && answer->chat.request.writing.guide.kind == GUIDE_CALLS);
+    if (json_text_is(json_member(tool, "type"), "function"))
+        put_key_bool(w, "strict",
+                     json_bool(strict) && answer->chat.request.writing.guide.kind == GUIDE_CALLS);
     put_object_end(w);
 }
 

@@ -94,7 +94,7 @@ static void put_variables(const struct responses_answer *answer, struct chat_bod
     if (!none) chat_body_put(body, "reasoning_effort", effort);
 }
 
-static bool includes(const struct responses_answer *answer, const char *what) {
+bool responses_includes(const struct responses_answer *answer, const char *what) {
     const struct json *include = answer->asked.include;
     for (size_t i = 0; json_is_list(include) && i < json_count(include); i++)
         if (json_text_is(json_item(include, i), what)) return true;
@@ -107,19 +107,25 @@ static void put_drawing(const struct responses_answer *answer, struct chat_body 
     chat_body_put(body, "temperature", asked->temperature);
     chat_body_put(body, "top_p", asked->top_p);
     chat_body_put(body, "stream", asked->stream);
-    if (!includes(answer, "message.output_text.logprobs")) return;
+    if (!responses_includes(answer, "message.output_text.logprobs")) return;
     put_key_bool(&body->w, "logprobs", true);
     chat_body_put(body, "top_logprobs", asked->top_logprobs);
 }
 
-static void put_retrieval(const struct responses_answer *answer, struct chat_body *body) {
-    if (!json_is_absent(answer->asked.retrieval)) {
+static bool put_retrieval(const struct responses_answer *answer, struct chat_body *body,
+                          struct failure *failure) {
+    bool given = !json_is_absent(answer->asked.retrieval);
+    if (given && answer->searches)
+        return refuse(failure, "retrieval", "and file_search both say what is searched: send one");
+    if (answer->searches) return responses_put_search(answer, body, failure);
+    if (given) {
         chat_body_put(body, "retrieval", answer->asked.retrieval);
-        return;
+        return true;
     }
     put_key_object(&body->w, "retrieval");
     put_key_bool(&body->w, "enabled", false);
     put_object_end(&body->w);
+    return true;
 }
 
 /* The request. */
@@ -148,11 +154,11 @@ static bool translate(struct responses_answer *answer, struct failure *failure) 
     chat_body_begin(&body);
     chat_body_put(&body, "model", answer->asked.model);
     bool ok = read_conversation(answer, &conversation, failure) &&
-              responses_put_tools(answer, &body, failure) && put_format(answer, &body, failure);
+              responses_put_tools(answer, &body, failure) && put_format(answer, &body, failure) &&
+              put_retrieval(answer, &body, failure);
     if (ok) {
         put_drawing(answer, &body);
         put_variables(answer, &body);
-        put_retrieval(answer, &body);
         ok = chat_body_parse(&body, &conversation, answer->api, request, failure);
     }
     buffer_free(&body.text);

@@ -60,12 +60,14 @@ static void put_function(struct json_writer *w, const struct json *tool) {
 
 /* Tools that run at OpenAI or in the client, in ways that the models here do not know, are not told
  * to the model. */
-static bool put_tool(struct json_writer *w, const struct json *tool, const struct allowed *allowed,
-                     int *n_passed, struct failure *failure) {
+static bool put_tool(struct responses_answer *answer, struct json_writer *w,
+                     const struct json *tool, const struct allowed *allowed,
+                     struct failure *failure) {
     if (type_is(tool, "mcp"))
         return refuse(failure, "tools", "a tool of type mcp names a server, which is not called");
+    if (type_is(tool, "file_search")) return responses_read_search(answer, tool, failure);
     if (!type_is(tool, "function")) {
-        ++*n_passed;
+        traffic_note_passed(answer->api->traffic, "responses", "tool", 1);
         return true;
     }
     if (!json_is_text(json_member(tool, "name")))
@@ -78,15 +80,13 @@ static bool put_all(struct responses_answer *answer, struct json_writer *w,
                     struct failure *failure) {
     const struct json *tools = answer->asked.tools;
     struct allowed allowed;
-    int n_passed = 0;
     bool ok = true;
     allowed_open(&allowed, answer->asked.tool_choice);
     put_key_array(w, "tools");
     for (size_t i = 0; ok && i < json_count(tools); i++)
-        ok = put_tool(w, json_item(tools, i), &allowed, &n_passed, failure);
+        ok = put_tool(answer, w, json_item(tools, i), &allowed, failure);
     put_array_end(w);
     lookup_free(&allowed.names);
-    traffic_note_passed(answer->api->traffic, "responses", "tool", n_passed);
     return ok;
 }
 
@@ -102,7 +102,7 @@ static void put_forced(struct json_writer *w, const struct json *name) {
 
 static bool put_choice(struct json_writer *w, const struct json *choice, struct failure *failure) {
     const struct json *mode = choice;
-    if (json_is_absent(choice)) return true;
+    if (json_is_absent(choice) || type_is(choice, "file_search")) return true;
     if (type_is(choice, "allowed_tools")) mode = json_member(choice, "mode");
     if (type_is(choice, "function") && json_is_text(json_member(choice, "name"))) {
         put_forced(w, json_member(choice, "name"));
@@ -125,5 +125,8 @@ bool responses_put_tools(struct responses_answer *answer, struct chat_body *body
         return refuse(failure, "tools", "must be an array");
     if (!put_all(answer, &body->w, failure)) return false;
     chat_body_put(body, "parallel_tool_calls", answer->asked.parallel_tool_calls);
+    if (type_is(answer->asked.tool_choice, "file_search") && !answer->searches)
+        return refuse(failure, "tool_choice", "forces file_search, which is not among the tools");
+    if (json_text_is(answer->asked.tool_choice, "none")) answer->searches = false;
     return put_choice(&body->w, answer->asked.tool_choice, failure);
 }
