@@ -11,11 +11,12 @@
 enum {
     MAX_WORKERS = 4,
     PAGES_PER_WORKER = 12, /* fewer are not worth another process */
-    LAYOUT_SECONDS = 5,    /* of the file's time, that are left for the layout */
+    LAYOUT_PART = 12,      /* of the file's time one part is left for the layout */
 };
 
 struct pdf_reading {
-    const struct extract_file *file;
+    struct extract_file file; /* with the time by which its pages are read */
+    double reserve;           /* seconds of it that are kept for the layout, once there are words */
     struct pdf_worker workers[MAX_WORKERS];
     int n_workers;
     struct pdf_facts facts;
@@ -32,9 +33,9 @@ static int count_processors(void) {
 /* The first worker tells how many pages there are; the others share them with it. */
 static enum status begin_workers(struct pdf_reading *reading, struct error *e) {
     struct pdf_facts other = {0};
-    size_t memory = reading->file->limits.memory;
+    size_t memory = reading->file.limits.memory;
     const int all[2] = {0, 1};
-    if (pdf_worker_begin(&reading->workers[0], reading->file, all, memory, e)) return e->status;
+    if (pdf_worker_begin(&reading->workers[0], &reading->file, all, memory, e)) return e->status;
     reading->n_workers = 1;
     if (pdf_worker_facts(&reading->workers[0], &reading->facts, e)) return e->status;
     int n = min_int(min_int(count_processors(), MAX_WORKERS),
@@ -44,7 +45,7 @@ static enum status begin_workers(struct pdf_reading *reading, struct error *e) {
     for (int i = 0; i < n; i++) {
         const int pages[2] = {i, n};
         reading->n_workers = i;
-        if (pdf_worker_begin(&reading->workers[i], reading->file, pages, memory / (size_t)n, e))
+        if (pdf_worker_begin(&reading->workers[i], &reading->file, pages, memory / (size_t)n, e))
             return e->status;
         reading->n_workers = i + 1;
     }
@@ -101,6 +102,10 @@ static void judge_page(struct pdf_reading *reading, size_t record, int page,
         reading->n_words += pages.list[0].words.size / sizeof(struct page_word);
         if (need > PAGE_IS_EMPTY) lose_page(losses, page, reason);
     }
+    if (reading->n_words > 0 && reading->reserve > 0) {
+        reading->file.limits.until -= reading->reserve;
+        reading->reserve = 0;
+    }
     pages_free(&pages);
 }
 
@@ -126,14 +131,22 @@ static enum status read_pages(struct pdf_reading *reading, struct error *e) {
 }
 
 /* No text at all: the first reason is the file's. */
-static enum status refuse_empty(const struct pdf_reading *reading, struct error *e) {
+static enum status refuse_empty(const struct pdf_reading *reading, const struct extract_file *whole,
+                                struct error *e) {
+    const struct extract_limits *limits = &whole->limits;
+    if (limits->until > 0 && time_now() >= limits->until)
+        return error_set(e, STATUS_INVALID, "%s: the time for all of the files is over",
+                         whole->name);
+    if (time_now() >= reading->file.limits.until)
+        return error_set(e, STATUS_INVALID, "%s: reading it takes over %d seconds", whole->name,
+                         limits->seconds);
     const struct buffer *losses = &reading->out->losses;
     int first = losses->size > 0 ? (int)strcspn(losses->data, "\n") : 0;
     bool more = losses->size > (size_t)first + 1;
     if (first == 0)
         return error_set(e, STATUS_INVALID, "%s: no text in it: nothing is on its pages",
-                         reading->file->name);
-    return error_set(e, STATUS_INVALID, "%s: no text in it: %.*s%s", reading->file->name, first,
+                         reading->file.name);
+    return error_set(e, STATUS_INVALID, "%s: no text in it: %.*s%s", reading->file.name, first,
                      losses->data, more ? ", and more" : "");
 }
 
@@ -141,7 +154,7 @@ static enum status lay_out(struct pdf_reading *reading, const struct extract_fil
                            struct error *e) {
     struct buffer records = {0};
     struct document_text laid = {0};
-    if (reading->n_words == 0) return refuse_empty(reading, e);
+    if (reading->n_words == 0) return refuse_empty(reading, whole, e);
     buffer_append(&records, reading->facts.bookmarks.data, reading->facts.bookmarks.size);
     buffer_append(&records, reading->records.data, reading->records.size);
     enum status status =
@@ -156,10 +169,10 @@ static enum status lay_out(struct pdf_reading *reading, const struct extract_fil
 
 enum status extract_pdf(const struct extract_file *file, struct document_text *out,
                         struct error *e) {
-    struct extract_file limited = *file;
-    double until = time_now() + file->limits.seconds - LAYOUT_SECONDS;
-    if (file->limits.until == 0 || until < file->limits.until) limited.limits.until = until;
-    struct pdf_reading reading = {.file = &limited, .out = out};
+    struct pdf_reading reading = {.file = *file, .out = out};
+    double until = time_now() + file->limits.seconds;
+    if (file->limits.until == 0 || until < file->limits.until) reading.file.limits.until = until;
+    reading.reserve = (double)file->limits.seconds / LAYOUT_PART;
     enum status status = begin_workers(&reading, e);
     if (status == STATUS_OK) status = read_pages(&reading, e);
     for (int i = 0; i < reading.n_workers; i++) pdf_worker_end(&reading.workers[i]);
