@@ -390,15 +390,18 @@ static int gather_cell(const struct table_grid *grid, int first, int end, int co
             if (cell->column != column) continue;
             last = max_int(last, cell->last);
             bold = bold && cell->bold;
-            for (int k = cell->first; k < cell->end; k++) words[n++] = grid->rows->words[k];
+            for (int k = cell->first; k < cell->end; k++) {
+                words[n] = grid->rows->words[k];
+                n++;
+            }
         }
     facts->columns = (uint32_t)(last - column + 1);
     facts->head = n > 0 && bold;
     return n;
 }
 
-static void add_row(struct layout *layout, struct table_grid *grid, const int span[2], int number,
-                    struct table *table) {
+static void add_row(struct page_layout *layout, struct table_grid *grid, const int span[2],
+                    int number, struct table *table) {
     int most = grid->rows->rows[span[1] - 1].end - grid->rows->rows[span[0]].first;
     struct layout_word *words = xcalloc((size_t)most + 1, sizeof *words);
     for (int column = 0; column <= grid->n_strips; column++) {
@@ -427,7 +430,7 @@ static void stretch_names(struct table *table, uint32_t n_rows) {
     }
 }
 
-int aligned_add_table(struct layout *layout, const struct aligned_rows *rows,
+int aligned_add_table(struct page_layout *layout, const struct aligned_rows *rows,
                       const struct strip *strips, int n_strips) {
     struct table_grid grid = {.rows = rows};
     struct layout_table made = {.page = rows->page, .box = rows->rows[0].box};

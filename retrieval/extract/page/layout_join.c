@@ -64,7 +64,7 @@ static void take_heads(const struct table *before, struct table *after) {
 }
 
 /* Two tables that follow one another, the second at the top of the next page. */
-static void join(struct layout *layout, int first, int second) {
+static void join(struct page_layout *layout, int first, int second) {
     struct layout_table *before = layout_table(layout, first),
                         *after = layout_table(layout, second);
     uint32_t columns = count_columns(&before->table);
@@ -80,7 +80,7 @@ static void join(struct layout *layout, int first, int second) {
     }
 }
 
-void layout_join_tables(struct layout *layout) {
+void layout_join_tables(struct page_layout *layout) {
     int n;
     const struct layout_line *lines = layout_lines(layout, &n);
     for (int i = 1; i < n; i++)

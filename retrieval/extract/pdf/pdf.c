@@ -86,7 +86,7 @@ static void lose_page(struct losses *losses, int page, const char *reason) {
     memcpy(losses->reason, reason, strnlen(reason, sizeof losses->reason - 1) + 1);
 }
 
-/* What a page lacks, of its record. */
+/* Reads a page's record for what the page lacks. */
 static void judge_page(struct pdf_reading *reading, size_t record, int page,
                        struct losses *losses) {
     struct pages pages = {0};
