@@ -106,6 +106,10 @@ enum status extract_xls(const struct extract_file *file, struct document_text *o
 
 /* Parsers that run in a child process. */
 
+/* Pages that were read, as records (page/page_record.h), laid out. */
+enum status extract_pages(const struct extract_file *file, struct document_text *out,
+                          struct error *e);
+
 /* html: valid UTF-8, or bytes in the encoding that the document declares (windows-1252 when it
  * declares none). */
 enum status extract_html(const char *path, struct text_span html, bool is_utf8,

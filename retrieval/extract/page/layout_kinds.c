@@ -11,7 +11,7 @@
 enum { MAX_SIZES = 6, HEADING_BYTES = 200 };
 
 struct kinds {
-    struct layout *layout;
+    struct page_layout *layout;
     const struct layout_line *lines;
     struct layout_block *blocks;
     int n_lines, n_blocks;
@@ -129,18 +129,18 @@ static void find_contents(struct kinds *kinds) {
 
 /* Captions. */
 
-static bool is_caption(const struct layout_line *line) {
+bool words_are_caption(const struct layout_word *words, int n) {
     static const char *const names[] = {"Figure",    "Fig.", "FIGURE",  "Table",   "TABLE",
                                         "Abbildung", "Abb.", "Tabelle", "Tab.",    "Tableau",
                                         "Rysunek",   "Rys.", "Tabela",  "Listing", "Chart"};
-    if (line->n < 2) return false;
-    struct text_span number = line->words[1].text;
+    if (n < 2) return false;
+    struct text_span number = words[1].text;
     bool numbered = is_digit(number.text[0]) || (number.size > 1 && is_digit(number.text[1]));
     for (size_t i = 0; i < ARRAY_COUNT(names); i++)
-        if (numbered && span_is(line->words[0].text, names[i])) {
+        if (numbered && span_is(words[0].text, names[i])) {
             char last = number.text[number.size - 1];
-            return last == ':' || last == '.' || line->n == 2 || line->words[1].source->bold ||
-                   line->words[0].source->bold || line->words[0].source->italic;
+            return last == ':' || last == '.' || n == 2 || words[1].source->bold ||
+                   words[0].source->bold || words[0].source->italic;
         }
     return false;
 }
@@ -184,7 +184,7 @@ static bool is_large(const struct kinds *kinds, const struct layout_line *line) 
     return line->size > 1.12F * kinds->body;
 }
 
-/* What may be a heading by its looks. */
+/* Whether a block may be a heading by its looks. */
 static bool looks_like_heading(const struct kinds *kinds, int i) {
     const struct layout_block *block = &kinds->blocks[i];
     const struct layout_line *line = first_line(kinds, block);
@@ -302,7 +302,8 @@ static void find_captions(struct kinds *kinds) {
     for (int i = 0; i < kinds->n_blocks; i++) {
         struct layout_block *block = &kinds->blocks[i];
         bool plain = block->kind == BLOCK_PARAGRAPH || block->kind == BLOCK_HEADING;
-        if (plain && block->table < 0 && block->n < 8 && is_caption(first_line(kinds, block)))
+        if (plain && block->table < 0 && block->n < 8 &&
+            words_are_caption(first_line(kinds, block)->words, first_line(kinds, block)->n))
             block->kind = BLOCK_CAPTION;
     }
 }
@@ -314,7 +315,7 @@ static void free_typed(struct kinds *kinds) {
             kinds->blocks[i].kind = BLOCK_PARAGRAPH;
 }
 
-void layout_find_kinds(struct layout *layout) {
+void layout_find_kinds(struct page_layout *layout) {
     struct kinds kinds = {.layout = layout};
     kinds.lines = layout_lines(layout, &kinds.n_lines);
     kinds.blocks = layout_blocks(layout, &kinds.n_blocks);
