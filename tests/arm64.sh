@@ -11,7 +11,7 @@ build=build/arm64
 root=${DEPS:-$HOME/.cache/retro-server}/arm64
 tools=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user mmdebstrap)
 libraries=libc6-dev,libstdc++-12-dev,libgcc-12-dev,libgomp1,libmicrohttpd-dev,libjansson-dev,libpcre2-dev
-libraries+=,libutf8proc-dev,libsentencepiece-dev,libxml2-dev,libarchive-dev,libyaml-dev,libxxhash-dev,libjpeg62-turbo-dev
+libraries+=,libutf8proc-dev,libsentencepiece-dev,libxml2-dev,libarchive-dev,libyaml-dev,libsqlite3-dev,libxxhash-dev,libjpeg62-turbo-dev
 libraries+=,zlib1g-dev,libgmime-3.0-dev,libseccomp-dev,libpng-dev,libwebp-dev,libcmocka-dev
 tests=(unit/test_base unit/test_quantise unit/test_tokenizer unit/test_unigram unit/test_grid unit/test_json_writer
     unit/test_pictures ops/test_ops_linear ops/test_ops_attention ops/test_ops_rows ops/test_ops_blocks ops/test_ops_pack ops/test_ops_sample

@@ -341,7 +341,7 @@ bool data_table_add_record(struct data_table *table, const struct stored_documen
     int before = -1;
     for (uint32_t i = 0; i < document->marks.n; i++) {
         struct mark mark = mark_read(document->marks, i), next = {0};
-        if (mark.kind == MARK_BLOCK) return false;
+        if (mark.kind == MARK_BLOCK && mark.level != BLOCK_PARAGRAPH) return false;
         if (mark.kind != MARK_CELL) continue;
         size_t start = mark.at, stop = text.size;
         while (start > 0 && text.text[start - 1] != '\n') start--;

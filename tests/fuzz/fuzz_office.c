@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_office.c: bytes as the parts of an office document, as XML or as a notebook. The first
- * byte chooses; the rest, cut at zero bytes, is the document, its styles, numbers of lists and notes.
- * The text that comes out is valid, and its marks lead into it. */
+/* tests/fuzz/fuzz_office.c: bytes as the parts of an office document, as XML or as a notebook. The
+ * first byte chooses; the rest, cut at zero bytes, is the document, its styles, numbers of lists
+ * and notes. The text that comes out is valid, and its marks lead into it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char show[] =
-    "<p:presentation xmlns:r='r'><p:sldId r:id='s'/></p:presentation>";
+static const char show[] = "<p:presentation xmlns:r='r'><p:sldId r:id='s'/></p:presentation>";
 static const char links[] =
     "<Relationships><Relationship Id='s' Type='x/slide' Target='slide.xml'/></Relationships>";
 static const char beside[] =

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_rtf.c: bytes as RTF behind its first word: the text that comes out is valid, and its
- * marks lead into it. */
+/* tests/fuzz/fuzz_rtf.c: bytes as RTF behind its first word: the text that comes out is valid, and
+ * its marks lead into it. */
 #include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
 

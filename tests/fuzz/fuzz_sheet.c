@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_sheet.c: bytes as the parts of a spreadsheet. The first byte chooses XLSX or ODS; the
- * rest, cut at zero bytes, is the sheet, the strings, the styles, a table and remarks. The text that
- * comes out is valid, its marks lead into it, and its tables can be asked. */
+/* tests/fuzz/fuzz_sheet.c: bytes as the parts of a spreadsheet. The first byte chooses XLSX or ODS;
+ * the rest, cut at zero bytes, is the sheet, the strings, the styles, a table and remarks. The text
+ * that comes out is valid, its marks lead into it, and its tables can be asked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,8 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error e = {0};
     if (size < 2) return 0;
     add_parts(&parts, (const char *)data + 1, size - 1);
-    enum status status = data[0] % 2 ? sheet_read_xlsx(&parts, &out, &e)
-                                     : sheet_read_ods(&parts, &out, &e);
+    enum status status =
+        data[0] % 2 ? sheet_read_xlsx(&parts, &out, &e) : sheet_read_ods(&parts, &out, &e);
     CHECK(status == STATUS_OK || (e.status == status && e.text[0] != '\0'));
     CHECK(out.text.size == 0 || utf8_is_valid(out.text.data, out.text.size));
     CHECK(marks_fault(marks_of(&out.marks), out.text.size) == NULL);

@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_tables.c: a text with marks of blocks and cells anywhere, as a stored document: its
- * tables are read, and asked. Each four bytes at the beginning are a mark, up to a zero; the rest is
- * the text. */
+/* tests/fuzz/fuzz_tables.c: a text with marks of blocks and cells anywhere, as a stored document:
+ * its tables are read, and asked. Each four bytes at the beginning are a mark, up to a zero; the
+ * rest is the text. */
 #include <string.h>
 
 #include "config/base/utf8.h"
