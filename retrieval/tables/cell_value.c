@@ -75,6 +75,7 @@ struct plain_number {
     size_t size;
     bool grouped_by_mark, has_decimals;
     int groups;
+    size_t last_group; /* digits */
 };
 
 static bool add_digits(struct plain_number *number, struct cell_reader *reader, size_t n) {
@@ -96,6 +97,7 @@ static bool take_group(struct plain_number *number, struct cell_reader *reader, 
     if (n != 3 && !(n == 2 && by_mark)) return false;
     number->grouped_by_mark = number->grouped_by_mark || by_mark;
     number->groups++;
+    number->last_group = n;
     *reader = ahead;
     return add_digits(number, reader, n);
 }
@@ -135,6 +137,7 @@ static bool take_number(struct cell_reader *reader, enum decimal_mark mark,
     if (n > MOST_DIGITS || !add_digits(number, reader, n)) return false;
     size_t first = n;
     while (first > 0 && first <= 3 && take_group(number, reader, comma)) continue;
+    if (number->groups > 0 && number->last_group != 3) return false;
     if (!take_decimals(number, reader, point)) return false;
     if (number->size == 0) return false;
     return take_exponent(number, reader);

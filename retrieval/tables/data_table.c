@@ -32,8 +32,8 @@ static void note_cell(struct column_facts *facts, struct text_span text) {
 
 static void judge_column(struct data_column *column, const struct column_facts *facts) {
     size_t point = facts->numbers[DECIMAL_POINT], comma = facts->numbers[DECIMAL_COMMA];
-    bool by_comma = comma > point || (comma == point && facts->marks[DECIMAL_COMMA] &&
-                                      !facts->marks[DECIMAL_POINT]);
+    bool by_comma = comma > point ||
+                    (comma == point && facts->marks[DECIMAL_COMMA] && !facts->marks[DECIMAL_POINT]);
     size_t numbers = by_comma ? comma : point;
     column->mark = by_comma ? DECIMAL_COMMA : DECIMAL_POINT;
     column->kind = numbers * 2 > facts->n        ? CELL_NUMBER
@@ -78,11 +78,28 @@ static void find_types(struct data_table *table) {
 /* Rows that sum up. */
 
 static bool is_total(struct text_span text) {
-    static const char *const words[] = {
-        "total", "totals", "grand total", "subtotal", "sub-total", "sum", "sums", "gesamt",
-        "gesamtsumme", "summe", "zwischensumme", "insgesamt", "total g\u00e9n\u00e9ral",
-        "sous-total", "razem", "suma", "og\u00f3\u0142em", "average", "mean", "durchschnitt",
-        "mittelwert", "moyenne"};
+    static const char *const words[] = {"total",
+                                        "totals",
+                                        "grand total",
+                                        "subtotal",
+                                        "sub-total",
+                                        "sum",
+                                        "sums",
+                                        "gesamt",
+                                        "gesamtsumme",
+                                        "summe",
+                                        "zwischensumme",
+                                        "insgesamt",
+                                        "total g\u00e9n\u00e9ral",
+                                        "sous-total",
+                                        "razem",
+                                        "suma",
+                                        "og\u00f3\u0142em",
+                                        "average",
+                                        "mean",
+                                        "durchschnitt",
+                                        "mittelwert",
+                                        "moyenne"};
     while (text.size > 0 && strchr(": ", text.text[text.size - 1])) text.size--;
     for (size_t i = 0; i < ARRAY_COUNT(words); i++)
         if (text.size == strlen(words[i]) && strncasecmp(text.text, words[i], text.size) == 0)

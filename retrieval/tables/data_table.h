@@ -10,9 +10,9 @@
 enum { TABLE_MOST_CELLS = 1000000, TABLE_MOST_COLUMNS = 1024 };
 
 struct data_cell {
-    uint32_t row, column;          /* of the table, from 0 */
+    uint32_t row, column;           /* of the table, from 0 */
     uint32_t file_row, file_column; /* from 1; 0: the file's are not known */
-    uint32_t text, size;           /* bytes of the table's text */
+    uint32_t text, size;            /* bytes of the table's text */
     bool copied; /* it stands in a row above, and covers this one: its number counts once */
 };
 struct data_column {
@@ -25,9 +25,9 @@ struct data_column {
 };
 /* Zero-initialise; free when done. */
 struct data_table {
-    struct buffer name;  /* the heading or caption over it; "" where there is none */
-    struct buffer sheet; /* the outermost heading, which is a spreadsheet's sheet */
-    struct buffer text;  /* of all cells */
+    struct buffer name;          /* the heading or caption over it; "" where there is none */
+    struct buffer sheet;         /* the outermost heading, which is a spreadsheet's sheet */
+    struct buffer text;          /* of all cells */
     struct data_column *columns; /* [n_columns] */
     int n_columns, columns_capacity;
     struct buffer cells;  /* struct data_cell, by row, then by column */

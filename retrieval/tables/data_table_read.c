@@ -18,8 +18,8 @@ struct table_builder {
 
 static int add_column(struct data_table *table, uint32_t file_column, struct text_span name) {
     if (table->n_columns == TABLE_MOST_COLUMNS) return -1;
-    table->columns = xgrow(table->columns, table->n_columns, &table->columns_capacity,
-                           sizeof *table->columns);
+    table->columns =
+        xgrow(table->columns, table->n_columns, &table->columns_capacity, sizeof *table->columns);
     struct data_column *column = &table->columns[table->n_columns];
     *column = (struct data_column){.file_column = file_column, .named_by_rows = name.size > 0};
     buffer_append(&column->name, name.text, name.size);
@@ -35,8 +35,8 @@ static int find_column(struct data_table *table, uint32_t file_column, struct te
     for (int step = 0; step < table->n_columns; step++) {
         int i = (before + 1 + step) % table->n_columns;
         struct data_column *column = &table->columns[i];
-        bool same = file_column > 0 ? column->file_column == file_column
-                                    : span_is(name, column->name.data);
+        bool same =
+            file_column > 0 ? column->file_column == file_column : span_is(name, column->name.data);
         if (!same) continue;
         if (name.size > 0 && !column->named_by_rows) {
             buffer_clear(&column->name);
@@ -48,7 +48,7 @@ static int find_column(struct data_table *table, uint32_t file_column, struct te
     return add_column(table, file_column, name);
 }
 
-/* What is said of a cell in a line. */
+/* A cell as a line has it. */
 struct line_cell {
     struct text_span name, text;
     uint32_t row, column; /* of the file; 0: not known */
@@ -95,7 +95,7 @@ static struct text_span drop_end(struct text_span text, const char *end) {
     return text;
 }
 
-/* What stands between two cells of a line: the rest of the first, then the name of the second. */
+/* The text between two cells of a line is the rest of the first, then the name of the second. */
 static void split_stretch(struct text_span stretch, struct text_span *rest,
                           struct text_span *name) {
     size_t bar = find_bar(stretch);
@@ -108,7 +108,7 @@ static void split_stretch(struct text_span stretch, struct text_span *rest,
     *name = drop_end((struct text_span){stretch.text + bar + 3, stretch.size - bar - 3}, ": ");
 }
 
-/* What stands in front of the first cell: the name of the group that the row is in, a name of its
+/* In front of the first cell stands the name of the group that the row is in, a name of its
  * column, or both. */
 static void split_front(struct text_span front, struct text_span *group, struct text_span *name) {
     size_t bar = find_bar(front);
@@ -341,7 +341,7 @@ bool data_table_add_record(struct data_table *table, const struct stored_documen
     int before = -1;
     for (uint32_t i = 0; i < document->marks.n; i++) {
         struct mark mark = mark_read(document->marks, i), next = {0};
-        if (mark.kind == MARK_BLOCK) return false;
+        if (mark.kind == MARK_BLOCK && mark.level != BLOCK_PARAGRAPH) return false;
         if (mark.kind != MARK_CELL) continue;
         size_t start = mark.at, stop = text.size;
         while (start > 0 && text.text[start - 1] != '\n') start--;

@@ -17,8 +17,9 @@ static void write_letters(struct buffer *out, uint32_t column) {
 static void write_sheet(struct buffer *out, const char *sheet) {
     bool plain = true;
     for (const char *at = sheet; *at; at++)
-        plain = plain && ((*at >= '0' && *at <= '9') || ((*at | 0x20) >= 'a' && (*at | 0x20) <= 'z') ||
-                          *at == '_' || (*at & 0x80));
+        plain =
+            plain && ((*at >= '0' && *at <= '9') || ((*at | 0x20) >= 'a' && (*at | 0x20) <= 'z') ||
+                      *at == '_' || (*at & 0x80));
     if (sheet[0] == '\0') return;
     buffer_printf(out, plain ? "%s!" : "'%s'!", sheet);
 }

@@ -61,12 +61,11 @@ static int is_late(void *context) {
 /* Statements may read and write the one table, and call these. */
 static int allow(void *context, int action, const char *first, const char *second,
                  const char *database, const char *trigger) {
-    static const char *const functions[] = {"exact_sum", "exact_mean", "count", "min", "max",
-                                            "group_concat", "substr", "instr", "length"};
+    static const char *const functions[] = {"exact_sum",    "exact_mean", "count", "min",   "max",
+                                            "group_concat", "substr",     "instr", "length"};
     (void)context, (void)first, (void)database, (void)trigger;
     if (action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_INSERT ||
-        action == SQLITE_CREATE_TABLE || action == SQLITE_TRANSACTION ||
-        action == SQLITE_UPDATE)
+        action == SQLITE_CREATE_TABLE || action == SQLITE_TRANSACTION || action == SQLITE_UPDATE)
         return SQLITE_OK;
     for (size_t i = 0; i < ARRAY_COUNT(functions) && action == SQLITE_FUNCTION && second; i++)
         if (strcmp(second, functions[i]) == 0) return SQLITE_OK;
@@ -85,9 +84,7 @@ static enum status fail(const struct sqlite_door *door, struct error *e) {
                      door->database ? sqlite3_errmsg(door->database) : "no memory");
 }
 
-static void set_limits(void) {
-    sqlite3_hard_heap_limit64(MOST_MEMORY);
-}
+static void set_limits(void) { sqlite3_hard_heap_limit64(MOST_MEMORY); }
 
 enum status sqlite_door_open(struct sqlite_door **out, double until, struct error *e) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -98,7 +95,8 @@ enum status sqlite_door_open(struct sqlite_door **out, double until, struct erro
     pthread_once(&once, set_limits);
     *out = door;
     door->until = until;
-    if (sqlite3_open_v2(":memory:", &door->database, flags, NULL) != SQLITE_OK) return fail(door, e);
+    if (sqlite3_open_v2(":memory:", &door->database, flags, NULL) != SQLITE_OK)
+        return fail(door, e);
     sqlite3_limit(door->database, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_limit(door->database, SQLITE_LIMIT_WORKER_THREADS, 0);
     sqlite3_db_config(door->database, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
@@ -152,12 +150,12 @@ enum status sqlite_door_put(struct sqlite_door *door, const struct sqlite_value 
     return sqlite3_step(door->prepared) == SQLITE_DONE ? STATUS_OK : fail(door, e);
 }
 
-enum status sqlite_door_select(struct sqlite_door *door, const char *sql,
-                               const struct sqlite_value *values, int n, sqlite_taker *take,
-                               void *context, struct error *e) {
+enum status sqlite_door_select(struct sqlite_door *door, const struct sqlite_question *question,
+                               sqlite_taker *take, void *context, struct error *e) {
     struct sqlite_row row = {NULL};
-    int code = sqlite3_prepare_v2(door->database, sql, -1, &row.statement, NULL);
-    if (code == SQLITE_OK && !bind(row.statement, values, n)) code = SQLITE_ERROR;
+    int code = sqlite3_prepare_v2(door->database, question->sql, -1, &row.statement, NULL);
+    if (code == SQLITE_OK && !bind(row.statement, question->values, question->n))
+        code = SQLITE_ERROR;
     if (code == SQLITE_OK) code = sqlite3_step(row.statement);
     while (code == SQLITE_ROW && take(context, &row)) code = sqlite3_step(row.statement);
     bool well = code == SQLITE_DONE || code == SQLITE_ROW;

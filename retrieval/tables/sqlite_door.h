@@ -26,9 +26,13 @@ enum status sqlite_door_put(struct sqlite_door *door, const struct sqlite_value 
 
 /* Calls `take` for each row of a statement until it says no. Columns count from 0. */
 typedef bool sqlite_taker(void *context, const struct sqlite_row *row);
-enum status sqlite_door_select(struct sqlite_door *door, const char *sql,
-                               const struct sqlite_value *values, int n, sqlite_taker *take,
-                               void *context, struct error *e);
+struct sqlite_question {
+    const char *sql;
+    const struct sqlite_value *values; /* [n] for its places */
+    int n;
+};
+enum status sqlite_door_select(struct sqlite_door *door, const struct sqlite_question *question,
+                               sqlite_taker *take, void *context, struct error *e);
 bool sqlite_row_is_null(const struct sqlite_row *row, int column);
 bool sqlite_row_is_number(const struct sqlite_row *row, int column);
 double sqlite_row_number(const struct sqlite_row *row, int column);

@@ -15,8 +15,7 @@ static enum status make_table(const struct ask_plan *plan, struct sqlite_door *d
                               struct error *e) {
     struct buffer sql = {0};
     buffer_append_string(&sql, "CREATE TABLE t(r INTEGER PRIMARY KEY");
-    for (int i = 0; i < plan->n_used; i++)
-        buffer_printf(&sql, ", v%d, m%d, s%d, f%d", i, i, i, i);
+    for (int i = 0; i < plan->n_used; i++) buffer_printf(&sql, ", v%d, m%d, s%d, f%d", i, i, i, i);
     buffer_append_string(&sql, ")");
     enum status status = sqlite_door_run(door, sql.data, e);
     buffer_clear(&sql);
@@ -44,7 +43,8 @@ static void set_values(const struct data_table *table, const struct data_cell *c
     ask_fold(&kept->folded, text);
     bool is_number = column->kind == CELL_NUMBER && kept->value.kind == CELL_NUMBER;
     bool is_date = column->kind == CELL_DATE && kept->value.kind == CELL_DATE;
-    if (is_number) values[0] = (struct sqlite_value){.is_number = true, .number = kept->value.number};
+    if (is_number)
+        values[0] = (struct sqlite_value){.is_number = true, .number = kept->value.number};
     if (is_date) values[0].text = (struct text_span){kept->value.date, strlen(kept->value.date)};
     if (column->kind == CELL_TEXT) values[0].text = text;
     if (!cell->copied) values[1] = values[0];
@@ -140,6 +140,12 @@ static enum status write_statement(struct ask_plan *plan, const struct table_rep
     return STATUS_OK;
 }
 
+static enum status ask_select(const struct ask_plan *plan, struct sqlite_door *door,
+                              const char *sql, sqlite_taker *take, void *context, struct error *e) {
+    struct sqlite_question question = {sql, plan->values, plan->n_values};
+    return sqlite_door_select(door, &question, take, context, e);
+}
+
 /* The answer. */
 
 struct reply_writer {
@@ -214,8 +220,8 @@ struct left_writer {
 
 static bool take_left(void *context, const struct sqlite_row *row) {
     struct left_writer *writer = context;
-    const struct data_cell *cell = ask_find_cell(
-        writer->plan->table, (uint32_t)sqlite_row_number(row, 0), writer->column);
+    const struct data_cell *cell =
+        ask_find_cell(writer->plan->table, (uint32_t)sqlite_row_number(row, 0), writer->column);
     writer->reply->n_left_out++;
     if (cell) range_add(&writer->ranges, cell->file_row, &writer->reply->left_out);
     return true;
@@ -236,8 +242,7 @@ static enum status tell_left(struct ask_plan *plan, struct sqlite_door *door,
         buffer_printf(&sql,
                       "SELECT r FROM t WHERE %s AND s%d IS NOT NULL AND v%d IS NULL ORDER BY r",
                       plan->where.data, place, place);
-        enum status status = sqlite_door_select(door, sql.data, plan->values, plan->n_values,
-                                                take_left, &writer, e);
+        enum status status = ask_select(plan, door, sql.data, take_left, &writer, e);
         range_end(&writer.ranges, &reply->left_out);
         buffer_free(&sql);
         if (status) return status;
@@ -268,13 +273,10 @@ static enum status run_plan(struct ask_plan *plan, struct sqlite_door *door,
     enum status status = make_table(plan, door, e);
     if (status == STATUS_OK) status = fill_table(plan, door, e);
     if (status == STATUS_OK) status = write_statement(plan, reply, &sql, e);
-    if (status == STATUS_OK)
-        status = sqlite_door_select(door, sql.data, plan->values, plan->n_values, take_row, &writer,
-                                    e);
+    if (status == STATUS_OK) status = ask_select(plan, door, sql.data, take_row, &writer, e);
     buffer_printf(&count, "SELECT count(*) FROM t WHERE %s", plan->where.data);
     if (status == STATUS_OK)
-        status = sqlite_door_select(door, count.data, plan->values, plan->n_values, take_count,
-                                    &reply->n_matched, e);
+        status = ask_select(plan, door, count.data, take_count, &reply->n_matched, e);
     if (status == STATUS_OK) status = tell_left(plan, door, reply, e);
     if (status == STATUS_OK) tell_totals(plan, reply);
     buffer_free(&sql);

@@ -33,7 +33,12 @@ struct table_order {
     const char *by; /* a column of the answer: of the table, or "sum of Price" */
     bool descending;
 };
-enum { ASK_MOST_CONDITIONS = 16, ASK_MOST_COLUMNS = 16, ASK_MOST_ROWS = 1000, ASK_MOST_RANGES = 100 };
+enum {
+    ASK_MOST_CONDITIONS = 16,
+    ASK_MOST_COLUMNS = 16,
+    ASK_MOST_ROWS = 1000,
+    ASK_MOST_RANGES = 100
+};
 
 struct table_question {
     struct table_condition conditions[ASK_MOST_CONDITIONS]; /* all hold */
@@ -46,9 +51,9 @@ struct table_question {
     int n_columns;
     struct table_order orders[ASK_MOST_COLUMNS];
     int n_orders;
-    int limit;           /* rows of the answer, 1 .. ASK_MOST_ROWS */
-    bool with_totals;    /* rows that sum others up are rows like any */
-    double until;        /* time_now() when it is given up; 0: never */
+    int limit;        /* rows of the answer, 1 .. ASK_MOST_ROWS */
+    bool with_totals; /* rows that sum others up are rows like any */
+    double until;     /* time_now() when it is given up; 0: never */
 };
 
 struct answer_value {
@@ -58,14 +63,15 @@ struct answer_value {
 };
 /* Zero-initialise; free when done. */
 struct table_reply {
-    struct buffer names;  /* of its columns, each with a NUL behind it */
+    struct buffer names; /* of its columns, each with a NUL behind it */
     int n_columns;
     struct buffer values; /* struct answer_value, [n_rows, n_columns] */
     int n_rows;
     struct buffer text;
-    struct buffer cells;  /* of each row: ranges "Counts!B2:B9, Counts!B12", each with a NUL behind */
-    int64_t n_matched;    /* rows of the table that the conditions let through */
-    bool has_more;        /* rows of the answer were left out by the limit */
+    struct buffer
+        cells;         /* of each row: ranges "Counts!B2:B9, Counts!B12", each with a NUL behind */
+    int64_t n_matched; /* rows of the table that the conditions let through */
+    bool has_more;     /* rows of the answer were left out by the limit */
     struct buffer left_out; /* cells that were asked for as numbers and are none: ranges */
     int64_t n_left_out;
     struct buffer totals; /* rows that sum others up and were left out: ranges of their rows */

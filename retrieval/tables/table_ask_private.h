@@ -5,15 +5,17 @@
 #include "retrieval/tables/sqlite_door.h"
 #include "retrieval/tables/table_ask.h"
 
-enum { ASK_MOST_USED = 4 * ASK_MOST_COLUMNS + ASK_MOST_CONDITIONS,
-       ASK_MOST_VALUES = ASK_MOST_CONDITIONS * 64 };
+enum {
+    ASK_MOST_USED = 4 * ASK_MOST_COLUMNS + ASK_MOST_CONDITIONS,
+    ASK_MOST_VALUES = ASK_MOST_CONDITIONS * 64
+};
 
 /* A column of the answer. */
 struct ask_column {
-    int column;                /* of the table; -1: of none */
+    int column; /* of the table; -1: of none */
     bool is_measure;
     enum table_measure_kind kind;
-    int date_size;             /* characters of a date that are shown: 4, 7; 0: all */
+    int date_size; /* characters of a date that are shown: 4, 7; 0: all */
 };
 struct ask_plan {
     const struct data_table *table;
@@ -22,8 +24,8 @@ struct ask_plan {
     int n_used;
     struct ask_column columns[2 * ASK_MOST_COLUMNS]; /* [n_columns] of the answer */
     int n_columns;
-    struct buffer where; /* of SQL; "1" where all rows are asked for */
-    struct buffer texts; /* what values point into */
+    struct buffer where;                         /* of SQL; "1" where all rows are asked for */
+    struct buffer texts;                         /* what values point into */
     struct sqlite_value values[ASK_MOST_VALUES]; /* [n_values] for the places in `where` */
     size_t places[ASK_MOST_VALUES];              /* of texts in `texts`; SIZE_MAX: a number */
     int n_values;

@@ -137,7 +137,8 @@ static bool is_named(const struct data_table *table, const char *name) {
     return is;
 }
 
-static enum status fail_choice(const struct data_tables *tables, const char *name, struct error *e) {
+static enum status fail_choice(const struct data_tables *tables, const char *name,
+                               struct error *e) {
     struct buffer names = {0};
     for (int i = 0; i < tables->n && names.size < 500; i++)
         buffer_printf(&names, "%s%d (\"%s\")", i > 0 ? ", " : "", i + 1, tables->list[i].name.data);

@@ -10,8 +10,8 @@ struct table_search {
     double deadline;             /* of time_now; 0: none */
 };
 /* The tables of a document, by its id or path; those of a file of records ("prices.csv") are one
- * table, whose path is the file's. *id and *path are owned by the caller. STATUS_NOT_FOUND: there is
- * no such document, or it has no table. */
+ * table, whose path is the file's. *id and *path are owned by the caller. STATUS_NOT_FOUND: there
+ * is no such document, or it has no table. */
 enum status tables_find(const struct table_search *search, const char *name,
                         struct data_tables *tables, char **id, char **path, struct error *e);
 /* One of a document's tables by its number from 1, its name, or its sheet's; NULL takes the only

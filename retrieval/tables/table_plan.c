@@ -166,9 +166,8 @@ static enum status add_value(struct ask_plan *plan, const struct table_condition
         buffer_printf(&plan->where, "v%d %s ?", place, sign);
         add_number(plan, value.number);
     } else if (column->kind == CELL_DATE && text.size >= 4) {
-        struct text_span date = value.kind == CELL_DATE
-                                    ? (struct text_span){value.date, strlen(value.date)}
-                                    : text;
+        struct text_span date =
+            value.kind == CELL_DATE ? (struct text_span){value.date, strlen(value.date)} : text;
         buffer_printf(&plan->where, "substr(v%d, 1, %zu) %s ?", place, date.size, sign);
         add_text(plan, date, false);
     } else if (column->kind == CELL_NUMBER && compares) {
@@ -215,8 +214,7 @@ enum status ask_plan_make(struct ask_plan *plan, const struct data_table *table,
         status = add_condition(plan, &question->conditions[i], e);
     for (int i = 0; i < plan->n_values; i++)
         if (plan->places[i] != SIZE_MAX)
-            plan->values[i].text.text =
-                plan->texts.data ? plan->texts.data + plan->places[i] : "";
+            plan->values[i].text.text = plan->texts.data ? plan->texts.data + plan->places[i] : "";
     return status;
 }
 

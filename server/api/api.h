@@ -187,7 +187,7 @@ route_handler completions_open; /* completions.c */
 route_handler chat_open_answer; /* chat.c */
 route_handler search_open;      /* search.c */
 route_handler search_picture_open;
-route_handler tables_list, tables_query;                                /* tables.c */
+route_handler tables_list, tables_query;                          /* tables.c */
 route_handler documents_list, document_show, document_picture;    /* documents_look.c */
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
 /* The right of a client to the documents of the first model: the lesser of the server's and its

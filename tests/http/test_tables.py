@@ -245,7 +245,7 @@ def test_a_key_asks_its_own_documents_alone(start, folder, keys):
     for team in ("bakers", "masons"):
         keys.add(team, filter={"eq": {"team": team}})
     keys.add("all")
-    server = start(f"retrieval.collection={folder}", f"server.keys={keys.path}")
+    server = start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}")
     heads = {name: bearer(secret) for name, secret in keys.secrets.items()}
     for team, price in (("bakers", 3), ("masons", 500)):
         body = b"item,price\nbread,%d\ncake,%d\n" % (price, price + 1)

@@ -105,7 +105,7 @@ const struct docx_style *docx_find_style(const struct docx_styles *styles, const
     return find_style(styles, id);
 }
 
-/* What a style does not say, its parent says. */
+/* A style that says nothing of it has the level and list of its parent. */
 static void inherit(struct docx_styles *styles) {
     for (int i = 0; i < styles->n_styles; i++) {
         struct docx_style *style = &styles->styles[i], *parent = style;

@@ -42,7 +42,7 @@ struct docx_styles {
     struct buffer note_text;
     struct key_set by_name; /* the places of all of these in their arrays */
 };
-/* What cannot be read is left out. `main` is the document's part. */
+/* Parts that cannot be read are left out. `main` is the document's part. */
 void docx_styles_read(struct docx_styles *styles, const struct office_parts *parts,
                       const char *main);
 void docx_styles_free(struct docx_styles *styles);

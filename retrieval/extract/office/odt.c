@@ -19,7 +19,7 @@ struct odt_reader {
     int notes; /* of the speaker: open */
 };
 
-/* What stands on every slide. */
+/* Frames that stand on every slide. */
 static bool is_furniture(struct odt_reader *reader, const struct xml_event *event) {
     static const char *const classes[] = {"header", "footer", "date-time", "page-number"};
     if (!xml_attribute(event, "class", &reader->value)) return false;

@@ -28,7 +28,8 @@ struct slide_reader {
     int skipped;                 /* open: what stands there twice */
 };
 
-/* What a shape is for: what stands on every slide is left out, and of notes all but the notes. */
+/* The purpose of a shape: those that stand on every slide are left out, and of notes all but the
+ * notes. */
 static void take_placeholder(struct slide_reader *reader, const struct xml_event *event) {
     static const char *const furniture[] = {"dt", "ftr", "hdr", "sldNum", "sldImg"};
     if (!xml_attribute(event, "type", &reader->value)) return;

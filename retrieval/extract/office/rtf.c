@@ -1,6 +1,6 @@
 /* retrieval/extract/office/rtf.c: RTF as a state machine without recursion: groups, control words,
- * characters. What is not text of the document (fonts, pictures, heads and feet of pages, what was
- * deleted or hidden) is left out. */
+ * characters. Fonts, pictures, heads and feet of pages, and text that was deleted or hidden are
+ * left out. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,61 +150,62 @@ static void open_box(struct rtf_reader *reader) {
 }
 
 /* Words that begin a part which is not text of the document. */
+static const char *const skipped_words[] = {"colortbl",
+                                            "pict",
+                                            "header",
+                                            "headerl",
+                                            "headerr",
+                                            "headerf",
+                                            "footer",
+                                            "footerl",
+                                            "footerr",
+                                            "footerf",
+                                            "object",
+                                            "objdata",
+                                            "fldinst",
+                                            "themedata",
+                                            "colorschememapping",
+                                            "listtable",
+                                            "listoverridetable",
+                                            "rsidtbl",
+                                            "generator",
+                                            "xmlnstbl",
+                                            "datastore",
+                                            "latentstyles",
+                                            "filetbl",
+                                            "revtbl",
+                                            "annotation",
+                                            "atnid",
+                                            "atnauthor",
+                                            "shppict",
+                                            "nonshppict",
+                                            "info",
+                                            "ftnsep",
+                                            "ftnsepc",
+                                            "aftnsep",
+                                            "aftnsepc",
+                                            "tc",
+                                            "tcn",
+                                            "xe",
+                                            "bkmkstart",
+                                            "bkmkend",
+                                            "template",
+                                            "operator",
+                                            "author",
+                                            "pnseclvl",
+                                            "nesttableprops",
+                                            "sp",
+                                            "mmathPr",
+                                            "userprops",
+                                            "wgrffmtfilter",
+                                            "falt",
+                                            "panose",
+                                            "sn",
+                                            "sv"};
+
 static bool find_place(const char *word, enum rtf_place *place) {
-    static const char *const skipped[] = {"colortbl",
-                                          "pict",
-                                          "header",
-                                          "headerl",
-                                          "headerr",
-                                          "headerf",
-                                          "footer",
-                                          "footerl",
-                                          "footerr",
-                                          "footerf",
-                                          "object",
-                                          "objdata",
-                                          "fldinst",
-                                          "themedata",
-                                          "colorschememapping",
-                                          "listtable",
-                                          "listoverridetable",
-                                          "rsidtbl",
-                                          "generator",
-                                          "xmlnstbl",
-                                          "datastore",
-                                          "latentstyles",
-                                          "filetbl",
-                                          "revtbl",
-                                          "annotation",
-                                          "atnid",
-                                          "atnauthor",
-                                          "shppict",
-                                          "nonshppict",
-                                          "info",
-                                          "ftnsep",
-                                          "ftnsepc",
-                                          "aftnsep",
-                                          "aftnsepc",
-                                          "tc",
-                                          "tcn",
-                                          "xe",
-                                          "bkmkstart",
-                                          "bkmkend",
-                                          "template",
-                                          "operator",
-                                          "author",
-                                          "pnseclvl",
-                                          "nesttableprops",
-                                          "sp",
-                                          "mmathPr",
-                                          "userprops",
-                                          "wgrffmtfilter",
-                                          "falt",
-                                          "panose",
-                                          "sn",
-                                          "sv"};
-    for (size_t i = 0; i < ARRAY_COUNT(skipped); i++)
-        if (strcmp(word, skipped[i]) == 0) {
+    for (size_t i = 0; i < ARRAY_COUNT(skipped_words); i++)
+        if (strcmp(word, skipped_words[i]) == 0) {
             *place = PLACE_SKIPPED;
             return true;
         }
@@ -414,7 +415,7 @@ static void read_hex(struct rtf_reader *reader) {
     put_byte(reader, (char)(high * 16 + low));
 }
 
-/* What stands behind a backslash. */
+/* A word or a character behind a backslash. */
 static void read_control(struct rtf_reader *reader) {
     if (reader->at == reader->end) return;
     char c = *reader->at;

@@ -69,8 +69,10 @@ static const char *add_value(struct sheet *sheet, const char *at, const char *en
     return quoted && at < end ? at + 1 : at;
 }
 
+/* Names of sheets are not printed. */
 static void add_sheets(const struct buffer *printed, struct document_text *out) {
     const char *at = printed->data, *end = at + printed->size;
+    while (end > at && strchr(" \n\f", end[-1])) end--;
     struct sheet sheet = {.n_before = 0};
     struct sheet_cell cell = {.row = 1, .column = 1};
     for (size_t number = 1; at < end;) {
@@ -93,11 +95,17 @@ static void add_sheets(const struct buffer *printed, struct document_text *out) 
 
 enum status extract_xls(const struct extract_file *file, struct document_text *out,
                         struct error *e) {
-    char *argv[] = {(char[]){"xls2csv"},  (char[]){"-d"},
-                    (char[]){"utf-8"},    (char[]){"-f"},
-                    (char[]){"%Y-%m-%d"}, (char[]){"-q"},
-                    (char[]){"3"},        (char[]){"-b"},
-                    (char[]){"\f"},       NULL};
+    char *argv[] = {(char[]){"xls2csv"},
+                    (char[]){"-d"},
+                    (char[]){"utf-8"},
+                    (char[]){"-f"},
+                    (char[]){"%Y-%m-%d"},
+                    (char[]){"-q"},
+                    (char[]){"3"},
+                    (char[]){"-b"},
+                    (char[]){"\f"},
+                    (char[]){"/proc/self/fd/0"},
+                    NULL}; /* it needs a name */
     struct buffer printed = {0};
     enum status status = run_program(file, argv, &printed, e);
     if (status == STATUS_OK) add_sheets(&printed, out);

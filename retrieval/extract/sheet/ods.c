@@ -236,6 +236,7 @@ static void write_value(struct ods_reader *reader) {
     } else if (!is_shown && reader->has_formula) {
         const char *formula = strchr(reader->formula.data, '=');
         buffer_printf(text, "%s (not computed)", formula ? formula : reader->formula.data);
+        reader->cell.number = true;
         reader->sheet.not_computed++;
     }
 }
@@ -400,6 +401,9 @@ enum status sheet_read_ods(const struct office_parts *parts, struct document_tex
     reader->out = out;
     reader->n_sheets = count_sheets(xml);
     enum status status = xml_read(parts->file->name, xml, take_ods, reader, e);
+    if (status == STATUS_OK && out->text.size == 0 && out->losses.size > 0)
+        status = error_set(e, STATUS_INVALID, "%s: nothing in it that is read: %s",
+                           parts->file->name, out->losses.data);
     office_title(parts, "meta.xml", &out->title);
     sheet_free(&reader->sheet);
     key_set_free(&reader->bold);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/tables/cell_value.h"
+
 enum { MOST_HEADS = 6, MOST_HEAD_COLUMNS = 3, MOST_COUNTED = 64, MOST_TITLES = 6 };
 
 const struct sheet_range *merge_find(const struct sheet_merges *merges,
@@ -84,14 +86,18 @@ static size_t count_titles(const struct sheet *sheet, const struct sheet_block *
  * does: then no row names its columns. */
 static bool is_form(const struct sheet *sheet, const struct sheet_block *block, size_t first) {
     const struct sheet_cell *cells = block_cells(sheet, block);
-    size_t numbers = 0, texts = 0;
+    size_t n = 0;
+    bool kinds[CELL_DATE + 1] = {false};
     if (block->range.right - block->range.left != 1 || cells[first].bold) return false;
     for (size_t i = first; i < block->n && i < first + MOST_COUNTED; i++) {
         if (cells[i].column == block->range.left || cells[i].row == cells[first].row) continue;
-        numbers += cells[i].number;
-        texts += !cells[i].number;
+        struct text_span text = {sheet->text.data + cells[i].text, cells[i].size};
+        enum cell_kind kind = cell_value_read(text, DECIMAL_POINT).kind;
+        kinds[cells[i].number && kind == CELL_TEXT ? CELL_NUMBER : kind] = true;
+        n++;
     }
-    return numbers > 0 && texts > 0 && numbers + texts < MOST_COUNTED / 4;
+    int different = kinds[CELL_TEXT] + kinds[CELL_NUMBER] + kinds[CELL_DATE];
+    return different > 1 && n < MOST_COUNTED / 4;
 }
 
 /* Whether the row below a row of heads is one, too. */

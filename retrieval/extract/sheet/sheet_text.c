@@ -62,7 +62,11 @@ static void write_title(struct sheet_writer *writer, const struct sheet_cell *ce
 static void cover(const struct sheet_writer *writer, const struct sheet_block *block,
                   const struct sheet_cell *cell, struct table_cell *to) {
     const struct sheet_range *merge = merge_find(&writer->merges, cell);
+    const struct sheet_cell *cells = block_cells(writer->sheet, block);
+    const struct sheet_cell *next = cell + 1 < cells + block->n ? cell + 1 : NULL;
     if (merge == NULL) return;
+    /* Where another cell stands within, nothing is merged. */
+    if (next && next->row == cell->row && next->column <= merge->right) return;
     uint32_t bottom = merge->bottom < block->range.bottom ? merge->bottom : block->range.bottom;
     uint32_t right = merge->right < block->range.right ? merge->right : block->range.right;
     to->rows = bottom - cell->row + 1;
@@ -170,7 +174,7 @@ static bool is_given_name(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(usual); i++)
         if (starts_with(name, usual[i])) {
             const char *rest = name + strlen(usual[i]);
-            return rest[strspn(rest, "0123456789")] != '\0';
+            return rest[strspn(rest, " 0123456789")] != '\0';
         }
     return name[0] != '\0';
 }

@@ -146,6 +146,7 @@ static void write_formula(struct xlsx_reader *reader) {
     buffer_append(text, reader->formula.data, reader->formula.size);
     if (reader->formula.size == 0) buffer_append_string(text, "(a formula)");
     buffer_append_string(text, " (not computed)");
+    reader->cell.number = true;
     reader->sheet.not_computed++;
 }
 
@@ -368,8 +369,7 @@ enum status sheet_read_xlsx(const struct office_parts *parts, struct document_te
         else
             read_sheet(reader, sheet, n_shown > 1, out);
     }
-    if (status == STATUS_OK && reader->sheet.n_before == 0 && n_shown > 0 && out->text.size == 0 &&
-        out->losses.size > 0)
+    if (status == STATUS_OK && out->text.size == 0 && out->losses.size > 0)
         status = error_set(e, STATUS_INVALID, "%s: nothing in it that is read: %s",
                            parts->file->name, out->losses.data);
     office_title(parts, "docProps/core.xml", &out->title);

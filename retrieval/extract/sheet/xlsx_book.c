@@ -135,14 +135,14 @@ bool xlsx_find_string(const struct xlsx_book *book, size_t i, struct text_span *
 
 /* Styles. */
 
-struct style_reader {
+struct xlsx_style_reader {
     struct xlsx_book *book;
     struct buffer value;
     bool in_formats, in_fonts, in_fills, in_cells;
     struct buffer bold, filled; /* a byte for each font, each fill */
 };
 
-static void add_format(struct style_reader *reader, const struct xml_event *event) {
+static void add_format(struct xlsx_style_reader *reader, const struct xml_event *event) {
     struct xlsx_book *book = reader->book;
     if (book->n_formats == MOST_FORMATS || !xml_attribute(event, "numFmtId", &reader->value))
         return;
@@ -162,14 +162,14 @@ static const char *find_code(const struct xlsx_book *book, int id) {
     return code ? code : "General";
 }
 
-static bool find_flag(struct style_reader *reader, const struct xml_event *event, const char *name,
-                      const struct buffer *flags) {
+static bool find_flag(struct xlsx_style_reader *reader, const struct xml_event *event,
+                      const char *name, const struct buffer *flags) {
     if (!xml_attribute(event, name, &reader->value)) return false;
     size_t i = strtoul(reader->value.data, NULL, 10);
     return i < flags->size && flags->data[i];
 }
 
-static void add_style(struct style_reader *reader, const struct xml_event *event) {
+static void add_style(struct xlsx_style_reader *reader, const struct xml_event *event) {
     struct xlsx_book *book = reader->book;
     if (book->n_styles == MOST_STYLES) return;
     int id = xml_attribute(event, "numFmtId", &reader->value) ? atoi(reader->value.data) : 0;
@@ -187,7 +187,7 @@ static void set_last(struct buffer *flags, bool value) {
     if (flags->size > 0) flags->data[flags->size - 1] = value;
 }
 
-static void take_font(struct style_reader *reader, const struct xml_event *event) {
+static void take_font(struct xlsx_style_reader *reader, const struct xml_event *event) {
     if (event->kind != XML_EVENT_OPEN) return;
     if (xml_is(event, "font")) buffer_append(&reader->bold, "\0", 1);
     if (!xml_is(event, "b")) return;
@@ -195,7 +195,7 @@ static void take_font(struct style_reader *reader, const struct xml_event *event
              !xml_attribute(event, "val", &reader->value) || xlsx_is_true(&reader->value));
 }
 
-static void take_fill(struct style_reader *reader, const struct xml_event *event) {
+static void take_fill(struct xlsx_style_reader *reader, const struct xml_event *event) {
     if (event->kind != XML_EVENT_OPEN) return;
     if (xml_is(event, "fill")) buffer_append(&reader->filled, "\0", 1);
     if (xml_is(event, "patternFill") && xml_attribute(event, "patternType", &reader->value))
@@ -203,7 +203,7 @@ static void take_fill(struct style_reader *reader, const struct xml_event *event
 }
 
 static void take_xlsx_style(void *context, const struct xml_event *event) {
-    struct style_reader *reader = context;
+    struct xlsx_style_reader *reader = context;
     bool opens = event->kind == XML_EVENT_OPEN;
     if (xml_is(event, "numFmts")) reader->in_formats = opens;
     if (xml_is(event, "fonts")) reader->in_fonts = opens;
@@ -235,7 +235,7 @@ enum status xlsx_book_read(struct xlsx_book *book, const struct office_parts *pa
     const struct buffer *part;
     struct book_reader books = {.book = book};
     struct string_reader strings = {.book = book};
-    struct style_reader styles = {.book = book};
+    struct xlsx_style_reader styles = {.book = book};
     struct error unreadable;
     office_main_part(parts, "xl/workbook.xml", &book->path);
     enum status status = office_require(parts, book->path.data, &part, e);

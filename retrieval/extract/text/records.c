@@ -5,6 +5,7 @@
 
 #include "config/json/json_value.h"
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/tables/cell_value.h"
 
 /* "name: value" lines. */
 
@@ -125,6 +126,48 @@ static void free_fields(struct buffer *fields, int n) {
     free(fields);
 }
 
+/* A record that is longer than a passage says its first fields again in each part. */
+enum { PART_BYTES = 180, NAME_BYTES = 60, MOST_NAMES = 2 };
+
+/* How many fields at the beginning of a record name it: one, or two texts. */
+static int count_record_names(const struct table_reader *reader) {
+    int n = 0;
+    while (n < MOST_NAMES && n < reader->n_fields) {
+        const struct buffer *field = &reader->fields[n];
+        struct text_span text = {field->data, field->size};
+        bool is_text = cell_value_read(text, DECIMAL_POINT).kind == CELL_TEXT;
+        if (field->size == 0 || field->size > NAME_BYTES || (n > 0 && !is_text)) break;
+        n++;
+        if (!is_text) break;
+    }
+    return n;
+}
+
+/* The fields that name the record once more, which are not marked as cells again. */
+static void begin_part(struct document_text *text, const struct table_reader *reader,
+                       const struct buffer *names, int n, const struct record_place *place) {
+    struct record_place again = {.line = place->line};
+    marks_add_block(&text->marks, BLOCK_PARAGRAPH, text->text.size);
+    for (int i = 0; i < n; i++) add_value(text, names[i].data, reader->fields[i].data, &again);
+}
+
+static void add_fields(struct document_text *text, const struct table_reader *reader,
+                       const struct buffer *names, int n_names, struct record_place *place) {
+    int naming = min_int(count_record_names(reader), n_names);
+    size_t start = 0;
+    for (int i = 0; i < reader->n_fields; i++) {
+        const char *name = i < n_names ? names[i].data : "";
+        size_t size = strlen(name) + reader->fields[i].size + 3;
+        place->column = (size_t)i + 1;
+        if (i > naming && naming > 0 && size <= PART_BYTES && reader->fields[i].size > 0 &&
+            text->text.size - start + size > PART_BYTES) {
+            start = text->text.size;
+            begin_part(text, reader, names, naming, place);
+        }
+        add_value(text, name, reader->fields[i].data, place);
+    }
+}
+
 static void write_table(struct table_reader *reader, const char *note,
                         struct child_writer *writer) {
     struct document_text text = {.note = note};
@@ -140,10 +183,7 @@ static void write_table(struct table_reader *reader, const char *note,
     reader->n_fields = reader->capacity = 0;
     struct record_place place = {.line = reader->line, .row = 2};
     for (; read_record(reader); place.row++) {
-        for (int i = 0; i < reader->n_fields; i++) {
-            place.column = (size_t)i + 1;
-            add_value(&text, i < n_names ? names[i].data : "", reader->fields[i].data, &place);
-        }
+        add_fields(&text, reader, names, n_names, &place);
         write_record(writer, &text, place.line);
         place.line = reader->line;
     }

@@ -1,5 +1,6 @@
-/* server/api/documents/tables.c: /v1/tables: the tables of the collection's documents, and questions
- * about one. A folder is in memory and asked at once; Milvus is asked by the document thread. */
+/* server/api/documents/tables.c: /v1/tables: the tables of the collection's documents, and
+ * questions about one. A folder is in memory and asked at once; Milvus is asked by the document
+ * thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,8 +214,7 @@ static enum status ask_table(struct table_job *job, struct error *e) {
 }
 
 static void run(struct table_job *job) {
-    enum status status =
-        job->lists ? list_tables(job, &job->error) : ask_table(job, &job->error);
+    enum status status = job->lists ? list_tables(job, &job->error) : ask_table(job, &job->error);
     job->failed = status != STATUS_OK;
     if (status == STATUS_CANCELLED)
         error_set(&job->error, STATUS_TOO_LARGE,

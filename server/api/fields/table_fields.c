@@ -34,13 +34,12 @@ static bool read_operator(const struct json *json, enum table_operator *out) {
     static const struct {
         const char *name;
         enum table_operator is;
-    } names[] = {{"=", OPERATOR_EQUAL},           {"==", OPERATOR_EQUAL},
-                 {"in", OPERATOR_EQUAL},          {"!=", OPERATOR_UNEQUAL},
-                 {"<>", OPERATOR_UNEQUAL},        {"not in", OPERATOR_UNEQUAL},
-                 {"<", OPERATOR_LESS},            {"<=", OPERATOR_AT_MOST},
-                 {">", OPERATOR_MORE},            {">=", OPERATOR_AT_LEAST},
-                 {"contains", OPERATOR_CONTAINS}, {"empty", OPERATOR_EMPTY},
-                 {"filled", OPERATOR_FILLED}};
+    } names[] = {
+        {"=", OPERATOR_EQUAL},      {"==", OPERATOR_EQUAL},          {"in", OPERATOR_EQUAL},
+        {"!=", OPERATOR_UNEQUAL},   {"<>", OPERATOR_UNEQUAL},        {"not in", OPERATOR_UNEQUAL},
+        {"<", OPERATOR_LESS},       {"<=", OPERATOR_AT_MOST},        {">", OPERATOR_MORE},
+        {">=", OPERATOR_AT_LEAST},  {"contains", OPERATOR_CONTAINS}, {"empty", OPERATOR_EMPTY},
+        {"filled", OPERATOR_FILLED}};
     *out = OPERATOR_EQUAL;
     if (json_is_absent(json)) return true;
     for (size_t i = 0; i < ARRAY_COUNT(names); i++)
@@ -168,7 +167,8 @@ static bool read_sort(void *object, const struct json *json, const struct reques
         struct table_order *to = &question->orders[question->n_orders];
         to->by = json_is_text(one) ? json_word(one) : json_word(json_member(one, "by"));
         to->descending = json_text_is(order, "desc");
-        if (to->by == NULL) return fail(failure, "sort", "sort needs \"by\": a column of the answer");
+        if (to->by == NULL)
+            return fail(failure, "sort", "sort needs \"by\": a column of the answer");
         if (!json_is_absent(order) && !to->descending && !json_text_is(order, "asc"))
             return fail(failure, "sort", "\"order\" must be asc or desc");
         question->n_orders++;
@@ -191,7 +191,8 @@ FIELD_PARSER(parse_sort, read_sort)
     "\"min\",\"max\",\"mean\"]},\"column\":{\"type\":\"string\"}}}}"
 #define SORT_SCHEMA \
     "{\"type\":[\"array\",\"null\"],\"maxItems\":16,\"items\":{\"type\":\"object\",\"required\":[" \
-    "\"by\"],\"properties\":{\"by\":{\"type\":\"string\"},\"order\":{\"type\":\"string\",\"enum\":" \
+    "\"by\"],\"properties\":{\"by\":{\"type\":\"string\"},\"order\":{\"type\":\"string\"," \
+    "\"enum\":" \
     "[\"asc\",\"desc\"]}}}}"
 
 #define AT(member) JSON_AT(struct table_request, member)
@@ -268,8 +269,10 @@ const char table_tool_json[] =
     "one table of the documents: filters rows, groups them, and counts, sums, averages or sorts. "
     "Use it for every question that needs arithmetic over a table. The answer names the cells it "
     "was made from.\",\"parameters\":{\"type\":\"object\",\"required\":[\"document\"],"
-    "\"properties\":{\"document\":{\"type\":\"string\",\"description\":\"id or path of the document "
-    "that holds the table\"},\"table\":{\"type\":\"string\",\"description\":\"number, name or sheet "
+    "\"properties\":{\"document\":{\"type\":\"string\",\"description\":\"id or path of the "
+    "document "
+    "that holds the table\"},\"table\":{\"type\":\"string\",\"description\":\"number, name or "
+    "sheet "
     "of the table; not needed where the document has one\"},\"where\":" WHERE_SCHEMA
     ",\"group\":" NAMES_SCHEMA ",\"measures\":" MEASURES_SCHEMA ",\"columns\":" NAMES_SCHEMA
     ",\"sort\":" SORT_SCHEMA

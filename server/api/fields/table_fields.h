@@ -5,8 +5,8 @@
 #include "server/api/fields/fields.h"
 
 struct table_request {
-    char *document; /* id or path */
-    char *table;    /* number, name or sheet; NULL: the only one */
+    char *document;                 /* id or path */
+    char *table;                    /* number, name or sheet; NULL: the only one */
     struct table_question question; /* what it points into belongs to `json` and `kept` */
     bool totals;
     int limit;
