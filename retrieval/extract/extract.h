@@ -34,7 +34,7 @@ enum document_kind {
 
 /* By file name. */
 enum document_kind document_kind(const char *path);
-/* Of a file within another, where pictures are not read. */
+/* Of a file within another, where pictures are not read but for TIFF. */
 enum document_kind document_kind_within(const char *path);
 /* Archives, tables, lines of JSON and mail: a file of this kind may be any number of documents. */
 bool document_kind_holds_several(enum document_kind kind);

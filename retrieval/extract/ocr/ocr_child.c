@@ -79,14 +79,14 @@ static enum status read_page(const struct ocr_source *source, int i, struct page
                              struct error *e) {
     const struct ocr_child_options *options = source->options;
     struct grey picture = {0};
-    struct ocr_page_job job = {.until = time_now() + options->seconds,
+    struct ocr_page_job job = {.until = ocr_clock() + options->seconds,
                                .sample = options->sample};
     enum status status = source->pdf ? draw_page(source, i, &picture, &job.dpi, e)
                                      : scan_read_page(source->file, i, (size_t)options->memory,
                                                       &picture, &job.dpi, e);
     if (status == STATUS_OK) status = ocr_read_page(engine, &picture, &job, page, e);
     grey_free(&picture);
-    if (status == STATUS_TOO_LARGE && time_now() >= job.until)
+    if (status == STATUS_TOO_LARGE && ocr_clock() >= job.until)
         return error_set(e, status, "OCR takes over %d seconds", options->seconds);
     if (status == STATUS_OK && page->words.size == 0)
         return error_set(e, STATUS_INVALID, "OCR finds no text in its picture");

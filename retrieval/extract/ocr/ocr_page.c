@@ -273,7 +273,10 @@ enum status ocr_read_page(struct ocr_engine *engine, struct grey *picture,
     float points = points_of(&reading);
     page->width = (float)reading.view.width * points;
     page->height = (float)reading.view.height * points;
-    enum status status = find_way_up(&reading, e);
+    enum status status = STATUS_OK;
+    if (reading.view.is_noise)
+        status = error_set(e, STATUS_INVALID, "OCR finds no text in its picture, which is noise");
+    if (status == STATUS_OK) status = find_way_up(&reading, e);
     bool all = status == STATUS_OK && !job->sample;
     if (all) status = find_language(&reading, e);
     if (all && status == STATUS_OK) take_rules(&reading, points, page);

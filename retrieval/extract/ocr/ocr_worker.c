@@ -9,6 +9,7 @@
 enum {
     LOAD_SECONDS = 20,   /* for libraries and models, once a process */
     GRACE_SECONDS = 5,   /* beyond a page's time, for what does not look at the clock */
+    WAITED = 2,          /* times a page's time: others may have the processor */
     MOST_PIECE = 1 << 26 /* bytes of a record */
 };
 
@@ -124,7 +125,7 @@ enum status ocr_worker_page(struct ocr_worker *worker, int i, struct text_span *
     if (worker->runs && worker->batch == 0) end_process(worker, &(struct error){0});
     if (!worker->runs && ocr_worker_begin(worker, i, why)) return STATUS_OK;
     double file = worker->file->limits.until;
-    double until = time_now() + worker->options.seconds + GRACE_SECONDS;
+    double until = time_now() + WAITED * worker->options.seconds + GRACE_SECONDS;
     if (worker->fresh) until += LOAD_SECONDS;
     worker->job.limits.until = file > 0 && file < until ? file : until;
     enum status status = read_piece(worker, &head, why);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tesseract/capi.h>
+#include <time.h>
 
 #define FUNCTIONS(X) \
     X(TessBaseAPICreate) \
@@ -23,7 +24,8 @@
     X(TessDeleteText) \
     X(TessMonitorCreate) \
     X(TessMonitorDelete) \
-    X(TessMonitorSetDeadlineMSecs) \
+    X(TessMonitorSetCancelFunc) \
+    X(TessMonitorSetCancelThis) \
     X(TessPageIteratorBoundingBox) \
     X(TessPageIteratorBaseline) \
     X(TessResultIteratorDelete) \
@@ -268,21 +270,33 @@ static void show_picture(TessBaseAPI *handle, const struct ocr_reading *reading)
     tess.TessBaseAPISetSourceResolution(handle, reading->dpi);
 }
 
+double ocr_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Asked between words. */
+static bool is_over(void *reading, int words) {
+    (void)words;
+    return ocr_clock() >= ((const struct ocr_reading *)reading)->until;
+}
+
 enum status ocr_engine_read(struct ocr_engine *engine, const struct ocr_reading *reading,
                             struct ocr_words *words, struct error *e) {
     TessBaseAPI *handle = reading->language < 0 ? engine->all : engine->each[reading->language];
-    double left = (reading->until - time_now()) * 1000;
     buffer_clear(&words->text);
     buffer_clear(&words->list);
-    if (left < 1) return error_set(e, STATUS_TOO_LARGE, "its time is over");
+    if (ocr_clock() >= reading->until) return error_set(e, STATUS_TOO_LARGE, "its time is over");
     show_picture(handle, reading);
     ETEXT_DESC *monitor = tess.TessMonitorCreate();
-    tess.TessMonitorSetDeadlineMSecs(monitor, left < INT32_MAX ? (int)left : INT32_MAX);
+    tess.TessMonitorSetCancelFunc(monitor, is_over);
+    tess.TessMonitorSetCancelThis(monitor, (void *)(uintptr_t)reading);
     int fault = tess.TessBaseAPIRecognize(handle, monitor);
     tess.TessMonitorDelete(monitor);
     take_words(engine, handle, words);
     tess.TessBaseAPIClear(handle);
-    if (fault && time_now() >= reading->until)
+    if (ocr_clock() >= reading->until)
         return error_set(e, STATUS_TOO_LARGE, "its time is over");
     return fault ? error_set(e, STATUS_INVALID, "OCR failed") : STATUS_OK;
 }

@@ -25,6 +25,9 @@ enum status ocr_engine_open(struct ocr_engine **out, const struct ocr_languages 
 void ocr_engine_close(struct ocr_engine *engine); /* NULL: nothing */
 const struct ocr_languages *ocr_engine_languages(const struct ocr_engine *engine);
 
+/* Seconds of the processor that this process took: a page's time does not run out while others have
+ * the machine. */
+double ocr_clock(void);
 /* How the picture is cut into lines: as a page of columns and blocks, or as one block. */
 enum ocr_mode { OCR_PAGE = 3, OCR_BLOCK = 6, OCR_SPARSE = 11 };
 /* One reading of a picture. */
@@ -33,7 +36,7 @@ struct ocr_reading {
     int language; /* of the engine's; -1: all of them, word by word */
     enum ocr_mode mode;
     int dpi;      /* pixels an inch, about */
-    double until; /* time_now() when it is broken off */
+    double until; /* ocr_clock() when it is broken off */
 };
 /* A word as it was read. */
 struct ocr_word {
