@@ -17,8 +17,8 @@ enum status ocr_languages_parse(struct ocr_languages *languages, const char *lis
 
 /* Models, and what the last reading found. */
 struct ocr_engine;
-/* Opens the library and the models of these languages, else of those that are installed, English
- * first. Reads files. STATUS_UNSUPPORTED names the Debian package that is missing. `library` is the
+/* Opens the library, and reads the models of these languages, else of those that are installed,
+ * English first. STATUS_UNSUPPORTED names the Debian package that is missing. `library` is the
  * file's name; NULL: libtesseract.so.5. */
 enum status ocr_engine_open(struct ocr_engine **out, const struct ocr_languages *languages,
                             const char *library, struct error *e);
@@ -33,7 +33,7 @@ enum ocr_mode { OCR_PAGE = 3, OCR_BLOCK = 6, OCR_SPARSE = 11 };
 /* One reading of a picture. */
 struct ocr_reading {
     const struct grey *picture;
-    int language; /* of the engine's; -1: all of them, word by word */
+    int language; /* of the engine's, from 0 */
     enum ocr_mode mode;
     int dpi;      /* pixels an inch, about */
     double until; /* ocr_clock() when it is broken off */
@@ -45,7 +45,6 @@ struct ocr_word {
     float baseline;        /* at the word's middle */
     float height;          /* of its line */
     float confidence;      /* 0 .. 100 */
-    int language;          /* -1: not known */
 };
 struct ocr_words {
     struct buffer text;
