@@ -77,6 +77,10 @@ enum { HIT_LISTS = 3 };
 int hit_list_names(const struct hit *hit, const char *names[HIT_LISTS]);
 /* Writes these as "by" of an open object; nothing where there are none. */
 void hit_put_lists(struct json_writer *w, const struct hit *hit);
+/* Where the hit stands on its pages, as "boxes" of an open object: one for each page, with its
+ * number, its size and the rectangles of the lines, in points from the left top corner of the page
+ * as a viewer shows it. An empty list where no place is known; null for a text of no document. */
+void hit_put_boxes(struct json_writer *w, const struct hit *hit);
 
 struct hits {
     struct hit *list; /* [n], best first */

@@ -2,6 +2,7 @@
  * See retriever.h. */
 #include "retrieval/retriever.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "retrieval/search/query_vectors.h"
@@ -46,6 +47,44 @@ void hit_put_lists(struct json_writer *w, const struct hit *hit) {
     put_key_array(w, "by");
     for (int i = 0; i < n; i++) put_string(w, names[i]);
     put_array_end(w);
+}
+
+static void put_corner(struct json_writer *w, float at) { put_float(w, roundf(at * 100) / 100); }
+
+/* The rectangles of one page, from box i on; the first that is another's. */
+static size_t put_page(struct json_writer *w, const struct page_box *boxes, size_t i, size_t n) {
+    uint32_t page = boxes[i].page;
+    put_object(w);
+    put_key_int(w, "page", page);
+    put_key_float(w, "page_width", boxes[i].page_width);
+    put_key_float(w, "page_height", boxes[i].page_height);
+    put_key_array(w, "rects");
+    for (; i < n && boxes[i].page == page; i++) {
+        put_array(w);
+        put_corner(w, boxes[i].rect.left);
+        put_corner(w, boxes[i].rect.top);
+        put_corner(w, boxes[i].rect.right);
+        put_corner(w, boxes[i].rect.bottom);
+        put_array_end(w);
+    }
+    put_array_end(w);
+    put_object_end(w);
+    return i;
+}
+
+void hit_put_boxes(struct json_writer *w, const struct hit *hit) {
+    struct buffer found = {0};
+    if (hit->path == NULL) {
+        put_key_null(w, "boxes");
+        return;
+    }
+    if (hit->source.text) place_find_boxes(hit->marks, hit->start, hit->end, &found);
+    const struct page_box *boxes = (const void *)found.data;
+    size_t n = found.size / sizeof *boxes;
+    put_key_array(w, "boxes");
+    for (size_t i = 0; i < n;) i = put_page(w, boxes, i, n);
+    put_array_end(w);
+    buffer_free(&found);
 }
 
 /* Vectors. */

@@ -222,7 +222,7 @@ def test_uploads_of_foreign_formats(served):
     assert [hit["heading"] for hit in found if hit["document"] == "book.docx"] == [["Ovens"]], found
     assert finds(served, "strain quinoa", "sieve.1")
     failed = upload(served, [("file", "laughs.docx", bad["laughs.docx"]), ("file", "text.pdf", bad["text.pdf"])])["data"]
-    for answer, words in zip(failed, ["laughs.docx: damaged", "text.pdf: pdftotext could not read it"]):
+    for answer, words in zip(failed, ["laughs.docx: damaged", "text.pdf: it is no PDF, or damaged"]):
         assert answer["effect"] == "failed" and answer["error"]["message"].startswith(words)
     assert finds(served, "strain quinoa", "sieve.1")
 

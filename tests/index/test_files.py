@@ -118,8 +118,8 @@ def test_places(good, tmp_path):
 
 REASONS = {"bomb.docx": "more than 1048576 bytes", "nested.zip": "more than 3 deep", "laughs.docx": "damaged",
            "deep.docx": "damaged", "cut.docx": "damaged", "text.docx": "damaged", "empty.docx": "no text in it",
-           "missing.odt": "it has no content.xml", "outside.odt": "declares a document type", "scan.pdf": "need OCR",
-           "text.pdf": "damaged or locked", "cut.pdf": "damaged or locked", "binary.csv": "a NUL at byte 6",
+           "missing.odt": "it has no content.xml", "outside.odt": "declares a document type", "scan.pdf": "nothing is on its pages",
+           "text.pdf": "it is no PDF, or damaged", "cut.pdf": "it is no PDF, or damaged", "binary.csv": "a NUL at byte 6",
            "cut.tar.gz": "damaged", "spine.epub": "damaged", "bomb.zip": "0.txt: more than 1048576 bytes"}
 
 
@@ -139,13 +139,21 @@ def test_hostile_beside_good(hostile, good, tmp_path):
 
 
 @pytest.fixture
+def man(tmp_path):
+    """A man page, which a program reads."""
+    page = tmp_path / "sieve.1"
+    page.write_text(".TH SIEVE 1\n.SH NAME\nsieve \\- strain quinoa\n")
+    return page
+
+
+@pytest.fixture
 def fake():
-    """An environment whose pdftotext is a script, in a folder that everybody reads: a parser of root's is nobody."""
+    """An environment whose mandoc is a script, in a folder that everybody reads: a parser of root's is nobody."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
 
         def make(script):
-            program = pathlib.Path(folder) / "pdftotext"
+            program = pathlib.Path(folder) / "mandoc"
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
             return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
@@ -157,28 +165,28 @@ def fake():
     ("while :; do :; done", "takes over 1 seconds"),
     ("exec sleep 1000", "takes over 1 seconds"),
     ("while :; do echo text; done", "more text than the limit of 100000"),
-    ("exit 3", "exit code 3"),
-    ("exit 0", "no text in it")])
-def test_program_that_misbehaves(good, fake, script, reason):
+    ("exit 5", "exit code 5"),
+    ("exit 0", "not a man page")])
+def test_program_that_misbehaves(man, fake, script, reason):
     began = time.monotonic()
-    done = extract(good / "paper.pdf", "--max-file-seconds", "1", "--max-file-bytes", "100000", env=fake(script))
+    done = extract(man, "--max-file-seconds", "1", "--max-file-bytes", "100000", env=fake(script))
     assert done.returncode == 1 and reason in done.stderr and time.monotonic() - began < 60
 
 
-def test_program_is_shut_in(good, fake, tmp_path):
+def test_program_is_shut_in(man, fake, tmp_path):
     """A parser that was taken over opens no file to write, starts no program and has no descriptor but its own."""
     mark = tmp_path / "mark"
-    script = (f"echo x > {mark}; echo wrote $?; for f in 3 4 5 6 7 8 9; do (: <&$f) 2>/dev/null && echo open $f; done; "
-              "echo alive; (echo sub); echo sub $?")
-    done = extract(good / "paper.pdf", env=fake(script))
+    script = (f"echo 'HEAD(1)  Title  HEAD(1)'; echo; echo x > {mark}; echo wrote $?; for f in 3 4 5 6 7 8 9; do {{ true <&$f; }} 2>/dev/null && echo open $f; done; "
+              "echo alive; echo; echo foot; (echo sub); echo sub $?")
+    done = extract(man, env=fake(script))
     assert not mark.exists() and "wrote 0" not in done.stdout and "sub\n" not in done.stdout
-    assert not re.search(r"open \d", done.stdout) and "exit code 2" in done.stderr, done.stderr
+    assert not re.search(r"open \d", done.stdout) and "alive" in done.stdout, done.stderr
 
 
-def test_program_that_is_missing(good, tmp_path):
+def test_program_that_is_missing(man, tmp_path):
     (tmp_path / "bin").mkdir()
-    done = extract(good / "paper.pdf", env={**os.environ, "PATH": str(tmp_path / "bin")})
-    assert done.returncode == 1 and "install the package poppler-utils" in done.stderr
+    done = extract(man, env={**os.environ, "PATH": str(tmp_path / "bin")})
+    assert done.returncode == 1 and "install the package mandoc" in done.stderr
 
 
 def test_dry_run(good, tmp_path):
@@ -224,15 +232,15 @@ def name_and_parent(process):
 
 
 def is_parser_of(process, program):
-    """Whether it is a pdftotext that the program's keeper began."""
+    """Whether it is a mandoc that the program's keeper began."""
     name, keeper = name_and_parent(process)
-    return name == "pdftotext" and name_and_parent(keeper)[1] == program
+    return name == "mandoc" and name_and_parent(keeper)[1] == program
 
 
-def test_interrupted_while_a_parser_hangs(good, fake, tmp_path):
+def test_interrupted_while_a_parser_hangs(man, fake, tmp_path):
     """Ctrl-C does not wait for what is read ahead."""
     for i in range(4):
-        (tmp_path / f"{i}.pdf").write_bytes((good / "paper.pdf").read_bytes())
+        (tmp_path / f"{i}.1").write_bytes(man.read_bytes())
     process = subprocess.Popen([INDEX, "build", "--dry-run", "--threads", "3", tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env=fake("while :; do :; done"))
     end = time.monotonic() + 60

@@ -34,11 +34,10 @@ static json_t *read_boxes(const struct document_text *text) {
         if (mark.kind == MARK_BOX) start = mark;
         if (mark.kind != MARK_BOX_END) continue;
         json_array_append_new(
-            boxes, json_pack("[i, i, f, f, f, f, f, f, f]", start.at, mark.at, page, width, height,
-                             (double)mark_point_first(start.value),
-                             (double)mark_point_second(start.value),
-                             (double)mark_point_first(mark.value),
-                             (double)mark_point_second(mark.value)));
+            boxes,
+            json_pack("[i, i, f, f, f, f, f, f, f]", start.at, mark.at, page, width, height,
+                      (double)mark_point_first(start.value), (double)mark_point_second(start.value),
+                      (double)mark_point_first(mark.value), (double)mark_point_second(mark.value)));
     }
     return boxes;
 }
@@ -75,8 +74,7 @@ static enum status take(void *context, const char *part, const struct document_t
         const char *at = text->text.data ? strstr(text->text.data, sentence) : NULL;
         size_t start = at ? (size_t)(at - text->text.data) : 0;
         if (at)
-            json_object_set_new(found, sentence,
-                                find_boxes(text, start, start + strlen(sentence)));
+            json_object_set_new(found, sentence, find_boxes(text, start, start + strlen(sentence)));
     }
     json_array_append_new(
         printing->documents,

@@ -76,6 +76,7 @@ static void put_hit(int rank, const struct hit *hit) {
     for (int i = 0; i < place.n_headings; i++)
         put_string_n(&w, place.headings[i].text, place.headings[i].size);
     put_array_end(&w);
+    hit_put_boxes(&w, hit);
     put_key_string_n(&w, "text", hit->text.text, hit->text.size);
     put_object_end(&w);
     put_line(&w, stdout);

@@ -93,13 +93,18 @@ static bool is_formula(const struct aligned_rows *rows) {
     return false;
 }
 
-bool aligned_is_table(const struct aligned_rows *rows, const struct strip *strips, int n_strips) {
-    struct column_facts facts[MAX_COLUMNS] = {{0}};
-    int columns = n_strips + 1, brief = 0, numeric = 0, prose = 0;
-    int matched = read_columns(rows, strips, n_strips, facts);
-    if (rows->n_rows < 2 || is_code(rows) || is_formula(rows) || is_contents(facts, columns))
-        return false;
-    if (2 * matched < rows->n_rows && 2 * facts[0].cells < rows->n_rows) return false;
+/* A column of numbers that count on, beside lines of prose. */
+static bool counts_lines(const struct column_facts *facts, int columns) {
+    const struct column_facts *first = &facts[0];
+    if (first->cells < 4 || first->counting < first->cells) return false;
+    for (int i = 1; i < columns; i++)
+        if (facts[i].words < 5 * facts[i].cells) return false;
+    return true;
+}
+
+/* Whether the columns' cells are as short as a table's. */
+static bool is_table(const struct column_facts *facts, int columns, int n_rows, int matched) {
+    int brief = 0, numeric = 0, prose = 0;
     for (int i = 0; i < columns; i++) {
         const struct column_facts *column = &facts[i];
         if (column->cells == 0) continue;
@@ -109,10 +114,22 @@ bool aligned_is_table(const struct aligned_rows *rows, const struct strip *strip
                  (2 * column->words <= 5 * column->cells && column->letters <= 22 * column->cells);
         prose += !numbers && 2 * column->words > 9 * column->cells && column->cells > 2;
     }
-    if (3 * matched < rows->n_rows) return false;
-    if (rows->n_rows < 3) return numeric > 0 && brief == columns;
+    if (3 * matched < n_rows) return false;
+    if (n_rows < 3) return numeric > 0 && brief == columns;
     if (prose >= 2 && numeric == 0) return false;
     return 2 * brief >= columns;
+}
+
+enum aligned_kind aligned_kind(const struct aligned_rows *rows, const struct strip *strips,
+                               int n_strips) {
+    struct column_facts facts[MAX_COLUMNS] = {{0}};
+    int columns = n_strips + 1, matched = read_columns(rows, strips, n_strips, facts);
+    if (is_code(rows) || is_contents(facts, columns)) return ALIGNED_LINES;
+    if (is_formula(rows)) return rows->n_rows < 12 ? ALIGNED_LINES : ALIGNED_COLUMNS;
+    if (rows->n_rows < 2 || counts_lines(facts, columns)) return ALIGNED_COLUMNS;
+    bool sparse = 2 * matched < rows->n_rows && 2 * facts[0].cells < rows->n_rows;
+    bool table = !sparse && is_table(facts, columns, rows->n_rows, matched);
+    return table ? ALIGNED_TABLE : ALIGNED_COLUMNS;
 }
 
 /* Cells. */

@@ -6,35 +6,9 @@
 #include <string.h>
 
 #include "config/base/text.h"
-#include "retrieval/extract/page/layout_private.h"
+#include "retrieval/extract/page/layout_bands.h"
 
-enum {
-    BINS = 1024,     /* over the width of a region */
-    MAX_STRIPS = 40, /* in a band */
-    MAX_DEPTH = 8,
-};
-
-struct part {
-    struct layout_word *words; /* [n] */
-    int *tables;               /* [n_tables] of layout->tables */
-    int n, n_tables;
-};
-
-struct cutter {
-    struct layout *layout;
-    const struct page_words *on;
-    int page;
-    struct buffer asides; /* struct layout_region, to be added last */
-    float text_width;     /* of the page */
-    float size;           /* of most of its letters */
-};
-
-/* Rows of one part, and the tables beside and between them. */
-struct rows {
-    struct cut_row *list;
-    int n;
-    struct page_rect box;
-};
+enum { MAX_DEPTH = 8 };
 
 static struct page_rect no_box(void) {
     return (struct page_rect){INFINITY, INFINITY, -INFINITY, -INFINITY};
@@ -55,211 +29,6 @@ static void list_rows(const struct part *part, struct rows *rows) {
         rows->n++;
     }
     free(row_of);
-}
-
-/* White strips. */
-
-struct cover {
-    uint16_t bins[BINS]; /* rows that have a word there */
-    struct page_rect box;
-};
-
-static int bin_of(const struct cover *cover, float x) {
-    float width = rect_width(&cover->box);
-    int bin = width > 0 ? (int)((x - cover->box.left) / width * BINS) : 0;
-    return bin < 0 ? 0 : min_int(bin, BINS - 1);
-}
-
-static void cover_span(bool *row, const struct cover *cover, const struct page_rect *box) {
-    int from = bin_of(cover, box->left), to = bin_of(cover, box->right);
-    for (int bin = from; bin <= to; bin++) row[bin] = true;
-}
-
-/* Adds a row, and the tables that stand beside it. */
-static void cover_row(struct cover *cover, const struct cutter *cutter, const struct part *part,
-                      const struct cut_row *row) {
-    bool covered[BINS] = {false};
-    for (int i = row->first; i < row->end; i++) {
-        struct page_rect box = part->words[i].box;
-        bool after = i > row->first && text_is_leader(part->words[i - 1].text);
-        /* Dots lead from a title to its page: there is no strip in them. */
-        if (i > row->first && (after || text_is_leader(part->words[i].text)))
-            box.left = fminf(box.left, part->words[i - 1].box.right);
-        cover_span(covered, cover, &box);
-    }
-    for (int i = 0; i < part->n_tables; i++) {
-        const struct page_rect *box = &layout_table(cutter->layout, part->tables[i])->box;
-        if (box->top < row->box.bottom && box->bottom > row->box.top)
-            cover_span(covered, cover, box);
-    }
-    for (int bin = 0; bin < BINS; bin++)
-        if (covered[bin] && cover->bins[bin] < UINT16_MAX) cover->bins[bin]++;
-}
-
-/* The strips with at most `most` rows across them, at least so wide; those at the sides too where
- * they are as wide as a column. */
-static int find_strips(const struct cover *cover, int most, float least, bool sides,
-                       struct strip *strips) {
-    float step = rect_width(&cover->box) / BINS;
-    int n = 0, start = -1;
-    for (int bin = 0; bin <= BINS; bin++) {
-        bool white = bin < BINS && cover->bins[bin] <= most;
-        if (white && start < 0) start = bin;
-        if (white || start < 0) continue;
-        float width = (float)(bin - start) * step;
-        bool side = start == 0 || bin == BINS;
-        bool wide = side ? sides && width > 0.15F * rect_width(&cover->box) : width >= least;
-        if (wide && n < MAX_STRIPS) {
-            strips[n] = (struct strip){cover->box.left + (float)start * step,
-                                       cover->box.left + (float)bin * step};
-            n++;
-        }
-        start = -1;
-    }
-    return n;
-}
-
-/* Bands. */
-
-struct band {
-    int first, end; /* rows */
-    struct strip strips[MAX_STRIPS];
-    int n_strips; /* 0: lines over the whole width */
-};
-
-static float least_strip(const struct cutter *cutter, int n_rows) {
-    if (n_rows >= 6) return 0.45F * cutter->size;
-    return n_rows >= 3 ? 0.9F * cutter->size : 1.8F * cutter->size;
-}
-
-/* Rows of the band with words on both sides of a strip, and on each. */
-static void count_sides(const struct part *part, const struct rows *rows, const struct band *band,
-                        const struct strip *strip, int counts[3]) {
-    counts[0] = counts[1] = counts[2] = 0;
-    for (int i = band->first; i < band->end; i++) {
-        bool left = false, right = false;
-        for (int j = rows->list[i].first; j < rows->list[i].end; j++) {
-            float x = rect_center(&part->words[j].box);
-            left |= x < strip->left;
-            right |= x > strip->right;
-        }
-        counts[0] += left;
-        counts[1] += right;
-        counts[2] += left && right;
-    }
-}
-
-/* What stands before a strip may be the marks of a list, which are no column. */
-static bool is_marker_column(const struct part *part, const struct rows *rows,
-                             const struct band *band, const struct strip *strip) {
-    int marks = 0, others = 0;
-    for (int i = band->first; i < band->end; i++)
-        for (int j = rows->list[i].first; j < rows->list[i].end; j++) {
-            const struct layout_word *word = &part->words[j];
-            if (rect_center(&word->box) > strip->left) break;
-            bool mark = j == rows->list[i].first && text_is_marker(word->text);
-            marks += mark;
-            others += !mark;
-        }
-    return marks > 0 && others <= marks / 4;
-}
-
-static void keep_supported(const struct part *part, const struct rows *rows, struct band *band) {
-    int kept = 0;
-    for (int i = 0; i < band->n_strips; i++) {
-        int counts[3];
-        count_sides(part, rows, band, &band->strips[i], counts);
-        bool supported =
-            counts[0] >= 2 && counts[1] >= 2 && (counts[2] > 0 || band->end - band->first > 4);
-        if (!supported || is_marker_column(part, rows, band, &band->strips[i])) continue;
-        band->strips[kept] = band->strips[i];
-        kept++;
-    }
-    band->n_strips = kept;
-}
-
-static float row_gap(const struct rows *rows, int i) {
-    return i > 0 ? rows->list[i].box.top - rows->list[i - 1].box.bottom : 0;
-}
-
-static float usual_gap(const struct rows *rows) {
-    float sum = 0;
-    int n = 0;
-    for (int i = 1; i < rows->n; i++) {
-        float gap = row_gap(rows, i);
-        if (gap > 12) continue;
-        sum += gap;
-        n++;
-    }
-    return n > 0 ? sum / (float)n : 2;
-}
-
-/* Whether row i is a heading over columns that does not reach the strip between them: larger or
- * bold, with room above it in both, and nothing beside it. */
-static bool is_heading_row(const struct cutter *cutter, const struct part *part,
-                           const struct rows *rows, int i) {
-    const struct cut_row *row = &rows->list[i];
-    const struct layout_word *word = &part->words[row->first];
-    bool strong = word->size > 1.12F * cutter->size || word->source->bold;
-    bool half = row->box.right < rect_center(&rows->box);
-    return strong && half && row_gap(rows, i) > usual_gap(rows) + 0.5F * cutter->size;
-}
-
-static bool is_left_alone(const struct part *part, const struct cut_row *row,
-                          const struct band *band) {
-    return rect_center(&part->words[row->end - 1].box) < band->strips[0].left;
-}
-
-/* A heading, or the end of a paragraph, before columns begin is none of them. */
-static void trim_band(const struct cutter *cutter, const struct part *part, const struct rows *rows,
-                      struct band *band) {
-    int first = band->first, end = first;
-    while (end + 2 < band->end && is_left_alone(part, &rows->list[end], band)) end++;
-    struct aligned_rows aligned = {.words = part->words,
-                                   .rows = rows->list + end,
-                                   .n_rows = band->end - end,
-                                   .page = cutter->page,
-                                   .on = cutter->on};
-    bool table = aligned_is_table(&aligned, band->strips, band->n_strips);
-    for (int i = end; i > first; i--) {
-        const struct layout_word *word = &part->words[rows->list[i - 1].first];
-        bool strong = word->size > 1.12F * cutter->size || word->source->bold,
-             apart = row_gap(rows, i) > usual_gap(rows) + 0.6F * cutter->size;
-        if (!table && !strong && !apart) continue;
-        band->end = i;
-        band->n_strips = 0;
-        return;
-    }
-    while (table && band->end > first + 3 &&
-           is_left_alone(part, &rows->list[band->end - 1], band) &&
-           (rows->list[band->end - 1].end - rows->list[band->end - 1].first > 3 ||
-            row_gap(rows, band->end - 1) > usual_gap(rows) + 0.6F * cutter->size))
-        band->end--;
-}
-
-/* The longest band from row `first` on that a white strip goes through. */
-static void extend_band(const struct cutter *cutter, const struct part *part,
-                        const struct rows *rows, struct band *band) {
-    struct cover *cover = xcalloc(1, sizeof *cover);
-    struct strip strips[MAX_STRIPS];
-    cover->box = rows->box;
-    for (band->end = band->first; band->end < rows->n; band->end++) {
-        uint16_t before[BINS];
-        bool splits = band->end > band->first + 2 && is_heading_row(cutter, part, rows, band->end);
-        if (splits) break;
-        memcpy(before, cover->bins, sizeof before);
-        cover_row(cover, cutter, part, &rows->list[band->end]);
-        if (find_strips(cover, 0, 0.45F * cutter->size, true, strips) > 0) continue;
-        memcpy(cover->bins, before, sizeof before);
-        break;
-    }
-    band->n_strips = 0;
-    int n = band->end - band->first;
-    if (n > 1) band->n_strips = find_strips(cover, 0, least_strip(cutter, n), false, band->strips);
-    free(cover);
-    keep_supported(part, rows, band);
-    if (band->n_strips > 0) trim_band(cutter, part, rows, band);
-    if (band->end == band->first) band->end++;
 }
 
 /* Columns. */
@@ -396,12 +165,14 @@ static void take_band(struct cutter *cutter, const struct part *part, const stru
                                    .n_rows = band->end - band->first,
                                    .page = cutter->page,
                                    .on = cutter->on};
-    if (band->n_strips > 0 && one.n_tables == 0 &&
-        aligned_is_table(&aligned, band->strips, band->n_strips)) {
+    enum aligned_kind kind = ALIGNED_COLUMNS;
+    if (band->n_strips > 0 && one.n_tables == 0)
+        kind = aligned_kind(&aligned, band->strips, band->n_strips);
+    if (kind == ALIGNED_TABLE) {
         tables[0] = aligned_add_table(cutter->layout, &aligned, band->strips, band->n_strips);
         struct part table = {.tables = tables, .n_tables = 1};
         add_region(cutter, &table, false);
-    } else if (band->n_strips > 0 && depth < MAX_DEPTH) {
+    } else if (band->n_strips > 0 && kind == ALIGNED_COLUMNS && depth < MAX_DEPTH) {
         cut_columns(cutter, &one, band, depth);
     } else {
         add_region(cutter, &one, false);
@@ -417,7 +188,7 @@ static void cut_part(struct cutter *cutter, const struct part *part, int depth) 
     if (rows.n == 0) add_region(cutter, part, false);
     for (int first = 0; first < rows.n; first = band.end) {
         band = (struct band){.first = first};
-        extend_band(cutter, part, &rows, &band);
+        band_extend(cutter, part, &rows, &band);
         if (band.n_strips == 0) {
             solid.end = band.end;
             continue;

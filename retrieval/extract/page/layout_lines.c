@@ -113,7 +113,7 @@ void layout_gather_rows(struct layout_word *words, int n, int *row_of) {
     struct gathered_line *lines = xcalloc((size_t)n + 1, sizeof *lines);
     struct numbered_word *numbered = xcalloc((size_t)n + 1, sizeof *numbered);
     int n_lines = 0;
-    qsort(words, (size_t)n, sizeof *words, compare_middles);
+    if (n > 1) qsort(words, (size_t)n, sizeof *words, compare_middles);
     for (int i = 0; i < n; i++)
         numbered[i] = (struct numbered_word){words[i], take_word(lines, &n_lines, &words[i])};
     qsort(numbered, (size_t)n, sizeof *numbered, compare_numbered);

@@ -47,7 +47,7 @@ struct layout_table {
     struct table table;
     int page;
     struct page_rect box;
-    float left, right; /* of its region */
+    bool goes_on; /* from the page before: its heads are not written */
 };
 
 /* A part that is not torn. */
@@ -136,6 +136,10 @@ void layout_find_ruled(struct layout *layout, int page);
 /* layout_cut.c: the regions of a page, in the order of reading. */
 void layout_cut_page(struct layout *layout, int page);
 
+/* layout_join.c: a table that goes on overleaf takes the heads of its beginning; where they are
+ * repeated there they are not written again. */
+void layout_join_tables(struct layout *layout);
+
 /* layout_align.c: rows of words that white strips cut into columns. */
 struct cut_row {
     int first, end; /* words */
@@ -150,8 +154,14 @@ struct aligned_rows {
     int n_rows, page;
     const struct page_words *on; /* the page's rules */
 };
-/* Whether the rows between these strips are a table, and not columns of prose. */
-bool aligned_is_table(const struct aligned_rows *rows, const struct strip *strips, int n_strips);
+/* What the rows between these strips are. */
+enum aligned_kind {
+    ALIGNED_COLUMNS, /* of prose */
+    ALIGNED_TABLE,
+    ALIGNED_LINES, /* code, contents, formulas: read line by line */
+};
+enum aligned_kind aligned_kind(const struct aligned_rows *rows, const struct strip *strips,
+                               int n_strips);
 /* Adds the table; its number. */
 int aligned_add_table(struct layout *layout, const struct aligned_rows *rows,
                       const struct strip *strips, int n_strips);

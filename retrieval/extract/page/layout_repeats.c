@@ -73,7 +73,7 @@ static struct edge_line make_line(const struct layout_word *words, int first, in
         rect_extend(&box, &words[i].box);
     }
     line.middle = rect_middle(&box);
-    line.number = is_number_key(&key);
+    line.number = is_number_key(&key) && end - first <= 4 && rect_width(&box) < 100;
     line.key = hash_bytes(key.data, key.size, 0);
     buffer_free(&key);
     return line;
@@ -100,6 +100,12 @@ static int list_rows(struct page_words *words, struct row_span *rows) {
     return n;
 }
 
+/* Rows i and j are neighbours; INFINITY where one of them is none. */
+static float room_between(const struct row_span *rows, int n, int i, int j) {
+    if (i < 0 || j < 0 || i >= n || j >= n) return INFINITY;
+    return i < j ? rows[j].top - rows[i].bottom : rows[i].top - rows[j].bottom;
+}
+
 /* From the edge inwards: lines before the first one that has room behind it may be a head. */
 static void take_edge(const struct page_words *words, const struct row_span *rows, int n,
                       bool at_top, struct edge_lines *lines) {
@@ -112,10 +118,10 @@ static void take_edge(const struct page_words *words, const struct row_span *row
         if (!inside) break;
         lines->list[lines->n] = make_line(words->list, rows[i].first, rows[i].end);
         lines->n++;
-        float room = next < 0 || next >= n ? INFINITY
-                     : at_top              ? rows[next].top - rows[i].bottom
-                                           : rows[i].top - rows[next].bottom;
-        for (int j = start; j < lines->n && room > 0.5F * height; j++) lines->list[j].apart = true;
+        float room = room_between(rows, n, i, next),
+              beyond = room_between(rows, n, next, at_top ? next + 1 : next - 1);
+        bool apart = room > 0.5F * height && (beyond == INFINITY || room > 1.4F * beyond);
+        for (int j = start; j < lines->n && apart; j++) lines->list[j].apart = true;
     }
 }
 
@@ -123,7 +129,7 @@ static void find_edges(struct page_words *words, struct edge_lines *lines) {
     struct row_span *rows = xcalloc((size_t)words->n + 1, sizeof *rows);
     int n = list_rows(words, rows);
     take_edge(words, rows, n, true, lines);
-    if (n > LINES_EACH) take_edge(words, rows, n, false, lines);
+    take_edge(words, rows, n, false, lines);
     free(rows);
 }
 

@@ -55,7 +55,8 @@ static void write_lines(struct text_writer *writer, const struct layout_block *b
         const struct layout_word *following = last ? next : first_word(writer, i + 1);
         begin_page(writer, line->page);
         bool blank = layout_write_words(&sink, line->words, line->n, following);
-        if (following && blank) buffer_append(&writer->out->text, " ", 1);
+        bool lines = block->kind == BLOCK_CONTENTS;
+        if (following && blank) buffer_append(&writer->out->text, lines ? "\n" : " ", 1);
     }
 }
 
@@ -135,7 +136,9 @@ static void write_one(struct text_writer *writer, struct layout_block *block) {
     block->written = true;
     if (block->table >= 0) {
         begin_page(writer, writer->lines[block->first].page);
-        table_write(&layout_table(writer->layout, block->table)->table, writer->out);
+        const struct layout_table *table = layout_table(writer->layout, block->table);
+        if (!table->goes_on) table_write_head(&table->table, writer->out);
+        table_write_rows(&table->table, writer->out);
     } else if (block->kind == BLOCK_CODE) {
         write_code(writer, block);
     } else {

@@ -146,8 +146,8 @@ static struct layout_word *find_beside(struct page_words *words, const struct la
         float y = rect_middle(&word->box);
         bool beside = word != cap && word->size < 0.7F * cap->size &&
                       word->box.left > cap->box.left + 0.3F * rect_width(&cap->box) &&
-                      word->box.left < cap->box.right + 1.5F * size && y > cap->box.top &&
-                      y < cap->box.bottom;
+                      word->box.left < cap->box.right + 1.5F * size &&
+                      y > cap->box.top - 0.7F * size && y < cap->box.bottom;
         if (!beside) continue;
         if (highest == NULL || y < rect_middle(&highest->box)) highest = word;
         lowest = fmaxf(lowest, y);

@@ -54,11 +54,10 @@ void pages_lay_out(const struct pages *pages, struct document_text *out) {
     struct layout layout = {.pages = pages, .out = out};
     layout.words = xcalloc((size_t)pages->n + 1, sizeof *layout.words);
     gather_words(&layout);
+    for (int i = 0; i < pages->n; i++) layout_find_ruled(&layout, i);
     layout_drop_repeats(&layout);
-    for (int i = 0; i < pages->n; i++) {
-        layout_find_ruled(&layout, i);
-        layout_cut_page(&layout, i);
-    }
+    for (int i = 0; i < pages->n; i++) layout_cut_page(&layout, i);
+    layout_join_tables(&layout);
     layout_find_blocks(&layout);
     layout_find_kinds(&layout);
     layout_place_notes(&layout);

@@ -11,16 +11,18 @@
 enum {
     MAX_WORKERS = 4,
     PAGES_PER_WORKER = 12, /* fewer are not worth another process */
-    LAYOUT_SECONDS = 5,    /* of the file's time, that are left for the layout */
+    LAYOUT_PART = 12,      /* of the file's time one part is left for the layout */
 };
 
 struct pdf_reading {
-    const struct extract_file *file;
+    struct extract_file file; /* with the time by which its pages are read */
+    double reserve;           /* seconds of it that are kept for the layout, once there are words */
     struct pdf_worker workers[MAX_WORKERS];
     int n_workers;
     struct pdf_facts facts;
     struct pdf_scan *pages; /* [facts.n_pages] */
     size_t n_words;
+    bool is_late; /* the time for the file was over before its last page */
     struct document_text *out;
 };
 
@@ -32,9 +34,9 @@ static int count_processors(void) {
 /* The first worker tells how many pages there are; the others share them with it. */
 static enum status begin_workers(struct pdf_reading *reading, struct error *e) {
     struct pdf_facts other = {0};
-    size_t memory = reading->file->limits.memory;
+    size_t memory = reading->file.limits.memory;
     const int all[2] = {0, 1};
-    if (pdf_worker_begin(&reading->workers[0], reading->file, all, memory, e)) return e->status;
+    if (pdf_worker_begin(&reading->workers[0], &reading->file, all, memory, e)) return e->status;
     reading->n_workers = 1;
     if (pdf_worker_facts(&reading->workers[0], &reading->facts, e)) return e->status;
     int n = min_int(min_int(count_processors(), MAX_WORKERS),
@@ -44,7 +46,7 @@ static enum status begin_workers(struct pdf_reading *reading, struct error *e) {
     for (int i = 0; i < n; i++) {
         const int pages[2] = {i, n};
         reading->n_workers = i;
-        if (pdf_worker_begin(&reading->workers[i], reading->file, pages, memory / (size_t)n, e))
+        if (pdf_worker_begin(&reading->workers[i], &reading->file, pages, memory / (size_t)n, e))
             return e->status;
         reading->n_workers = i + 1;
     }
@@ -88,6 +90,10 @@ static enum status read_pages(struct pdf_reading *reading, struct error *e) {
             buffer_append_string(&page->loss, why.text);
         if (outcome == PAGE_LOST) continue;
         judge_page(page, i + 1);
+        if (page->n_words > 0 && reading->reserve > 0) {
+            reading->file.limits.until -= reading->reserve;
+            reading->reserve = 0;
+        }
         if (outcome == PAGE_HALF)
             buffer_printf(&page->loss, "its lines and pictures are not read: %s", why.text);
     }
@@ -108,6 +114,19 @@ static void gather_pages(struct pdf_reading *reading, struct buffer *records) {
     losses_end(&losses);
 }
 
+/* No text at all: the first reason is the file's. */
+static enum status refuse_empty(const struct pdf_reading *reading, const struct extract_file *whole,
+                                struct error *e) {
+    const struct extract_limits *limits = &whole->limits;
+    if (limits->until > 0 && time_now() >= limits->until)
+        return error_set(e, STATUS_INVALID, "%s: the time for all of the files is over",
+                         whole->name);
+    if (reading->is_late)
+        return error_set(e, STATUS_INVALID, "%s: reading it takes over %d seconds", whole->name,
+                         limits->seconds);
+    return losses_refuse(whole->name, &reading->out->losses, e);
+}
+
 static enum status lay_out(struct pdf_reading *reading, const struct extract_file *whole,
                            struct error *e) {
     struct buffer records = {0};
@@ -116,7 +135,7 @@ static enum status lay_out(struct pdf_reading *reading, const struct extract_fil
     gather_pages(reading, &records);
     enum status status =
         reading->n_words == 0
-            ? losses_refuse(whole->name, &reading->out->losses, e)
+            ? refuse_empty(reading, whole, e)
             : pages_lay_out_in_child(whole, (struct text_span){records.data, records.size}, &laid,
                                      e);
     buffer_append(&reading->out->text, laid.text.data, laid.text.size);
@@ -129,14 +148,15 @@ static enum status lay_out(struct pdf_reading *reading, const struct extract_fil
 
 enum status extract_pdf(const struct extract_file *file, struct document_text *out,
                         struct error *e) {
-    struct extract_file limited = *file;
-    double until = time_now() + file->limits.seconds - LAYOUT_SECONDS;
-    if (file->limits.until == 0 || until < file->limits.until) limited.limits.until = until;
-    struct pdf_reading reading = {.file = &limited, .out = out};
+    struct pdf_reading reading = {.file = *file, .out = out};
+    double until = time_now() + file->limits.seconds;
+    if (file->limits.until == 0 || until < file->limits.until) reading.file.limits.until = until;
+    reading.reserve = (double)file->limits.seconds / LAYOUT_PART;
     enum status status = begin_workers(&reading, e);
     if (status == STATUS_OK)
         reading.pages = xcalloc((size_t)reading.facts.n_pages + 1, sizeof *reading.pages);
     if (status == STATUS_OK) status = read_pages(&reading, e);
+    reading.is_late = time_now() >= reading.file.limits.until;
     for (int i = 0; i < reading.n_workers; i++) pdf_worker_end(&reading.workers[i]);
     if (status == STATUS_OK)
         status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);

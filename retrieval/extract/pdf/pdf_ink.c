@@ -114,8 +114,9 @@ struct pixel_walk {
 /* +1, -1: it is lighter, or darker, than the pixel before it, across the line; 0: it is not. */
 static int contrast_at(const struct pixel_walk *walk, const uint8_t *grey, const uint8_t *covered) {
     int difference = (int)*grey - (int)*(grey - walk->before);
+    if (difference < CONTRAST && difference > -CONTRAST) return 0;
     if (*covered || *(covered - walk->before)) return 0;
-    return difference >= CONTRAST ? 1 : difference <= -CONTRAST ? -1 : 0;
+    return difference > 0 ? 1 : -1;
 }
 
 /* Runs of one sign; dashes with gaps no longer than themselves are one. */

@@ -104,6 +104,8 @@ static const struct json_field retrieval_fields[] = {
      .schema = "{\"enum\":[true,false,\"tokens\"]}",
      .help = "tell how much of its attention the model gave to each neighbour; \"tokens\": for "
              "each token too"},
+    {"boxes", JSON_BOOL, AT(boxes),
+     .help = "tell where on its pages each passage, and each quote, stands"},
     {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
      .help = "the documents that may be found, by their metadata, id and path"},
     {"exclude", JSON_PARSED, .parse = parse_exclude, .schema = DOCUMENTS_SCHEMA,

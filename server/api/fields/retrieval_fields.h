@@ -23,6 +23,7 @@ struct request_retrieval {
     struct retrieval_choice choice; /* as it was asked; complete once retrieval_settle was called */
     struct text_list neighbors;     /* texts in the place of a search */
     enum told_attention attention;
+    bool boxes;                /* passages and quotes tell where on their pages they stand */
     struct filter *filter;     /* held; NULL: none */
     struct text_list excluded; /* documents, by the names that answers give them */
     enum compared_with compared;

@@ -10,6 +10,7 @@ struct search_request {
     bool by_picture;
     struct retrieval_choice choice; /* as it was asked */
     struct filter *filter;          /* held; NULL: none */
+    bool boxes;                     /* results tell where on their pages they stand */
 };
 
 extern const struct json_table search_body_table, search_query_table, search_picture_table;

@@ -67,6 +67,7 @@ static void write_citation(struct json_writer *w, const struct told_answer *answ
     put_key_int(w, "index", answer->index);
     put_key_int(w, "number", number);
     neighbor_write_place(w, passage);
+    if (answer->asked->boxes) hit_put_boxes(w, passage);
     put_key_int(w, "answer_start", place.start);
     put_key_int(w, "answer_end", place.end);
     put_object_end(w);
@@ -162,6 +163,7 @@ static void write_quote(struct json_writer *w, const struct told_answer *answer,
         neighbor_write_place(w, &hit);
     else
         write_given_place(w, &hit);
+    if (answer->asked->boxes) hit_put_boxes(w, &hit);
     put_key_string_n(w, "quote", hit.text.text, hit.text.size);
     write_answer_place(w, answer, quote, places);
     put_object_end(w);

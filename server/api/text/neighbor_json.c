@@ -112,19 +112,22 @@ static void write_sight(struct json_writer *w, const struct found_pictures *seen
 }
 
 /* Passage i of search j, which stands in the prompt. */
-static void write_passage(struct json_writer *w, const struct sequence *sequence, int j, int i) {
+static void write_passage(struct json_writer *w, const struct told_answer *told, int j, int i) {
+    const struct sequence *sequence = told->sequence;
     const struct hit *hit = &sequence->answer.found[j].list[i];
     put_object(w);
     put_key_int(w, "number", i + 1);
     neighbor_write(w, hit, principal_filter(&sequence->asked.principal));
     write_sight(w, &sequence->answer.seen[j], hit->document);
+    if (told->asked->boxes) hit_put_boxes(w, hit);
     put_object_end(w);
 }
 
-static void write_hit(struct json_writer *w, const struct sequence *sequence,
+static void write_hit(struct json_writer *w, const struct told_answer *told,
                       const struct hit *hit) {
     put_object(w);
-    neighbor_write(w, hit, principal_filter(&sequence->asked.principal));
+    neighbor_write(w, hit, principal_filter(&told->sequence->asked.principal));
+    if (told->asked->boxes) hit_put_boxes(w, hit);
     put_object_end(w);
 }
 
@@ -140,9 +143,9 @@ void found_write(struct json_writer *w, const struct told_answer *told, int j) {
     put_key_array(w, "neighbors");
     for (int i = 0; j < answer->found_room && i < answer->found[j].n; i++) {
         if (in_prompt)
-            write_passage(w, sequence, j, i);
+            write_passage(w, told, j, i);
         else
-            write_hit(w, sequence, &answer->found[j].list[i]);
+            write_hit(w, told, &answer->found[j].list[i]);
     }
     for (int i = 0; !in_prompt && i < sequence->asked.neighbors.given_k; i++) {
         put_object(w);
