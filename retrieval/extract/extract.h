@@ -62,7 +62,7 @@ void document_text_lose(struct document_text *text, const char *format, ...)
  * installed. */
 struct extract_ocr {
     bool off;
-    bool pictures; /* JPEG, PNG, WebP and GIF too, which are kept as pictures else */
+    bool pictures;         /* JPEG, PNG, WebP and GIF too, which are kept as pictures else */
     const char *languages; /* "eng+deu", as ocr_languages_parse takes them; NULL or "": those that
                               are installed */
     int page_seconds;      /* that a page may take; 0: OCR_PAGE_SECONDS */

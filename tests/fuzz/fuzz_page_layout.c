@@ -1,6 +1,6 @@
 /* tests/fuzz/fuzz_page_layout.c: any pages are laid out: the text is UTF-8, its marks lead nowhere
- * else, and any part of it has its rectangles. The first byte says whether the others are records of
- * pages, as a parser's process writes them, or a few numbers for each word. */
+ * else, and any part of it has its rectangles. The first byte says whether the others are records
+ * of pages, as a parser's process writes them, or a few numbers for each word. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -11,9 +11,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { THING_BYTES = 8, MOST_THINGS = 3000, RANGES = 16 };
 
-static const char *const texts[] = {
-    "the", "harbour", "Figure", "1", "12.5", "-", "•", "well-", "known", "1.", "Contents", ".....",
-    "A",   "2019,",   "x.",     "ﬁn", "*",    "=", "(b)", "|",   "iv",    "$",  "…",        "É"};
+static const char *const texts[] = {"the", "harbour", "Figure", "1",  "12.5",     "-",
+                                    "•",   "well-",   "known",  "1.", "Contents", ".....",
+                                    "A",   "2019,",   "x.",     "ﬁn", "*",        "=",
+                                    "(b)", "|",       "iv",     "$",  "…",        "É"};
 
 /* A word, a rule, a picture or a new page of eight bytes. */
 static void add_thing(struct pages *pages, const uint8_t *bytes) {

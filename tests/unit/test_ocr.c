@@ -240,8 +240,8 @@ static void test_languages(void **state) {
     assert_string_equal(languages.names[1], "deu_frak");
     assert_int_equal(ocr_languages_parse(&languages, "", &e), STATUS_OK);
     assert_int_equal(languages.n, 0);
-    static const char *const wrong[] = {"eng+", "+eng", "../eng", "e ng", "a+b+c+d+e+f+g",
-                                        "a_name_that_is_far_too_long_for_it"};
+    static const char *const wrong[] = {
+        "eng+", "+eng", "../eng", "e ng", "a+b+c+d+e+f+g", "a_name_that_is_far_too_long_for_it"};
     for (size_t i = 0; i < ARRAY_COUNT(wrong); i++)
         assert_int_equal(ocr_languages_parse(&languages, wrong[i], &e), STATUS_INVALID);
 }
@@ -275,11 +275,11 @@ static void test_tilt(void **state) {
     page->tilt = 5;
     page->confidence = 88;
     for (int i = 0; i < 8; i++)
-        page_add_word(page, (struct text_span){"harbour", 7},
-                      &(struct page_word){.box = {(float)(40 + 65 * i), 100,
-                                                  (float)(95 + 65 * i), 112},
-                                          .font_size = 11,
-                                          .confidence = 90});
+        page_add_word(
+            page, (struct text_span){"harbour", 7},
+            &(struct page_word){.box = {(float)(40 + 65 * i), 100, (float)(95 + 65 * i), 112},
+                                .font_size = 11,
+                                .confidence = 90});
     record_add_page(&record, page);
     assert_int_equal(records_read((struct text_span){record.data, record.size}, &read, &e),
                      STATUS_OK);
@@ -290,8 +290,7 @@ static void test_tilt(void **state) {
     size_t n = boxes.size / sizeof(struct page_box);
     const struct page_box *box = (const void *)boxes.data;
     assert_true(n > 2); /* one box over all of the line would be 45 points high */
-    for (size_t i = 0; i < n; i++)
-        assert_true(box[i].rect.bottom - box[i].rect.top < 32);
+    for (size_t i = 0; i < n; i++) assert_true(box[i].rect.bottom - box[i].rect.top < 32);
     /* The line's beginning is left of the middle and goes up when the page is turned clockwise. */
     assert_true(box[0].rect.top < box[n - 1].rect.top);
     pages_free(&pages);

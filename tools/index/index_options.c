@@ -117,7 +117,8 @@ static const struct index_row {
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
      COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
     {"--ocr-languages", "LIST",
-     "languages that OCR reads, as eng+deu+fra; else those that are installed, of each page the one "
+     "languages that OCR reads, as eng+deu+fra; else those that are installed, of each page the "
+     "one "
      "that fits\n"
      "best (docs/files.md)",
      OPTION_OCR_LANGUAGES, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},

@@ -11,8 +11,8 @@ struct run {
 };
 
 struct labels {
-    uint32_t *parents;      /* [n] */
-    struct ink_box *boxes;  /* [n] */
+    uint32_t *parents;     /* [n] */
+    struct ink_box *boxes; /* [n] */
     int n, capacity, boxes_capacity;
 };
 
@@ -41,8 +41,7 @@ static uint32_t join_labels(struct labels *labels, uint32_t a, uint32_t b) {
 }
 
 static uint32_t new_label(struct labels *labels, const struct ink_box *box) {
-    labels->parents =
-        xgrow(labels->parents, labels->n, &labels->capacity, sizeof *labels->parents);
+    labels->parents = xgrow(labels->parents, labels->n, &labels->capacity, sizeof *labels->parents);
     labels->boxes = xgrow(labels->boxes, labels->n, &labels->boxes_capacity, sizeof *labels->boxes);
     labels->parents[labels->n] = (uint32_t)labels->n;
     labels->boxes[labels->n] = *box;
@@ -175,8 +174,7 @@ static void find_rules_across(const struct grey *picture, int threshold, float l
     free(labels.boxes);
 }
 
-void ink_find_rules(const struct grey *picture, int threshold, float letter,
-                    struct buffer *rules) {
+void ink_find_rules(const struct grey *picture, int threshold, float letter, struct buffer *rules) {
     struct grey turned;
     find_rules_across(picture, threshold, letter, rules);
     size_t n_across = rules->size / sizeof(struct ink_box);
@@ -197,8 +195,7 @@ void ink_erase(struct grey *picture, const struct ink_box *boxes, size_t n) {
     enum { EDGE = 1 }; /* the pixels beside a box are its shade */
     for (size_t i = 0; i < n; i++) {
         int left = boxes[i].left > EDGE ? boxes[i].left - EDGE : 0;
-        int right =
-            boxes[i].right + EDGE < picture->width ? boxes[i].right + EDGE : picture->width;
+        int right = boxes[i].right + EDGE < picture->width ? boxes[i].right + EDGE : picture->width;
         int top = boxes[i].top > EDGE ? boxes[i].top - EDGE : 0;
         for (int y = top; y < boxes[i].bottom + EDGE && y < picture->height; y++)
             memset(grey_row(picture, y) + left, 255, (size_t)(right - left));

@@ -79,8 +79,7 @@ static enum status read_page(const struct ocr_source *source, int i, struct page
                              struct error *e) {
     const struct ocr_child_options *options = source->options;
     struct grey picture = {0};
-    struct ocr_page_job job = {.until = ocr_clock() + options->seconds,
-                               .sample = options->sample};
+    struct ocr_page_job job = {.until = ocr_clock() + options->seconds, .sample = options->sample};
     enum status status = source->pdf ? draw_page(source, i, &picture, &job.dpi, e)
                                      : scan_read_page(source->file, i, (size_t)options->memory,
                                                       &picture, &job.dpi, e);

@@ -26,8 +26,8 @@ static int dpi_of(const struct ocr_view *view) {
     return (int)fminf(fmaxf(dpi, 70), 1200);
 }
 
-static enum status read_part(struct page_reading *reading, const struct grey *picture,
-                             int language, struct ocr_words *words, struct error *e) {
+static enum status read_part(struct page_reading *reading, const struct grey *picture, int language,
+                             struct ocr_words *words, struct error *e) {
     struct ocr_reading job = {.picture = picture,
                               .language = language,
                               .mode = OCR_PAGE,
@@ -95,10 +95,13 @@ static void turn_view(struct ocr_view *view, int quarters) {
     view->quarters = (view->quarters + quarters) & 3;
     for (size_t i = 0; i < n; i++) {
         struct ink_box b = boxes[i];
-        if (quarters == 1) boxes[i] = (struct ink_box){height - b.bottom, b.left, height - b.top, b.right};
+        if (quarters == 1)
+            boxes[i] = (struct ink_box){height - b.bottom, b.left, height - b.top, b.right};
         if (quarters == 2)
-            boxes[i] = (struct ink_box){width - b.right, height - b.bottom, width - b.left, height - b.top};
-        if (quarters == 3) boxes[i] = (struct ink_box){b.top, width - b.right, b.bottom, width - b.left};
+            boxes[i] = (struct ink_box){width - b.right, height - b.bottom, width - b.left,
+                                        height - b.top};
+        if (quarters == 3)
+            boxes[i] = (struct ink_box){b.top, width - b.right, b.bottom, width - b.left};
     }
 }
 
@@ -154,8 +157,7 @@ static enum status find_language(struct page_reading *reading, struct error *e) 
 static void take_rules(struct page_reading *reading, float points, struct page *page) {
     struct buffer rules = {0};
     struct ocr_view *view = &reading->view;
-    if (view->letter > 0)
-        ink_find_rules(&view->picture, view->threshold, view->letter, &rules);
+    if (view->letter > 0) ink_find_rules(&view->picture, view->threshold, view->letter, &rules);
     const struct ink_box *boxes = (const struct ink_box *)(const void *)rules.data;
     size_t n = rules.size / sizeof *boxes;
     for (size_t i = 0; i < n; i++) {
@@ -210,8 +212,8 @@ static void even_heights(struct ocr_words *words) {
     }
 }
 
-static void take_word(const struct page_reading *reading, const struct ocr_word *word,
-                      float points, struct page *page) {
+static void take_word(const struct page_reading *reading, const struct ocr_word *word, float points,
+                      struct page *page) {
     const struct ocr_view *view = &reading->view;
     struct page_rect box = ocr_view_undo(view, &word->box);
     struct page_word added = {

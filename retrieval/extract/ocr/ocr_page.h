@@ -20,13 +20,13 @@ enum status ocr_read_page(struct ocr_engine *engine, struct grey *picture,
 /* How a picture was changed: first scaled, then turned, then rotated about its middle. */
 struct ocr_view {
     struct grey picture;
-    int width, height; /* before */
-    float scale;       /* pixels of `picture` for one before */
-    int quarters;      /* clockwise */
-    float degrees;     /* clockwise */
-    int threshold;     /* ink is below it */
-    float letter;      /* height of an x; 0: no letters were found */
-    bool is_noise;     /* it is of more parts than any page has letters */
+    int width, height;     /* before */
+    float scale;           /* pixels of `picture` for one before */
+    int quarters;          /* clockwise */
+    float degrees;         /* clockwise */
+    int threshold;         /* ink is below it */
+    float letter;          /* height of an x; 0: no letters were found */
+    bool is_noise;         /* it is of more parts than any page has letters */
     struct buffer letters; /* struct ink_box: parts of ink, as `picture` has them now */
 };
 /* Takes over *picture. */

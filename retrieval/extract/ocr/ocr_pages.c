@@ -87,8 +87,8 @@ static enum status take_scan(void *context, int page, struct text_span record, c
 static enum status list_pages(const struct extract_file *file, struct buffer *list,
                               struct error *e) {
     int n = 1;
-    bool tiff = file->bytes.size >= 4 && (memcmp(file->bytes.text, "II", 2) == 0 ||
-                                          memcmp(file->bytes.text, "MM", 2) == 0);
+    bool tiff = file->bytes.size >= 4 &&
+                (memcmp(file->bytes.text, "II", 2) == 0 || memcmp(file->bytes.text, "MM", 2) == 0);
     if (tiff && ocr_count_pages(file, &n, e)) return e->status;
     for (int i = 0; i < n; i++) buffer_append(list, &i, sizeof i);
     return STATUS_OK;

@@ -31,14 +31,12 @@ void ocr_worker_open(struct ocr_worker *worker, const struct extract_file *file,
                                        .prepare = ocr_child_prepare,
                                        .opens_files = file->kind == DOCUMENT_PDF,
                                        .limits = limits_of(file, step)};
-    worker->options = (struct ocr_child_options){.kind = (int32_t)file->kind,
-                                                 .sample = wish->sample,
-                                                 .memory = worker->job.limits.memory};
+    worker->options = (struct ocr_child_options){
+        .kind = (int32_t)file->kind, .sample = wish->sample, .memory = worker->job.limits.memory};
     worker->options.seconds = ocr->page_seconds > 0 ? ocr->page_seconds : OCR_PAGE_SECONDS;
     snprintf(worker->options.languages, sizeof worker->options.languages, "%s",
              ocr->languages ? ocr->languages : "");
-    memcpy(worker->options.name, file->name,
-           strnlen(file->name, sizeof worker->options.name - 1));
+    memcpy(worker->options.name, file->name, strnlen(file->name, sizeof worker->options.name - 1));
 }
 
 static void end_process(struct ocr_worker *worker, struct error *end) {
@@ -61,8 +59,7 @@ enum status ocr_worker_begin(struct ocr_worker *worker, int i, struct error *e) 
     for (int at = i; at < worker->wish->n && options->n < OCR_BATCH; at += worker->step)
         options->pages[options->n++] = worker->wish->pages[at];
     worker->job.options = (struct text_span){(const char *)options, sizeof *options};
-    worker->job.limits.seconds =
-        LOAD_SECONDS + options->n * (options->seconds + GRACE_SECONDS);
+    worker->job.limits.seconds = LOAD_SECONDS + options->n * (options->seconds + GRACE_SECONDS);
     worker->job.limits.until = worker->file->limits.until;
     enum status status = sandbox_begin(&worker->child, &worker->job, e);
     worker->runs = worker->fresh = status == STATUS_OK;
@@ -150,8 +147,8 @@ enum status ocr_count_pages(const struct extract_file *file, int *n, struct erro
     ocr_worker_open(&worker, file, &none, 1);
     enum status status = ocr_worker_begin(&worker, 0, e);
     if (status == STATUS_OK) status = read_piece(&worker, &head, e);
-    bool sound = status == STATUS_OK && head.kind == OCR_PIECE_COUNT &&
-                 worker.piece.size == sizeof count;
+    bool sound =
+        status == STATUS_OK && head.kind == OCR_PIECE_COUNT && worker.piece.size == sizeof count;
     if (sound) memcpy(&count, worker.piece.data, sizeof count);
     if (status == STATUS_OK && (!sound || count.n == 0 || count.n > INT32_MAX / 2))
         status = error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", file->name);

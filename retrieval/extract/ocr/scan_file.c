@@ -113,9 +113,8 @@ static bool read_header(struct text_span file, int i, struct header *header) {
         return lept.readHeaderMemTiff(bytes, file.size, i, &header->width, &header->height,
                                       &header->bits, &header->samples, &resolution, &map,
                                       &header->format) == 0;
-    return lept.pixReadHeaderMem(bytes, file.size, &header->format, &header->width,
-                                 &header->height, &header->bits, &header->samples,
-                                 &header->is_mapped) == 0;
+    return lept.pixReadHeaderMem(bytes, file.size, &header->format, &header->width, &header->height,
+                                 &header->bits, &header->samples, &header->is_mapped) == 0;
 }
 
 /* Bytes that decoding takes, and the picture in grey; a JPEG may be read at a half, a quarter, an

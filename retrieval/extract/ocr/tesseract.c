@@ -118,7 +118,7 @@ static size_t count_language_name(const char *file) {
 
 /* Those that are installed, English first, then by name. */
 static void find_installed(struct ocr_languages *languages, const char *folder) {
-    char (*names)[OCR_LANGUAGE_SIZE] = NULL;
+    char(*names)[OCR_LANGUAGE_SIZE] = NULL;
     int n = 0, capacity = 0;
     DIR *list = opendir(folder);
     for (struct dirent *entry = list ? readdir(list) : NULL; entry; entry = readdir(list)) {
@@ -146,8 +146,8 @@ static enum status refuse_language(const char *name, struct error *e) {
                      package);
 }
 
-/* The bytes are read while files can be, and become a model when it is needed: that takes a tenth of
- * a second. */
+/* The bytes are read while files can be, and become a model when it is needed: that takes a tenth
+ * of a second. */
 static enum status read_models(struct ocr_engine *engine, const char *folder, struct error *e) {
     struct buffer path = {0};
     struct error why;
@@ -170,8 +170,8 @@ static TessBaseAPI *find_handle(struct ocr_engine *engine, int language) {
     if (handle) return handle;
     handle = tess.TessBaseAPICreate();
     if (tess.TessBaseAPIInit5(handle, model->data, (int)model->size,
-                              engine->languages.names[language], OEM_LSTM_ONLY, NULL, 0, NULL,
-                              NULL, 0, false) == 0)
+                              engine->languages.names[language], OEM_LSTM_ONLY, NULL, 0, NULL, NULL,
+                              0, false) == 0)
         engine->handles[language] = handle;
     else
         tess.TessBaseAPIDelete(handle);
@@ -297,8 +297,7 @@ enum status ocr_engine_read(struct ocr_engine *engine, const struct ocr_reading 
     tess.TessMonitorDelete(monitor);
     take_words(handle, words);
     tess.TessBaseAPIClear(handle);
-    if (ocr_clock() >= reading->until)
-        return error_set(e, STATUS_TOO_LARGE, "its time is over");
+    if (ocr_clock() >= reading->until) return error_set(e, STATUS_TOO_LARGE, "its time is over");
     return fault ? error_set(e, STATUS_INVALID, "OCR failed") : STATUS_OK;
 }
 

@@ -12,8 +12,7 @@ struct ocr_languages {
     int n;
 };
 /* Reads "eng+deu"; "" leaves *languages empty. STATUS_INVALID for what is no such list. */
-enum status ocr_languages_parse(struct ocr_languages *languages, const char *list,
-                                struct error *e);
+enum status ocr_languages_parse(struct ocr_languages *languages, const char *list, struct error *e);
 
 /* Models, and what the last reading found. */
 struct ocr_engine;
@@ -40,11 +39,11 @@ struct ocr_reading {
 };
 /* A word as it was read. */
 struct ocr_word {
-    uint32_t text, size;   /* bytes of engine's text */
-    struct page_rect box;  /* pixels of the picture */
-    float baseline;        /* at the word's middle */
-    float height;          /* of its line */
-    float confidence;      /* 0 .. 100 */
+    uint32_t text, size;  /* bytes of engine's text */
+    struct page_rect box; /* pixels of the picture */
+    float baseline;       /* at the word's middle */
+    float height;         /* of its line */
+    float confidence;     /* 0 .. 100 */
 };
 struct ocr_words {
     struct buffer text;

@@ -133,11 +133,10 @@ static enum status lay_out(struct pdf_reading *reading, const struct extract_fil
     struct document_text laid = {0};
     buffer_append(&records, reading->facts.bookmarks.data, reading->facts.bookmarks.size);
     gather_pages(reading, &records);
-    enum status status =
-        reading->n_words == 0
-            ? refuse_empty(reading, whole, e)
-            : pages_lay_out_in_child(whole, (struct text_span){records.data, records.size}, &laid,
-                                     e);
+    enum status status = reading->n_words == 0
+                             ? refuse_empty(reading, whole, e)
+                             : pages_lay_out_in_child(
+                                   whole, (struct text_span){records.data, records.size}, &laid, e);
     buffer_append(&reading->out->text, laid.text.data, laid.text.size);
     buffer_append(&reading->out->marks, laid.marks.data, laid.marks.size);
     buffer_append(&reading->out->title, reading->facts.title.data, reading->facts.title.size);
@@ -158,8 +157,7 @@ enum status extract_pdf(const struct extract_file *file, struct document_text *o
     if (status == STATUS_OK) status = read_pages(&reading, e);
     reading.is_late = time_now() >= reading.file.limits.until;
     for (int i = 0; i < reading.n_workers; i++) pdf_worker_end(&reading.workers[i]);
-    if (status == STATUS_OK)
-        status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);
+    if (status == STATUS_OK) status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);
     if (status == STATUS_OK) status = lay_out(&reading, file, e);
     for (int i = 0; reading.pages && i < reading.facts.n_pages; i++) {
         buffer_free(&reading.pages[i].record);

@@ -26,8 +26,8 @@ static void lose(struct pdf_scan *page, const char *why) {
 /* The one page of a record of OCR. */
 static bool read_record(struct text_span record, int number, struct pages *pages) {
     struct error ignored;
-    return record.size > 0 && records_read(record, pages, &ignored) == STATUS_OK &&
-           pages->n == 1 && pages->list[0].number == number && pages->list[0].words.size > 0;
+    return record.size > 0 && records_read(record, pages, &ignored) == STATUS_OK && pages->n == 1 &&
+           pages->list[0].number == number && pages->list[0].words.size > 0;
 }
 
 /* Pages that need it. */
