@@ -94,7 +94,15 @@ enum status extract_pdf(const struct extract_file *file, struct document_text *o
 enum status extract_pdf_pages(const struct extract_file *file, const struct document_taker *taker,
                               struct error *e);
 
+/* TIFF, and pictures of text, by OCR. */
+enum status extract_scan(const struct extract_file *file, struct document_text *out,
+                         struct error *e);
+
 /* Parsers that run in a child process. */
+
+/* Pages that were read (page/page_record.h), laid out. */
+enum status extract_pages(const struct extract_file *file, struct document_text *out,
+                          struct error *e);
 
 /* html: valid UTF-8, or bytes in the encoding that the document declares (windows-1252 when it
  * declares none). */

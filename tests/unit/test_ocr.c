@@ -191,7 +191,7 @@ static void test_rules(void **state) {
     grey_free(&picture);
 }
 
-/* What is found in the view lies where it lay in the picture, were that level. */
+/* A box of the view lies where the picture has it. */
 static void test_view(void **state) {
     (void)state;
     for (int quarters = 0; quarters < 4; quarters++) {

@@ -159,6 +159,22 @@ static enum status set_ocr_languages(struct index_arguments *arguments, const ch
     return STATUS_OK;
 }
 
+static enum status parse_ocr_option(struct index_arguments *arguments, int option,
+                                    const char *value, struct error *e) {
+    struct extract_ocr *ocr = &arguments->build.ocr;
+    long long n = 0;
+    switch (option) {
+        case OPTION_OCR_LANGUAGES: return set_ocr_languages(arguments, value, e);
+        case OPTION_NO_OCR: ocr->off = true; return STATUS_OK;
+        case OPTION_PAGE_SECONDS:
+            if (usage_number("--max-page-seconds", value, 1, LARGEST_SECONDS, &n, e))
+                return e->status;
+            ocr->page_seconds = (int)n;
+            return STATUS_OK;
+        default: return error_set(e, STATUS_INVALID, "--help lists the options");
+    }
+}
+
 static enum status parse_option(struct index_arguments *arguments, int option, const char *value,
                                 struct error *e) {
     long long n = 0;
@@ -201,12 +217,6 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
             status = usage_number("--max-file-seconds", value, 1, LARGEST_SECONDS, &n, e);
             arguments->build.max_seconds = (int)n;
             break;
-        case OPTION_OCR_LANGUAGES: status = set_ocr_languages(arguments, value, e); break;
-        case OPTION_NO_OCR: arguments->build.ocr.off = true; break;
-        case OPTION_PAGE_SECONDS:
-            status = usage_number("--max-page-seconds", value, 1, LARGEST_SECONDS, &n, e);
-            arguments->build.ocr.page_seconds = (int)n;
-            break;
         case OPTION_THREADS:
             status = usage_number("--threads", value, 1, LARGEST_THREADS, &n, e);
             arguments->build.threads = (int)n;
@@ -216,7 +226,7 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
             arguments->k = (int)n;
             break;
         case OPTION_HELP: arguments->help = true; break;
-        default: return error_set(e, STATUS_INVALID, "--help lists the options");
+        default: status = parse_ocr_option(arguments, option, value, e);
     }
     return status;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/sandbox/sandbox.h"
+#include "retrieval/extract/ocr/ocr_source.h"
 #include "retrieval/extract/ocr/tesseract.h"
 
 enum ocr_piece_kind {
@@ -20,7 +21,7 @@ struct ocr_count {
 
 enum { OCR_BATCH = 256 };
 struct ocr_child_options {
-    int32_t kind;             /* enum document_kind */
+    const struct ocr_source *source;
     int32_t n;                /* pages; 0: they are counted */
     int32_t sample;           /* true: a few lines of each page are enough */
     int32_t seconds;          /* that a page may take */

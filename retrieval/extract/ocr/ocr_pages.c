@@ -101,7 +101,8 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
     if (file->limits.ocr.off)
         return error_set(e, STATUS_UNSUPPORTED, "%s: a picture, and OCR is off", file->name);
     enum status status = list_pages(file, &list, e);
-    struct ocr_wish wish = {.pages = (const int *)(const void *)list.data,
+    struct ocr_wish wish = {.source = &scan_source,
+                            .pages = (const int *)(const void *)list.data,
                             .n = (int)(list.size / sizeof(int))};
     if (status == STATUS_OK) status = ocr_pages_read(file, &wish, take_scan, &reading, e);
     losses_end(&reading.losses);

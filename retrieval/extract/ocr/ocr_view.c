@@ -65,7 +65,8 @@ static void clean_specks(struct ocr_view *view) {
     for (size_t i = 0; i < n; i++) {
         bool speck = (float)ink_width(&boxes[i]) <= small && (float)ink_height(&boxes[i]) <= small;
         if (speck) ink_erase(&view->picture, &boxes[i], 1);
-        if (!speck) boxes[kept++] = boxes[i];
+        boxes[kept] = boxes[i];
+        kept += !speck;
     }
     view->letters.size = kept * sizeof *boxes;
 }

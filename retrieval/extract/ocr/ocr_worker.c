@@ -29,10 +29,10 @@ void ocr_worker_open(struct ocr_worker *worker, const struct extract_file *file,
                                        .input = file->bytes,
                                        .work = ocr_child_work,
                                        .prepare = ocr_child_prepare,
-                                       .opens_files = file->kind == DOCUMENT_PDF,
+                                         .opens_files = wish->source->opens_files,
                                        .limits = limits_of(file, step)};
     worker->options = (struct ocr_child_options){
-        .kind = (int32_t)file->kind, .sample = wish->sample, .memory = worker->job.limits.memory};
+        .source = wish->source, .sample = wish->sample, .memory = worker->job.limits.memory};
     worker->options.seconds = ocr->page_seconds > 0 ? ocr->page_seconds : OCR_PAGE_SECONDS;
     snprintf(worker->options.languages, sizeof worker->options.languages, "%s",
              ocr->languages ? ocr->languages : "");
@@ -56,8 +56,10 @@ void ocr_worker_close(struct ocr_worker *worker) {
 enum status ocr_worker_begin(struct ocr_worker *worker, int i, struct error *e) {
     struct ocr_child_options *options = &worker->options;
     options->n = 0;
-    for (int at = i; at < worker->wish->n && options->n < OCR_BATCH; at += worker->step)
-        options->pages[options->n++] = worker->wish->pages[at];
+    for (int at = i; at < worker->wish->n && options->n < OCR_BATCH; at += worker->step) {
+        options->pages[options->n] = worker->wish->pages[at];
+        options->n++;
+    }
     worker->job.options = (struct text_span){(const char *)options, sizeof *options};
     worker->job.limits.seconds = LOAD_SECONDS + options->n * (options->seconds + GRACE_SECONDS);
     worker->job.limits.until = worker->file->limits.until;
@@ -140,7 +142,7 @@ enum status ocr_worker_page(struct ocr_worker *worker, int i, struct text_span *
 }
 
 enum status ocr_count_pages(const struct extract_file *file, int *n, struct error *e) {
-    const struct ocr_wish none = {0};
+    const struct ocr_wish none = {.source = &scan_source};
     struct ocr_worker worker;
     struct ocr_piece_head head;
     struct ocr_count count = {0};

@@ -12,9 +12,6 @@ void record_add_bookmark(struct buffer *records, struct text_span title, uint32_
                          uint32_t level);
 /* Adds what the records hold to *pages. STATUS_CORRUPT: they are none. */
 enum status records_read(struct text_span records, struct pages *pages, struct error *e);
-/* Pages that were read (DOCUMENT_PAGES), laid out: the reader of that kind. */
-enum status extract_pages(const struct extract_file *file, struct document_text *out,
-                          struct error *e);
 /* Lays out pages in a process of its own. The file is the one that they are of: its name, and its
  * limits. */
 enum status pages_lay_out_in_child(const struct extract_file *file, struct text_span records,
