@@ -100,7 +100,7 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
 
 /* Parsers that run in a child process. */
 
-/* Pages that were read (page/page_record.h), laid out. */
+/* Pages that were read, as records (page/page_record.h), laid out. */
 enum status extract_pages(const struct extract_file *file, struct document_text *out,
                           struct error *e);
 

@@ -582,4 +582,89 @@ def sideways():
     return Case("text on its side", [page], sentences)
 
 
+@case
+def journal():
+    """Two columns on several pages, with heads, numbers and a note on each; sentences go on overleaf."""
+    writer, pages = Writer(42), []
+    sentences, notes = writer.sentences(150), writer.sentences(3)
+    text = " ".join(sentences)
+    for i in range(3):
+        page = Page()
+        page.text(60, 50, "Journal of ferries and bridges", 8, "I")
+        page.text(290, 810, str(100 + i), 9)
+        for k, (left, right) in enumerate([(60, 285), (310, 535)]):
+            _, text = flow(page, left, 90, right - left, text, 10, justify=True, most=44 if k else 40)
+        page.line(60, 580, 140, 580, 0.4)
+        page.text(60, 589.5, str(i + 1), 5)
+        flow(page, 64, 592, 220, notes[i], 8)
+        pages.append(page)
+    whole = " ".join(sentences)[:len(" ".join(sentences)) - len(text)]
+    return Case("two columns over pages with notes", pages, [one for one in sentences if one in whole],
+                absent=["Journal of ferries", "101"], side=notes)
+
+
+@case
+def nested_lists():
+    writer, page = Writer(43), Page()
+    items, y = writer.sentences(6), 90
+    for i, item in enumerate(items):
+        x = 80 if i % 3 == 0 else 110
+        page.text(x, y, "\u2022" if x == 80 else "-", 11)
+        y, _ = flow(page, x + 14, y, 300, item, 11)
+    return Case("nested lists", [page], items, blocks=[("item", items[0]), ("item", items[1]), ("item", items[3])])
+
+
+@case
+def figure():
+    """A picture with a caption at the top of the right column, between the halves of a sentence."""
+    writer, page = Writer(44), Page()
+    sentences = writer.sentences(30)
+    _, text = flow(page, 60, 90, 225, " ".join(sentences), 10, justify=True, most=40)
+    page.image(310, 80, 535, 230)
+    page.text(310, 245, "Figure 1: A lantern of the harbour", 8)
+    flow(page, 310, 270, 225, text, 10, justify=True)
+    return Case("a figure at the top of a column", [page], sentences, side=["Figure 1: A lantern of the harbour"],
+                blocks=[("caption", "Figure 1: A lantern")])
+
+
+@case
+def title_page():
+    writer, page = Writer(45), Page()
+    sentences = writer.sentences(30)
+    for i, line in enumerate(["On the quiet harbours", "of the northern valley"]):
+        page.text(297 - width(line, 18, "B") / 2, 80 + 22 * i, line, 18, "B")
+    page.text(297 - width("Anna Berg and Jon Holm", 11) / 2, 130, "Anna Berg and Jon Holm", 11)
+    page.text(297 - width("Abstract", 10, "B") / 2, 160, "Abstract", 10, "B")
+    y, _ = flow(page, 110, 176, 375, " ".join(sentences[:5]), 9, justify=True)
+    lines = wrap(" ".join(sentences[5:]), 225, 10)
+    half = (len(lines) + 1) // 2
+    for k, part in enumerate((lines[:half], lines[half:])):
+        for i, line in enumerate(part):
+            page.text(60 + 250 * k, y + 20 + 12 * i, line, 10)
+    return Case("title, abstract and two columns", [page], ["On the quiet harbours of the northern valley", "Abstract", *sentences],
+                blocks=[("heading", "On the quiet harbours")])
+
+
+@case
+def boxed():
+    """A box around a paragraph is no table."""
+    writer, page = Writer(46), Page()
+    sentences = writer.sentences(12)
+    y, _ = flow(page, 72, 90, 450, " ".join(sentences[:4]), 10)
+    page.box(68, y + 4, 526, y + 60)
+    flow(page, 76, y + 20, 440, " ".join(sentences[4:7]), 10)
+    flow(page, 72, y + 80, 450, " ".join(sentences[7:]), 10)
+    return Case("a box around a paragraph", [page], sentences)
+
+
+@case
+def underlined():
+    writer, page = Writer(47), Page()
+    sentences = writer.sentences(8)
+    for i, line in enumerate(wrap(" ".join(sentences), 450, 11)):
+        page.text(72, 90 + 15 * i, line, 11)
+        page.line(72, 92 + 15 * i, 72 + width(line, 11), 92 + 15 * i, 0.5)
+    return Case("underlined text", [page], sentences)
+
+
 import tables  # noqa: E402,F401  adds its cases

@@ -286,3 +286,155 @@ def captioned():
     made.pages[0].text(72, 70, "Table 1. Prices of boats in shillings", 9, "I")
     return made
 
+
+
+@case
+def odd_values():
+    page, heads = Page(), ["Item", "Change", "Share", "Result", "Until"]
+    rows = [["Lanterns", "-3.5 %", "(1,204)", "n/a", "12 May 2021"], ["Ropes", "+0.7 %", "(88)", "\u2013", "3 June 2022"],
+            ["Barley (dry)", "12 %", "4,000 (est.)", "$1.50", "1 July 2020"], ["Linen", "0", "17 kg", "\u20ac 30", "9 March 2019"]]
+    draw(page, EDGES, 100, heads, rows, lines="none", aligns="lrrrr")
+    return Case("signs, units and dates without lines", [page], cells=plain_cells(heads, rows))
+
+
+@case
+def years():
+    return simple("rows named by years", 74, heads=["Year", "Ferries", "Bridges", "Tunnels"], names=[str(year) for year in range(2001, 2009)],
+                  edges=[72, 150, 250, 350, 450], lines="book")
+
+
+@case
+def years_across():
+    return simple("columns named by years", 75, heads=["Town", "2018", "2019", "2020"], names=TOWNS, edges=[72, 190, 280, 370, 460], lines="none",
+                  bold=False)
+
+
+def two_line_heads(name, seed, lines):
+    page = Page()
+    heads = [["", "Boats in", "Boats in", "Price of"], ["Town", "the harbour", "the river", "a day"]]
+    names = ["Town", "Boats in the harbour", "Boats in the river", "Price of a day"]
+    rows = numbers(seed, names, TOWNS)
+    edges, y = [72, 180, 290, 400, 510], 100
+    for k, row in enumerate(heads):
+        for j, text in enumerate(row):
+            put(page, edges[j], edges[j + 1], y + 11 + 11 * k, text, 9, "l" if j == 0 else "r", "B")
+    top = y + 28
+    for i, row in enumerate(rows):
+        for j, text in enumerate(row):
+            put(page, edges[j], edges[j + 1], top + 11 + 16 * i, text, 9, "l" if j == 0 else "r")
+    bottom = top + 16 * len(rows)
+    if lines != "none":
+        for at in (y, top, bottom):
+            page.line(edges[0], at, edges[-1], at)
+    if lines == "all":
+        for i in range(1, len(rows)):
+            page.line(edges[0], top + 16 * i, edges[-1], top + 16 * i)
+        for x in edges:
+            page.line(x, y, x, bottom)
+    return Case(name, [page], cells=plain_cells(names, rows))
+
+
+@case
+def heads_two_lines_ruled():
+    return two_line_heads("heads of two lines, all lines", 76, "all")
+
+
+@case
+def heads_two_lines_book():
+    return two_line_heads("heads of two lines, three lines", 77, "book")
+
+
+@case
+def heads_two_lines_bare():
+    return two_line_heads("heads of two lines, no lines", 78, "none")
+
+
+@case
+def merged_body():
+    """A value that two columns share, between lines."""
+    page = Page()
+    edges, heads = [72, 190, 290, 390, 490], ["Boat", "May", "June", "July"]
+    rows = [["Kayak", "120", "130", "140"], ["Raft", "closed", None, "150"], ["Canoe", "160", "170", "180"]]
+    for i, row in enumerate([heads] + rows):
+        y = 100 + 18 * i
+        page.line(edges[0], y, edges[-1], y)
+        for j, text in enumerate(row):
+            if text is None:
+                continue
+            last = j + 2 if j + 1 < 4 and row[j + 1] is None else j + 1
+            put(page, edges[j], edges[last], y + 12, text, 9, "l" if j == 0 else "c", "B" if i == 0 else "F")
+        for j, x in enumerate(edges):
+            if not (j < 4 and row[j] is None):
+                page.line(x, y, x, y + 18)
+    page.line(edges[0], 172, edges[-1], 172)
+    cells = plain_cells(heads, [["Kayak", "120", "130", "140"], ["Raft", "closed", "closed", "150"], ["Canoe", "160", "170", "180"]])
+    return Case("a value over two columns", [page], cells=cells)
+
+
+@case
+def turned_table():
+    """A wide table on a page that is turned."""
+    heads, rows = HEADS, numbers(79, HEADS, BOATS)
+    inner = Page(size=(842, 595))
+    draw(inner, [100, 240, 360, 480, 600, 740], 120, heads, rows)
+    page = Page(rotate=90)
+    page.raw("0 1 -1 0 595 0 cm")
+    page.ops += inner.ops
+    return Case("a table on a turned page", [page], cells=plain_cells(heads, rows))
+
+
+@case
+def two_tables():
+    page, first, second = Page(), numbers(80, HEADS, BOATS[:4]), numbers(81, ["Town", "ferries", "carts"], TOWNS[:4])
+    y = draw(page, EDGES, 90, HEADS, first, lines="book")
+    page.text(72, y + 24, "Table 2. Traffic of the towns", 9)
+    draw(page, [72, 200, 300, 400], y + 34, ["Town", "ferries", "carts"], second, lines="book")
+    return Case("two tables, one below the other", [page], cells=plain_cells(HEADS, first) + plain_cells(["Town", "ferries", "carts"], second))
+
+
+@case
+def dashed():
+    """Lines of dashes, and double ones."""
+    page, rows = Page(), numbers(82, HEADS, BOATS[:5])
+    y, step = 100, 18
+    for i, row in enumerate([HEADS] + rows):
+        for j, text in enumerate(row):
+            put(page, EDGES[j], EDGES[j + 1], y + 12, text, 9, "l" if j == 0 else "r", "B" if i == 0 else "F")
+        page.line(EDGES[0], y, EDGES[-1], y, 0.6, dash="[3 2] 0 d")
+        if i == 1:
+            page.line(EDGES[0], y + 2, EDGES[-1], y + 2, 0.6)
+        y += step
+    page.line(EDGES[0], y, EDGES[-1], y, 0.6, dash="[3 2] 0 d")
+    for x in EDGES:
+        page.line(x, 100, x, y, 0.6, grey=0.6)
+    return Case("dashed, double and grey lines", [page], cells=plain_cells(HEADS, rows))
+
+
+@case
+def names_over_rows():
+    """Rows in groups, each under a name of its own that covers the table."""
+    page, heads, cells, y = Page(), ["Boat", "weekday", "weekend"], [], 100
+    edges = [72, 220, 320, 420]
+    values = numbers(83, heads, BOATS[:6])
+    for j, text in enumerate(heads):
+        put(page, edges[j], edges[j + 1], y + 12, text, 9, "l" if j == 0 else "r", "B")
+    page.line(edges[0], y, edges[-1], y)
+    y += 18
+    for group in range(2):
+        page.line(edges[0], y, edges[-1], y)
+        put(page, edges[0], edges[-1], y + 12, COASTS[group], 9, "c", "B")
+        y += 18
+        for row in values[3 * group:3 * group + 3]:
+            page.line(edges[0], y, edges[-1], y)
+            for j, text in enumerate(row):
+                put(page, edges[j], edges[j + 1], y + 12, text, 9, "l" if j == 0 else "r")
+            for x in edges[1:-1]:
+                page.line(x, y, x, y + 18)
+            cells += [([COASTS[group], row[0]], [head], value) for head, value in zip(heads[1:], row[1:])]
+            y += 18
+    page.line(edges[0], y, edges[-1], y)
+    for x in edges[1:-1]:
+        page.line(x, 100, x, 118)
+    for x in (edges[0], edges[-1]):
+        page.line(x, 100, x, y)
+    return Case("names over groups of rows", [page], cells=cells)

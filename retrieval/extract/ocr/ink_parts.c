@@ -58,8 +58,8 @@ static bool find_run(const uint8_t *row, int width, int threshold, int x, struct
 }
 
 /* Gives a run of row y the label of those that it touches above. */
-static void label_run(struct labels *labels, struct ink_run *run, int y, const struct ink_run *above,
-                      int n_above, int *first) {
+static void label_run(struct labels *labels, struct ink_run *run, int y,
+                      const struct ink_run *above, int n_above, int *first) {
     struct ink_box box = {run->left, y, run->right, y + 1};
     bool found = false;
     while (*first < n_above && above[*first].right < run->left) ++*first;
@@ -128,9 +128,9 @@ static int find_long_runs(const uint8_t *row, int width, int threshold, float le
         open = run;
     }
     if (open.right - open.left >= least) {
-            runs[n] = open;
-            n++;
-        }
+        runs[n] = open;
+        n++;
+    }
     return n;
 }
 

@@ -21,8 +21,7 @@ void ocr_child_prepare(const struct sandbox_call *call) {
     struct ocr_languages languages;
     enum status status = ocr_languages_parse(&languages, options->languages, &e);
     if (status == STATUS_OK) status = ocr_engine_open(&engine, &languages, NULL, &e);
-    if (status == STATUS_OK)
-        status = options->source->prepare(options->name, &e);
+    if (status == STATUS_OK) status = options->source->prepare(options->name, &e);
     if (status) missing = e;
 }
 
@@ -50,8 +49,7 @@ static void write_piece(int fd, enum ocr_piece_kind kind, const void *bytes, siz
 static enum status read_page(const struct ocr_child_options *options, void *source, int i,
                              struct page *page, struct error *e) {
     struct grey picture = {0};
-    struct ocr_page_job job = {.until = ocr_clock() + options->seconds,
-                               .sample = options->sample};
+    struct ocr_page_job job = {.until = ocr_clock() + options->seconds, .sample = options->sample};
     enum status status =
         options->source->read(source, i, (size_t)options->memory, &picture, &job.dpi, e);
     if (status == STATUS_OK) status = ocr_read_page(engine, &picture, &job, page, e);

@@ -1,6 +1,6 @@
-/* retrieval/extract/ocr/ocr_source.h: where the pictures of pages come from: files of pictures here,
- * and the readers of other formats, which draw their pages. All of it happens in the process that
- * reads pages. */
+/* retrieval/extract/ocr/ocr_source.h: where the pictures of pages come from: files of pictures
+ * here, and the readers of other formats, which draw their pages. All of it happens in the process
+ * that reads pages. */
 #pragma once
 
 #include "config/base/buffer.h"

@@ -29,7 +29,7 @@ void ocr_worker_open(struct ocr_worker *worker, const struct extract_file *file,
                                        .input = file->bytes,
                                        .work = ocr_child_work,
                                        .prepare = ocr_child_prepare,
-                                         .opens_files = wish->source->opens_files,
+                                       .opens_files = wish->source->opens_files,
                                        .limits = limits_of(file, step)};
     worker->options = (struct ocr_child_options){
         .source = wish->source, .sample = wish->sample, .memory = worker->job.limits.memory};

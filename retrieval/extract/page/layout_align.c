@@ -120,6 +120,26 @@ static bool is_table(const struct column_facts *facts, int columns, int n_rows, 
     return 2 * brief >= columns;
 }
 
+/* Rows of prose that end before the second column: names with a mark at the right, and what is said
+ * of them below. */
+static int count_loose(const struct aligned_rows *rows, const struct strip *strips) {
+    int loose = 0;
+    for (int i = 0; i < rows->n_rows; i++) {
+        const struct cut_row *row = &rows->rows[i];
+        loose += row->end - row->first > 4 && row->box.right < strips[0].right;
+    }
+    return loose;
+}
+
+/* The least strip between columns of few rows: words of prose stand as far apart by chance. */
+static bool strips_are_wide(const struct aligned_rows *rows, const struct strip *strips,
+                            int n_strips) {
+    float size = rows->words[rows->rows[0].first].size;
+    for (int i = 0; i < n_strips; i++)
+        if (strips[i].right - strips[i].left < 1.2F * size) return false;
+    return true;
+}
+
 enum aligned_kind aligned_kind(const struct aligned_rows *rows, const struct strip *strips,
                                int n_strips) {
     struct column_facts facts[MAX_COLUMNS] = {{0}};
@@ -127,6 +147,11 @@ enum aligned_kind aligned_kind(const struct aligned_rows *rows, const struct str
     if (is_code(rows) || is_contents(facts, columns)) return ALIGNED_LINES;
     if (is_formula(rows)) return rows->n_rows < 12 ? ALIGNED_LINES : ALIGNED_COLUMNS;
     if (rows->n_rows < 2 || counts_lines(facts, columns)) return ALIGNED_COLUMNS;
+    int last = facts[columns - 1].cells;
+    bool tags = last > 0 && facts[columns - 1].words <= 3 * last && 3 * last < 2 * rows->n_rows &&
+                facts[columns - 1].numbers == 0;
+    if (tags && 4 * count_loose(rows, strips) >= rows->n_rows) return ALIGNED_LINES;
+    if (rows->n_rows < 4 && !strips_are_wide(rows, strips, n_strips)) return ALIGNED_COLUMNS;
     bool sparse = 2 * matched < rows->n_rows && 2 * facts[0].cells < rows->n_rows;
     bool table = !sparse && is_table(facts, columns, rows->n_rows, matched);
     return table ? ALIGNED_TABLE : ALIGNED_COLUMNS;
@@ -154,6 +179,7 @@ struct table_grid {
     int n_strips;
     struct table_row *list; /* [rows->n_rows] */
     int head_rows;
+    bool ruled; /* a line parts the heads from the rows */
 };
 
 /* White strips of the rows below the heads: those that few lines cross. */
@@ -258,6 +284,7 @@ static void count_heads(struct table_grid *grid) {
         if (!has_rule_below(grid, i, &left, &right) || right - left < 0.8F * rect_width(first))
             continue;
         grid->head_rows = i + 1;
+        grid->ruled = true;
         return;
     }
     grid->head_rows = numbers && heads > 0 ? heads : 1;
@@ -390,15 +417,18 @@ static int gather_cell(const struct table_grid *grid, int first, int end, int co
             if (cell->column != column) continue;
             last = max_int(last, cell->last);
             bold = bold && cell->bold;
-            for (int k = cell->first; k < cell->end; k++) words[n++] = grid->rows->words[k];
+            for (int k = cell->first; k < cell->end; k++) {
+                words[n] = grid->rows->words[k];
+                n++;
+            }
         }
     facts->columns = (uint32_t)(last - column + 1);
     facts->head = n > 0 && bold;
     return n;
 }
 
-static void add_row(struct layout *layout, struct table_grid *grid, const int span[2], int number,
-                    struct table *table) {
+static void add_row(struct page_layout *layout, struct table_grid *grid, const int span[2],
+                    int number, struct table *table) {
     int most = grid->rows->rows[span[1] - 1].end - grid->rows->rows[span[0]].first;
     struct layout_word *words = xcalloc((size_t)most + 1, sizeof *words);
     for (int column = 0; column <= grid->n_strips; column++) {
@@ -427,7 +457,7 @@ static void stretch_names(struct table *table, uint32_t n_rows) {
     }
 }
 
-int aligned_add_table(struct layout *layout, const struct aligned_rows *rows,
+int aligned_add_table(struct page_layout *layout, const struct aligned_rows *rows,
                       const struct strip *strips, int n_strips) {
     struct table_grid grid = {.rows = rows};
     struct layout_table made = {.page = rows->page, .box = rows->rows[0].box};
@@ -444,6 +474,8 @@ int aligned_add_table(struct layout *layout, const struct aligned_rows *rows,
     }
     for (int i = 0; i < rows->n_rows; i++) rect_extend(&made.box, &rows->rows[i].box);
     made.table.head_rows = number > grid.head_rows ? (uint32_t)grid.head_rows : 0;
+    if (made.table.head_rows == 1 && !grid.ruled && !table_row_names(&made.table, 0))
+        made.table.head_rows = 0;
     made.table.head_columns = 1;
     stretch_names(&made.table, (uint32_t)number);
     table_find_columns(&made.table);

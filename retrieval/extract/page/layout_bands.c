@@ -29,8 +29,8 @@ static void cover_span(bool *row, const struct cover *cover, const struct page_r
 }
 
 /* Adds a row, and the tables that stand beside it. */
-static void cover_row(struct cover *cover, const struct cutter *cutter, const struct part *part,
-                      const struct cut_row *row) {
+static void cover_row(struct cover *cover, const struct page_cutter *cutter,
+                      const struct part *part, const struct cut_row *row) {
     bool covered[BINS] = {false};
     for (int i = row->first; i < row->end; i++) {
         struct page_rect box = part->words[i].box;
@@ -74,14 +74,14 @@ static int find_strips(const struct cover *cover, int most, float least, bool si
 
 /* Bands. */
 
-static float least_strip(const struct cutter *cutter, int n_rows) {
+static float least_strip(const struct page_cutter *cutter, int n_rows) {
     if (n_rows >= 6) return 0.45F * cutter->size;
     return n_rows >= 3 ? 0.9F * cutter->size : 1.8F * cutter->size;
 }
 
 /* Rows of the band with words on both sides of a strip, and on each. */
-static void count_sides(const struct part *part, const struct rows *rows, const struct band *band,
-                        const struct strip *strip, int counts[3]) {
+static void count_sides(const struct part *part, const struct part_rows *rows,
+                        const struct band *band, const struct strip *strip, int counts[3]) {
     counts[0] = counts[1] = counts[2] = 0;
     for (int i = band->first; i < band->end; i++) {
         bool left = false, right = false;
@@ -111,8 +111,8 @@ static bool leads_words(const struct part *part, const struct cut_row *row) {
     return row->first + 2 < row->end && !is_digit(part->words[row->first + 1].text.text[0]);
 }
 
-/* What stands before a strip may be the marks of a list, which are no column. */
-static bool is_marker_column(const struct part *part, const struct rows *rows,
+/* The marks of a list may stand before a strip, and are no column. */
+static bool is_marker_column(const struct part *part, const struct part_rows *rows,
                              const struct band *band, const struct strip *strip) {
     int marks = 0, others = 0;
     for (int i = band->first; i < band->end; i++)
@@ -129,7 +129,8 @@ static bool is_marker_column(const struct part *part, const struct rows *rows,
     return marks > 0 && others <= marks / 4;
 }
 
-static void keep_supported(const struct part *part, const struct rows *rows, struct band *band) {
+static void keep_supported(const struct part *part, const struct part_rows *rows,
+                           struct band *band) {
     int kept = 0;
     for (int i = 0; i < band->n_strips; i++) {
         int counts[3];
@@ -143,11 +144,11 @@ static void keep_supported(const struct part *part, const struct rows *rows, str
     band->n_strips = kept;
 }
 
-static float row_gap(const struct rows *rows, int i) {
+static float row_gap(const struct part_rows *rows, int i) {
     return i > 0 ? rows->list[i].box.top - rows->list[i - 1].box.bottom : 0;
 }
 
-static float usual_gap(const struct rows *rows) {
+static float usual_gap(const struct part_rows *rows) {
     float sum = 0;
     int n = 0;
     for (int i = 1; i < rows->n; i++) {
@@ -160,8 +161,8 @@ static float usual_gap(const struct rows *rows) {
 }
 
 /* A line of prose, from the left edge on and without a wide gap. */
-static bool is_prose_row(const struct cutter *cutter, const struct part *part,
-                         const struct rows *rows, int i) {
+static bool is_prose_row(const struct page_cutter *cutter, const struct part *part,
+                         const struct part_rows *rows, int i) {
     const struct cut_row *row = &rows->list[i];
     if (row->box.left > rows->box.left + cutter->size) return false;
     for (int j = row->first + 1; j < row->end; j++)
@@ -171,7 +172,7 @@ static bool is_prose_row(const struct cutter *cutter, const struct part *part,
 }
 
 /* Whether a row from i on has words in the right half. */
-static bool goes_right(const struct rows *rows, int i) {
+static bool goes_right(const struct part_rows *rows, int i) {
     for (; i < rows->n; i++)
         if (rows->list[i].box.right > rect_center(&rows->box)) return true;
     return false;
@@ -179,8 +180,8 @@ static bool goes_right(const struct rows *rows, int i) {
 
 /* Whether row i is a heading over columns that does not reach the strip between them: larger or
  * bold, with room above it in both, and nothing beside it. */
-static bool is_heading_row(const struct cutter *cutter, const struct part *part,
-                           const struct rows *rows, int i) {
+static bool is_heading_row(const struct page_cutter *cutter, const struct part *part,
+                           const struct part_rows *rows, int i) {
     const struct cut_row *row = &rows->list[i];
     const struct layout_word *word = &part->words[row->first];
     bool strong = word->size > 1.12F * cutter->size || word->source->bold;
@@ -195,8 +196,8 @@ static bool is_left_alone(const struct part *part, const struct cut_row *row,
 }
 
 /* Whether the last row of the band stands below its table. */
-static bool ends_table(const struct cutter *cutter, const struct part *part,
-                       const struct rows *rows, const struct band *band) {
+static bool ends_table(const struct page_cutter *cutter, const struct part *part,
+                       const struct part_rows *rows, const struct band *band) {
     int last = band->end - 1, n = rows->list[last].end - rows->list[last].first;
     if (n > 4 && is_prose_row(cutter, part, rows, last)) return true;
     bool apart = row_gap(rows, last) > usual_gap(rows) + 0.6F * cutter->size;
@@ -204,8 +205,8 @@ static bool ends_table(const struct cutter *cutter, const struct part *part,
 }
 
 /* A heading, or the end of a paragraph, before columns begin is none of them. */
-static void trim_band(const struct cutter *cutter, const struct part *part, const struct rows *rows,
-                      struct band *band) {
+static void trim_band(const struct page_cutter *cutter, const struct part *part,
+                      const struct part_rows *rows, struct band *band) {
     int first = band->first, end = first;
     while (end + 2 < band->end && is_left_alone(part, &rows->list[end], band)) end++;
     struct aligned_rows aligned = {.words = part->words,
@@ -226,14 +227,15 @@ static void trim_band(const struct cutter *cutter, const struct part *part, cons
     while (table && band->end > first + 3 && ends_table(cutter, part, rows, band)) band->end--;
 }
 
-static int inner_strips(const struct cover *cover, const struct cutter *cutter) {
+static int inner_strips(const struct cover *cover, const struct page_cutter *cutter) {
     struct strip strips[MAX_STRIPS];
     return find_strips(cover, 0, 0.45F * cutter->size, false, strips);
 }
 
 /* Whether rows [first, end) are a table between the strips that a cover has. */
-static bool rows_are_table(const struct cutter *cutter, const struct part *part,
-                           const struct rows *rows, const int span[2], const struct cover *cover) {
+static bool rows_are_table(const struct page_cutter *cutter, const struct part *part,
+                           const struct part_rows *rows, const int span[2],
+                           const struct cover *cover) {
     struct strip strips[MAX_STRIPS];
     struct aligned_rows aligned = {.words = part->words,
                                    .rows = rows->list + span[0],
@@ -246,8 +248,8 @@ static bool rows_are_table(const struct cutter *cutter, const struct part *part,
 
 /* Adds the next row unless it closes the band: no strip is left, it is a heading over both columns,
  * or it is prose that crosses a strip of a table. */
-static bool take_row(const struct cutter *cutter, const struct part *part, const struct rows *rows,
-                     const struct band *band, struct cover *cover) {
+static bool take_row(const struct page_cutter *cutter, const struct part *part,
+                     const struct part_rows *rows, const struct band *band, struct cover *cover) {
     struct strip strips[MAX_STRIPS];
     struct cover before = *cover;
     int i = band->end, inner = inner_strips(cover, cutter);
@@ -262,8 +264,8 @@ static bool take_row(const struct cutter *cutter, const struct part *part, const
 }
 
 /* Whether the strips are more without the first row, which is prose above a table. */
-static bool first_row_crosses(const struct cutter *cutter, const struct part *part,
-                              const struct rows *rows, const struct band *band,
+static bool first_row_crosses(const struct page_cutter *cutter, const struct part *part,
+                              const struct part_rows *rows, const struct band *band,
                               struct cover *cover) {
     int with = inner_strips(cover, cutter);
     if (band->end - band->first < 3 || !is_prose_row(cutter, part, rows, band->first)) return false;
@@ -276,8 +278,8 @@ static bool first_row_crosses(const struct cutter *cutter, const struct part *pa
 
 /* The longest band from row `first` on that a white strip goes through; where there is none, the
  * one row. */
-void band_extend(const struct cutter *cutter, const struct part *part, const struct rows *rows,
-                 struct band *band) {
+void band_extend(const struct page_cutter *cutter, const struct part *part,
+                 const struct part_rows *rows, struct band *band) {
     enum { MANY_ROWS = 1000 };
     struct cover *cover = xcalloc(1, sizeof *cover);
     cover->box = rows->box;

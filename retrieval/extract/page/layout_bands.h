@@ -12,8 +12,8 @@ struct part {
     int n, n_tables;
 };
 
-struct cutter {
-    struct layout *layout;
+struct page_cutter {
+    struct page_layout *layout;
     const struct page_words *on;
     int page;
     struct buffer asides; /* struct part, to be added last */
@@ -21,7 +21,7 @@ struct cutter {
 };
 
 /* The rows of a part. */
-struct rows {
+struct part_rows {
     struct cut_row *list; /* [n] */
     int n;
     struct page_rect box;
@@ -35,5 +35,5 @@ struct band {
 
 /* The longest band from row band->first on that a white strip goes through; where there is none,
  * one row. */
-void band_extend(const struct cutter *cutter, const struct part *part, const struct rows *rows,
-                 struct band *band);
+void band_extend(const struct page_cutter *cutter, const struct part *part,
+                 const struct part_rows *rows, struct band *band);

@@ -74,7 +74,7 @@ static bool starts_small(const struct layout_line *line) {
 /* Paragraphs. */
 
 struct grouping {
-    struct layout *layout;
+    struct page_layout *layout;
     const struct layout_line *lines;
     float *pitches; /* [n] the usual pitch around each line */
     int n;
@@ -183,7 +183,7 @@ static void begin_block(struct grouping *grouping, int i) {
     buffer_append(&grouping->layout->blocks, &block, sizeof block);
 }
 
-void layout_find_blocks(struct layout *layout) {
+void layout_find_blocks(struct page_layout *layout) {
     struct grouping grouping = {.layout = layout};
     grouping.lines = layout_lines(layout, &grouping.n);
     grouping.pitches = xcalloc((size_t)grouping.n + 1, sizeof *grouping.pitches);

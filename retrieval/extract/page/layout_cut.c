@@ -10,11 +10,16 @@
 
 enum { MAX_DEPTH = 8 };
 
+static void add_part_table(struct part *part, int table) {
+    part->tables[part->n_tables] = table;
+    part->n_tables++;
+}
+
 static struct page_rect no_box(void) {
     return (struct page_rect){INFINITY, INFINITY, -INFINITY, -INFINITY};
 }
 
-static void list_rows(const struct part *part, struct rows *rows) {
+static void list_rows(const struct part *part, struct part_rows *rows) {
     int *row_of = xcalloc((size_t)part->n + 1, sizeof *row_of);
     rows->list = xcalloc((size_t)part->n + 1, sizeof *rows->list);
     rows->n = 0;
@@ -33,7 +38,7 @@ static void list_rows(const struct part *part, struct rows *rows) {
 
 /* Columns. */
 
-static struct page_rect part_box(const struct cutter *cutter, const struct part *part) {
+static struct page_rect part_box(const struct page_cutter *cutter, const struct part *part) {
     struct page_rect box = no_box();
     for (int i = 0; i < part->n; i++) rect_extend(&box, &part->words[i].box);
     for (int i = 0; i < part->n_tables; i++)
@@ -41,7 +46,7 @@ static struct page_rect part_box(const struct cutter *cutter, const struct part 
     return box;
 }
 
-static void add_region(struct cutter *cutter, const struct part *part, bool aside) {
+static void add_region(struct page_cutter *cutter, const struct part *part, bool aside) {
     struct layout_region region = {.words = part->words,
                                    .n = part->n,
                                    .tables = part->tables,
@@ -52,7 +57,7 @@ static void add_region(struct cutter *cutter, const struct part *part, bool asid
     if (part->n > 0 || part->n_tables > 0) layout_add_region(cutter->layout, &region);
 }
 
-static void cut_part(struct cutter *cutter, const struct part *part, int depth);
+static void cut_part(struct page_cutter *cutter, const struct part *part, int depth);
 
 static int column_of(const struct band *band, const struct page_rect *box) {
     int column = 0;
@@ -107,15 +112,15 @@ static float usual_size(const struct part *part) {
 }
 
 /* A narrow column in another size of type stands beside the text, and is not its next column. */
-static bool is_aside(const struct cutter *cutter, const struct part *part, float widest) {
+static bool is_aside(const struct page_cutter *cutter, const struct part *part, float widest) {
     struct page_rect box = part_box(cutter, part);
     float size = usual_size(part);
     return part->n > 0 && rect_width(&box) < 0.6F * widest &&
            fabsf(size - cutter->size) > 0.07F * cutter->size && size < 1.3F * cutter->size;
 }
 
-static void cut_columns(struct cutter *cutter, const struct part *part, const struct band *band,
-                        int depth) {
+static void cut_columns(struct page_cutter *cutter, const struct part *part,
+                        const struct band *band, int depth) {
     struct part columns[MAX_STRIPS + 1];
     float widest = 0;
     sort_columns(band, part->words, part->n);
@@ -126,7 +131,7 @@ static void cut_columns(struct cutter *cutter, const struct part *part, const st
         one->tables = xcalloc((size_t)part->n_tables + 1, sizeof *one->tables);
         for (table = 0; table < part->n_tables; table++)
             if (column_of(band, &layout_table(cutter->layout, part->tables[table])->box) == column)
-                one->tables[one->n_tables++] = part->tables[table];
+                add_part_table(one, part->tables[table]);
         struct page_rect box = part_box(cutter, one);
         if (one->n > 0) widest = fmaxf(widest, rect_width(&box));
     }
@@ -143,21 +148,22 @@ static void cut_columns(struct cutter *cutter, const struct part *part, const st
 
 /* A part. */
 
-static struct part part_of_band(const struct cutter *cutter, const struct part *part,
-                                const struct rows *rows, const struct band *band, int *tables) {
+static struct part part_of_band(const struct page_cutter *cutter, const struct part *part,
+                                const struct part_rows *rows, const struct band *band,
+                                int *tables) {
     int first = rows->list[band->first].first, end = rows->list[band->end - 1].end;
     float top = band->first > 0 ? rows->list[band->first].box.top : -INFINITY,
           bottom = band->end < rows->n ? rows->list[band->end].box.top : INFINITY;
     struct part one = {.words = part->words + first, .n = end - first, .tables = tables};
     for (int i = 0; i < part->n_tables; i++) {
         float middle = rect_middle(&layout_table(cutter->layout, part->tables[i])->box);
-        if (middle >= top && middle < bottom) one.tables[one.n_tables++] = part->tables[i];
+        if (middle >= top && middle < bottom) add_part_table(&one, part->tables[i]);
     }
     return one;
 }
 
-static void take_band(struct cutter *cutter, const struct part *part, const struct rows *rows,
-                      struct band *band, int depth) {
+static void take_band(struct page_cutter *cutter, const struct part *part,
+                      const struct part_rows *rows, struct band *band, int depth) {
     int *tables = xcalloc((size_t)part->n_tables + 1, sizeof *tables);
     struct part one = part_of_band(cutter, part, rows, band, tables);
     struct aligned_rows aligned = {.words = part->words,
@@ -181,8 +187,8 @@ static void take_band(struct cutter *cutter, const struct part *part, const stru
 }
 
 /* Bands without strips that follow one another are one. */
-static void cut_part(struct cutter *cutter, const struct part *part, int depth) {
-    struct rows rows;
+static void cut_part(struct page_cutter *cutter, const struct part *part, int depth) {
+    struct part_rows rows;
     struct band band, solid = {.first = 0, .end = 0};
     list_rows(part, &rows);
     if (rows.n == 0) add_region(cutter, part, false);
@@ -201,7 +207,7 @@ static void cut_part(struct cutter *cutter, const struct part *part, int depth) 
     free(rows.list);
 }
 
-static void add_asides(struct cutter *cutter) {
+static void add_asides(struct page_cutter *cutter) {
     const struct part *asides = (const void *)cutter->asides.data;
     for (size_t i = 0; i < cutter->asides.size / sizeof *asides; i++) {
         add_region(cutter, &asides[i], true);
@@ -211,20 +217,20 @@ static void add_asides(struct cutter *cutter) {
 }
 
 static int compare_tops(const void *left, const void *right, void *context) {
-    const struct layout *layout = context;
+    const struct page_layout *layout = context;
     float a = layout_table(layout, *(const int *)left)->box.top,
           b = layout_table(layout, *(const int *)right)->box.top;
     return (a > b) - (a < b);
 }
 
-void layout_cut_page(struct layout *layout, int page) {
+void layout_cut_page(struct page_layout *layout, int page) {
     struct page_words *words = &layout->words[page];
     int n_tables = (int)(layout->tables.size / sizeof(struct layout_table));
     struct part part = {.words = words->list, .n = words->n};
-    struct cutter cutter = {.layout = layout, .on = words, .page = page};
+    struct page_cutter cutter = {.layout = layout, .on = words, .page = page};
     part.tables = xcalloc((size_t)n_tables + 1, sizeof *part.tables);
     for (int i = 0; i < n_tables; i++)
-        if (layout_table(layout, i)->page == page) part.tables[part.n_tables++] = i;
+        if (layout_table(layout, i)->page == page) add_part_table(&part, i);
     qsort_r(part.tables, (size_t)part.n_tables, sizeof *part.tables, compare_tops, layout);
     cutter.size = usual_size(&part);
     if (part.n > 0 || part.n_tables > 0) cut_part(&cutter, &part, 0);

@@ -63,14 +63,26 @@ static void take_heads(const struct table *before, struct table *after) {
     after->head_columns = before->head_columns;
 }
 
+/* Whether the source marks heads in the first row. */
+static bool has_marked(const struct table *table) {
+    size_t n;
+    const struct table_cell *cells = cells_of(table, &n);
+    for (size_t i = 0; i < n && cells[i].row == 0; i++)
+        if (cells[i].head) return true;
+    return false;
+}
+
 /* Two tables that follow one another, the second at the top of the next page. */
-static void join(struct layout *layout, int first, int second) {
+static void join(struct page_layout *layout, int first, int second) {
     struct layout_table *before = layout_table(layout, first),
                         *after = layout_table(layout, second);
     uint32_t columns = count_columns(&before->table);
-    if (after->page != before->page + 1 || before->table.head_rows == 0 ||
-        columns != count_columns(&after->table) || !same_width(before, after))
+    if (after->page != before->page + 1 || before->table.head_rows == 0) return;
+    if (columns != count_columns(&after->table) || !same_width(before, after)) {
+        bool below = fabsf(before->box.left - after->box.left) < 12 && !has_marked(&after->table);
+        if (below) after->table.head_rows = 0;
         return;
+    }
     after->goes_on = true;
     if (repeats_heads(&before->table, &after->table)) {
         after->table.head_rows = before->table.head_rows;
@@ -80,7 +92,7 @@ static void join(struct layout *layout, int first, int second) {
     }
 }
 
-void layout_join_tables(struct layout *layout) {
+void layout_join_tables(struct page_layout *layout) {
     int n;
     const struct layout_line *lines = layout_lines(layout, &n);
     for (int i = 1; i < n; i++)

@@ -11,7 +11,7 @@
 enum { MAX_SIZES = 6, HEADING_BYTES = 200 };
 
 struct kinds {
-    struct layout *layout;
+    struct page_layout *layout;
     const struct layout_line *lines;
     struct layout_block *blocks;
     int n_lines, n_blocks;
@@ -184,7 +184,7 @@ static bool is_large(const struct kinds *kinds, const struct layout_line *line) 
     return line->size > 1.12F * kinds->body;
 }
 
-/* What may be a heading by its looks. */
+/* Whether a block may be a heading by its looks. */
 static bool looks_like_heading(const struct kinds *kinds, int i) {
     const struct layout_block *block = &kinds->blocks[i];
     const struct layout_line *line = first_line(kinds, block);
@@ -314,7 +314,7 @@ static void free_typed(struct kinds *kinds) {
             kinds->blocks[i].kind = BLOCK_PARAGRAPH;
 }
 
-void layout_find_kinds(struct layout *layout) {
+void layout_find_kinds(struct page_layout *layout) {
     struct kinds kinds = {.layout = layout};
     kinds.lines = layout_lines(layout, &kinds.n_lines);
     kinds.blocks = layout_blocks(layout, &kinds.n_blocks);

@@ -181,7 +181,7 @@ static void join_wide(struct layout_word *words, int n, float size) {
         words[i].glued = words[i].box.left - words[i - 1].box.right < 1.5F * least + 0.1F * size;
 }
 
-static void add_line(struct layout *layout, const struct layout_region *region,
+static void add_line(struct page_layout *layout, const struct layout_region *region,
                      struct layout_word *words, int n) {
     struct layout_line line = {.words = words,
                                .n = n,
@@ -208,7 +208,7 @@ static void measure_pitches(struct layout_line *lines, int first, int n) {
 }
 
 /* A table in place of words. */
-static void add_table(struct layout *layout, const struct layout_region *region, int table) {
+static void add_table(struct page_layout *layout, const struct layout_region *region, int table) {
     struct layout_line line = {.page = region->page,
                                .box = layout_table(layout, table)->box,
                                .region = layout->n_regions,
@@ -220,8 +220,8 @@ static void add_table(struct layout *layout, const struct layout_region *region,
 }
 
 /* Tables of the region that lie above a line go before it. */
-static int add_tables_above(struct layout *layout, const struct layout_region *region, int done,
-                            float top) {
+static int add_tables_above(struct page_layout *layout, const struct layout_region *region,
+                            int done, float top) {
     while (done < region->n_tables &&
            rect_middle(&layout_table(layout, region->tables[done])->box) < top) {
         add_table(layout, region, region->tables[done]);
@@ -230,7 +230,7 @@ static int add_tables_above(struct layout *layout, const struct layout_region *r
     return done;
 }
 
-void layout_add_region(struct layout *layout, const struct layout_region *region) {
+void layout_add_region(struct page_layout *layout, const struct layout_region *region) {
     int *line_of = xcalloc((size_t)region->n + 1, sizeof *line_of), before, n, tables = 0;
     layout_lines(layout, &before);
     layout_gather_rows(region->words, region->n, line_of);

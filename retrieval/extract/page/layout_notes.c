@@ -10,7 +10,7 @@
 #include "retrieval/extract/page/layout_private.h"
 
 struct notes {
-    struct layout *layout;
+    struct page_layout *layout;
     const struct layout_line *lines;
     struct layout_block *blocks;
     int n_lines, n_blocks;
@@ -167,7 +167,7 @@ static void find_sentences(struct notes *notes) {
     }
 }
 
-/* Who is written behind whom. */
+/* Blocks that are written behind others. */
 
 static int *find_heads(const struct notes *notes) {
     int *head = xcalloc((size_t)notes->n_blocks + 1, sizeof *head);
@@ -200,7 +200,7 @@ static void place_notes(struct notes *notes) {
     free(head);
 }
 
-void layout_place_notes(struct layout *layout) {
+void layout_place_notes(struct page_layout *layout) {
     struct notes notes = {.layout = layout};
     notes.lines = layout_lines(layout, &notes.n_lines);
     notes.blocks = layout_blocks(layout, &notes.n_blocks);

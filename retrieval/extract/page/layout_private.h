@@ -65,19 +65,19 @@ struct layout_block {
     bool written;
 };
 
-struct layout {
+struct page_layout {
     const struct pages *pages;
     struct document_text *out;
     struct buffer lines;      /* struct layout_line, in the order of reading */
     struct buffer tables;     /* struct layout_table */
     struct buffer blocks;     /* struct layout_block */
     struct page_words *words; /* [pages->n] */
-    struct vocabulary vocabulary;
+    struct document_words vocabulary;
     float body_size; /* of most letters of the document */
     int n_regions;
 };
 
-/* What is seen on one page. The list does not move while lines point to it. */
+/* The words that are seen on one page. The list does not move while lines point to it. */
 struct page_words {
     struct layout_word *list; /* [n] */
     int n;
@@ -87,15 +87,15 @@ struct page_words {
     float width, height; /* of the page, turned likewise */
 };
 
-static inline struct layout_line *layout_lines(const struct layout *layout, int *n) {
+static inline struct layout_line *layout_lines(const struct page_layout *layout, int *n) {
     *n = (int)(layout->lines.size / sizeof(struct layout_line));
     return (struct layout_line *)(void *)layout->lines.data;
 }
-static inline struct layout_block *layout_blocks(const struct layout *layout, int *n) {
+static inline struct layout_block *layout_blocks(const struct page_layout *layout, int *n) {
     *n = (int)(layout->blocks.size / sizeof(struct layout_block));
     return (struct layout_block *)(void *)layout->blocks.data;
 }
-static inline struct layout_table *layout_table(const struct layout *layout, int i) {
+static inline struct layout_table *layout_table(const struct page_layout *layout, int i) {
     return &((struct layout_table *)(void *)layout->tables.data)[i];
 }
 
@@ -115,7 +115,7 @@ void page_words_read(const struct page *page, struct page_words *words);
 void page_words_free(struct page_words *words);
 
 /* layout_repeats.c: takes heads, feet and numbers of pages out of layout->words. */
-void layout_drop_repeats(struct layout *layout);
+void layout_drop_repeats(struct page_layout *layout);
 
 /* layout_lines.c: sorts words into rows from the top, each from the left, in place; row_of[i] is
  * that of word i then. */
@@ -129,16 +129,16 @@ struct layout_region {
     int page;
     bool aside;
 };
-void layout_add_region(struct layout *layout, const struct layout_region *region);
+void layout_add_region(struct page_layout *layout, const struct layout_region *region);
 
 /* layout_rules.c: makes tables of the words between rules, which are taken from the page's. */
-void layout_find_ruled(struct layout *layout, int page);
+void layout_find_ruled(struct page_layout *layout, int page);
 /* layout_cut.c: the regions of a page, in the order of reading. */
-void layout_cut_page(struct layout *layout, int page);
+void layout_cut_page(struct page_layout *layout, int page);
 
 /* layout_join.c: a table that goes on overleaf takes the heads of its beginning; where they are
  * repeated there they are not written again. */
-void layout_join_tables(struct layout *layout);
+void layout_join_tables(struct page_layout *layout);
 
 /* layout_align.c: rows of words that white strips cut into columns. */
 struct cut_row {
@@ -154,7 +154,7 @@ struct aligned_rows {
     int n_rows, page;
     const struct page_words *on; /* the page's rules */
 };
-/* What the rows between these strips are. */
+/* The rows between strips. */
 enum aligned_kind {
     ALIGNED_COLUMNS, /* of prose */
     ALIGNED_TABLE,
@@ -163,17 +163,18 @@ enum aligned_kind {
 enum aligned_kind aligned_kind(const struct aligned_rows *rows, const struct strip *strips,
                                int n_strips);
 /* Adds the table; its number. */
-int aligned_add_table(struct layout *layout, const struct aligned_rows *rows,
+int aligned_add_table(struct page_layout *layout, const struct aligned_rows *rows,
                       const struct strip *strips, int n_strips);
 /* The words of a cell, line by line. Their order changes. */
-void layout_fill_cell(struct layout *layout, struct table *table, struct layout_word *words, int n);
+void layout_fill_cell(struct page_layout *layout, struct table *table, struct layout_word *words,
+                      int n);
 
 /* layout_blocks.c: lines to layout->blocks, all of them paragraphs, tables, code or items. */
-void layout_find_blocks(struct layout *layout);
+void layout_find_blocks(struct page_layout *layout);
 /* layout_kinds.c: which of the blocks are headings, captions or contents. */
-void layout_find_kinds(struct layout *layout);
+void layout_find_kinds(struct page_layout *layout);
 /* layout_notes.c: which are notes, behind which block they belong, and which go on elsewhere. */
-void layout_place_notes(struct layout *layout);
+void layout_place_notes(struct page_layout *layout);
 /* Whether a line begins as an item of a list does: "- ", "2. ", "(b) ". */
 bool line_has_marker(const struct layout_line *line);
 bool text_is_marker(struct text_span text);
@@ -183,12 +184,12 @@ bool text_is_leader(struct text_span text);
 bool line_ends_with(const struct layout_line *line, const char *const *endings);
 bool line_ends_sentence(const struct layout_line *line);
 /* layout_text.c: the blocks to text and marks. */
-void layout_write(struct layout *layout);
+void layout_write(struct page_layout *layout);
 /* Appends words of one line, with the marks of their boxes. `next` is what the line goes on with,
  * to which a divided word is joined; NULL: nothing. True: a blank belongs between the two. */
 struct text_sink {
     struct buffer *text, *marks;
-    const struct vocabulary *vocabulary;
+    const struct document_words *vocabulary;
     bool drops_raised; /* marks of notes, whose notes follow, are left out */
 };
 bool layout_write_words(const struct text_sink *sink, const struct layout_word *words, int n,

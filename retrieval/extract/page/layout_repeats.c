@@ -172,7 +172,7 @@ static void drop_lines(struct page_words *words, const struct edge_lines *lines)
     words->n = kept;
 }
 
-void layout_drop_repeats(struct layout *layout) {
+void layout_drop_repeats(struct page_layout *layout) {
     int n = layout->pages->n;
     if (n < LEAST_PAGES) return;
     struct edge_lines *pages = xcalloc((size_t)n, sizeof *pages);

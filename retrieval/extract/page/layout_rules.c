@@ -108,7 +108,7 @@ static int group_rules(struct rule_list *across, struct rule_list *down) {
 
 /* One grid. */
 
-struct grid {
+struct ruled_grid {
     const struct rule_list *across, *down;
     int group;
     float x[MAX_LINES], y[MAX_LINES]; /* lines */
@@ -159,16 +159,16 @@ static bool is_parted(const struct rule_list *rules, int group, float at, float 
     return covered > 0.6F * (end - start);
 }
 
-static bool parted_right(const struct grid *grid, int row, int column) {
+static bool parted_right(const struct ruled_grid *grid, int row, int column) {
     return is_parted(grid->down, grid->group, grid->x[column + 1], grid->y[row], grid->y[row + 1]);
 }
 
-static bool parted_below(const struct grid *grid, int row, int column) {
+static bool parted_below(const struct ruled_grid *grid, int row, int column) {
     return is_parted(grid->across, grid->group, grid->y[row + 1], grid->x[column],
                      grid->x[column + 1]);
 }
 
-static bool row_follows(const struct grid *grid, int row, int first, int end) {
+static bool row_follows(const struct ruled_grid *grid, int row, int first, int end) {
     int columns = grid->n_x - 1;
     if (row + 2 > grid->n_y - 1) return false;
     for (int column = first; column < end; column++) {
@@ -180,7 +180,7 @@ static bool row_follows(const struct grid *grid, int row, int first, int end) {
     return true;
 }
 
-static void find_cells(struct grid *grid) {
+static void find_cells(struct ruled_grid *grid) {
     int columns = grid->n_x - 1, rows = grid->n_y - 1;
     grid->cell_of = xcalloc((size_t)columns * (size_t)rows + 1, sizeof *grid->cell_of);
     for (int i = 0; i < columns * rows; i++) grid->cell_of[i] = -1;
@@ -215,7 +215,7 @@ static int compare_placed(const void *left, const void *right) {
 }
 
 /* The words within the grid, by cells; they are taken from the page's. */
-static int take_words(const struct grid *grid, struct page_words *words,
+static int take_words(const struct ruled_grid *grid, struct page_words *words,
                       struct placed_word *placed) {
     int n = 0, kept = 0;
     for (int i = 0; i < words->n; i++) {
@@ -235,7 +235,7 @@ static int take_words(const struct grid *grid, struct page_words *words,
     return n;
 }
 
-static int count_filled(const struct grid *grid, const struct page_words *words, int *cells) {
+static int count_filled(const struct ruled_grid *grid, const struct page_words *words, int *cells) {
     bool *filled = xcalloc((size_t)(grid->n_x * grid->n_y) + 1, sizeof *filled);
     int n = 0, lines = (grid->n_x - 1) * (grid->n_y - 1);
     for (int i = 0; i < words->n; i++) {
@@ -252,7 +252,7 @@ static int count_filled(const struct grid *grid, const struct page_words *words,
     return n;
 }
 
-static void size_cell(const struct grid *grid, int place, struct table_cell *cell) {
+static void size_cell(const struct ruled_grid *grid, int place, struct table_cell *cell) {
     int columns = grid->n_x - 1, rows = grid->n_y - 1, row = place / columns,
         column = place % columns, end = column, last = row;
     while (end < columns && grid->cell_of[row * columns + end] == place) end++;
@@ -261,8 +261,8 @@ static void size_cell(const struct grid *grid, int place, struct table_cell *cel
     cell->rows = (uint32_t)(last - row);
 }
 
-static void add_cells(struct layout *layout, const struct grid *grid, struct placed_word *placed,
-                      int n, struct table *table) {
+static void add_cells(struct page_layout *layout, const struct ruled_grid *grid,
+                      struct placed_word *placed, int n, struct table *table) {
     int columns = grid->n_x - 1, at = 0;
     struct layout_word *words = xcalloc((size_t)n + 1, sizeof *words);
     for (int place = 0; place < columns * (grid->n_y - 1); place++) {
@@ -284,7 +284,7 @@ static void add_cells(struct layout *layout, const struct grid *grid, struct pla
     free(words);
 }
 
-static void add_grid(struct layout *layout, int page, const struct grid *grid) {
+static void add_grid(struct page_layout *layout, int page, const struct ruled_grid *grid) {
     struct page_words *words = &layout->words[page];
     struct placed_word *placed = xcalloc((size_t)words->n + 1, sizeof *placed);
     struct layout_table table = {
@@ -299,7 +299,7 @@ static void add_grid(struct layout *layout, int page, const struct grid *grid) {
 
 /* Whether one row of the grid holds rows of text that no lines part: most of them fill most of its
  * columns. */
-static bool row_holds_rows(const struct grid *grid, const struct page_words *words, int row) {
+static bool row_holds_rows(const struct ruled_grid *grid, const struct page_words *words, int row) {
     struct layout_word *inside = xcalloc((size_t)words->n + 1, sizeof *inside);
     int *row_of = xcalloc((size_t)words->n + 1, sizeof *row_of), n = 0, rows = 0, filled = 0,
         first = 0;
@@ -325,7 +325,7 @@ static bool row_holds_rows(const struct grid *grid, const struct page_words *wor
     return rows >= 3 && 10 * first >= 7 * rows && 10 * filled >= 6 * rows * (grid->n_x - 1);
 }
 
-static bool has_loose_rows(const struct grid *grid, const struct page_words *words) {
+static bool has_loose_rows(const struct ruled_grid *grid, const struct page_words *words) {
     if (grid->n_y > 5) return false;
     for (int row = 0; row + 1 < grid->n_y; row++)
         if (row_holds_rows(grid, words, row)) return true;
@@ -334,7 +334,7 @@ static bool has_loose_rows(const struct grid *grid, const struct page_words *wor
 
 /* A grid of one column is a box around text, or shades behind rows. One that holds rows without
  * lines between them is cut by its white strips. */
-static void read_group(struct layout *layout, int page, struct grid *grid) {
+static void read_group(struct page_layout *layout, int page, struct ruled_grid *grid) {
     list_places(grid->down, grid->across, grid->group, grid->x, &grid->n_x);
     list_places(grid->across, grid->down, grid->group, grid->y, &grid->n_y);
     if (grid->n_x < 3 || grid->n_y < 3 || !isfinite(grid->x[0]) || !isfinite(grid->y[0])) return;
@@ -346,13 +346,13 @@ static void read_group(struct layout *layout, int page, struct grid *grid) {
     grid->cell_of = NULL;
 }
 
-void layout_find_ruled(struct layout *layout, int page) {
+void layout_find_ruled(struct page_layout *layout, int page) {
     struct rule_list across = {0}, down = {0};
-    struct grid *grid = xcalloc(1, sizeof *grid);
+    struct ruled_grid *grid = xcalloc(1, sizeof *grid);
     take_rules(&layout->words[page], &across, &down);
     int groups = group_rules(&across, &down);
     for (int group = 1; group <= groups && layout->words[page].n > 0; group++) {
-        *grid = (struct grid){.across = &across, .down = &down, .group = group};
+        *grid = (struct ruled_grid){.across = &across, .down = &down, .group = group};
         read_group(layout, page, grid);
     }
     free(across.list);

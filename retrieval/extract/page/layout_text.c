@@ -6,7 +6,7 @@
 #include "retrieval/extract/page/layout_private.h"
 
 struct text_writer {
-    struct layout *layout;
+    struct page_layout *layout;
     struct document_text *out;
     const struct layout_line *lines;
     struct layout_block *blocks;
@@ -155,7 +155,7 @@ static void write_block(struct text_writer *writer, struct layout_block *block) 
         if (!writer->blocks[note].written) write_one(writer, &writer->blocks[note]);
 }
 
-void layout_write(struct layout *layout) {
+void layout_write(struct page_layout *layout) {
     struct text_writer writer = {.layout = layout, .out = layout->out, .page = -1};
     int n_lines;
     writer.lines = layout_lines(layout, &n_lines);

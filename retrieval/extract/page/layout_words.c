@@ -60,7 +60,7 @@ static int find_turn(const struct page *page) {
     return best;
 }
 
-/* What is seen. */
+/* Words that are seen. */
 
 static bool is_finite(const struct page_rect *box) {
     return isfinite(box->left) && isfinite(box->top) && isfinite(box->right) &&

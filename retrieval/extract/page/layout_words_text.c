@@ -10,7 +10,7 @@
 
 /* Characters. */
 
-/* What stands for a character; NULL: itself. */
+/* The text in place of a character; NULL: itself. */
 static const char *replacement(int32_t c) {
     static const char *const ligatures[] = {"ff", "fi", "fl", "ffi", "ffl", "st", "st"};
     if (c >= 0xfb00 && c <= 0xfb06) return ligatures[c - 0xfb00];
@@ -86,8 +86,8 @@ static bool is_conjunction(struct text_span text) {
 
 enum division { DIVISION_BLANK, DIVISION_JOIN, DIVISION_HYPHEN };
 
-/* What becomes of the end of a line, before the word `next`. */
-static enum division judge_division(const struct vocabulary *vocabulary, struct text_span last,
+/* The end of a line, before the word `next`. */
+static enum division judge_division(const struct document_words *vocabulary, struct text_span last,
                                     struct text_span next) {
     char joined[256];
     bool soft;
@@ -181,7 +181,7 @@ bool layout_write_words(const struct text_sink *sink, const struct layout_word *
     return division == DIVISION_BLANK;
 }
 
-void layout_fill_cell(struct layout *layout, struct table *table, struct layout_word *words,
+void layout_fill_cell(struct page_layout *layout, struct table *table, struct layout_word *words,
                       int n) {
     struct text_sink sink = {
         .text = &table->text, .marks = &table->marks, .vocabulary = &layout->vocabulary};

@@ -31,7 +31,7 @@ void pages_free(struct pages *pages) {
     *pages = (struct pages){0};
 }
 
-static void gather_words(struct layout *layout) {
+static void gather_words(struct page_layout *layout) {
     for (int i = 0; i < layout->pages->n; i++) {
         struct page_words *words = &layout->words[i];
         page_words_read(&layout->pages->list[i], words);
@@ -39,7 +39,7 @@ static void gather_words(struct layout *layout) {
     }
 }
 
-static void layout_close(struct layout *layout) {
+static void layout_close(struct page_layout *layout) {
     for (int i = 0; i < layout->pages->n; i++) page_words_free(&layout->words[i]);
     for (size_t i = 0; i < layout->tables.size / sizeof(struct layout_table); i++)
         table_free(&layout_table(layout, (int)i)->table);
@@ -51,7 +51,7 @@ static void layout_close(struct layout *layout) {
 }
 
 void pages_lay_out(const struct pages *pages, struct document_text *out) {
-    struct layout layout = {.pages = pages, .out = out};
+    struct page_layout layout = {.pages = pages, .out = out};
     layout.words = xcalloc((size_t)pages->n + 1, sizeof *layout.words);
     gather_words(&layout);
     for (int i = 0; i < pages->n; i++) layout_find_ruled(&layout, i);

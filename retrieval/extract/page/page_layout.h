@@ -2,8 +2,8 @@
  * paragraphs, headings, lists, tables and notes, in the order in which a reader takes them. Pages
  * of a PDF and pages that OCR read are laid out the same way.
  *
- * What stands on most pages at the same place (heads, feet, numbers of pages) is left out, and so
- * is what nobody sees on the page. */
+ * Lines that stand on most pages at the same place (heads, feet, numbers of pages) are left out,
+ * and so are words that nobody sees on the page. */
 #pragma once
 
 #include "retrieval/extract/page/page.h"

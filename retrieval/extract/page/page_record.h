@@ -1,5 +1,6 @@
 /* retrieval/extract/page/page_record.h: pages as bytes, between the processes that read them and
- * the one that lays them out. Who reads records trusts nobody who wrote them. */
+ * the one that lays them out. A reader of records trusts nobody
+ * who wrote them. */
 #pragma once
 
 #include "retrieval/extract/page/page_layout.h"

@@ -118,6 +118,27 @@ static uint32_t count_text_rows(const struct table *table) {
     return heads > 0 ? heads : 1;
 }
 
+/* A sentence, or more words than a name has. */
+static bool is_long(struct text_span text) {
+    size_t blanks = 0;
+    for (size_t i = 0; i < text.size; i++) blanks += text.text[i] == ' ';
+    return blanks > 6 || (blanks > 2 && text.text[text.size - 1] == '.');
+}
+
+bool table_row_names(const struct table *table, uint32_t row) {
+    size_t n;
+    const struct table_cell *cells = cells_of(table, &n);
+    bool number_first = false, number_below = false;
+    for (size_t i = 0; i < n; i++) {
+        struct text_span text = {table->text.data + cells[i].text, cells[i].size};
+        if (cells[i].head && cells[i].row == row) return true;
+        if (cells[i].row == row && is_long(text)) return false;
+        if (cells[i].column == 0 && cells[i].row == row) number_first = is_numeric(text);
+        if (cells[i].column == 0 && cells[i].row == row + 1) number_below = is_numeric(text);
+    }
+    return !number_first || !number_below;
+}
+
 /* The last row that a cell of a head row reaches. */
 static uint32_t reach_of_heads(const struct table *table, uint32_t heads) {
     size_t n;
@@ -160,6 +181,7 @@ void table_find_heads(struct table *table) {
     if (n == 0) return;
     uint32_t heads = count_marked(table);
     if (heads == 0) heads = count_text_rows(table);
+    if (heads == 1 && !table_row_names(table, 0)) heads = 0;
     heads = reach_of_heads(table, heads);
     table->head_rows = heads <= last_row(table) ? heads : 0;
     table->head_columns = count_head_columns(table);

@@ -176,16 +176,18 @@ static void write_values(struct table_writer *writer, const struct table_cell *c
 
 /* A row whose one cell covers the whole table names the rows below it. */
 static bool row_is_group(const struct table_writer *writer) {
+    enum { GROUP_BYTES = 80 };
     if (writer->line.size != sizeof(uint32_t) || writer->n_columns < 2) return false;
     const struct table_cell *cell = line_cells(writer, 0);
-    return cell->column == 0 && last_column(cell) >= writer->n_columns;
+    bool ends = span_ends_with(text_of(writer->table, cell), ".");
+    return cell->column == 0 && last_column(cell) >= writer->n_columns &&
+           cell->size <= GROUP_BYTES && !ends;
 }
 
 static void write_group(struct table_writer *writer) {
     const struct table_cell *cell = line_cells(writer, 0);
     buffer_clear(&writer->group);
     append_within(&writer->group, text_of(writer->table, cell), HEAD_BYTES);
-    if (writer->group.size > 0) buffer_append(&writer->group, ", ", 2);
     line_begin(writer, BLOCK_TABLE_HEAD);
     write_cell(writer, cell);
     line_end(writer);

@@ -42,6 +42,9 @@ void table_end_cell(struct table *table);
  * marked as heads or stand as text over numbers, else the first; the first column, and those
  * behind one whose cells cover several rows. */
 void table_find_heads(struct table *table);
+/* Whether the cells of a row may name columns: they are marked as heads, or short, and begin with
+ * no number where the next row does. */
+bool table_row_names(const struct table *table, uint32_t row);
 /* head_columns alone, where head_rows is known. */
 void table_find_columns(struct table *table);
 /* Writes the caption and the heads, each a block of its own (BLOCK_TABLE_HEAD). */

@@ -23,16 +23,16 @@ static size_t fold_word(struct text_span word, char *out) {
     return word.size;
 }
 
-void vocabulary_add(struct vocabulary *vocabulary, struct text_span word) {
+void vocabulary_add(struct document_words *vocabulary, struct text_span word) {
     char folded[LONGEST];
     size_t size = fold_word(word, folded);
     if (size > 0) key_set_add(&vocabulary->words, lookup_hash(folded, size), size);
 }
 
-bool vocabulary_has(const struct vocabulary *vocabulary, struct text_span word) {
+bool vocabulary_has(const struct document_words *vocabulary, struct text_span word) {
     char folded[LONGEST];
     size_t size = fold_word(word, folded);
     return size > 0 && key_set_number(&vocabulary->words, lookup_hash(folded, size), size);
 }
 
-void vocabulary_free(struct vocabulary *vocabulary) { key_set_free(&vocabulary->words); }
+void vocabulary_free(struct document_words *vocabulary) { key_set_free(&vocabulary->words); }

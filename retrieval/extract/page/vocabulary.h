@@ -6,9 +6,9 @@
 #include "config/base/key_set.h"
 
 /* Zero-initialise. Case, and what stands around a word, does not matter. */
-struct vocabulary {
+struct document_words {
     struct key_set words;
 };
-void vocabulary_add(struct vocabulary *vocabulary, struct text_span word);
-bool vocabulary_has(const struct vocabulary *vocabulary, struct text_span word);
-void vocabulary_free(struct vocabulary *vocabulary);
+void vocabulary_add(struct document_words *vocabulary, struct text_span word);
+bool vocabulary_has(const struct document_words *vocabulary, struct text_span word);
+void vocabulary_free(struct document_words *vocabulary);

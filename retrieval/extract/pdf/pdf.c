@@ -61,7 +61,7 @@ static enum status begin_workers(struct pdf_reading *reading, struct error *e) {
     return status;
 }
 
-/* What a page lacks, of its record. */
+/* Reads a page's record for what the page lacks. */
 static void judge_page(struct pdf_scan *page, int number) {
     struct pages pages = {0};
     struct error ignored;

@@ -60,14 +60,14 @@ static void write_facts(int fd, const struct pdf *pdf, bool first) {
 }
 
 /* Words come first: a page whose drawing takes too long keeps them. */
-struct child_reader {
+struct page_reading_child {
     int fd;
     struct page page;
     struct pdf_letters letters;
     struct buffer boxes, record;
 };
 
-static void take_pictures(struct child_reader *reader, const struct pdf_page *page) {
+static void take_pictures(struct page_reading_child *reader, const struct pdf_page *page) {
     buffer_clear(&reader->boxes);
     pdf_page_pictures(page, &reader->boxes);
     const struct page_rect *boxes = (const void *)reader->boxes.data;
@@ -75,13 +75,13 @@ static void take_pictures(struct child_reader *reader, const struct pdf_page *pa
         page_add_picture(&reader->page, &boxes[i]);
 }
 
-static void write_page(struct child_reader *reader, enum pdf_piece_kind kind) {
+static void write_page(struct page_reading_child *reader, enum pdf_piece_kind kind) {
     buffer_clear(&reader->record);
     record_add_page(&reader->record, &reader->page);
     write_piece(reader->fd, kind, &reader->record);
 }
 
-static void read_page(struct child_reader *reader, struct pdf *pdf, int i) {
+static void read_page(struct page_reading_child *reader, struct pdf *pdf, int i) {
     struct error why = {0};
     struct pdf_page *page;
     struct pdf_pixels pixels = {0};
@@ -108,7 +108,7 @@ static void read_page(struct child_reader *reader, struct pdf *pdf, int i) {
 
 void pdf_child_work(const struct sandbox_call *call) {
     const struct pdf_child_options *options = call->options;
-    struct child_reader reader = {.fd = call->output};
+    struct page_reading_child reader = {.fd = call->output};
     struct error e = missing;
     struct pdf *pdf = NULL;
     if (e.status || pdf_open(&pdf, options->name, call->input, &e)) {

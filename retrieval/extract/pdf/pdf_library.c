@@ -77,7 +77,7 @@ static bool find_functions(void) {
     return true;
 }
 
-/* What the libraries say of damaged files is nobody's. */
+/* Nobody reads what the libraries say of damaged files. */
 static void ignore_log(const char *domain, GLogLevelFlags level, const char *message, void *data) {
     (void)domain;
     (void)level;

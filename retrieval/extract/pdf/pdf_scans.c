@@ -83,7 +83,7 @@ static enum status take_page(void *context, int page, struct text_span record, c
 
 /* The share of the sample's words that stand in the layer; 1 where there are too few to tell. */
 static float compare_layer(const struct page *layer, const struct page *sample) {
-    struct vocabulary vocabulary = {0};
+    struct document_words vocabulary = {0};
     size_t n, known = 0, sure = 0;
     const struct page_word *words = page_words(layer, &n);
     for (size_t i = 0; i < n; i++) vocabulary_add(&vocabulary, page_word_text(layer, &words[i]));

@@ -11,7 +11,7 @@
 
 /* Fonts. */
 
-/* What the names of fonts tell. */
+/* The names of fonts tell more than their flags, which Poppler does not hand out. */
 static bool name_has(const char *name, const char *const *words) {
     for (; *words; words++)
         if (strcasestr(name, *words)) return true;
@@ -72,7 +72,7 @@ static bool is_fixed(struct fonts *fonts, const char *name) {
 
 /* Letters. */
 
-struct letter {
+struct page_letter {
     size_t at, size; /* bytes of the text */
     struct page_rect box;
     const struct pdf_run *run; /* NULL: not known */
@@ -80,7 +80,7 @@ struct letter {
 
 struct letter_list {
     const struct pdf_letters *source;
-    struct letter *list; /* [n] */
+    struct page_letter *list; /* [n] */
     size_t n;
     struct fonts fonts;
 };
@@ -97,7 +97,7 @@ static void read_letters(struct letter_list *letters) {
         size_t i = letters->n, size = n > 0 ? (size_t)n : 1;
         while (run < n_runs && runs[run].end <= i) run++;
         bool known = run < n_runs && runs[run].first <= i;
-        letters->list[i] = (struct letter){at, size, boxes[i], known ? &runs[run] : NULL};
+        letters->list[i] = (struct page_letter){at, size, boxes[i], known ? &runs[run] : NULL};
         letters->n++;
         at += size;
     }
@@ -107,7 +107,7 @@ static const char *name_of(const struct letter_list *letters, const struct pdf_r
     return run ? letters->source->names.data + run->name : "";
 }
 
-static float size_of(const struct letter *letter) {
+static float size_of(const struct page_letter *letter) {
     float height = fminf(rect_height(&letter->box), 2000),
           size = letter->run ? letter->run->size : height;
     bool fits = isfinite(size) && size > 0.4F * height && size < 2.5F * height;
@@ -115,7 +115,7 @@ static float size_of(const struct letter *letter) {
 }
 
 static bool is_space(const struct letter_list *letters, size_t i) {
-    const struct letter *letter = &letters->list[i];
+    const struct page_letter *letter = &letters->list[i];
     const char *at = letters->source->text.data + letter->at;
     return (letter->size == 1 && (unsigned char)*at <= ' ') ||
            (letter->size == 2 && memcmp(at, "\xc2\xa0", 2) == 0) ||
@@ -124,7 +124,7 @@ static bool is_space(const struct letter_list *letters, size_t i) {
 
 static void weigh_fonts(struct letter_list *letters) {
     for (size_t i = 0; i < letters->n; i++) {
-        const struct letter *letter = &letters->list[i];
+        const struct page_letter *letter = &letters->list[i];
         struct font_widths *font = find_font(&letters->fonts, name_of(letters, letter->run));
         float size = size_of(letter);
         if (font && letter->size == 1 && size > 0)
@@ -149,7 +149,7 @@ static int find_turn(const struct letter_list *letters, size_t first, size_t end
 }
 
 /* The way from one letter's end to the next one's start, along the line and across it. */
-static void measure_step(const struct letter *from, const struct letter *to, int turned,
+static void measure_step(const struct page_letter *from, const struct page_letter *to, int turned,
                          float *along, float *across) {
     const struct page_rect *a = &from->box, *b = &to->box;
     float middles_y = (b->top + b->bottom - a->top - a->bottom) / 2,
@@ -163,7 +163,8 @@ static void measure_step(const struct letter *from, const struct letter *to, int
 
 enum step { STEP_SAME, STEP_GLUED, STEP_APART };
 
-static enum step judge_step(const struct letter *from, const struct letter *to, int turned) {
+static enum step judge_step(const struct page_letter *from, const struct page_letter *to,
+                            int turned) {
     float along, across, size = fmaxf(size_of(from), size_of(to));
     measure_step(from, to, turned, &along, &across);
     if (along > 0.2F * size || along < -1.2F * size || fabsf(across) > 0.9F * size)
@@ -184,7 +185,7 @@ static void clamp_box(struct page_rect *box, float size, int turned) {
 
 static void add_word(struct letter_list *letters, size_t first, size_t end, struct page_word word,
                      struct page *page) {
-    const struct letter *letter = &letters->list[first];
+    const struct page_letter *letter = &letters->list[first];
     const char *name = name_of(letters, letter->run);
     word.box = letter->box;
     for (size_t i = first + 1; i < end; i++) {

@@ -17,7 +17,7 @@ struct pdf_worker {
     struct error end; /* why it does not run any more */
 };
 
-/* What came of a page. */
+/* How the reading of a page ended. */
 enum page_outcome {
     PAGE_READ,
     PAGE_HALF, /* its words, but not what is drawn */
