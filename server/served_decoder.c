@@ -105,6 +105,9 @@ static enum status open_changes(struct decoder_part *part, const struct config *
         .capacity = config->server.max_connections,
         .upload_seconds = config->retrieval.upload_seconds,
         .readers = config->retrieval.upload_readers,
+        .ocr = {.off = !config->retrieval.ocr,
+                .languages = config->retrieval.ocr_languages,
+                .page_seconds = config->retrieval.page_seconds},
         .compact_after = config->retrieval.compact_after};
     enum status status = document_thread_open(&part->changes, &options, e);
     snapshot_release(snapshot);

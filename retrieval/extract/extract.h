@@ -43,7 +43,7 @@ enum document_kind {
 
 /* By file name. */
 enum document_kind document_kind(const char *path);
-/* Of a file within another, where pictures are not read. */
+/* Of a file within another, where pictures are not read but for TIFF. */
 enum document_kind document_kind_within(const char *path);
 /* Archives, tables, lines of JSON and mail: a file of this kind may be any number of documents. */
 bool document_kind_holds_several(enum document_kind kind);
@@ -71,7 +71,7 @@ void document_text_lose(struct document_text *text, const char *format, ...)
  * installed. */
 struct extract_ocr {
     bool off;
-    bool pictures; /* JPEG, PNG, WebP and GIF too, which are kept as pictures else */
+    bool pictures;         /* JPEG, PNG, WebP and GIF too, which are kept as pictures else */
     const char *languages; /* "eng+deu", as ocr_languages_parse takes them; NULL or "": those that
                               are installed */
     int page_seconds;      /* that a page may take; 0: OCR_PAGE_SECONDS */

@@ -103,6 +103,9 @@ enum status extract_doc(const struct extract_file *file, struct document_text *o
                         struct error *e);
 enum status extract_xls(const struct extract_file *file, struct document_text *out,
                         struct error *e);
+/* TIFF, and pictures of text, by OCR. */
+enum status extract_scan(const struct extract_file *file, struct document_text *out,
+                         struct error *e);
 
 /* Parsers that run in a child process. */
 

@@ -4,8 +4,6 @@
 #include <strings.h>
 
 #include "retrieval/extract/extract_private.h"
-#include "retrieval/extract/ocr/ocr_pages.h"
-#include "retrieval/extract/page/page_record.h"
 
 /* Text is kept as it is, and so is source code. */
 static const struct document_form forms[DOCUMENT_KINDS] = {

@@ -62,6 +62,9 @@ static void read_files(struct document_thread *thread, struct document_job *job)
         struct document_item *item = &job->items[i];
         if (item->upload == NULL) continue;
         item->upload->seconds = thread->o.upload_seconds;
+        item->upload->ocr = thread->o.ocr;
+        /* A collection that sees pictures keeps them. */
+        item->upload->ocr.pictures = thread->o.pictures == NULL && !thread->o.embedder->sees;
         item->upload->cancelled = job->cancelled;
         item->upload->stopped = &thread->stopped;
         item->status = upload_read(item->upload, &item->error);

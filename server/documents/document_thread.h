@@ -55,6 +55,7 @@ struct document_thread_options {
     struct chunk_rules rules; /* the collection's */
     int capacity;             /* jobs that may wait */
     int upload_seconds;       /* that reading a file may take, with all that are in it */
+    struct extract_ocr ocr;   /* of their pages that are pictures; its pictures are set here */
     int readers;              /* files that are read at once, of each client one */
     int compact_after;        /* chunks that came or went; 0: the collection is not compacted */
 };

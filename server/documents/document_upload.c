@@ -104,6 +104,7 @@ static struct extract_limits limits_of(const struct document_upload *upload) {
     limits.until = time_now() + upload->seconds;
     limits.cancelled = upload->cancelled;
     limits.stopped = upload->stopped;
+    limits.ocr = upload->ocr;
     return limits;
 }
 

@@ -26,6 +26,7 @@ struct document_upload {
     const struct filter *filter; /* as of document_id_within */
     /* Of the reading thread. */
     int seconds;                            /* that reading all of it may take */
+    struct extract_ocr ocr;                 /* as of extract_limits */
     const atomic_bool *cancelled, *stopped; /* as of extract_limits */
     /* Of a file that is one document. */
     struct document_text read;

@@ -84,10 +84,10 @@ def test_added_and_compacted(collection, config, files, tmp_path):
 
 
 def test_only_where_they_are_asked_for(files, config, tmp_path):
-    done = run("build", "--out", tmp_path / "texts", "--config", config, files)
+    done = run("build", "--no-ocr", "--out", tmp_path / "texts", "--config", config, files)
     assert "1 documents" in done.stdout and 'of kind ".png"' in done.stderr
-    done = run("add", "--config", config, tmp_path / "texts", files / "a_wide.png", code=1)
-    assert "with --pictures pictures" in done.stderr
+    done = run("add", "--no-ocr", "--config", config, tmp_path / "texts", files / "a_wide.png", code=1)
+    assert "with --pictures, or without --no-ocr, pictures" in done.stderr
 
 
 def test_an_embedder_of_texts_refuses_them(files, tmp_path):

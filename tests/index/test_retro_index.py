@@ -99,7 +99,7 @@ def test_names_steer_no_terminal(tmp_path):
     hostile = "\x1b]0;title\a\nskipped: \x9b31m\\"
     (folder / f"{hostile}.md").write_text("# A \x1b[2Jtitle\n\nThe cat sleeps\x1b[31m all day.\n")
     (folder / f"{hostile}.txt").write_text("")
-    (folder / f"{hostile}.png").write_text("")
+    (folder / f"{hostile}.bin").write_text("")
     (folder / os.fsdecode(b"\xff.txt")).write_text("")
     escaped = r"\x1b]0;title\x07\nskipped: \xc2\x9b31m\\"
     out = tmp_path / "o\x1b[31mut"
@@ -181,7 +181,7 @@ def test_bad_input_is_named(docs, tmp_path):
     named = [*bad, "pipe.txt", "zero.txt", "self.txt", "sub/loop", "gone.txt", "huge.txt"]
     if os.geteuid() != 0:
         named.append("secret.txt")
-    for name in ["a.png", "b.png", "Makefile", ".hidden.txt"]:
+    for name in ["a.bin", "b.bin", "Makefile", ".hidden.txt"]:
         (docs / name).write_text("text")
     (docs / "copy.txt").write_bytes((docs / "cats.md").read_bytes())
     (docs / "link.md").symlink_to("cats.md")
@@ -191,7 +191,7 @@ def test_bad_input_is_named(docs, tmp_path):
     for name in named:
         assert re.search(rf"^skipped: {docs / name}: \S", done.stderr, re.M), (name, done.stderr)
     assert done.stderr.count("skipped:") == len(named)
-    assert 'not read: 2 files of kind ".png"' in done.stderr
+    assert 'not read: 2 files of kind ".bin"' in done.stderr
     assert "not read: 1 name that begins with a dot: .hidden.txt\n" in done.stderr
     assert "1 copies of texts" in done.stdout and f"{len(named)} skipped" in done.stdout
     assert "4 of other kinds or hidden not read" in done.stdout
@@ -201,16 +201,16 @@ def test_bad_input_is_named(docs, tmp_path):
 
 def test_other_kinds_beside_documents_are_counted(docs, tmp_path):
     """They are no mistake: the exit code is 0. --verbose names them."""
-    for name in ["a.jpg", "b.jpg", "c.json", ".git/config", ".env", ".a", ".b", ".c", ".d"]:
+    for name in ["a.bin", "b.bin", "c.json", ".git/config", ".env", ".a", ".b", ".c", ".d"]:
         (docs / name).parent.mkdir(exist_ok=True)
         (docs / name).write_text("text")
     done = build(tmp_path / "collection", docs)
     assert done.returncode == 0, done.stderr
-    assert 'not read: 2 files of kind ".jpg"\n' in done.stderr and 'not read: 1 file of kind ".json"\n' in done.stderr
+    assert 'not read: 2 files of kind ".bin"\n' in done.stderr and 'not read: 1 file of kind ".json"\n' in done.stderr
     assert "not read: 6 names that begin with a dot: .a, .b, .c, .d, .env, ...\n" in done.stderr
     assert "9 of other kinds or hidden not read" in done.stdout and str(docs) not in done.stderr
     done = build(tmp_path / "collection", docs, "--verbose")
-    for name in ["a.jpg", "b.jpg", "c.json", ".git", ".env"]:
+    for name in ["a.bin", "b.bin", "c.json", ".git", ".env"]:
         assert f": {docs / name}\n" in done.stderr
 
 
@@ -237,10 +237,10 @@ def test_links_out_of_the_folder_are_asked_for(docs, tmp_path):
 
 
 def test_given_file_of_unknown_kind(docs, tmp_path):
-    picture = tmp_path / "a.png"
-    picture.write_bytes(b"text")
-    done = build(tmp_path / "collection", docs, picture)
-    assert done.returncode == 2 and f"skipped: {picture}: not a known kind" in done.stderr
+    other = tmp_path / "a.bin"
+    other.write_bytes(b"text")
+    done = build(tmp_path / "collection", docs, other)
+    assert done.returncode == 2 and f"skipped: {other}: not a known kind" in done.stderr
 
 
 def test_same_names_are_told_apart(tmp_path):

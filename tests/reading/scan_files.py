@@ -70,11 +70,11 @@ def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png_of_zeros(width, height, color=0):
-    """A PNG of one grey, whose bytes say little of its size."""
+def png_of_white(width, height, color=0, rows=None):
+    """A PNG of nothing, whose bytes say little of its size; it may be cut off behind some rows."""
     row = b"\0" + b"\xff" * (width * (3 if color == 2 else 1))
-    pack = zlib.compressobj(9)
-    data = b"".join(pack.compress(row) for _ in range(height)) + pack.flush()
+    pack = zlib.compressobj(1)
+    data = b"".join(pack.compress(row) for _ in range(height if rows is None else rows)) + pack.flush()
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)) + chunk(b"IDAT", data) + \
         chunk(b"IEND", b"")
 

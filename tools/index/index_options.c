@@ -137,7 +137,8 @@ static const struct index_row {
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
      COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
     {"--ocr-languages", "LIST",
-     "languages that OCR reads, as eng+deu+fra; else those that are installed, of each page the one "
+     "languages that OCR reads, as eng+deu+fra; else those that are installed, of each page the "
+     "one "
      "that fits\n"
      "best (docs/files.md)",
      OPTION_OCR_LANGUAGES, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
@@ -198,7 +199,8 @@ static enum status parse_number(struct index_arguments *arguments, int option, c
                    {OPTION_CONTEXT, "--context", 0, CHUNK_MAX_CONTEXT, &build->context},
                    {OPTION_OVERLAP, "--overlap", 0, CHUNK_MAX_CONTEXT, &build->overlap},
                    {OPTION_SECONDS, "--max-file-seconds", 1, LARGEST_SECONDS, &build->max_seconds},
-                   {OPTION_PAGE_SECONDS, "--max-page-seconds", 1, LARGEST_SECONDS, &build->ocr.page_seconds},
+                   {OPTION_PAGE_SECONDS, "--max-page-seconds", 1, LARGEST_SECONDS,
+                    &build->ocr.page_seconds},
                     {OPTION_THREADS, "--threads", 1, LARGEST_THREADS, &build->threads},
                    {'k', "-k", 1, LARGEST_K, &arguments->k}};
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {

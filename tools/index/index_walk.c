@@ -34,7 +34,7 @@ static void skip_unknown(struct walk *walk, const char *path) {
     document_list_kinds(&names);
     buffer_printf(&why, "not a known kind of document; %s are", names.data);
     if (document_kind(path) == DOCUMENT_PICTURE)
-        buffer_append_string(&why, ", and with --pictures or without --no-ocr pictures");
+        buffer_append_string(&why, ", and with --pictures, or without --no-ocr, pictures");
     skip(walk, path, why.data);
     buffer_free(&names);
     buffer_free(&why);

@@ -38,7 +38,7 @@ void grey_invert(struct grey *picture);
  * it, and the darkest ink becomes black. */
 void grey_even(struct grey *picture);
 
-/* What noise there is. */
+/* How much noise there is. */
 struct grey_noise {
     float dots;  /* share of pixels that differ much from all of their neighbours */
     float grain; /* standard deviation of noise that lies over all of it, levels of grey */

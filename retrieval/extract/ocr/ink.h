@@ -21,8 +21,8 @@ bool ink_is_letter(const struct ink_box *part, float letter);
 
 /* How the lines of letters lie. */
 struct ink_lines {
-    int quarters;  /* quarter turns clockwise that make them upright, as far as their feet tell */
-    float degrees; /* then so many degrees clockwise make them level */
+    int quarters;   /* quarter turns clockwise that make them upright, as far as their feet tell */
+    float degrees;  /* then so many degrees clockwise make them level */
     float sureness; /* of the four sides, how much the best is ahead of the next but one: from 1 */
 };
 struct ink_lines ink_find_lines(const struct buffer *parts, float letter);

@@ -5,14 +5,14 @@
 #include "retrieval/extract/ocr/ink.h"
 
 /* Runs of ink in a row; runs of two rows that touch have one label. */
-struct run {
+struct ink_run {
     int left, right;
     uint32_t label;
 };
 
 struct labels {
-    uint32_t *parents;      /* [n] */
-    struct ink_box *boxes;  /* [n] */
+    uint32_t *parents;     /* [n] */
+    struct ink_box *boxes; /* [n] */
     int n, capacity, boxes_capacity;
 };
 
@@ -41,8 +41,7 @@ static uint32_t join_labels(struct labels *labels, uint32_t a, uint32_t b) {
 }
 
 static uint32_t new_label(struct labels *labels, const struct ink_box *box) {
-    labels->parents =
-        xgrow(labels->parents, labels->n, &labels->capacity, sizeof *labels->parents);
+    labels->parents = xgrow(labels->parents, labels->n, &labels->capacity, sizeof *labels->parents);
     labels->boxes = xgrow(labels->boxes, labels->n, &labels->boxes_capacity, sizeof *labels->boxes);
     labels->parents[labels->n] = (uint32_t)labels->n;
     labels->boxes[labels->n] = *box;
@@ -51,16 +50,16 @@ static uint32_t new_label(struct labels *labels, const struct ink_box *box) {
 }
 
 /* The next run of ink in a row from x on; false: there is none. */
-static bool find_run(const uint8_t *row, int width, int threshold, int x, struct run *run) {
+static bool find_run(const uint8_t *row, int width, int threshold, int x, struct ink_run *run) {
     while (x < width && row[x] >= threshold) x++;
-    *run = (struct run){.left = x, .right = x};
+    *run = (struct ink_run){.left = x, .right = x};
     while (run->right < width && row[run->right] < threshold) run->right++;
     return run->left < run->right;
 }
 
 /* Gives a run of row y the label of those that it touches above. */
-static void label_run(struct labels *labels, struct run *run, int y, const struct run *above,
-                      int n_above, int *first) {
+static void label_run(struct labels *labels, struct ink_run *run, int y,
+                      const struct ink_run *above, int n_above, int *first) {
     struct ink_box box = {run->left, y, run->right, y + 1};
     bool found = false;
     while (*first < n_above && above[*first].right < run->left) ++*first;
@@ -83,8 +82,8 @@ static void gather_parts(const struct labels *labels, struct buffer *parts) {
 
 bool ink_find_parts(const struct grey *picture, int threshold, size_t most, struct buffer *parts) {
     struct labels labels = {0};
-    size_t room = ((size_t)picture->width / 2 + 1) * sizeof(struct run);
-    struct run *above = xmalloc(room), *here = xmalloc(room);
+    size_t room = ((size_t)picture->width / 2 + 1) * sizeof(struct ink_run);
+    struct ink_run *above = xmalloc(room), *here = xmalloc(room);
     int n_above = 0;
     for (int y = 0; y < picture->height && (size_t)labels.n <= most; y++) {
         const uint8_t *row = grey_row(picture, y);
@@ -93,7 +92,7 @@ bool ink_find_parts(const struct grey *picture, int threshold, size_t most, stru
             x = here[n].right;
             label_run(&labels, &here[n], y, above, n_above, &first);
         }
-        struct run *swapped = above;
+        struct ink_run *swapped = above;
         above = here;
         here = swapped;
         n_above = n;
@@ -114,18 +113,24 @@ bool ink_find_parts(const struct grey *picture, int threshold, size_t most, stru
 static const float LEAST_RULE = 3.5F; /* in heights of an x */
 
 static int find_long_runs(const uint8_t *row, int width, int threshold, float letter,
-                          struct run *runs) {
-    struct run run = {0, 0, 0}, open = {0, 0, 0};
+                          struct ink_run *runs) {
+    struct ink_run run = {0, 0, 0}, open = {0, 0, 0};
     int n = 0, gap = (int)(letter / 8), least = (int)(LEAST_RULE * letter);
     for (int x = 0; find_run(row, width, threshold, x, &run); x = run.right) {
         if (open.right > 0 && run.left - open.right <= gap) {
             open.right = run.right;
             continue;
         }
-        if (open.right - open.left >= least) runs[n++] = open;
+        if (open.right - open.left >= least) {
+            runs[n] = open;
+            n++;
+        }
         open = run;
     }
-    if (open.right - open.left >= least) runs[n++] = open;
+    if (open.right - open.left >= least) {
+        runs[n] = open;
+        n++;
+    }
     return n;
 }
 
@@ -149,18 +154,18 @@ static bool is_of_letters(const struct grey *picture, int threshold, float lette
            share_of_ink(picture, threshold, box->bottom - 1 + beside, box) > share;
 }
 
-/* Rules that go across. What is thicker than a rule is a bar, a picture or a shadow. */
+/* Rules that go across. A thicker bar is none: it is a part of a picture, or a shadow. */
 static void find_rules_across(const struct grey *picture, int threshold, float letter,
                               struct buffer *rules) {
     struct labels labels = {0};
-    size_t room = ((size_t)picture->width / 2 + 1) * sizeof(struct run);
-    struct run *above = xmalloc(room), *here = xmalloc(room);
+    size_t room = ((size_t)picture->width / 2 + 1) * sizeof(struct ink_run);
+    struct ink_run *above = xmalloc(room), *here = xmalloc(room);
     int n_above = 0, thick = (int)(0.4F * letter) + 3;
     for (int y = 0; y < picture->height; y++) {
         int first = 0;
         int n = find_long_runs(grey_row(picture, y), picture->width, threshold, letter, here);
         for (int i = 0; i < n; i++) label_run(&labels, &here[i], y, above, n_above, &first);
-        struct run *swapped = above;
+        struct ink_run *swapped = above;
         above = here;
         here = swapped;
         n_above = n;
@@ -175,8 +180,7 @@ static void find_rules_across(const struct grey *picture, int threshold, float l
     free(labels.boxes);
 }
 
-void ink_find_rules(const struct grey *picture, int threshold, float letter,
-                    struct buffer *rules) {
+void ink_find_rules(const struct grey *picture, int threshold, float letter, struct buffer *rules) {
     struct grey turned;
     find_rules_across(picture, threshold, letter, rules);
     size_t n_across = rules->size / sizeof(struct ink_box);
@@ -197,8 +201,7 @@ void ink_erase(struct grey *picture, const struct ink_box *boxes, size_t n) {
     enum { EDGE = 1 }; /* the pixels beside a box are its shade */
     for (size_t i = 0; i < n; i++) {
         int left = boxes[i].left > EDGE ? boxes[i].left - EDGE : 0;
-        int right =
-            boxes[i].right + EDGE < picture->width ? boxes[i].right + EDGE : picture->width;
+        int right = boxes[i].right + EDGE < picture->width ? boxes[i].right + EDGE : picture->width;
         int top = boxes[i].top > EDGE ? boxes[i].top - EDGE : 0;
         for (int y = top; y < boxes[i].bottom + EDGE && y < picture->height; y++)
             memset(grey_row(picture, y) + left, 255, (size_t)(right - left));

@@ -92,8 +92,7 @@ static void paper_open(struct paper *paper, const struct grey *picture) {
     paper->side = shorter / 60 < 16 ? 16 : shorter / 60;
     paper->columns = (picture->width + paper->side - 1) / paper->side;
     paper->rows = (picture->height + paper->side - 1) / paper->side;
-    paper->levels =
-        xmalloc((size_t)paper->columns * (size_t)paper->rows * sizeof *paper->levels);
+    paper->levels = xmalloc((size_t)paper->columns * (size_t)paper->rows * sizeof *paper->levels);
     for (int row = 0; row < paper->rows; row++)
         for (int column = 0; column < paper->columns; column++)
             paper->levels[(size_t)row * (size_t)paper->columns + (size_t)column] =
@@ -109,8 +108,8 @@ static void paper_row(const struct paper *paper, int y, int width, float *out) {
     int row = (int)floorf(down);
     float below = down - (float)row;
     for (int column = -1; column < paper->columns; column++) {
-        float left = paper_at(paper, column, row) * (1 - below) +
-                     paper_at(paper, column, row + 1) * below;
+        float left =
+            paper_at(paper, column, row) * (1 - below) + paper_at(paper, column, row + 1) * below;
         float right = paper_at(paper, column + 1, row) * (1 - below) +
                       paper_at(paper, column + 1, row + 1) * below;
         int from = column * paper->side + paper->side / 2, end = from + paper->side;

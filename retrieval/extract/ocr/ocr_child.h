@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/sandbox/sandbox.h"
+#include "retrieval/extract/ocr/ocr_source.h"
 #include "retrieval/extract/ocr/tesseract.h"
 
 enum ocr_piece_kind {
@@ -20,14 +21,14 @@ struct ocr_count {
 
 enum { OCR_BATCH = 256 };
 struct ocr_child_options {
-    int32_t kind;              /* enum document_kind */
-    int32_t n;                 /* pages; 0: they are counted */
-    int32_t sample;            /* true: a few lines of each page are enough */
-    int32_t seconds;           /* that a page may take */
-    uint64_t memory;           /* bytes that there are */
-    int32_t pages[OCR_BATCH];  /* [n] from 0 */
+    const struct ocr_source *source;
+    int32_t n;                /* pages; 0: they are counted */
+    int32_t sample;           /* true: a few lines of each page are enough */
+    int32_t seconds;          /* that a page may take */
+    uint64_t memory;          /* bytes that there are */
+    int32_t pages[OCR_BATCH]; /* [n] from 0 */
     char languages[OCR_MOST_LANGUAGES * OCR_LANGUAGE_SIZE]; /* ocr_languages_parse takes them */
-    char name[512]; /* of the file, for messages */
+    char name[512];                                         /* of the file, for messages */
 };
 _Static_assert(sizeof(struct ocr_child_options) <= SANDBOX_OPTIONS_BYTES, "a job has that room");
 

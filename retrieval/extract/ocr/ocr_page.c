@@ -8,11 +8,9 @@
 #include "retrieval/extract/ocr/ink.h"
 
 /* A few lines are read first, which tell the language, and whether the page stands on its head. */
-enum { SAMPLE_LINES = 5, SAMPLE_LETTERS = 500 };
-/* A confidence that only text has which stands upright. */
-static const float FINE = 75;
-/* Of the bytes of a sample: a language with more may be that of the page. */
-static const float SHARE = 0.08F;
+enum { SAMPLE_LINES = 5 };
+/* Confidences that only text has which stands upright, and only English that is read as English. */
+static const float FINE = 70, SURE = 95.5F;
 
 struct page_reading {
     struct ocr_engine *engine;
@@ -28,8 +26,8 @@ static int dpi_of(const struct ocr_view *view) {
     return (int)fminf(fmaxf(dpi, 70), 1200);
 }
 
-static enum status read_part(struct page_reading *reading, const struct grey *picture,
-                             int language, struct ocr_words *words, struct error *e) {
+static enum status read_part(struct page_reading *reading, const struct grey *picture, int language,
+                             struct ocr_words *words, struct error *e) {
     struct ocr_reading job = {.picture = picture,
                               .language = language,
                               .mode = OCR_PAGE,
@@ -97,10 +95,13 @@ static void turn_view(struct ocr_view *view, int quarters) {
     view->quarters = (view->quarters + quarters) & 3;
     for (size_t i = 0; i < n; i++) {
         struct ink_box b = boxes[i];
-        if (quarters == 1) boxes[i] = (struct ink_box){height - b.bottom, b.left, height - b.top, b.right};
+        if (quarters == 1)
+            boxes[i] = (struct ink_box){height - b.bottom, b.left, height - b.top, b.right};
         if (quarters == 2)
-            boxes[i] = (struct ink_box){width - b.right, height - b.bottom, width - b.left, height - b.top};
-        if (quarters == 3) boxes[i] = (struct ink_box){b.top, width - b.right, b.bottom, width - b.left};
+            boxes[i] = (struct ink_box){width - b.right, height - b.bottom, width - b.left,
+                                        height - b.top};
+        if (quarters == 3)
+            boxes[i] = (struct ink_box){b.top, width - b.right, b.bottom, width - b.left};
     }
 }
 
@@ -114,7 +115,7 @@ static enum status find_way_up(struct page_reading *reading, struct error *e) {
         turn_view(&reading->view, turns[i]);
         way += turns[i];
         cut_sample(&reading->view, &sample);
-        enum status status = read_part(reading, &sample, -1, &reading->other, e);
+        enum status status = read_part(reading, &sample, 0, &reading->other, e);
         grey_free(&sample);
         if (status == STATUS_TOO_LARGE) return status;
         float sure = ocr_words_confidence(&reading->other);
@@ -131,37 +132,21 @@ static enum status find_way_up(struct page_reading *reading, struct error *e) {
 
 /* Languages. */
 
-/* A language that others are tried against has more of the words than chance gives it. */
-static int find_candidates(const struct page_reading *reading, int candidates[OCR_MOST_LANGUAGES]) {
-    size_t n, votes[OCR_MOST_LANGUAGES] = {0}, sum = 0;
-    const struct ocr_word *list = ocr_words_list(&reading->words, &n);
-    int found = 0, languages = ocr_engine_languages(reading->engine)->n;
-    for (size_t i = 0; i < n; i++) {
-        if (list[i].language < 0) continue;
-        votes[list[i].language] += list[i].size;
-        sum += list[i].size;
-    }
-    for (int i = 0; i < languages; i++)
-        if ((float)votes[i] > SHARE * (float)sum) candidates[found++] = i;
-    return found;
-}
-
-/* The language of the sample: of those that read a part of it, the one that is surest of all. */
+/* The language that is surest of the sample. English has the fewest letters: what it is sure of is
+ * its own, while others are as sure of English as of themselves. */
 static enum status find_language(struct page_reading *reading, struct error *e) {
-    int candidates[OCR_MOST_LANGUAGES], n = find_candidates(reading, candidates);
-    float best = 0;
+    const struct ocr_languages *languages = ocr_engine_languages(reading->engine);
+    float best = ocr_words_confidence(&reading->words);
     struct grey sample;
-    reading->language = n > 0 ? candidates[0] : -1;
-    if (n < 2) return STATUS_OK;
+    bool is_own = strcmp(languages->names[0], "eng") == 0 && best >= SURE;
+    if (languages->n < 2 || is_own) return STATUS_OK;
     cut_sample(&reading->view, &sample);
-    for (int i = 0; i < n; i++) {
-        if (read_part(reading, &sample, candidates[i], &reading->other, e) == STATUS_TOO_LARGE)
-            break;
+    for (int i = 1; i < languages->n; i++) {
+        if (read_part(reading, &sample, i, &reading->other, e) == STATUS_TOO_LARGE) break;
         float sure = ocr_words_confidence(&reading->other);
-        if (sure > best) {
-            best = sure;
-            reading->language = candidates[i];
-        }
+        if (sure <= best) continue;
+        best = sure;
+        reading->language = i;
     }
     grey_free(&sample);
     return STATUS_OK;
@@ -172,8 +157,7 @@ static enum status find_language(struct page_reading *reading, struct error *e) 
 static void take_rules(struct page_reading *reading, float points, struct page *page) {
     struct buffer rules = {0};
     struct ocr_view *view = &reading->view;
-    if (view->letter > 0)
-        ink_find_rules(&view->picture, view->threshold, view->letter, &rules);
+    if (view->letter > 0) ink_find_rules(&view->picture, view->threshold, view->letter, &rules);
     const struct ink_box *boxes = (const struct ink_box *)(const void *)rules.data;
     size_t n = rules.size / sizeof *boxes;
     for (size_t i = 0; i < n; i++) {
@@ -228,8 +212,8 @@ static void even_heights(struct ocr_words *words) {
     }
 }
 
-static void take_word(const struct page_reading *reading, const struct ocr_word *word,
-                      float points, struct page *page) {
+static void take_word(const struct page_reading *reading, const struct ocr_word *word, float points,
+                      struct page *page) {
     const struct ocr_view *view = &reading->view;
     struct page_rect box = ocr_view_undo(view, &word->box);
     struct page_word added = {
@@ -268,12 +252,15 @@ static enum status read_all(struct page_reading *reading, struct error *e) {
 
 enum status ocr_read_page(struct ocr_engine *engine, struct grey *picture,
                           const struct ocr_page_job *job, struct page *page, struct error *e) {
-    struct page_reading reading = {.engine = engine, .job = job, .language = -1};
+    struct page_reading reading = {.engine = engine, .job = job};
     ocr_view_make(&reading.view, picture);
     float points = points_of(&reading);
     page->width = (float)reading.view.width * points;
     page->height = (float)reading.view.height * points;
-    enum status status = find_way_up(&reading, e);
+    enum status status = STATUS_OK;
+    if (reading.view.is_noise)
+        status = error_set(e, STATUS_INVALID, "OCR finds no text in its picture, which is noise");
+    if (status == STATUS_OK) status = find_way_up(&reading, e);
     bool all = status == STATUS_OK && !job->sample;
     if (all) status = find_language(&reading, e);
     if (all && status == STATUS_OK) take_rules(&reading, points, page);

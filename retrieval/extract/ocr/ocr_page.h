@@ -7,7 +7,7 @@
 
 struct ocr_page_job {
     float dpi;    /* pixels an inch; 0: not known */
-    double until; /* time_now() when reading is broken off */
+    double until; /* ocr_clock() when reading is broken off */
     bool sample;  /* the words of a few lines are enough */
 };
 /* The picture is changed. *page gets its size, words, rules and confidence; no words where there
@@ -20,12 +20,13 @@ enum status ocr_read_page(struct ocr_engine *engine, struct grey *picture,
 /* How a picture was changed: first scaled, then turned, then rotated about its middle. */
 struct ocr_view {
     struct grey picture;
-    int width, height; /* before */
-    float scale;       /* pixels of `picture` for one before */
-    int quarters;      /* clockwise */
-    float degrees;     /* clockwise */
-    int threshold;     /* ink is below it */
-    float letter;      /* height of an x; 0: no letters were found */
+    int width, height;     /* before */
+    float scale;           /* pixels of `picture` for one before */
+    int quarters;          /* clockwise */
+    float degrees;         /* clockwise */
+    int threshold;         /* ink is below it */
+    float letter;          /* height of an x; 0: no letters were found */
+    bool is_noise;         /* it is of more parts than any page has letters */
     struct buffer letters; /* struct ink_box: parts of ink, as `picture` has them now */
 };
 /* Takes over *picture. */

@@ -87,8 +87,8 @@ static enum status take_scan(void *context, int page, struct text_span record, c
 static enum status list_pages(const struct extract_file *file, struct buffer *list,
                               struct error *e) {
     int n = 1;
-    bool tiff = file->bytes.size >= 4 && (memcmp(file->bytes.text, "II", 2) == 0 ||
-                                          memcmp(file->bytes.text, "MM", 2) == 0);
+    bool tiff = file->bytes.size >= 4 &&
+                (memcmp(file->bytes.text, "II", 2) == 0 || memcmp(file->bytes.text, "MM", 2) == 0);
     if (tiff && ocr_count_pages(file, &n, e)) return e->status;
     for (int i = 0; i < n; i++) buffer_append(list, &i, sizeof i);
     return STATUS_OK;
@@ -101,7 +101,8 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
     if (file->limits.ocr.off)
         return error_set(e, STATUS_UNSUPPORTED, "%s: a picture, and OCR is off", file->name);
     enum status status = list_pages(file, &list, e);
-    struct ocr_wish wish = {.pages = (const int *)(const void *)list.data,
+    struct ocr_wish wish = {.source = &scan_source,
+                            .pages = (const int *)(const void *)list.data,
                             .n = (int)(list.size / sizeof(int))};
     if (status == STATUS_OK) status = ocr_pages_read(file, &wish, take_scan, &reading, e);
     losses_end(&reading.losses);

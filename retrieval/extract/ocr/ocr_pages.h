@@ -4,6 +4,7 @@
 #pragma once
 
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/ocr/ocr_source.h"
 #include "retrieval/extract/page/page.h"
 
 /* Called for each page, in the order of the list. `record` (page_record.h) is foreign, and empty
@@ -12,6 +13,7 @@ typedef enum status ocr_taker(void *context, int page, struct text_span record, 
                               struct error *e);
 
 struct ocr_wish {
+    const struct ocr_source *source;
     const int *pages; /* [n] from 0, ascending */
     int n;
     bool sample; /* the words of a few lines of each are enough */
@@ -20,8 +22,3 @@ struct ocr_wish {
  */
 enum status ocr_pages_read(const struct extract_file *file, const struct ocr_wish *wish,
                            ocr_taker *take, void *context, struct error *e);
-
-/* A picture of one page or more, whose text is read by OCR: TIFF, and others where they are not
- * kept as pictures. */
-enum status extract_scan(const struct extract_file *file, struct document_text *out,
-                         struct error *e);

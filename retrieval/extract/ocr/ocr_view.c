@@ -6,7 +6,7 @@
 #include "retrieval/extract/ocr/ink.h"
 #include "retrieval/extract/ocr/ocr_page.h"
 
-enum { LONGEST_SIDE = 5000, MOST_PARTS = 400000 };
+enum { LONGEST_SIDE = 5000, MOST_PARTS = 400000, NOISE_PARTS = 60000 };
 
 void ocr_view_free(struct ocr_view *view) {
     grey_free(&view->picture);
@@ -65,7 +65,8 @@ static void clean_specks(struct ocr_view *view) {
     for (size_t i = 0; i < n; i++) {
         bool speck = (float)ink_width(&boxes[i]) <= small && (float)ink_height(&boxes[i]) <= small;
         if (speck) ink_erase(&view->picture, &boxes[i], 1);
-        if (!speck) boxes[kept++] = boxes[i];
+        boxes[kept] = boxes[i];
+        kept += !speck;
     }
     view->letters.size = kept * sizeof *boxes;
 }
@@ -82,9 +83,20 @@ static void fit_letters(struct ocr_view *view) {
     find_letters(view);
 }
 
+/* Parts of any size without any lines among them. */
+static bool is_noise(const struct ocr_view *view, const struct ink_lines *lines) {
+    enum { MANY = 500 };
+    const float in_line = 1.6F;
+    size_t n = view->letters.size / sizeof(struct ink_box), letters = 0;
+    const struct ink_box *boxes = (const struct ink_box *)(const void *)view->letters.data;
+    for (size_t i = 0; i < n; i++) letters += ink_is_letter(&boxes[i], view->letter);
+    return n > NOISE_PARTS || (n > MANY && n > 4 * letters && lines->sureness < in_line);
+}
+
 static void make_level(struct ocr_view *view) {
     const float level = 0.06F; /* degrees that do no harm */
     struct ink_lines lines = ink_find_lines(&view->letters, view->letter);
+    view->is_noise = is_noise(view, &lines);
     view->quarters = lines.quarters;
     if (fabsf(lines.degrees) > level) view->degrees = lines.degrees;
     grey_turn(&view->picture, view->quarters);

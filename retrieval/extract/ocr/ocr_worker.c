@@ -9,6 +9,7 @@
 enum {
     LOAD_SECONDS = 20,   /* for libraries and models, once a process */
     GRACE_SECONDS = 5,   /* beyond a page's time, for what does not look at the clock */
+    WAITED = 2,          /* times a page's time: others may have the processor */
     MOST_PIECE = 1 << 26 /* bytes of a record */
 };
 
@@ -28,16 +29,14 @@ void ocr_worker_open(struct ocr_worker *worker, const struct extract_file *file,
                                        .input = file->bytes,
                                        .work = ocr_child_work,
                                        .prepare = ocr_child_prepare,
-                                       .opens_files = file->kind == DOCUMENT_PDF,
+                                       .opens_files = wish->source->opens_files,
                                        .limits = limits_of(file, step)};
-    worker->options = (struct ocr_child_options){.kind = (int32_t)file->kind,
-                                                 .sample = wish->sample,
-                                                 .memory = worker->job.limits.memory};
+    worker->options = (struct ocr_child_options){
+        .source = wish->source, .sample = wish->sample, .memory = worker->job.limits.memory};
     worker->options.seconds = ocr->page_seconds > 0 ? ocr->page_seconds : OCR_PAGE_SECONDS;
     snprintf(worker->options.languages, sizeof worker->options.languages, "%s",
              ocr->languages ? ocr->languages : "");
-    memcpy(worker->options.name, file->name,
-           strnlen(file->name, sizeof worker->options.name - 1));
+    memcpy(worker->options.name, file->name, strnlen(file->name, sizeof worker->options.name - 1));
 }
 
 static void end_process(struct ocr_worker *worker, struct error *end) {
@@ -57,11 +56,12 @@ void ocr_worker_close(struct ocr_worker *worker) {
 enum status ocr_worker_begin(struct ocr_worker *worker, int i, struct error *e) {
     struct ocr_child_options *options = &worker->options;
     options->n = 0;
-    for (int at = i; at < worker->wish->n && options->n < OCR_BATCH; at += worker->step)
-        options->pages[options->n++] = worker->wish->pages[at];
+    for (int at = i; at < worker->wish->n && options->n < OCR_BATCH; at += worker->step) {
+        options->pages[options->n] = worker->wish->pages[at];
+        options->n++;
+    }
     worker->job.options = (struct text_span){(const char *)options, sizeof *options};
-    worker->job.limits.seconds =
-        LOAD_SECONDS + options->n * (options->seconds + GRACE_SECONDS);
+    worker->job.limits.seconds = LOAD_SECONDS + options->n * (options->seconds + GRACE_SECONDS);
     worker->job.limits.until = worker->file->limits.until;
     enum status status = sandbox_begin(&worker->child, &worker->job, e);
     worker->runs = worker->fresh = status == STATUS_OK;
@@ -124,7 +124,7 @@ enum status ocr_worker_page(struct ocr_worker *worker, int i, struct text_span *
     if (worker->runs && worker->batch == 0) end_process(worker, &(struct error){0});
     if (!worker->runs && ocr_worker_begin(worker, i, why)) return STATUS_OK;
     double file = worker->file->limits.until;
-    double until = time_now() + worker->options.seconds + GRACE_SECONDS;
+    double until = time_now() + WAITED * worker->options.seconds + GRACE_SECONDS;
     if (worker->fresh) until += LOAD_SECONDS;
     worker->job.limits.until = file > 0 && file < until ? file : until;
     enum status status = read_piece(worker, &head, why);
@@ -142,15 +142,15 @@ enum status ocr_worker_page(struct ocr_worker *worker, int i, struct text_span *
 }
 
 enum status ocr_count_pages(const struct extract_file *file, int *n, struct error *e) {
-    const struct ocr_wish none = {0};
+    const struct ocr_wish none = {.source = &scan_source};
     struct ocr_worker worker;
     struct ocr_piece_head head;
     struct ocr_count count = {0};
     ocr_worker_open(&worker, file, &none, 1);
     enum status status = ocr_worker_begin(&worker, 0, e);
     if (status == STATUS_OK) status = read_piece(&worker, &head, e);
-    bool sound = status == STATUS_OK && head.kind == OCR_PIECE_COUNT &&
-                 worker.piece.size == sizeof count;
+    bool sound =
+        status == STATUS_OK && head.kind == OCR_PIECE_COUNT && worker.piece.size == sizeof count;
     if (sound) memcpy(&count, worker.piece.data, sizeof count);
     if (status == STATUS_OK && (!sound || count.n == 0 || count.n > INT32_MAX / 2))
         status = error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", file->name);

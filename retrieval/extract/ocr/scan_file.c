@@ -113,9 +113,8 @@ static bool read_header(struct text_span file, int i, struct header *header) {
         return lept.readHeaderMemTiff(bytes, file.size, i, &header->width, &header->height,
                                       &header->bits, &header->samples, &resolution, &map,
                                       &header->format) == 0;
-    return lept.pixReadHeaderMem(bytes, file.size, &header->format, &header->width,
-                                 &header->height, &header->bits, &header->samples,
-                                 &header->is_mapped) == 0;
+    return lept.pixReadHeaderMem(bytes, file.size, &header->format, &header->width, &header->height,
+                                 &header->bits, &header->samples, &header->is_mapped) == 0;
 }
 
 /* Bytes that decoding takes, and the picture in grey; a JPEG may be read at a half, a quarter, an
@@ -204,3 +203,28 @@ enum status scan_read_page(struct text_span file, int i, size_t memory, struct g
     if (pix) lept.pixDestroy(&pix);
     return done ? STATUS_OK : error_set(e, STATUS_INVALID, "its picture is damaged");
 }
+
+/* As a source of pages. */
+
+static enum status prepare_library(const char *name, struct error *e) {
+    (void)name;
+    return scan_open_library(e);
+}
+
+static enum status open_scan(void **self, const char *name, struct text_span bytes,
+                             struct error *e) {
+    struct text_span *file = xmalloc(sizeof *file);
+    (void)name;
+    (void)e;
+    *file = bytes;
+    *self = file;
+    return STATUS_OK;
+}
+
+static enum status read_scan(void *self, int i, size_t memory, struct grey *picture, float *dpi,
+                             struct error *e) {
+    return scan_read_page(*(const struct text_span *)self, i, memory, picture, dpi, e);
+}
+
+const struct ocr_source scan_source = {
+    .prepare = prepare_library, .open = open_scan, .read = read_scan};

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "config/base/buffer.h"
-#include "retrieval/extract/ocr/grey.h"
+#include "retrieval/extract/ocr/ocr_source.h"
 
 /* STATUS_UNSUPPORTED where it is not installed: the package is named. */
 enum status scan_open_library(struct error *e);

@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tesseract/capi.h>
+#include <time.h>
 
 #define FUNCTIONS(X) \
     X(TessBaseAPICreate) \
     X(TessBaseAPIDelete) \
-    X(TessBaseAPIInit2) \
+    X(TessBaseAPIInit5) \
     X(TessBaseAPISetVariable) \
     X(TessBaseAPISetPageSegMode) \
     X(TessBaseAPISetImage) \
@@ -23,21 +24,23 @@
     X(TessDeleteText) \
     X(TessMonitorCreate) \
     X(TessMonitorDelete) \
-    X(TessMonitorSetDeadlineMSecs) \
+    X(TessMonitorSetCancelFunc) \
+    X(TessMonitorSetCancelThis) \
     X(TessPageIteratorBoundingBox) \
     X(TessPageIteratorBaseline) \
     X(TessResultIteratorDelete) \
     X(TessResultIteratorGetPageIteratorConst) \
     X(TessResultIteratorNext) \
     X(TessResultIteratorGetUTF8Text) \
-    X(TessResultIteratorConfidence) \
-    X(TessResultIteratorWordRecognitionLanguage)
+    X(TessResultIteratorConfidence)
 
 #define AS_FIELD(name) __typeof__(&name) name;
 static struct {
     void *library; /* NULL: not open */
     FUNCTIONS(AS_FIELD)
 } tess;
+
+enum { MOST_MODEL = 1 << 28 }; /* bytes of a file */
 
 static bool find_functions(void) {
 #define FIND(name) \
@@ -49,8 +52,8 @@ static bool find_functions(void) {
 
 struct ocr_engine {
     struct ocr_languages languages;
-    TessBaseAPI *all;                     /* of all languages, the first first */
-    TessBaseAPI *each[OCR_MOST_LANGUAGES]; /* [languages.n]; `all` where there is but one */
+    struct buffer models[OCR_MOST_LANGUAGES]; /* [languages.n] the bytes of the files */
+    TessBaseAPI *handles[OCR_MOST_LANGUAGES]; /* [languages.n]; NULL: not asked for yet */
 };
 
 /* Languages. */
@@ -115,7 +118,7 @@ static size_t count_language_name(const char *file) {
 
 /* Those that are installed, English first, then by name. */
 static void find_installed(struct ocr_languages *languages, const char *folder) {
-    char (*names)[OCR_LANGUAGE_SIZE] = NULL;
+    char(*names)[OCR_LANGUAGE_SIZE] = NULL;
     int n = 0, capacity = 0;
     DIR *list = opendir(folder);
     for (struct dirent *entry = list ? readdir(list) : NULL; entry; entry = readdir(list)) {
@@ -143,31 +146,36 @@ static enum status refuse_language(const char *name, struct error *e) {
                      package);
 }
 
-static enum status open_handle(TessBaseAPI **out, const char *folder, const char *languages,
-                               struct error *e) {
-    TessBaseAPI *handle = tess.TessBaseAPICreate();
-    if (tess.TessBaseAPIInit2(handle, folder, languages, OEM_LSTM_ONLY) != 0) {
-        tess.TessBaseAPIDelete(handle);
-        return refuse_language(languages, e);
-    }
-    *out = handle;
-    return STATUS_OK;
-}
-
-static enum status open_models(struct ocr_engine *engine, const char *folder, struct error *e) {
-    struct buffer all = {0};
+/* The bytes are read while files can be, and become a model when it is needed: that takes a tenth
+ * of a second. */
+static enum status read_models(struct ocr_engine *engine, const char *folder, struct error *e) {
+    struct buffer path = {0};
+    struct error why;
     const struct ocr_languages *languages = &engine->languages;
     enum status status = STATUS_OK;
     for (int i = 0; i < languages->n && status == STATUS_OK; i++) {
-        buffer_printf(&all, "%s%s", i > 0 ? "+" : "", languages->names[i]);
-        status = open_handle(&engine->each[i], folder, languages->names[i], e);
+        buffer_clear(&path);
+        buffer_printf(&path, "%s/%s.traineddata", folder, languages->names[i]);
+        if (file_read(path.data, MOST_MODEL, &engine->models[i], &why))
+            status = refuse_language(languages->names[i], e);
     }
-    if (status == STATUS_OK && languages->n > 1)
-        status = open_handle(&engine->all, folder, all.data, e);
-    else
-        engine->all = engine->each[0];
-    buffer_free(&all);
+    buffer_free(&path);
     return status;
+}
+
+/* NULL: its model is damaged. */
+static TessBaseAPI *find_handle(struct ocr_engine *engine, int language) {
+    const struct buffer *model = &engine->models[language];
+    TessBaseAPI *handle = engine->handles[language];
+    if (handle) return handle;
+    handle = tess.TessBaseAPICreate();
+    if (tess.TessBaseAPIInit5(handle, model->data, (int)model->size,
+                              engine->languages.names[language], OEM_LSTM_ONLY, NULL, 0, NULL, NULL,
+                              0, false) == 0)
+        engine->handles[language] = handle;
+    else
+        tess.TessBaseAPIDelete(handle);
+    return engine->handles[language];
 }
 
 static enum status open_library(const char *library, struct error *e) {
@@ -192,7 +200,7 @@ enum status ocr_engine_open(struct ocr_engine **out, const struct ocr_languages 
     engine->languages = *languages;
     if (folder && languages->n == 0) find_installed(&engine->languages, folder);
     enum status status = engine->languages.n > 0 && folder
-                             ? open_models(engine, folder, e)
+                             ? read_models(engine, folder, e)
                              : refuse_language(languages->n > 0 ? languages->names[0] : "eng", e);
     if (status == STATUS_OK)
         *out = engine;
@@ -203,9 +211,10 @@ enum status ocr_engine_open(struct ocr_engine **out, const struct ocr_languages 
 
 void ocr_engine_close(struct ocr_engine *engine) {
     if (engine == NULL) return;
-    if (engine->all && engine->all != engine->each[0]) tess.TessBaseAPIDelete(engine->all);
-    for (int i = 0; i < engine->languages.n; i++)
-        if (engine->each[i]) tess.TessBaseAPIDelete(engine->each[i]);
+    for (int i = 0; i < engine->languages.n; i++) {
+        if (engine->handles[i]) tess.TessBaseAPIDelete(engine->handles[i]);
+        buffer_free(&engine->models[i]);
+    }
     free(engine);
 }
 
@@ -220,14 +229,7 @@ void ocr_words_free(struct ocr_words *words) {
     buffer_free(&words->list);
 }
 
-static int find_language(const struct ocr_engine *engine, const char *name) {
-    for (int i = 0; name && i < engine->languages.n; i++)
-        if (strcmp(engine->languages.names[i], name) == 0) return i;
-    return -1;
-}
-
-static void take_word(const struct ocr_engine *engine, TessResultIterator *at,
-                      struct ocr_words *words) {
+static void take_word(TessResultIterator *at, struct ocr_words *words) {
     const TessPageIterator *place = tess.TessResultIteratorGetPageIteratorConst(at);
     struct ocr_word word = {.text = (uint32_t)words->text.size};
     int left, top, right, bottom, x0, y0, x1, y1;
@@ -238,7 +240,6 @@ static void take_word(const struct ocr_engine *engine, TessResultIterator *at,
         word.baseline = word.box.bottom;
         word.height = word.box.bottom - word.box.top;
         word.confidence = tess.TessResultIteratorConfidence(at, RIL_WORD);
-        word.language = find_language(engine, tess.TessResultIteratorWordRecognitionLanguage(at));
         if (tess.TessPageIteratorBaseline(place, RIL_WORD, &x0, &y0, &x1, &y1))
             word.baseline = (float)(y0 + y1) / 2;
         if (tess.TessPageIteratorBoundingBox(place, RIL_TEXTLINE, &left, &top, &right, &bottom))
@@ -249,12 +250,11 @@ static void take_word(const struct ocr_engine *engine, TessResultIterator *at,
     if (text) tess.TessDeleteText(text);
 }
 
-static void take_words(const struct ocr_engine *engine, TessBaseAPI *handle,
-                       struct ocr_words *words) {
+static void take_words(TessBaseAPI *handle, struct ocr_words *words) {
     TessResultIterator *at = tess.TessBaseAPIGetIterator(handle);
     bool more = at != NULL;
     while (more) {
-        take_word(engine, at, words);
+        take_word(at, words);
         more = tess.TessResultIteratorNext(at, RIL_WORD);
     }
     if (at) tess.TessResultIteratorDelete(at);
@@ -268,22 +268,36 @@ static void show_picture(TessBaseAPI *handle, const struct ocr_reading *reading)
     tess.TessBaseAPISetSourceResolution(handle, reading->dpi);
 }
 
+double ocr_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Asked between words. */
+static bool is_over(void *reading, int words) {
+    (void)words;
+    return ocr_clock() >= ((const struct ocr_reading *)reading)->until;
+}
+
 enum status ocr_engine_read(struct ocr_engine *engine, const struct ocr_reading *reading,
                             struct ocr_words *words, struct error *e) {
-    TessBaseAPI *handle = reading->language < 0 ? engine->all : engine->each[reading->language];
-    double left = (reading->until - time_now()) * 1000;
+    TessBaseAPI *handle = find_handle(engine, reading->language);
     buffer_clear(&words->text);
     buffer_clear(&words->list);
-    if (left < 1) return error_set(e, STATUS_TOO_LARGE, "its time is over");
+    if (ocr_clock() >= reading->until) return error_set(e, STATUS_TOO_LARGE, "its time is over");
+    if (handle == NULL)
+        return error_set(e, STATUS_INVALID, "OCR's model of the language \"%s\" is damaged",
+                         engine->languages.names[reading->language]);
     show_picture(handle, reading);
     ETEXT_DESC *monitor = tess.TessMonitorCreate();
-    tess.TessMonitorSetDeadlineMSecs(monitor, left < INT32_MAX ? (int)left : INT32_MAX);
+    tess.TessMonitorSetCancelFunc(monitor, is_over);
+    tess.TessMonitorSetCancelThis(monitor, (void *)(uintptr_t)reading);
     int fault = tess.TessBaseAPIRecognize(handle, monitor);
     tess.TessMonitorDelete(monitor);
-    take_words(engine, handle, words);
+    take_words(handle, words);
     tess.TessBaseAPIClear(handle);
-    if (fault && time_now() >= reading->until)
-        return error_set(e, STATUS_TOO_LARGE, "its time is over");
+    if (ocr_clock() >= reading->until) return error_set(e, STATUS_TOO_LARGE, "its time is over");
     return fault ? error_set(e, STATUS_INVALID, "OCR failed") : STATUS_OK;
 }
 

@@ -12,37 +12,38 @@ struct ocr_languages {
     int n;
 };
 /* Reads "eng+deu"; "" leaves *languages empty. STATUS_INVALID for what is no such list. */
-enum status ocr_languages_parse(struct ocr_languages *languages, const char *list,
-                                struct error *e);
+enum status ocr_languages_parse(struct ocr_languages *languages, const char *list, struct error *e);
 
 /* Models, and what the last reading found. */
 struct ocr_engine;
-/* Opens the library and the models of these languages, else of those that are installed, English
- * first. Reads files. STATUS_UNSUPPORTED names the Debian package that is missing. `library` is the
+/* Opens the library, and reads the models of these languages, else of those that are installed,
+ * English first. STATUS_UNSUPPORTED names the Debian package that is missing. `library` is the
  * file's name; NULL: libtesseract.so.5. */
 enum status ocr_engine_open(struct ocr_engine **out, const struct ocr_languages *languages,
                             const char *library, struct error *e);
 void ocr_engine_close(struct ocr_engine *engine); /* NULL: nothing */
 const struct ocr_languages *ocr_engine_languages(const struct ocr_engine *engine);
 
+/* Seconds of the processor that this process took: a page's time does not run out while others have
+ * the machine. */
+double ocr_clock(void);
 /* How the picture is cut into lines: as a page of columns and blocks, or as one block. */
 enum ocr_mode { OCR_PAGE = 3, OCR_BLOCK = 6, OCR_SPARSE = 11 };
 /* One reading of a picture. */
 struct ocr_reading {
     const struct grey *picture;
-    int language; /* of the engine's; -1: all of them, word by word */
+    int language; /* of the engine's, from 0 */
     enum ocr_mode mode;
     int dpi;      /* pixels an inch, about */
-    double until; /* time_now() when it is broken off */
+    double until; /* ocr_clock() when it is broken off */
 };
 /* A word as it was read. */
 struct ocr_word {
-    uint32_t text, size;   /* bytes of engine's text */
-    struct page_rect box;  /* pixels of the picture */
-    float baseline;        /* at the word's middle */
-    float height;          /* of its line */
-    float confidence;      /* 0 .. 100 */
-    int language;          /* -1: not known */
+    uint32_t text, size;  /* bytes of engine's text */
+    struct page_rect box; /* pixels of the picture */
+    float baseline;       /* at the word's middle */
+    float height;         /* of its line */
+    float confidence;     /* 0 .. 100 */
 };
 struct ocr_words {
     struct buffer text;

@@ -26,6 +26,8 @@ void losses_add(struct losses *losses, int page, const char *reason) {
 enum status losses_refuse(const char *file, const struct buffer *losses, struct error *e) {
     int first = losses->size > 0 ? (int)strcspn(losses->data, "\n") : 0;
     bool more = losses->size > (size_t)first + 1;
-    return error_set(e, STATUS_INVALID, "%s: no text in it%s%.*s%s", file, first > 0 ? ": " : "",
-                     first, first > 0 ? losses->data : "", more ? ", and more" : "");
+    if (first == 0)
+        return error_set(e, STATUS_INVALID, "%s: no text in it: nothing is on its pages", file);
+    return error_set(e, STATUS_INVALID, "%s: no text in it: %.*s%s", file, first, losses->data,
+                     more ? ", and more" : "");
 }

@@ -91,9 +91,9 @@ static bool read_page(struct record_reader *reader, const struct record_head *he
                       struct pages *pages) {
     struct page *page = pages_add(pages, (int)head->number);
     bool sound = head->number > 0 && head->number <= INT32_MAX && head->confidence <= 100 &&
-                 isfinite(head->width) && isfinite(head->height) &&
-                 fabsf(head->tilt) <= 45 && head->width > 0 &&
-                 head->height > 0 && head->words % sizeof(struct page_word) == 0 &&
+                 isfinite(head->width) && isfinite(head->height) && fabsf(head->tilt) <= 45 &&
+                 head->width > 0 && head->height > 0 &&
+                 head->words % sizeof(struct page_word) == 0 &&
                  head->rules % sizeof(struct page_rule) == 0 &&
                  head->pictures % sizeof(struct page_picture) == 0;
     page->width = head->width;

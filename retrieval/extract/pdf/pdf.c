@@ -22,6 +22,7 @@ struct pdf_reading {
     struct pdf_facts facts;
     struct pdf_scan *pages; /* [facts.n_pages] */
     size_t n_words;
+    bool is_late; /* the time for the file was over before its last page */
     struct document_text *out;
 };
 
@@ -60,8 +61,8 @@ static enum status begin_workers(struct pdf_reading *reading, struct error *e) {
     return status;
 }
 
-/* What a page lacks, of its record. */
-static void judge_page(struct pdf_reading *reading, struct pdf_scan *page, int number) {
+/* Reads a page's record for what the page lacks. */
+static void judge_page(struct pdf_scan *page, int number) {
     struct pages pages = {0};
     struct error ignored;
     struct text_span bytes = {page->record.data, page->record.size};
@@ -72,10 +73,6 @@ static void judge_page(struct pdf_reading *reading, struct pdf_scan *page, int n
         page->need = page_needs_ocr(&pages.list[0]);
         page->has_layer = page->need == PAGE_NEEDS_NOTHING && page_has_layer(&pages.list[0]);
         page->n_words = pages.list[0].words.size / sizeof(struct page_word);
-    }
-    if (page->n_words > 0 && reading->reserve > 0) {
-        reading->file.limits.until -= reading->reserve;
-        reading->reserve = 0;
     }
     pages_free(&pages);
 }
@@ -92,7 +89,11 @@ static enum status read_pages(struct pdf_reading *reading, struct error *e) {
         if (status == STATUS_OK && outcome == PAGE_LOST)
             buffer_append_string(&page->loss, why.text);
         if (outcome == PAGE_LOST) continue;
-        judge_page(reading, page, i + 1);
+        judge_page(page, i + 1);
+        if (page->n_words > 0 && reading->reserve > 0) {
+            reading->file.limits.until -= reading->reserve;
+            reading->reserve = 0;
+        }
         if (outcome == PAGE_HALF)
             buffer_printf(&page->loss, "its lines and pictures are not read: %s", why.text);
     }
@@ -113,14 +114,14 @@ static void gather_pages(struct pdf_reading *reading, struct buffer *records) {
     losses_end(&losses);
 }
 
-/* Time that is over is the reason for a file without any text; else what its pages lack. */
+/* No text at all: the first reason is the file's. */
 static enum status refuse_empty(const struct pdf_reading *reading, const struct extract_file *whole,
                                 struct error *e) {
     const struct extract_limits *limits = &whole->limits;
     if (limits->until > 0 && time_now() >= limits->until)
         return error_set(e, STATUS_INVALID, "%s: the time for all of the files is over",
                          whole->name);
-    if (time_now() >= reading->file.limits.until)
+    if (reading->is_late)
         return error_set(e, STATUS_INVALID, "%s: reading it takes over %d seconds", whole->name,
                          limits->seconds);
     return losses_refuse(whole->name, &reading->out->losses, e);
@@ -132,11 +133,10 @@ static enum status lay_out(struct pdf_reading *reading, const struct extract_fil
     struct document_text laid = {0};
     buffer_append(&records, reading->facts.bookmarks.data, reading->facts.bookmarks.size);
     gather_pages(reading, &records);
-    enum status status =
-        reading->n_words == 0
-            ? refuse_empty(reading, whole, e)
-            : pages_lay_out_in_child(whole, (struct text_span){records.data, records.size}, &laid,
-                                     e);
+    enum status status = reading->n_words == 0
+                             ? refuse_empty(reading, whole, e)
+                             : pages_lay_out_in_child(
+                                   whole, (struct text_span){records.data, records.size}, &laid, e);
     buffer_append(&reading->out->text, laid.text.data, laid.text.size);
     buffer_append(&reading->out->marks, laid.marks.data, laid.marks.size);
     buffer_append(&reading->out->title, reading->facts.title.data, reading->facts.title.size);
@@ -155,9 +155,9 @@ enum status extract_pdf(const struct extract_file *file, struct document_text *o
     if (status == STATUS_OK)
         reading.pages = xcalloc((size_t)reading.facts.n_pages + 1, sizeof *reading.pages);
     if (status == STATUS_OK) status = read_pages(&reading, e);
+    reading.is_late = time_now() >= reading.file.limits.until;
     for (int i = 0; i < reading.n_workers; i++) pdf_worker_end(&reading.workers[i]);
-    if (status == STATUS_OK)
-        status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);
+    if (status == STATUS_OK) status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);
     if (status == STATUS_OK) status = lay_out(&reading, file, e);
     for (int i = 0; reading.pages && i < reading.facts.n_pages; i++) {
         buffer_free(&reading.pages[i].record);

@@ -7,6 +7,7 @@
 #include "retrieval/extract/ocr/ocr_pages.h"
 #include "retrieval/extract/page/page_record.h"
 #include "retrieval/extract/page/vocabulary.h"
+#include "retrieval/extract/pdf/pdf_library.h"
 
 /* Of the words that are surely read, so many have to stand in a good layer. */
 static const float GOOD_LAYER = 0.5F;
@@ -18,6 +19,36 @@ struct scans {
     int n_bad; /* layers that are not the text of their page */
 };
 
+/* Pictures of the pages. */
+
+enum { PAGE_DPI = 300, MOST_PIXELS = 4000 };
+
+static enum status open_pdf(void **self, const char *name, struct text_span bytes,
+                            struct error *e) {
+    struct pdf *pdf;
+    enum status status = pdf_open(&pdf, name, bytes, e);
+    *self = pdf;
+    return status;
+}
+
+static enum status draw_page(void *pdf, int i, size_t memory, struct grey *picture, float *dpi,
+                             struct error *e) {
+    struct pdf_page *page;
+    struct pdf_pixels pixels = {0};
+    (void)memory;
+    if (pdf_page_open(pdf, i, &page, e)) return e->status;
+    enum status status = pdf_page_draw(page, PAGE_DPI / 72.0F, MOST_PIXELS, &pixels, e);
+    if (status == STATUS_OK) {
+        *picture = (struct grey){pixels.width, pixels.height, pixels.grey};
+        *dpi = pixels.per_point * 72;
+    }
+    pdf_page_close(page);
+    return status;
+}
+
+static const struct ocr_source pdf_source = {
+    .opens_files = true, .prepare = pdf_open_library, .open = open_pdf, .read = draw_page};
+
 static void lose(struct pdf_scan *page, const char *why) {
     if (page->loss.size > 0) return;
     buffer_printf(&page->loss, "%s; %s", page_need_name(page->need), why);
@@ -26,8 +57,8 @@ static void lose(struct pdf_scan *page, const char *why) {
 /* The one page of a record of OCR. */
 static bool read_record(struct text_span record, int number, struct pages *pages) {
     struct error ignored;
-    return record.size > 0 && records_read(record, pages, &ignored) == STATUS_OK &&
-           pages->n == 1 && pages->list[0].number == number && pages->list[0].words.size > 0;
+    return record.size > 0 && records_read(record, pages, &ignored) == STATUS_OK && pages->n == 1 &&
+           pages->list[0].number == number && pages->list[0].words.size > 0;
 }
 
 /* Pages that need it. */
@@ -52,7 +83,7 @@ static enum status take_page(void *context, int page, struct text_span record, c
 
 /* The share of the sample's words that stand in the layer; 1 where there are too few to tell. */
 static float compare_layer(const struct page *layer, const struct page *sample) {
-    struct vocabulary vocabulary = {0};
+    struct document_words vocabulary = {0};
     size_t n, known = 0, sure = 0;
     const struct page_word *words = page_words(layer, &n);
     for (size_t i = 0; i < n; i++) vocabulary_add(&vocabulary, page_word_text(layer, &words[i]));
@@ -87,8 +118,10 @@ static enum status take_sample(void *context, int page, struct text_span record,
 
 static int list_layers(const struct scans *scans, int *list) {
     int n = 0;
-    for (int i = 0; i < scans->n; i++)
-        if (scans->pages[i].has_layer) list[n++] = i;
+    for (int i = 0; i < scans->n; i++) {
+        list[n] = i;
+        n += scans->pages[i].has_layer;
+    }
     return n;
 }
 
@@ -101,7 +134,7 @@ static enum status try_layers(const struct extract_file *file, struct scans *sca
         list[2] = list[n - 1];
         n = TRIED_LAYERS;
     }
-    struct ocr_wish wish = {.pages = list, .n = n, .sample = true};
+    struct ocr_wish wish = {.source = &pdf_source, .pages = list, .n = n, .sample = true};
     enum status status = ocr_pages_read(file, &wish, take_sample, scans, e);
     if (status || scans->n_bad == 0) return status;
     wish.n = list_layers(scans, list);
@@ -111,14 +144,16 @@ static enum status try_layers(const struct extract_file *file, struct scans *sca
 enum status pdf_read_scans(const struct extract_file *file, struct pdf_scan *pages, int n,
                            struct error *e) {
     struct scans scans = {.pages = pages, .n = n};
-    struct ocr_wish wish = {0};
+    struct ocr_wish wish = {.source = &pdf_source};
     int *list = xcalloc((size_t)n + 1, sizeof *list);
     bool off = file->limits.ocr.off;
     enum status status = off ? STATUS_OK : try_layers(file, &scans, list, e);
     for (int i = 0; i < n; i++) {
         if (pages[i].need <= PAGE_IS_EMPTY || pages[i].record.size == 0) continue;
         if (off) lose(&pages[i], "OCR is off");
-        if (!off) list[wish.n++] = i;
+        if (off) continue;
+        list[wish.n] = i;
+        wish.n++;
     }
     wish.pages = list;
     if (status == STATUS_OK) status = ocr_pages_read(file, &wish, take_page, &scans, e);

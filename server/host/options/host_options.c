@@ -141,6 +141,12 @@ static const struct option_row retrieval_rows[] = {
                "seconds that reading an uploaded file may take, with all files in it"),
     OPTION_INT(struct retrieval_settings, upload_readers, 3, 1, 64,
                "uploaded files that are read at once, of each client one"),
+    OPTION_BOOL(struct retrieval_settings, ocr, true,
+                "pages of uploaded files that are pictures are read by OCR (docs/files.md#ocr)"),
+    OPTION_TEXT(struct retrieval_settings, ocr_languages, "",
+                "languages that OCR reads, as eng+deu+fra; empty: those that are installed"),
+    OPTION_INT(struct retrieval_settings, page_seconds, 30, 1, 86400,
+               "seconds that OCR may take for a page"),
     OPTION_PATH(struct retrieval_settings, embedder,
                 "sentence-transformers folder (docs/embedders.md); empty: as the collection's "
                 "MANIFEST says"),

@@ -58,6 +58,9 @@ struct retrieval_settings {
     int compact_after;   /* chunks that came or went; 0: never */
     int upload_seconds;  /* that reading a file of a request may take */
     int upload_readers;  /* such files that are read at once */
+    bool ocr;            /* their pages that are pictures are read by OCR */
+    char *ocr_languages; /* "eng+deu"; empty: those that are installed */
+    int page_seconds;    /* that OCR may take for a page */
     char *template;      /* a passage in a prompt (server/host/prompt/passages.h) */
     int prompt_tokens;   /* of all passages before one prompt */
     int prompt_pictures; /* of those, seen as pictures */
