@@ -162,6 +162,13 @@ static void score_view(struct word_search *search, int64_t *ids, int k) {
     }
 }
 
+static void tell_scores(const struct word_search *search, int k, struct word_found *found) {
+    for (int i = 0; i < k; i++)
+        found->scores[i] = found->ids[i] >= 0 ? search->scores[found->ids[i]] : 0;
+    found->whole = 0;
+    for (int i = 0; i < search->n_words; i++) found->whole += (float)search->words[i].weight;
+}
+
 static enum status open_words(struct word_search *search, const atomic_bool *cancelled,
                               struct error *e) {
     struct epoch *epoch = search->snapshot->epoch;
@@ -183,12 +190,12 @@ static enum status open_words(struct word_search *search, const atomic_bool *can
 }
 
 enum status store_search_words(const struct snapshot *snapshot, const struct word_query *query,
-                               int64_t *ids, struct error *e) {
+                               struct word_found *found, struct error *e) {
     const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
     struct epoch *epoch = store_snapshot->epoch;
     struct word_search *search = xcalloc(1, sizeof *search);
     uint64_t words[QUERY_WORDS];
-    for (int i = 0; i < query->k; i++) ids[i] = -1;
+    for (int i = 0; i < query->k; i++) found->ids[i] = FOUND_NONE;
     search->snapshot = store_snapshot;
     search->filter = query->filter;
     search->among = query->filter
@@ -201,7 +208,8 @@ enum status store_search_words(const struct snapshot *snapshot, const struct wor
         count_generation(search);
         count_logged(search);
         weigh_words(search);
-        score_view(search, ids, query->k);
+        score_view(search, found->ids, query->k);
+        tell_scores(search, query->k, found);
     }
     free(search->scores);
     free(search->logged);

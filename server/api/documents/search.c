@@ -46,6 +46,7 @@ static void write_results(const struct search_answer *answer, struct buffer *out
     for (int i = 0; i < answer->hits.n; i++) {
         put_object(&w);
         neighbor_write(&w, &answer->hits.list[i], principal_filter(&answer->who));
+        if (answer->request.explain) hit_put_worth(&w, &answer->hits.list[i]);
         /* A chunk's number counts those of other documents. */
         if (principal_filter(&answer->who) == NULL)
             put_key_int(&w, "chunk", answer->hits.list[i].chunk);

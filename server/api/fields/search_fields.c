@@ -53,6 +53,8 @@ static const struct json_field search_fields[] = {
     {.type = JSON_ROWS, JSON_AT(struct search_request, choice), .table = &search_choice_table},
     {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
      .help = "the documents that may be found, by their metadata, id and path"},
+    {"explain", JSON_BOOL, JSON_AT(struct search_request, explain),
+     .help = "tell of each hit what put it where it stands"},
     {"q", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA,
      .help = "what is searched for"},
 };
