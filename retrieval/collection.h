@@ -66,9 +66,9 @@ struct word_query {
 };
 /* Chunks that share words with it, best first. */
 struct word_found {
-    int64_t *ids;  /* [k] FOUND_NONE: no more */
-    float *scores; /* [k] by BM25 */
-    float whole;   /* the score of a chunk of average length that has each word of the text once */
+    int64_t *ids;  /* [k] by BM25; FOUND_NONE: no more */
+    float *shares; /* [k] the weight of the text's words that each has, of all words' weight: those
+                      that no chunk has count most, and common ones nothing */
 };
 
 /* A document that was looked for; zeroed: none. */

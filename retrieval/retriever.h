@@ -62,7 +62,7 @@ static inline bool query_ranks_words(const struct retriever_query *query) {
 
 /* The parts of a hit's worth, by which vectors and words are joined. */
 struct hit_worth {
-    float vectors, words; /* 0 .. 1, and somewhat more */
+    float vectors, words; /* 0 .. 1 */
     float weight;         /* of words, for this query */
     int exact;            /* rare identifiers of the query that it has */
     float total;          /* 0: vectors and words were not joined */

@@ -88,8 +88,8 @@ static enum status find_words(const struct ranked_batch *batch, const struct ran
                                .k = batch->width,
                                .cancelled = query->query->cancelled};
     int64_t *ids = xmalloc((size_t)batch->width * sizeof *ids);
-    float *scores = xmalloc((size_t)batch->width * sizeof *scores);
-    struct word_found found = {.ids = ids, .scores = scores};
+    float *shares = xmalloc((size_t)batch->width * sizeof *shares);
+    struct word_found found = {.ids = ids, .shares = shares};
     float *vector = xmalloc((size_t)dim * sizeof *vector);
     enum status status =
         batch->collection->ops->search_words(batch->collection, snapshot, &words, &found, e);
@@ -104,13 +104,13 @@ static enum status find_words(const struct ranked_batch *batch, const struct ran
         candidates->list[at] =
             (struct candidate){.id = ids[at],
                                .similarity = vectors_multiply(query->passages, vector, dim),
-                               .words = found.whole > 0 ? scores[at] / found.whole : 0,
+                               .words = shares[at],
                                .by = HIT_BY_WORDS};
         candidates->n++;
     }
     candidates->more = candidates->n == batch->width;
     free(ids);
-    free(scores);
+    free(shares);
     free(vector);
     return status;
 }

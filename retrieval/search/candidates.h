@@ -7,7 +7,7 @@
 struct candidate {
     int64_t id;
     float similarity;
-    float words; /* of a list by words: its score, as a share of a whole one's */
+    float words; /* of a list by words: the share of the query's words that it has */
     unsigned by; /* as a hit's */
     struct hit_worth worth;
 };

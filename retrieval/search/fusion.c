@@ -3,10 +3,10 @@
  *     vectors + weight words + exact
  *
  * vectors, 0 .. 1: its cosine, between that of the hundredth chunk and that of the nearest.
- * words: the weight of the query's words that it has, as a share of all. weight: how much that
- * counts for this query. Where some chunk has nearly all words, the query repeats what is written
- * there, and words count most; where none has, they say little. exact: it has an identifier of the
- * query that few others have. docs/results/retrieval.md tells what chose the numbers. */
+ * words, 0 .. 1: the share of the query's words that it has, by their weight. weight: how much that
+ * counts for this query. Where some chunk has nearly all words, the query repeats the text of a
+ * document, and words count most; where none has, they say little. exact: it has an identifier of
+ * the query that few others have. docs/results/retrieval.md tells what chose the numbers. */
 #include "retrieval/search/fusion.h"
 
 #include <math.h>
@@ -14,15 +14,13 @@
 
 #include "retrieval/search/exact_words.h"
 
-/* The weight of words where no chunk has them, and what it grows by where one has all of them. */
-static const double weight_least = 0.25, weight_growth = 2;
-enum { WEIGHT_POWER = 8 };
-/* Repeating a word is worth no more than so many shares. */
-static const double words_most = 1.2;
+/* The weight of words: what it is at least, and what it grows by until a chunk has all words, from
+ * where one has such a share of them. */
+static const double weight_least = 0.5, weight_growth = 3, share_least = 0.8;
 /* An identifier tells something where so many chunks at most have it; then it comes before all that
  * vectors and words are worth. */
 enum { EXACT_CHUNKS = 8 };
-static const double exact_worth = 4;
+static const double exact_worth = 5;
 
 struct fusion {
     const struct candidates *passages;
@@ -37,7 +35,7 @@ struct fusion {
 static double weigh_words(const struct candidates *words) {
     double best = 0;
     for (int i = 0; i < words->n; i++) best = fmax(best, (double)words->list[i].words);
-    return weight_least + weight_growth * pow(fmin(best, 1), WEIGHT_POWER);
+    return weight_least + weight_growth * fmax(0, best - share_least) / (1 - share_least);
 }
 
 static int compare_ids(const void *a, const void *b) {
@@ -97,7 +95,7 @@ static void rate(struct fusion *fusion, int i) {
     double range = fusion->highest - fusion->lowest,
            above = (double)candidate->similarity - fusion->lowest,
            vectors = range > 0 ? fmin(fmax(above / range, 0), 1) : above >= 0,
-           words = fmin((double)candidate->words, words_most);
+           words = (double)candidate->words;
     int exact = count_exact(fusion, i);
     candidate->worth = (struct hit_worth){
         .vectors = (float)vectors,

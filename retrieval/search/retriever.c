@@ -181,10 +181,10 @@ bool retriever_has_words(const struct retriever *retriever, const struct snapsho
 enum status retriever_make_words(struct retriever *retriever, struct snapshot *snapshot,
                                  struct error *e) {
     int64_t none;
-    float score;
+    float share;
     return retriever->collection->ops->search_words(
         retriever->collection, snapshot, &(struct word_query){.text = {"", 0}, .k = 1},
-        &(struct word_found){.ids = &none, .scores = &score}, e);
+        &(struct word_found){.ids = &none, .shares = &share}, e);
 }
 
 void retriever_set_reranker(struct retriever *retriever, const struct embedder *reranker) {
