@@ -23,7 +23,7 @@ enum break_level {
 /* The worth of an end before such a token. The share of the chunk length that the chunk has then,
  * 0 .. 1, is added to it, so that chunks are long where nothing is torn for it. Behind a heading a
  * chunk ends only where else it would tear what comes next, as all other ends come later. */
-static const double worths[BREAK_LEVELS] = {-2, -1, 0, 0, 0.15, 0.3, 0.5, 0.5};
+static const double worths[BREAK_LEVELS] = {-2, -1, -0.9, -0.45, 0, 0.3, 0.5, 0.5};
 /* A heading ends a chunk of at least this share; the first such is taken. */
 static const double heading_share = 0.35, heading_worth = 3;
 

@@ -64,6 +64,12 @@ struct word_query {
     int k;
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
 };
+/* Chunks that share words with it, best first. */
+struct word_found {
+    int64_t *ids;  /* [k] by BM25; FOUND_NONE: no more */
+    float *shares; /* [k] the weight of the text's words that each has, of all words' weight: those
+                      that no chunk has count most, and common ones nothing */
+};
 
 /* A document that was looked for; zeroed: none. */
 struct collection_found {
@@ -113,8 +119,10 @@ struct collection_ops {
     enum status (*search)(struct collection *collection, struct snapshot *snapshot,
                           const struct nearest_query *query, struct nearest_found *out,
                           struct error *e);
+    /* *found has room for k. */
     enum status (*search_words)(struct collection *collection, struct snapshot *snapshot,
-                                const struct word_query *query, int64_t *ids, struct error *e);
+                                const struct word_query *query, struct word_found *found,
+                                struct error *e);
     /* Whether the words of the snapshot are made, or soon will be; NULL: they need not be. */
     bool (*has_words)(struct collection *collection, const struct snapshot *snapshot);
     /* STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. */

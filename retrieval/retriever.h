@@ -11,7 +11,8 @@
 enum retriever_way {
     RETRIEVE_NEAREST, /* by the embedder's vectors */
     RETRIEVE_WORDS,   /* by the words of the text */
-    RETRIEVE_BOTH     /* by both ranks: reciprocal rank fusion */
+    RETRIEVE_BOTH,    /* by both (docs/search.md) */
+    RETRIEVE_USUAL    /* by both where that can be, else by vectors: query_ranks_words */
 };
 
 /* How hits are chosen among what a query finds. Zeroed: the nearest, whatever they are. */
@@ -51,6 +52,22 @@ struct retriever_query {
                         nobody counts */
 };
 
+/* Whether its hits are ranked by words, where the collection can. A picture has none, nor has a
+ * vector; and what a model reads by cross attention is as it was trained with, unless a request
+ * says otherwise. */
+static inline bool query_ranks_words(const struct retriever_query *query) {
+    if (query->choice.way != RETRIEVE_USUAL) return query->choice.way != RETRIEVE_NEAREST;
+    return query->r <= 0 && query->picture == NULL && query->text.size > 0;
+}
+
+/* The parts of a hit's worth, by which vectors and words are joined. */
+struct hit_worth {
+    float vectors, words; /* 0 .. 1 */
+    float weight;         /* of words, for this query */
+    int exact;            /* rare identifiers of the query that it has */
+    float total;          /* 0: vectors and words were not joined */
+};
+
 /* The lists that a hit was in, as bits. */
 enum hit_list { HIT_BY_PASSAGES = 1, HIT_BY_WORDS = 2, HIT_BY_PICTURES = 4 };
 
@@ -70,6 +87,7 @@ struct hit {
     float similarity; /* cosine, of the list in which it stands best */
     unsigned by;      /* bits of enum hit_list; 0: pictures have no embedder of their own */
     float relevance;  /* by a reranker, 0 .. 1; -1: it was not asked */
+    struct hit_worth worth;
 };
 
 /* The names of the lists that a hit was in, into names; returns how many. */
@@ -81,6 +99,9 @@ void hit_put_lists(struct json_writer *w, const struct hit *hit);
  * number, its size and the rectangles of the lines, in points from the left top corner of the page
  * as a viewer shows it. An empty list where no place is known; null for a text of no document. */
 void hit_put_boxes(struct json_writer *w, const struct hit *hit);
+/* Writes its worth as "worth" of an open object; nothing where vectors and words were not joined.
+ */
+void hit_put_worth(struct json_writer *w, const struct hit *hit);
 
 struct hits {
     struct hit *list; /* [n], best first */

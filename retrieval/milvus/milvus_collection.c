@@ -278,8 +278,9 @@ static enum status follow_counts(struct collection *collection, struct error *e)
 }
 
 static enum status refuse_words(struct collection *collection, struct snapshot *snapshot,
-                                const struct word_query *query, int64_t *ids, struct error *e) {
-    (void)collection, (void)snapshot, (void)query, (void)ids;
+                                const struct word_query *query, struct word_found *found,
+                                struct error *e) {
+    (void)collection, (void)snapshot, (void)query, (void)found;
     return error_set(
         e, STATUS_UNSUPPORTED,
         "a collection in Milvus is not ranked by words: hybrid search needs a collection on a disk "

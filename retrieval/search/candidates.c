@@ -1,13 +1,13 @@
-/* retrieval/search/candidates.c: see candidates.h. Several lists are joined by reciprocal rank
- * fusion, that of Cormack, Clarke and Buettcher (SIGIR 2009). */
+/* retrieval/search/candidates.c: see candidates.h. Vectors and words are joined by fusion.h, texts
+ * and pictures by reciprocal rank fusion, that of Cormack, Clarke and Buettcher (SIGIR 2009). */
 #include "retrieval/search/candidates.h"
 
-#include <math.h>
 #include <stdlib.h>
 
-/* Ranks that fusion looks at, at least. Its constant, and what a rank by words is worth beside one
- * by vectors, are those that docs/results/retrieval.md chose. */
-enum { FUSED_RANKS = 100, FUSION_CONSTANT = 10 };
+#include "retrieval/search/fusion.h"
+
+/* The constant of fusion by ranks. */
+enum { FUSION_CONSTANT = 10 };
 
 void candidates_free(struct candidates *all, int n) {
     for (int i = 0; i < n; i++) {
@@ -39,7 +39,8 @@ static void take_nearest(const struct ranked_batch *batch, const struct nearest_
         candidates->snapshot = snapshot_hold(found->snapshot);
         for (; n < batch->width && ids[n] != FOUND_NONE; n++) {
             if (ids[n] == FOUND_GONE) continue;
-            candidates->list[candidates->n] = (struct candidate){ids[n], similarities[n], by};
+            candidates->list[candidates->n] =
+                (struct candidate){.id = ids[n], .similarity = similarities[n], .by = by};
             candidates->n++;
         }
         candidates->more =
@@ -87,9 +88,11 @@ static enum status find_words(const struct ranked_batch *batch, const struct ran
                                .k = batch->width,
                                .cancelled = query->query->cancelled};
     int64_t *ids = xmalloc((size_t)batch->width * sizeof *ids);
+    float *shares = xmalloc((size_t)batch->width * sizeof *shares);
+    struct word_found found = {.ids = ids, .shares = shares};
     float *vector = xmalloc((size_t)dim * sizeof *vector);
     enum status status =
-        batch->collection->ops->search_words(batch->collection, snapshot, &words, ids, e);
+        batch->collection->ops->search_words(batch->collection, snapshot, &words, &found, e);
     bool given_up = status == STATUS_CANCELLED;
     if (given_up) status = STATUS_OK;
     candidates->list = xmalloc((size_t)batch->width * sizeof *candidates->list);
@@ -97,12 +100,17 @@ static enum status find_words(const struct ranked_batch *batch, const struct ran
     while (status == STATUS_OK && !given_up && candidates->n < batch->width &&
            ids[candidates->n] != FOUND_NONE) {
         status = snapshot_vectors(snapshot, ids[candidates->n], 1, vector, e);
-        candidates->list[candidates->n] = (struct candidate){
-            ids[candidates->n], vectors_multiply(query->passages, vector, dim), HIT_BY_WORDS};
+        int at = candidates->n;
+        candidates->list[at] =
+            (struct candidate){.id = ids[at],
+                               .similarity = vectors_multiply(query->passages, vector, dim),
+                               .words = shares[at],
+                               .by = HIT_BY_WORDS};
         candidates->n++;
     }
     candidates->more = candidates->n == batch->width;
     free(ids);
+    free(shares);
     free(vector);
     return status;
 }
@@ -116,17 +124,14 @@ static enum status rank_words(const struct ranked_batch *batch, enum hit_list ki
     return status;
 }
 
-/* Ways of ranking, and what their ranks are worth in a fusion. A collection that is not ranked by
- * words says so before it is searched. */
+/* Ways of ranking. A collection that is not ranked by words says so before it is searched. */
 struct ranked_list {
     enum hit_list kind;
     enum status (*rank)(const struct ranked_batch *batch, enum hit_list kind,
                         struct candidates *lists, struct error *e);
-    double share;
 };
-static const struct ranked_list ranked_lists[HIT_LISTS] = {{HIT_BY_WORDS, rank_words, 0.5},
-                                                           {HIT_BY_PASSAGES, rank_nearest, 1},
-                                                           {HIT_BY_PICTURES, rank_nearest, 1}};
+static const struct ranked_list ranked_lists[HIT_LISTS] = {
+    {HIT_BY_WORDS, rank_words}, {HIT_BY_PASSAGES, rank_nearest}, {HIT_BY_PICTURES, rank_nearest}};
 
 unsigned candidates_lists(const struct ranked_query *query) {
     enum retriever_way way = query->query->choice.way;
@@ -185,56 +190,79 @@ static int join_ranks(struct fused *all, int n) {
 }
 
 /* Entries of all lists of one query. */
-struct fusion {
+struct rank_fusion {
     struct fused *all; /* [n] */
     int n;
     bool full; /* a list has as many as were asked for */
-    struct snapshot *snapshot;
 };
 
-static void add_ranks(struct fusion *fusion, const struct candidates *list, double share,
-                      float floor) {
+static void add_ranks(struct rank_fusion *fusion, const struct candidates *list, float floor) {
     fusion->all = xrealloc(fusion->all, (size_t)(fusion->n + list->n + 1) * sizeof *fusion->all);
     for (int i = 0; i < list->n; i++) {
         if (list->list[i].similarity < floor) continue;
-        fusion->all[fusion->n] = (struct fused){list->list[i], share / (FUSION_CONSTANT + i + 1)};
+        fusion->all[fusion->n] = (struct fused){list->list[i], 1.0 / (FUSION_CONSTANT + i + 1)};
         fusion->n++;
     }
-    if (fusion->snapshot == NULL) fusion->snapshot = snapshot_hold(list->snapshot);
 }
 
-/* The best `most` of all lists. */
-static void fuse(struct fusion *fusion, int most, bool of_pictures, struct candidates *out) {
-    int n = join_ranks(fusion->all, fusion->n);
-    *out = (struct candidates){.n = min_int(n, most), .snapshot = fusion->snapshot};
-    out->list = xmalloc((size_t)most * sizeof *out->list);
-    for (int i = 0; i < out->n; i++) out->list[i] = fusion->all[i].candidate;
-    out->more = of_pictures ? fusion->full || n > most : out->n == most;
-    free(fusion->all);
+/* The best `most` of texts and pictures. Cosines of two embedders have their floor in each list. */
+static void fuse_pictures(const struct ranked_query *query, const struct candidates *texts,
+                          const struct candidates *pictures, int width, struct candidates *out) {
+    struct rank_fusion fusion = {.full = texts->more || pictures->more};
+    add_ranks(&fusion, texts, query->query->min_similarity);
+    add_ranks(&fusion, pictures, query->query->min_similarity);
+    int n = join_ranks(fusion.all, fusion.n);
+    *out = (struct candidates){.n = min_int(n, width),
+                               .more = fusion.full || n > width,
+                               .snapshot = snapshot_hold(pictures->snapshot)};
+    out->list = xmalloc((size_t)width * sizeof *out->list);
+    for (int i = 0; i < out->n; i++) out->list[i] = fusion.all[i].candidate;
+    free(fusion.all);
 }
 
-/* Cosines of one embedder have their floor at the end, where all candidates are looked at; those of
- * two embedders have it in each list. */
+/* The lists of a query; NULL: it is not sought in it. */
+struct query_lists {
+    struct candidates *passages, *words, *pictures;
+};
+
+static void fuse_query(const struct ranked_query *query, struct query_lists lists, int wide,
+                       int width, struct candidates *out) {
+    struct candidates texts = {0}, none = {0};
+    int most = lists.pictures ? wide : width;
+    if (lists.passages && lists.words) {
+        fusion_join(query->query->text, lists.passages, lists.words, most, &texts);
+    } else if (lists.passages || lists.words) {
+        texts = lists.passages ? *lists.passages : *lists.words;
+        *(lists.passages ? lists.passages : lists.words) = none;
+    }
+    if (lists.pictures) {
+        fuse_pictures(query, &texts, lists.pictures, width, out);
+        free(texts.list);
+        snapshot_release(texts.snapshot);
+    } else {
+        *out = texts;
+    }
+}
+
 static enum status rank_by_several(const struct ranked_batch *batch, unsigned kinds,
                                    struct candidates *out, struct error *e) {
     struct ranked_batch wide = *batch;
     wide.width = max_int(batch->width, FUSED_RANKS);
-    bool of_pictures = kinds & HIT_BY_PICTURES;
-    struct fusion *fusions = xcalloc((size_t)batch->n, sizeof *fusions);
+    struct candidates *found[HIT_LISTS] = {NULL};
     enum status status = STATUS_OK;
     for (int i = 0; i < HIT_LISTS && status == STATUS_OK; i++) {
         if ((kinds & (unsigned)ranked_lists[i].kind) == 0) continue;
-        struct candidates *lists = xcalloc((size_t)batch->n, sizeof *lists);
-        status = ranked_lists[i].rank(&wide, ranked_lists[i].kind, lists, e);
-        for (int j = 0; j < batch->n; j++) {
-            float floor = of_pictures ? batch->queries[j]->query->min_similarity : -INFINITY;
-            add_ranks(&fusions[j], &lists[j], ranked_lists[i].share, floor);
-            fusions[j].full = fusions[j].full || lists[j].n == wide.width;
-        }
-        candidates_free(lists, batch->n);
+        found[i] = xcalloc((size_t)batch->n, sizeof **found);
+        status = ranked_lists[i].rank(&wide, ranked_lists[i].kind, found[i], e);
     }
-    for (int j = 0; j < batch->n; j++) fuse(&fusions[j], batch->width, of_pictures, &out[j]);
-    free(fusions);
+    for (int j = 0; j < batch->n && status == STATUS_OK; j++) {
+        struct query_lists lists = {.words = found[0] ? &found[0][j] : NULL,
+                                    .passages = found[1] ? &found[1][j] : NULL,
+                                    .pictures = found[2] ? &found[2][j] : NULL};
+        fuse_query(batch->queries[j], lists, wide.width, batch->width, &out[j]);
+    }
+    for (int i = 0; i < HIT_LISTS; i++)
+        if (found[i]) candidates_free(found[i], batch->n);
     return status;
 }
 

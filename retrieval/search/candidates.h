@@ -7,8 +7,12 @@
 struct candidate {
     int64_t id;
     float similarity;
+    float words; /* of a list by words: the share of the query's words that it has */
     unsigned by; /* as a hit's */
+    struct hit_worth worth;
 };
+/* Ranks of each list that are looked at when several are joined, at least. */
+enum { FUSED_RANKS = 100 };
 
 /* Chunks that one query has found, best first. */
 struct candidates {

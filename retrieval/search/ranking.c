@@ -152,6 +152,7 @@ static void show_hits(const struct chosen *chosen, struct snapshot *snapshot, st
     for (size_t i = 0; i < n; i++) {
         hit_show(&hits->list[i], &chosen->chunks[i], chosen->list[i].similarity);
         if (snapshot->info->pictures.embedder) hits->list[i].by = chosen->list[i].by;
+        hits->list[i].worth = chosen->list[i].worth;
         if (r > 0)
             snapshot_neighbor_tokens(snapshot, chosen->list[i].id, (int)r, hits->ids + i * r);
     }

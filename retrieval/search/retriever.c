@@ -87,6 +87,18 @@ void hit_put_boxes(struct json_writer *w, const struct hit *hit) {
     buffer_free(&found);
 }
 
+void hit_put_worth(struct json_writer *w, const struct hit *hit) {
+    const struct hit_worth *worth = &hit->worth;
+    if (worth->total == 0) return;
+    put_key_object(w, "worth");
+    put_key_float(w, "total", worth->total);
+    put_key_float(w, "vectors", worth->vectors);
+    put_key_float(w, "words", worth->words);
+    put_key_float(w, "words_weight", worth->weight);
+    put_key_int(w, "exact", worth->exact);
+    put_object_end(w);
+}
+
 /* Vectors. */
 
 static bool seeks_passages(const struct retriever *retriever, const struct retriever_query *query) {
@@ -166,6 +178,13 @@ static enum status search_embedded(const struct retriever *retriever,
     return status;
 }
 
+static enum retriever_way choose_way(const struct retriever *retriever,
+                                     const struct retriever_query *query) {
+    if (query->choice.way != RETRIEVE_USUAL) return query->choice.way;
+    bool can = query_ranks_words(query) && !collection_is_remote(retriever->collection);
+    return can ? RETRIEVE_BOTH : RETRIEVE_NEAREST;
+}
+
 enum status retriever_search(struct retriever *retriever, const struct retriever_query *queries,
                              int n, struct hits *hits, struct error *e) {
     struct snapshot *newest = retriever_hold(retriever);
@@ -175,6 +194,7 @@ enum status retriever_search(struct retriever *retriever, const struct retriever
     for (int i = 0; i < n; i++) {
         batch.queries[i] = queries[i];
         if (queries[i].snapshot == NULL) batch.queries[i].snapshot = newest;
+        batch.queries[i].choice.way = choose_way(retriever, &queries[i]);
     }
     enum status status = embed_all(retriever, &batch, e);
     if (status == STATUS_OK) status = search_embedded(retriever, &batch, hits, e);
@@ -200,8 +220,10 @@ bool retriever_has_words(const struct retriever *retriever, const struct snapsho
 enum status retriever_make_words(struct retriever *retriever, struct snapshot *snapshot,
                                  struct error *e) {
     int64_t none;
+    float share;
     return retriever->collection->ops->search_words(
-        retriever->collection, snapshot, &(struct word_query){.text = {"", 0}, .k = 1}, &none, e);
+        retriever->collection, snapshot, &(struct word_query){.text = {"", 0}, .k = 1},
+        &(struct word_found){.ids = &none, .shares = &share}, e);
 }
 
 void retriever_set_reranker(struct retriever *retriever, const struct embedder *reranker) {

@@ -375,9 +375,10 @@ static enum status search_vectors(struct collection *collection, struct snapshot
 }
 
 static enum status search_words(struct collection *collection, struct snapshot *snapshot,
-                                const struct word_query *query, int64_t *ids, struct error *e) {
+                                const struct word_query *query, struct word_found *found,
+                                struct error *e) {
     (void)collection;
-    return store_search_words(snapshot, query, ids, e);
+    return store_search_words(snapshot, query, found, e);
 }
 
 /* Words of so few chunks are made in some milliseconds. */

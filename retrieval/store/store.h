@@ -67,7 +67,7 @@ enum status store_search(const struct snapshot *snapshot, const struct nearest_q
  * that come meanwhile wait for it (STATUS_CANCELLED where they are cancelled), and nothing else
  * does. STATUS_NO_MEMORY. */
 enum status store_search_words(const struct snapshot *snapshot, const struct word_query *query,
-                               int64_t *ids, struct error *e);
+                               struct word_found *found, struct error *e);
 /* Pictures of the snapshot that have vectors of their own, and vectors of their own embedder. */
 int64_t store_count_pictures(const struct snapshot *snapshot);
 /* Whether a chunk with a number in [0, chunk_limit) is in it: some are of documents that went or

@@ -162,6 +162,48 @@ static void score_view(struct word_search *search, int64_t *ids, int k) {
     }
 }
 
+/* Telling. */
+
+static bool has_posting(struct postings postings, int64_t chunk) {
+    int64_t low = 0, high = postings.n;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if ((int64_t)postings.list[middle].chunk < chunk)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < postings.n && (int64_t)postings.list[low].chunk == chunk;
+}
+
+static bool has_word(const struct word_search *search, uint64_t word, int64_t id) {
+    const struct epoch *epoch = search->snapshot->epoch;
+    if (id < disk_generation_info(epoch->generation)->n_chunks)
+        return has_posting(words_find(search->generation, word), id);
+    int number = store_snapshot_logged(search->snapshot, id);
+    return has_posting(words_find(search->logged[number], word),
+                       id - epoch_logged(epoch, number)->first_chunk);
+}
+
+static double weigh_all(const struct word_search *search) {
+    double all = 0, none = log(1 + ((double)search->n_chunks + 0.5) / 0.5);
+    for (int i = 0; i < search->n_words; i++)
+        all += search->words[i].n_chunks > 0 ? search->words[i].weight : none;
+    return all;
+}
+
+static void tell_shares(const struct word_search *search, int k, struct word_found *found) {
+    double all = weigh_all(search);
+    for (int i = 0; i < k; i++) {
+        double own = 0;
+        for (int j = 0; j < search->n_words && found->ids[i] >= 0; j++)
+            if (search->words[j].weight > 0 &&
+                has_word(search, search->words[j].word, found->ids[i]))
+                own += search->words[j].weight;
+        found->shares[i] = all > 0 ? (float)(own / all) : 0;
+    }
+}
+
 static enum status open_words(struct word_search *search, const atomic_bool *cancelled,
                               struct error *e) {
     struct epoch *epoch = search->snapshot->epoch;
@@ -183,12 +225,12 @@ static enum status open_words(struct word_search *search, const atomic_bool *can
 }
 
 enum status store_search_words(const struct snapshot *snapshot, const struct word_query *query,
-                               int64_t *ids, struct error *e) {
+                               struct word_found *found, struct error *e) {
     const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
     struct epoch *epoch = store_snapshot->epoch;
     struct word_search *search = xcalloc(1, sizeof *search);
     uint64_t words[QUERY_WORDS];
-    for (int i = 0; i < query->k; i++) ids[i] = -1;
+    for (int i = 0; i < query->k; i++) found->ids[i] = FOUND_NONE;
     search->snapshot = store_snapshot;
     search->filter = query->filter;
     search->among = query->filter
@@ -201,7 +243,8 @@ enum status store_search_words(const struct snapshot *snapshot, const struct wor
         count_generation(search);
         count_logged(search);
         weigh_words(search);
-        score_view(search, ids, query->k);
+        score_view(search, found->ids, query->k);
+        tell_shares(search, query->k, found);
     }
     free(search->scores);
     free(search->logged);

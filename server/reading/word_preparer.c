@@ -52,7 +52,7 @@ void word_preparer_close(struct word_preparer *preparer) {
 
 static bool need_words(const struct retriever_query *queries, int n) {
     for (int i = 0; i < n; i++)
-        if (queries[i].choice.way != RETRIEVE_NEAREST) return true;
+        if (query_ranks_words(&queries[i])) return true;
     return false;
 }
 

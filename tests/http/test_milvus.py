@@ -208,7 +208,6 @@ def test_several_documents_in_one_request(served):
 
 
 def test_what_cannot_be_is_said(place, local, remote):
-    assert "ranked by words" in run("search", "--hybrid", remote, "soup", code=1)
     for verb in (["compact", remote], ["snapshot", remote, place / "x"], ["restore", local, remote], ["neighbors", "--out", place / "x", remote],
                  ["verify", "--repair", remote]):
         assert "lies in Milvus" in run(*verb, code=1)

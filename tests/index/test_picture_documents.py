@@ -64,7 +64,7 @@ def test_found_by_a_picture(collection, config, files):
 def test_found_by_words(collection, config):
     found = search(collection, config, "-k", "9", "ships of the line")
     assert {hit["path"].rsplit("/")[-1] for hit in found} == {"harbour.txt", *(f"a_{name}" for name in PICTURES)}
-    found = search(collection, config, "-k", "9", "--hybrid", "plain")
+    found = search(collection, config, "-k", "9", "plain")
     assert found[0]["path"].endswith("a_plain.png")
 
 

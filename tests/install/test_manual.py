@@ -148,7 +148,7 @@ def test_zsh_offers_commands_and_options(tmp_path):
         return re.findall(r"<(.*)>", shown)[-1]
 
     assert completed("retro-index sna") == "retro-index snapshot "
-    assert completed("retro-index search --hyb") == "retro-index search --hybrid "
+    assert completed("retro-index search --expl") == "retro-index search --explain "
     assert completed("retro-convert --to pac") == "retro-convert --to packed "
     assert completed("retro-server --set retrieval.gr") == "retro-server --set retrieval.grid="
     assert completed("retro-server --set retrieval.grid=s") == "retro-server --set retrieval.grid=start "

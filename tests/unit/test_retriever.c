@@ -537,11 +537,12 @@ static bool has_slow_words(struct collection *c, const struct snapshot *s) {
 }
 
 static enum status search_slow_words(struct collection *c, struct snapshot *s,
-                                     const struct word_query *q, int64_t *ids, struct error *e) {
+                                     const struct word_query *q, struct word_found *found,
+                                     struct error *e) {
     atomic_store(&words_begun, true);
     while (!atomic_load(&words_released)) sched_yield();
     atomic_store(&words_made, true);
-    return quick_ops->search_words(c, s, q, ids, e);
+    return quick_ops->search_words(c, s, q, found, e);
 }
 
 static void note_done(struct lookup *l) { atomic_store((atomic_bool *)l->context, true); }

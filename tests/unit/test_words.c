@@ -277,6 +277,8 @@ static void check_rank(const struct world *w, int half) {
     char text[64] = "";
     int query[5], n = 0;
     int64_t ids[K];
+    float shares[K];
+    struct word_found found = {.ids = ids, .shares = shares};
     struct error e;
     struct filter *filter = NULL;
     for (int i = 0; i < 5; i++) {
@@ -294,7 +296,7 @@ static void check_rank(const struct world *w, int half) {
             STATUS_OK);
     struct snapshot *snapshot = collection_hold(w->store);
     struct word_query words = {.text = {text, strlen(text)}, .filter = filter, .k = K};
-    assert_int_equal(store_search_words(snapshot, &words, ids, &e), STATUS_OK);
+    assert_int_equal(store_search_words(snapshot, &words, &found, &e), STATUS_OK);
     double last = 1e9, best[K] = {0};
     for (int i = 0; i < 2 * DOCUMENTS; i++) {
         double score = w->made[i / 2].there && (half == 2 || i / 2 % 2 == half)
@@ -313,6 +315,7 @@ static void check_rank(const struct world *w, int half) {
         assert_true(m->there);
         double score = score_of(w, m, c.start > 0, query, n, half);
         assert_true(fabs(score - best[i]) < 1e-4 && score <= last + 1e-4);
+        assert_true(shares[i] > 0 && shares[i] <= 1 + 1e-6F);
         last = score;
     }
     snapshot_release(snapshot);
@@ -360,8 +363,6 @@ static int rank_in(const struct hits *hits, int64_t id) {
     return 0;
 }
 
-static double worth(int rank, double share) { return rank > 0 ? share / (10 + rank) : 0; }
-
 static void test_fusion(void **state) {
     struct world *w = calloc(1, sizeof *w);
     struct retriever_query query = {.text = {"w01 w02 w17", 11}, .min_similarity = -1};
@@ -376,12 +377,14 @@ static void test_fusion(void **state) {
     struct hits both = find(w, snapshot, query, vector, 20),
                 again = find(w, snapshot, query, vector, 5);
     assert_int_equal(both.n, 20);
-    double last = 1;
+    float last = 1e9F;
     for (int i = 0; i < both.n; i++) {
-        double fused = worth(rank_in(&nearest, both.list[i].chunk), 1) +
-                       worth(rank_in(&words, both.list[i].chunk), 0.5);
-        assert_true(fused > 0 && fused <= last);
-        last = fused;
+        const struct hit_worth *worth = &both.list[i].worth;
+        bool seen = rank_in(&nearest, both.list[i].chunk) || rank_in(&words, both.list[i].chunk);
+        assert_true(seen && worth->total > 0 && worth->total <= last);
+        assert_true(fabsf(worth->total - worth->vectors - worth->weight * worth->words) < 1e-4F);
+        assert_true(worth->vectors >= 0 && worth->vectors <= 1 && worth->exact == 0);
+        last = worth->total;
         if (i < again.n) assert_int_equal(again.list[i].chunk, both.list[i].chunk);
         float similarity = 0;
         for (int j = 0; j < DIM; j++)

@@ -147,7 +147,7 @@ struct index_arguments {
     bool yes;           /* what is asked before several documents go is answered */
     const char *filter; /* of a search, or of what is deleted; NULL: none */
     bool by_picture;    /* a search is by the picture in a file */
-    bool hybrid;        /* a search ranks by words, too */
+    bool explain;       /* what put each hit where it stands is printed */
     const char *id;     /* of the document added; NULL: made of its path */
     bool replace;       /* a document may be replaced by that of another file */
     struct buffer

@@ -83,9 +83,9 @@ static void print_stats(const struct snapshot *snapshot, const struct collection
         printf("changes       %" PRId64 ": %" PRId64 " documents in the log, %" PRId64
                " of the generation gone, %" PRIu64 " bytes\n",
                snapshot->n_changes, changes->n_documents, changes->n_deleted, changes->log_bytes);
-    printf("chunk length  %d, chunks %s\ncontext       %d tokens, overlap %d\n", info->chunk_length,
-           info->cut == CHUNKS_GRID ? "of a grid" : "end with blocks and sentences", info->context,
-           info->overlap);
+    printf("chunk length  %d\nchunks end    %s\n", info->chunk_length,
+           info->cut == CHUNKS_GRID ? "on a grid" : "with blocks and sentences");
+    printf("context       %d tokens, overlap %d\n", info->context, info->overlap);
     printf("vectors       %d numbers, inner product\n", info->dim);
     line_print(stdout, "index         %s", info->index_factory);
     line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder,

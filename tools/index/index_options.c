@@ -46,7 +46,7 @@ enum option_id {
     OPTION_LONG,
     OPTION_META,
     OPTION_FILTER,
-    OPTION_HYBRID,
+    OPTION_EXPLAIN,
     OPTION_PICTURES,
     OPTION_PICTURE_EMBEDDER,
     OPTION_BY_PICTURE,
@@ -108,7 +108,7 @@ static const struct index_row {
      PUTS},
     {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META,
      PUTS},
-    {"--hybrid", NULL, "ranks by words beside vectors (docs/search.md)", OPTION_HYBRID,
+    {"--explain", NULL, "prints what put each hit where it stands (docs/search.md)", OPTION_EXPLAIN,
      COMMAND_SEARCH},
     {"--pictures", NULL,
      "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
@@ -234,7 +234,7 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
             break;
         case OPTION_LONG: arguments->list_long = true; break;
         case OPTION_FILTER: arguments->filter = value; break;
-        case OPTION_HYBRID: arguments->hybrid = true; break;
+        case OPTION_EXPLAIN: arguments->explain = true; break;
         case OPTION_PICTURES: arguments->build.pictures = true; break;
         case OPTION_PICTURE_EMBEDDER: status = set_picture_embedder(arguments, value, e); break;
         case OPTION_BY_PICTURE: arguments->by_picture = true; break;

@@ -33,7 +33,17 @@ static void describe_lists(const struct hit *hit, struct buffer *out) {
     for (int i = 0; i < n; i++) buffer_printf(out, "%s%s", i > 0 ? ", " : "  by ", names[i]);
 }
 
-static void print_hit(int rank, const struct hit *hit) {
+/* "worth 1.93 = vectors 0.81 + 2.25 x words 0.50 + 0 exact" */
+static void print_worth(const struct hit *hit) {
+    const struct hit_worth *worth = &hit->worth;
+    if (worth->total == 0)
+        line_print(stdout, "    by one list");
+    else
+        line_print(stdout, "    worth %.3f = vectors %.3f + %.3f x words %.3f, %d exact",
+                   worth->total, worth->vectors, worth->weight, worth->words, worth->exact);
+}
+
+static void print_hit(int rank, const struct hit *hit, bool explain) {
     struct buffer place = {0};
     char relevance[32] = "";
     describe_place(hit, &place);
@@ -45,6 +55,7 @@ static void print_hit(int rank, const struct hit *hit) {
                hit->end, place.data, hit->title[0] ? "  " : "", hit->title);
     buffer_free(&head);
     buffer_free(&place);
+    if (explain) print_worth(hit);
     /* Indented, so that a line of a document cannot be taken for one of ours. */
     const char *line = hit->text.text, *text_end = line + hit->text.size;
     while (line < text_end) {
@@ -55,7 +66,7 @@ static void print_hit(int rank, const struct hit *hit) {
     }
 }
 
-static void put_hit(int rank, const struct hit *hit) {
+static void put_hit(int rank, const struct hit *hit, bool explain) {
     struct document_place place = place_find(hit->marks, hit->source, hit->start);
     struct buffer text = {0};
     struct json_writer w;
@@ -65,6 +76,7 @@ static void put_hit(int rank, const struct hit *hit) {
     if (hit->relevance >= 0) put_key_float(&w, "relevance", hit->relevance);
     put_key_float(&w, "similarity", hit->similarity);
     hit_put_lists(&w, hit);
+    if (explain) hit_put_worth(&w, hit);
     put_key_string(&w, "id", hit->document);
     put_key_string(&w, "path", hit->path);
     put_key_string(&w, "title", hit->title);
@@ -114,12 +126,10 @@ static enum status make_query(const struct index_arguments *arguments,
     *query = (struct retriever_query){.text = {arguments->rest[1], strlen(arguments->rest[1])},
                                       .k = arguments->k,
                                       .min_similarity = -1};
-    if (arguments->hybrid) query->choice.way = RETRIEVE_BOTH;
+    if (arguments->config.retrieval.choice.hybrid) query->choice.way = RETRIEVE_USUAL;
     query->choice.no_pictures =
         !arguments->config.retrieval.choice.pictures && !arguments->by_picture;
     if (arguments->by_picture) {
-        if (arguments->hybrid)
-            return error_set(e, STATUS_INVALID, "--hybrid ranks by words, and a picture has none");
         if (read_picture(arguments, embedder, picture, e)) return e->status;
         query->picture = picture;
     }
@@ -130,7 +140,8 @@ static enum status print_hits(const struct index_arguments *arguments, struct re
                               const struct retriever_query *query, struct error *e) {
     struct hits hits;
     if (retriever_search(retriever, query, 1, &hits, e)) return e->status;
-    for (int i = 0; i < hits.n; i++) (arguments->json ? put_hit : print_hit)(i + 1, &hits.list[i]);
+    for (int i = 0; i < hits.n; i++)
+        (arguments->json ? put_hit : print_hit)(i + 1, &hits.list[i], arguments->explain);
     hits_free(&hits);
     return STATUS_OK;
 }

@@ -49,6 +49,7 @@ static void write_results(const struct search_answer *answer, struct json_writer
         put_object(w);
         neighbor_write(w, &answer->hits.list[i], viewer);
         if (answer->request.boxes) hit_put_boxes(w, &answer->hits.list[i]);
+        if (answer->request.explain) hit_put_worth(w, &answer->hits.list[i]);
         /* A chunk's number counts those of other documents. */
         if (viewer == NULL) put_key_int(w, "chunk", answer->hits.list[i].chunk);
         put_object_end(w);

@@ -55,6 +55,8 @@ static const struct json_field search_fields[] = {
      .help = "the documents that may be found, by their metadata, id and path"},
     {"boxes", JSON_BOOL, JSON_AT(struct search_request, boxes),
      .help = "tell where on its pages each result stands"},
+    {"explain", JSON_BOOL, JSON_AT(struct search_request, explain),
+     .help = "tell of each hit what put it where it stands"},
     {"q", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA,
      .help = "what is searched for"},
 };

@@ -8,6 +8,7 @@ struct search_request {
     char *query; /* a text, or the bytes of a picture's file */
     size_t query_size;
     bool by_picture;
+    bool explain;                   /* each hit tells what put it where it stands */
     struct retrieval_choice choice; /* as it was asked */
     struct filter *filter;          /* held; NULL: none */
     bool boxes;                     /* results tell where on their pages they stand */

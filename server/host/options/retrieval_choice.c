@@ -49,9 +49,10 @@ static const struct json_choice queries[] = {
     ROW(CHOICE_MIN_SIMILARITY, min_similarity, JSON_DOUBLE, -1, RANGE(-1, 1), RANGE(-1, 1), \
         "cosine similarity below which a neighbour is dropped, among passages and among " \
         "pictures; -1: none is") \
-    ROW(CHOICE_HYBRID, hybrid, JSON_BOOL, false, ANY, ANY, \
-        "rank chunks by the words that they share with the query (BM25) beside their vectors, " \
-        "and fuse both ranks") \
+    ROW(CHOICE_HYBRID, hybrid, JSON_BOOL, true, ANY, ANY, \
+        "rank chunks by the words that they share with the query (BM25) beside their vectors; " \
+        "neighbours by cross attention are ranked by words where a request says so, and " \
+        "collections in Milvus are not") \
     ROW(CHOICE_RERANK, rerank, JSON_BOOL, true, ANY, ANY, \
         "put what is found in the order of the reranker, where there is one (retrieval.reranker)") \
     ROW(CHOICE_PICTURES, pictures, JSON_BOOL, true, ANY, ANY, \
@@ -106,7 +107,8 @@ struct retrieval_choice retrieval_choice_merge(const struct retrieval_choice *us
 
 struct retriever_choice retrieval_choice_ranking(const struct retrieval_choice *choice,
                                                  int candidates) {
-    return (struct retriever_choice){.way = choice->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST,
+    enum retriever_way wanted = choice_says(choice, CHOICE_HYBRID) ? RETRIEVE_BOTH : RETRIEVE_USUAL;
+    return (struct retriever_choice){.way = choice->hybrid ? wanted : RETRIEVE_NEAREST,
                                      .per_document = choice->per_document,
                                      .distinct = (float)choice->distinct,
                                      .rerank = choice->rerank ? candidates : 0,

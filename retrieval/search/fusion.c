@@ -1,0 +1,130 @@
+/* retrieval/search/fusion.c: see fusion.h. A chunk is worth
+ *
+ *     vectors + weight words + exact
+ *
+ * vectors, 0 .. 1: its cosine, between that of the hundredth chunk and that of the nearest.
+ * words, 0 .. 1: the share of the query's words that it has, by their weight. weight: how much that
+ * counts for this query. Where some chunk has nearly all words, the query repeats the text of a
+ * document, and words count most; where none has, they say little. exact: it has an identifier of
+ * the query that few others have. docs/results/retrieval.md tells what chose the numbers. */
+#include "retrieval/search/fusion.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "retrieval/search/exact_words.h"
+
+/* The weight of words: what it is at least, and what it grows by until a chunk has all words, from
+ * where one has such a share of them. */
+static const double weight_least = 0.5, weight_growth = 3, share_least = 0.8;
+/* An identifier tells something where so many chunks at most have it; then it comes before all that
+ * vectors and words are worth. */
+enum { EXACT_CHUNKS = 8 };
+static const double exact_worth = 5;
+
+struct fusion {
+    const struct candidates *passages;
+    struct exact_words exact;
+    int counts[EXACT_WORDS]; /* candidates that have each */
+    double weight, lowest, highest;
+    struct candidate *all; /* [n] */
+    unsigned *found;       /* [n] of exact words */
+    int n;
+};
+
+static double weigh_words(const struct candidates *words) {
+    double best = 0;
+    for (int i = 0; i < words->n; i++) best = fmax(best, (double)words->list[i].words);
+    return weight_least + weight_growth * fmax(0, best - share_least) / (1 - share_least);
+}
+
+static int compare_ids(const void *a, const void *b) {
+    const struct candidate *left = a, *right = b;
+    if (left->id != right->id) return left->id > right->id ? 1 : -1;
+    return (left->by > right->by) - (left->by < right->by);
+}
+
+/* All chunks of both lists, each once. */
+static void gather(struct fusion *fusion, const struct candidates *words) {
+    const struct candidates *passages = fusion->passages;
+    size_t n = (size_t)passages->n + (size_t)words->n;
+    int kept = 0;
+    fusion->all = xmalloc((n + 1) * sizeof *fusion->all);
+    for (int i = 0; i < passages->n; i++) fusion->all[i] = passages->list[i];
+    for (int i = 0; i < words->n; i++) fusion->all[passages->n + i] = words->list[i];
+    if (n > 0) qsort(fusion->all, n, sizeof *fusion->all, compare_ids);
+    for (size_t i = 0; i < n; i++) {
+        struct candidate *last = kept > 0 ? &fusion->all[kept - 1] : NULL;
+        if (last && last->id == fusion->all[i].id) {
+            last->by |= fusion->all[i].by;
+            last->words = fmaxf(last->words, fusion->all[i].words);
+            continue;
+        }
+        fusion->all[kept] = fusion->all[i];
+        kept++;
+    }
+    fusion->n = kept;
+}
+
+static void seek_exact(struct fusion *fusion, const struct snapshot *snapshot) {
+    fusion->found = xcalloc((size_t)fusion->n + 1, sizeof *fusion->found);
+    for (int i = 0; i < fusion->n && fusion->exact.n > 0; i++) {
+        fusion->found[i] =
+            exact_words_in(&fusion->exact, snapshot_chunk(snapshot, fusion->all[i].id).text);
+        for (int j = 0; j < fusion->exact.n; j++)
+            fusion->counts[j] += (fusion->found[i] & 1U << j) != 0;
+    }
+}
+
+static int count_exact(const struct fusion *fusion, int i) {
+    int n = 0;
+    for (int j = 0; j < fusion->exact.n; j++)
+        n += (fusion->found[i] & 1U << j) && fusion->counts[j] <= EXACT_CHUNKS;
+    return n;
+}
+
+static void find_range(struct fusion *fusion) {
+    const struct candidates *passages = fusion->passages;
+    fusion->highest = passages->n > 0 ? (double)passages->list[0].similarity : 0;
+    int last = min_int(passages->n, FUSED_RANKS) - 1;
+    fusion->lowest = passages->n > 0 ? (double)passages->list[last].similarity : 0;
+}
+
+static void rate(struct fusion *fusion, int i) {
+    struct candidate *candidate = &fusion->all[i];
+    double range = fusion->highest - fusion->lowest,
+           above = (double)candidate->similarity - fusion->lowest,
+           vectors = range > 0 ? fmin(fmax(above / range, 0), 1) : above >= 0,
+           words = (double)candidate->words;
+    int exact = count_exact(fusion, i);
+    candidate->worth = (struct hit_worth){
+        .vectors = (float)vectors,
+        .words = (float)words,
+        .weight = (float)fusion->weight,
+        .exact = exact,
+        .total = (float)(vectors + fusion->weight * words + exact_worth * exact)};
+}
+
+/* The best first; equal ones in the order of their numbers. */
+static int compare_worth(const void *a, const void *b) {
+    const struct candidate *left = a, *right = b;
+    if (left->worth.total != right->worth.total)
+        return left->worth.total > right->worth.total ? -1 : 1;
+    return (left->id > right->id) - (left->id < right->id);
+}
+
+void fusion_join(struct text_span query, const struct candidates *passages,
+                 const struct candidates *words, int most, struct candidates *out) {
+    struct fusion fusion = {
+        .passages = passages, .exact = exact_words_find(query), .weight = weigh_words(words)};
+    gather(&fusion, words);
+    seek_exact(&fusion, passages->snapshot);
+    find_range(&fusion);
+    for (int i = 0; i < fusion.n; i++) rate(&fusion, i);
+    if (fusion.n > 0) qsort(fusion.all, (size_t)fusion.n, sizeof *fusion.all, compare_worth);
+    *out = (struct candidates){.list = fusion.all,
+                               .n = min_int(fusion.n, most),
+                               .more = passages->more || words->more || fusion.n > most,
+                               .snapshot = snapshot_hold(passages->snapshot)};
+    free(fusion.found);
+}
