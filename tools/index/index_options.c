@@ -195,14 +195,14 @@ static enum status parse_number(struct index_arguments *arguments, int option, c
         int id;
         const char *name;
         int least, most, *to;
-    } numbers[] = {{OPTION_CHUNK, "--chunk-length", 1, 65536, &build->chunk_length},
-                   {OPTION_CONTEXT, "--context", 0, CHUNK_MAX_CONTEXT, &build->context},
-                   {OPTION_OVERLAP, "--overlap", 0, CHUNK_MAX_CONTEXT, &build->overlap},
-                   {OPTION_SECONDS, "--max-file-seconds", 1, LARGEST_SECONDS, &build->max_seconds},
-                   {OPTION_PAGE_SECONDS, "--max-page-seconds", 1, LARGEST_SECONDS,
-                    &build->ocr.page_seconds},
-                    {OPTION_THREADS, "--threads", 1, LARGEST_THREADS, &build->threads},
-                   {'k', "-k", 1, LARGEST_K, &arguments->k}};
+    } numbers[] = {
+        {OPTION_CHUNK, "--chunk-length", 1, 65536, &build->chunk_length},
+        {OPTION_CONTEXT, "--context", 0, CHUNK_MAX_CONTEXT, &build->context},
+        {OPTION_OVERLAP, "--overlap", 0, CHUNK_MAX_CONTEXT, &build->overlap},
+        {OPTION_SECONDS, "--max-file-seconds", 1, LARGEST_SECONDS, &build->max_seconds},
+        {OPTION_PAGE_SECONDS, "--max-page-seconds", 1, LARGEST_SECONDS, &build->ocr.page_seconds},
+        {OPTION_THREADS, "--threads", 1, LARGEST_THREADS, &build->threads},
+        {'k', "-k", 1, LARGEST_K, &arguments->k}};
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         long long n = 0;
         if (numbers[i].id != option) continue;

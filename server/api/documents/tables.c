@@ -290,7 +290,8 @@ static struct answer *answer_job(struct table_job *job, struct waker waker,
 
 struct answer *tables_list(struct api *api, const struct api_request *request, struct waker waker,
                            struct failure *failure) {
-    const struct served_model *model = documents_model(api, &request->principal, DOCUMENTS_READ, failure);
+    const struct served_model *model =
+        documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
     struct table_job job = {
         .model = model, .who = principal_hold(request->principal), .lists = true};
@@ -303,7 +304,8 @@ struct answer *tables_list(struct api *api, const struct api_request *request, s
 
 struct answer *tables_query(struct api *api, const struct api_request *request, struct waker waker,
                             struct failure *failure) {
-    const struct served_model *model = documents_model(api, &request->principal, DOCUMENTS_READ, failure);
+    const struct served_model *model =
+        documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
     struct table_job job = {.model = model, .who = principal_hold(request->principal)};
     if (table_request_parse(&job.ask, (struct text_span){request->body, request->size},
