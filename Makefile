@@ -8,7 +8,7 @@
 #   make deb      a Debian package in build/deb; make deb-test installs it on a bare Debian 12 (root; docs/packages.md)
 #   make container-test  a container's image of the package, by buildah, which it installs (root; docs/packages.md)
 #   make test     deps, build, every test that needs no GPU
-#   make clients-test  langchain-openai, llama-index and lm-eval against the server, in an environment of their own
+#   make clients-test  langchain-openai, llama-index, lm-eval and MCP's client against the server, in an environment of their own
 #   make replicas-test  three servers behind nginx and HAProxy, which it installs: docs/replicas.md
 #   make milvus-test  collections in a real Milvus, which it fetches (make test has a fake one)
 #   make page-test  the page at GET / in a real Chromium, which it installs

@@ -144,6 +144,32 @@ struct document_place place_find(struct mark_span marks, struct text_span text, 
     return place;
 }
 
+bool marks_find_page(struct mark_span marks, uint64_t text_size, uint32_t page,
+                     struct text_range *out) {
+    bool found = false;
+    *out = (struct text_range){0, text_size};
+    for (uint32_t i = 0; i < marks.n; i++) {
+        struct mark mark = mark_read(marks, i);
+        if (mark.kind != MARK_PAGE) continue;
+        if (found) {
+            out->end = mark.at;
+            return true;
+        }
+        found = mark.value == page;
+        if (found) out->start = mark.at;
+    }
+    return found;
+}
+
+uint32_t marks_last_page(struct mark_span marks) {
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < marks.n; i++) {
+        struct mark mark = mark_read(marks, i);
+        if (mark.kind == MARK_PAGE && mark.value > last) last = mark.value;
+    }
+    return last;
+}
+
 /* A line of a page, as its marks are passed one by one. */
 struct line_box {
     struct mark start;

@@ -93,6 +93,16 @@ struct document_place {
  * follows them, and so does what a heading begins with. */
 struct document_place place_find(struct mark_span marks, struct text_span text, uint64_t at);
 
+/* Bytes [start, end) of a text. */
+struct text_range {
+    uint64_t start, end;
+};
+/* Where a page, from 1, stands in a text of so many bytes; false: it has no such page. */
+bool marks_find_page(struct mark_span marks, uint64_t text_size, uint32_t page,
+                     struct text_range *out);
+/* The last page's number; 0: none is known. */
+uint32_t marks_last_page(struct mark_span marks);
+
 /* Where a part of a text stands on its pages: one for each line that it has words of. */
 struct page_box {
     uint32_t page;

@@ -42,16 +42,20 @@ struct cli_arguments {
     int n_words;
     enum cli_option instead; /* 0: serve */
     const char *key_name;
+    bool mcp;
 };
 
 static void print_help(void) {
     printf(
         "retro-server: a language model that reads documents while it writes\n\n"
         "  retro-server MODEL [DOCUMENTS]... [--set KEY=VALUE]...\n"
-        "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
+        "  retro-server --config FILE [--set KEY=VALUE]...\n"
+        "  retro-server mcp --config FILE [--set KEY=VALUE]...\n\n"
         "  MODEL             a folder or a GGUF file, which is served\n"
         "  DOCUMENTS         folders and files that it reads: a collection is made of them, and "
         "follows them\n"
+        "  mcp               one client of the Model Context Protocol is answered, over standard "
+        "input and output\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
         "  --check-config    check the options, the folders they name and whether these go "
@@ -95,6 +99,12 @@ static enum status scan(int argc, char **argv, struct cli_arguments *arguments, 
             default: arguments->instead = (enum cli_option)option;
         }
     }
+    arguments->mcp = optind < argc && strcmp(argv[optind], "mcp") == 0;
+    if (arguments->mcp) optind++;
+    if (arguments->mcp && optind < argc)
+        return error_set(e, STATUS_INVALID,
+                         "unexpected argument %s behind mcp, which takes --config FILE; see --help",
+                         argv[optind]);
     arguments->words = argv + optind;
     arguments->n_words = argc - optind;
     if (arguments->config && arguments->n_words > 0)
@@ -193,7 +203,7 @@ static enum status apply_options(const struct cli_arguments *arguments, struct c
 
 static enum status apply(const struct cli_arguments *arguments, struct config *config,
                          struct quick_start *start, enum cli_action *action, struct error *e) {
-    *action = arguments->instead ? CLI_EXIT : CLI_SERVE;
+    *action = arguments->instead ? CLI_EXIT : arguments->mcp ? CLI_MCP : CLI_SERVE;
     if (arguments->instead == CLI_HELP) {
         print_help();
         return STATUS_OK;

@@ -5,7 +5,9 @@
 
 #include "server/quick_start.h"
 
-enum cli_action { CLI_SERVE, CLI_EXIT }; /* CLI_EXIT: what was asked for has been printed */
+/* CLI_MCP: for one client, over standard input and output. CLI_EXIT: what was asked for has been
+ * printed. */
+enum cli_action { CLI_SERVE, CLI_MCP, CLI_EXIT };
 
 /* The config must be initialised. The file is read first, or a model and documents set options
  * (*start), then --set in order, wherever they stand. */

@@ -26,11 +26,13 @@
 #include "server/api/core/traffic.h"
 #include "server/cli.h"
 #include "server/doors/kept/kept.h"
+#include "server/doors/mcp/mcp.h"
 #include "server/host/check.h"
 #include "server/host/other_models.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
 #include "server/http/tls.h"
+#include "server/mcp_command.h"
 #include "server/served_models.h"
 #include "server/service.h"
 
@@ -149,6 +151,7 @@ static enum status open_api(struct server *server, struct error *e) {
                                .page = settings->page,
                                .operations = operations_of(settings),
                                .local = server->place.local,
+                               .scheme = settings->tls_certificate[0] ? "https" : "http",
                                .request_timeout = settings->request_timeout,
                                .logs_bodies = server->config.log.prompts,
                                .created = time(NULL),
@@ -163,7 +166,13 @@ static enum status open_api(struct server *server, struct error *e) {
     if (open_networks(&server->api, &settings->allow, e)) return e->status;
     if (host_rules_open(&server->api.hosts, settings->hosts.items, settings->hosts.count, e))
         return e->status;
-    return served_models_serve(&server->served, &server->config, &server->api, e);
+    if (served_models_serve(&server->served, &server->config, &server->api, e)) return e->status;
+    struct mcp_options options = {
+        .api = &server->api,
+        .max_listeners = min_int(settings->max_listeners, settings->max_connections / 2),
+        .max_sessions = settings->max_sessions,
+        .session_seconds = settings->session_timeout};
+    return mcp_open(&server->api.mcp, &options, e);
 }
 
 static void log_certificate(struct server *server) {
@@ -303,6 +312,7 @@ static enum status server_open(struct server *server, struct error *e) {
 static void server_close(struct server *server) {
     served_models_stop(&server->served);
     http_close(server->http);
+    mcp_close(server->api.mcp);
     tls_close(server->tls);
     served_models_close(&server->served);
     traffic_close(server->api.traffic);
@@ -373,6 +383,11 @@ static void log_sandbox(void) {
         "the programs that read PDF and man pages from the files that their user may read");
 }
 
+static enum status answer_one_client(struct server *server, struct error *e) {
+    if (count_signals(false, e)) return e->status;
+    return mcp_command(&server->config, signal_counter, e);
+}
+
 int main(int argc, char **argv) {
     struct server server = {.socket = -1};
     struct quick_start start = {0};
@@ -389,7 +404,7 @@ int main(int argc, char **argv) {
     if (status == STATUS_OK) status = cli_parse(argc, argv, &server.config, &start, &action, &e);
     if (status == STATUS_OK && action == CLI_SERVE)
         status = quick_start_begin(&start, &server.config, &e);
-    if (status == STATUS_OK && action == CLI_SERVE) {
+    if (status == STATUS_OK && action != CLI_EXIT) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)server.config.log.level);
@@ -398,7 +413,7 @@ int main(int argc, char **argv) {
         if (status == STATUS_OK) {
             log_sandbox();
             served_models_init(&server.served, &server.config);
-            status = serve(&server, &e);
+            status = action == CLI_MCP ? answer_one_client(&server, &e) : serve(&server, &e);
             server_close(&server);
         }
         log_queue_close(last_lines_seconds);

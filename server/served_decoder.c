@@ -73,7 +73,8 @@ static void log_model(const struct decoder_part *part) {
 static const struct tokenizer *open_cutter(struct decoder_part *part,
                                            const struct collection_info *info) {
     struct error e;
-    if (tokenizer_hash(part->tokenizer) == info->tokenizer_hash) return part->tokenizer;
+    if (part->tokenizer && tokenizer_hash(part->tokenizer) == info->tokenizer_hash)
+        return part->tokenizer;
     enum status status = tokenizer_open(&part->cutter, info->tokenizer, &e);
     if (status == STATUS_OK)
         status =
@@ -110,8 +111,8 @@ static enum status open_changes(struct decoder_part *part, const struct config *
     return status;
 }
 
-static enum status open_documents(struct decoder_part *part, const struct config *config,
-                                  struct error *e) {
+enum status decoder_part_open_documents(struct decoder_part *part, const struct config *config,
+                                        struct error *e) {
     if (!documents_wanted(config) && config->retrieval.reranker[0])
         return error_set(e, STATUS_INVALID,
                          "retrieval.reranker is for a collection: set retrieval.collection");
@@ -123,8 +124,8 @@ static enum status open_documents(struct decoder_part *part, const struct config
     int capacity = engine_lookups(config->server.max_sequences) + config->server.max_connections;
     int threads = config->retrieval.threads ? config->retrieval.threads : config->model.threads;
     struct documents *documents = &part->documents;
-    if (documents_open(documents, config, model_info(part->opened.model), part->tokenizer,
-                       config->retrieval.max_k, e))
+    const struct model_info *info = part->opened.model ? model_info(part->opened.model) : NULL;
+    if (documents_open(documents, config, info, part->tokenizer, config->retrieval.max_k, e))
         return e->status;
     embedder_share(&documents->embedder); /* with clients that ask for vectors */
     if (documents->pictures.self) embedder_share(&documents->pictures);
@@ -281,7 +282,8 @@ enum status decoder_part_open(struct decoder_part *part, const struct config *co
         open_sight(part, config, e) || take_fingerprint(part, e))
         return e->status;
     part->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
-    if (documents && (check_mode(config, info, &part->mode, e) || open_documents(part, config, e)))
+    if (documents &&
+        (check_mode(config, info, &part->mode, e) || decoder_part_open_documents(part, config, e)))
         return e->status;
     return open_engine(part, config, documents, e);
 }

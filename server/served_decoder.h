@@ -36,6 +36,10 @@ enum status served_engine_options(struct engine_options *options, const struct c
 /* The tokenizer and, for the first one, the collection; then the engine. The model is open. */
 enum status decoder_part_open(struct decoder_part *part, const struct config *config,
                               bool documents, struct error *e);
+/* The collection, and the threads that search and change it. The part may be zeroed: then there is
+ * no model that they are of. */
+enum status decoder_part_open_documents(struct decoder_part *part, const struct config *config,
+                                        struct error *e);
 void decoder_part_close(struct decoder_part *part);
 /* The token that begins an empty text and pads others, -1: none. */
 int decoder_part_eod(const struct decoder_part *part);

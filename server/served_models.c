@@ -152,8 +152,7 @@ enum status served_models_open_others(struct served_models *served, const struct
 
 /* The API's snapshot. */
 
-/* On a loopback address, or with keys, a client is somebody whom the operator lets in. */
-static enum documents_access documents_access_of(const struct config *config, bool local) {
+enum documents_access served_documents_access(const struct config *config, bool local) {
     if (config->retrieval.documents != DOCUMENTS_AUTO)
         return (enum documents_access)config->retrieval.documents;
     return local || config->server.keys_file[0] ? DOCUMENTS_WRITE : DOCUMENTS_READ;
@@ -192,9 +191,10 @@ static enum status serve_decoder(const struct decoder_part *part, const struct c
         .retriever = part->documents.retriever,
         .seer = part->retrieval ? documents_seer(&part->documents) : NULL,
         .collection = part->documents.collection,
+        .has_collection = part->documents.collection != NULL,
         .document_thread = part->changes,
         .filter = part->documents.filter,
-        .documents = documents_access_of(config, local),
+        .documents = served_documents_access(config, local),
         .upload_bytes = config->server.max_upload_text,
         .limits = {.vocab = info->vocab,
                    .max_prompts = config->server.max_prompts,

@@ -37,6 +37,9 @@ enum status served_models_open_pictures(struct served_models *served, const stru
 enum status served_models_open_others(struct served_models *served, const struct config *config,
                                       struct error *e);
 /* Fills in the models of the API. */
+/* The right of clients to the documents: on a loopback address, or with keys, a client is somebody
+ * whom the operator lets in. */
+enum documents_access served_documents_access(const struct config *config, bool local);
 enum status served_models_serve(struct served_models *served, const struct config *config,
                                 struct api *api, struct error *e);
 

@@ -269,6 +269,14 @@ struct key *keyring_find(struct keyring *ring, struct text_span secret) {
     return found;
 }
 
+bool keyring_has(struct keyring *ring, const struct key *key) {
+    bool has = false;
+    pthread_mutex_lock(&ring->lock);
+    for (int i = 0; i < ring->keys.n && !has; i++) has = ring->keys.items[i] == key;
+    pthread_mutex_unlock(&ring->lock);
+    return has;
+}
+
 int keyring_count(struct keyring *ring) {
     pthread_mutex_lock(&ring->lock);
     int n = ring->keys.n;

@@ -36,6 +36,8 @@ void keyring_close(struct keyring *ring);
 enum status keyring_reload(struct keyring *ring, struct error *e);
 /* A reference to the key that `secret` is, NULL when there is none. */
 struct key *keyring_find(struct keyring *ring, struct text_span secret);
+/* Whether the key is one of the file as it was read last. */
+bool keyring_has(struct keyring *ring, const struct key *key);
 int keyring_count(struct keyring *ring);
 /* References to all keys, for key_list_free. */
 struct key_list keyring_list(struct keyring *ring);

@@ -64,27 +64,29 @@ static bool key_admit(struct admission *out, struct failure *failure) {
 }
 
 /* Without keys whoever reaches the server may use it, and a browser reaches it for any page that it
- * shows. */
+ * shows. With keys a name that is no address tells nothing where others reach the server, as
+ * proxies give it theirs. */
 static bool admit_page(const struct api *api, const struct api_head *head,
                        struct failure *failure) {
     bool reads = strcmp(head->method, "GET") == 0 || strcmp(head->method, "HEAD") == 0;
-    if (!page_host_is_known(&head->page, &api->hosts))
+    bool named = api->keys == NULL || api->local;
+    if (named && !page_host_is_known(&head->page, &api->hosts))
         return failure_set(failure, 403, "host_not_allowed", NULL,
-                           "this server is not known as %.200s: without keys it answers to "
-                           "addresses, localhost and the "
-                           "names of option server.hosts",
+                           "this server is not known as %.200s: it answers to addresses, localhost "
+                           "and the names of option server.hosts",
                            head->page.host);
     if (page_origin_is_known(&head->page, api->origins, api->n_origins, reads)) return true;
     return failure_set(
         failure, 403, "origin_not_allowed", NULL,
-        "the page of %.200s may not ask: without keys the server answers its own page and those of "
-        "option server.cors_origins",
+        "the page of %.200s may not ask: the server answers its own page and those of option "
+        "server.cors_origins",
         head->page.origin ? head->page.origin : "another origin");
 }
 
 static bool admit_client(struct api *api, const struct api_head *head, struct admission *out,
                          struct failure *failure) {
     if (api->keys == NULL) return admit_page(api, head, failure);
+    if (route_checks_pages(head->path) && !admit_page(api, head, failure)) return false;
     out->principal.key = key_of(api, head, failure);
     if (out->principal.key == NULL) return false;
     memcpy(&out->principal.client, out->principal.key->hash, sizeof out->principal.client);
@@ -109,8 +111,12 @@ bool api_admit(struct api *api, const struct api_head *head, struct admission *o
                                        : admit_client(api, head, out, failure);
 }
 
-void api_leave(struct admission *admission) {
+void api_release(struct admission *admission) {
     if (admission->counted) key_leave(admission->principal.key);
     admission->counted = false;
+}
+
+void api_leave(struct admission *admission) {
+    api_release(admission);
     principal_release(&admission->principal);
 }

@@ -102,7 +102,8 @@ static void allow_origin(const struct api *api, const char *origin, struct answe
     answer_add_header(answer, "Vary", "Origin");
     if (origin == NULL || !origin_is_allowed(api, origin)) return;
     answer_add_header(answer, "Access-Control-Allow-Origin", "%s", origin);
-    answer_add_header(answer, "Access-Control-Expose-Headers", "x-request-id, Retry-After");
+    answer_add_header(answer, "Access-Control-Expose-Headers",
+                      "x-request-id, Retry-After, Mcp-Session-Id");
 }
 
 /* OPTIONS: what a path takes; of "*" what there is at all. */
@@ -117,7 +118,9 @@ static struct answer *answer_options(const struct api *api, const struct api_req
     if (request->origin && origin_is_allowed(api, request->origin)) {
         answer_add_header(answer, "Access-Control-Allow-Methods", "%s", allow.data);
         answer_add_header(answer, "Access-Control-Allow-Headers",
-                          "Authorization, Content-Type, X-Api-Key, X-Request-Id, traceparent");
+                          "Authorization, Content-Type, X-Api-Key, X-Request-Id, traceparent, "
+                          "Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, "
+                          "Mcp-Session-Id");
         answer_add_header(answer, "Access-Control-Max-Age", "600");
     }
     buffer_free(&allow);

@@ -43,6 +43,7 @@ struct served_model {
     struct retriever *retriever;        /* likewise */
     const struct embedder *seer;   /* likewise: reads the pictures that are sought by, if it sees */
     struct collection *collection; /* likewise */
+    bool has_collection;           /* the configuration names one, whether or not it is open yet */
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
@@ -142,6 +143,8 @@ struct admission {
  * in. */
 bool api_admit(struct api *api, const struct api_head *head, struct admission *out,
                struct failure *failure);
+/* It counts no more against the limits of its key. */
+void api_release(struct admission *admission);
 /* It is over. */
 void api_leave(struct admission *admission);
 /* A refusal that does not come from api_open; of the request its path, origin and id are read.

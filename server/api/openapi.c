@@ -259,7 +259,9 @@ static void write_error_status(struct json_writer *w, const struct route *route,
     char status[8];
     snprintf(status, sizeof status, "%d", http);
     put_key_object(w, status);
-    put_key_string(w, "$ref", forms[failure_words_of(route->path)]);
+    put_key_string(w, "$ref",
+                   route->foreign ? "#/components/responses/foreign_error"
+                                  : forms[failure_words_of(route->path)]);
     put_object_end(w);
 }
 
@@ -272,6 +274,12 @@ static void write_event_schema(struct json_writer *w) {
     put_key_string(w, "type", "string");
     put_object_end(w);
     put_object_end(w);
+    put_object_end(w);
+}
+
+static void write_empty_status(struct json_writer *w, const char *status, const char *words) {
+    put_key_object(w, status);
+    put_key_string(w, "description", words);
     put_object_end(w);
 }
 
@@ -290,11 +298,8 @@ static void write_responses(struct json_writer *w, const struct route *route) {
     }
     close_content(w);
     put_object_end(w);
-    if (route->access == ACCESS_PAGE) {
-        put_key_object(w, "304");
-        put_key_string(w, "description", "the client has it");
-        put_object_end(w);
-    }
+    if (route->access == ACCESS_PAGE) write_empty_status(w, "304", "the client has it");
+    if (route->foreign) write_empty_status(w, "202", "it was taken");
     if (route->access == ACCESS_API || route->access == ACCESS_OPERATIONS)
         write_error_status(w, route, 401);
     for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++)
@@ -393,6 +398,10 @@ static void write_components(struct json_writer *w) {
     static const char ollama[] =
         "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":"
         "\"string\"}}}";
+    static const char foreign[] =
+        "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":"
+        "\"object\",\"required\":[\"message\"],\"properties\":{\"message\":{\"type\":\"string\"}}}}"
+        "}";
     static const char schemes[] =
         "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},\"header\":{\"type\":\"apiKey\","
         "\"in\":\"header\","
@@ -405,6 +414,7 @@ static void write_components(struct json_writer *w) {
     write_error_form(w, "error", (struct text_span){schema, sizeof schema - 1});
     write_error_form(w, "error_anthropic", (struct text_span){anthropic, sizeof anthropic - 1});
     write_error_form(w, "error_ollama", (struct text_span){ollama, sizeof ollama - 1});
+    write_error_form(w, "foreign_error", (struct text_span){foreign, sizeof foreign - 1});
     put_object_end(w);
     put_object_end(w);
 }

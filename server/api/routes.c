@@ -162,6 +162,12 @@ const struct route api_routes[] = {
           .summary = "Special tokens and sizes of a model's tokenizer"),
     ROUTE("GET", "/props", props_open, .required = "default_generation_settings total_slots",
           .summary = "What a request gets that says nothing"),
+    ROUTE("POST", "/mcp", mcp_post, .types = json_types, .checks_pages = true, .foreign = true,
+          .required = "jsonrpc", .summary = "A message of the Model Context Protocol"),
+    ROUTE("GET", "/mcp", mcp_get, .checks_pages = true, .answer_type = "text/event-stream",
+          .summary = "Changes, as events, in a session of versions before 2026-07-28"),
+    ROUTE("DELETE", "/mcp", mcp_delete, .checks_pages = true,
+          .summary = "The end of such a session"),
     ROUTE("GET", "/health", health_open, .access = ACCESS_OPERATIONS, .required = "status",
           .summary = "Whether requests are taken, and what is done"),
     ROUTE("GET", "/livez", live_open, .access = ACCESS_PUBLIC, .required = "status",
@@ -240,6 +246,12 @@ enum route_access route_access_of(const char *path) {
     for (int i = 0; i < n_api_routes; i++)
         if (route_matches(&api_routes[i], path)) return api_routes[i].access;
     return ACCESS_API;
+}
+
+bool route_checks_pages(const char *path) {
+    for (int i = 0; i < n_api_routes; i++)
+        if (route_matches(&api_routes[i], path)) return api_routes[i].checks_pages;
+    return false;
 }
 
 bool route_is_served(const struct api *api, const struct route *route) {

@@ -26,6 +26,8 @@ struct route {
     const char *answer_type; /* of a 200; NULL: JSON */
     const char *stream_type; /* of its events, where a request may ask for a stream; else NULL */
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
+    bool checks_pages;    /* route_checks_pages */
+    bool foreign; /* its answers are another protocol's: 202 too, and errors that have a message */
     const char *summary;
 };
 extern const struct route api_routes[];
@@ -39,5 +41,7 @@ bool route_matches(const struct route *route, const char *path);
 bool route_segment(const char *path, int i, char *out, size_t size);
 /* Whether the path stands for everything below it. */
 bool route_has_children(const struct route *route);
+/* Whether pages of other origins are refused even where they have a key. */
+bool route_checks_pages(const char *path);
 /* Whether the server's options leave it in. */
 bool route_is_served(const struct api *api, const struct route *route);

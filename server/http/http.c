@@ -116,6 +116,7 @@ enum MHD_Result exchange_respond(struct exchange *exchange) {
         exchange->complete = progress == ANSWER_COMPLETE;
         if (progress == ANSWER_WAITING && suspend(exchange)) return MHD_YES;
     }
+    if (exchange->answer->listens) api_release(&exchange->admission);
     if (exchange->answer->stream)
         return send_response(
             exchange, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream,

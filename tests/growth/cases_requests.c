@@ -6,6 +6,8 @@
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/document_fields.h"
 #include "server/api/fields/embedding_fields.h"
+#include "server/doors/mcp/message.h"
+#include "server/doors/mcp/words.h"
 #include "tests/growth/growth.h"
 
 static const struct request_limits limits = {.vocab = 1 << 20,
@@ -42,6 +44,22 @@ static void run_embedding(struct text_span text) {
     embedding_request_parse(&r, text.text, text.size, &models, &f);
     embedding_request_free(&r);
     failure_free(&f);
+}
+
+static void run_message(struct text_span text) {
+    struct mcp_fault fault = {0};
+    struct mcp_message message = {0};
+    struct json *json = mcp_body_parse(text, &fault);
+    if (json) mcp_message_read(&message, json, &fault);
+    mcp_message_free(&message);
+    mcp_fault_free(&fault);
+    json_close(json);
+}
+
+static void run_uri(struct text_span text) {
+    struct mcp_uri uri;
+    mcp_uri_parse(&uri, text);
+    mcp_uri_free(&uri);
 }
 
 /* Names of eight bytes, each with its NUL. */
@@ -94,7 +112,19 @@ static void make_inputs(int n, struct buffer *out) {
     buffer_append_string(out, "]}");
 }
 
+static void make_message(int n, struct buffer *out) {
+    buffer_append_string(out, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\",\"params\":{");
+    put_numbers(out, n, "\"k%d\":[1]");
+    buffer_append_string(out, "}}");
+}
+static void make_uri(int n, struct buffer *out) {
+    buffer_append_string(out, "retro://documents/");
+    put_times(out, n, "%C3%A4");
+}
+
 static const struct growth_case cases[] = {
+    {"mcp/message", 1000, make_message, run_message},
+    {"mcp/uri", 5000, make_uri, run_uri},
     {"request/arguments", 1000, make_arguments, run_arguments},
     {"request/logit_bias", 500, make_biases, run_completion},
     {"request/stop", 500, make_stops, run_completion},

@@ -22,7 +22,7 @@ def test_every_closed_chunk_is_told(server):
     for chunk in reply["retrieval"]:
         assert len(chunk["neighbors"]) == NEIGHBORS and chunk["index"] == 0
         for neighbor in chunk["neighbors"]:
-            assert set(neighbor) == {"document", "title", "start", "end", "page", "line", "heading", "distance", "text"}
+            assert set(neighbor) == {"id", "document", "title", "start", "end", "page", "line", "heading", "distance", "text"}
             assert neighbor["document"].endswith(".md") and neighbor["text"]
             assert 0 <= neighbor["start"] < neighbor["end"] and 0 <= neighbor["distance"] <= 2
         distances = [neighbor["distance"] for neighbor in chunk["neighbors"]]
@@ -113,7 +113,7 @@ def test_through_the_openai_client(server):
 def test_search(server):
     found = server.post({"query": "how to stop the server", "k": 5}, "/v1/retrieval/search").json()["data"]
     assert len(found) == 5
-    assert set(found[0]) == {"document", "title", "start", "end", "page", "line", "heading", "distance", "text", "chunk"}
+    assert set(found[0]) == {"id", "document", "title", "start", "end", "page", "line", "heading", "distance", "text", "chunk"}
     path = "/v1/retrieval/search?q=how+to%20stop+the+server&k=5"
     assert server.request("GET", path).json()["data"] == found
     near = server.post({"query": "how to stop the server", "k": 5, "min_similarity": 1}, "/v1/retrieval/search")

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "config/base/log.h"
+#include "server/doors/mcp/mcp.h"
 
 void metrics_print_head(struct buffer *out, const char *name, const char *type, const char *help) {
     buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
@@ -57,6 +58,14 @@ static void print_cpu(struct buffer *out) {
               seconds);
 }
 
+static void print_mcp(struct mcp *mcp, struct buffer *out) {
+    struct mcp_counts counts = mcp_counts(mcp);
+    print_one(out, "retro_mcp_sessions", "gauge",
+              "Sessions of MCP clients of versions before 2026-07-28.", counts.sessions);
+    print_one(out, "retro_mcp_listeners", "gauge", "MCP clients that wait for changes.",
+              counts.listeners);
+}
+
 void metrics_print_process(const struct api *api, struct buffer *out) {
     struct rlimit limit;
     int files = count_open_files();
@@ -70,6 +79,7 @@ void metrics_print_process(const struct api *api, struct buffer *out) {
               "When the server started, in seconds since 1970.", (double)api->created);
     print_one(out, "retro_http_connections", "gauge", "Connections of clients that are open.",
               atomic_load(&api->connections));
+    print_mcp(api->mcp, out);
     print_one(out, "retro_log_dropped_lines_total", "counter",
               "Lines of the log that nobody read fast enough.", (double)log_dropped());
 }

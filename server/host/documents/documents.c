@@ -157,7 +157,8 @@ enum status documents_open(struct documents *documents, const struct config *con
     struct snapshot *snapshot = collection_hold(documents->collection);
     struct collection_info info = *snapshot->info;
     info.max_token = snapshot->max_token;
-    enum status status = match_mode(config, &info, model, tokenizer, &documents->attends, e);
+    enum status status =
+        model ? match_mode(config, &info, model, tokenizer, &documents->attends, e) : STATUS_OK;
     snapshot_release(snapshot);
     return status
                ? status

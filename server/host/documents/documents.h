@@ -52,7 +52,8 @@ const char *documents_embedder(const struct config *config, const char *of_colle
 
 /* Opens all three, for at most max_k neighbours of a chunk, and refuses what the model cannot read:
  * made with another embedder; where it is to attend (retrieval.mode), with another tokenizer, of
- * another chunk length, or with tokens that it does not have. */
+ * another chunk length, or with tokens that it does not have. The model may be NULL: none reads
+ * them. */
 enum status documents_open(struct documents *documents, const struct config *config,
                            const struct model_info *model, const struct tokenizer *tokenizer,
                            int max_k, struct error *e);

@@ -71,6 +71,13 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, max_client_connections, 0, 0, 65536,
                "open connections of one address; the requests of more are refused with 429; 0: "
                "server.max_connections"),
+    OPTION_INT(struct server_settings, max_listeners, 64, 0, 65536,
+               "connections of MCP clients that wait for changes of the documents, of which a key "
+               "has a quarter; never more than half of server.max_connections"),
+    OPTION_INT(struct server_settings, max_sessions, 1000, 1, 1 << 20,
+               "sessions of MCP clients of versions before 2026-07-28; more are refused with 503"),
+    OPTION_INT(struct server_settings, session_timeout, 3600, 1, 86400 * 365,
+               "seconds without a request after which such a session ends"),
     OPTION_INT(struct server_settings, request_timeout, 0, 0, 86400,
                "seconds after which a request is given up, with 503 or as the last event of its "
                "stream; 0: never"),

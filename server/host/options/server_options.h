@@ -56,9 +56,10 @@ struct server_settings {
     bool page;                     /* GET / shows the page */
     struct json_list cors_origins; /* of char *: whose pages may ask */
     struct json_list hosts; /* of char *: names that requests without keys may call the server by */
-    int max_client_connections; /* of one address; 0: max_connections */
-    int request_timeout;        /* seconds for one request; 0: any */
-    char *keys_file;            /* empty: no keys are asked for */
+    int max_client_connections;                       /* of one address; 0: max_connections */
+    int max_listeners, max_sessions, session_timeout; /* of MCP clients; the last in seconds */
+    int request_timeout;                              /* seconds for one request; 0: any */
+    char *keys_file;                                  /* empty: no keys are asked for */
     int drain_delay;   /* seconds between the loss of readiness and the refusal of requests */
     bool require_keys; /* no start without keys where other machines reach the server */
     int operations;    /* enum operations_access */
