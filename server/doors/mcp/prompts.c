@@ -160,7 +160,7 @@ struct answer *mcp_prompts_get(struct mcp_call *call, struct mcp_fault *fault) {
     request.query_size = strlen(question);
     call->wrap = wrap_prompt;
     struct answer *answer =
-        mcp_search(call, &request, (struct search_writer){write_prompt, call}, &failure);
+        mcp_search(call, &request, (struct search_writer){write_prompt, call, NULL}, &failure);
     if (answer == NULL) mcp_fault_from(fault, &failure);
     return answer;
 }

@@ -74,7 +74,8 @@ struct answer *mcp_tool_search(struct mcp_call *call, const struct json *argumen
     struct search_request request;
     if (model == NULL) return NULL;
     if (search_request_read(&request, arguments, &model->limits, failure))
-        return mcp_search(call, &request, (struct search_writer){write_results, call}, failure);
+        return mcp_search(call, &request, (struct search_writer){write_results, call, NULL},
+                          failure);
     search_request_free(&request);
     return NULL;
 }
