@@ -46,7 +46,7 @@ def test_answers_read_what_is_ranked_so(served):
     for mode in ("attention", "prompt"):
         reply = served.post(ask | {"retrieval": {"mode": mode, "k": 2, "hybrid": True}}).json()
         assert {n["document"] for n in reply["retrieval"][-1]["neighbors"]} == {"frobnicate", "twin"}, mode
-        reply = served.post(ask | {"retrieval": {"mode": mode, "k": 2, "hybrid": True, "distinct": 0.95, "filter": {"not": {"eq": {"id": "other"}}}}}).json()
+        reply = served.post(ask | {"retrieval": {"mode": mode, "k": 2, "hybrid": True, "distinct": 0.8, "filter": {"not": {"eq": {"id": "other"}}}}}).json()
         found = [n["document"] for n in reply["retrieval"][-1]["neighbors"]]
         assert len(found) == 2 and len({"frobnicate", "twin"} & set(found)) == 1, mode
 

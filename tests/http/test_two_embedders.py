@@ -32,7 +32,7 @@ def lines(*words):
 
 def write_config(folder, **retrieval):
     config = folder / "retro.json"
-    settings = {"embedder": str(DEPS / "minilm"), "template": "{text} ", **retrieval}
+    settings = {"embedder": str(DEPS / "minilm"), "template": "{text} ", "hybrid": False, **retrieval}
     config.write_text(json.dumps({"model": {"path": str(SEER), "name": "seer", "dtype": "f32"}, "retrieval": settings,
                                   "server": {"port": 0, "max_context": 400}}))
     return config
