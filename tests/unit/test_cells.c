@@ -46,12 +46,14 @@ static void test_other_kinds(void **state) {
     static const struct {
         const char *text;
         enum cell_kind kind;
-    } cases[] = {{"", CELL_EMPTY},           {"-", CELL_EMPTY},          {" n/a ", CELL_EMPTY},
-                 {"007", CELL_TEXT},         {"Kayak (12)", CELL_TEXT},  {"12 Main Street", CELL_TEXT},
-                 {"10:30", CELL_TEXT},       {"1,23", CELL_TEXT},        {"A12", CELL_TEXT},
-                 {"2024-03-05", CELL_DATE},  {"05.03.2024", CELL_DATE},  {"2024-03-05T17:30", CELL_DATE},
-                 {"2024-13-05", CELL_TEXT},  {"Mar-24 (2024-03-01)", CELL_DATE}, {"2024-03", CELL_TEXT},
-                 {"1-2", CELL_TEXT}};
+    } cases[] = {{"", CELL_EMPTY},          {"-", CELL_EMPTY},
+                 {" n/a ", CELL_EMPTY},     {"007", CELL_TEXT},
+                 {"Kayak (12)", CELL_TEXT}, {"12 Main Street", CELL_TEXT},
+                 {"10:30", CELL_TEXT},      {"1,23", CELL_TEXT},
+                 {"A12", CELL_TEXT},        {"2024-03-05", CELL_DATE},
+                 {"05.03.2024", CELL_DATE}, {"2024-03-05T17:30", CELL_DATE},
+                 {"2024-13-05", CELL_TEXT}, {"Mar-24 (2024-03-01)", CELL_DATE},
+                 {"2024-03", CELL_TEXT},    {"1-2", CELL_TEXT}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct text_span text = {cases[i].text, strlen(cases[i].text)};
         if (cell_value_read(text, DECIMAL_POINT).kind != cases[i].kind)
@@ -75,10 +77,11 @@ static void test_ranges(void **state) {
 /* Lines of two groups, a head of two levels, a row that goes on, and a cell from above. */
 static void test_lines(void **state) {
     (void)state;
-    static const char text[] = "Region | Spring\n"
-                               "North | 2019, Spring: 1.5 | Note: a | b\n"
-                               "North | Sum: 4\n"
-                               "North | 2019, Spring: 2\n";
+    static const char text[] =
+        "Region | Spring\n"
+        "North | 2019, Spring: 1.5 | Note: a | b\n"
+        "North | Sum: 4\n"
+        "North | 2019, Spring: 2\n";
     struct buffer marks = {0};
     struct data_tables tables = {0};
     size_t line = 0;
