@@ -38,6 +38,8 @@ struct cli_arguments {
     const char *config;
     const char **sets; /* [argc] */
     int n_sets;
+    char **words; /* [n_words] behind the options: a model, and documents */
+    int n_words;
     enum cli_option instead; /* 0: serve */
     const char *key_name;
 };
@@ -45,7 +47,11 @@ struct cli_arguments {
 static void print_help(void) {
     printf(
         "retro-server: a language model that reads documents while it writes\n\n"
+        "  retro-server MODEL [DOCUMENTS]... [--set KEY=VALUE]...\n"
         "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
+        "  MODEL             a folder or a GGUF file, which is served\n"
+        "  DOCUMENTS         folders and files that it reads: a collection is made of them, and "
+        "follows them\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
         "  --check-config    check the options, the folders they name and whether these go "
@@ -89,8 +95,13 @@ static enum status scan(int argc, char **argv, struct cli_arguments *arguments, 
             default: arguments->instead = (enum cli_option)option;
         }
     }
-    if (optind < argc)
-        return error_set(e, STATUS_INVALID, "unexpected argument %s; see --help", argv[optind]);
+    arguments->words = argv + optind;
+    arguments->n_words = argc - optind;
+    if (arguments->config && arguments->n_words > 0)
+        return error_set(e, STATUS_INVALID,
+                         "unexpected argument %s beside --config, which names model and documents; "
+                         "see --help",
+                         argv[optind]);
     return STATUS_OK;
 }
 
@@ -159,8 +170,29 @@ static enum status print_key(const struct cli_arguments *arguments, struct error
     return status;
 }
 
+static enum status apply_sets(const struct cli_arguments *arguments, struct config *config,
+                              struct error *e) {
+    for (int i = 0; i < arguments->n_sets; i++)
+        if (config_set(config, arguments->sets[i], e)) return e->status;
+    return STATUS_OK;
+}
+
+/* An option that is set goes before the model and the documents, which look at it, and again
+ * behind. */
+static enum status apply_options(const struct cli_arguments *arguments, struct config *config,
+                                 struct quick_start *start, struct error *e) {
+    if (arguments->config && config_read(config, arguments->config, e)) return e->status;
+    if (apply_sets(arguments, config, e)) return e->status;
+    if (arguments->n_words == 0) return config_check(config, e);
+    if (quick_start_configure(start, config, arguments->words[0], arguments->words + 1,
+                              arguments->n_words - 1, e) ||
+        apply_sets(arguments, config, e))
+        return e->status;
+    return config_check(config, e);
+}
+
 static enum status apply(const struct cli_arguments *arguments, struct config *config,
-                         enum cli_action *action, struct error *e) {
+                         struct quick_start *start, enum cli_action *action, struct error *e) {
     *action = arguments->instead ? CLI_EXIT : CLI_SERVE;
     if (arguments->instead == CLI_HELP) {
         print_help();
@@ -172,19 +204,16 @@ static enum status apply(const struct cli_arguments *arguments, struct config *c
         return STATUS_OK;
     }
     if (arguments->key_name) return print_key(arguments, e);
-    if (arguments->config && config_read(config, arguments->config, e)) return e->status;
-    for (int i = 0; i < arguments->n_sets; i++)
-        if (config_set(config, arguments->sets[i], e)) return e->status;
-    if (config_check(config, e)) return e->status;
+    if (apply_options(arguments, config, start, e)) return e->status;
     if (arguments->instead == CLI_PRINT && print_config(config, e)) return e->status;
     return arguments->instead == CLI_CHECK ? cli_check(config, arguments->config, e) : STATUS_OK;
 }
 
-enum status cli_parse(int argc, char **argv, struct config *config, enum cli_action *action,
-                      struct error *e) {
+enum status cli_parse(int argc, char **argv, struct config *config, struct quick_start *start,
+                      enum cli_action *action, struct error *e) {
     struct cli_arguments arguments = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
     enum status status = scan(argc, argv, &arguments, e);
-    if (status == STATUS_OK) status = apply(&arguments, config, action, e);
+    if (status == STATUS_OK) status = apply(&arguments, config, start, action, e);
     free(arguments.sets);
     return status;
 }

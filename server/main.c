@@ -370,6 +370,7 @@ static void log_sandbox(void) {
 
 int main(int argc, char **argv) {
     struct server server = {.socket = -1};
+    struct quick_start start = {0};
     struct error e = {0};
     enum cli_action action;
     openmp_wait_passively(argv);
@@ -380,7 +381,9 @@ int main(int argc, char **argv) {
      * before it reads keys.
      */
     enum status status = sandbox_start(argv, &e);
-    if (status == STATUS_OK) status = cli_parse(argc, argv, &server.config, &action, &e);
+    if (status == STATUS_OK) status = cli_parse(argc, argv, &server.config, &start, &action, &e);
+    if (status == STATUS_OK && action == CLI_SERVE)
+        status = quick_start_begin(&start, &server.config, &e);
     if (status == STATUS_OK && action == CLI_SERVE) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGBUS, explain_bus_error);
@@ -397,5 +400,6 @@ int main(int argc, char **argv) {
     }
     if (status) line_print(stderr, "retro-server: %s", e.text);
     config_free(&server.config);
+    quick_start_free(&start);
     return process_end(status ? EXIT_FAILURE : EXIT_SUCCESS);
 }

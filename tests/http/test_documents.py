@@ -114,14 +114,15 @@ def test_retro_index_beside_the_server(served, folder, tmp_path):
     added = index("add", folder, page).split()[1]
     assert search(served, "how do I bake")[0]["document"] == "bread.md"
     call(served, "PUT", "/v1/documents/soup", {"text": "Soup needs salt and time.", "path": "soup.md"})
-    assert {added, "soup"} <= set(index("list", folder).split())
-    assert index("delete", folder, "soup") == "deleted soup\n"
+    assert {added, "soup.md"} <= set(index("list", folder).split())
+    assert index("delete", folder, "soup") == "deleted soup.md\n"
     call(served, "GET", "/v1/documents/soup", expect=404)
 
     assert "generation 2" in index("compact", folder)
     served.wait_until(lambda health: call(served, "GET", "/v1/documents")["generation"] == 2, 60)
     assert finds(served, "how do I bake", "bread.md")
-    call(served, "DELETE", f"/v1/documents/{added}")
+    [document] = [d["id"] for d in map(json.loads, index("list", "--json", folder).splitlines()) if d["path"] == added]
+    call(served, "DELETE", f"/v1/documents/{document}")
     assert added not in index("list", folder).split()
 
 

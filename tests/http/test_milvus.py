@@ -225,17 +225,17 @@ def test_add_replace_delete(place, milvus):
     address = fresh(milvus, place, "changes")
     text = place / "note.txt"
     text.write_text("The kettle whistles when the water boils. " * 40)
-    assert run("add", "--id", 'n"1', "--meta", "team=cooks", address, text) == 'added n"1\n'
+    assert run("add", "--id", 'n"1', "--meta", "team=cooks", address, text) == "added note.txt\n"
     assert run("add", "--id", 'n"1', "--meta", "team=cooks", address, text) == ""
     long = lines("show", "--json", address, 'n"1')[0]
     assert long["text"] == text.read_text() and long["chunks"] > 5 and long["metadata"] == {"team": "cooks"}
     text.write_text("A short note on kettles.")
-    assert run("update", "--id", 'n"1', address, text) == 'replaced n"1\n'
+    assert run("update", "--id", 'n"1', address, text) == "replaced note.txt\n"
     hits = lines("search", "--json", "-k", 50, address, "the kettle whistles")
     assert [h["text"] for h in hits if h["id"] == 'n"1'] == ["A short note on kettles."]
-    assert run("delete", address, 'n"1') == 'deleted n"1\n'
-    assert "no document has the id" in run("delete", address, 'n"1', code=1)
-    assert "no document has the id" in run("show", address, 'n"1', code=1)
+    assert run("delete", address, 'n"1') == "deleted note.txt\n"
+    assert "no document has the name or the id" in run("delete", address, 'n"1', code=1)
+    assert "no document has the name or the id" in run("show", address, "note.txt", code=1)
     assert all(h["id"] != 'n"1' for h in lines("search", "--json", "-k", 50, address, "kettle"))
     assert lines("stats", "--json", address)[0]["chunks"] == 1
 
@@ -282,13 +282,13 @@ def test_a_document_that_takes_several_requests(place, milvus):
     run("build", "--chunk-length", 4, "--out", address, "--config", place / "retro.json", place / "texts/soup.md")
     chunks = lines("stats", "--json", address)[0]["chunks"]
     text.write_text(" ".join(f"{i} kettles." for i in range(1200)))
-    assert run("add", "--id", "long", address, text) == "added long\n"
+    assert run("add", "--id", "long", address, text) == "added long.txt\n"
     shown = lines("show", "--json", address, "long")[0]
     assert shown["text"] == text.read_text() and shown["chunks"] > 1100
     assert lines("verify", "--json", address)[0]["chunks"] == chunks + shown["chunks"]
     text.write_text("A kettle.")
-    assert run("add", "--id", "long", address, text) == "replaced long\n"
-    assert run("delete", address, "long") == "deleted long\n"
+    assert run("add", "--id", "long", address, text) == "replaced long.txt\n"
+    assert run("delete", address, "long.txt") == "deleted long.txt\n"
     assert lines("stats", "--json", address)[0]["chunks"] == chunks
 
 

@@ -21,7 +21,11 @@ def run(*arguments, code=0):
 
 
 def ids(out):
-    return run("list", out).stdout.split()
+    return [json.loads(line)["id"] for line in run("list", "--json", out).stdout.splitlines()]
+
+
+def paths(out):
+    return set(run("list", out).stdout.splitlines())
 
 
 @pytest.fixture()
@@ -43,27 +47,58 @@ def test_add_replace_delete(docs, out):
     first = ids(out)
     (docs / "bread.md").write_text("# Bread\n\nKnead the dough for ten minutes, then let it rise in a warm place.\n")
     done = run("add", out, docs)
-    new = re.fullmatch(r"added ([0-9a-f]{32})\n", done.stdout)[1]
+    assert done.stdout == "added docs/bread.md\n"
     assert "2 documents were there already" in done.stderr
-    assert ids(out) == [*first, new]
+    assert ids(out)[:-1] == first
+    new = ids(out)[-1]
     assert "docs/bread.md" in run("search", out, "how do I bake", "-k", "1").stdout
 
     (docs / "bread.md").write_text("# Bread\n\nUse a sourdough starter and a hot oven with steam.\n")
-    assert run("add", out, docs).stdout == f"replaced {new}\n"
-    assert "sourdough" in run("show", out, new).stdout
+    assert run("add", out, docs).stdout == "replaced docs/bread.md\n"
+    for name in (new, "docs/bread.md", docs / "bread.md"):
+        assert "sourdough" in run("show", out, name).stdout
     assert "Knead" not in run("search", out, "how do I bake", "-k", "9").stdout
 
-    assert run("delete", out, new).stdout == f"deleted {new}\n"
+    assert run("delete", out, new).stdout == "deleted docs/bread.md\n"
     assert ids(out) == first
     assert "bread" not in run("search", out, "how do I bake", "-k", "9").stdout
     assert new in run("delete", out, new, code=1).stderr
-    assert "no document has the id" in run("show", out, new, code=1).stderr
+    assert "no document has the name or the id" in run("show", out, new, code=1).stderr
+
+
+def test_delete_by_name(docs, out):
+    """A path, a folder, a file of several documents, a file on the disk and a filter name what goes; several need --yes."""
+    for name in ("live/one.md", "live/deep/two.md", "lively.md"):
+        (docs / name).parent.mkdir(exist_ok=True, parents=True)
+        (docs / name).write_text(f"# {name}\n\nIt is about {name}.\n")
+    (docs / "rows.csv").write_text("name,text\nant,It digs.\nbee,It hums.\n")
+    run("add", "--meta", "team=ops", out, docs)
+    assert "no document has the name" in run("delete", out, "docs/liv", code=1).stderr
+    assert "no document lies below" in run("delete", out, "docs/liv/", code=1).stderr
+    assert "2 documents would be deleted; --yes" in run("delete", out, "docs/live/", code=1).stderr
+    assert "docs/live/one.md" in run("list", out).stdout
+    gone = run("delete", "--yes", out, "docs/live/").stdout.splitlines()
+    assert sorted(gone) == ["deleted docs/live/deep/two.md", "deleted docs/live/one.md"]
+    run("list", out, "live/", code=1)
+    assert run("delete", "--yes", out, docs / "rows.csv").stdout.count("deleted docs/rows.csv#") == 2
+    assert run("delete", out, "docs/tar.txt").stdout == "deleted docs/tar.txt\n"
+    assert "allows no document" in run("delete", "--yes", "--filter", '{"eq": {"team": "web"}}', out, code=1).stderr
+    assert "no document has the name" in run("delete", out, "docs/cats.md", "--filter", '{"eq": {"team": "web"}}', code=1).stderr
+    gone = run("delete", "--yes", "--filter", '{"eq": {"team": "ops"}}', out).stdout.splitlines()
+    assert sorted(gone) == ["deleted docs/cats.md", "deleted docs/lively.md"]
+    assert "needs DIR" in run("delete", out, code=1).stderr
+
+
+def test_mistyped_commands(docs):
+    assert "did you mean search?" in run("serch", docs, "cats", code=1).stderr
+    assert "did you mean delete?" in run("help", "delte", code=1).stderr
+    assert "usage: retro-index COMMAND" in run("frobnicate", code=1).stderr
 
 
 def test_metadata_and_ids_of_the_caller(docs, out):
     page = docs.parent / "ticket.txt"
     page.write_text("The printer on the third floor is out of paper again.\n")
-    assert run("add", "--id", "ticket 7", "--meta", "team=ops", "--meta", "priority=3", out, page).stdout == "added ticket 7\n"
+    assert run("add", "--id", "ticket 7", "--meta", "team=ops", "--meta", "priority=3", out, page).stdout == "added ticket.txt\n"
     shown = json.loads(run("show", "--json", out, "ticket 7").stdout)
     assert shown["metadata"] == {"team": "ops", "priority": 3} and shown["text"] == page.read_text()
     listed = [json.loads(line) for line in run("list", "--json", out).stdout.splitlines()]
@@ -75,8 +110,8 @@ def test_metadata_and_ids_of_the_caller(docs, out):
 def test_compaction(docs, out):
     page = docs.parent / "secret.txt"
     page.write_text("The password of the safe is swordfish.\n")
+    kept = ids(out)
     added = run("add", out, page).stdout.split()[1]
-    kept = [i for i in ids(out) if i != added]
     run("delete", out, added)
     assert b"swordfish" in b"".join(f.read_bytes() for f in out.rglob("*") if f.is_file())
     assert "generation 2, 2 documents" in run("compact", out).stdout
@@ -115,4 +150,4 @@ def test_interrupted(docs, out):
     rest, errors = process.communicate(timeout=120)
     assert process.returncode == 130 and "what was printed is kept" in errors
     printed = {line.split()[1] for line in [*lines, *rest.splitlines()]}
-    assert printed <= set(ids(out)) and len(ids(out)) == len(printed) + 2
+    assert printed <= paths(out) and len(ids(out)) == len(printed) + 2

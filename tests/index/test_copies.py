@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from test_changes import INDEX, MODEL, docs, ids, out, run  # noqa: F401: fixtures
+from test_changes import INDEX, MODEL, docs, ids, out, paths, run  # noqa: F401: fixtures
 
 
 def texts(folder):
@@ -19,12 +19,12 @@ def test_update(docs, out):
     (docs / "new.md").write_text("# New\n\nNobody has seen this page before.\n")
     done = run("update", out, docs, code=2)
     assert done.stdout.startswith("replaced ") and done.stdout.count("\n") == 1
-    assert "new.md: no document has its id" in done.stderr and len(ids(out)) == 2
+    assert "new.md: it is not in the collection" in done.stderr and len(ids(out)) == 2
     assert "supper" in texts(out)["docs/cats.md"]
     assert run("update", out, docs / "cats.md").stdout == ""  # however it is given, it is the same file
     cats = next(json.loads(x)["id"] for x in run("list", "--json", out, "cats").stdout.splitlines())
     assert "--replace" in run("update", "--id", cats, out, docs / "new.md", code=1).stderr
-    assert run("update", "--replace", "--id", cats, out, docs / "new.md").stdout == f"replaced {cats}\n"
+    assert run("update", "--replace", "--id", cats, out, docs / "new.md").stdout == "replaced new.md\n"
 
 
 def test_update_of_records(docs, out):
@@ -47,7 +47,7 @@ def test_update_of_records(docs, out):
     assert run("update", out, docs).stdout.count("added") == 2 and len(ids(out)) == 10
 
     other.write_text("name,text\noak,It grows.\n")
-    assert run("update", "--id", "own", out, other).stdout == "deleted own#3\n"
+    assert run("update", "--id", "own", out, other).stdout == "deleted plants.csv#3\n"
     assert run("update", out, other).stdout.count("deleted") == 1
     kept = ids(out)
     table.write_bytes(b"name,text\n\0\n")
@@ -100,7 +100,7 @@ def test_snapshots_beside_a_writer(docs, out, tmp_path):
     for i in range(2):
         printed += [process.stdout.readline().split()[1] for _ in range(4)]
         run("snapshot", out, tmp_path / f"kept-{i}")
-        assert set(printed) <= set(ids(tmp_path / f"kept-{i}"))
+        assert set(printed) <= paths(tmp_path / f"kept-{i}")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130

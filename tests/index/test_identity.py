@@ -123,7 +123,7 @@ def test_base(two):
     assert sorted(o["effect"] for o in objects(done)) == ["deleted", "replaced"] and embedded(done) == 0
     assert {o["path"]: o["id"] for o in objects(run("list", "--json", out))} == {"keys.md": ids["keys.md"]}
     done = run("add", "--replace", "--base", bob, out, bob)
-    assert done.stdout == f"replaced {ids['keys.md']}\n"
+    assert done.stdout == "replaced keys.md\n"
 
 
 def test_given_ids(two):
@@ -132,7 +132,7 @@ def test_given_ids(two):
     done = run("add", "--id", "keys", out, bob, code=1)
     assert str(alice) in done.stderr and str(bob) in done.stderr and "--replace" in done.stderr
     assert "alice" in run("show", out, "keys").stdout
-    assert run("add", "--id", "keys", "--replace", out, bob).stdout == "replaced keys\n"
+    assert run("add", "--id", "keys", "--replace", out, bob).stdout == "replaced keys.md\n"
     assert "bob" in run("show", out, "keys").stdout
 
 

@@ -389,9 +389,9 @@ def test_what_is_in_a_collection(docs, tmp_path):
     assert build(out, docs).returncode == 0
     done = run("list", out)
     assert done.returncode == 0
-    assert re.fullmatch("([0-9a-f]{32}\n){4}", done.stdout)
+    assert done.stdout.split() == ["docs/cats.md", "docs/sub/greet.1", "docs/sub/page.html", "docs/sub/tar.txt"]
     listed = run("list", "--long", out).stdout.splitlines()
-    assert [line[:32] for line in listed] == done.stdout.split()
+    assert all(re.fullmatch("[0-9a-f]{32}", line[:32]) for line in listed)
     assert [line[34:] for line in listed] == ["     1  docs/cats.md  Cats", "     1  docs/sub/greet.1  greet - print a friendly message",
                                               "     1  docs/sub/page.html  Sockets", "     1  docs/sub/tar.txt"]
     assert re.fullmatch(r"[0-9a-f]{32}       1  docs/sub/page.html  Sockets\n", run("list", "--long", out, "sub/page").stdout)

@@ -139,7 +139,8 @@ struct index_arguments {
     struct neighbors_options neighbors;
     int k;
     bool json, list_long, repair, watch_once, recall;
-    const char *filter; /* of a search; NULL: none */
+    bool yes;           /* what is asked before several documents go is answered */
+    const char *filter; /* of a search, or of what is deleted; NULL: none */
     bool by_picture;    /* a search is by the picture in a file */
     bool hybrid;        /* a search ranks by words, too */
     const char *id;     /* of the document added; NULL: made of its path */

@@ -55,7 +55,9 @@ struct gone_search {
     bool whole; /* documents without a file go, too, where the walk would have come upon it */
     struct key_set files; /* sources of files that are there: one of the numbers above */
     struct key_set ids;   /* of documents that were read */
-    char **found;         /* ids */
+    struct gone_document {
+        char *id, *path;
+    } * found;
     int n, capacity;
 };
 void gone_set_file(struct gone_search *search, const char *source, int what);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/base/hash.h"
 #include "config/json/json_writer.h"
@@ -11,6 +12,10 @@
 #include "server/host/documents/embedder_model.h"
 #include "tools/index/index_adder.h"
 #include "tools/index/index_color.h"
+#include "tools/index/index_named.h"
+
+/* Names that a question lists. */
+enum { SHOWN_BEFORE_DELETE = 10 };
 
 static const char *const effect_names[] = {[CHANGE_NOTHING] = "unchanged",
                                            [CHANGE_ADDED] = "added",
@@ -28,7 +33,7 @@ void index_print_effect(const struct index_arguments *arguments,
     struct json_writer w;
     if (!arguments->json) {
         color_line(stdout, effect_colors[effect->effect], effect_names[effect->effect], " %s",
-                   effect->id);
+                   effect->path && effect->path[0] ? effect->path : effect->id);
         fflush(stdout);
         return;
     }
@@ -148,8 +153,8 @@ static enum status put_part(struct adder *adder, const char *part,
         metadata_of_file(&metadata, &arguments->metadata, adder->file, text, &limits, e);
     document.metadata = metadata.size > 0 ? metadata.data : NULL;
     if (status == STATUS_OK && adder->only_there && !is_there(adder, document.id, part))
-        status = error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it",
-                           adder->file->path, part, document.id);
+        status = error_set(e, STATUS_INVALID, "%s%s: it is not in the collection; add adds it",
+                           adder->file->path, part);
     if (status == STATUS_OK) status = group_add(&adder->group, &document, e);
     buffer_free(&metadata);
     buffer_free(&path);
@@ -316,23 +321,61 @@ int run_update(struct index_arguments *arguments, struct error *e) {
 
 /* Delete and compact. */
 
+/* A person at a terminal says yes; a script says --yes. */
+static enum status confirm_delete(const struct index_arguments *arguments,
+                                  const struct named_documents *named, struct error *e) {
+    char answer[16] = "";
+    if (!named->several || arguments->yes) return STATUS_OK;
+    if (!isatty(STDIN_FILENO))
+        return error_set(e, STATUS_INVALID,
+                         "%d documents would be deleted; --yes deletes them without asking",
+                         named->n);
+    for (int i = 0; i < named->n && i < SHOWN_BEFORE_DELETE; i++)
+        line_print(stderr, "  %s", named->documents[i].path);
+    if (named->n > SHOWN_BEFORE_DELETE)
+        fprintf(stderr, "  and %d more\n", named->n - SHOWN_BEFORE_DELETE);
+    fprintf(stderr, "delete %d documents? [y/N] ", named->n);
+    bool is_read = fgets(answer, sizeof answer, stdin) != NULL;
+    if (is_read && (answer[0] == 'y' || answer[0] == 'Y')) return STATUS_OK;
+    return error_set(e, STATUS_CANCELLED, "nothing was deleted");
+}
+
+static enum status delete_named(const struct index_arguments *arguments,
+                                struct collection *collection, const struct named_documents *named,
+                                struct error *e) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < named->n && status == STATUS_OK; i++) {
+        const struct named_document *document = &named->documents[i];
+        if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
+        status = collection_delete(collection, NULL, document->id, e);
+        bool went_before = status == STATUS_NOT_FOUND;
+        if (status == STATUS_OK)
+            index_print_effect(arguments, &(struct printed_effect){CHANGE_DELETED, document->id,
+                                                                   document->path, -1});
+        if (went_before) status = STATUS_OK;
+    }
+    return status;
+}
+
 int run_delete(struct index_arguments *arguments, struct error *e) {
     struct collection *collection;
-    if (arguments->n_rest < 2) {
+    struct named_documents named = {0};
+    if (arguments->n_rest < 2 && (arguments->n_rest < 1 || arguments->filter == NULL)) {
         error_set(e, STATUS_INVALID,
-                  "delete needs DIR and at least one ID; retro-index list DIR prints them");
+                  "delete needs DIR and at least one DOCUMENT, or --filter; retro-index list DIR "
+                  "prints the documents");
         return EXIT_FAILED;
     }
+    index_catch_interrupts();
     if (documents_collection_open(&collection, &arguments->config, arguments->rest[0], e))
         return EXIT_FAILED;
-    enum status status = STATUS_OK;
-    for (int i = 1; i < arguments->n_rest && status == STATUS_OK; i++) {
-        status = collection_delete(collection, NULL, arguments->rest[i], e);
-        if (status == STATUS_OK)
-            index_print_effect(
-                arguments, &(struct printed_effect){CHANGE_DELETED, arguments->rest[i], NULL, -1});
-    }
+    enum status status = named_documents_find(&named, collection, arguments->rest + 1,
+                                              arguments->n_rest - 1, arguments->filter, e);
+    if (status == STATUS_OK) status = confirm_delete(arguments, &named, e);
+    if (status == STATUS_OK) status = delete_named(arguments, collection, &named, e);
+    named_documents_free(&named);
     collection_close(collection);
+    if (status == STATUS_CANCELLED && index_interrupted) return EXIT_INTERRUPTED;
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 

@@ -75,7 +75,8 @@ static enum status look_for_gone(void *context, const struct stored_document *do
     buffer_free(&source);
     if (!is_gone) return STATUS_OK;
     search->found = xgrow(search->found, search->n, &search->capacity, sizeof *search->found);
-    search->found[search->n] = xstrdup(document->id);
+    search->found[search->n] =
+        (struct gone_document){xstrdup(document->id), xstrdup(document->path)};
     search->n++;
     return STATUS_OK;
 }
@@ -85,17 +86,21 @@ enum status gone_delete(struct gone_search *search, struct error *e) {
     struct collection_walk walk = {.take = look_for_gone, .context = search};
     enum status status = collection_walk(adder->collection, &walk, e);
     for (int i = 0; i < search->n && status == STATUS_OK; i++) {
-        status = collection_delete(adder->collection, NULL, search->found[i], e);
+        const struct gone_document *gone = &search->found[i];
+        status = collection_delete(adder->collection, NULL, gone->id, e);
         if (status == STATUS_OK)
-            index_print_effect(adder->arguments, &(struct printed_effect){
-                                                     CHANGE_DELETED, search->found[i], NULL, -1});
+            index_print_effect(adder->arguments,
+                               &(struct printed_effect){CHANGE_DELETED, gone->id, gone->path, -1});
         if (status == STATUS_NOT_FOUND) status = STATUS_OK;
     }
     return status;
 }
 
 void gone_free(struct gone_search *search) {
-    for (int i = 0; i < search->n; i++) free(search->found[i]);
+    for (int i = 0; i < search->n; i++) {
+        free(search->found[i].id);
+        free(search->found[i].path);
+    }
     free(search->found);
     key_set_free(&search->files);
     key_set_free(&search->ids);

@@ -9,6 +9,7 @@
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 #include "tools/index/index.h"
+#include "tools/index/index_named.h"
 
 enum status index_expect(const struct index_arguments *arguments, int n, const char *what,
                          struct error *e) {
@@ -212,7 +213,7 @@ static enum status list_document(void *context, const struct stored_document *do
         line_print(stdout, "%s  %6" PRId64 "  %s%s%s", document->id, document->n_chunks,
                    document->path, document->title[0] ? "  " : "", document->title);
     else
-        line_print(stdout, "%s", document->id);
+        line_print(stdout, "%s", document->path[0] ? document->path : document->id);
     return STATUS_OK;
 }
 
@@ -234,19 +235,29 @@ int run_list(struct index_arguments *arguments, struct error *e) {
     return EXIT_FAILED;
 }
 
-int run_show(struct index_arguments *arguments, struct error *e) {
-    struct collection *collection;
+static enum status show_document(const struct index_arguments *arguments,
+                                 struct collection *collection, const char *id, struct error *e) {
     struct collection_found found;
-    if (index_expect(arguments, 2, "show DIR ID", e) ||
-        documents_collection_open(&collection, &arguments->config, arguments->rest[0], e))
-        return EXIT_FAILED;
-    enum status status = collection_find(collection, NULL, arguments->rest[1], &found, e);
+    enum status status = collection_find(collection, NULL, id, &found, e);
     struct text_span text = found.document.text;
     if (status == STATUS_OK && arguments->json)
         put_document(&found.document, true);
     else if (status == STATUS_OK && fwrite(text.text, 1, text.size, stdout) != text.size)
         status = error_errno(e, "standard output");
     collection_found_release(&found);
+    return status;
+}
+
+int run_show(struct index_arguments *arguments, struct error *e) {
+    struct collection *collection;
+    struct named_documents named = {0};
+    if (index_expect(arguments, 2, "show DIR DOCUMENT", e) ||
+        documents_collection_open(&collection, &arguments->config, arguments->rest[0], e))
+        return EXIT_FAILED;
+    enum status status = named_documents_find(&named, collection, arguments->rest + 1, 1, NULL, e);
+    for (int i = 0; i < named.n && status == STATUS_OK; i++)
+        status = show_document(arguments, collection, named.documents[i].id, e);
+    named_documents_free(&named);
     collection_close(collection);
     return status ? EXIT_FAILED : EXIT_FINE;
 }

@@ -17,7 +17,7 @@ enum {
 enum {
     PUTS = COMMAND_ADD | COMMAND_UPDATE | COMMAND_WATCH,
     ALL_OPEN = COMMAND_BUILD | COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_VERIFY | PUTS |
-               COMMAND_LIST | COMMAND_SHOW | COMMAND_STATS | COMMAND_CHANGE
+               COMMAND_LIST | COMMAND_SHOW | COMMAND_STATS | COMMAND_CHANGE | COMMAND_DELETE
 };
 
 enum option_id {
@@ -47,6 +47,7 @@ enum option_id {
     OPTION_BASE,
     OPTION_REPLACE,
     OPTION_REPAIR,
+    OPTION_YES,
     OPTION_RECALL,
     OPTION_HELP
 };
@@ -102,12 +103,17 @@ static const struct index_row {
      OPTION_BY_PICTURE, COMMAND_SEARCH},
     {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER,
      COMMAND_SEARCH},
+    {"--filter", "JSON", "the documents that go, all or those that are named", OPTION_FILTER,
+     COMMAND_DELETE},
+    {"--yes", NULL, "several documents go without a question", OPTION_YES, COMMAND_DELETE},
     {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so",
      OPTION_REPAIR, COMMAND_VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON,
-     COMMAND_LIST | COMMAND_SHOW | PUTS | COMMAND_CHANGE | COMMAND_STATS | COMMAND_COPY |
-         COMMAND_VERIFY | COMMAND_SEARCH | COMMAND_BUILD | COMMAND_NEIGHBORS | COMMAND_EXTRACT},
-    {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, COMMAND_LIST},
+     COMMAND_LIST | COMMAND_SHOW | PUTS | COMMAND_CHANGE | COMMAND_DELETE | COMMAND_STATS |
+         COMMAND_COPY | COMMAND_VERIFY | COMMAND_SEARCH | COMMAND_BUILD | COMMAND_NEIGHBORS |
+         COMMAND_EXTRACT},
+    {"--long", NULL, "id and number of chunks before each path, title behind it", OPTION_LONG,
+     COMMAND_LIST},
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT,
      COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
@@ -164,6 +170,7 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
         case OPTION_ID: arguments->id = value; break;
         case OPTION_BASE: arguments->build.base = value; break;
         case OPTION_REPLACE: arguments->replace = true; break;
+        case OPTION_YES: arguments->yes = true; break;
         case OPTION_REPAIR: arguments->repair = true; break;
         case OPTION_RECALL: arguments->recall = true; break;
         case OPTION_META: status = metadata_add(&arguments->metadata, value, e); break;

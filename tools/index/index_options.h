@@ -17,7 +17,8 @@ enum {
     COMMAND_CHANGE = 1 << 9,
     COMMAND_UPDATE = 1 << 10,
     COMMAND_COPY = 1 << 11,
-    COMMAND_WATCH = 1 << 12
+    COMMAND_WATCH = 1 << 12,
+    COMMAND_DELETE = 1 << 13
 };
 
 /* Reads the options of one command (a bit) and finds the words behind them; argv[0] is the

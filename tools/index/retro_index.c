@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/base/nearest.h"
 #include "config/base/process.h"
 #include "config/json/json_writer.h"
 #include "retro/text/tokenizer.h"
@@ -154,7 +155,7 @@ static const struct index_command {
     {{"add", "[OPTION...] DIR PATH...",
       "adds the documents under each PATH to the collection, or replaces them where they have "
       "changed; prints\n"
-      "\"added ID\" or \"replaced ID\" when a document is on the disk. A server that has the "
+      "\"added PATH\" or \"replaced PATH\" when a document is on the disk. A server that has the "
       "collection open finds it "
       "at\n"
       "once"},
@@ -163,7 +164,7 @@ static const struct index_command {
      "add notes ~/notes\nadd --id ticket-7 --meta team=ops notes ticket.txt"},
     {{"update", "[OPTION...] DIR PATH...",
       "as add, for documents that are in the collection: others are left out, and named; prints "
-      "\"replaced ID\". Of a\n"
+      "\"replaced PATH\". Of a\n"
       "file that holds several, new documents are added, and those that it holds no more are "
       "deleted"},
      COMMAND_UPDATE,
@@ -172,17 +173,21 @@ static const struct index_command {
     {{"watch", "[OPTION...] DIR PATH...",
       "keeps the collection as the files under each PATH are, from now until Ctrl-C: adds new "
       "ones, replaces changed\n"
-      "ones, deletes documents whose file is gone; prints \"added ID\", \"replaced ID\" or "
-      "\"deleted ID\" when it\n"
+      "ones, deletes documents whose file is gone; prints \"added PATH\", \"replaced PATH\" or "
+      "\"deleted PATH\" when it\n"
       "is on the disk"},
      COMMAND_WATCH,
      run_watch,
      "watch notes ~/notes\n"
      "watch --once notes ~/notes"},
-    {{"delete", "DIR ID...", "deletes documents; prints \"deleted ID\" when it is on the disk"},
-     COMMAND_CHANGE,
+    {{"delete", "[OPTION...] DIR DOCUMENT...",
+      "deletes documents, each named by its path or id, and all of a FOLDER/ or of a file that "
+      "holds several; prints\n"
+      "\"deleted PATH\" when it is on the disk"},
+     COMMAND_DELETE,
      run_delete,
-     "delete notes ticket-7"},
+     "delete notes notes/today.md\ndelete --yes notes notes/2019/\n"
+     "delete --yes --filter '{\"eq\": {\"team\": \"ops\"}}' notes"},
     {{"compact", "DIR",
       "writes what was added since into the index, and takes what was deleted off the disk"},
      COMMAND_CHANGE,
@@ -212,14 +217,15 @@ static const struct index_command {
      run_restore,
      "restore /backup/notes-monday notes"},
     {{"list", "DIR [TEXT]",
-      "the id of each document, or of those with TEXT in the name; exit code 1 for none"},
+      "the path of each document, or of those with TEXT in it; exit code 1 for none"},
      COMMAND_LIST,
      run_list,
      "list notes\nlist --json notes today"},
-    {{"show", "DIR ID", "the text of a document, or with --json all that is known of it"},
+    {{"show", "DIR DOCUMENT",
+      "the text of the document with that path or id, or with --json all that is known of it"},
      COMMAND_SHOW,
      run_show,
-     "show notes ticket-7\nshow --json notes ticket-7"},
+     "show notes notes/today.md\nshow --json notes ticket-7"},
     {{"stats", "[OPTION...] DIR", "how much is in the collection, and what it was made with"},
      COMMAND_STATS,
      run_stats,
@@ -240,6 +246,20 @@ static const struct index_command *find_command(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
         if (strcmp(name, commands[i].usage.name) == 0) return &commands[i];
     return NULL;
+}
+
+/* "; did you mean list?" into `out`, or "". */
+static const char *guess_command(const char *name, char out[64]) {
+    struct nearest_name nearest = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++) {
+        const char *known = commands[i].usage.name;
+        nearest_offer(&nearest, (struct text_span){name, strlen(name)},
+                      (struct text_span){known, strlen(known)});
+    }
+    out[0] = '\0';
+    if (nearest.name.text)
+        snprintf(out, 64, "; did you mean %.*s?", (int)nearest.name.size, nearest.name.text);
+    return out;
 }
 
 static void print_usage(FILE *out) {
@@ -281,8 +301,9 @@ static int run_help(struct index_arguments *arguments, struct error *e) {
     }
     const struct index_command *command = find_command(arguments->rest[0]);
     if (command) return print_help(command);
-    error_set(e, STATUS_INVALID, "unknown command \"%s\"; retro-index help lists them",
-              arguments->rest[0]);
+    char meant[64];
+    error_set(e, STATUS_INVALID, "unknown command \"%s\"%s; retro-index help lists them",
+              arguments->rest[0], guess_command(arguments->rest[0], meant));
     return EXIT_FAILED;
 }
 
@@ -324,6 +345,11 @@ int main(int argc, char **argv) {
         printf("retro-index " RETRO_VERSION " (%s)\n",
                HAVE_FAISS ? "FAISS and exact search" : "exact search");
         return process_end(EXIT_FINE);
+    }
+    char meant[64];
+    if (name[0] != '\0' && guess_command(name, meant)[0]) {
+        line_print(stderr, "retro-index: unknown command \"%s\"%s", name, meant);
+        return process_end(EXIT_FAILED);
     }
     line_print(stderr, "retro-index: unknown command \"%s\"", name);
     print_usage(stderr);

@@ -1,0 +1,108 @@
+"""retro-server MODEL DOCUMENTS: a collection is made, followed and served without a configuration."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from conftest import BUILD
+
+MODEL = pathlib.Path(__file__).parents[2] / "models/retro-docs"
+SERVER = BUILD / "retro-server"
+
+
+@pytest.fixture()
+def home(tmp_path):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "ferry.md").write_text("# Ferry\n\nThe ferry to the north coast leaves at half past seven.\n")
+    return tmp_path
+
+
+def environment(home):
+    return {**os.environ, "XDG_DATA_HOME": str(home / "data")}
+
+
+class Started:
+    def __init__(self, home, *words):
+        self.log = home / "log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([SERVER, *words, "--set", "server.port=0"], cwd=home, env=environment(home),
+                                            stdout=subprocess.DEVNULL, stderr=log)
+        self.wait(lambda: "listening on" in self.text())
+        self.address = self.text().split("listening on ")[1].split()[0]
+
+    def text(self):
+        assert self.process.poll() is None, self.log.read_text()
+        return self.log.read_text()
+
+    def wait(self, condition):
+        end = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < end, self.text()
+            time.sleep(0.05)
+
+    def documents(self):
+        with urllib.request.urlopen(self.address + "/v1/documents", timeout=60) as reply:
+            return {document["path"] for document in json.load(reply)["data"]}
+
+    def followers(self):
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [pid for pid in children if b"watch" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    def stop(self, number=signal.SIGTERM):
+        """The exit status; what followed the documents has ended, too."""
+        followers = self.followers()
+        self.process.send_signal(number)
+        status, end = self.process.wait(120), time.monotonic() + 60
+        while any(pathlib.Path(f"/proc/{pid}").exists() for pid in followers):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        return status
+
+
+def refused(home, *words):
+    done = subprocess.run([SERVER, *words], cwd=home, env=environment(home), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_a_model_and_a_folder(home):
+    first = Started(home, os.path.relpath(MODEL, home), "notes")
+    assert first.documents() == {"notes/ferry.md"}
+    collection = next((home / "data/retro-server").glob("notes-*/CURRENT")).parent
+    assert str(collection) in first.text() and len(first.followers()) == 1
+    (home / "notes/bus.md").write_text("# Bus\n\nThe bus leaves at nine.\n")
+    first.wait(lambda: first.documents() == {"notes/ferry.md", "notes/bus.md"})
+    assert first.stop() == 0
+
+    # The collection is there again, and what changed meanwhile is in it.
+    (home / "notes/ferry.md").unlink()
+    again = Started(home, MODEL, home / "notes")
+    again.wait(lambda: again.documents() == {"notes/bus.md"})
+    assert "building the index" not in again.text()
+    assert len(list((home / "data/retro-server").glob("*/CURRENT"))) == 1
+    assert again.stop(signal.SIGKILL) == -signal.SIGKILL
+
+
+def test_a_model_alone(home):
+    alone = Started(home, MODEL)
+    assert not (home / "data").exists()
+    assert alone.stop() == 0
+
+
+def test_refused(home):
+    assert "No such file" in refused(home, "nowhere", "notes") and "GGUF" in refused(home, "nowhere", "notes")
+    assert "nothere" in refused(home, MODEL, "nothere")
+    (home / "retro.json").write_text("{}")
+    assert "unexpected argument" in refused(home, "--config", "retro.json", MODEL)
+    assert "no embedder" in subprocess.run([SERVER, MODEL, "notes"], cwd=home, env={**environment(home), "HOME": str(home)},
+                                           capture_output=True, text=True, timeout=120).stderr
+    (home / "empty").mkdir()
+    said = refused(home, MODEL, "empty")
+    assert "no documents found" in said and "was not built" in said
+    assert "give one of them" in refused(home, MODEL, "notes", "--set", "retrieval.collection=other")
