@@ -19,7 +19,7 @@ struct sqlite_row {
     sqlite3_stmt *statement;
 };
 
-/* Sums of numbers as they are written: 0.1 ten times is 1. What rounding takes from the sum is
+/* Sums of numbers as they are written: 0.1 ten times is 1. The bits that rounding takes are
  * summed beside it (Neumaier). */
 
 struct exact_sum {
