@@ -19,20 +19,28 @@ struct sqlite_row {
     sqlite3_stmt *statement;
 };
 
-/* Sums of numbers as they are written: 0.1 ten times is 1. */
+/* Sums of numbers as they are written: 0.1 ten times is 1. The bits that rounding takes are
+ * summed beside it (Neumaier). */
 
 struct exact_sum {
-    long double sum;
+    double sum, lost;
     int64_t n;
 };
+
+static void add_exactly(struct exact_sum *sum, double number) {
+    double total = sum->sum + number;
+    bool larger = fabs(sum->sum) >= fabs(number);
+    sum->lost += larger ? (sum->sum - total) + number : (number - total) + sum->sum;
+    sum->sum = total;
+    sum->n++;
+}
 
 static void step_sum(sqlite3_context *context, int n, sqlite3_value **values) {
     (void)n;
     if (sqlite3_value_type(values[0]) == SQLITE_NULL) return;
     struct exact_sum *sum = sqlite3_aggregate_context(context, sizeof *sum);
     if (sum == NULL) return;
-    sum->sum += (long double)sqlite3_value_double(values[0]);
-    sum->n++;
+    add_exactly(sum, sqlite3_value_double(values[0]));
 }
 
 static void end_sum(sqlite3_context *context) {
@@ -40,7 +48,7 @@ static void end_sum(sqlite3_context *context) {
     if (sum == NULL || sum->n == 0)
         sqlite3_result_null(context);
     else
-        sqlite3_result_double(context, (double)sum->sum);
+        sqlite3_result_double(context, sum->sum + sum->lost);
 }
 
 static void end_mean(sqlite3_context *context) {
@@ -48,7 +56,7 @@ static void end_mean(sqlite3_context *context) {
     if (sum == NULL || sum->n == 0)
         sqlite3_result_null(context);
     else
-        sqlite3_result_double(context, (double)(sum->sum / (long double)sum->n));
+        sqlite3_result_double(context, (sum->sum + sum->lost) / (double)sum->n);
 }
 
 /* A database. */

@@ -195,7 +195,7 @@ def test_dry_run(good, tmp_path):
     done = run("build", "--dry-run", good, tmp_path)
     assert done.returncode == 2 and not list(tmp_path.glob("*/CURRENT"))
     lines = done.stdout.splitlines()
-    assert "      117  good0/book.docx  The handbook" in lines and "        5  all.zip" not in done.stdout
+    assert "      133  good0/book.docx  The handbook" in lines and "        5  all.zip" not in done.stdout
     assert any(line.endswith("all.zip!/inner.zip!/deep.md  Deep") for line in lines)
     assert any("a\\nname.txt" in line for line in lines)
     assert re.fullmatch(r"\d+ documents, \d+ bytes of text, 5 skipped; nothing was written", lines[-1]), done.stderr

@@ -238,6 +238,16 @@ def test_html(tmp_path):
     assert "x | y" in lines and "1 | y: 2" in lines and "a | wide: b" in lines and lines[-1] == "end"
 
 
+def test_a_table_in_a_book(tmp_path):
+    """Cells keep their places where a chapter follows another."""
+    page = "<html><body><h1>{0}</h1><table><tr><th>Boat<th>Price<tr><td>Kayak<td>{0}</table></body></html>"
+    package = ('<package><manifest><item id="a" href="a.xhtml"/><item id="b" href="b.xhtml"/></manifest><spine><itemref idref="a"/><itemref idref="b"/></spine></package>')
+    book = zipped({"META-INF/container.xml": '<container><rootfile full-path="p.opf"/></container>', "p.opf": package, "a.xhtml": page.format(5), "b.xhtml": page.format(6)},
+                  first=("mimetype", "application/epub+zip"))
+    text, said = extract(tmp_path, "a.epub", book)
+    assert said == "" and "Kayak | Price: 5" in text and "Kayak | Price: 6" in text
+
+
 def test_rtf(tmp_path):
     def row(edges, cells, before=""):
         return "\\trowd" + before + "".join(f"{facts}\\cellx{edge}" for edge, facts in edges) + "\\pard\\intbl " + "".join(c + "\\cell " for c in cells) + "\\row\n"

@@ -201,9 +201,14 @@ static void add_chapter(const char *name, const struct buffer *page, struct docu
         chapter.text.size > 0) {
         if (out->text.size > 0) buffer_append(&out->text, "\n", 1);
         struct mark *marks = (struct mark *)(void *)chapter.marks.data;
-        for (size_t i = 0; i < chapter.marks.size / sizeof *marks; i++)
-            marks_add(&out->marks, (enum mark_kind)marks[i].kind, marks[i].level,
-                      out->text.size + marks[i].at, marks[i].value);
+        for (size_t i = 0; i < chapter.marks.size / sizeof *marks; i++) {
+            size_t at = out->text.size + marks[i].at;
+            if (marks[i].kind == MARK_CELL)
+                marks_add_cell(&out->marks, at, marks[i].value, marks[i].column);
+            else
+                marks_add(&out->marks, (enum mark_kind)marks[i].kind, marks[i].level, at,
+                          marks[i].value);
+        }
         buffer_append(&out->text, chapter.text.data, chapter.text.size);
     }
     document_text_free(&chapter);

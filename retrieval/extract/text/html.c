@@ -45,8 +45,8 @@ static const struct {
 
 struct html_writer {
     struct buffer *out;
-    struct document_text *document; /* of `out`, for its marks; NULL: a part of it is written */
-    enum block_kind block;          /* that begins with the next line */
+    struct buffer *marks;           /* NULL: none are made */
+    struct document_text *document; /* of both, for tables; NULL: they are text */
     int newlines;                   /* owed before the next text */
     bool space;                     /* owed too, when no newline is */
     bool tab, item;
@@ -160,20 +160,8 @@ static void owe_newlines(struct html_writer *writer, int n) {
     writer->space = false;
 }
 
-/* A block goes as far as the next, so one that follows an item or code in the same element is a
- * paragraph. */
-static void begin_block(struct html_writer *writer) {
-    enum block_kind kind = writer->heading ? BLOCK_HEADING
-                           : writer->item  ? BLOCK_LIST_ITEM
-                           : writer->block ? writer->block
-                                           : BLOCK_PARAGRAPH;
-    marks_add_block(&writer->document->marks, kind, writer->out->size);
-    writer->block = BLOCK_PARAGRAPH;
-}
-
 /* Writes what is owed before a visible character. */
 static void settle(struct html_writer *writer) {
-    bool begins = writer->newlines > 0 || writer->out->size == 0;
     if (writer->out->size > 0) {
         for (int i = 0; i < writer->newlines; i++) buffer_append(writer->out, "\n", 1);
         if (writer->newlines == 0 && writer->tab)
@@ -181,9 +169,6 @@ static void settle(struct html_writer *writer) {
         else if (writer->newlines == 0 && writer->space)
             buffer_append(writer->out, " ", 1);
     }
-    if (begins && writer->document && !writer->pre &&
-        (writer->heading == NULL || writer->heading_start == SIZE_MAX))
-        begin_block(writer);
     if (writer->item) buffer_append(writer->out, "- ", 2);
     writer->newlines = 0;
     writer->space = writer->tab = writer->item = writer->fresh_cell = writer->pre_opened = false;
@@ -199,7 +184,7 @@ static int heading_level(const xmlNode *node) {
 }
 
 static void open_heading(struct html_writer *writer, const xmlNode *node) {
-    if (writer->document == NULL || writer->heading || heading_level(node) == 0) return;
+    if (writer->marks == NULL || writer->heading || heading_level(node) == 0) return;
     writer->heading = node;
     writer->heading_start = SIZE_MAX;
 }
@@ -207,8 +192,8 @@ static void open_heading(struct html_writer *writer, const xmlNode *node) {
 static void close_heading(struct html_writer *writer, const xmlNode *node) {
     if (writer->heading != node) return;
     if (writer->heading_start != SIZE_MAX)
-        marks_add(&writer->document->marks, MARK_HEADING, heading_level(node),
-                  writer->heading_start, writer->out->size - writer->heading_start);
+        marks_add(writer->marks, MARK_HEADING, heading_level(node), writer->heading_start,
+                  writer->out->size - writer->heading_start);
     writer->heading = NULL;
 }
 
@@ -246,17 +231,6 @@ static void write_text(struct html_writer *writer, const char *s) {
     }
 }
 
-/* Code is one block, whatever lines it has. */
-static void begin_code(struct html_writer *writer) {
-    if (writer->document && writer->pre == 0 && writer->heading == NULL && writer->out->size > 0) {
-        for (int i = 0; i < writer->newlines; i++) buffer_append(writer->out, "\n", 1);
-        writer->newlines = 0;
-        marks_add_block(&writer->document->marks, BLOCK_CODE, writer->out->size);
-    }
-    writer->pre++;
-    writer->pre_opened = true;
-}
-
 static void open_element(struct html_writer *writer, const xmlNode *node, enum element_role role) {
     switch (role) {
         case ROLE_LINE:
@@ -264,7 +238,8 @@ static void open_element(struct html_writer *writer, const xmlNode *node, enum e
         case ROLE_BLOCK: owe_newlines(writer, 2); break;
         case ROLE_PRE:
             owe_newlines(writer, 2);
-            begin_code(writer);
+            writer->pre++;
+            writer->pre_opened = true;
             break;
         case ROLE_ITEM:
             owe_newlines(writer, 1);
@@ -399,7 +374,7 @@ enum status extract_html(const char *path, struct text_span html, bool is_utf8,
                            "%s: the HTML parser gave up: elements nest deeper than %u", path,
                            xmlParserMaxDepth);
     if (status == STATUS_OK) {
-        struct html_writer writer = {.out = &out->text, .document = out};
+        struct html_writer writer = {.out = &out->text, .marks = &out->marks, .document = out};
         write_title(root, &out->title);
         walk(&writer, find_content(root));
         if (out->text.size > 0) buffer_append(&out->text, "\n", 1);
