@@ -220,11 +220,19 @@ static void test_missing(void **state) {
         e.text, "a.pdf: it needs the library Poppler; install the package libpoppler-glib8"));
 }
 
+static void test_letters(void **state) {
+    struct error e = {0};
+    (void)state;
+    if (pdf_open_library("a.pdf", &e)) skip();
+    assert_true(pdf_draws_letters());
+    assert_true(pdf_draws_letters());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merged_heads),  cmocka_unit_test(test_wide_rows),
         cmocka_unit_test(test_hostile_cells), cmocka_unit_test(test_records),
         cmocka_unit_test(test_lines),         cmocka_unit_test(test_needs),
-        cmocka_unit_test(test_missing)};
+        cmocka_unit_test(test_missing),       cmocka_unit_test(test_letters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
