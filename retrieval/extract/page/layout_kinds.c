@@ -8,7 +8,7 @@
 #include "config/base/text.h"
 #include "retrieval/extract/page/layout_private.h"
 
-enum { MAX_SIZES = 6, HEADING_BYTES = 200 };
+enum { MAX_SIZES = 6, HEADING_BYTES = 200, MOST_COMPARED = 5000000 };
 
 struct kinds {
     struct page_layout *layout;
@@ -268,8 +268,8 @@ static void use_bookmarks(struct kinds *kinds) {
     const struct page_bookmark *bookmarks = (const void *)pages->bookmarks.data;
     size_t n = pages->bookmarks.size / sizeof *bookmarks;
     struct buffer title = {0};
-    int from = 0;
-    for (size_t i = 0; i < n; i++) {
+    int from = 0, compared = 0;
+    for (size_t i = 0; i < n && compared < MOST_COMPARED; i++) {
         buffer_clear(&title);
         append_folded(
             &title, (struct text_span){pages->titles.data + bookmarks[i].title, bookmarks[i].size});
@@ -280,6 +280,7 @@ static void use_bookmarks(struct kinds *kinds) {
         for (int j = from; j < kinds->n_blocks; j++) {
             struct layout_block *block = &kinds->blocks[j];
             int number = pages->list[first_line(kinds, block)->page].number;
+            compared++;
             if (number > (int)bookmarks[i].page) break;
             if (number < (int)bookmarks[i].page) {
                 from = j;

@@ -158,6 +158,14 @@ static bool line_repeats(const struct edge_lines *pages, int n, int i,
     return 3 * found >= of_all || 3 * every_other >= 2 * of_others;
 }
 
+/* The words that repeat. */
+static int count_repeated(const struct edge_lines *lines) {
+    int n = 0;
+    for (int i = 0; i < lines->n; i++)
+        n += lines->list[i].repeats ? lines->list[i].end - lines->list[i].first : 0;
+    return n;
+}
+
 static void drop_lines(struct page_words *words, const struct edge_lines *lines) {
     int kept = 0, n = words->n;
     for (int i = 0; i < n; i++) {
@@ -182,6 +190,12 @@ void layout_drop_repeats(struct page_layout *layout) {
             struct edge_line *line = &pages[i].list[j];
             line->repeats = (line->apart || line->number) && line_repeats(pages, n, i, line);
         }
-    for (int i = 0; i < n; i++) drop_lines(&layout->words[i], &pages[i]);
+    int words = 0, repeated = 0;
+    for (int i = 0; i < n; i++) {
+        words += layout->words[i].n;
+        repeated += count_repeated(&pages[i]);
+    }
+    /* Pages of nothing but lines that are alike, as cards, are no heads of anything. */
+    for (int i = 0; i < n && 2 * repeated < words; i++) drop_lines(&layout->words[i], &pages[i]);
     free(pages);
 }

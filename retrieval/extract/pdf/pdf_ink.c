@@ -57,7 +57,8 @@ static bool has_hidden_layer(const struct pdf_pixels *pixels, const struct page 
     float area = 0;
     for (size_t i = 0; i < page->pictures.size / sizeof *pictures; i++)
         area = fmaxf(area, rect_width(&pictures[i].box) * rect_height(&pictures[i].box));
-    return area > 0.5F * page->width * page->height && (size_t)pixels->n_drawn * 30 < n_words;
+    return area > 0.5F * page->width * page->height && (size_t)pixels->n_drawn * 30 < n_words &&
+           pdf_draws_letters();
 }
 
 /* Hides what nobody sees, and takes it out of the picture: what is left is no text. */
@@ -66,7 +67,8 @@ static void judge_words(const struct pdf_pixels *pixels, struct page *page, uint
     struct page_word *words = page_words(page, &n);
     bool layer = has_hidden_layer(pixels, page);
     for (size_t i = 0; i < n; i++) {
-        words[i].hidden = layer || !has_ink(pixels, &words[i].box);
+        bool seen = has_ink(pixels, &words[i].box) || !pdf_draws_letters();
+        words[i].hidden = layer || !seen;
         if (words[i].hidden) continue;
         struct pixel_area area = area_of(pixels, &words[i].box, 0.04F);
         for (int y = area.top; y < area.bottom && area.right > area.left; y++)

@@ -354,3 +354,36 @@ enum status pdf_page_draw(const struct pdf_page *page, float per_point, int most
     if (status) pixels->grey = NULL;
     return status;
 }
+
+/* A page of letters in a standard font, whose table of objects the library makes itself. */
+static const char letters_page[] =
+    "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+    "2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    "3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 60 20]/Contents 4 0 R/Resources<</Font<</F"
+    "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj\n"
+    "4 0 obj<</Length 30>>stream\nBT /F 12 Tf 2 4 Td (HHH) Tj ET\nendstream endobj\n"
+    "trailer<</Root 1 0 R/Size 5>>\n%%EOF\n";
+
+static bool try_letters(void) {
+    struct pdf *pdf;
+    struct pdf_page *page;
+    struct pdf_pixels pixels = {0};
+    struct error e;
+    bool dark = false;
+    if (pdf_open(&pdf, "", (struct text_span){letters_page, sizeof letters_page - 1}, &e))
+        return false;
+    if (pdf_page_open(pdf, 0, &page, &e) == STATUS_OK) {
+        if (pdf_page_draw(page, 1, 100, &pixels, &e) == STATUS_OK)
+            for (int i = 0; i < pixels.width * pixels.height; i++) dark |= pixels.grey[i] < 128;
+        free(pixels.grey);
+        pdf_page_close(page);
+    }
+    pdf_close(pdf);
+    return dark;
+}
+
+bool pdf_draws_letters(void) {
+    static int known; /* 1: true, -1: false */
+    if (known == 0) known = try_letters() ? 1 : -1;
+    return known > 0;
+}

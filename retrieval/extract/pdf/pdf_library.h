@@ -57,3 +57,6 @@ struct pdf_pixels {
  */
 enum status pdf_page_draw(const struct pdf_page *page, float per_point, int most,
                           struct pdf_pixels *pixels, struct error *e);
+/* Whether letters of a font that a file does not bring are drawn: false where the machine has no
+ * fonts, and words that leave no ink may be seen elsewhere. Asked once in a process. */
+bool pdf_draws_letters(void);
