@@ -390,12 +390,26 @@ static bool has_parted_rows(const struct table_grid *grid, float least) {
     return close > 0 && apart > close / 3 && apart > 1;
 }
 
+/* A further line of heads that stand over one column each. */
+static bool is_further_head(const struct table_grid *grid, int i) {
+    const struct table_row *above = &grid->list[i - 1];
+    float left = above->box.left, right = above->box.right,
+          size = grid->rows->words[grid->rows->rows[i].first].size;
+    if (row_pitch(grid, i) > 1.4F * size || has_rule_below(grid, i - 1, &left, &right))
+        return false;
+    for (int j = 0; j < above->n; j++)
+        if (above->cells[j].last > above->cells[j].column) return false;
+    return true;
+}
+
 static void find_rows(struct table_grid *grid) {
     float least = least_pitch(grid);
     bool parted = has_parted_rows(grid, least);
     for (int i = 0; i < grid->rows->n_rows; i++) {
-        bool first = i <= grid->head_rows;
-        grid->list[i].begins = first || !is_further_line(grid, i, least, parted);
+        bool head = i > 0 && i < grid->head_rows, first = i == 0 || i == grid->head_rows;
+        bool further =
+            head ? is_further_head(grid, i) : !first && is_further_line(grid, i, least, parted);
+        grid->list[i].begins = !further;
     }
 }
 
@@ -461,7 +475,7 @@ int aligned_add_table(struct page_layout *layout, const struct aligned_rows *row
                       const struct strip *strips, int n_strips) {
     struct table_grid grid = {.rows = rows};
     struct layout_table made = {.page = rows->page, .box = rows->rows[0].box};
-    int number = 0;
+    int number = 0, heads = 0;
     refine_strips(&grid, strips, n_strips);
     grid.list = xcalloc((size_t)rows->n_rows, sizeof *grid.list);
     for (int i = 0; i < rows->n_rows; i++) list_cells(&grid, i);
@@ -473,7 +487,8 @@ int aligned_add_table(struct page_layout *layout, const struct aligned_rows *row
         add_row(layout, &grid, (const int[2]){first, end}, number, &made.table);
     }
     for (int i = 0; i < rows->n_rows; i++) rect_extend(&made.box, &rows->rows[i].box);
-    made.table.head_rows = number > grid.head_rows ? (uint32_t)grid.head_rows : 0;
+    for (int i = 0; i < grid.head_rows; i++) heads += grid.list[i].begins;
+    made.table.head_rows = number > heads ? (uint32_t)heads : 0;
     if (made.table.head_rows == 1 && !grid.ruled && !table_row_names(&made.table, 0))
         made.table.head_rows = 0;
     made.table.head_columns = 1;

@@ -253,7 +253,12 @@ static bool take_row(const struct page_cutter *cutter, const struct part *part,
     struct strip strips[MAX_STRIPS];
     struct cover before = *cover;
     int i = band->end, inner = inner_strips(cover, cutter);
+    const struct cut_row *row = &rows->list[i];
     if (i > band->first + 2 && is_heading_row(cutter, part, rows, i)) return false;
+    bool caption = words_are_caption(part->words + row->first, row->end - row->first);
+    if (caption && i > band->first && inner > 0 &&
+        rows_are_table(cutter, part, rows, (const int[2]){band->first, i}, cover))
+        return false;
     cover_row(cover, cutter, part, &rows->list[i]);
     bool crosses = i >= band->first + 2 && inner_strips(cover, cutter) < inner &&
                    is_prose_row(cutter, part, rows, i) &&

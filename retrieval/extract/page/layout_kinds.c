@@ -8,7 +8,7 @@
 #include "config/base/text.h"
 #include "retrieval/extract/page/layout_private.h"
 
-enum { MAX_SIZES = 6, HEADING_BYTES = 200 };
+enum { MAX_SIZES = 6, HEADING_BYTES = 200, MOST_COMPARED = 5000000 };
 
 struct kinds {
     struct page_layout *layout;
@@ -129,18 +129,18 @@ static void find_contents(struct kinds *kinds) {
 
 /* Captions. */
 
-static bool is_caption(const struct layout_line *line) {
+bool words_are_caption(const struct layout_word *words, int n) {
     static const char *const names[] = {"Figure",    "Fig.", "FIGURE",  "Table",   "TABLE",
                                         "Abbildung", "Abb.", "Tabelle", "Tab.",    "Tableau",
                                         "Rysunek",   "Rys.", "Tabela",  "Listing", "Chart"};
-    if (line->n < 2) return false;
-    struct text_span number = line->words[1].text;
+    if (n < 2) return false;
+    struct text_span number = words[1].text;
     bool numbered = is_digit(number.text[0]) || (number.size > 1 && is_digit(number.text[1]));
     for (size_t i = 0; i < ARRAY_COUNT(names); i++)
-        if (numbered && span_is(line->words[0].text, names[i])) {
+        if (numbered && span_is(words[0].text, names[i])) {
             char last = number.text[number.size - 1];
-            return last == ':' || last == '.' || line->n == 2 || line->words[1].source->bold ||
-                   line->words[0].source->bold || line->words[0].source->italic;
+            return last == ':' || last == '.' || n == 2 || words[1].source->bold ||
+                   words[0].source->bold || words[0].source->italic;
         }
     return false;
 }
@@ -268,8 +268,8 @@ static void use_bookmarks(struct kinds *kinds) {
     const struct page_bookmark *bookmarks = (const void *)pages->bookmarks.data;
     size_t n = pages->bookmarks.size / sizeof *bookmarks;
     struct buffer title = {0};
-    int from = 0;
-    for (size_t i = 0; i < n; i++) {
+    int from = 0, compared = 0;
+    for (size_t i = 0; i < n && compared < MOST_COMPARED; i++) {
         buffer_clear(&title);
         append_folded(
             &title, (struct text_span){pages->titles.data + bookmarks[i].title, bookmarks[i].size});
@@ -280,6 +280,7 @@ static void use_bookmarks(struct kinds *kinds) {
         for (int j = from; j < kinds->n_blocks; j++) {
             struct layout_block *block = &kinds->blocks[j];
             int number = pages->list[first_line(kinds, block)->page].number;
+            compared++;
             if (number > (int)bookmarks[i].page) break;
             if (number < (int)bookmarks[i].page) {
                 from = j;
@@ -302,7 +303,8 @@ static void find_captions(struct kinds *kinds) {
     for (int i = 0; i < kinds->n_blocks; i++) {
         struct layout_block *block = &kinds->blocks[i];
         bool plain = block->kind == BLOCK_PARAGRAPH || block->kind == BLOCK_HEADING;
-        if (plain && block->table < 0 && block->n < 8 && is_caption(first_line(kinds, block)))
+        if (plain && block->table < 0 && block->n < 8 &&
+            words_are_caption(first_line(kinds, block)->words, first_line(kinds, block)->n))
             block->kind = BLOCK_CAPTION;
     }
 }

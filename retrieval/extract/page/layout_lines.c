@@ -78,9 +78,19 @@ static bool touches(const struct layout_word *small, const struct layout_word *l
            gap > -0.6F * large->size && overlap(&small->box, &large->box) > 0.2F;
 }
 
-/* Words [first, end) are a line; whether the word at `at` touches one of them. */
+/* Words [line[0], line[1]) are a line, from the left; whether the word at `at` touches one of them:
+ * those that begin nearest to it are looked at. */
 static bool touches_line(const struct numbered_word *words, const int line[2], int at) {
-    for (int i = line[0]; i < line[1]; i++)
+    enum { NEAR = 4 };
+    int low = line[0], high = line[1];
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (words[middle].word.box.left < words[at].word.box.left)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (int i = max_int(line[0], low - NEAR); i < min_int(line[1], low + NEAR); i++)
         if (touches(&words[at].word, &words[i].word)) return true;
     return false;
 }

@@ -178,6 +178,8 @@ void layout_place_notes(struct page_layout *layout);
 /* Whether a line begins as an item of a list does: "- ", "2. ", "(b) ". */
 bool line_has_marker(const struct layout_line *line);
 bool text_is_marker(struct text_span text);
+/* "Table 3." before what the table shows; the same of figures. */
+bool words_are_caption(const struct layout_word *words, int n);
 /* Dots alone: "." "....." "…" */
 bool text_is_leader(struct text_span text);
 /* The last word's last character is one of these. */

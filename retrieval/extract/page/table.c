@@ -95,7 +95,8 @@ static uint32_t count_marked(const struct table *table) {
     while (at < n) {
         struct row_facts facts;
         at = read_row(table, at, &facts);
-        if (facts.n > 0 && facts.n_heads < facts.n) break;
+        bool group = heads > 0 && facts.n == 1 && facts.n_wide == 1; /* names the rows below it */
+        if (group || (facts.n > 0 && facts.n_heads < facts.n)) break;
         heads = facts.row + 1;
     }
     return at < n ? heads : 0;
