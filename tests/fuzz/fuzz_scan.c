@@ -14,8 +14,7 @@ enum { LONGEST = 96 };
 
 static void check_rules(const struct ocr_view *view) {
     struct buffer rules = {0};
-    if (view->letter > 0)
-        ink_find_rules(&view->picture, view->threshold, view->letter, &rules);
+    if (view->letter > 0) ink_find_rules(&view->picture, view->threshold, view->letter, &rules);
     const struct ink_box *boxes = (const void *)rules.data;
     size_t n = rules.size / sizeof *boxes;
     for (size_t i = 0; i < n; i++)
