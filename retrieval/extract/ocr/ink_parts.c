@@ -82,7 +82,7 @@ static void gather_parts(const struct labels *labels, struct buffer *parts) {
 
 bool ink_find_parts(const struct grey *picture, int threshold, size_t most, struct buffer *parts) {
     struct labels labels = {0};
-    size_t room = ((size_t)picture->width / 2 + 1) * sizeof(struct ink_run);
+    size_t room = ((size_t)picture->width / 2 + 2) * sizeof(struct ink_run);
     struct ink_run *above = xmalloc(room), *here = xmalloc(room);
     int n_above = 0;
     for (int y = 0; y < picture->height && (size_t)labels.n <= most; y++) {
@@ -158,7 +158,7 @@ static bool is_of_letters(const struct grey *picture, int threshold, float lette
 static void find_rules_across(const struct grey *picture, int threshold, float letter,
                               struct buffer *rules) {
     struct labels labels = {0};
-    size_t room = ((size_t)picture->width / 2 + 1) * sizeof(struct ink_run);
+    size_t room = ((size_t)picture->width / 2 + 2) * sizeof(struct ink_run);
     struct ink_run *above = xmalloc(room), *here = xmalloc(room);
     int n_above = 0, thick = (int)(0.4F * letter) + 3;
     for (int y = 0; y < picture->height; y++) {

@@ -11,6 +11,8 @@
 enum { SAMPLE_LINES = 5 };
 /* Confidences that only text has which stands upright, and only English that is read as English. */
 static const float FINE = 70, SURE = 95.5F;
+/* Confidence of the language of the page before, and by how much it is ahead of the first one. */
+static const float RECENT = 90, AHEAD = 3;
 
 struct page_reading {
     struct ocr_engine *engine;
@@ -132,24 +134,36 @@ static enum status find_way_up(struct page_reading *reading, struct error *e) {
 
 /* Languages. */
 
+/* Reads the sample in a language, which becomes the page's where it is surer. False: the time is
+ * over. */
+static bool try_language(struct page_reading *reading, const struct grey *sample, int language,
+                         float *best) {
+    struct error ignored;
+    if (read_part(reading, sample, language, &reading->other, &ignored) == STATUS_TOO_LARGE)
+        return false;
+    float sure = ocr_words_confidence(&reading->other);
+    if (sure > *best) reading->language = language;
+    *best = fmaxf(sure, *best);
+    return true;
+}
+
 /* The language that is surest of the sample. English has the fewest letters: what it is sure of is
- * its own, while others are as sure of English as of themselves. */
-static enum status find_language(struct page_reading *reading, struct error *e) {
+ * its own, while others are as sure of English as of themselves. The language of the page before is
+ * tried first, and no other where it is much surer than English. */
+static void find_language(struct page_reading *reading) {
     const struct ocr_languages *languages = ocr_engine_languages(reading->engine);
-    float best = ocr_words_confidence(&reading->words);
+    int *recent = ocr_engine_recent(reading->engine);
+    float first = ocr_words_confidence(&reading->words), best = first;
     struct grey sample;
-    bool is_own = strcmp(languages->names[0], "eng") == 0 && best >= SURE;
-    if (languages->n < 2 || is_own) return STATUS_OK;
+    bool goes_on = true, is_own = strcmp(languages->names[0], "eng") == 0 && first >= SURE;
+    if (languages->n < 2 || is_own) return;
     cut_sample(&reading->view, &sample);
-    for (int i = 1; i < languages->n; i++) {
-        if (read_part(reading, &sample, i, &reading->other, e) == STATUS_TOO_LARGE) break;
-        float sure = ocr_words_confidence(&reading->other);
-        if (sure <= best) continue;
-        best = sure;
-        reading->language = i;
-    }
+    if (*recent > 0) goes_on = try_language(reading, &sample, *recent, &best);
+    goes_on = goes_on && (reading->language == 0 || best < RECENT || best < first + AHEAD);
+    for (int i = 1; i < languages->n && goes_on; i++)
+        if (i != *recent) goes_on = try_language(reading, &sample, i, &best);
     grey_free(&sample);
-    return STATUS_OK;
+    *recent = reading->language;
 }
 
 /* The page. */
@@ -262,9 +276,9 @@ enum status ocr_read_page(struct ocr_engine *engine, struct grey *picture,
         status = error_set(e, STATUS_INVALID, "OCR finds no text in its picture, which is noise");
     if (status == STATUS_OK) status = find_way_up(&reading, e);
     bool all = status == STATUS_OK && !job->sample;
-    if (all) status = find_language(&reading, e);
-    if (all && status == STATUS_OK) take_rules(&reading, points, page);
-    if (all && status == STATUS_OK) status = read_all(&reading, e);
+    if (all) find_language(&reading);
+    if (all) take_rules(&reading, points, page);
+    if (all) status = read_all(&reading, e);
     page->tilt = -reading.view.degrees;
     if (status == STATUS_OK) take_words(&reading, points, page);
     ocr_view_free(&reading.view);

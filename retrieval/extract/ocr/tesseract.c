@@ -52,6 +52,7 @@ static bool find_functions(void) {
 
 struct ocr_engine {
     struct ocr_languages languages;
+    int recent;
     struct buffer models[OCR_MOST_LANGUAGES]; /* [languages.n] the bytes of the files */
     TessBaseAPI *handles[OCR_MOST_LANGUAGES]; /* [languages.n]; NULL: not asked for yet */
 };
@@ -221,6 +222,8 @@ void ocr_engine_close(struct ocr_engine *engine) {
 const struct ocr_languages *ocr_engine_languages(const struct ocr_engine *engine) {
     return &engine->languages;
 }
+
+int *ocr_engine_recent(struct ocr_engine *engine) { return &engine->recent; }
 
 /* Reading. */
 

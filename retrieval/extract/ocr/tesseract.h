@@ -23,6 +23,8 @@ enum status ocr_engine_open(struct ocr_engine **out, const struct ocr_languages 
                             const char *library, struct error *e);
 void ocr_engine_close(struct ocr_engine *engine); /* NULL: nothing */
 const struct ocr_languages *ocr_engine_languages(const struct ocr_engine *engine);
+/* The language of the page before, which its reader sets; 0 at first. */
+int *ocr_engine_recent(struct ocr_engine *engine);
 
 /* Seconds of the processor that this process took: a page's time does not run out while others have
  * the machine. */
