@@ -28,13 +28,13 @@ static int column_of(const struct strip *strips, int n_strips, float x) {
 
 /* Whether they are a table. */
 
-struct column_facts {
+struct aligned_column {
     int cells, words, letters, numbers, counting;
     long last; /* the last whole number */
 };
 
 static void read_cell(const struct aligned_rows *rows, int first, int end,
-                      struct column_facts *facts) {
+                      struct aligned_column *facts) {
     bool numeric = true;
     for (int i = first; i < end; i++) {
         struct text_span text = rows->words[i].text;
@@ -56,7 +56,7 @@ static void read_cell(const struct aligned_rows *rows, int first, int end,
 
 /* Rows of which several columns have text. */
 static int read_columns(const struct aligned_rows *rows, const struct strip *strips, int n_strips,
-                        struct column_facts *facts) {
+                        struct aligned_column *facts) {
     int matched = 0;
     for (int i = 0; i < rows->n_rows; i++) {
         int filled = 0;
@@ -74,8 +74,8 @@ static int read_columns(const struct aligned_rows *rows, const struct strip *str
 }
 
 /* Titles and the numbers of their pages. */
-static bool is_contents(const struct column_facts *facts, int n) {
-    const struct column_facts *last = &facts[n - 1];
+static bool is_contents(const struct aligned_column *facts, int n) {
+    const struct aligned_column *last = &facts[n - 1];
     return n <= 3 && last->cells > 2 && last->counting == last->cells &&
            facts[n - 2].words > facts[n - 2].cells;
 }
@@ -94,8 +94,8 @@ static bool is_formula(const struct aligned_rows *rows) {
 }
 
 /* A column of numbers that count on, beside lines of prose. */
-static bool counts_lines(const struct column_facts *facts, int columns) {
-    const struct column_facts *first = &facts[0];
+static bool counts_lines(const struct aligned_column *facts, int columns) {
+    const struct aligned_column *first = &facts[0];
     if (first->cells < 4 || first->counting < first->cells) return false;
     for (int i = 1; i < columns; i++)
         if (facts[i].words < 5 * facts[i].cells) return false;
@@ -103,10 +103,10 @@ static bool counts_lines(const struct column_facts *facts, int columns) {
 }
 
 /* Whether the columns' cells are as short as a table's. */
-static bool is_table(const struct column_facts *facts, int columns, int n_rows, int matched) {
+static bool is_table(const struct aligned_column *facts, int columns, int n_rows, int matched) {
     int brief = 0, numeric = 0, prose = 0;
     for (int i = 0; i < columns; i++) {
-        const struct column_facts *column = &facts[i];
+        const struct aligned_column *column = &facts[i];
         if (column->cells == 0) continue;
         bool numbers = 2 * column->numbers > column->cells;
         numeric += numbers;
@@ -142,7 +142,7 @@ static bool strips_are_wide(const struct aligned_rows *rows, const struct strip 
 
 enum aligned_kind aligned_kind(const struct aligned_rows *rows, const struct strip *strips,
                                int n_strips) {
-    struct column_facts facts[MAX_COLUMNS] = {{0}};
+    struct aligned_column facts[MAX_COLUMNS] = {{0}};
     int columns = n_strips + 1, matched = read_columns(rows, strips, n_strips, facts);
     if (is_code(rows) || is_contents(facts, columns)) return ALIGNED_LINES;
     if (is_formula(rows)) return rows->n_rows < 12 ? ALIGNED_LINES : ALIGNED_COLUMNS;
@@ -173,7 +173,7 @@ struct table_row {
     bool numeric;
 };
 
-struct table_grid {
+struct aligned_grid {
     const struct aligned_rows *rows;
     struct strip strips[MAX_COLUMNS]; /* [n_strips] */
     int n_strips;
@@ -183,7 +183,7 @@ struct table_grid {
 };
 
 /* White strips of the rows below the heads: those that few lines cross. */
-static void refine_strips(struct table_grid *grid, const struct strip *strips, int n_strips) {
+static void refine_strips(struct aligned_grid *grid, const struct strip *strips, int n_strips) {
     enum { BINS = 2048 };
     const struct aligned_rows *rows = grid->rows;
     int *cover = xcalloc(BINS + 1, sizeof *cover), most = max_int(1, rows->n_rows / 6), start = -1;
@@ -218,7 +218,7 @@ static void refine_strips(struct table_grid *grid, const struct strip *strips, i
 }
 
 /* The words of a row that no wide gap parts. */
-static void list_cells(const struct table_grid *grid, int row) {
+static void list_cells(const struct aligned_grid *grid, int row) {
     const struct aligned_rows *rows = grid->rows;
     const struct cut_row *cut = &rows->rows[row];
     struct table_row *out = &grid->list[row];
@@ -255,7 +255,7 @@ static void list_cells(const struct table_grid *grid, int row) {
 
 /* Heads. */
 
-static bool has_rule_below(const struct table_grid *grid, int row, float *left, float *right) {
+static bool has_rule_below(const struct aligned_grid *grid, int row, float *left, float *right) {
     const struct aligned_rows *rows = grid->rows;
     float top = rows->rows[row].box.bottom - 3,
           bottom = row + 1 < rows->n_rows ? rows->rows[row + 1].box.top + 3 : top + 8;
@@ -274,7 +274,7 @@ static bool has_rule_below(const struct table_grid *grid, int row, float *left, 
 }
 
 /* Rows over the first that has numbers; at least the first, at most those above a line. */
-static void count_heads(struct table_grid *grid) {
+static void count_heads(struct aligned_grid *grid) {
     int n = grid->rows->n_rows, heads = 0;
     const struct page_rect *first = &grid->rows->rows[0].box;
     while (heads < n && heads < 4 && !grid->list[heads].numeric) heads++;
@@ -291,7 +291,7 @@ static void count_heads(struct table_grid *grid) {
 }
 
 /* Columns that have text below the heads, from one on, and where they are. */
-static float column_middle(const struct table_grid *grid, int column, bool *found) {
+static float column_middle(const struct aligned_grid *grid, int column, bool *found) {
     struct page_rect box = {INFINITY, 0, -INFINITY, 0};
     for (int i = grid->head_rows; i < grid->rows->n_rows; i++)
         for (int j = 0; j < grid->list[i].n; j++) {
@@ -304,7 +304,7 @@ static float column_middle(const struct table_grid *grid, int column, bool *foun
     return rect_center(&box);
 }
 
-static struct page_rect cell_box(const struct table_grid *grid, const struct cell_words *cell) {
+static struct page_rect cell_box(const struct aligned_grid *grid, const struct cell_words *cell) {
     struct page_rect box = grid->rows->words[cell->first].box;
     for (int i = cell->first; i < cell->end; i++) rect_extend(&box, &grid->rows->words[i].box);
     return box;
@@ -312,7 +312,7 @@ static struct page_rect cell_box(const struct table_grid *grid, const struct cel
 
 /* A head covers the columns under the line below it, or else those that are nearer to it than to
  * the next head. */
-static void spread_head(struct table_grid *grid, int row, int index) {
+static void spread_head(struct aligned_grid *grid, int row, int index) {
     struct table_row *heads = &grid->list[row];
     struct cell_words *cell = &heads->cells[index];
     struct page_rect box = cell_box(grid, cell);
@@ -340,7 +340,7 @@ static void spread_head(struct table_grid *grid, int row, int index) {
 }
 
 /* Only where another row of heads names the columns one by one. */
-static void spread_heads(struct table_grid *grid) {
+static void spread_heads(struct aligned_grid *grid) {
     for (int row = 0; row + 1 < grid->head_rows; row++) {
         struct table_row *heads = &grid->list[row];
         if (heads->n >= grid->list[grid->head_rows - 1].n && heads->n > grid->n_strips) continue;
@@ -354,19 +354,19 @@ static void spread_heads(struct table_grid *grid) {
 
 /* Rows. */
 
-static float row_pitch(const struct table_grid *grid, int row) {
+static float row_pitch(const struct aligned_grid *grid, int row) {
     return grid->list[row].box.bottom - grid->list[row - 1].box.bottom;
 }
 
 /* The least distance of lines: within a cell they stand closer than rows do. */
-static float least_pitch(const struct table_grid *grid) {
+static float least_pitch(const struct aligned_grid *grid) {
     float least = INFINITY;
     for (int i = grid->head_rows + 1; i < grid->rows->n_rows; i++)
         least = fminf(least, row_pitch(grid, i));
     return least;
 }
 
-static bool is_further_line(const struct table_grid *grid, int i, float least, bool parted) {
+static bool is_further_line(const struct aligned_grid *grid, int i, float least, bool parted) {
     const struct table_row *row = &grid->list[i];
     float left = row->box.left, right = row->box.right;
     if (has_rule_below(grid, i - 1, &left, &right)) return false;
@@ -380,7 +380,7 @@ static bool is_further_line(const struct table_grid *grid, int i, float least, b
 }
 
 /* Whether rows stand apart from each other: some distances are larger than the least. */
-static bool has_parted_rows(const struct table_grid *grid, float least) {
+static bool has_parted_rows(const struct aligned_grid *grid, float least) {
     int close = 0, apart = 0;
     for (int i = grid->head_rows + 1; i < grid->rows->n_rows; i++) {
         float pitch = row_pitch(grid, i);
@@ -391,7 +391,7 @@ static bool has_parted_rows(const struct table_grid *grid, float least) {
 }
 
 /* A further line of heads that stand over one column each. */
-static bool is_further_head(const struct table_grid *grid, int i) {
+static bool is_further_head(const struct aligned_grid *grid, int i) {
     const struct table_row *above = &grid->list[i - 1];
     float left = above->box.left, right = above->box.right,
           size = grid->rows->words[grid->rows->rows[i].first].size;
@@ -402,7 +402,7 @@ static bool is_further_head(const struct table_grid *grid, int i) {
     return true;
 }
 
-static void find_rows(struct table_grid *grid) {
+static void find_rows(struct aligned_grid *grid) {
     float least = least_pitch(grid);
     bool parted = has_parted_rows(grid, least);
     for (int i = 0; i < grid->rows->n_rows; i++) {
@@ -421,7 +421,7 @@ struct cell_place {
 };
 
 /* The lines of rows [first, end) in a column that begins there. */
-static int gather_cell(const struct table_grid *grid, int first, int end, int column,
+static int gather_cell(const struct aligned_grid *grid, int first, int end, int column,
                        struct layout_word *words, struct table_cell *facts) {
     int n = 0, last = column;
     bool bold = true;
@@ -441,7 +441,7 @@ static int gather_cell(const struct table_grid *grid, int first, int end, int co
     return n;
 }
 
-static void add_row(struct page_layout *layout, struct table_grid *grid, const int span[2],
+static void add_row(struct page_layout *layout, struct aligned_grid *grid, const int span[2],
                     int number, struct table *table) {
     int most = grid->rows->rows[span[1] - 1].end - grid->rows->rows[span[0]].first;
     struct layout_word *words = xcalloc((size_t)most + 1, sizeof *words);
@@ -473,7 +473,7 @@ static void stretch_names(struct table *table, uint32_t n_rows) {
 
 int aligned_add_table(struct page_layout *layout, const struct aligned_rows *rows,
                       const struct strip *strips, int n_strips) {
-    struct table_grid grid = {.rows = rows};
+    struct aligned_grid grid = {.rows = rows};
     struct layout_table made = {.page = rows->page, .box = rows->rows[0].box};
     int number = 0, heads = 0;
     refine_strips(&grid, strips, n_strips);
