@@ -192,7 +192,7 @@ void layout_drop_repeats(struct page_layout *layout) {
         }
     int words = 0, repeated = 0;
     for (int i = 0; i < n; i++) {
-        words += layout->words[i].n;
+        words += (int)(layout->pages->list[i].words.size / sizeof(struct page_word));
         repeated += count_repeated(&pages[i]);
     }
     /* Pages of nothing but lines that are alike, as cards, are no heads of anything. */
