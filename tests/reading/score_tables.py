@@ -139,7 +139,7 @@ def passages_of(folder, files, lines):
     config = folder / "retro.json"
     config.write_text(json.dumps({"model": {"path": str(ROOT / "models/retro-docs")}, "retrieval": {"embedder": str(DEPS / "minilm")}}))
     run(BUILD / "retro-index", "build", "--out", folder / "c", "--config", config, *files)
-    found = run(BUILD / "retro-index", "search", "--json", "--config", config, "--k", 4096, folder / "c", "birds")
+    found = run(BUILD / "retro-index", "search", "--json", "--config", config, "--k", 1000, folder / "c", "birds")
     return [json.loads(line)["text"] for line in found.splitlines()]
 
 

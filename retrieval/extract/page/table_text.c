@@ -9,7 +9,7 @@
 
 enum {
     /* Of a line: what a passage of 64 tokens holds of names and numbers, with the row's heads. */
-    LINE_BYTES = 180,
+    LINE_BYTES = 110,
     HEAD_BYTES = 200,       /* of the heads of one column, or of one row */
     MAX_COLUMNS = 16384,    /* as many as a sheet has */
     MAX_REPEATED = 1 << 20, /* values that are written again because their cell covers more */

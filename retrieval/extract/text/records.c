@@ -127,7 +127,7 @@ static void free_fields(struct buffer *fields, int n) {
 }
 
 /* A record that is longer than a passage says its first fields again in each part. */
-enum { PART_BYTES = 180, NAME_BYTES = 60, MOST_NAMES = 2 };
+enum { PART_BYTES = 110, NAME_BYTES = 60, MOST_NAMES = 2 };
 
 /* How many fields at the beginning of a record name it: one, or two texts. */
 static int count_record_names(const struct table_reader *reader) {
