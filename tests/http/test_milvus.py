@@ -156,7 +156,7 @@ def test_choices_agree_with_a_folder(served):
 
 
 def test_a_reranker_orders_the_same(served):
-    nearest, *found = (search(s, "ten minutes of baking", 3, rerank=rerank)
+    nearest, *found = (search(s, "ten minutes of baking", 5, rerank=rerank)
                        for s, rerank in ((served[1], False), (served[0], True), (served[1], True)))
     assert all("relevance" not in hit for hit in nearest) and all("relevance" in hit for hit in found[1])
     assert [hit["start"] for hit in nearest] != [hit["start"] for hit in found[1]]

@@ -167,10 +167,10 @@ def test_refusals(server):
 def test_command_line(tmp_path):
     collection = build(tmp_path)
     found = lines("search", "--json", "-k", 4, collection, "a tall one")
-    assert {"tall.png": ["passages", "pictures"], "harbour.txt": ["passages"]}.items() <= {
+    assert {"tall.png": ["passages", "words", "pictures"], "harbour.txt": ["passages"]}.items() <= {
         hit["path"]: hit["by"] for hit in found}.items()
-    assert "by passages, pictures" in run("search", "-k", 4, collection, "a tall one")
-    alone = lines("search", "--json", "--set", "retrieval.pictures=false", "-k", 4, collection, "a tall one")
+    assert "by passages, words, pictures" in run("search", "-k", 4, collection, "a tall one")
+    alone = lines("search", "--json", "--set", "retrieval.pictures=false", "--set", "retrieval.hybrid=false", "-k", 4, collection, "a tall one")
     assert [hit["by"] for hit in alone] == [["passages"]] * 4
     [like] = lines("search", "--json", "--by-picture", "-k", 1, collection, SEER / "tall.png")
     assert like["path"] == "tall.png" and like["similarity"] == pytest.approx(1, abs=1e-5)
