@@ -345,7 +345,7 @@ def test_command_line(config):
     for arguments, words in [
         (["--nope"], "unknown option --nope"),
         (["--config"], "--config needs a value"),
-        (["extra"], "unexpected argument extra"),
+        (["extra"], "extra: the model, a folder or a GGUF file"),
         (["--config", "/nowhere.json"], "/nowhere.json"),
         (["--set", "server.prot=1"], "server.port"),
         ([], "model.path is not set"),

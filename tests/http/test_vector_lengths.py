@@ -27,7 +27,7 @@ def server(tmp_path_factory):
     settings = {"embedder": str(EMBEDDER), "collection": str(collection)}
     config.write_text(json.dumps({"model": {"path": str(ROOT / "models/retro-docs")}, "retrieval": settings,
                                   "server": {"port": 0}}))
-    command = [BUILD / "retro-index", "build", "--out", collection, "--config", config, *folder.glob("text*.txt")]
+    command = [BUILD / "retro-index", "build", "--context", "0", "--out", collection, "--config", config, *folder.glob("text*.txt")]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     running = Server(config, folder)

@@ -25,7 +25,7 @@ DOCUMENTS = {
     "bridges.md": "# Bridges\n\nThe bridge over the Arn opened in 1911. It carries two tracks. Its arches are made of granite.\n",
     "files.md": "# Files\n\nopen() returns a file descriptor, a small, nonnegative integer that is an index to an entry in "
                 "the table of open files of the process.\n",
-    "soup.md": f"# Soup {EVIL}\n\nLeek soup takes potatoes {EVIL} and leeks. <script>alert(2)</script> Salt comes last.\n",
+    "soup.md": f"# Soup {EVIL}\n\nLeek soup takes potatoes {EVIL} and leeks <script>alert(2)</script>. Salt comes last.\n",
 }
 # Scripts by the words of the question, where the model's own template goes by variables that the page does not send.
 TEMPLATE = """{% for m in messages %}<|im_start|>{{ m.role }}

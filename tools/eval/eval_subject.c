@@ -53,6 +53,7 @@ enum status subject_open_retrieval(struct subject *subject, const struct config 
                                    struct error *e) {
     if (check_mode(config, subject->info, &subject->mode, e)) return e->status;
     subject->k_passages = usual_passages(config);
+    subject->ranking = retrieval_choice_ranking(&config->retrieval.choice, 0);
     if (!documents_wanted(config)) return STATUS_OK;
     subject->collection_folder = config->retrieval.collection;
     if (documents_open(&subject->documents, config, subject->info, subject->tokenizer,

@@ -27,7 +27,8 @@ struct subject {
     enum grid_mode grid;             /* of a prompt's chunks */
     struct passage_options passages; /* in its prompt; so are the next two */
     int k_passages;
-    int every; /* tokens after which they are sought again; 0: never */
+    struct retriever_choice ranking; /* of passages, as a server ranks them */
+    int every;                       /* tokens after which they are sought again; 0: never */
 };
 
 /* Three steps, so that a caller can look at the model before it chooses a length. Model and

@@ -117,8 +117,10 @@ static enum status find_hits(struct ppl *ppl, struct text_tokens part, int k, fl
                              struct hits *hits, struct error *e) {
     struct buffer text = {0};
     tokenizer_decode(ppl->model.tokenizer, part.ids, part.n, true, &text);
-    struct retriever_query query = {
-        .text = {text.data ? text.data : "", text.size}, .k = k, .min_similarity = floor};
+    struct retriever_query query = {.text = {text.data ? text.data : "", text.size},
+                                    .k = k,
+                                    .min_similarity = floor,
+                                    .choice = ppl->model.ranking};
     enum status status = retriever_search(ppl->model.documents.retriever, &query, 1, hits, e);
     buffer_free(&text);
     return status;

@@ -65,6 +65,7 @@ static enum status find_passages(struct quote_writer *writer, const char *questi
     struct retriever_query query = {.text = {question, strlen(question)},
                                     .k = model->k_passages,
                                     .min_similarity = model->min_similarity,
+                                    .choice = model->ranking,
                                     .snapshot = model->snapshot};
     struct passage_sources from = {.hits = &out->hits};
     int room = writer->context - writer->max_tokens - (int)strlen(question);
