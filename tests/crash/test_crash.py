@@ -335,7 +335,9 @@ def test_repair(folder):
     plain("change", folder / "base/c")
     log = folder / "base/c/gen-000001/changes.log"
     raw = bytearray(log.read_bytes())
-    raw[300] ^= 4
+    first, head = 32, 32
+    payload = int.from_bytes(raw[first + 16:first + 24], "little")
+    raw[first + head + (payload + 7) // 8 * 8 + head + 8] ^= 4
     log.write_bytes(raw)
     s = Scenario(folder, ["repair", "c"], "c", Damaged(START | {4: 1}))
     s.add_power_cuts()
