@@ -310,6 +310,12 @@ static void take_heading(struct document_walk *walk, const struct mark *mark) {
     walk->heading = text;
 }
 
+/* A table of Markdown stands in its document as it was written, between bars: its columns are not
+ * named in its rows, and it is no table to ask. */
+static bool is_markup(const struct document_walk *walk, const struct line_marks *line) {
+    return line->start < walk->text.size && walk->text.text[line->start] == '|';
+}
+
 void data_tables_read(struct data_tables *tables, const struct stored_document *document) {
     struct document_walk *walk = xcalloc(1, sizeof *walk);
     walk->tables = tables;
@@ -320,7 +326,9 @@ void data_tables_read(struct data_tables *tables, const struct stored_document *
         if (mark.kind == MARK_HEADING) take_heading(walk, &mark);
         if (mark.kind != MARK_BLOCK) continue;
         struct line_marks line = line_of(walk, &mark, i);
-        if (mark.level == BLOCK_TABLE_HEAD)
+        if (is_markup(walk, &line))
+            end_table(walk);
+        else if (mark.level == BLOCK_TABLE_HEAD)
             take_head(walk, &line);
         else if (mark.level == BLOCK_TABLE_ROW)
             take_row(walk, &line);
