@@ -16,6 +16,13 @@
 #include "retrieval/extract/page/table_text.h"
 #include "retrieval/extract/pdf/pdf_library.h"
 
+/* Poppler's libraries keep what they have of fonts until the end of the process. A build with
+ * LeakSanitizer asks this. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) {
+    return "leak:libfontconfig.so\nleak:libcairo.so\n";
+}
+
 static struct text_span span_of(const char *text) { return (struct text_span){text, strlen(text)}; }
 
 static void expect_text(const struct document_text *out, const char *text) {
