@@ -172,7 +172,7 @@ static bool is_unit(struct text_span text) {
     if (text.size > MOST_UNIT) return false;
     for (size_t i = 0; i < text.size; i++) {
         char c = text.text[i];
-        bool odd = c >= 0 && strchr("-:;,|\\=<>()[]{}\"!?#&@_~", c) != NULL;
+        bool odd = (unsigned char)c < 0x80 && strchr("-:;,|\\=<>()[]{}\"!?#&@_~", c) != NULL;
         if (is_digit(c) || is_blank(c) || odd) return false;
     }
     return true;
