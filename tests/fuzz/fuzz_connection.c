@@ -15,6 +15,8 @@
 
 #include "config/base/log.h"
 #include "server/api/core/traffic.h"
+#include "server/doors/kept/kept.h"
+#include "server/doors/mcp/mcp.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
 #include "server/served_models.h"
@@ -61,9 +63,16 @@ static enum status open_parts(struct error *e) {
     if (decoder_part_open(&parts.decoders[0], &config, true, e) ||
         served_models_open_others(&parts, &config, e))
         return e->status;
-    api = (struct api){
-        .page = true, .operations = OPERATIONS_OPEN, .local = true, .traffic = traffic_open()};
-    return served_models_serve(&parts, &config, &api, e);
+    api = (struct api){.page = true,
+                       .operations = OPERATIONS_OPEN,
+                       .local = true,
+                       .scheme = "http",
+                       .traffic = traffic_open(),
+                       .responses = kept_open((struct kept_limits){8, 1 << 20, 3600})};
+    if (served_models_serve(&parts, &config, &api, e)) return e->status;
+    struct mcp_options options = {
+        .api = &api, .max_listeners = 2, .max_sessions = 4, .session_seconds = 60};
+    return mcp_open(&api.mcp, &options, e);
 }
 
 /* A name of Linux' own, which no other process has. */
