@@ -95,13 +95,7 @@ static bool put_choice(const struct json *choice, struct chat_body *body, struct
     if (json_bool(json_member(choice, "disable_parallel_tool_use")))
         put_key_bool(w, "parallel_tool_calls", false);
     if (json_text_is(type, "tool") && json_is_text(name)) {
-        put_key_object(w, "tool_choice");
-        put_key_string(w, "type", "function");
-        put_key_object(w, "function");
-        put_key(w, "name");
-        put_json(w, name);
-        put_object_end(w);
-        put_object_end(w);
+        chat_body_put_function(body, name);
         return true;
     }
     bool any = json_text_is(type, "any");
@@ -184,16 +178,6 @@ static void put_drawing(const struct messages_request *asked, struct chat_body *
 
 /* The request. */
 
-static void put_retrieval(const struct messages_request *asked, struct chat_body *body) {
-    if (!json_is_absent(asked->retrieval)) {
-        chat_body_put(body, "retrieval", asked->retrieval);
-        return;
-    }
-    put_key_object(&body->w, "retrieval");
-    put_key_bool(&body->w, "enabled", false);
-    put_object_end(&body->w);
-}
-
 static bool marks_cache(const struct json *value, int depth) {
     if (json_kind(value) == JSON_KIND_OBJECT &&
         !json_is_absent(json_member(value, "cache_control")))
@@ -218,7 +202,7 @@ static bool translate(struct messages_answer *answer, struct api *api,
         put_continued(asked->messages, &conversation, &body);
         put_drawing(asked, &body);
         put_variables(answer, asked, &body);
-        put_retrieval(asked, &body);
+        chat_body_put_retrieval(&body, asked->retrieval);
         ok = chat_body_parse(&body, &conversation, api, &answer->chat.request, failure);
     }
     buffer_free(&body.text);

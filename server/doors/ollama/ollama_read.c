@@ -81,16 +81,6 @@ static bool put_thinking(struct ollama_answer *answer, const struct ollama_reque
     return true;
 }
 
-static void put_retrieval(const struct ollama_request *asked, struct chat_body *body) {
-    if (!json_is_absent(asked->retrieval)) {
-        chat_body_put(body, "retrieval", asked->retrieval);
-        return;
-    }
-    put_key_object(&body->w, "retrieval");
-    put_key_bool(&body->w, "enabled", false);
-    put_object_end(&body->w);
-}
-
 /* The request. */
 
 static bool is_zero(const struct json *keep_alive) {
@@ -112,7 +102,7 @@ static bool put_request(struct ollama_answer *answer, const struct ollama_reques
     buffer_append(&answer->model, given.text, given.size);
     put_key_string_n(&body->w, "model", name.text, name.size);
     put_stream(asked->stream, body);
-    put_retrieval(asked, body);
+    chat_body_put_retrieval(body, asked->retrieval);
     return put_options(asked->options, body, failure) && put_format(asked->format, body, failure) &&
            put_thinking(answer, asked, body, failure);
 }

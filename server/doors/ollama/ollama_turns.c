@@ -69,13 +69,6 @@ static bool read_said(struct ollama_turns *reader, const struct json *message) {
 }
 
 static bool begin_turn(struct ollama_turns *reader, const struct json *message) {
-    static const struct {
-        const char *role;
-        enum speaker speaker;
-    } roles[] = {{"user", SPEAKER_USER},
-                 {"assistant", SPEAKER_ASSISTANT},
-                 {"system", SPEAKER_SYSTEM},
-                 {"developer", SPEAKER_DEVELOPER}};
     const struct json *role = json_member(message, "role"),
                       *tool = json_member(message, "tool_name");
     char id[16];
@@ -85,11 +78,7 @@ static bool begin_turn(struct ollama_turns *reader, const struct json *message) 
         reader->n_results++;
         return true;
     }
-    for (size_t i = 0; i < ARRAY_COUNT(roles); i++)
-        if (json_text_is(role, roles[i].role)) {
-            conversation_turn(reader->conversation, roles[i].speaker);
-            return true;
-        }
+    if (conversation_turn_of(reader->conversation, role)) return true;
     return refuse(reader->failure, "a message's role is system, user, assistant or tool");
 }
 

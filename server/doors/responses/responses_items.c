@@ -104,18 +104,8 @@ static bool read_content(const struct item_reader *reader, const struct json *co
 }
 
 static bool read_message(const struct item_reader *reader, const struct json *item) {
-    static const struct {
-        const char *role;
-        enum speaker speaker;
-    } roles[] = {{"user", SPEAKER_USER},
-                 {"assistant", SPEAKER_ASSISTANT},
-                 {"system", SPEAKER_SYSTEM},
-                 {"developer", SPEAKER_DEVELOPER}};
-    for (size_t i = 0; i < ARRAY_COUNT(roles); i++) {
-        if (!json_text_is(json_member(item, "role"), roles[i].role)) continue;
-        conversation_turn(reader->conversation, roles[i].speaker);
+    if (conversation_turn_of(reader->conversation, json_member(item, "role")))
         return read_content(reader, json_member(item, "content"));
-    }
     return refuse(reader, "role must be user, assistant, system or developer");
 }
 

@@ -90,27 +90,17 @@ static bool put_all(struct responses_answer *answer, struct json_writer *w,
     return ok;
 }
 
-static void put_forced(struct json_writer *w, const struct json *name) {
-    put_key_object(w, "tool_choice");
-    put_key_string(w, "type", "function");
-    put_key_object(w, "function");
-    put_key(w, "name");
-    put_json(w, name);
-    put_object_end(w);
-    put_object_end(w);
-}
-
-static bool put_choice(struct json_writer *w, const struct json *choice, struct failure *failure) {
+static bool put_choice(struct chat_body *body, const struct json *choice, struct failure *failure) {
     const struct json *mode = choice;
     if (json_is_absent(choice) || type_is(choice, "file_search")) return true;
     if (type_is(choice, "allowed_tools")) mode = json_member(choice, "mode");
     if (type_is(choice, "function") && json_is_text(json_member(choice, "name"))) {
-        put_forced(w, json_member(choice, "name"));
+        chat_body_put_function(body, json_member(choice, "name"));
         return true;
     }
     if (json_text_is(mode, "auto") || json_text_is(mode, "none") ||
         json_text_is(mode, "required")) {
-        put_key_string(w, "tool_choice", json_word(mode));
+        put_key_string(&body->w, "tool_choice", json_word(mode));
         return true;
     }
     return refuse(failure, "tool_choice",
@@ -128,5 +118,5 @@ bool responses_put_tools(struct responses_answer *answer, struct chat_body *body
     if (type_is(answer->asked.tool_choice, "file_search") && !answer->searches)
         return refuse(failure, "tool_choice", "forces file_search, which is not among the tools");
     if (json_text_is(answer->asked.tool_choice, "none")) answer->searches = false;
-    return put_choice(&body->w, answer->asked.tool_choice, failure);
+    return put_choice(body, answer->asked.tool_choice, failure);
 }

@@ -67,6 +67,22 @@ void conversation_turn(struct conversation *conversation, enum speaker speaker) 
     conversation->speaker = speaker;
 }
 
+bool conversation_turn_of(struct conversation *conversation, const struct json *role) {
+    static const struct {
+        const char *role;
+        enum speaker speaker;
+    } roles[] = {{"user", SPEAKER_USER},
+                 {"assistant", SPEAKER_ASSISTANT},
+                 {"system", SPEAKER_SYSTEM},
+                 {"developer", SPEAKER_DEVELOPER}};
+    for (size_t i = 0; i < ARRAY_COUNT(roles); i++) {
+        if (!json_text_is(role, roles[i].role)) continue;
+        conversation_turn(conversation, roles[i].speaker);
+        return true;
+    }
+    return false;
+}
+
 void conversation_result(struct conversation *conversation, struct text_span call,
                          struct text_span tool) {
     close_message(conversation);

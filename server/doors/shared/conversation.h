@@ -33,6 +33,8 @@ struct conversation {
 void conversation_begin(struct conversation *conversation);
 /* All that follows is this speaker's. */
 void conversation_turn(struct conversation *conversation, enum speaker speaker);
+/* The same by a role's name; false: it is none of system, developer, user and assistant. */
+bool conversation_turn_of(struct conversation *conversation, const struct json *role);
 /* All that follows is the result of a call. Texts may be NULL. */
 void conversation_result(struct conversation *conversation, struct text_span call,
                          struct text_span tool);

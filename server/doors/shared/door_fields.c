@@ -43,6 +43,27 @@ void chat_body_put(struct chat_body *body, const char *name, const struct json *
     put_json(&body->w, value);
 }
 
+void chat_body_put_retrieval(struct chat_body *body, const struct json *asked) {
+    if (!json_is_absent(asked)) {
+        chat_body_put(body, "retrieval", asked);
+        return;
+    }
+    put_key_object(&body->w, "retrieval");
+    put_key_bool(&body->w, "enabled", false);
+    put_object_end(&body->w);
+}
+
+void chat_body_put_function(struct chat_body *body, const struct json *name) {
+    struct json_writer *w = &body->w;
+    put_key_object(w, "tool_choice");
+    put_key_string(w, "type", "function");
+    put_key_object(w, "function");
+    put_key(w, "name");
+    put_json(w, name);
+    put_object_end(w);
+    put_object_end(w);
+}
+
 bool chat_body_parse(struct chat_body *body, struct conversation *conversation, struct api *api,
                      struct chat_request *out, struct failure *failure) {
     const struct request_models models = writing_models(api);

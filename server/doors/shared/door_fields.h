@@ -23,6 +23,10 @@ struct chat_body {
 void chat_body_begin(struct chat_body *body);
 /* The member, where there is a value. */
 void chat_body_put(struct chat_body *body, const char *name, const struct json *value);
+/* The wish for retrieval; a turn of an agent without one gets no passages. */
+void chat_body_put_retrieval(struct chat_body *body, const struct json *asked);
+/* The choice of one function as the tool to be called; `name` is a text. */
+void chat_body_put_function(struct chat_body *body, const struct json *name);
 /* Ends the body with these messages, and reads it as a chat's request; frees it. */
 bool chat_body_parse(struct chat_body *body, struct conversation *conversation, struct api *api,
                      struct chat_request *out, struct failure *failure);
