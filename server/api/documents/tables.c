@@ -1,34 +1,32 @@
 /* server/api/documents/tables.c: /v1/tables: the tables of the collection's documents, and
- * questions about one. A folder is in memory and asked at once; Milvus is asked by the document
- * thread. */
+ * questions about one. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/json/json_writer.h"
 #include "retrieval/tables/table_find.h"
 #include "server/api/api.h"
-#include "server/api/core/shared_answer.h"
+#include "server/api/documents/look.h"
 #include "server/api/fields/table_fields.h"
 
 /* Seconds that a question, or a list, may take. */
 static const double MOST_SECONDS = 10;
 
 struct table_job {
+    struct look base; /* first */
     const struct served_model *model;
     struct principal who; /* held: no other documents are there than it sees */
     bool lists;
     struct table_request ask;
     struct table_list_request list;
-    struct buffer body; /* the answer, where it has not failed */
-    bool failed;
-    struct error error;
 };
 
-static void job_free(struct table_job *job) {
+static void job_free(struct look *base) {
+    struct table_job *job = (struct table_job *)base;
     principal_release(&job->who);
     table_request_free(&job->ask);
     table_list_free(&job->list);
-    buffer_free(&job->body);
+    free(job);
 }
 
 static struct table_search search_of(const struct table_job *job) {
@@ -103,7 +101,7 @@ static enum status list_one(const struct table_job *job, struct table_listing *l
 static enum status list_tables(struct table_job *job, struct error *e) {
     struct table_listing listing = {.limit = job->list.limit};
     struct table_search search = search_of(job);
-    put_begin(&listing.w, &job->body);
+    put_begin(&listing.w, &job->base.body);
     put_object(&listing.w);
     put_key_string(&listing.w, "object", "list");
     put_key(&listing.w, "tool");
@@ -185,7 +183,7 @@ static enum status answer_question(struct table_job *job, const struct data_tabl
     if (table == NULL) return e->status;
     enum status status = table_ask(table, &job->ask.question, &reply, e);
     if (status == STATUS_OK) {
-        put_begin(&w, &job->body);
+        put_begin(&w, &job->base.body);
         put_object(&w);
         put_key_string(&w, "object", "table.answer");
         put_key_string(&w, "document", id);
@@ -213,79 +211,22 @@ static enum status ask_table(struct table_job *job, struct error *e) {
     return status;
 }
 
-static void run(struct table_job *job) {
-    enum status status = job->lists ? list_tables(job, &job->error) : ask_table(job, &job->error);
-    job->failed = status != STATUS_OK;
-    if (status == STATUS_CANCELLED)
-        error_set(&job->error, STATUS_TOO_LARGE,
-                  "the documents were not looked through in time: name the document by its id");
+static enum status job_run(struct look *base, struct error *e) {
+    struct table_job *job = (struct table_job *)base;
+    enum status status = job->lists ? list_tables(job, e) : ask_table(job, e);
+    if (status != STATUS_CANCELLED) return status;
+    return error_set(e, STATUS_TOO_LARGE,
+                     "the documents were not looked through in time: name the document by its id");
 }
 
-/* In the document thread. */
-
-struct table_answer {
-    struct shared_answer base; /* first */
-    struct table_job job;
-    struct document_job work;
-};
-
-static void free_answer(struct shared_answer *base) {
-    struct table_answer *answer = (struct table_answer *)base;
-    job_free(&answer->job);
-    free(answer);
-}
-
-static void work_run(struct document_job *work) {
-    run(&((struct table_answer *)work->context)->job);
-}
-
-static void work_done(struct document_job *work) { shared_answer_finish(work->context); }
-
-static enum answer_progress poll_answer(struct answer *base, struct buffer *out) {
-    struct table_answer *answer = (struct table_answer *)base;
-    struct failure failure;
-    if (!shared_answer_is_done(&answer->base)) return ANSWER_WAITING;
-    if (answer->job.failed) {
-        failure_from_error(&failure, &answer->job.error);
-        failure_answer(&failure, base, out);
-    } else {
-        buffer_append(out, answer->job.body.data, answer->job.body.size);
-    }
-    return ANSWER_COMPLETE;
-}
-
-/* Takes the job over. */
-static struct answer *ask_thread(const struct table_job *job, struct waker waker,
-                                 struct failure *failure) {
-    static const struct answer_ops ops = {poll_answer, shared_answer_cancel, shared_answer_close};
-    struct table_answer *answer = xcalloc(1, sizeof *answer);
-    struct error e;
-    shared_answer_init(&answer->base, &ops, waker, free_answer);
-    answer->job = *job;
-    answer->job.failed = true;
-    error_set(&answer->job.error, STATUS_CANCELLED, "the server is stopping");
-    answer->work = (struct document_job){.run = work_run,
-                                         .cancelled = &answer->base.cancelled,
-                                         .done = work_done,
-                                         .context = answer};
-    shared_answer_begin(&answer->base);
-    if (document_thread_ask(job->model->document_thread, &answer->work, &e) == STATUS_OK)
-        return &answer->base.base;
-    failure_from_error(failure, &e);
-    shared_answer_release(&answer->base);
-    answer_close(&answer->base.base);
-    return NULL;
-}
-
-/* Takes the job over. */
-static struct answer *answer_job(struct table_job *job, struct waker waker,
-                                 struct failure *failure) {
-    if (collection_is_remote(job->model->collection)) return ask_thread(job, waker, failure);
-    run(job);
-    struct answer *answer = job->failed ? NULL : answer_text(200, JSON_TYPE, &job->body);
-    if (job->failed) failure_from_error(failure, &job->error);
-    job_free(job);
-    return answer;
+static struct table_job *make_job(const struct served_model *model,
+                                  const struct api_request *request, bool lists) {
+    struct table_job *job = xcalloc(1, sizeof *job);
+    job->base = (struct look){.run = job_run, .free = job_free};
+    job->model = model;
+    job->who = principal_hold(request->principal);
+    job->lists = lists;
+    return job;
 }
 
 struct answer *tables_list(struct api *api, const struct api_request *request, struct waker waker,
@@ -293,12 +234,11 @@ struct answer *tables_list(struct api *api, const struct api_request *request, s
     const struct served_model *model =
         documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
-    struct table_job job = {
-        .model = model, .who = principal_hold(request->principal), .lists = true};
-    if (table_list_parse(&job.list, request->arguments, request->n_arguments, &model->limits,
+    struct table_job *job = make_job(model, request, true);
+    if (table_list_parse(&job->list, request->arguments, request->n_arguments, &model->limits,
                          failure))
-        return answer_job(&job, waker, failure);
-    job_free(&job);
+        return look_ask(&job->base, model, waker, failure);
+    look_free(&job->base);
     return NULL;
 }
 
@@ -307,10 +247,10 @@ struct answer *tables_query(struct api *api, const struct api_request *request, 
     const struct served_model *model =
         documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
-    struct table_job job = {.model = model, .who = principal_hold(request->principal)};
-    if (table_request_parse(&job.ask, (struct text_span){request->body, request->size},
+    struct table_job *job = make_job(model, request, false);
+    if (table_request_parse(&job->ask, (struct text_span){request->body, request->size},
                             &model->limits, failure))
-        return answer_job(&job, waker, failure);
-    job_free(&job);
+        return look_ask(&job->base, model, waker, failure);
+    look_free(&job->base);
     return NULL;
 }
