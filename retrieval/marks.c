@@ -68,6 +68,16 @@ void marks_add_cell(struct buffer *marks, size_t at, size_t row, size_t column) 
                                       .value = (uint32_t)row});
 }
 
+void marks_print_column(struct buffer *out, size_t column) {
+    char letters[8];
+    size_t at = sizeof letters;
+    for (; column > 0 && at > 0; column = (column - 1) / 26) {
+        at--;
+        letters[at] = (char)('A' + (column - 1) % 26);
+    }
+    buffer_append(out, letters + at, sizeof letters - at);
+}
+
 static uint32_t quarters(float points) {
     if (!(points > 0)) return 0;
     return points < 16383 ? (uint32_t)(points * 4 + 0.5F) : 0xffff;

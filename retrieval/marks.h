@@ -70,6 +70,8 @@ static inline void marks_add_block(struct buffer *marks, enum block_kind kind, s
 }
 /* A cell of a table in the file, whose text begins at byte `at`; row and column from 1. */
 void marks_add_cell(struct buffer *marks, size_t at, size_t row, size_t column);
+/* Appends the letters of a column, from 1: "AB" for 28. */
+void marks_print_column(struct buffer *out, size_t column);
 /* Two lengths in points as the value of a mark: quarters of a point, 0 .. 16383.75 each. */
 uint32_t mark_point(float first, float second);
 static inline float mark_point_first(uint32_t value) { return (float)(value & 0xffff) / 4; }

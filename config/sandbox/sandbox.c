@@ -154,6 +154,21 @@ enum status sandbox_begin(struct sandbox_child *child, const struct sandbox_job 
 
 /* Reading. */
 
+enum status sandbox_append(struct sandbox_child *child, size_t size, struct buffer *out,
+                           bool *whole, struct error *e) {
+    char block[1 << 14];
+    *whole = true;
+    while (size > 0 && *whole) {
+        size_t got, n = size < sizeof block ? size : sizeof block;
+        if (sandbox_read(child, block, n, &got, e)) return e->status;
+        buffer_append(out, block, got);
+        *whole = got == n;
+        size -= got;
+    }
+    buffer_append(out, "", 0);
+    return STATUS_OK;
+}
+
 void sandbox_kill(struct sandbox_child *child) {
     if (!child->killed) shutdown(child->control, SHUT_WR);
     child->killed = true;
@@ -193,6 +208,17 @@ static enum status await_bytes(struct sandbox_child *child, struct error *e) {
         child->waited += time_now() - began;
         if (ready > 0) return STATUS_OK;
         if (ready < 0 && errno != EINTR) return error_errno(e, "%s: poll", child->job->name);
+    }
+}
+
+void sandbox_write(int output, const void *bytes, size_t size) {
+    const char *at = bytes;
+    while (size > 0) {
+        ssize_t n = write(output, at, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) _exit(1); /* nobody reads any more */
+        at += n;
+        size -= (size_t)n;
     }
 }
 

@@ -26,6 +26,8 @@ struct sandbox_call {
     int output;          /* descriptor that is written to */
 };
 typedef void sandbox_work(const struct sandbox_call *call);
+/* In the process: all of the bytes to its output. It ends where nobody reads any more. */
+void sandbox_write(int output, const void *bytes, size_t size);
 
 enum { SANDBOX_OPTIONS_BYTES = 8192 };
 
@@ -67,6 +69,9 @@ enum status sandbox_begin(struct sandbox_child *child, const struct sandbox_job 
  */
 enum status sandbox_read(struct sandbox_child *child, void *bytes, size_t size, size_t *got,
                          struct error *e);
+/* Appends so many bytes; *whole is false where the process ended before them. As sandbox_read. */
+enum status sandbox_append(struct sandbox_child *child, size_t size, struct buffer *out,
+                           bool *whole, struct error *e);
 void sandbox_kill(struct sandbox_child *child);
 /* Waits for its end. STATUS_OK and its exit code, or how it failed: STATUS_INVALID for a signal and
  * for a limit, STATUS_UNSUPPORTED where the program is not installed, or the kernel refuses what

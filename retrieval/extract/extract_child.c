@@ -3,7 +3,6 @@
  * print text. See extract_child.h. */
 #include "retrieval/extract/extract_child.h"
 
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,17 +21,6 @@ struct piece_head {
     uint64_t sizes[5];
 };
 
-static void write_all(struct child_writer *writer, const void *bytes, size_t size) {
-    const char *at = bytes;
-    while (size > 0) {
-        ssize_t n = write(writer->fd, at, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) _exit(1); /* nobody reads any more */
-        at += n;
-        size -= (size_t)n;
-    }
-}
-
 static uint32_t note_number(const char *note) {
     uint32_t number = NOTE_NONE;
     for (uint32_t i = 0; note && i < NOTE_COUNT; i++)
@@ -46,26 +34,26 @@ void child_write_document(struct child_writer *writer, const char *part,
                               .status = note_number(text->note),
                               .sizes = {strlen(part), text->text.size, text->title.size,
                                         text->marks.size, text->losses.size}};
-    write_all(writer, &head, sizeof head);
-    write_all(writer, part, head.sizes[0]);
-    write_all(writer, text->text.data, text->text.size);
-    write_all(writer, text->title.data, text->title.size);
-    write_all(writer, text->marks.data, text->marks.size);
-    write_all(writer, text->losses.data, text->losses.size);
+    sandbox_write(writer->fd, &head, sizeof head);
+    sandbox_write(writer->fd, part, head.sizes[0]);
+    sandbox_write(writer->fd, text->text.data, text->text.size);
+    sandbox_write(writer->fd, text->title.data, text->title.size);
+    sandbox_write(writer->fd, text->marks.data, text->marks.size);
+    sandbox_write(writer->fd, text->losses.data, text->losses.size);
 }
 
 void child_write_member(struct child_writer *writer, const char *part, struct text_span bytes) {
     struct piece_head head = {.kind = PIECE_MEMBER, .sizes = {strlen(part), bytes.size}};
-    write_all(writer, &head, sizeof head);
-    write_all(writer, part, head.sizes[0]);
-    write_all(writer, bytes.text, bytes.size);
+    sandbox_write(writer->fd, &head, sizeof head);
+    sandbox_write(writer->fd, part, head.sizes[0]);
+    sandbox_write(writer->fd, bytes.text, bytes.size);
 }
 
 static void write_error(struct child_writer *writer, enum piece_kind kind,
                         const struct error *why) {
     struct piece_head head = {.kind = kind, .status = why->status, .sizes = {strlen(why->text)}};
-    write_all(writer, &head, sizeof head);
-    write_all(writer, why->text, head.sizes[0]);
+    sandbox_write(writer->fd, &head, sizeof head);
+    sandbox_write(writer->fd, why->text, head.sizes[0]);
 }
 
 void child_write_skipped(struct child_writer *writer, const struct error *why) {
@@ -85,21 +73,14 @@ struct child_reader {
 
 static enum status read_part(struct child_reader *reader, struct buffer *out, uint64_t size,
                              struct error *e) {
-    char block[1 << 16];
+    bool whole;
     buffer_clear(out);
     if (size > reader->left)
         return error_set(e, STATUS_TOO_LARGE, "%s: it has more text than the limit of %zu bytes",
                          reader->file->name, reader->file->limits.bytes);
     reader->left -= size;
-    while (size > 0) {
-        size_t got, n = size < sizeof block ? (size_t)size : sizeof block;
-        if (sandbox_read(&reader->child, block, n, &got, e)) return e->status;
-        if (got < n)
-            return error_set(e, STATUS_INVALID, "%s: its parser stopped", reader->file->name);
-        buffer_append(out, block, n);
-        size -= n;
-    }
-    buffer_append(out, "", 0);
+    if (sandbox_append(&reader->child, (size_t)size, out, &whole, e)) return e->status;
+    if (!whole) return error_set(e, STATUS_INVALID, "%s: its parser stopped", reader->file->name);
     return STATUS_OK;
 }
 

@@ -67,26 +67,11 @@ static struct text_span row_text(const struct milvus_rows *rows, int chunk) {
                               row_start(rows, chunk + 1) - first};
 }
 
-static uint32_t mark_place(struct mark_span marks, uint32_t i) {
-    struct mark mark;
-    memcpy(&mark, (const char *)marks.bytes + (size_t)i * sizeof mark, sizeof mark);
-    return mark.at;
-}
-
 /* The first mark of a chunk. Marks at the end of the text are the last chunk's. */
 static uint32_t first_mark(const struct milvus_rows *rows, int chunk) {
-    const struct collection_document *document = rows->document;
-    uint32_t low = 0, high = document->marks.n;
+    const struct mark_span marks = rows->document->marks;
     if (chunk == 0) return 0;
-    if (chunk == rows->n_chunks) return document->marks.n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (mark_place(document->marks, middle) < row_start(rows, chunk))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return chunk == rows->n_chunks ? marks.n : marks_seek(marks, row_start(rows, chunk));
 }
 
 static void put_marks(struct buffer *out, const struct milvus_rows *rows, int chunk) {

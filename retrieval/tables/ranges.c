@@ -3,15 +3,7 @@
 
 #include <string.h>
 
-static void write_letters(struct buffer *out, uint32_t column) {
-    char letters[8];
-    size_t at = sizeof letters;
-    for (; column > 0 && at > 0; column = (column - 1) / 26) {
-        at--;
-        letters[at] = (char)('A' + (column - 1) % 26);
-    }
-    buffer_append(out, letters + at, sizeof letters - at);
-}
+#include "retrieval/marks.h"
 
 /* A sheet's name is quoted unless it is one word of letters and digits. */
 static void write_sheet(struct buffer *out, const char *sheet) {
@@ -29,11 +21,11 @@ static void write_range(struct range_writer *writer, struct buffer *out) {
     if (writer->n > writer->most) return;
     if (writer->n > 1) buffer_append_string(out, ", ");
     write_sheet(out, writer->sheet);
-    write_letters(out, writer->column);
+    marks_print_column(out, writer->column);
     buffer_printf(out, "%u", writer->first);
     if (writer->last == writer->first) return;
     buffer_append_string(out, ":");
-    write_letters(out, writer->column);
+    marks_print_column(out, writer->column);
     buffer_printf(out, "%u", writer->last);
 }
 

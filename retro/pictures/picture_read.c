@@ -1,7 +1,6 @@
 /* retro/pictures/picture_read.c: pictures decoded in a process of their own
  * (config/sandbox/sandbox.h): the libraries that read foreign files never run in this one. A reply
  * is a head, then pixels or the words of an error. */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,17 +20,6 @@ struct picture_reply {
 
 /* In the process. */
 
-static void write_all(int fd, const void *bytes, size_t size) {
-    const char *at = bytes;
-    while (size > 0) {
-        ssize_t n = write(fd, at, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) _exit(1); /* nobody reads any more */
-        at += n;
-        size -= (size_t)n;
-    }
-}
-
 static void decode_call(const struct sandbox_call *call) {
     struct picture picture;
     struct error e = {0};
@@ -41,10 +29,11 @@ static void decode_call(const struct sandbox_call *call) {
                                   .width = picture.width,
                                   .height = picture.height};
     if (status) reply.text_size = (uint32_t)strlen(e.text);
-    write_all(call->output, &reply, sizeof reply);
-    write_all(call->output, e.text, reply.text_size);
+    sandbox_write(call->output, &reply, sizeof reply);
+    sandbox_write(call->output, e.text, reply.text_size);
     if (picture.pixels)
-        write_all(call->output, picture.pixels, (size_t)picture.width * (size_t)picture.height * 3);
+        sandbox_write(call->output, picture.pixels,
+                      (size_t)picture.width * (size_t)picture.height * 3);
 }
 
 /* Here: a decoder that was taken over may reply anything. */

@@ -1,7 +1,6 @@
 /* retrieval/extract/ocr/ocr_child.c: reads pages by OCR, in the sandbox. See ocr_child.h. */
 #include "retrieval/extract/ocr/ocr_child.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,21 +26,10 @@ void ocr_child_prepare(const struct sandbox_call *call) {
 
 /* Pieces. */
 
-static void write_all(int fd, const void *bytes, size_t size) {
-    const char *at = bytes;
-    while (size > 0) {
-        ssize_t n = write(fd, at, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) _exit(1); /* nobody reads any more */
-        at += n;
-        size -= (size_t)n;
-    }
-}
-
 static void write_piece(int fd, enum ocr_piece_kind kind, const void *bytes, size_t size) {
     struct ocr_piece_head head = {.kind = kind, .size = (uint32_t)size};
-    write_all(fd, &head, sizeof head);
-    write_all(fd, bytes, size);
+    sandbox_write(fd, &head, sizeof head);
+    sandbox_write(fd, bytes, size);
 }
 
 /* Pages. */

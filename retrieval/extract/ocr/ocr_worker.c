@@ -72,20 +72,13 @@ enum status ocr_worker_begin(struct ocr_worker *worker, int i, struct error *e) 
 static enum status read_piece(struct ocr_worker *worker, struct ocr_piece_head *head,
                               struct error *e) {
     size_t got;
+    bool whole;
     buffer_clear(&worker->piece);
     if (sandbox_read(&worker->child, head, sizeof *head, &got, e)) return e->status;
     if (got < sizeof *head || head->size > MOST_PIECE)
         return error_set(e, STATUS_INVALID, "its reader ended");
-    for (size_t left = head->size; left > 0;) {
-        char block[1 << 14];
-        size_t n = left < sizeof block ? left : sizeof block;
-        if (sandbox_read(&worker->child, block, n, &got, e)) return e->status;
-        if (got < n) return error_set(e, STATUS_INVALID, "its reader ended");
-        buffer_append(&worker->piece, block, n);
-        left -= n;
-    }
-    buffer_append(&worker->piece, "", 0);
-    return STATUS_OK;
+    if (sandbox_append(&worker->child, head->size, &worker->piece, &whole, e)) return e->status;
+    return whole ? STATUS_OK : error_set(e, STATUS_INVALID, "its reader ended");
 }
 
 static bool is_message(const struct buffer *piece) {

@@ -2,7 +2,6 @@
  * pdf_child.h. */
 #include "retrieval/extract/pdf/pdf_child.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,27 +18,16 @@ void pdf_child_prepare(const struct sandbox_call *call) {
     pdf_open_library(options->name, &missing);
 }
 
-static void write_all(int fd, const void *bytes, size_t size) {
-    const char *at = bytes;
-    while (size > 0) {
-        ssize_t n = write(fd, at, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) _exit(1); /* nobody reads any more */
-        at += n;
-        size -= (size_t)n;
-    }
-}
-
 static void write_piece(int fd, enum pdf_piece_kind kind, const struct buffer *piece) {
     struct pdf_piece_head head = {.kind = kind, .size = piece->size};
-    write_all(fd, &head, sizeof head);
-    write_all(fd, piece->data, piece->size);
+    sandbox_write(fd, &head, sizeof head);
+    sandbox_write(fd, piece->data, piece->size);
 }
 
 static void write_error(int fd, enum pdf_piece_kind kind, const struct error *why) {
     struct pdf_piece_head head = {.kind = kind, .status = why->status, .size = strlen(why->text)};
-    write_all(fd, &head, sizeof head);
-    write_all(fd, why->text, (size_t)head.size);
+    sandbox_write(fd, &head, sizeof head);
+    sandbox_write(fd, why->text, (size_t)head.size);
 }
 
 static void take_bookmark(void *context, struct text_span title, int page, int level) {

@@ -60,20 +60,14 @@ void pdf_worker_end(struct pdf_worker *worker) {
 static enum status read_piece(struct pdf_worker *worker, struct pdf_piece_head *head,
                               struct error *e) {
     size_t got, most = MOST_TIMES_TEXT * worker->file->limits.bytes;
+    bool whole;
     buffer_clear(&worker->piece);
     if (sandbox_read(&worker->child, head, sizeof *head, &got, e)) return e->status;
     if (got < sizeof *head) return error_set(e, STATUS_INVALID, "its reader ended");
     if (head->size > most) return error_set(e, STATUS_TOO_LARGE, "it holds too much");
-    for (uint64_t left = head->size; left > 0;) {
-        char block[1 << 14];
-        size_t n = left < sizeof block ? (size_t)left : sizeof block;
-        if (sandbox_read(&worker->child, block, n, &got, e)) return e->status;
-        if (got < n) return error_set(e, STATUS_INVALID, "its reader ended");
-        buffer_append(&worker->piece, block, n);
-        left -= n;
-    }
-    buffer_append(&worker->piece, "", 0);
-    return STATUS_OK;
+    if (sandbox_append(&worker->child, (size_t)head->size, &worker->piece, &whole, e))
+        return e->status;
+    return whole ? STATUS_OK : error_set(e, STATUS_INVALID, "its reader ended");
 }
 
 static bool is_message(const struct buffer *piece) {

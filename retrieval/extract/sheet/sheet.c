@@ -61,13 +61,7 @@ void sheet_add_merge(struct sheet *sheet, const struct sheet_range *range) {
 }
 
 void sheet_print_address(struct buffer *out, size_t row, size_t column) {
-    char letters[8];
-    size_t at = sizeof letters;
-    for (; column > 0 && at > 0; column = (column - 1) / 26) {
-        at--;
-        letters[at] = (char)('A' + (column - 1) % 26);
-    }
-    buffer_append(out, letters + at, sizeof letters - at);
+    marks_print_column(out, column);
     buffer_printf(out, "%zu", row);
 }
 
