@@ -38,10 +38,7 @@ static enum status read_gemma(const struct json *config, struct huggingface_deco
     spec->tied = true;
     spec->window = 4096;
     if (huggingface_read_decoder(config, decoder, e)) return e->status;
-    for (int i = 0; i < dims->n_layers; i++)
-        spec->windowed[i] = (i + 1) % decoder->window_pattern != 0;
-    if (!json_is_absent(decoder->layer_types) && huggingface_read_layer_types(decoder, e))
-        return e->status;
+    if (huggingface_read_windows(decoder, e)) return e->status;
 
     struct gemma_keys keys = {.spec = *spec};
     if (spec_read(config, &table, &keys, e)) return e->status;
@@ -78,13 +75,6 @@ static enum status read_gemma3(const struct json *config, struct model_spec *spe
     return STATUS_OK;
 }
 
-static struct layer_spec describe_gemma3(const struct model_spec *spec, enum stack_id stack,
-                                         int i) {
-    struct layer_spec layer_spec = huggingface_layer(spec, stack, i);
-    layer_spec.frequencies = spec->windowed[i] ? ROPE_LOCAL : ROPE_GLOBAL;
-    return layer_spec;
-}
-
 static const struct tensor_row layer_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     HUGGINGFACE_ATTENTION_ROWS,
@@ -98,4 +88,4 @@ const struct family family_gemma2 = {
     HUGGINGFACE_DECODER("gemma2", read_gemma2, huggingface_layer, layer_rows)};
 
 const struct family family_gemma3_text = {
-    HUGGINGFACE_DECODER("gemma3_text", read_gemma3, describe_gemma3, layer_rows)};
+    HUGGINGFACE_DECODER("gemma3_text", read_gemma3, huggingface_local_layer, layer_rows)};

@@ -58,8 +58,13 @@ enum status huggingface_read_qwen2(const struct json *config, struct huggingface
 /* layer_types as spec.windowed. STATUS_INVALID where it is no list of "sliding_attention" and
  * "full_attention" for each layer, or has windows where there is none. */
 enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, struct error *e);
+/* The same, and where layer_types is silent windows in all layers but each window_pattern-th. */
+enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct error *e);
 /* A causal layer: rotary positions but in unrotated layers, the window in windowed ones. */
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i);
+/* The same, whose windowed layers turn by ROPE_LOCAL. */
+struct layer_spec huggingface_local_layer(const struct model_spec *spec, enum stack_id stack,
+                                          int i);
 bool huggingface_ends_with(const char *name, const char *suffix);
 /* ignores: old checkpoints hold the frequencies of RoPE in every layer. */
 bool huggingface_ignore_frequencies(const char *name);

@@ -103,12 +103,27 @@ enum status huggingface_read_layer_types(struct huggingface_decoder *decoder, st
     return STATUS_OK;
 }
 
+enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct error *e) {
+    struct model_spec *spec = &decoder->spec;
+    if (!json_is_absent(decoder->layer_types)) return huggingface_read_layer_types(decoder, e);
+    for (int i = 0; i < spec->stacks[STACK_DECODER].n_layers; i++)
+        spec->windowed[i] = (i + 1) % decoder->window_pattern != 0;
+    return STATUS_OK;
+}
+
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i) {
     return (struct layer_spec){.parallel = spec->stacks[stack].parallel,
                                .mask = MASK_CAUSAL,
                                .window = spec->windowed[i] ? spec->window : 0,
                                .experts = spec->stacks[stack].experts > 0 && !spec->dense[i],
                                .rope = spec->stacks[stack].rotated > 0 && !spec->unrotated[i]};
+}
+
+struct layer_spec huggingface_local_layer(const struct model_spec *spec, enum stack_id stack,
+                                          int i) {
+    struct layer_spec layer_spec = huggingface_layer(spec, stack, i);
+    layer_spec.frequencies = spec->windowed[i] ? ROPE_LOCAL : ROPE_GLOBAL;
+    return layer_spec;
 }
 
 bool huggingface_ends_with(const char *name, const char *suffix) {

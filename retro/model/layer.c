@@ -7,8 +7,9 @@
  *
  * docs/spec/retro-model.md 4.1. A norm that a layer does not have leaves its rows as they are.
  * Post-norm layers (BERT) norm each sum instead of each branch's input. In parallel layers norm_mlp
- * reads x. Row-parallel products are summed over ranks before bias and residual are added, as
- * Megatron does. The MLP may be a mixture of experts. */
+ * reads x; without it the MLP reads the rows that attention reads. Row-parallel products are summed
+ * over ranks before bias and residual are added, as Megatron does. The MLP may be a mixture of
+ * experts. */
 #include "retro/model/layer.h"
 
 static void project_rows(const struct model *model, struct tensor y, struct tensor x,
@@ -289,7 +290,8 @@ void layer_forward(const struct pass *pass, const struct layer *layer) {
 
     struct tensor input = enter_branch(pass, layer, &layer->norm_in);
     self_attention(pass, layer, input);
-    if (layer->spec.parallel) input = enter_branch(pass, layer, &layer->norm_mlp);
+    if (layer->spec.parallel && layer->norm_mlp.gamma)
+        input = enter_branch(pass, layer, &layer->norm_mlp);
     add_branch(pass, x, &layer->proj, &layer->norm_attention, NULL);
     if (layer->spec.post_norm) stack_norm(model, pass->stack, x, x, &layer->norm_in);
 

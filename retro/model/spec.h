@@ -286,7 +286,8 @@ struct family {
 
 extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5,
     family_gpt2, family_llama, family_mistral, family_granite, family_smollm3, family_qwen2,
-    family_qwen3, family_phi3, family_olmo2, family_gemma2, family_gemma3_text, family_gpt_neox,
+    family_qwen3, family_phi3, family_olmo2, family_olmo3, family_glm, family_glm4, family_seed_oss,
+    family_ernie, family_cohere2, family_gemma2, family_gemma3_text, family_gpt_neox,
     family_starcoder2, family_mixtral, family_qwen2_moe, family_qwen3_moe, family_roberta,
     family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit, family_radio_vit,
     family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,

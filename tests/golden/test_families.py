@@ -178,6 +178,11 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("qwen2_moe", "mlp_only_layers", 1, "must be a list"),
     ("qwen2_moe", "mlp_only_layers", ["1"], "no integer"),
     ("qwen2_moe", "decoder_sparse_step", 0, "allowed is 1"),
+    ("olmo3", "layer_types", ["chunked_attention"] * 3, "chunked_attention"),
+    ("cohere2", "logit_scale", 0, "allowed is"),
+    ("cohere2", "sliding_window", None, "is off"),
+    ("ernie4_5", "use_bias", "no", "use_bias"),
+    ("seed_oss", "attention_out_bias", 1, "attention_out_bias"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
@@ -213,7 +218,10 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("llama3", "original_max_position_embeddings", 8), ("starcoder2", "sliding_window", 6),
     ("gemma3_text", "layer_types", ["full_attention"] * 3), ("mixtral", "num_experts_per_tok", 3),
     ("mixtral", "sliding_window", None), ("qwen2_moe", "norm_topk_prob", True), ("qwen3_moe", "norm_topk_prob", False),
-    ("qwen3_moe", "num_experts_per_tok", 2)])
+    ("qwen3_moe", "num_experts_per_tok", 2), ("olmo3", "sliding_window", 6), ("olmo3", "layer_types", ["full_attention"] * 3),
+    ("cohere2", "logit_scale", 0.25), ("cohere2", "layer_types", ["sliding_attention"] * 4), ("cohere2", "layer_norm_eps", 0.1),
+    ("cohere2", "sliding_window", 6), ("ernie4_5", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
+    ("glm", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
     drop = ["layer_types"] if family in ("qwen2_window", "smollm3") else []
@@ -224,7 +232,9 @@ def test_options_that_matter(tmp_path, family, key, value):
 @pytest.mark.parametrize("family, absent", [
     ("gemma2", "tie_word_embeddings"), ("gpt2", "tie_word_embeddings"), ("starcoder2", "tie_word_embeddings"),
     ("smollm3", "tie_word_embeddings"), ("mistral", "tie_word_embeddings"), ("llama3", "tie_word_embeddings"),
-    ("qwen2_window", "layer_types"), ("qwen2_moe", "layer_types"), ("qwen2_moe", "qkv_bias"), ("smollm3", "layer_types"), ("gemma2", "layer_types"), ("olmo2", "head_dim")])
+    ("qwen2_window", "layer_types"), ("qwen2_moe", "layer_types"), ("qwen2_moe", "qkv_bias"), ("smollm3", "layer_types"), ("gemma2", "layer_types"), ("olmo2", "head_dim"),
+    ("cohere2", "layer_types"), ("cohere2", "tie_word_embeddings"), ("ernie4_5", "tie_word_embeddings"), ("glm", "attention_bias"),
+    ("seed_oss", "attention_bias"), ("glm", "rms_norm_eps"), ("cohere2", "layer_norm_eps")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
