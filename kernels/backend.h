@@ -158,19 +158,30 @@ struct glu_args {
     enum activation activation;
 };
 
-/* The experts that a row uses, and their weights: y[i] = the k largest of softmax(logits[i]),
- * largest first, the lowest expert first among equals, then the k numbers of those experts. With
- * `renormalise` the k weights are divided by their sum. A NaN ranks as -infinity and makes the
- * weights of its row NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
+/* The experts that a row uses, and their weights: y[i] = the k largest of the row's scores, largest
+ * first, the lowest expert first among equals, then the k numbers of those experts. Scores are
+ * softmax(logits[i]), or sigmoid(logits[i]); k and the columns of logits are at most ROUTE_EXPERTS.
+ *
+ * `bias` is added to scores where experts are chosen, and not to weights. With groups > 1 experts
+ * stand in groups of equal size, and those of the groups_used groups are chosen from whose two best
+ * scores (with the bias) have the largest sums, the lowest group first among equals (DeepSeek-V3,
+ * arXiv 2412.19437, 2.1.2). With `renormalise` the k weights are divided by their sum; then they
+ * are multiplied by `scale`. A NaN ranks as -infinity and makes the weights of its row NaN. logits
+ * f32 [rows, experts], y f32 [rows, 2 k]. */
+enum { ROUTE_EXPERTS = 1 << 12 };
 struct route_args {
     struct tensor y, logits;
-    bool renormalise;
+    const float *bias; /* device, [experts]; NULL: none */
+    bool sigmoid, renormalise;
+    int groups, groups_used; /* groups 0: as 1 */
+    float scale;             /* 0: none, as 1 */
 };
 
 /* A mixture of experts: y = sum over j of weight j times expert j of x's row, in the order of
  * routes, where an expert is (activation(g) * u) W2^T, [g, u] = x W1^T and, where there is a shared
- * expert, + sigmoid(gate) shared. The routes are read by the device when the op runs: the host need
- * not know them. A row's result is the same whatever other rows its experts meet.
+ * expert, + sigmoid(gate) shared, or + shared where it has no gate. The routes are read by the
+ * device when the op runs: the host need not know them. A row's result is the same whatever other
+ * rows its experts meet.
  *
  * Each expert meets its own rows only. */
 struct experts_args {
@@ -178,7 +189,7 @@ struct experts_args {
     struct tensor routes; /* [rows, 2 k], of backend_route */
     const struct weight *fc1,
         *fc2; /* [n_experts]: [2F, d] with the rows of g first, [d, F]; host arrays */
-    struct tensor shared, gate; /* [rows, d], [rows, 1]; data NULL: there is no shared expert */
+    struct tensor shared, gate; /* [rows, d], [rows, 1]; data NULL: there is none */
     struct tensor few, parts;   /* to work in: [rows, d], [rows, k d] */
     struct tensor wide, gated;  /* likewise: [rows, 2F], [rows, F] */
     int n_experts;

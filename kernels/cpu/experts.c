@@ -7,36 +7,86 @@
 
 #include "kernels/cpu/cpu.h"
 
-static float rank_of(float logit) { return isnan(logit) ? -INFINITY : logit; }
+static float rank_of(float key) { return isnan(key) ? -INFINITY : key; }
 
-/* The largest of n logits that comes after `last` in the order of choice; last -1: the first. */
-static int choose_next(const float *logits, int n, int last) {
+/* The largest of n keys that comes after `last` in the order of choice; last -1: the first. */
+static int choose_next(const float *keys, int n, int last) {
     int best = -1;
     for (int i = 0; i < n; i++) {
-        float x = rank_of(logits[i]), before = last < 0 ? INFINITY : rank_of(logits[last]);
+        float x = rank_of(keys[i]), before = last < 0 ? INFINITY : rank_of(keys[last]);
         bool chosen = last >= 0 && (x > before || (x == before && i <= last));
-        if (!chosen && (best < 0 || x > rank_of(logits[best]))) best = i;
+        if (!chosen && (best < 0 || x > rank_of(keys[best]))) best = i;
     }
     return best;
+}
+
+/* The scores of a row are exp(logit - largest) / sum, or sigmoid(logit). */
+struct row_scores {
+    const float *logits;
+    bool sigmoid;
+    double largest, sum;
+};
+
+static struct row_scores make_scores(const struct route_args *args, const float *logits) {
+    struct row_scores scores = {.logits = logits, .sigmoid = args->sigmoid};
+    int n = args->logits.cols;
+    if (args->sigmoid) return scores;
+    scores.largest = logits[choose_next(logits, n, -1)];
+    for (int i = 0; i < n; i++) scores.sum += exp((double)logits[i] - scores.largest);
+    return scores;
+}
+
+static double score_of(const struct row_scores *scores, int expert) {
+    double logit = scores->logits[expert];
+    return scores->sigmoid ? 1 / (1 + exp(-logit)) : exp(logit - scores->largest) / scores->sum;
+}
+
+/* Experts of groups that are not chosen from get the key -infinity. */
+static void drop_groups(const struct route_args *args, float *keys) {
+    int size = args->logits.cols / args->groups, group = -1;
+    float sums[ROUTE_EXPERTS];
+    bool kept[ROUTE_EXPERTS] = {false};
+    for (int i = 0; i < args->groups; i++) {
+        const float *own = keys + (ptrdiff_t)i * size;
+        int first = choose_next(own, size, -1), second = choose_next(own, size, first);
+        sums[i] = rank_of(own[first]) + (second < 0 ? 0 : rank_of(own[second]));
+    }
+    for (int i = 0; i < args->groups_used; i++) {
+        group = choose_next(sums, args->groups, group);
+        kept[group] = true;
+    }
+    for (int i = 0; i < args->logits.cols; i++)
+        if (!kept[i / size]) keys[i] = -INFINITY;
+}
+
+/* The numbers that experts are chosen by: logits have the order of scores. */
+static const float *make_keys(const struct route_args *args, const struct row_scores *scores,
+                              float *room) {
+    bool grouped = args->groups > 1;
+    if (!args->bias && !grouped) return scores->logits;
+    for (int i = 0; i < args->logits.cols; i++)
+        room[i] = (float)score_of(scores, i) + (args->bias ? args->bias[i] : 0);
+    if (grouped) drop_groups(args, room);
+    return room;
 }
 
 static void route_row(const void *context, int i, int thread) {
     (void)thread;
     const struct route_args *args = context;
-    const float *logits = row_f32(args->logits, i);
-    float *y = row_f32(args->y, i);
-    int k = args->y.cols / 2, n = args->logits.cols, first = choose_next(logits, n, -1),
-        expert = -1;
-    double sum = 0, kept = 0;
-    for (int j = 0; j < n; j++) sum += exp((double)logits[j] - (double)logits[first]);
+    float *y = row_f32(args->y, i), room[ROUTE_EXPERTS];
+    struct row_scores scores = make_scores(args, row_f32(args->logits, i));
+    const float *keys = make_keys(args, &scores, room);
+    int k = args->y.cols / 2, expert = -1;
+    double kept = 0;
     for (int j = 0; j < k; j++) {
-        expert = choose_next(logits, n, expert);
-        double weight = exp((double)logits[expert] - (double)logits[first]) / sum;
+        expert = choose_next(keys, args->logits.cols, expert);
+        double weight = score_of(&scores, expert);
         kept += weight;
         y[j] = (float)weight;
         y[k + j] = (float)expert;
     }
     for (int j = 0; j < k && args->renormalise; j++) y[j] = (float)((double)y[j] / kept);
+    for (int j = 0; j < k && args->scale > 0; j++) y[j] *= args->scale;
 }
 
 void cpu_route(struct backend *backend, const struct route_args *args) {
@@ -104,7 +154,8 @@ static void combine_row(const void *context, int i, int thread) {
         for (int j = 0; j < d; j++) y[j] += weight * part[j];
     }
     if (args->shared.data == NULL) return;
-    const float *shared = row_f32(args->shared, i), gate = 1 / (1 + expf(-*row_f32(args->gate, i)));
+    const float *shared = row_f32(args->shared, i);
+    float gate = args->gate.data ? 1 / (1 + expf(-*row_f32(args->gate, i))) : 1;
     for (int j = 0; j < d; j++) y[j] += gate * shared[j];
 }
 

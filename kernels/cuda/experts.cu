@@ -11,17 +11,18 @@ __device__ static float rank_of(float logit) { return logit == logit ? logit : -
 
 struct route_kernel_args {
     view y, logits;
-    int renormalise;
-    int unused = 0;
+    const float *bias; /* NULL: none */
+    float scale;       /* 0: none */
+    int sigmoid, renormalise, groups, groups_used;
 };
 
-/* The largest logit that comes after `last` in the order of choice, the same in every lane; last
- * -1: the first. */
-__device__ static int choose_next(const float *logits, int n, int last) {
-    float before = last < 0 ? INFINITY : rank_of(logits[last]), largest = -INFINITY;
+/* The largest key that comes after `last` in the order of choice, the same in every lane; last
+ * -1: the first. n: there is none. */
+__device__ static int choose_next(const float *keys, int n, int last) {
+    float before = last < 0 ? INFINITY : rank_of(keys[last]), largest = -INFINITY;
     int best = n;
     for (int i = (int)threadIdx.x; i < n; i += WARP) {
-        float x = rank_of(logits[i]);
+        float x = rank_of(keys[i]);
         bool chosen = last >= 0 && (x > before || (x == before && i <= last));
         if (chosen || (best < n && x <= largest)) continue;
         best = i;
@@ -37,32 +38,91 @@ __device__ static int choose_next(const float *logits, int n, int last) {
     return best;
 }
 
-/* grid rows, block 32. Bound by bytes: reads the logits of a row k + 2 times. Sums are in double,
- * as on the CPU. */
+/* The scores of a row are exp(logit - largest) / sum, or sigmoid(logit). */
+struct kernel_scores {
+    const float *logits;
+    int sigmoid;
+    double largest, sum;
+};
+
+__device__ static kernel_scores make_scores(const route_kernel_args &args, const float *logits) {
+    kernel_scores scores = {logits, args.sigmoid, 0, 0};
+    int n = args.logits.cols;
+    if (args.sigmoid) return scores;
+    scores.largest = logits[choose_next(logits, n, -1)];
+    for (int i = (int)threadIdx.x; i < n; i += WARP)
+        scores.sum += exp((double)logits[i] - scores.largest);
+    scores.sum = warp_sum(scores.sum);
+    return scores;
+}
+
+__device__ static double score_of(const kernel_scores &scores, int expert) {
+    double logit = scores.logits[expert];
+    return scores.sigmoid ? 1 / (1 + exp(-logit)) : exp(logit - scores.largest) / scores.sum;
+}
+
+/* Experts of groups that are not chosen from get the key -infinity. sums: [groups], shared. */
+__device__ static void drop_groups(const route_kernel_args &args, float *keys, float *sums) {
+    int size = args.logits.cols / args.groups, group = -1;
+    for (int i = 0; i < args.groups; i++) {
+        const float *own = keys + i * size;
+        int first = choose_next(own, size, -1), second = choose_next(own, size, first);
+        if (threadIdx.x == 0)
+            sums[i] = rank_of(own[first]) + (second == size ? 0 : rank_of(own[second]));
+    }
+    __syncwarp();
+    for (int i = 0; i < args.groups_used; i++) group = choose_next(sums, args.groups, group);
+    float least = sums[group];
+    for (int i = (int)threadIdx.x; i < args.logits.cols; i += WARP) {
+        float sum = sums[i / size];
+        bool kept = sum > least || (sum == least && i / size <= group);
+        if (!kept) keys[i] = -INFINITY;
+    }
+    __syncwarp();
+}
+
+/* The numbers that experts are chosen by: logits have the order of scores. room: [experts +
+ * groups], shared. */
+__device__ static const float *make_keys(const route_kernel_args &args, const kernel_scores &scores,
+                                         float *room) {
+    int n = args.logits.cols;
+    if (args.bias == NULL && args.groups <= 1) return scores.logits;
+    for (int i = (int)threadIdx.x; i < n; i += WARP)
+        room[i] = (float)score_of(scores, i) + (args.bias ? args.bias[i] : 0);
+    __syncwarp();
+    if (args.groups > 1) drop_groups(args, room, room + n);
+    return room;
+}
+
+/* grid rows, block 32, shared a number an expert and a group. Bound by bytes: reads the logits of a
+ * row k + 2 times. Sums are in double, as on the CPU. */
 __global__ void route_rows_kernel(struct route_kernel_args args) {
+    DYNAMIC_SHARED(shared);
     const float *logits = (const float *)args.logits.data + blockIdx.x * args.logits.stride;
     float *y = (float *)args.y.data + blockIdx.x * args.y.stride;
-    int n = args.logits.cols, used = args.y.cols / 2, first = choose_next(logits, n, -1),
-        expert = -1;
-    double sum = 0, kept = 0;
-    for (int i = (int)threadIdx.x; i < n; i += WARP)
-        sum += exp((double)logits[i] - (double)logits[first]);
-    sum = warp_sum(sum);
+    kernel_scores scores = make_scores(args, logits);
+    const float *keys = make_keys(args, scores, (float *)shared);
+    int used = args.y.cols / 2, expert = -1;
+    double kept = 0;
     for (int j = 0; j < used; j++) {
-        expert = choose_next(logits, n, expert);
-        double weight = exp((double)logits[expert] - (double)logits[first]) / sum;
+        expert = choose_next(keys, args.logits.cols, expert);
+        double weight = score_of(scores, expert);
         kept += weight;
         if (threadIdx.x > 0) continue;
         y[j] = (float)weight;
         y[used + j] = (float)expert;
     }
-    if (threadIdx.x > 0 || !args.renormalise) return;
-    for (int j = 0; j < used; j++) y[j] = (float)((double)y[j] / kept);
+    if (threadIdx.x > 0) return;
+    for (int j = 0; j < used && args.renormalise; j++) y[j] = (float)((double)y[j] / kept);
+    for (int j = 0; j < used && args.scale > 0; j++) y[j] *= args.scale;
 }
 
 void cuda_route(struct backend *backend, const struct route_args *args) {
-    struct route_kernel_args route_kernel_args = {args->y, args->logits, args->renormalise};
-    kernel_launch(backend, route_rows_kernel, dim3((unsigned)args->y.rows), WARP, 0,
+    struct route_kernel_args route_kernel_args = {args->y,      args->logits,     args->bias,
+                                                  args->scale,  args->sigmoid,    args->renormalise,
+                                                  args->groups, args->groups_used};
+    size_t shared = (size_t)(args->logits.cols + args->groups) * sizeof(float);
+    kernel_launch(backend, route_rows_kernel, dim3((unsigned)args->y.rows), WARP, shared,
                   route_kernel_args);
 }
 
@@ -189,9 +249,10 @@ __global__ void combine_experts_kernel(struct combine_kernel_args args) {
     for (int j = 0; j < used; j++)
         sum += weights[j] * ((const float *)args.parts.data)[places[j] * args.parts.stride + col];
     if (args.shared.data != NULL) {
-        float gate = ((const float *)args.gate.data)[row * args.gate.stride];
-        sum += ((const float *)args.shared.data)[row * args.shared.stride + col] /
-               (1.0f + expf(-gate));
+        float shared = ((const float *)args.shared.data)[row * args.shared.stride + col];
+        bool gated = args.gate.data != NULL;
+        float gate = gated ? ((const float *)args.gate.data)[row * args.gate.stride] : 0;
+        sum += gated ? shared / (1.0f + expf(-gate)) : shared;
     }
     ((float *)args.y.data)[row * args.y.stride + col] = sum;
 }

@@ -227,7 +227,10 @@ void backend_glu(struct backend *backend, const struct glu_args *args) {
 
 void backend_route(struct backend *backend, const struct route_args *args) {
     CHECK(args->y.cols > 0 && args->y.cols % 2 == 0 && args->y.cols / 2 <= args->logits.cols &&
-          args->logits.cols < 1 << 24);
+          args->logits.cols <= ROUTE_EXPERTS);
+    CHECK(args->groups <= 1 ||
+          (args->logits.cols % args->groups == 0 && args->groups_used <= args->groups &&
+           args->y.cols / 2 <= args->logits.cols / args->groups * args->groups_used));
     CHECK(tensor_is_f32(&args->logits, args->logits.rows, args->logits.cols));
     CHECK(tensor_is_f32(&args->y, args->logits.rows, args->y.cols));
     if (!backend->error.status) backend->ops->route(backend, args);
@@ -248,8 +251,8 @@ void backend_experts(struct backend *backend, const struct experts_args *args) {
     CHECK(tensor_is_f32(&args->x, rows, d) && tensor_is_f32(&args->y, rows, d));
     CHECK(tensor_is_f32(&args->routes, rows, 2 * k));
     CHECK(tensor_is_f32(&args->few, rows, d) && tensor_is_f32(&args->parts, rows, k * d));
-    CHECK(args->shared.data == NULL ||
-          (tensor_is_f32(&args->shared, rows, d) && tensor_is_f32(&args->gate, rows, 1)));
+    CHECK(args->shared.data == NULL || tensor_is_f32(&args->shared, rows, d));
+    CHECK(args->gate.data == NULL || tensor_is_f32(&args->gate, rows, 1));
     experts_check(args);
     if (!backend->error.status) backend->ops->experts(backend, args);
 }

@@ -83,6 +83,7 @@ static enum status read_qwen2_moe(const struct json *config, struct model_spec *
     dims->experts_used = 4;
     dims->expert_ffn = 1408;
     dims->shared_ffn = 5632;
+    dims->shared_gated = true;
     keys.qkv_bias = true;
     keys.decoder.zero_window = true;
     if (read_qwen(config, &keys, e) || spec_read(config, &shared_table, &keys, e)) return e->status;
@@ -120,23 +121,9 @@ static const struct tensor_row qwen_rows[] = {
     HUGGINGFACE_ATTENTION_ROWS,
     {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
     HUGGINGFACE_MLP_ROWS,
-    {.place = offsetof(struct layer, router), .names = {"mlp.gate.*"}},
-    {.place = offsetof(struct layer, expert_fc1),
-     .part = PART_GATE,
-     .names = {"mlp.experts.#.gate_proj.*"}},
-    {.place = offsetof(struct layer, expert_fc1),
-     .part = PART_UP,
-     .names = {"mlp.experts.#.up_proj.*"}},
-    {.place = offsetof(struct layer, expert_fc1), .names = {"mlp.experts.#.gate_up_proj.*"}},
-    {.place = offsetof(struct layer, expert_fc2), .names = {"mlp.experts.#.down_proj.*"}},
+    HUGGINGFACE_EXPERT_ROWS,
     {.place = offsetof(struct layer, shared_gate), .names = {"mlp.shared_expert_gate.*"}},
-    {.place = offsetof(struct layer, shared_fc1),
-     .part = PART_GATE,
-     .names = {"mlp.shared_expert.gate_proj.*"}},
-    {.place = offsetof(struct layer, shared_fc1),
-     .part = PART_UP,
-     .names = {"mlp.shared_expert.up_proj.*"}},
-    {.place = offsetof(struct layer, shared_fc2), .names = {"mlp.shared_expert.down_proj.*"}},
+    HUGGINGFACE_SHARED_ROWS("mlp.shared_expert"),
 };
 
 const struct family family_qwen2_moe = {

@@ -102,6 +102,30 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
         {.place = offsetof(struct layer, fc1), .part = PART_UP, .names = {"mlp.up_proj.*"}}, { \
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
+/* The choice of experts and the experts of a layer, stored one by one, or stacked with gate and up
+ * in one tensor; and the expert that all rows use. */
+#define HUGGINGFACE_EXPERT_ROWS \
+    {.place = offsetof(struct layer, router), .names = {"mlp.gate.weight"}}, \
+        {.place = offsetof(struct layer, expert_fc1), \
+         .part = PART_GATE, \
+         .names = {"mlp.experts.#.gate_proj.*"}}, \
+        {.place = offsetof(struct layer, expert_fc1), \
+         .part = PART_UP, \
+         .names = {"mlp.experts.#.up_proj.*"}}, \
+        {.place = offsetof(struct layer, expert_fc1), .names = {"mlp.experts.#.gate_up_proj.*"}}, \
+    { \
+        .place = offsetof(struct layer, expert_fc2), .names = { "mlp.experts.#.down_proj.*" } \
+    }
+#define HUGGINGFACE_SHARED_ROWS(expert) \
+    {.place = offsetof(struct layer, shared_fc1), \
+     .part = PART_GATE, \
+     .names = {expert ".gate_proj.*"}}, \
+        {.place = offsetof(struct layer, shared_fc1), \
+         .part = PART_UP, \
+         .names = {expert ".up_proj.*"}}, \
+    { \
+        .place = offsetof(struct layer, shared_fc2), .names = { expert ".down_proj.*" } \
+    }
 
 /* Completes a BERT-like encoder, whose keys are in the spec: biases and LayerNorm everywhere,
  * learned positions. */

@@ -234,17 +234,23 @@ static void route_rows(const struct pass *pass, const struct layer *layer, struc
     backend_route(pass->model->backend,
                   &(struct route_args){.y = pass->scratch.routes,
                                        .logits = logits,
-                                       .renormalise = dims->experts_renormalised});
+                                       .bias = layer->router_bias.data,
+                                       .sigmoid = dims->router_sigmoid,
+                                       .renormalise = dims->experts_renormalised,
+                                       .groups = dims->router_groups,
+                                       .groups_used = dims->router_groups_used,
+                                       .scale = dims->router_scale});
 }
 
-/* scratch.shared and its gate; a rank has its columns' part of the sum. */
+/* scratch.shared and its gate, if it has one; a rank has its columns' part of the sum. */
 static void apply_shared_expert(const struct pass *pass, const struct layer *layer,
                                 struct tensor input, struct tensor gate) {
     const struct model *model = pass->model;
     struct tensor gated = widen_rows(pass, input, &layer->shared_fc1, pass->stack->shared_ffn.n);
     project_rows(model, pass->scratch.shared, gated, &layer->shared_fc2, ACTIVATION_NONE);
-    backend_linear(model->backend,
-                   &(struct linear_args){.y = gate, .x = input, .weight = &layer->shared_gate});
+    if (gate.data)
+        backend_linear(model->backend,
+                       &(struct linear_args){.y = gate, .x = input, .weight = &layer->shared_gate});
 }
 
 /* branch = norm_out(experts(input)). */
@@ -266,7 +272,7 @@ static void apply_experts(const struct pass *pass, const struct layer *layer, st
     route_rows(pass, layer, input);
     if (dims->shared_ffn > 0) {
         args.shared = pass->scratch.shared;
-        args.gate = tensor_cols(pass->scratch.choices, dims->experts, 1);
+        if (dims->shared_gated) args.gate = tensor_cols(pass->scratch.choices, dims->experts, 1);
         apply_shared_expert(pass, layer, input, args.gate);
     }
     backend_experts(model->backend, &args);

@@ -98,12 +98,22 @@ static bool names_output(const struct model *model, const char *name) {
     return false;
 }
 
+/* Of layers that foretell further tokens: behind the last one, or with a name that says so. */
+static bool is_further(const struct model *model, const char *name) {
+    const char *at = strncmp(name, "model.", 6) == 0 ? name + 6 : name;
+    if (!model->family->further_layers) return false;
+    if (strncmp(at, "mtp", 3) == 0) return true;
+    if (strncmp(at, "layers.", 7) != 0) return false;
+    return strtol(at + 7, NULL, 10) >= model->spec.stacks[STACK_DECODER].n_layers;
+}
+
 /* A tensor that nothing asked for means config.json and checkpoint disagree: better said than
  * silently left out. */
 static enum status check_all_used(const struct loader *loader, struct error *e) {
     for (int i = 0; loader->weights && i < weights_count(loader->weights); i++) {
         const char *name = weights_at(loader->weights, i)->name;
         bool ignored = loader->model->family->ignores && loader->model->family->ignores(name);
+        ignored = ignored || is_further(loader->model, name);
         if (!loader->used[i] && !ignored && !names_output(loader->model, name))
             return error_set(e, STATUS_INVALID,
                              "tensor %s has no place in a %s model with this config.json (biases, "

@@ -55,6 +55,13 @@ static enum status check_experts(const struct dims *dims, struct error *e) {
         return error_set(e, STATUS_INVALID,
                          "config.json: \"num_experts_per_tok\" is %d of %d experts",
                          dims->experts_used, dims->experts);
+    int groups = max_int(dims->router_groups, 1), used = max_int(dims->router_groups_used, 1);
+    if (dims->experts % groups != 0 || used > groups ||
+        dims->experts_used > dims->experts / groups * used)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: %d experts in \"n_group\" %d groups, of which "
+                         "\"topk_group\" %d are used by a token for %d experts",
+                         dims->experts, groups, used, dims->experts_used);
     if (dims->experts_used <= LIMIT_PARTS / dims->hidden) return STATUS_OK;
     return error_set(
         e, STATUS_UNSUPPORTED,

@@ -62,6 +62,11 @@ struct dims {
     bool experts_renormalised; /* the weights of a row's experts are made to sum to 1 */
     int expert_ffn;            /* the F of each expert */
     int shared_ffn;            /* of the expert that all rows use beside theirs; 0: none */
+    bool shared_gated;         /* which is weighed by a gate */
+    bool router_sigmoid;       /* scores of experts are sigmoids, else a softmax */
+    bool router_bias; /* experts are chosen by their scores and a bias (struct route_args) */
+    int router_groups, router_groups_used; /* 0: experts stand in one group */
+    float router_scale;                    /* of the weights of a row's experts; 0: none, as 1 */
     enum norm_kind norm;
     float epsilon;
     bool zero_centered_gamma;
@@ -216,7 +221,7 @@ struct projection {
 /* Self attention is one product: rows Q [H h], K [G h], V [G h]. cross_kv likewise K, V. Gated fc1:
  * gate [F], up [F]. A layer with experts has, in place of fc1 and fc2, the router [experts, d],
  * those of each expert without biases, and the shared expert's with its gate [1, d] where there is
- * one.
+ * one that is weighed.
  *
  * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch,
  * norm_attention and norm_out after it, before it is added; norm_q and norm_k are of dims.qk_norm.
@@ -226,6 +231,7 @@ struct layer {
     struct norm_weights norm_in, norm_cross, norm_mlp, norm_attention, norm_out, norm_q, norm_k;
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2, shared_fc1, shared_fc2;
     struct weight router, shared_gate;
+    struct tensor router_bias;              /* [1, experts] */
     struct weight *expert_fc1, *expert_fc2; /* [dims.experts], owned; NULL without */
     uint64_t
         absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
@@ -282,18 +288,20 @@ struct family {
     struct tensor_rows stacks[STACK_COUNT];
     struct tensor_rows outer;          /* no prefix */
     bool (*ignores)(const char *name); /* tensors that are rightly not used; NULL: none */
+    bool
+        further_layers; /* so are decoder layers behind the last one, which foretell tokens (MTP) */
 };
 
 extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5,
     family_gpt2, family_llama, family_mistral, family_granite, family_smollm3, family_qwen2,
     family_qwen3, family_phi3, family_olmo2, family_olmo3, family_glm, family_glm4, family_seed_oss,
-    family_ernie, family_cohere2, family_gemma2, family_gemma3_text, family_gpt_neox,
-    family_starcoder2, family_mixtral, family_qwen2_moe, family_qwen3_moe, family_roberta,
-    family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit, family_radio_vit,
-    family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,
-    family_siglip_vision, family_llava, family_llava_next, family_clip, family_siglip,
-    family_megatron_bert, family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl,
-    family_qwen2_vl_vision, family_qwen2_5_vl_vision;
+    family_ernie_moe, family_glm4_moe, family_minimax_m2, family_ernie, family_cohere2,
+    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral,
+    family_qwen2_moe, family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet,
+    family_distilbert, family_clip_vit, family_radio_vit, family_radio_hub, family_projector,
+    family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava, family_llava_next,
+    family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf, family_qwen2_vl,
+    family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;
@@ -314,7 +322,7 @@ enum {
     LIMIT_WIDTH = 1 << 20,
     LIMIT_HEADS = 1 << 14,
     LIMIT_FFN = 1 << 22,
-    LIMIT_EXPERTS = 1 << 12,
+    LIMIT_EXPERTS = ROUTE_EXPERTS,
     LIMIT_PARTS = 1 << 24, /* columns of the parts that the experts of a row make: used experts
                               times hidden size */
     LIMIT_IDS = 1 << 24,

@@ -17,6 +17,7 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, fc1), KIND_PROJECTION, EXTENT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
     {offsetof(struct layer, fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_FFN, SPLIT_COLS},
     {offsetof(struct layer, router), KIND_MATRIX, EXTENT_EXPERTS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct layer, router_bias), KIND_TABLE, EXTENT_ONE, EXTENT_EXPERTS, SPLIT_COPY},
     {offsetof(struct layer, expert_fc1), KIND_EXPERTS, EXTENT_EXPERT_FC1, EXTENT_HIDDEN,
      SPLIT_ROWS},
     {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN,

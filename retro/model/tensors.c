@@ -168,6 +168,9 @@ static bool has_place(const struct layer *layer, const struct dims *dims, size_t
     if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
         return dims->qk_norm != QK_NORM_NONE;
     if (is_expert(place)) return layer->spec.experts;
+    if (place == offsetof(struct layer, router_bias))
+        return layer->spec.experts && dims->router_bias;
+    if (place == offsetof(struct layer, shared_gate) && !dims->shared_gated) return false;
     if (is_shared_expert(place)) return layer->spec.experts && dims->shared_ffn > 0;
     if (place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2))
         return !layer->spec.experts;

@@ -32,6 +32,32 @@ static void test_route(void **state) {
     }
 }
 
+/* Sigmoids, a bias that chooses and does not weigh, groups, a scale. */
+static void test_route_rules(void **state) {
+    (void)state;
+    static const int sizes[][4] = {{7, 3, 0, 0}, {12, 4, 4, 2}, {256, 8, 8, 4}};
+    for (int rules = 0; rules < 16; rules++)
+        for (size_t s = 0; s < ARRAY_COUNT(sizes) && chosen(); s++) {
+            struct both logits = both_random(DTYPE_F32, 5, sizes[s][0], 3),
+                        bias = both_vector(sizes[s][0]),
+                        y = both_empty(DTYPE_F32, 5, 2 * sizes[s][1], 1);
+            struct route_args on_cpu = route_on(y, logits, rules & 4, false),
+                              on_device = route_on(y, logits, rules & 4, true);
+            on_cpu.sigmoid = on_device.sigmoid = rules & 2;
+            on_cpu.scale = on_device.scale = rules & 8 ? 2.5f : 0;
+            on_cpu.groups = on_device.groups = sizes[s][2];
+            on_cpu.groups_used = on_device.groups_used = sizes[s][3];
+            on_cpu.bias = rules & 1 ? bias.host.data : NULL;
+            on_device.bias = rules & 1 ? bias.device.data : NULL;
+            backend_route(reference, &on_cpu);
+            backend_route(device, &on_device);
+            assert_both(y, 1e-6, "route by rules");
+            both_free(logits);
+            both_free(bias);
+            both_free(y);
+        }
+}
+
 /* Equal logits, NaN among others, and nothing but NaN. */
 static void test_route_order(void **state) {
     (void)state;
@@ -362,8 +388,9 @@ static void test_single_expert(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_route),       TEST(test_route_order), TEST(test_experts),      TEST(test_shapes),
-        TEST(test_mixed_types), TEST(test_rows_alone),  TEST(test_single_expert)};
+    const struct CMUnitTest tests[] = {TEST(test_route),       TEST(test_route_rules),
+                                       TEST(test_route_order), TEST(test_experts),
+                                       TEST(test_shapes),      TEST(test_mixed_types),
+                                       TEST(test_rows_alone),  TEST(test_single_expert)};
     RUN_TESTS(argc, argv, tests);
 }

@@ -178,6 +178,9 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("qwen2_moe", "mlp_only_layers", 1, "must be a list"),
     ("qwen2_moe", "mlp_only_layers", ["1"], "no integer"),
     ("qwen2_moe", "decoder_sparse_step", 0, "allowed is 1"),
+    ("glm4_moe", "n_group", 4, "n_group"),
+    ("glm4_moe", "topk_group", 5, "topk_group"),
+    ("ernie4_5_moe", "use_bias", True, "use_bias"),
     ("olmo3", "layer_types", ["chunked_attention"] * 3, "chunked_attention"),
     ("cohere2", "logit_scale", 0, "allowed is"),
     ("cohere2", "sliding_window", None, "is off"),
@@ -220,7 +223,9 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("mixtral", "sliding_window", None), ("qwen2_moe", "norm_topk_prob", True), ("qwen3_moe", "norm_topk_prob", False),
     ("qwen3_moe", "num_experts_per_tok", 2), ("olmo3", "sliding_window", 6), ("olmo3", "layer_types", ["full_attention"] * 3),
     ("cohere2", "logit_scale", 0.25), ("cohere2", "layer_types", ["sliding_attention"] * 4), ("cohere2", "layer_norm_eps", 0.1),
-    ("cohere2", "sliding_window", 6), ("ernie4_5", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
+    ("glm4_moe", "routed_scaling_factor", 1), ("glm4_moe", "topk_group", 1),
+    ("glm4_moe", "norm_topk_prob", False), ("glm4_moe", "num_experts_per_tok", 1), ("ernie4_5_moe", "moe_k", 2),
+    ("minimax_m2", "num_experts_per_tok", 1), ("cohere2", "sliding_window", 6), ("ernie4_5", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
     ("glm", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
@@ -251,10 +256,28 @@ def test_absent_keys(tmp_path, family, absent):
     ("qwen3_moe", "moe_intermediate_size", 8, "experts.0.gate_proj.weight is [16, 32], config.json makes it [8, 32]"),
     ("qwen2_moe", "shared_expert_intermediate_size", 16, "shared_expert.gate_proj.weight is [24, 32]"),
     ("mixtral", "num_local_experts", 6, "block_sparse_moe.gate.weight is [5, 32], config.json makes it [6, 32]"),
+    ("glm4_moe", "first_k_dense_replace", 2, "layers.1.mlp.gate_proj.weight is missing"),
+    ("glm4_moe", "n_shared_experts", 2, "shared_experts.gate_proj.weight is [16, 32]"),
+    ("glm4_moe", "use_qk_norm", False, "_norm.weight has no place"),
+    ("ernie4_5_moe", "moe_layer_interval", 1, "layers.2.mlp.gate.weight is missing"),
+    ("ernie4_5_moe", "moe_layer_end_index", 1, "layers.3.mlp.gate_proj.weight is missing"),
     ("qwen2_moe", "qkv_bias", False, ".bias has no place")])
 def test_experts_are_where_config_says(tmp_path, family, key, value, words):
     """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
     expect_refusal(copy_family(family, tmp_path, **{key: value}), words)
+
+
+@pytest.mark.parametrize("family", ["glm4_moe", "ernie4_5_moe", "minimax_m2"])
+def test_layers_behind_the_last_are_not_read(tmp_path, family):
+    """Published files have further layers that foretell tokens; a layer that the model has takes no such tensor."""
+    folder = copy_family(family, tmp_path)
+    tensors = read_tensors(folder / "model.safetensors")
+    n = json.loads((folder / "config.json").read_text())["num_hidden_layers"]
+    more = {f"model.layers.{n}.eh_proj.weight": zeros(4, 4), "model.mtp_block.0.weight": zeros(4)}
+    write_tensors(folder / "model.safetensors", tensors | more)
+    expect_equal(folder)
+    write_tensors(folder / "model.safetensors", tensors | {f"model.layers.{n - 1}.eh_proj.weight": zeros(4, 4)})
+    expect_refusal(folder, f"tensor model.layers.{n - 1}.eh_proj.weight has no place")
 
 
 def test_window_that_is_off(tmp_path):

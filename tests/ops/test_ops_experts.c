@@ -67,8 +67,82 @@ static void route_order(struct backend *b) {
     free(y.data);
 }
 
+/* Groups of the two best sums, and within them the best scores, found by trying every set apart. */
+static void choose_slowly(const struct route_args *args, const double *keys, bool *chosen) {
+    int n = args->logits.cols, groups = max_int(args->groups, 1), size = n / groups;
+    bool open[64] = {false};
+    for (int used = 0; used < max_int(args->groups_used, 1); used++) {
+        double best = -INFINITY;
+        int group = 0;
+        for (int g = 0; g < groups; g++)
+            for (int a = g * size; a < (g + 1) * size; a++)
+                for (int b = g * size; b < (g + 1) * size; b++) {
+                    double sum = keys[a] + (a == b ? 0 : keys[b]);
+                    if (open[g * size] || (a == b && size > 1) || sum <= best) continue;
+                    best = sum;
+                    group = g;
+                }
+        for (int i = group * size; i < (group + 1) * size; i++) open[i] = true;
+    }
+    for (int j = 0; j < args->y.cols / 2; j++) {
+        int best = -1;
+        for (int i = 0; i < n; i++)
+            if (open[i] && !chosen[i] && (best < 0 || keys[i] > keys[best])) best = i;
+        chosen[best] = true;
+    }
+}
+
+static void check_ruled_row(const struct route_args *args, const float *bias, int row) {
+    int n = args->logits.cols, used = args->y.cols / 2;
+    double scores[64], keys[64], sum = 0, kept = 0, last = INFINITY;
+    bool chosen[64] = {false};
+    for (int i = 0; i < n; i++) sum += exp(tensor_get(args->logits, row, i));
+    for (int i = 0; i < n; i++) {
+        double logit = tensor_get(args->logits, row, i);
+        scores[i] = args->sigmoid ? 1 / (1 + exp(-logit)) : exp(logit) / sum;
+        keys[i] = scores[i] + (args->bias ? (double)bias[i] : 0);
+    }
+    choose_slowly(args, keys, chosen);
+    for (int i = 0; i < n; i++) kept += chosen[i] ? scores[i] : 0;
+    for (int j = 0; j < used; j++) {
+        int expert = (int)tensor_get(args->y, row, used + j);
+        double weight = scores[expert] / (args->renormalise ? kept : 1);
+        weight *= args->scale > 0 ? (double)args->scale : 1;
+        assert_true(chosen[expert] && keys[expert] <= last);
+        assert_true(fabs(tensor_get(args->y, row, j) - weight) <= 1e-6);
+        chosen[expert] = false;
+        last = keys[expert];
+    }
+}
+
+/* Sigmoids, a bias that chooses and does not weigh, groups, a scale. */
+static void route_rules(struct backend *b) {
+    static const int sizes[][4] = {{7, 3, 0, 0}, {12, 4, 4, 2}, {64, 8, 8, 4}, {6, 6, 3, 3}};
+    for (int rules = 0; rules < 16; rules++)
+        for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
+            int n = sizes[s][0], used = sizes[s][1];
+            struct tensor logits = random_tensor(DTYPE_F32, ROWS, n, 2),
+                          bias = random_tensor(DTYPE_F32, 1, n, 0);
+            struct route_args args = {.y = padded_tensor(DTYPE_F32, ROWS, 2 * used, 3),
+                                      .logits = logits,
+                                      .bias = rules & 1 ? bias.data : NULL,
+                                      .sigmoid = rules & 2,
+                                      .renormalise = rules & 4,
+                                      .groups = sizes[s][2],
+                                      .groups_used = sizes[s][3],
+                                      .scale = rules & 8 ? 2.5f : 0};
+            backend_route(b, &args);
+            assert_gaps_untouched(args.y);
+            for (int i = 0; i < ROWS; i++) check_ruled_row(&args, bias.data, i);
+            free(logits.data);
+            free(bias.data);
+            free(args.y.data);
+        }
+}
+
 static void test_route(void **state) {
     (void)state;
+    for_each_variant(route_rules, 3);
     for_each_variant(route_sizes, 2);
     for_each_variant(route_order, 1);
 }
@@ -159,12 +233,14 @@ static void add_expert(const struct mixture *m, int row, int expert, double weig
 static void experts_sum(struct backend *b) {
     struct mixture m;
     mixture_open(&m, b, DTYPE_F32);
-    for (int with = 0; with < 2; with++) {
+    for (int with = 0; with < 3; with++) {
         struct experts_args a = m.args;
-        if (with == 0) a.shared = a.gate = (struct tensor){0};
+        if (with == 0) a.shared = (struct tensor){0};
+        if (with != 1) a.gate = (struct tensor){0};
         backend_experts(b, &a);
         for (int i = 0; i < ROWS; i++) {
-            double out[HIDDEN] = {0}, gate = 1 / (1 + exp(-tensor_get(m.args.gate, i, 0)));
+            double out[HIDDEN] = {0}, gate = 1;
+            if (with == 1) gate = 1 / (1 + exp(-tensor_get(m.args.gate, i, 0)));
             for (int j = 0; j < USED; j++)
                 add_expert(&m, i, (int)tensor_get(a.routes, i, USED + j),
                            tensor_get(a.routes, i, j), out);

@@ -70,6 +70,13 @@ FAMILIES = {
     "seed_oss": ("seed_oss", dict(head_dim=16, attention_out_bias=True, mlp_bias=True)),
     "ernie4_5": ("ernie4_5", dict(head_dim=16, use_bias=True)),
     "cohere2": ("cohere2", dict(sliding_window=5, num_hidden_layers=4, logit_scale=0.5)),
+    "glm4_moe": ("glm4_moe", dict(MOE, head_dim=16, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_group=3,
+                                  topk_group=2, routed_scaling_factor=1.5, use_qk_norm=True, num_hidden_layers=3, attention_bias=True)),
+    "glm4_moe_stacked": ("glm4_moe", dict(MOE, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=False,
+                                          n_shared_experts=2, num_hidden_layers=2)),
+    "ernie4_5_moe": ("ernie4_5_moe", dict(MOE, moe_num_experts=6, moe_k=3, moe_intermediate_size=16, num_hidden_layers=4,
+                                          moe_layer_interval=2, moe_num_shared_experts=1)),
+    "minimax_m2": ("minimax_m2", dict(MOE, head_dim=16, num_local_experts=5, num_experts_per_tok=2, rotary_dim=8)),
     "granite": ("granite", dict(embedding_multiplier=1.5, residual_multiplier=0.7, attention_multiplier=0.2,
                                 logits_scaling=2.0, tie_word_embeddings=True)),
     "smollm3": ("smollm3", dict(no_rope_layers=[1, 0, 1], num_hidden_layers=3, use_sliding_window=True,
@@ -93,10 +100,13 @@ FAMILIES = {
 def fill(model, seed):
     """Seeded noise, one stream a tensor. Norms stand around what makes them neutral."""
     centre = 0.0 if model.config.model_type.startswith("gemma") else 1.0
-    for name, p in model.named_parameters():
+    biases = [(name, b) for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    for name, p in [*model.named_parameters(), *biases]:
         stream = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
         z = stream.standard_normal(tuple(p.shape)).astype(np.float32)
-        if p.dim() == 1:
+        if name.endswith("e_score_correction_bias"):
+            z = 0.3 * z
+        elif p.dim() == 1:
             z = centre + 0.25 * z if name.endswith("weight") else 0.2 * z
         elif "embed" in name or "wte" in name or "wpe" in name:
             z = (0.15 if model.config.tie_word_embeddings else 0.4) * z
