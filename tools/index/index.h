@@ -35,7 +35,9 @@ struct found_file {
 struct walk {
     struct found_file *files;
     int n, capacity;
-    int n_skipped;  /* bad ones, each named on stderr */
+    int n_skipped;               /* bad ones, each named on stderr */
+    struct skip_reason *reasons; /* [n_reasons] of them */
+    int n_reasons, reason_capacity;
     int n_repeated; /* reached a second time: by a link, or named twice */
     char **roots; /* [n_roots] what was walked, without links: what was given, and what links out of
                      it lead to */
@@ -58,6 +60,9 @@ struct walk {
     bool ocr;        /* likewise, as text */
 };
 
+/* Counts one that was skipped; `why` is "PATH: REASON", as errors of files are worded. */
+void walk_count_skipped(struct walk *walk, const char *why);
+void skip_reasons_free(struct walk *walk);
 /* Lists what lies under the n paths, in order of name, each file and folder once. A path that is
  * given is followed where it is a link; a link below it is followed where it stays below, or with
  * `follow`. Other links, a link back to a folder it lies in, and what is no file at all, are
@@ -66,7 +71,7 @@ struct walk {
  * files are shown by are chosen afterwards. STATUS_INVALID where a path does not lie below the
  * base, STATUS_CANCELLED when interrupted. */
 enum status walk_paths(struct walk *walk, char **paths, int n, const char *base, struct error *e);
-/* Prints the counts on stderr. */
+/* Prints on stderr, at the end, what was not read and why. */
 void walk_report(const struct walk *walk);
 void walk_free(struct walk *walk);
 
@@ -99,9 +104,10 @@ struct build_options {
     int context; /* -1: as is usual for the cut */
     int overlap;
     size_t max_file_bytes;
-    int max_seconds;  /* for reading a file; 0: as extract_limits_of has it */
-    const char *base; /* as that of walk_paths */
-    int threads;      /* that read files at the same time; 0: as many as there are cores */
+    const char *passwords; /* that files may be opened with, one a line; NULL: none */
+    int max_seconds;       /* for reading a file; 0: as extract_limits_of has it */
+    const char *base;      /* as that of walk_paths */
+    int threads;           /* that read files at the same time; 0: as many as there are cores */
     bool verbose;
     bool follow; /* links that lead out of the paths */
     bool pictures;
@@ -156,6 +162,7 @@ struct index_arguments {
     bool replace;       /* a document may be replaced by that of another file */
     struct buffer
         metadata; /* of the documents added: a JSON object, without its end; empty: none */
+    struct buffer passwords; /* what build.passwords points to */
     char **rest;
     int n_rest;
     bool help; /* is all that is asked for */

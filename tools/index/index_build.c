@@ -20,7 +20,7 @@ enum { BATCH_BYTES = 1 << 20 };
 static void report(struct builder *builder, const struct error *why) {
     progress_clear(&builder->progress);
     color_skipped(why);
-    builder->walk.n_skipped++;
+    walk_count_skipped(&builder->walk, why->text);
 }
 
 /* Of the next n chunks; of their text so many bytes were embedded, and so many kept by an
@@ -145,6 +145,7 @@ enum status read_documents(const struct build_options *options, const struct fou
         file->kept[0] = '\0';
     limits.pictures = options->pictures;
     limits.ocr = options->ocr;
+    limits.passwords = options->passwords;
     limits.ocr.pictures = !options->pictures;
     limits.cancelled = cancelled;
     if (options->max_seconds > 0) limits.seconds = options->max_seconds;
@@ -351,7 +352,6 @@ static enum status build(struct builder *builder, const struct config *config, s
                                     builder->options->n_paths, builder->options->base, e);
     if (status) return status;
     names_choose(&builder->walk, NULL);
-    walk_report(&builder->walk);
     if (reader_prepare(builder->options, builder->walk.n, e)) return e->status;
     if (builder->options->dry_run) return dry_run(&builder->walk, builder->options, e);
     if (builder->walk.n == 0)
@@ -383,6 +383,7 @@ int index_build(const struct build_options *options, const struct config *config
                : status                      ? EXIT_FAILED
                : builder->walk.n_skipped > 0 ? EXIT_SKIPPED
                                              : EXIT_FINE;
+    walk_report(&builder->walk);
     if (status == STATUS_OK && !options->dry_run) print_summary(builder);
     reader_close(builder->reader);
     builder_abandon(builder->generation);

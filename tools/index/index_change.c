@@ -87,7 +87,7 @@ enum status metadata_add(struct buffer *metadata, const char *text, struct error
 
 static void report_skipped(struct adder *adder, const struct error *why) {
     color_skipped(why);
-    adder->walk.n_skipped++;
+    walk_count_skipped(&adder->walk, why->text);
 }
 
 /* A document's own fault does not keep the others out; the collection's does. */
@@ -284,7 +284,6 @@ static enum status open_and_add(struct adder *adder, struct error *e) {
         walk_paths(&adder->walk, paths, arguments->n_rest - 1, arguments->build.base, e);
     if (status) return status;
     names_choose(&adder->walk, NULL);
-    walk_report(&adder->walk);
     if (reader_prepare(&arguments->build, adder->walk.n, e)) return e->status;
     if (arguments->build.dry_run) return dry_run(&adder->walk, &arguments->build, e);
     status = adder_open(adder, e);
@@ -307,6 +306,7 @@ static int add_or_update(struct index_arguments *arguments, bool only_there, str
                : status                   ? EXIT_FAILED
                : adder.walk.n_skipped > 0 ? EXIT_SKIPPED
                                           : EXIT_FINE;
+    walk_report(&adder.walk);
     if (adder.collection) index_sweep_files(adder.collection, arguments->rest[0]);
     if (adder.n_unchanged > 0)
         fprintf(stderr, "%d documents were there already, with the same content\n",

@@ -114,6 +114,7 @@ static bool is_shown(enum document_kind kind) {
         case DOCUMENT_TSV:
         case DOCUMENT_JSONL:
         case DOCUMENT_MAN:
+        case DOCUMENT_BARE:
         case DOCUMENT_PDF:
         case DOCUMENT_PICTURE: return true;
         default: return false;

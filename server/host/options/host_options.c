@@ -138,6 +138,9 @@ static const struct option_row retrieval_rows[] = {
                   "what clients may do with the documents, over /v1/documents; auto: write where "
                   "the server listens on a "
                   "loopback address or asks for keys, else read"),
+    OPTION_PATH(struct retrieval_settings, password_file,
+                "file of passwords, one a line, that retro-index opens encrypted PDF files with; "
+                "uploads are never opened with them"),
     OPTION_CHOICE(struct retrieval_settings, keep_files, KEEP_OFF, keeps,
                   "files of documents that /v1/documents/ID/file gives as they came; path: those "
                   "that retro-index read, from where they lie; copy: these, and uploads, of which "
