@@ -1,4 +1,5 @@
-/* retrieval/extract/archive.c: the members of archives, and packed files, in a child process. */
+/* retrieval/extract/archive.c: the members of archives, and files that are packed by gzip, in a
+ * child process. */
 #include <string.h>
 
 #include "config/archive/unpack.h"
@@ -46,7 +47,8 @@ static bool choose_member(void *context, const char *member) {
     size_t size = strlen(member);
     if (leads_out(member)) return skip_member(writer, member, "its name leads out of the archive");
     if (is_hidden_name(member)) return false;
-    if (document_kind_within(member) != DOCUMENT_UNKNOWN) {
+    if (document_kind_within(member) != DOCUMENT_UNKNOWN ||
+        document_kind(member) == DOCUMENT_BARE) {
         bool is_new =
             key_set_add(&writer->names, hash_bytes(member, size, 0), hash_bytes(member, size, 1));
         return is_new || skip_member(writer, member,

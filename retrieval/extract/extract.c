@@ -175,16 +175,29 @@ static enum status take_member(void *context, const char *part, struct text_span
     return status;
 }
 
-/* A packed man page, unpacked. */
-static enum status take_page(void *context, const char *part, struct text_span bytes,
-                             struct error *e) {
+/* The one file that was packed, whose kind its name has told. */
+static enum status take_unpacked(void *context, const char *part, struct text_span bytes,
+                                 struct error *e) {
     const struct container *container = context;
-    struct extract_file file = {.name = container->file->name,
-                                .bytes = bytes,
-                                .kind = DOCUMENT_MAN,
-                                .limits = container->file->limits};
+    struct extract_file file = *container->file;
     (void)part;
-    return extract_one(&file, container->taker, e);
+    file.bytes = bytes;
+    return extract_file_at(&file, container->depth + 1, container->taker, e);
+}
+
+static bool is_packed(const struct extract_file *file) {
+    return file->kind != DOCUMENT_ARCHIVE && file->bytes.size > 2 &&
+           memcmp(file->bytes.text, "\x1f\x8b", 2) == 0;
+}
+
+static enum status extract_unpacked(const struct extract_file *file, int depth,
+                                    const struct document_taker *taker, struct error *e) {
+    struct container container = {.file = file, .taker = taker, .depth = depth};
+    struct piece_taker pieces = {
+        .documents = taker, .context = &container, .take_member = take_unpacked};
+    struct extract_file packed = *file;
+    packed.kind = DOCUMENT_PACKED;
+    return child_run_parser(&packed, file->limits.bytes, &pieces, e);
 }
 
 static enum status extract_in_child(const struct extract_file *file, int depth,
@@ -195,8 +208,6 @@ static enum status extract_in_child(const struct extract_file *file, int depth,
     if (document_form_of(file->kind)->holds_files) {
         pieces.take_member = take_member;
         n = MAX_DOCUMENTS_SIZE;
-    } else if (file->kind == DOCUMENT_MAN) {
-        pieces.take_member = take_page;
     }
     return child_run_parser(file, n * file->limits.bytes, &pieces, e);
 }
@@ -216,13 +227,13 @@ static enum status extract_file_at(const struct extract_file *given, int depth,
     struct extract_file own = *given, *file = &own;
     if (given->kind == DOCUMENT_PICTURE && given->limits.ocr.pictures) own.kind = DOCUMENT_SCAN;
     if (file->bytes.size == 0) return error_set(e, STATUS_INVALID, "%s: empty", file->name);
+    if (is_packed(file) && depth < MAX_NESTED) return extract_unpacked(file, depth, taker, e);
     if (extract_find_kind(file, e)) return e->status;
     if (depth > MAX_NESTED || (depth == MAX_NESTED && file->kind == DOCUMENT_ARCHIVE))
         return error_set(e, STATUS_INVALID, "%s: files lie within files more than %d deep",
                          file->name, MAX_NESTED);
     const struct document_form *form = document_form_of(file->kind);
-    bool is_packed = form->read && form->parse && ends_with(file->name, ".gz");
-    if (form->in_child || is_packed || document_kind_holds_several(file->kind))
+    if (form->in_child || document_kind_holds_several(file->kind))
         return extract_in_child(file, depth, taker, e);
     return form->read ? extract_with_pages(file, taker, e) : refuse_kind(file, e);
 }

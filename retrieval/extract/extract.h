@@ -37,16 +37,24 @@ enum document_kind {
     DOCUMENT_ARCHIVE, /* of documents: zip, tar */
     DOCUMENT_PICTURE, /* JPEG, PNG, WebP, GIF (retrieval/picture_document.h) */
     DOCUMENT_SCAN,    /* TIFF, and pictures whose text is read by OCR */
+    DOCUMENT_BARE,    /* of a name without an extension: its bytes tell */
+    DOCUMENT_PACKED,  /* by gzip: of no name */
     DOCUMENT_PAGES,   /* pages that were read, to be laid out (page/page_record.h): of no file */
     DOCUMENT_KINDS
 };
 
-/* By file name. */
+/* By file name; of one that is packed by gzip, as notes.md.gz, that of what is in it. */
 enum document_kind document_kind(const char *path);
 /* Of a file within another, where pictures are not read but for TIFF. */
 enum document_kind document_kind_within(const char *path);
+/* DOCUMENT_BARE's true kind, by the first bytes of the file: text, HTML, PDF, or DOCUMENT_UNKNOWN.
+ */
+enum document_kind document_kind_of_bytes(struct text_span head);
+enum { KIND_HEAD_BYTES = 4096 }; /* that are enough for it */
 /* Archives, tables, lines of JSON and mail: a file of this kind may be any number of documents. */
 bool document_kind_holds_several(enum document_kind kind);
+/* Its media type; NULL: none, or not the same for all files of the kind. */
+const char *document_kind_type(enum document_kind kind);
 /* Appends the kinds by name, for messages. */
 void document_list_kinds(struct buffer *names);
 
@@ -87,6 +95,7 @@ struct extract_limits {
     const atomic_bool
         *cancelled; /* true: nobody waits any more, STATUS_CANCELLED; NULL: somebody does */
     const atomic_bool *stopped; /* likewise: of the program */
+    const char *passwords;      /* that files may be opened with, one a line; NULL: none */
     bool pictures;              /* the pages of a PDF are documents too, as pictures */
     struct extract_ocr ocr;
 };

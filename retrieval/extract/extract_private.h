@@ -137,7 +137,7 @@ enum status extract_mail(const struct extract_file *file, struct child_writer *w
                          struct error *e);
 /* Before the files are out of reach: GMime, and the tables of the character sets that it names. */
 void extract_mail_prepare(const struct extract_file *file);
-/* A man page that is packed by gzip, as the one member. */
+/* A file that is packed by gzip, unpacked as the one member. */
 enum status extract_packed(const struct extract_file *file, struct child_writer *writer,
                            struct error *e);
 /* The members of an archive, as they are. */

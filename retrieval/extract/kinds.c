@@ -1,5 +1,6 @@
 /* retrieval/extract/kinds.c: the kinds of files, a row each: names, and how a file is read.
  * docs/files.md says what is kept of each. A new kind is a row here, and the file that reads it. */
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -29,7 +30,9 @@ static const struct document_form forms[DOCUMENT_KINDS] = {
                        .in_child = true,
                        .prepare = extract_html_prepare,
                        .read = extract_html_file},
-    [DOCUMENT_MAN] = {.name = "man pages", .read = extract_man, .parse = extract_packed},
+    [DOCUMENT_MAN] = {.name = "man pages", .read = extract_man},
+    [DOCUMENT_BARE] = {.name = "text without an extension", .read = extract_text},
+    [DOCUMENT_PACKED] = {.parse = extract_packed},
     [DOCUMENT_PDF] = {.name = "PDF",
                       .suffixes = "pdf",
                       .type = "application/pdf",
@@ -164,22 +167,38 @@ static bool has_suffix(const char *name, const char *suffixes) {
     return false;
 }
 
-enum document_kind document_kind(const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+static enum document_kind kind_of_name(const char *name) {
     for (int kind = 0; kind < DOCUMENT_KINDS; kind++)
         if (forms[kind].suffixes && has_suffix(name, forms[kind].suffixes))
             return (enum document_kind)kind;
-    return is_man_name(name) ? DOCUMENT_MAN : DOCUMENT_UNKNOWN;
+    if (is_man_name(name)) return DOCUMENT_MAN;
+    return name[0] && strchr(name, '.') == NULL ? DOCUMENT_BARE : DOCUMENT_UNKNOWN;
+}
+
+/* "notes.md" of "notes.md.gz". */
+static enum document_kind kind_in_packed(const char *name) {
+    char *inner = xstrndup(name, strlen(name) - strlen(".gz"));
+    enum document_kind kind = inner[0] == '.' ? DOCUMENT_UNKNOWN : kind_of_name(inner);
+    free(inner);
+    return kind;
+}
+
+enum document_kind document_kind(const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    enum document_kind kind = kind_of_name(name);
+    return kind == DOCUMENT_UNKNOWN && has_suffix(name, "gz") ? kind_in_packed(name) : kind;
 }
 
 enum document_kind document_kind_within(const char *path) {
     enum document_kind kind = document_kind(path);
-    return kind == DOCUMENT_PICTURE ? DOCUMENT_UNKNOWN : kind;
+    return kind == DOCUMENT_PICTURE || kind == DOCUMENT_BARE ? DOCUMENT_UNKNOWN : kind;
 }
 
 bool document_kind_holds_several(enum document_kind kind) {
     return forms[kind].parse && forms[kind].read == NULL;
 }
+
+const char *document_kind_type(enum document_kind kind) { return forms[kind].type; }
 
 void document_list_kinds(struct buffer *names) {
     for (int kind = 0; kind < DOCUMENT_KINDS; kind++)

@@ -144,16 +144,45 @@ static bool is_office(enum document_kind kind) {
     return false;
 }
 
+/* No NUL, unless a byte order mark says why, and hardly any control characters. */
+static bool is_text(struct text_span head) {
+    size_t controls = 0;
+    if (span_starts_with(head, "\xff\xfe") || span_starts_with(head, "\xfe\xff")) return true;
+    if (head.size == 0 || memchr(head.text, '\0', head.size)) return false;
+    for (size_t i = 0; i < head.size; i++)
+        controls += (unsigned char)head.text[i] < ' ' && !strchr("\t\r\n\f\v\033", head.text[i]);
+    return controls <= head.size / 100;
+}
+
+enum document_kind document_kind_of_bytes(struct text_span head) {
+    if (head.size > KIND_HEAD_BYTES) head.size = KIND_HEAD_BYTES;
+    if (span_starts_with(head, "%PDF-")) return DOCUMENT_PDF;
+    if (!is_text(head)) return DOCUMENT_UNKNOWN;
+    struct text_span markup = skip_blanks(head);
+    bool is_html = span_starts_with(markup, "<") &&
+                   (holds_word(markup, "<!doctype html") || holds_word(markup, "<html"));
+    return is_html ? DOCUMENT_HTML : DOCUMENT_TEXT;
+}
+
 enum status extract_find_kind(struct extract_file *file, struct error *e) {
     struct text_span text = skip_blanks(file->bytes);
+    if (file->kind == DOCUMENT_BARE) {
+        file->kind = document_kind_of_bytes(file->bytes);
+        return file->kind != DOCUMENT_UNKNOWN
+                   ? STATUS_OK
+                   : error_set(e, STATUS_UNSUPPORTED,
+                               "%s: its name has no extension, and its bytes are no text; give it "
+                               "the extension of its kind",
+                               file->name);
+    }
     if (!is_office(file->kind)) return STATUS_OK;
     if (span_starts_with(file->bytes, "\xd0\xcf\x11\xe0")) return find_ole_kind(file, e);
     if (span_starts_with(file->bytes, "PK\x03\x04")) return find_zip_kind(file, e);
     if (span_starts_with(file->bytes, "%PDF-")) file->kind = DOCUMENT_PDF;
     if (span_starts_with(text, "{\\rtf")) file->kind = DOCUMENT_RTF;
     if (span_starts_with(text, "<")) find_markup_kind(file);
-    bool is_text = memchr(file->bytes.text, '\0', file->bytes.size) == NULL;
-    if (is_text && file->kind == DOCUMENT_XLS) file->kind = DOCUMENT_CSV;
-    if (is_text && file->kind == DOCUMENT_DOC) file->kind = DOCUMENT_TEXT;
+    bool has_nul = memchr(file->bytes.text, '\0', file->bytes.size) != NULL;
+    if (!has_nul && file->kind == DOCUMENT_XLS) file->kind = DOCUMENT_CSV;
+    if (!has_nul && file->kind == DOCUMENT_DOC) file->kind = DOCUMENT_TEXT;
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
  * out; the HTTP library is not seen here, the engine only through sequences. */
 #pragma once
 
+#include "retrieval/kept/kept_file.h"
 #include "retro/chat/chat.h"
 #include "server/access/address.h"
 #include "server/access/keyring.h"
@@ -22,6 +23,7 @@
 struct grammars;
 struct json_writer;
 struct kept;
+struct document_jobs;
 struct mcp;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
@@ -45,6 +47,7 @@ struct served_model {
     struct collection *collection; /* likewise */
     bool has_collection;           /* the configuration names one, whether or not it is open yet */
     struct document_thread *document_thread; /* likewise */
+    struct kept_files *files;                /* likewise: those of its documents */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
     int upload_bytes;                        /* of text that the files of a request may have */
@@ -98,6 +101,7 @@ struct api {
     atomic_int connections;        /* that are open */
     atomic_bool leaving, draining; /* no longer ready; and refusing requests */
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
+    struct document_jobs *jobs;    /* uploads that were answered at once */
     struct kept *responses;        /* that were stored (server/doors/kept) */
 };
 
@@ -187,8 +191,13 @@ route_handler completions_open; /* completions.c */
 route_handler chat_open_answer; /* chat.c */
 route_handler search_open;      /* search.c */
 route_handler search_picture_open;
-route_handler tables_list, tables_query;                          /* tables.c */
-route_handler documents_list, document_show, document_picture;    /* documents_look.c */
+route_handler tables_list, tables_query;                       /* tables.c */
+route_handler documents_list, document_show, document_picture; /* documents_look.c */
+route_handler jobs_list, job_show, job_cancel;                 /* jobs.c */
+route_handler documents_delete;                                /* documents_delete.c */
+route_handler document_file;                                   /* document_file.c */
+/* Whether a path below /v1/documents asks for a file: it ends so, whatever the id holds. */
+bool document_path_is_file(const char *path);
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
 /* The right of a client to the documents of the first model: the lesser of the server's and its
  * key's. */

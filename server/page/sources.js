@@ -16,7 +16,7 @@ function describePlace(neighbor) {
   if (neighbor.page) parts.push(`page ${neighbor.page}`);
   if (neighbor.line) parts.push(`line ${neighbor.line}`);
   if (neighbor.heading?.length) parts.push(neighbor.heading.join(" › "));
-  if (neighbor.distance !== null) parts.push(`similarity ${(1 - neighbor.distance).toFixed(2)}`);
+  if (neighbor.similarity !== null) parts.push(`similarity ${neighbor.similarity.toFixed(2)}`);
   return `${neighbor.document}\n${parts.join(" · ")}`;
 }
 

@@ -89,3 +89,41 @@ def test_metadata_of_files(docs, tmp_path):
 
     (docs / "tar.txt.meta.json").write_text("[1]")
     assert "tar.txt.meta.json: an array, not an object" in run("add", out, docs, code=2).stderr
+
+
+TOML = '''+++
+title = "Bread: the \\"book\\""
+tags = ["dough", 'hot oven', 7,
+  "more", [1, 2]]  # a comment
+year = 2024
+public = true
+date = 2024-05-31
+motto = """
+Two
+lines"""
+"quoted name" = 'x = y'
+place = { city = "Rome" }
+[params]
+deep = "no"
++++
+# A heading
+
+Knead the dough for ten minutes.
+'''
+
+
+def test_toml_and_what_is_no_passage(tmp_path):
+    """Front matter gives title and metadata, and no passage is made of it."""
+    out, folder = tmp_path / "collection", tmp_path / "docs"
+    folder.mkdir()
+    (folder / "toml.md").write_text(TOML)
+    (folder / "yaml.md").write_text(FRONT)
+    run("build", "--out", out, *MODEL, folder)
+    shown = json.loads(run("show", "--json", out, "docs/toml.md").stdout)
+    assert shown["title"] == 'Bread: the "book"' and shown["text"] == TOML
+    assert shown["metadata"] == {"title": 'Bread: the "book"', "tags": ["dough", "hot oven", 7, "more"], "year": 2024, "public": True,
+                                 "date": "2024-05-31", "motto": "Two\nlines", "quoted name": "x = y", "place": []}
+    assert json.loads(run("show", "--json", out, "docs/yaml.md").stdout)["title"] == "Bread: the book"
+    for words in ("motto", "bakers", "2024-05-31"):
+        hits = [json.loads(line) for line in run("search", "--json", "-k", "10", out, words).stdout.splitlines()]
+        assert hits and all("motto" not in hit["text"] and "bakers" not in hit["text"] for hit in hits)

@@ -59,14 +59,14 @@ static void test_kinds(void **state) {
         const char *path;
         enum document_kind kind;
     } cases[] = {
-        {"a.txt", DOCUMENT_TEXT},       {"x/a.MD", DOCUMENT_MARKDOWN}, {"a.rst", DOCUMENT_RST},
-        {"a.html", DOCUMENT_HTML},      {"a.htm", DOCUMENT_HTML},      {"a.xhtml", DOCUMENT_HTML},
-        {"ls.1", DOCUMENT_MAN},         {"ls.1.gz", DOCUMENT_MAN},     {"x.3ssl.gz", DOCUMENT_MAN},
-        {"x.3p", DOCUMENT_MAN},         {"foo.0", DOCUMENT_UNKNOWN},   {"a.png", DOCUMENT_PICTURE},
-        {"a", DOCUMENT_UNKNOWN},        {".1", DOCUMENT_UNKNOWN},      {"lib.so.1.2", DOCUMENT_MAN},
-        {"a.txt.gz", DOCUMENT_UNKNOWN}, {"txt", DOCUMENT_UNKNOWN},     {"a.PY", DOCUMENT_TEXT},
-        {"a.c", DOCUMENT_TEXT},         {"a.d/b", DOCUMENT_UNKNOWN},   {"v1.10", DOCUMENT_UNKNOWN},
-        {"", DOCUMENT_UNKNOWN},         {"a.md/", DOCUMENT_UNKNOWN}};
+        {"a.txt", DOCUMENT_TEXT},    {"x/a.MD", DOCUMENT_MARKDOWN}, {"a.rst", DOCUMENT_RST},
+        {"a.html", DOCUMENT_HTML},   {"a.htm", DOCUMENT_HTML},      {"a.xhtml", DOCUMENT_HTML},
+        {"ls.1", DOCUMENT_MAN},      {"ls.1.gz", DOCUMENT_MAN},     {"x.3ssl.gz", DOCUMENT_MAN},
+        {"x.3p", DOCUMENT_MAN},      {"foo.0", DOCUMENT_UNKNOWN},   {"a.png", DOCUMENT_PICTURE},
+        {"a", DOCUMENT_BARE},        {".1", DOCUMENT_UNKNOWN},      {"lib.so.1.2", DOCUMENT_MAN},
+        {"a.txt.gz", DOCUMENT_TEXT}, {"txt", DOCUMENT_BARE},        {"a.PY", DOCUMENT_TEXT},
+        {"a.c", DOCUMENT_TEXT},      {"a.d/b", DOCUMENT_BARE},      {"v1.10", DOCUMENT_UNKNOWN},
+        {"", DOCUMENT_UNKNOWN},      {"a.md/", DOCUMENT_UNKNOWN}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         if (document_kind(cases[i].path) != cases[i].kind) fail_msg("%s", cases[i].path);
 }

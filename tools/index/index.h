@@ -8,6 +8,7 @@
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/index/index_recall.h"
+#include "retrieval/kept/kept_copy.h"
 #include "retrieval/store/store.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/options/config.h"
@@ -25,6 +26,8 @@ struct found_file {
     const char *identity; /* in source, to its end: what its documents' ids are made of */
     const char *least;    /* in source, to its end: the shortest name that it may be shown by */
     const char *stored;   /* in source, to its end: the name that it is shown by (index_names.h) */
+    char *kept; /* [KEPT_NAME_SIZE] what its documents' `file` says; "" until it is read, and where
+                   it cannot be; NULL: nobody asks */
     enum document_kind kind;
     uint64_t size, text_bytes; /* text_bytes: a guess, see survey_texts */
 };
@@ -32,7 +35,9 @@ struct found_file {
 struct walk {
     struct found_file *files;
     int n, capacity;
-    int n_skipped;  /* bad ones, each named on stderr */
+    int n_skipped;               /* bad ones, each named on stderr */
+    struct skip_reason *reasons; /* [n_reasons] of them */
+    int n_reasons, reason_capacity;
     int n_repeated; /* reached a second time: by a link, or named twice */
     char **roots; /* [n_roots] what was walked, without links: what was given, and what links out of
                      it lead to */
@@ -55,6 +60,9 @@ struct walk {
     bool ocr;        /* likewise, as text */
 };
 
+/* Counts one that was skipped; `why` is "PATH: REASON", as errors of files are worded. */
+void walk_count_skipped(struct walk *walk, const char *why);
+void skip_reasons_free(struct walk *walk);
 /* Lists what lies under the n paths, in order of name, each file and folder once. A path that is
  * given is followed where it is a link; a link below it is followed where it stays below, or with
  * `follow`. Other links, a link back to a folder it lies in, and what is no file at all, are
@@ -63,7 +71,7 @@ struct walk {
  * files are shown by are chosen afterwards. STATUS_INVALID where a path does not lie below the
  * base, STATUS_CANCELLED when interrupted. */
 enum status walk_paths(struct walk *walk, char **paths, int n, const char *base, struct error *e);
-/* Prints the counts on stderr. */
+/* Prints on stderr, at the end, what was not read and why. */
 void walk_report(const struct walk *walk);
 void walk_free(struct walk *walk);
 
@@ -72,7 +80,7 @@ struct index_progress {
     bool terminal, drawn;
     double started, shown;
     int files, total_files;
-    int64_t chunks;
+    int64_t chunks, fresh; /* fresh: those that were embedded now */
     struct index_estimate estimate;
 };
 /* The files that will be read. */
@@ -96,9 +104,10 @@ struct build_options {
     int context; /* -1: as is usual for the cut */
     int overlap;
     size_t max_file_bytes;
-    int max_seconds;  /* for reading a file; 0: as extract_limits_of has it */
-    const char *base; /* as that of walk_paths */
-    int threads;      /* that read files at the same time; 0: as many as there are cores */
+    const char *passwords; /* that files may be opened with, one a line; NULL: none */
+    int max_seconds;       /* for reading a file; 0: as extract_limits_of has it */
+    const char *base;      /* as that of walk_paths */
+    int threads;           /* that read files at the same time; 0: as many as there are cores */
     bool verbose;
     bool follow; /* links that lead out of the paths */
     bool pictures;
@@ -108,7 +117,8 @@ struct build_options {
     char **paths;
     int n_paths;
 };
-/* Reads the documents of one file under the limits that the options set, until *cancelled. */
+/* Reads the documents of one file under the limits that the options set, until *cancelled; before
+ * that, file->kept. */
 enum status read_documents(const struct build_options *options, const struct found_file *file,
                            const atomic_bool *cancelled, const struct document_taker *taker,
                            struct error *e);
@@ -152,6 +162,7 @@ struct index_arguments {
     bool replace;       /* a document may be replaced by that of another file */
     struct buffer
         metadata; /* of the documents added: a JSON object, without its end; empty: none */
+    struct buffer passwords; /* what build.passwords points to */
     char **rest;
     int n_rest;
     bool help; /* is all that is asked for */
@@ -168,6 +179,11 @@ enum status index_open_first(const struct index_arguments *arguments,
                              struct collection **collection, struct snapshot **snapshot,
                              struct error *e);
 void index_close_first(struct collection *collection, struct snapshot *snapshot);
+/* Removes copies of uploads (retrieval/kept/kept_copy.h) whose documents went. `name` is the
+ * collection's. An obstacle is told, and is no failure. */
+void index_sweep_files(struct collection *collection, const char *name);
+/* Copies these into another collection in a folder, which has the same documents. */
+enum status index_copy_files(const char *from, const char *to, struct error *e);
 /* From now on SIGINT and SIGTERM set index_interrupted. */
 void index_catch_interrupts(void);
 /* The collection's own embedder and tokenizer, unless the configuration names others; both must be

@@ -87,7 +87,7 @@ enum status metadata_add(struct buffer *metadata, const char *text, struct error
 
 static void report_skipped(struct adder *adder, const struct error *why) {
     color_skipped(why);
-    adder->walk.n_skipped++;
+    walk_count_skipped(&adder->walk, why->text);
 }
 
 /* A document's own fault does not keep the others out; the collection's does. */
@@ -146,6 +146,7 @@ static enum status put_part(struct adder *adder, const char *part,
                                            .path = path.data,
                                            .title = document_text->title.data,
                                            .source = adder->file->source,
+                                           .file = adder->file->kept,
                                            .text = text,
                                            .marks = marks_of(&document_text->marks)};
     struct metadata_limits limits = index_metadata_limits(&arguments->config);
@@ -283,7 +284,6 @@ static enum status open_and_add(struct adder *adder, struct error *e) {
         walk_paths(&adder->walk, paths, arguments->n_rest - 1, arguments->build.base, e);
     if (status) return status;
     names_choose(&adder->walk, NULL);
-    walk_report(&adder->walk);
     if (reader_prepare(&arguments->build, adder->walk.n, e)) return e->status;
     if (arguments->build.dry_run) return dry_run(&adder->walk, &arguments->build, e);
     status = adder_open(adder, e);
@@ -306,6 +306,8 @@ static int add_or_update(struct index_arguments *arguments, bool only_there, str
                : status                   ? EXIT_FAILED
                : adder.walk.n_skipped > 0 ? EXIT_SKIPPED
                                           : EXIT_FINE;
+    walk_report(&adder.walk);
+    if (adder.collection) index_sweep_files(adder.collection, arguments->rest[0]);
     if (adder.n_unchanged > 0)
         fprintf(stderr, "%d documents were there already, with the same content\n",
                 adder.n_unchanged);
@@ -375,6 +377,7 @@ int run_delete(struct index_arguments *arguments, struct error *e) {
     if (status == STATUS_OK) status = confirm_delete(arguments, &named, e);
     if (status == STATUS_OK) status = delete_named(arguments, collection, &named, e);
     named_documents_free(&named);
+    index_sweep_files(collection, arguments->rest[0]);
     collection_close(collection);
     if (status == STATUS_CANCELLED && index_interrupted) return EXIT_INTERRUPTED;
     return status ? EXIT_FAILED : EXIT_FINE;
@@ -392,6 +395,7 @@ int run_compact(struct index_arguments *arguments, struct error *e) {
         struct snapshot *snapshot = collection_hold(collection);
         index_print_state(arguments, "compacted", arguments->rest[0], snapshot);
         snapshot_release(snapshot);
+        index_sweep_files(collection, arguments->rest[0]);
     }
     collection_close(collection);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;

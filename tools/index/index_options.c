@@ -34,6 +34,7 @@ enum option_id {
     OPTION_SECONDS,
     OPTION_OCR_LANGUAGES,
     OPTION_NO_OCR,
+    OPTION_PASSWORDS,
     OPTION_PAGE_SECONDS,
     OPTION_THREADS,
     OPTION_DRY,
@@ -146,6 +147,9 @@ static const struct index_row {
      COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
     {"--max-page-seconds", "N", "pages whose OCR takes longer are not read (30)",
      OPTION_PAGE_SECONDS, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+    {"--password-file", "FILE",
+     "passwords, one a line, that encrypted PDF files are opened with: retrieval.password_file",
+     OPTION_PASSWORDS, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
     {"--threads", "N", "files that are read at the same time; else as many as there are cores",
      OPTION_THREADS, COMMAND_BUILD | PUTS},
     {"--dry-run", NULL,
@@ -162,10 +166,11 @@ static const struct index_row {
     {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
 };
 
-static enum status set_picture_embedder(struct index_arguments *arguments, const char *folder,
-                                        struct error *e) {
+/* An option of the command line that is one of the configuration. */
+static enum status set_config(struct index_arguments *arguments, const char *name,
+                              const char *value, struct error *e) {
     struct buffer option = {0};
-    buffer_printf(&option, "retrieval.picture_embedder=%s", folder);
+    buffer_printf(&option, "%s=%s", name, value);
     enum status status = config_set(&arguments->config, option.data, e);
     buffer_free(&option);
     return status;
@@ -236,7 +241,12 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
         case OPTION_FILTER: arguments->filter = value; break;
         case OPTION_EXPLAIN: arguments->explain = true; break;
         case OPTION_PICTURES: arguments->build.pictures = true; break;
-        case OPTION_PICTURE_EMBEDDER: status = set_picture_embedder(arguments, value, e); break;
+        case OPTION_PICTURE_EMBEDDER:
+            status = set_config(arguments, "retrieval.picture_embedder", value, e);
+            break;
+        case OPTION_PASSWORDS:
+            status = set_config(arguments, "retrieval.password_file", value, e);
+            break;
         case OPTION_BY_PICTURE: arguments->by_picture = true; break;
         case OPTION_ID: arguments->id = value; break;
         case OPTION_BASE: arguments->build.base = value; break;
@@ -256,6 +266,17 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
         default: return parse_number(arguments, option, value, e);
     }
     return status;
+}
+
+/* The file is read once: a password that is added later counts for the next start. */
+static enum status read_passwords(struct index_arguments *arguments, struct error *e) {
+    enum { MOST_BYTES = 2000 };
+    const char *path = arguments->config.retrieval.password_file;
+    if (path[0] == '\0') return STATUS_OK;
+    if (file_read(path, MOST_BYTES, &arguments->passwords, e))
+        return error_prefix(e, "--password-file");
+    arguments->build.passwords = arguments->passwords.data;
+    return STATUS_OK;
 }
 
 /* The rows of a command for getopt, and --help. */
@@ -295,7 +316,8 @@ enum status index_options_parse(struct index_arguments *arguments, unsigned comm
     free(sets);
     arguments->rest = argv + optind;
     arguments->n_rest = argc - optind;
-    return status ? status : config_check(&arguments->config, e);
+    if (status == STATUS_OK) status = config_check(&arguments->config, e);
+    return status ? status : read_passwords(arguments, e);
 }
 
 void index_options_print(unsigned command) {

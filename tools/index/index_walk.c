@@ -1,12 +1,15 @@
-/* tools/index/index_walk.c: which files to read. Nothing here opens a file: a FIFO or a device is
- * seen by its type and can hang nobody. */
+/* tools/index/index_walk.c: which files to read. Nothing here opens anything but regular files
+ * without an extension, whose bytes tell what they are: a FIFO or a device is seen by its type and
+ * can hang nobody. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "config/base/hash.h"
 #include "tools/index/index.h"
@@ -25,8 +28,11 @@ struct trail {
 };
 
 static void skip(struct walk *walk, const char *path, const char *why) {
-    if (!walk->quiet) color_line(stderr, COLOR_YELLOW, "skipped:", " %s: %s", path, why);
-    walk->n_skipped++;
+    struct buffer text = {0};
+    buffer_printf(&text, "%s: %s", path, why);
+    if (!walk->quiet) color_line(stderr, COLOR_YELLOW, "skipped:", " %s", text.data);
+    walk_count_skipped(walk, text.data);
+    buffer_free(&text);
 }
 
 static void skip_unknown(struct walk *walk, const char *path) {
@@ -40,8 +46,20 @@ static void skip_unknown(struct walk *walk, const char *path) {
     buffer_free(&why);
 }
 
+/* Whether a regular file without an extension is one that is read. */
+static bool is_bare_known(const char *path) {
+    char head[KIND_HEAD_BYTES];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : -1;
+    if (fd >= 0) close(fd);
+    if (n < 0) return true; /* reading it says why not */
+    return n == 0 ||
+           document_kind_of_bytes((struct text_span){head, (size_t)n}) != DOCUMENT_UNKNOWN;
+}
+
 static bool is_known(const struct walk *walk, const char *path) {
     enum document_kind kind = document_kind(path);
+    if (kind == DOCUMENT_BARE) return is_bare_known(path);
     return kind != DOCUMENT_UNKNOWN && (kind != DOCUMENT_PICTURE || walk->pictures || walk->ocr);
 }
 
@@ -74,18 +92,6 @@ static void count_dotted(struct walk *walk, const char *path) {
     walk->n_dotted++;
 }
 
-void walk_report(const struct walk *walk) {
-    for (int i = 0; i < (int)ARRAY_COUNT(walk->unknown); i++)
-        if (walk->unknown[i].count > 0)
-            line_print(stderr, "not read: %d file%s of kind \"%s\"", walk->unknown[i].count,
-                       walk->unknown[i].count == 1 ? "" : "s",
-                       walk->unknown[i].extension[0] ? walk->unknown[i].extension : "no extension");
-    if (walk->n_dotted > 0)
-        line_print(stderr, "not read: %d name%s that begin%s with a dot: %s", walk->n_dotted,
-                   walk->n_dotted == 1 ? "" : "s", walk->n_dotted == 1 ? "s" : "",
-                   walk->dotted.data);
-}
-
 /* Whether a path without links is that of the folder, whose name ends with a slash, or of what lies
  * in it. */
 static bool is_within(const char *path, const char *folder) {
@@ -115,7 +121,8 @@ static void add_file(struct walk *walk, const struct trail *trail, const char *p
         .identity = source + (walk->base ? strlen(walk->base) : 0),
         .least = find_least(source, trail->root),
         .kind = is_known(walk, source) ? document_kind(source) : document_kind(path),
-        .size = (uint64_t)st->st_size};
+        .size = (uint64_t)st->st_size,
+        .kept = xcalloc(1, KEPT_NAME_SIZE)};
     walk->files[walk->n].stored = walk->files[walk->n].least;
     walk->n++;
 }
@@ -286,10 +293,12 @@ void walk_free(struct walk *walk) {
     for (int i = 0; i < walk->n; i++) {
         free(walk->files[i].path);
         free(walk->files[i].source);
+        free(walk->files[i].kept);
     }
     for (int i = 0; i < walk->n_roots; i++) free(walk->roots[i]);
     free(walk->files);
     free(walk->roots);
     free(walk->base);
+    skip_reasons_free(walk);
     buffer_free(&walk->dotted);
 }

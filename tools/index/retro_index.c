@@ -329,6 +329,9 @@ static int run(const struct index_command *command, int argc, char **argv) {
         fprintf(stderr, "retro-index: interrupted; %s\n", tell_interrupted(command, &arguments));
     config_free(&arguments.config);
     buffer_free(&arguments.metadata);
+    if (arguments.passwords.size > 0)
+        explicit_bzero(arguments.passwords.data, arguments.passwords.size);
+    buffer_free(&arguments.passwords);
     return code;
 }
 

@@ -99,7 +99,7 @@ void pdf_child_work(const struct sandbox_call *call) {
     struct page_reading_child reader = {.fd = call->output};
     struct error e = missing;
     struct pdf *pdf = NULL;
-    if (e.status || pdf_open(&pdf, options->name, call->input, &e)) {
+    if (e.status || pdf_open(&pdf, options->name, call->input, options->passwords, &e)) {
         write_error(reader.fd, PIECE_FAILED, &e);
         return;
     }

@@ -21,9 +21,11 @@ struct pdf_facts_piece {
     uint32_t n_pages, title;
 };
 
+enum { PDF_PASSWORD_BYTES = 2048 };
 struct pdf_child_options {
-    int32_t first, step; /* pages, from 0 */
-    char name[SANDBOX_OPTIONS_BYTES - 8];
+    int32_t first, step;                /* pages, from 0 */
+    char passwords[PDF_PASSWORD_BYTES]; /* one a line */
+    char name[SANDBOX_OPTIONS_BYTES - 8 - PDF_PASSWORD_BYTES];
 };
 
 void pdf_child_prepare(const struct sandbox_call *call);

@@ -111,23 +111,47 @@ struct pdf {
     GBytes *bytes;
 };
 
-static enum status explain(const GError *why, const char *file, struct error *e) {
-    bool locked =
-        why && why->domain == lib.poppler_error_quark() && why->code == POPPLER_ERROR_ENCRYPTED;
-    if (locked)
-        return error_set(e, STATUS_INVALID,
-                         "%s: it needs a password: save a copy without one, and give that", file);
+static bool is_locked(const GError *why) {
+    return why && why->domain == lib.poppler_error_quark() && why->code == POPPLER_ERROR_ENCRYPTED;
+}
+
+static enum status explain(const GError *why, const char *file, const char *passwords,
+                           struct error *e) {
+    if (is_locked(why))
+        return error_set(
+            e, STATUS_INVALID,
+            "%s: it needs a password%s: retro-index --password-file FILE reads it with "
+            "those in FILE",
+            file, passwords && passwords[0] ? ", and none of those given fits" : "");
     return error_set(e, STATUS_INVALID, "%s: it is no PDF, or damaged (%s)", file,
                      why && why->message ? why->message : "no reason is known");
 }
 
-enum status pdf_open(struct pdf **pdf, const char *file, struct text_span bytes, struct error *e) {
+/* Without a password, then with each. */
+static PopplerDocument *open_with(GBytes *bytes, const char *passwords, GError **why) {
+    PopplerDocument *document = lib.poppler_document_new_from_bytes(bytes, NULL, why);
+    const char *line = passwords ? passwords : "";
+    while (document == NULL && is_locked(*why) && line[0] != '\0') {
+        size_t size = strcspn(line, "\n");
+        char *password = xstrndup(line, size);
+        lib.g_error_free(*why);
+        *why = NULL;
+        document = lib.poppler_document_new_from_bytes(bytes, password, why);
+        explicit_bzero(password, size);
+        free(password);
+        line += size + (line[size] == '\n');
+    }
+    return document;
+}
+
+enum status pdf_open(struct pdf **pdf, const char *file, struct text_span bytes,
+                     const char *passwords, struct error *e) {
     GError *why = NULL;
     *pdf = NULL;
     GBytes *held = lib.g_bytes_new_static(bytes.text, bytes.size);
-    PopplerDocument *document = lib.poppler_document_new_from_bytes(held, NULL, &why);
+    PopplerDocument *document = open_with(held, passwords, &why);
     if (document == NULL) {
-        enum status status = explain(why, file, e);
+        enum status status = explain(why, file, passwords, e);
         if (why) lib.g_error_free(why);
         lib.g_bytes_unref(held);
         return status;
@@ -370,7 +394,7 @@ static bool try_letters(void) {
     struct pdf_pixels pixels = {0};
     struct error e;
     bool dark = false;
-    if (pdf_open(&pdf, "", (struct text_span){letters_page, sizeof letters_page - 1}, &e))
+    if (pdf_open(&pdf, "", (struct text_span){letters_page, sizeof letters_page - 1}, NULL, &e))
         return false;
     if (pdf_page_open(pdf, 0, &page, &e) == STATUS_OK) {
         if (pdf_page_draw(page, 1, 100, &pixels, &e) == STATUS_OK)

@@ -10,9 +10,10 @@
 enum status pdf_open_library(const char *file, struct error *e);
 
 struct pdf;
-/* `bytes` are borrowed. STATUS_INVALID: they are no PDF, or a password is needed, which is said.
- */
-enum status pdf_open(struct pdf **pdf, const char *file, struct text_span bytes, struct error *e);
+/* `bytes` are borrowed. Where a password is needed, each line of `passwords` is tried; NULL: none
+ * is. STATUS_INVALID: they are no PDF, or no password fits, which is said. */
+enum status pdf_open(struct pdf **pdf, const char *file, struct text_span bytes,
+                     const char *passwords, struct error *e);
 void pdf_close(struct pdf *pdf);
 int pdf_page_count(const struct pdf *pdf);
 /* Appends the title that the file gives itself; nothing where there is none. */

@@ -26,7 +26,7 @@ enum { PAGE_DPI = 300, MOST_PIXELS = 4000 };
 static enum status open_pdf(void **self, const char *name, struct text_span bytes,
                             struct error *e) {
     struct pdf *pdf;
-    enum status status = pdf_open(&pdf, name, bytes, e);
+    enum status status = pdf_open(&pdf, name, bytes, NULL, e);
     *self = pdf;
     return status;
 }

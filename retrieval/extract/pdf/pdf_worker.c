@@ -23,7 +23,9 @@ static struct sandbox_limits limits_of(const struct extract_file *file, size_t m
 static enum status begin(struct pdf_worker *worker, int first, struct error *e) {
     struct pdf_child_options options = {.first = first, .step = worker->step};
     const char *name = worker->file->name;
+    const char *passwords = worker->file->limits.passwords ? worker->file->limits.passwords : "";
     memcpy(options.name, name, strnlen(name, sizeof options.name - 1));
+    memcpy(options.passwords, passwords, strnlen(passwords, sizeof options.passwords - 1));
     worker->job.options = (struct text_span){(const char *)&options, sizeof options};
     enum status status = sandbox_begin(&worker->child, &worker->job, e);
     worker->job.options = (struct text_span){0};

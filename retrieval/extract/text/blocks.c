@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/base/text.h"
+#include "retrieval/extract/front_matter.h"
 
 struct block_reader {
     enum document_kind kind;
@@ -129,6 +130,15 @@ static void take_line(struct block_reader *reader) {
     }
 }
 
+/* Metadata is no passage. */
+static void skip_front_matter(struct block_reader *reader) {
+    size_t size = reader->kind == DOCUMENT_MARKDOWN ? front_matter_size(reader->text) : 0;
+    if (size == 0) return;
+    begin(reader, BLOCK_CONTENTS);
+    reader->at = size;
+    reader->open = 0;
+}
+
 void blocks_mark(enum document_kind kind, struct text_span text, const struct buffer *headings,
                  struct buffer *blocks) {
     struct block_reader reader = {.kind = kind,
@@ -136,6 +146,7 @@ void blocks_mark(enum document_kind kind, struct text_span text, const struct bu
                                   .headings = (const struct mark *)(const void *)headings->data,
                                   .n_headings = headings->size / sizeof(struct mark),
                                   .blocks = blocks};
+    skip_front_matter(&reader);
     while (read_line(&reader)) take_line(&reader);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/front_matter.h"
 #include "retrieval/extract/text/blocks.h"
 
 /* A line mark so often keeps the search for a line short in a long text. */
@@ -110,17 +111,10 @@ static bool may_be_heading(struct text_span line) {
            !strchr("-*+>|\t", line.text[indent]);
 }
 
-/* Settings between two lines "---" at the very beginning are no paragraph. */
+/* Settings at the very beginning are no paragraph. */
 static void skip_front_matter(struct line_reader *lines) {
-    struct line_reader ahead = *lines;
-    if (!read_line(&ahead) || ahead.line.size != 3 || memcmp(ahead.line.text, "---", 3) != 0)
-        return;
-    while (read_line(&ahead))
-        if (ahead.line.size == 3 &&
-            (memcmp(ahead.line.text, "---", 3) == 0 || memcmp(ahead.line.text, "...", 3) == 0)) {
-            *lines = ahead;
-            return;
-        }
+    size_t size = front_matter_size(lines->text);
+    while (lines->at < size && read_line(lines)) continue;
 }
 
 static void mark_markdown(struct text_span text, struct buffer *marks) {

@@ -7,6 +7,7 @@
 
 #include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/front_matter.h"
 
 static void count_characters(const char *text, size_t size, struct text_reading *reading) {
     for (size_t i = 0; i < size; reading->characters++) {
@@ -110,7 +111,9 @@ enum status extract_text(const struct extract_file *file, struct document_text *
     out->note = extract_notes[reading.note];
     extract_drop_bom(text);
     if (extract_check_blank(file->name, text, e)) return STATUS_INVALID;
-    heading_title(text, &out->title);
-    document_mark(file->kind, (struct text_span){text->data, text->size}, &out->marks);
+    struct text_span whole = {text->data, text->size};
+    if (file->kind == DOCUMENT_MARKDOWN) front_matter_title(whole, &out->title);
+    if (out->title.size == 0) heading_title(text, &out->title);
+    document_mark(file->kind, whole, &out->marks);
     return STATUS_OK;
 }

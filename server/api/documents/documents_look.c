@@ -94,6 +94,7 @@ static enum status list_document(void *context, const struct stored_document *do
     const struct document_list_request *request = listing->request;
     if (request->prefix && strncmp(document->path, request->prefix, strlen(request->prefix)) != 0)
         return STATUS_OK;
+    if (request->path && !document_path_is_named(document->path, request->path)) return STATUS_OK;
     listing->more = listing->n == request->limit;
     if (listing->more) return error_set(e, STATUS_CANCELLED, "the list is full");
     write_document(&listing->w, document, false);
@@ -173,6 +174,7 @@ static struct document_look *make_look(const struct served_model *model,
 
 struct answer *document_show(struct api *api, const struct api_request *request, struct waker waker,
                              struct failure *failure) {
+    if (document_path_is_file(request->path)) return document_file(api, request, waker, failure);
     const struct served_model *model =
         documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;

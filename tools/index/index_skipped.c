@@ -1,0 +1,87 @@
+/* tools/index/index_skipped.c: what was not read, by its reasons, for the end of a command. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/text.h"
+#include "tools/index/index.h"
+
+enum { MOST_REASONS = 20, SHOWN_FILES = 3 };
+
+struct skip_reason {
+    char *key;  /* without numbers, in which reasons of one kind differ */
+    char *text; /* the first */
+    int n;
+    struct buffer files; /* the first of them */
+};
+
+void skip_reasons_free(struct walk *walk) {
+    for (int i = 0; i < walk->n_reasons; i++) {
+        free(walk->reasons[i].key);
+        free(walk->reasons[i].text);
+        buffer_free(&walk->reasons[i].files);
+    }
+    free(walk->reasons);
+    walk->reasons = NULL;
+    walk->n_reasons = walk->reason_capacity = 0;
+}
+
+static char *make_key(const char *text) {
+    struct buffer key = {0};
+    buffer_append(&key, "", 0);
+    for (const char *at = text; *at; at++)
+        if (!is_digit(*at)) buffer_append(&key, at, 1);
+    return key.data ? key.data : xstrdup("");
+}
+
+/* Takes the key. */
+static struct skip_reason *find_reason(struct walk *walk, char *key, const char *text) {
+    int i = 0;
+    while (i < walk->n_reasons && strcmp(walk->reasons[i].key, key) != 0) i++;
+    if (i == walk->n_reasons && i == MOST_REASONS) i = MOST_REASONS - 1;
+    if (i < walk->n_reasons) {
+        free(key);
+        return &walk->reasons[i];
+    }
+    walk->reasons =
+        xgrow(walk->reasons, walk->n_reasons, &walk->reason_capacity, sizeof *walk->reasons);
+    bool last = i == MOST_REASONS - 1;
+    walk->reasons[i] = (struct skip_reason){
+        .key = key, .text = xstrdup(last ? "other reasons, which are told above" : text)};
+    walk->n_reasons++;
+    return &walk->reasons[i];
+}
+
+void walk_count_skipped(struct walk *walk, const char *why) {
+    const char *colon = strstr(why, ": ");
+    const char *text = colon ? colon + 2 : why;
+    size_t size = colon ? (size_t)(colon - why) : 0;
+    struct skip_reason *reason = find_reason(walk, make_key(text), text);
+    walk->n_skipped++;
+    reason->n++;
+    if (reason->n <= SHOWN_FILES && size > 0)
+        buffer_printf(&reason->files, "%s%.*s", reason->n > 1 ? ", " : "", (int)size, why);
+    if (reason->n == SHOWN_FILES + 1) buffer_append_string(&reason->files, ", ...");
+}
+
+void walk_report(const struct walk *walk) {
+    for (int i = 0; i < (int)ARRAY_COUNT(walk->unknown); i++)
+        if (walk->unknown[i].count > 0)
+            line_print(stderr, "not read: %d file%s of kind \"%s\"", walk->unknown[i].count,
+                       walk->unknown[i].count == 1 ? "" : "s",
+                       walk->unknown[i].extension[0] ? walk->unknown[i].extension : "no extension");
+    if (walk->n_dotted > 0)
+        line_print(stderr, "not read: %d name%s that begin%s with a dot: %s", walk->n_dotted,
+                   walk->n_dotted == 1 ? "" : "s", walk->n_dotted == 1 ? "s" : "",
+                   walk->dotted.data);
+    if (walk->n_unknown_files > 0)
+        line_print(stderr,
+                   "docs/files.md lists the kinds that are read; --verbose names the files");
+    for (int i = 0; i < walk->n_reasons; i++) {
+        const struct skip_reason *reason = &walk->reasons[i];
+        line_print(stderr, "not read: %d file%s: %s (%s)", reason->n, reason->n == 1 ? "" : "s",
+                   reason->text, reason->files.data ? reason->files.data : "");
+    }
+    if (walk->n_skipped > 0)
+        line_print(stderr, "%d skipped in all, which exit code 2 says", walk->n_skipped);
+}
