@@ -78,6 +78,14 @@ struct extract_ocr {
 };
 enum { OCR_PAGE_SECONDS = 30 };
 
+/* Is told how far a file is whenever a page of it is done, by the thread that reads it: `read` of
+ * `pages`, which both may grow. Files without pages tell nothing; each file within a file tells of
+ * itself. A page that waits for OCR is not done. */
+struct extract_listener {
+    void *context;
+    void (*show)(void *context, int read, int pages); /* NULL: nobody listens */
+};
+
 /* Of one file. */
 struct extract_limits {
     size_t bytes;  /* of the file, and of the text of each document in it */
@@ -89,6 +97,7 @@ struct extract_limits {
     const atomic_bool *stopped; /* likewise: of the program */
     bool pictures;              /* the pages of a PDF are documents too, as pictures */
     struct extract_ocr ocr;
+    struct extract_listener listener;
 };
 static inline struct extract_limits extract_limits_of(size_t bytes) {
     return (struct extract_limits){.bytes = bytes, .seconds = 60, .memory = (size_t)1 << 30};

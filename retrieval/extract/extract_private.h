@@ -37,6 +37,12 @@ const struct document_form *document_form_of(enum document_kind kind);
 /* Appends ".md" for "text/markdown"; nothing for a type of no kind. */
 void document_add_suffix(struct buffer *name, const char *type);
 
+/* Tells the file's listener that so many of its pages are done. */
+static inline void extract_tell(const struct extract_file *file, int read, int pages) {
+    const struct extract_listener *listener = &file->limits.listener;
+    if (listener->show) listener->show(listener->context, read, pages);
+}
+
 /* Sets the kind of an office file to what its bytes are, as many are called by another. Fails where
  * it is protected by a password, or of a kind that is not read. */
 enum status extract_find_kind(struct extract_file *file, struct error *e);

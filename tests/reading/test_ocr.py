@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -171,6 +172,18 @@ def test_hostile(tmp_path, name):
     assert done.returncode in (0, 1, 2) and done.stdout.count("\0") == 0
     if done.returncode:
         assert re.search(rf"{re.escape(name)}: .+", done.stderr), done.stderr
+
+
+@needs_ocr
+def test_progress(tmp_path):
+    """A file that takes long says how many of its pages are read."""
+    pixels, _, _ = drawn(n=6, dpi=300)
+    path = scan_files.tiff(tmp_path / "long.tif", [pixels] * 12)
+    began = time.monotonic()
+    done = extract(path)
+    counts = [int(count) for count in re.findall(r"^reading: .*long\.tif: (\d+) of 12 pages$", done.stderr, re.M)]
+    assert counts or time.monotonic() - began < 6, "it is told after three seconds, at the next page"
+    assert counts == sorted(set(counts)) and all(0 < count < 12 for count in counts)
 
 
 @needs_ocr

@@ -61,6 +61,8 @@ enum status ocr_pages_read(const struct extract_file *file, const struct ocr_wis
 /* Files of pictures. */
 
 struct scan_reading {
+    const struct extract_file *file;
+    int n, n_done; /* pages */
     struct buffer records;
     struct losses losses;
     size_t n_words;
@@ -80,6 +82,8 @@ static enum status take_scan(void *context, int page, struct text_span record, c
         reading->n_words += pages.list[0].words.size / sizeof(struct page_word);
         buffer_append(&reading->records, record.text, record.size);
     }
+    reading->n_done++;
+    extract_tell(reading->file, reading->n_done, reading->n);
     pages_free(&pages);
     return STATUS_OK;
 }
@@ -96,7 +100,7 @@ static enum status list_pages(const struct extract_file *file, struct buffer *li
 
 enum status extract_scan(const struct extract_file *file, struct document_text *out,
                          struct error *e) {
-    struct scan_reading reading = {.losses = {.out = out}};
+    struct scan_reading reading = {.file = file, .losses = {.out = out}};
     struct buffer list = {0};
     if (file->limits.ocr.off)
         return error_set(e, STATUS_UNSUPPORTED, "%s: a picture, and OCR is off", file->name);
@@ -104,6 +108,7 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
     struct ocr_wish wish = {.source = &scan_source,
                             .pages = (const int *)(const void *)list.data,
                             .n = (int)(list.size / sizeof(int))};
+    reading.n = wish.n;
     if (status == STATUS_OK) status = ocr_pages_read(file, &wish, take_scan, &reading, e);
     losses_end(&reading.losses);
     if (status == STATUS_OK && reading.n_words == 0)
