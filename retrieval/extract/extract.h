@@ -57,7 +57,10 @@ struct document_text {
     struct buffer losses; /* what was not read of the document and why, a line each:
                              "page 7: a picture without text\n" */
     const char
-        *note; /* a guess that was made, to be told to people, of static storage; NULL: none */
+        *note;      /* a guess that was made, to be told to people, of static storage; NULL: none */
+    bool wants_ocr; /* a page of it was read by OCR, or would have been */
+    bool has_hidden;     /* sheets, which are left out */
+    uint8_t n_languages; /* that OCR had, where it was wanted; 0: there was none */
 };
 void document_text_clear(struct document_text *text);
 void document_text_free(struct document_text *text);
@@ -96,6 +99,7 @@ struct extract_limits {
         *cancelled; /* true: nobody waits any more, STATUS_CANCELLED; NULL: somebody does */
     const atomic_bool *stopped; /* likewise: of the program */
     bool pictures;              /* the pages of a PDF are documents too, as pictures */
+    bool hidden_sheets; /* of spreadsheets are read too, with their hidden rows and columns */
     struct extract_ocr ocr;
     struct extract_listener listener;
 };

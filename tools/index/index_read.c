@@ -31,6 +31,7 @@ enum status read_documents(const struct build_options *options, const struct fou
     limits.pictures = options->pictures;
     limits.ocr = options->ocr;
     limits.ocr.pictures = !options->pictures;
+    limits.hidden_sheets = options->hidden_sheets;
     limits.cancelled = cancelled;
     limits.listener = (struct extract_listener){&told, tell_pages};
     if (options->max_seconds > 0) limits.seconds = options->max_seconds;

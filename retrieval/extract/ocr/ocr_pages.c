@@ -116,6 +116,7 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
     if (status == STATUS_OK)
         status = pages_lay_out_in_child(
             file, (struct text_span){reading.records.data, reading.records.size}, out, e);
+    out->n_languages = (uint8_t)reader_means_of(&file->limits).n_languages;
     buffer_free(&reading.records);
     buffer_free(&list);
     return status;

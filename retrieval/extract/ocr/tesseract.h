@@ -14,6 +14,10 @@ struct ocr_languages {
 /* Reads "eng+deu"; "" leaves *languages empty. STATUS_INVALID for what is no such list. */
 enum status ocr_languages_parse(struct ocr_languages *languages, const char *list, struct error *e);
 
+/* How many languages OCR would read by: those of the list whose models are there, else (NULL or "")
+ * those that are installed. */
+int ocr_count_languages(const char *list);
+
 /* Models, and what the last reading found. */
 struct ocr_engine;
 /* Opens the library, and reads the models of these languages, else of those that are installed,
