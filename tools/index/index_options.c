@@ -49,6 +49,7 @@ enum option_id {
     OPTION_META,
     OPTION_FILTER,
     OPTION_EXPLAIN,
+    OPTION_CONFIDENCE,
     OPTION_PICTURES,
     OPTION_PICTURE_EMBEDDER,
     OPTION_BY_PICTURE,
@@ -121,6 +122,8 @@ static const struct index_row {
      OPTION_PICTURE_EMBEDDER, COMMAND_BUILD},
     {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found",
      OPTION_BY_PICTURE, COMMAND_SEARCH},
+    {"--min-confidence", "N", "no passages of pages that OCR was less sure of, 1 .. 100",
+     OPTION_CONFIDENCE, COMMAND_SEARCH},
     {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER,
      COMMAND_SEARCH},
     {"--filter", "JSON", "the documents that go, all or those that are named", OPTION_FILTER,
@@ -206,6 +209,8 @@ static enum status parse_number(struct index_arguments *arguments, int option, c
         {OPTION_SECONDS, "--max-file-seconds", 1, LARGEST_SECONDS, &build->max_seconds},
         {OPTION_PAGE_SECONDS, "--max-page-seconds", 1, LARGEST_SECONDS, &build->ocr.page_seconds},
         {OPTION_THREADS, "--threads", 1, LARGEST_THREADS, &build->threads},
+        {OPTION_CONFIDENCE, "--min-confidence", 1, 100,
+         &arguments->config.retrieval.choice.min_confidence},
         {'k', "-k", 1, LARGEST_K, &arguments->k}};
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         long long n = 0;

@@ -49,8 +49,7 @@ struct reread {
 /* Choosing. */
 
 static bool is_left_out(const struct reread *reread, const struct stored_document *document) {
-    return reader_of(document->marks) == READER_PICTURE &&
-           !reread->adder.arguments->build.pictures;
+    return reader_of(document->marks) == READER_PICTURE && !reread->adder.arguments->build.pictures;
 }
 
 static int file_number(const struct reread *reread, const char *source) {
@@ -109,7 +108,8 @@ static enum status list_part(void *context, const struct stored_document *docume
     (void)e;
     if (number < 0 || is_left_out(reread, document)) return STATUS_OK;
     struct reread_file *file = &reread->files[number];
-    while (!path_ends(document->source, document->path, at) && part_next(document->path, &at)) {}
+    while (!path_ends(document->source, document->path, at) && part_next(document->path, &at)) {
+    }
     if (at > 0 && file->identity == NULL && file->id == NULL) find_identity(file, document, at);
     reread->parts =
         xgrow(reread->parts, reread->n_parts, &reread->part_capacity, sizeof *reread->parts);
@@ -290,10 +290,10 @@ int run_reread(struct index_arguments *arguments, struct error *e) {
     index_catch_interrupts();
     enum status status = open_and_reread(&reread, e);
     if (status == STATUS_OK) print_summary(&reread);
-    int code = status == STATUS_CANCELLED                              ? EXIT_INTERRUPTED
-               : status                                                ? EXIT_FAILED
+    int code = status == STATUS_CANCELLED                             ? EXIT_INTERRUPTED
+               : status                                               ? EXIT_FAILED
                : reread.adder.walk.n_skipped > 0 || reread.n_gone > 0 ? EXIT_SKIPPED
-                                                                       : EXIT_FINE;
+                                                                      : EXIT_FINE;
     reread_free(&reread);
     return code;
 }
