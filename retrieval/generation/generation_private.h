@@ -6,7 +6,7 @@
 #include "retrieval/generation/generation.h"
 
 enum {
-    GENERATION_FORMAT = 7,
+    GENERATION_FORMAT = 8,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,         /* bytes of a document's id */
