@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "retrieval/extract/extract_private.h"
-#include "retrieval/extract/ocr/tesseract.h"
 
 /* Of each reader; 1 .. 65535. */
 static const uint16_t versions[READER_COUNT] = {
@@ -35,12 +34,6 @@ void reader_sign_as(struct document_text *text, enum document_reader reader) {
 void reader_sign(struct document_text *text, enum document_kind kind) {
     enum document_reader reader = document_form_of(kind)->reader;
     if (reader != READER_NONE) reader_sign_as(text, reader);
-}
-
-struct reader_means reader_means_of(const struct extract_limits *limits) {
-    struct reader_means means = {.hidden_sheets = limits->hidden_sheets};
-    if (!limits->ocr.off) means.n_languages = ocr_count_languages(limits->ocr.languages);
-    return means;
 }
 
 static struct mark find_mark(struct mark_span marks) {

@@ -38,11 +38,10 @@ enum reread_reason {
     REREAD_HIDDEN,  /* sheets were hidden, and are to be read now */
     REREAD_REASONS
 };
-/* What there is to read files by. */
+/* The means that files would be read by now. */
 struct reader_means {
-    int n_languages;    /* that OCR has; 0: it is off, or not installed */
+    int n_languages;    /* that OCR has (ocr_count_languages); 0: it is off, or not installed */
     bool hidden_sheets; /* are read too */
 };
-struct reader_means reader_means_of(const struct extract_limits *limits);
 enum reread_reason reader_judges(struct mark_span marks, const struct reader_means *means);
 enum document_reader reader_of(struct mark_span marks);

@@ -471,7 +471,7 @@ static void test_marks_fault(void **state) {
 
 /* Two pages of lines of ten-byte words, each 8 bytes and two blanks, whose boxes are 10 points
  * wide a byte. */
-/* What a document says of its reader. */
+/* The reason that a document with this mark is read again for. */
 static enum reread_reason judge(uint32_t value, int level, uint16_t column,
                                 struct reader_means means) {
     struct mark mark = {
@@ -724,7 +724,7 @@ int main(void) {
                                        cmocka_unit_test(test_places_long),
                                        cmocka_unit_test(test_marks_fault),
                                        cmocka_unit_test(test_rereading),
-        cmocka_unit_test(test_confidence),
-        cmocka_unit_test(test_boxes_of_lines)};
+                                       cmocka_unit_test(test_confidence),
+                                       cmocka_unit_test(test_boxes_of_lines)};
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

@@ -1,6 +1,6 @@
 /* tools/index/index_reread.c: retro-index reread: the documents that a reader of today would read
- * differently are read again from their files, and no others. What is read is put at once, and says
- * by its first mark what read it, so a command that was broken off goes on where it ended. */
+ * differently are read again from their files, and no others. A document that was read is put at
+ * once and says so by its first mark, so a command that was broken off goes on where it ended. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "config/base/hash.h"
 #include "config/json/json_writer.h"
+#include "retrieval/extract/ocr/tesseract.h"
 #include "retrieval/extract/reader.h"
 #include "tools/index/index_adder.h"
 #include "tools/index/index_color.h"
@@ -272,8 +273,7 @@ static void reread_free(struct reread *reread) {
 static enum status open_and_reread(struct reread *reread, struct error *e) {
     struct adder *adder = &reread->adder;
     const struct build_options *build = &adder->arguments->build;
-    struct extract_limits limits = {.ocr = build->ocr, .hidden_sheets = build->hidden_sheets};
-    reread->means = reader_means_of(&limits);
+    reread->means = (struct reader_means){ocr_count_languages(&build->ocr), build->hidden_sheets};
     if (reader_prepare(build, INT32_MAX, e) || adder_open(adder, e)) return e->status;
     if (collection_is_remote(adder->collection))
         return error_set(e, STATUS_UNSUPPORTED,

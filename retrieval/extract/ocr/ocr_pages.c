@@ -6,6 +6,7 @@
 
 #include "retrieval/extract/ocr/ocr_child.h"
 #include "retrieval/extract/ocr/ocr_worker.h"
+#include "retrieval/extract/ocr/tesseract.h"
 #include "retrieval/extract/page/page_losses.h"
 #include "retrieval/extract/page/page_record.h"
 
@@ -116,7 +117,7 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
     if (status == STATUS_OK)
         status = pages_lay_out_in_child(
             file, (struct text_span){reading.records.data, reading.records.size}, out, e);
-    out->n_languages = (uint8_t)reader_means_of(&file->limits).n_languages;
+    out->n_languages = (uint8_t)ocr_count_languages(&file->limits.ocr);
     buffer_free(&reading.records);
     buffer_free(&list);
     return status;

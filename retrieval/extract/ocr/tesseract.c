@@ -151,11 +151,11 @@ static int count_models(const struct ocr_languages *languages, const char *folde
     return n;
 }
 
-int ocr_count_languages(const char *list) {
+int ocr_count_languages(const struct extract_ocr *ocr) {
     struct ocr_languages languages = {0};
     struct error ignored;
-    const char *folder = find_models();
-    if (folder == NULL || ocr_languages_parse(&languages, list ? list : "", &ignored)) return 0;
+    const char *folder = find_models(), *list = ocr->languages ? ocr->languages : "";
+    if (ocr->off || folder == NULL || ocr_languages_parse(&languages, list, &ignored)) return 0;
     if (languages.n == 0) find_installed(&languages, folder);
     return count_models(&languages, folder);
 }

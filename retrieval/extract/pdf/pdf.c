@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "retrieval/extract/ocr/tesseract.h"
 #include "retrieval/extract/page/page_losses.h"
 #include "retrieval/extract/page/page_record.h"
 #include "retrieval/extract/pdf/pdf_scans.h"
@@ -174,7 +175,7 @@ enum status extract_pdf(const struct extract_file *file, struct document_text *o
     for (int i = 0; i < reading.n_workers; i++) pdf_worker_end(&reading.workers[i]);
     for (int i = 0; status == STATUS_OK && i < reading.facts.n_pages; i++)
         out->wants_ocr |= reading.pages[i].has_layer || page_waits(&reading.pages[i]);
-    if (out->wants_ocr) out->n_languages = (uint8_t)reader_means_of(&file->limits).n_languages;
+    if (out->wants_ocr) out->n_languages = (uint8_t)ocr_count_languages(&file->limits.ocr);
     if (status == STATUS_OK) status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);
     if (status == STATUS_OK) status = lay_out(&reading, file, e);
     for (int i = 0; reading.pages && i < reading.facts.n_pages; i++) {

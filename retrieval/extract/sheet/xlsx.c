@@ -45,7 +45,7 @@ static size_t read_size(struct xlsx_reader *reader, const struct xml_event *even
     return xml_attribute(event, name, &reader->value) ? strtoul(reader->value.data, NULL, 10) : 0;
 }
 
-/* What a row or column says of itself counts unless all is to be read. */
+/* Rows and columns say so of themselves. */
 static bool is_hidden(struct xlsx_reader *reader, const struct xml_event *event) {
     return !reader->parts->file->limits.hidden_sheets &&
            xml_attribute(event, "hidden", &reader->value) && xlsx_is_true(&reader->value);
