@@ -1,5 +1,5 @@
-/* retrieval/tables/data_table_markup.c: tables of Markdown, as GitHub's have them: a bar before each
- * cell, and "\\|" for one that is text. */
+/* retrieval/tables/data_table_markup.c: tables of Markdown, as GitHub's have them: a bar before
+ * each cell, and "\\|" for one that is text. */
 #include <string.h>
 
 #include "config/base/text.h"
@@ -55,9 +55,8 @@ void markup_add_row(struct table_builder *builder, struct text_span line) {
     if (builder->last_row == 0) builder->last_row = 1;
     builder->last_row++;
     for (size_t at = 1; column <= named && next_cell(whole, &at, &cell); column++) {
-        struct line_cell added = {.text = {cell.data, cell.size},
-                                  .row = builder->last_row,
-                                  .column = column};
+        struct line_cell added = {
+            .text = {cell.data, cell.size}, .row = builder->last_row, .column = column};
         if (cell.size > 0) builder_add_cell(builder->table, &added, builder->last_row, &before);
     }
     buffer_free(&cell);
