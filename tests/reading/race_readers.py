@@ -121,7 +121,7 @@ def make_files(folder, n_scans):
         path.write_bytes(make_pdf.write(made.pages, bookmarks=made.options.get("bookmarks", ())))
         files.append(("layouts", path, made))
     dice = random.Random(7)
-    for kind in ("xlsx", "docx", "html", "pptx", "csv"):
+    for kind in ("xlsx", "docx", "html", "pptx"):
         rows = score_tables.make_table(dice)
         path = folder / f"table.{kind}"
         path.write_bytes(score_tables.KINDS[kind](rows))
