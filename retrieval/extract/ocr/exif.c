@@ -82,9 +82,9 @@ static bool begins(struct text_span file, size_t at, const char *with, size_t si
 }
 
 struct exif_turn exif_find_turn(struct text_span file) {
-    static const struct exif_turn turns[] = {[2] = {true, 0}, [3] = {false, 2}, [4] = {true, 2},
-                                             [5] = {true, 3}, [6] = {false, 1}, [7] = {true, 1},
-                                             [8] = {false, 3}};
+    static const struct exif_turn turns[] = {
+        [2] = {true, 0},  [3] = {false, 2}, [4] = {true, 2}, [5] = {true, 3},
+        [6] = {false, 1}, [7] = {true, 1},  [8] = {false, 3}};
     struct text_span exif = {NULL, 0};
     if (begins(file, 0, "\xff\xd8", 2))
         exif = find_in_jpeg(file);
