@@ -42,7 +42,7 @@ def sheet_bomb():
     cell = b"<c><v>1</v></c>" * 1000
     with zipfile.ZipFile(io.BytesIO(small)) as book:
         parts = [(name, book.read(name)) for name in book.namelist()]
-    return zipped([(name, data.replace(b"<sheetData>", b"<sheetData>" + (b"<row>" + cell + b"</row>") * 53000) if "sheet1" in name else data)
+    return zipped([(name, data.replace(b"<sheetData>", b"<sheetData>" + (b"<row>" + cell + b"</row>") * 53000) if "worksheets/" in name else data)
                    for name, data in parts])
 
 

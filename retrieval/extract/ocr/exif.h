@@ -3,7 +3,7 @@
 
 #include "config/base/text.h"
 
-/* What is to be done to the pixels, in this order, so that they lie as a viewer shows them. */
+/* Steps that make the pixels lie as a viewer shows them, in this order. */
 struct exif_turn {
     bool mirrored; /* left and right are exchanged */
     int quarters;  /* clockwise, 0 .. 3 */
