@@ -12,8 +12,9 @@ struct mark mark_read(struct mark_span marks, uint32_t i) {
 static bool is_count(uint32_t value) { return value > 0 && value <= INT32_MAX; }
 
 static bool mark_is_sound(const struct mark *mark, uint64_t text_size) {
-    bool has_level = mark->kind == MARK_HEADING || mark->kind == MARK_BLOCK,
-         has_column = mark->kind == MARK_CELL;
+    bool is_reader = mark->kind == MARK_READER,
+         has_level = mark->kind == MARK_HEADING || mark->kind == MARK_BLOCK || is_reader,
+         has_column = mark->kind == MARK_CELL || is_reader;
     if (mark->at > text_size || (!has_level && mark->level != 0) ||
         (!has_column && mark->column != 0))
         return false;
@@ -28,6 +29,7 @@ static bool mark_is_sound(const struct mark *mark, uint64_t text_size) {
             return mark->level >= 1 && mark->level < BLOCK_KIND_COUNT && mark->value == 0;
         case MARK_CONFIDENCE: return mark->value >= 1 && mark->value <= 100;
         case MARK_CELL: return is_count(mark->value) && mark->column > 0;
+        case MARK_READER: return mark->at == 0 && mark->level > 0;
         case MARK_PAGE_SIZE:
         case MARK_BOX:
         case MARK_BOX_WORD:
@@ -100,6 +102,16 @@ uint32_t marks_seek(struct mark_span marks, uint64_t at) {
 bool marks_equal(struct mark_span left, struct mark_span right) {
     return left.n == right.n && (left.n == 0 || memcmp(left.bytes, right.bytes,
                                                        (size_t)left.n * sizeof(struct mark)) == 0);
+}
+
+static struct mark_span without_reader(struct mark_span marks) {
+    bool there = marks.n > 0 && mark_read(marks, 0).kind == MARK_READER;
+    return there ? (struct mark_span){(const char *)marks.bytes + sizeof(struct mark), marks.n - 1}
+                 : marks;
+}
+
+bool marks_alike(struct mark_span left, struct mark_span right) {
+    return marks_equal(without_reader(left), without_reader(right));
 }
 
 static uint32_t count_newlines(struct text_span text, size_t from, size_t end) {
@@ -236,4 +248,15 @@ uint32_t marks_last_page(struct mark_span marks) {
         if (mark.kind == MARK_PAGE && mark.value > last) last = mark.value;
     }
     return last;
+}
+
+int marks_confidence(struct mark_span marks, uint64_t start, uint64_t end) {
+    int least = 0;
+    for (uint32_t i = find_page(marks, start); i < marks.n; i++) {
+        struct mark mark = mark_read(marks, i);
+        if (mark.at >= end && mark.at > start) break;
+        if (mark.kind != MARK_CONFIDENCE) continue;
+        if (least == 0 || (int)mark.value < least) least = (int)mark.value;
+    }
+    return least;
 }

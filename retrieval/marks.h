@@ -22,6 +22,8 @@ enum mark_kind {
     MARK_BOX_END,    /* value: right and bottom of the line, whose text ends here */
     MARK_CELL,       /* value: row, column: that of the cell whose text begins here, both from 1, as
                         in the file */
+    MARK_READER,     /* the first, at 0: what read the file (extract/reader.h). level: enum
+                        document_reader; value: versions; column: what was there to read it by */
     MARK_KIND_COUNT
 };
 enum { MARK_LEVELS = 6 };
@@ -44,7 +46,7 @@ enum block_kind {
 struct mark {
     uint32_t at; /* byte of the text */
     uint8_t kind, level;
-    uint16_t column; /* of MARK_CELL, else 0 */
+    uint16_t column; /* of MARK_CELL and MARK_READER, else 0 */
     uint32_t value;
 };
 _Static_assert(sizeof(struct mark) == 12, "marks are stored as they are");
@@ -84,6 +86,11 @@ struct mark mark_read(struct mark_span marks, uint32_t i);
 /* The first mark at byte `at` or behind it; marks.n: there is none. */
 uint32_t marks_seek(struct mark_span marks, uint64_t at);
 bool marks_equal(struct mark_span left, struct mark_span right);
+/* The same but for what read the document: its chunks and what is embedded of them are the same. */
+bool marks_alike(struct mark_span left, struct mark_span right);
+/* How sure OCR is of what stands at bytes [start, end): of the least sure page, 1 .. 100. 0: none
+ * of it was read by OCR. */
+int marks_confidence(struct mark_span marks, uint64_t start, uint64_t end);
 
 struct document_place {
     uint32_t page, line; /* 0: not known */

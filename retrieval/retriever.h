@@ -21,8 +21,10 @@ struct retriever_choice {
     int per_document; /* at most so many chunks of a document; 0: any */
     float
         distinct; /* a chunk whose cosine with a better one is above this is left out; 0: none is */
-    int rerank;   /* so many hits, k or more, are put in order by the retriever's reranker; 0: none
-                     are */
+    int min_confidence; /* a chunk of a page that OCR was less sure of is left out, 1 .. 100; 0:
+                           none is */
+    int rerank; /* so many hits, k or more, are put in order by the retriever's reranker; 0: none
+                   are */
     bool no_pictures; /* the vectors that pictures have of their own embedder are not searched */
 };
 
@@ -86,6 +88,7 @@ struct hit {
     int n_tokens;
     float similarity; /* cosine, of the list in which it stands best */
     unsigned by;      /* bits of enum hit_list; 0: pictures have no embedder of their own */
+    int confidence;   /* of OCR in the chunk's least sure page, 1 .. 100; 0: it was not read so */
     float relevance;  /* by a reranker, 0 .. 1; -1: it was not asked */
     struct hit_worth worth;
 };

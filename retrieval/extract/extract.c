@@ -20,6 +20,8 @@ void document_text_clear(struct document_text *text) {
     buffer_clear(&text->marks);
     buffer_clear(&text->losses);
     text->note = NULL;
+    text->wants_ocr = text->has_hidden = false;
+    text->n_languages = 0;
 }
 
 void document_text_free(struct document_text *text) {
@@ -36,6 +38,9 @@ void document_text_copy(struct document_text *out, const struct document_text *t
     buffer_append(&out->marks, text->marks.data, text->marks.size);
     buffer_append(&out->losses, text->losses.data, text->losses.size);
     out->note = text->note;
+    out->wants_ocr = text->wants_ocr;
+    out->has_hidden = text->has_hidden;
+    out->n_languages = text->n_languages;
 }
 
 void document_text_lose(struct document_text *text, const char *format, ...) {
@@ -76,6 +81,7 @@ static enum status extract_one(const struct extract_file *file, const struct doc
     if (status == STATUS_OK) status = extract_check_blank(file->name, &text.text, e);
     if (status == STATUS_OK) {
         buffer_append(&text.title, "", 0);
+        reader_sign(&text, file->kind);
         status = taker->take(taker->context, "", &text, e);
     }
     document_text_free(&text);

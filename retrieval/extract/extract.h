@@ -65,7 +65,10 @@ struct document_text {
     struct buffer losses; /* what was not read of the document and why, a line each:
                              "page 7: a picture without text\n" */
     const char
-        *note; /* a guess that was made, to be told to people, of static storage; NULL: none */
+        *note;      /* a guess that was made, to be told to people, of static storage; NULL: none */
+    bool wants_ocr; /* a page of it was read by OCR, or would have been */
+    bool has_hidden;     /* sheets, which are left out */
+    uint8_t n_languages; /* that OCR had, where it was wanted; 0: there was none */
 };
 void document_text_clear(struct document_text *text);
 void document_text_free(struct document_text *text);
@@ -86,6 +89,14 @@ struct extract_ocr {
 };
 enum { OCR_PAGE_SECONDS = 30 };
 
+/* Is told how far a file is whenever a page of it is done, by the thread that reads it: `read` of
+ * `pages`, which both may grow. Files without pages tell nothing; each file within a file tells of
+ * itself. A page that waits for OCR is not done. */
+struct extract_listener {
+    void *context;
+    void (*show)(void *context, int read, int pages); /* NULL: nobody listens */
+};
+
 /* Of one file. */
 struct extract_limits {
     size_t bytes;  /* of the file, and of the text of each document in it */
@@ -97,7 +108,9 @@ struct extract_limits {
     const atomic_bool *stopped; /* likewise: of the program */
     const char *passwords;      /* that files may be opened with, one a line; NULL: none */
     bool pictures;              /* the pages of a PDF are documents too, as pictures */
+    bool hidden_sheets; /* of spreadsheets are read too, with their hidden rows and columns */
     struct extract_ocr ocr;
+    struct extract_listener listener;
 };
 static inline struct extract_limits extract_limits_of(size_t bytes) {
     return (struct extract_limits){.bytes = bytes, .seconds = 60, .memory = (size_t)1 << 30};

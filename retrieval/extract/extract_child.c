@@ -15,7 +15,8 @@
 enum piece_kind { PIECE_DOCUMENT = 0x52455430, PIECE_MEMBER, PIECE_SKIPPED, PIECE_END };
 
 struct piece_head {
-    uint32_t kind, status; /* of a document: enum extract_note; of a member: 0 */
+    uint32_t kind, status;         /* of a document: enum extract_note; of a member: 0 */
+    uint32_t has_hidden, reserved; /* of a document: as its has_hidden; 0 */
     /* Of a document: part, text, title, marks, losses; of a member: part and bytes, as text; else
      * the first is that of the error's text. */
     uint64_t sizes[5];
@@ -32,6 +33,7 @@ void child_write_document(struct child_writer *writer, const char *part,
                           const struct document_text *text) {
     struct piece_head head = {.kind = PIECE_DOCUMENT,
                               .status = note_number(text->note),
+                              .has_hidden = text->has_hidden,
                               .sizes = {strlen(part), text->text.size, text->title.size,
                                         text->marks.size, text->losses.size}};
     sandbox_write(writer->fd, &head, sizeof head);
@@ -110,6 +112,8 @@ static enum status read_document(struct child_reader *reader, const struct piece
         if (read_part(reader, parts[i], head->sizes[i], e)) return e->status;
     if (check_document(reader, e)) return e->status;
     reader->document.note = head->status < NOTE_COUNT ? extract_notes[head->status] : NULL;
+    reader->document.has_hidden = head->has_hidden != 0;
+    reader_sign(&reader->document, reader->file->kind);
     return reader->taker->documents->take(reader->taker->documents->context, reader->part.data,
                                           &reader->document, e);
 }
@@ -160,17 +164,18 @@ static enum status read_piece(struct child_reader *reader, bool *more, struct er
 /* The parser's process. */
 
 struct parse_options {
-    int32_t kind;
+    int32_t kind, hidden_sheets;
     uint64_t bytes;
     char name[SANDBOX_OPTIONS_BYTES - 16];
 };
 
 static struct extract_file file_of(const struct sandbox_call *call) {
     const struct parse_options *options = call->options;
-    return (struct extract_file){.name = options->name,
-                                 .bytes = call->input,
-                                 .kind = (enum document_kind)options->kind,
-                                 .limits = {.bytes = options->bytes}};
+    return (struct extract_file){
+        .name = options->name,
+        .bytes = call->input,
+        .kind = (enum document_kind)options->kind,
+        .limits = {.bytes = options->bytes, .hidden_sheets = options->hidden_sheets != 0}};
 }
 
 static void prepare_parser(const struct sandbox_call *call) {
@@ -226,7 +231,9 @@ static enum status judge_parser(const struct child_reader *reader, int code, str
 
 enum status child_run_parser(const struct extract_file *file, size_t output,
                              const struct piece_taker *taker, struct error *e) {
-    struct parse_options options = {.kind = (int32_t)file->kind, .bytes = file->limits.bytes};
+    struct parse_options options = {.kind = (int32_t)file->kind,
+                                    .hidden_sheets = file->limits.hidden_sheets,
+                                    .bytes = file->limits.bytes};
     memcpy(options.name, file->name, strnlen(file->name, sizeof options.name - 1));
     struct sandbox_job job = {.name = file->name,
                               .input = file->bytes,

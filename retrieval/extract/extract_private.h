@@ -3,6 +3,7 @@
 
 #include "retrieval/extract/extract.h"
 #include "retrieval/extract/extract_child.h"
+#include "retrieval/extract/reader.h"
 
 /* A file that was read. */
 struct extract_file {
@@ -14,11 +15,12 @@ struct extract_file {
 
 /* How files of a kind are called and read: a row of kinds.c. */
 struct document_form {
-    const char *name;     /* for messages; NULL: the row before says it, or nobody asks */
-    const char *suffixes; /* of names, without the first dot, a blank between them */
-    const char *type;     /* its media type */
-    bool in_child;        /* `read` runs in a process of its own */
-    bool holds_files;     /* its documents are files in turn, or may be */
+    const char *name;            /* for messages; NULL: the row before says it, or nobody asks */
+    const char *suffixes;        /* of names, without the first dot, a blank between them */
+    const char *type;            /* its media type */
+    enum document_reader reader; /* of it, or of its documents that are no files */
+    bool in_child;               /* `read` runs in a process of its own */
+    bool holds_files;            /* its documents are files in turn, or may be */
     /* In the child, before files are out of reach. */
     void (*prepare)(const struct extract_file *file);
     /* A file that is one document. */
@@ -36,6 +38,12 @@ struct document_form {
 const struct document_form *document_form_of(enum document_kind kind);
 /* Appends ".md" for "text/markdown"; nothing for a type of no kind. */
 void document_add_suffix(struct buffer *name, const char *type);
+
+/* Tells the file's listener that so many of its pages are done. */
+static inline void extract_tell(const struct extract_file *file, int read, int pages) {
+    const struct extract_listener *listener = &file->limits.listener;
+    if (listener->show) listener->show(listener->context, read, pages);
+}
 
 /* Sets the kind of an office file to what its bytes are, as many are called by another. Fails where
  * it is protected by a password, or of a kind that is not read. */

@@ -22,6 +22,14 @@ static bool is_excluded(const struct retriever_query *query, const struct chunk 
     return false;
 }
 
+/* OCR was not sure enough of a page that the chunk stands on. */
+static bool is_unsure(const struct retriever_query *query, const struct chunk *chunk) {
+    int least = query->choice.min_confidence;
+    if (least == 0) return false;
+    int confidence = marks_confidence(chunk->marks, chunk->start, chunk->end);
+    return confidence > 0 && confidence < least;
+}
+
 /* The candidates that stayed so far, and room for one more. */
 struct chosen {
     const struct retriever_query *query;
@@ -115,7 +123,9 @@ static enum status consider(struct chosen *chosen, const struct candidate *candi
     bool copy, near;
     if (!(candidate->similarity >= chosen->query->min_similarity)) return STATUS_OK;
     struct chunk chunk = snapshot_chunk(chosen->snapshot, candidate->id);
-    if (is_excluded(chosen->query, &chunk) || is_too_many(chosen, chunk.document)) return STATUS_OK;
+    if (is_excluded(chosen->query, &chunk) || is_too_many(chosen, chunk.document) ||
+        is_unsure(chosen->query, &chunk))
+        return STATUS_OK;
     if (is_copy(chosen, candidate, &chunk, &copy, e)) return e->status;
     if (copy) return STATUS_OK;
     if (is_near(chosen, candidate->id, &near, e)) return e->status;
@@ -141,6 +151,7 @@ void hit_show(struct hit *hit, const struct chunk *chunk, float similarity) {
                         .tokens = chunk->tokens,
                         .n_tokens = chunk->n_tokens,
                         .similarity = similarity,
+                        .confidence = marks_confidence(chunk->marks, chunk->start, chunk->end),
                         .relevance = -1};
 }
 
@@ -207,7 +218,7 @@ static bool needs_more(const struct collection *collection,
                        const struct ranked_query *ranked_query) {
     const struct retriever_query *query = ranked_query->query;
     return query->n_excluded > 0 || query->choice.per_document > 0 || query->choice.distinct > 0 ||
-           candidates_lists(ranked_query) != HIT_BY_PASSAGES ||
+           query->choice.min_confidence > 0 || candidates_lists(ranked_query) != HIT_BY_PASSAGES ||
            (query->filter && collection_is_remote(collection));
 }
 

@@ -6,17 +6,11 @@
 #include <strings.h>
 
 #include "config/base/text.h"
-#include "retrieval/tables/data_table.h"
-
-/* Of one table, while it is read. */
-struct table_builder {
-    struct data_table *table;
-    uint32_t last_row; /* the row of the line before, as in the file */
-};
+#include "retrieval/tables/data_table_private.h"
 
 /* Columns. */
 
-static int add_column(struct data_table *table, uint32_t file_column, struct text_span name) {
+int builder_add_column(struct data_table *table, uint32_t file_column, struct text_span name) {
     if (table->n_columns == TABLE_MOST_COLUMNS) return -1;
     table->columns =
         xgrow(table->columns, table->n_columns, &table->columns_capacity, sizeof *table->columns);
@@ -45,17 +39,11 @@ static int find_column(struct data_table *table, uint32_t file_column, struct te
         }
         return i;
     }
-    return add_column(table, file_column, name);
+    return builder_add_column(table, file_column, name);
 }
 
-/* A cell as a line has it. */
-struct line_cell {
-    struct text_span name, text;
-    uint32_t row, column; /* of the file; 0: not known */
-};
-
-static void add_cell(struct data_table *table, const struct line_cell *cell, uint32_t row,
-                     int *before) {
+void builder_add_cell(struct data_table *table, const struct line_cell *cell, uint32_t row,
+                      int *before) {
     size_t n = table->cells.size / sizeof(struct data_cell);
     int column = find_column(table, cell->column, cell->name, *before);
     table->is_cut = table->is_cut || n >= TABLE_MOST_CELLS || column < 0;
@@ -171,7 +159,8 @@ static void add_marked_line(struct table_builder *builder, struct text_span text
     int before = -1;
     split_front(span_between(text, line->start, mark_read(line->marks, i).at), &group, &name);
     if (group.size > 0 && first_of_row == n)
-        add_cell(table, &(struct line_cell){.name = {"Group", 5}, .text = group}, row, &before);
+        builder_add_cell(table, &(struct line_cell){.name = {"Group", 5}, .text = group}, row,
+                         &before);
     while (i < line->end) {
         struct mark mark = mark_read(line->marks, i);
         uint32_t next = next_cell(line, i + 1);
@@ -180,7 +169,8 @@ static void add_marked_line(struct table_builder *builder, struct text_span text
         struct line_cell cell = {.name = name, .row = mark.value, .column = mark.column};
         cell.text = stretch;
         if (next < line->end) split_stretch(stretch, &cell.text, &following);
-        if (!is_repeated(table, &cell, row, first_of_row)) add_cell(table, &cell, row, &before);
+        if (!is_repeated(table, &cell, row, first_of_row))
+            builder_add_cell(table, &cell, row, &before);
         name = following;
         i = next;
     }
@@ -203,7 +193,7 @@ static void add_plain_line(struct table_builder *builder, struct text_span line)
             cell.name.size = (size_t)(colon - part.text);
             cell.text = (struct text_span){colon + 2, part.size - cell.name.size - 2};
         }
-        add_cell(builder->table, &cell, builder->last_row, &before);
+        builder_add_cell(builder->table, &cell, builder->last_row, &before);
         first = false;
         line.text += size + (bar ? 3 : 0);
         line.size -= size + (bar ? 3 : 0);
@@ -310,10 +300,21 @@ static void take_heading(struct document_walk *walk, const struct mark *mark) {
     walk->heading = text;
 }
 
-/* A table of Markdown stands in its document as it was written, between bars: its columns are not
- * named in its rows, and it is no table to ask. */
+/* A table of Markdown stands in its document as it was written, between bars. */
 static bool is_markup(const struct document_walk *walk, const struct line_marks *line) {
     return line->start < walk->text.size && walk->text.text[line->start] == '|';
+}
+
+/* A table of Markdown has one head, which names its columns. */
+static void take_markup(struct document_walk *walk, const struct mark *mark,
+                        const struct line_marks *line) {
+    struct text_span text = span_between(walk->text, line->start, line->stop);
+    if (mark->level == BLOCK_TABLE_HEAD) {
+        begin_table(walk);
+        markup_name_columns(walk->builder.table, text);
+    } else if (mark->level == BLOCK_TABLE_ROW && walk->builder.table) {
+        markup_add_row(&walk->builder, text);
+    }
 }
 
 void data_tables_read(struct data_tables *tables, const struct stored_document *document) {
@@ -327,7 +328,7 @@ void data_tables_read(struct data_tables *tables, const struct stored_document *
         if (mark.kind != MARK_BLOCK) continue;
         struct line_marks line = line_of(walk, &mark, i);
         if (is_markup(walk, &line))
-            end_table(walk);
+            take_markup(walk, &mark, &line);
         else if (mark.level == BLOCK_TABLE_HEAD)
             take_head(walk, &line);
         else if (mark.level == BLOCK_TABLE_ROW)
@@ -361,7 +362,7 @@ bool data_table_add_record(struct data_table *table, const struct stored_documen
                                  .text = span_between(text, mark.at, stop),
                                  .row = mark.value,
                                  .column = mark.column};
-        add_cell(table, &cell, mark.value, &before);
+        builder_add_cell(table, &cell, mark.value, &before);
         any = true;
     }
     return any;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "retrieval/extract/ocr/exif.h"
 #include "retrieval/extract/ocr/ink.h"
 #include "retrieval/extract/ocr/ocr_page.h"
 #include "retrieval/extract/ocr/scan_file.h"
@@ -48,6 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct text_span file = {(const char *)data, size};
     int n = scan_count_pages(file);
     CHECK(n >= 1);
+    struct exif_turn turn = exif_find_turn(file);
+    CHECK(turn.quarters >= 0 && turn.quarters <= 3);
     if (size >= 4) read_pixels(data, size);
     return 0;
 }

@@ -18,6 +18,9 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+sys.modules.setdefault("layouts", __import__("layouts"))
+import layouts  # noqa: E402
+import make_pdf  # noqa: E402
 from offices import docx, odt, p, pptx, rtf, tbl, tc, tr
 from workbooks import ods, xlsx
 
@@ -157,6 +160,20 @@ def score(kind, tables, lines):
     return found, len(wanted)
 
 
+def score_pdf(lines):
+    """The tables of layouts.py, with lines and without: a cell needs the names of its row and of its column."""
+    made = [case for case in (function() for function in layouts.CASES) if case.cells]
+    with tempfile.TemporaryDirectory() as name:
+        folder, files = pathlib.Path(name), []
+        for i, case in enumerate(made):
+            files.append(folder / f"t{i}.pdf")
+            files[-1].write_bytes(make_pdf.write(case.pages))
+        passages = passages_of(folder, files, lines)
+    wanted = [cell for case in made for cell in case.cells]
+    found = sum(any(all(part in text for part in (value, *rows, *heads)) for text in passages) for rows, heads, value in wanted)
+    return found, len(wanted)
+
+
 def measure_large(kind):
     """Seconds of reading 20 000 rows of 12 columns; the child's memory is bounded by the sandbox."""
     dice = random.Random(1)
@@ -175,13 +192,13 @@ def measure_large(kind):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--kinds", default=",".join([*KINDS, "pdf"]))
     parser.add_argument("--tables", type=int, default=5)
     parser.add_argument("--lines", action="store_true")
     options = parser.parse_args()
     total = [0, 0]
     for kind in options.kinds.split(","):
-        found, n = score(kind, options.tables, options.lines)
+        found, n = score_pdf(options.lines) if kind == "pdf" else score(kind, options.tables, options.lines)
         total = [total[0] + found, total[1] + n]
         print(f"{kind:5} {found:5} of {n}  {found / n:.3f}", flush=True)
     print(f"all   {total[0]:5} of {total[1]}  {total[0] / total[1]:.3f}")

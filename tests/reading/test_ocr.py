@@ -3,8 +3,10 @@ import ctypes.util
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -56,6 +58,45 @@ def error_of(path, text, *options):
 def test_spoiled(tmp_path, name, spoil, most):
     pixels, text, _ = drawn(n=3, seed=len(name))
     assert error_of(store(tmp_path, name, spoil(pixels)), text) <= most
+
+
+def exif(orientation, order="<"):
+    entry = struct.pack(order + "HHIHH", 0x112, 3, 1, orientation, 0)
+    return (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IH", 8, 1) + entry + bytes(4)
+
+
+def with_exif(path, tiff):
+    """The file with its camera's note, before everything else."""
+    whole = path.read_bytes()
+    if path.suffix == ".jpg":
+        note = b"Exif\0\0" + tiff
+        path.write_bytes(whole[:2] + b"\xff\xe1" + struct.pack(">H", len(note) + 2) + note + whole[2:])
+    else:
+        path.write_bytes(whole[:33] + scan_files.chunk(b"eXIf", tiff) + whole[33:])
+    return path
+
+
+@needs_ocr
+@pytest.mark.parametrize("orientation, stored, kind", [
+    (2, lambda p: p[:, ::-1], "jpg"),
+    (4, lambda p: p[::-1], "png"),
+    (5, lambda p: p.T, "jpg"),
+    (6, lambda p: np.rot90(p, 1), "jpg"),
+    (7, lambda p: p[::-1, ::-1].T, "png"),
+])
+def test_turned_as_the_camera_says(tmp_path, orientation, stored, kind):
+    """A viewer shows such a picture turned or mirrored back, and so it is read."""
+    pixels, text, _ = drawn(n=2, seed=orientation)
+    path = store(tmp_path, "photograph", np.ascontiguousarray(stored(pixels)), kind)
+    order = "<" if kind == "jpg" else ">"
+    assert error_of(with_exif(path, exif(orientation, order)), text) <= 0.01
+
+
+@needs_ocr
+@pytest.mark.parametrize("note", [b"", b"II", exif(6)[:9], exif(9), b"II*\0" + b"\xff" * 40])
+def test_notes_of_cameras_that_lie(tmp_path, note):
+    pixels, text, _ = drawn(n=1, seed=1)
+    assert error_of(with_exif(store(tmp_path, "photograph", pixels, "jpg"), note), text) <= 0.01
 
 
 @needs_ocr
@@ -171,6 +212,18 @@ def test_hostile(tmp_path, name):
     assert done.returncode in (0, 1, 2) and done.stdout.count("\0") == 0
     if done.returncode:
         assert re.search(rf"{re.escape(name)}: .+", done.stderr), done.stderr
+
+
+@needs_ocr
+def test_progress(tmp_path):
+    """A file that takes long says how many of its pages are read."""
+    pixels, _, _ = drawn(n=3)
+    path = scan_files.tiff(tmp_path / "long.tif", [pixels] * 12)
+    began = time.monotonic()
+    done = extract(path)
+    counts = [int(count) for count in re.findall(r"^reading: .*long\.tif: (\d+) of 12 pages$", done.stderr, re.M)]
+    assert counts or time.monotonic() - began < 6, "it is told after three seconds, at the next page"
+    assert counts == sorted(set(counts)) and all(0 < count < 12 for count in counts)
 
 
 @needs_ocr

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/extract/extract.h"
 #include "retrieval/tables/data_table.h"
 #include "retrieval/tables/ranges.h"
 #include "tests/folder.h"
@@ -121,9 +122,46 @@ static void test_lines(void **state) {
     buffer_free(&marks);
 }
 
+/* Tables of Markdown as document_mark marks them: escaped bars, emphasis, rows that are short and
+ * long, empty cells, and bars that are no table. */
+static void test_markdown(void **state) {
+    (void)state;
+    static const char text[] =
+        "# Boats\n\n"
+        "| Boat | *Price* | Note |\n| --- | --: | --- |\n"
+        "| Kayak | 290 | a \\| b |\n| `Canoe` |  |\n| Raft | 310 | x | more |\n\n"
+        "Words | of a line.\n\n"
+        "| alone |\n\n"
+        "| Day | Boats |\n|---|---|\n| 2024-05-01 | 3 |\n";
+    struct buffer marks = {0};
+    struct data_tables tables = {0};
+    size_t n;
+    document_mark(DOCUMENT_MARKDOWN, (struct text_span){text, sizeof text - 1}, &marks);
+    struct stored_document document = {
+        .id = "x", .path = "x.md", .text = {text, sizeof text - 1}, .marks = marks_of(&marks)};
+    data_tables_read(&tables, &document);
+    assert_int_equal(tables.n, 2);
+    const struct data_table *table = &tables.list[0];
+    assert_string_equal(table->name.data, "Boats");
+    assert_int_equal(table->n_columns, 3);
+    assert_string_equal(table->columns[1].name.data, "Price");
+    assert_int_equal(table->columns[1].kind, CELL_NUMBER);
+    assert_int_equal(table->n_rows, 3);
+    const struct data_cell *cells = data_cells(table, &n);
+    assert_int_equal(n, 7);
+    assert_memory_equal(data_cell_text(table, &cells[2]).text, "a | b", 5);
+    assert_memory_equal(data_cell_text(table, &cells[3]).text, "Canoe", 5);
+    assert_int_equal(cells[5].file_row, 4);
+    assert_int_equal(cells[5].file_column, 2);
+    assert_int_equal(tables.list[1].columns[0].kind, CELL_DATE);
+    data_tables_free(&tables);
+    buffer_free(&marks);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers),
                                        cmocka_unit_test(test_other_kinds),
-                                       cmocka_unit_test(test_ranges), cmocka_unit_test(test_lines)};
+                                       cmocka_unit_test(test_ranges), cmocka_unit_test(test_lines),
+                                       cmocka_unit_test(test_markdown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

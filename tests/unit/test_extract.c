@@ -471,6 +471,61 @@ static void test_marks_fault(void **state) {
 
 /* Two pages of lines of ten-byte words, each 8 bytes and two blanks, whose boxes are 10 points
  * wide a byte. */
+/* The reason that a document with this mark is read again for. */
+static enum reread_reason judge(uint32_t value, int level, uint16_t column,
+                                struct reader_means means) {
+    struct mark mark = {
+        .kind = MARK_READER, .level = (uint8_t)level, .column = column, .value = value};
+    return reader_judges((struct mark_span){&mark, 1}, &means);
+}
+
+static void test_rereading(void **state) {
+    const struct reader_means none = {0}, three = {.n_languages = 3}, all = {3, true};
+    const uint32_t by_ocr = 1U << 16;
+    struct document_text d = {0};
+    (void)state;
+    assert_int_equal(judge(1, READER_PDF, 0, all), REREAD_NOT);
+    assert_int_equal(judge(0, READER_PDF, 0, none), REREAD_NEWER);
+    assert_int_equal(judge(1, READER_COUNT, 0, none), REREAD_UNKNOWN);
+    assert_int_equal(judge(1 | by_ocr, READER_PDF, 2 << 8, three), REREAD_OCR);
+    assert_int_equal(judge(1 | by_ocr, READER_PDF, 3 << 8, three), REREAD_NOT);
+    assert_int_equal(judge(1 | by_ocr, READER_PDF, 0, none), REREAD_NOT);
+    assert_int_equal(judge(1, READER_SHEET, 1, three), REREAD_NOT);
+    assert_int_equal(judge(1, READER_SHEET, 1, all), REREAD_HIDDEN);
+    assert_int_equal(reader_judges((struct mark_span){0}, &none), REREAD_UNKNOWN);
+
+    extract_ok("a.md", "# Cats\n\nThey purr.\n", &d);
+    assert_int_equal(reader_of(marks_of(&d.marks)), READER_TEXT);
+    assert_int_equal(reader_judges(marks_of(&d.marks), &all), REREAD_NOT);
+    document_text_free(&d);
+    extract_ok("a.html", "<p>They purr.</p>", &d);
+    assert_int_equal(reader_of(marks_of(&d.marks)), READER_HTML);
+    assert_int_equal(mark_read(marks_of(&d.marks), 1).kind == MARK_READER, false);
+    document_text_free(&d);
+}
+
+static void test_confidence(void **state) {
+    struct buffer marks = {0};
+    (void)state;
+    marks_add(&marks, MARK_READER, READER_OCR, 0, 1);
+    marks_add(&marks, MARK_PAGE, 0, 0, 1);
+    marks_add(&marks, MARK_CONFIDENCE, 0, 0, 90);
+    marks_add(&marks, MARK_PAGE, 0, 100, 2);
+    marks_add(&marks, MARK_PAGE, 0, 200, 3);
+    marks_add(&marks, MARK_CONFIDENCE, 0, 200, 60);
+    struct mark_span span = marks_of(&marks);
+    assert_null(marks_fault(span, 300));
+    assert_int_equal(marks_confidence(span, 0, 50), 90);
+    assert_int_equal(marks_confidence(span, 50, 100), 90);
+    assert_int_equal(marks_confidence(span, 100, 200), 0);
+    assert_int_equal(marks_confidence(span, 50, 201), 60);
+    assert_int_equal(marks_confidence(span, 250, 300), 60);
+    assert_int_equal(marks_confidence((struct mark_span){0}, 0, 10), 0);
+    assert_true(marks_alike(span, (struct mark_span){(const char *)span.bytes + 12, span.n - 1}));
+    assert_false(marks_alike(span, (struct mark_span){(const char *)span.bytes + 24, span.n - 2}));
+    buffer_free(&marks);
+}
+
 static void test_boxes_of_lines(void **state) {
     (void)state;
     struct buffer marks = {0}, found = {0};
@@ -668,6 +723,8 @@ int main(void) {
                                        cmocka_unit_test(test_places),
                                        cmocka_unit_test(test_places_long),
                                        cmocka_unit_test(test_marks_fault),
+                                       cmocka_unit_test(test_rereading),
+                                       cmocka_unit_test(test_confidence),
                                        cmocka_unit_test(test_boxes_of_lines)};
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

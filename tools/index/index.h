@@ -112,6 +112,7 @@ struct build_options {
     bool follow; /* links that lead out of the paths */
     bool pictures;
     struct extract_ocr ocr; /* but for its pictures: those are read unless `pictures` keeps them */
+    bool hidden_sheets;     /* are read too, and hidden rows and columns */
     bool dry_run;
     bool json; /* what is printed on standard output */
     char **paths;
@@ -224,6 +225,7 @@ int run_verify(struct index_arguments *arguments, struct error *e);
 int run_add(struct index_arguments *arguments, struct error *e);
 int run_delete(struct index_arguments *arguments, struct error *e);
 int run_update(struct index_arguments *arguments, struct error *e);
+int run_reread(struct index_arguments *arguments, struct error *e);
 int run_watch(struct index_arguments *arguments, struct error *e);
 int run_snapshot(struct index_arguments *arguments, struct error *e);
 int run_restore(struct index_arguments *arguments, struct error *e);

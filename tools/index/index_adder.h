@@ -22,6 +22,8 @@ struct adder {
     enum status failed;            /* of the collection, which ends the command */
     struct key_set *seen;     /* gets the ids of the documents that were read; NULL: nobody asks */
     struct known_files known; /* what the collection had when the walk ended */
+    const char *id;           /* of the documents that are put; NULL: ids are made of identities */
+    bool keeps_metadata;      /* a document that is there keeps what it has */
     bool only_there; /* update: documents that are not there are left out, but for parts of known
                         files */
     int n_unchanged;

@@ -135,24 +135,6 @@ static enum status add_chunks(struct builder *builder, struct collection_documen
     return status;
 }
 
-enum status read_documents(const struct build_options *options, const struct found_file *file,
-                           const atomic_bool *cancelled, const struct document_taker *taker,
-                           struct error *e) {
-    struct extract_limits limits = extract_limits_of(options->max_file_bytes);
-    struct error unread; /* reading it says so */
-    if (file->kept && file->size <= limits.bytes &&
-        kept_name_of_path(file->path, file->kept, &unread))
-        file->kept[0] = '\0';
-    limits.pictures = options->pictures;
-    limits.ocr = options->ocr;
-    limits.passwords = options->passwords;
-    limits.ocr.pictures = !options->pictures;
-    limits.cancelled = cancelled;
-    if (options->max_seconds > 0) limits.seconds = options->max_seconds;
-    return document_extract_all(&(struct extract_source){.path = file->path, .kind = file->kind},
-                                &limits, taker, e);
-}
-
 /* A file, while its documents are added. */
 struct file_adder {
     struct builder *builder;

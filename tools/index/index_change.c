@@ -132,26 +132,37 @@ static bool is_there(const struct adder *adder, const char *id, const char *part
     return there;
 }
 
+/* As the document has it that is replaced, where that is asked for; else as the file says. */
+static enum status find_metadata(struct adder *adder, const struct collection_document *document,
+                                 struct buffer *out, struct error *e) {
+    const struct index_arguments *arguments = adder->arguments;
+    struct metadata_limits limits = index_metadata_limits(&arguments->config);
+    struct collection_found found;
+    if (!adder->keeps_metadata ||
+        collection_find(adder->collection, NULL, document->id, &found, e) != STATUS_OK)
+        return metadata_of_file(out, &arguments->metadata, adder->file, document->text, &limits, e);
+    buffer_append_string(out, found.document.metadata);
+    collection_found_release(&found);
+    return STATUS_OK;
+}
+
 /* Parts of a file that got an id have it with the part behind. */
 static enum status put_part(struct adder *adder, const char *part,
                             const struct document_text *document_text, struct error *e) {
-    const struct index_arguments *arguments = adder->arguments;
     char made[DOCUMENT_ID_SIZE];
     struct buffer path = {0}, id = {0}, metadata = {0};
     struct text_span text = {document_text->text.data, document_text->text.size};
     buffer_printf(&path, "%s%s", adder->file->stored, part);
-    buffer_printf(&id, "%s%s", arguments->id ? arguments->id : adder->file->identity, part);
+    buffer_printf(&id, "%s%s", adder->id ? adder->id : adder->file->identity, part);
     document_id_of_path(id.data, made);
-    struct collection_document document = {.id = arguments->id ? id.data : made,
+    struct collection_document document = {.id = adder->id ? id.data : made,
                                            .path = path.data,
                                            .title = document_text->title.data,
                                            .source = adder->file->source,
                                            .file = adder->file->kept,
                                            .text = text,
                                            .marks = marks_of(&document_text->marks)};
-    struct metadata_limits limits = index_metadata_limits(&arguments->config);
-    enum status status =
-        metadata_of_file(&metadata, &arguments->metadata, adder->file, text, &limits, e);
+    enum status status = find_metadata(adder, &document, &metadata, e);
     document.metadata = metadata.size > 0 ? metadata.data : NULL;
     if (status == STATUS_OK && adder->only_there && !is_there(adder, document.id, part))
         status = error_set(e, STATUS_INVALID, "%s%s: it is not in the collection; add adds it",
@@ -291,7 +302,7 @@ static enum status open_and_add(struct adder *adder, struct error *e) {
 }
 
 static int add_or_update(struct index_arguments *arguments, bool only_there, struct error *e) {
-    struct adder adder = {.arguments = arguments, .only_there = only_there};
+    struct adder adder = {.arguments = arguments, .id = arguments->id, .only_there = only_there};
     if (arguments->n_rest < 2) {
         error_set(e, STATUS_INVALID, "DIR and at least one PATH are needed; --help says more");
         return EXIT_FAILED;

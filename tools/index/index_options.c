@@ -16,8 +16,9 @@ enum {
     LARGEST_THREADS = 32
 };
 enum {
+    READS = COMMAND_ADD | COMMAND_UPDATE | COMMAND_WATCH | COMMAND_REREAD,
     PUTS = COMMAND_ADD | COMMAND_UPDATE | COMMAND_WATCH,
-    ALL_OPEN = COMMAND_BUILD | COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_VERIFY | PUTS |
+    ALL_OPEN = COMMAND_BUILD | COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_VERIFY | READS |
                COMMAND_LIST | COMMAND_SHOW | COMMAND_STATS | COMMAND_CHANGE | COMMAND_DELETE
 };
 
@@ -35,6 +36,7 @@ enum option_id {
     OPTION_OCR_LANGUAGES,
     OPTION_NO_OCR,
     OPTION_PASSWORDS,
+    OPTION_HIDDEN,
     OPTION_PAGE_SECONDS,
     OPTION_THREADS,
     OPTION_DRY,
@@ -48,6 +50,7 @@ enum option_id {
     OPTION_META,
     OPTION_FILTER,
     OPTION_EXPLAIN,
+    OPTION_CONFIDENCE,
     OPTION_PICTURES,
     OPTION_PICTURE_EMBEDDER,
     OPTION_BY_PICTURE,
@@ -113,13 +116,15 @@ static const struct index_row {
      COMMAND_SEARCH},
     {"--pictures", NULL,
      "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
-     OPTION_PICTURES, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+     OPTION_PICTURES, COMMAND_BUILD | COMMAND_EXTRACT | READS},
     {"--picture-embedder", "FOLDER",
      "--pictures, with vectors of an embedder of their own, such as CLIP: "
      "retrieval.picture_embedder",
      OPTION_PICTURE_EMBEDDER, COMMAND_BUILD},
     {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found",
      OPTION_BY_PICTURE, COMMAND_SEARCH},
+    {"--min-confidence", "N", "no passages of pages that OCR was less sure of, 1 .. 100",
+     OPTION_CONFIDENCE, COMMAND_SEARCH},
     {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER,
      COMMAND_SEARCH},
     {"--filter", "JSON", "the documents that go, all or those that are named", OPTION_FILTER,
@@ -128,39 +133,41 @@ static const struct index_row {
     {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so",
      OPTION_REPAIR, COMMAND_VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON,
-     COMMAND_LIST | COMMAND_SHOW | PUTS | COMMAND_CHANGE | COMMAND_DELETE | COMMAND_STATS |
+     COMMAND_LIST | COMMAND_SHOW | READS | COMMAND_CHANGE | COMMAND_DELETE | COMMAND_STATS |
          COMMAND_COPY | COMMAND_VERIFY | COMMAND_SEARCH | COMMAND_BUILD | COMMAND_NEIGHBORS |
          COMMAND_EXTRACT},
     {"--long", NULL, "id and number of chunks before each path, title behind it", OPTION_LONG,
      COMMAND_LIST},
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT,
-     COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+     COMMAND_BUILD | COMMAND_EXTRACT | READS},
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
-     COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+     COMMAND_BUILD | COMMAND_EXTRACT | READS},
     {"--ocr-languages", "LIST",
      "languages that OCR reads, as eng+deu+fra; else those that are installed, of each page the "
      "one "
      "that fits\n"
      "best (docs/files.md)",
-     OPTION_OCR_LANGUAGES, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+     OPTION_OCR_LANGUAGES, COMMAND_BUILD | COMMAND_EXTRACT | READS},
     {"--no-ocr", NULL, "pages and files that are pictures of text are not read", OPTION_NO_OCR,
-     COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+     COMMAND_BUILD | COMMAND_EXTRACT | READS},
+    {"--hidden-sheets", NULL, "reads the sheets, rows and columns that a spreadsheet hides, too",
+     OPTION_HIDDEN, COMMAND_BUILD | COMMAND_EXTRACT | READS},
     {"--max-page-seconds", "N", "pages whose OCR takes longer are not read (30)",
-     OPTION_PAGE_SECONDS, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+     OPTION_PAGE_SECONDS, COMMAND_BUILD | COMMAND_EXTRACT | READS},
     {"--password-file", "FILE",
      "passwords, one a line, that encrypted PDF files are opened with: retrieval.password_file",
-     OPTION_PASSWORDS, COMMAND_BUILD | COMMAND_EXTRACT | PUTS},
+     OPTION_PASSWORDS, COMMAND_BUILD | COMMAND_EXTRACT | READS},
     {"--threads", "N", "files that are read at the same time; else as many as there are cores",
-     OPTION_THREADS, COMMAND_BUILD | PUTS},
+     OPTION_THREADS, COMMAND_BUILD | READS},
     {"--dry-run", NULL,
      "reads everything, lists the documents and what is skipped, and writes nothing", OPTION_DRY,
-     COMMAND_BUILD | PUTS},
+     COMMAND_BUILD | READS},
     {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW,
      COMMAND_BUILD | PUTS},
     {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE,
      COMMAND_WATCH},
     {"--verbose", NULL, "names files of unknown kind, hidden files and copies of texts",
-     OPTION_VERBOSE, COMMAND_BUILD | PUTS},
+     OPTION_VERBOSE, COMMAND_BUILD | READS},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
      ALL_OPEN},
     {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
@@ -207,6 +214,8 @@ static enum status parse_number(struct index_arguments *arguments, int option, c
         {OPTION_SECONDS, "--max-file-seconds", 1, LARGEST_SECONDS, &build->max_seconds},
         {OPTION_PAGE_SECONDS, "--max-page-seconds", 1, LARGEST_SECONDS, &build->ocr.page_seconds},
         {OPTION_THREADS, "--threads", 1, LARGEST_THREADS, &build->threads},
+        {OPTION_CONFIDENCE, "--min-confidence", 1, 100,
+         &arguments->config.retrieval.choice.min_confidence},
         {'k', "-k", 1, LARGEST_K, &arguments->k}};
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         long long n = 0;
@@ -262,6 +271,7 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
             break;
         case OPTION_OCR_LANGUAGES: status = set_ocr_languages(arguments, value, e); break;
         case OPTION_NO_OCR: arguments->build.ocr.off = true; break;
+        case OPTION_HIDDEN: arguments->build.hidden_sheets = true; break;
         case OPTION_HELP: arguments->help = true; break;
         default: return parse_number(arguments, option, value, e);
     }

@@ -18,7 +18,8 @@ enum {
     COMMAND_UPDATE = 1 << 10,
     COMMAND_COPY = 1 << 11,
     COMMAND_WATCH = 1 << 12,
-    COMMAND_DELETE = 1 << 13
+    COMMAND_DELETE = 1 << 13,
+    COMMAND_REREAD = 1 << 14
 };
 
 /* Reads the options of one command (a bit) and finds the words behind them; argv[0] is the

@@ -19,6 +19,7 @@ static void describe_place(const struct hit *hit, struct buffer *out) {
     for (int i = 0; i < place.n_headings; i++)
         buffer_printf(out, "%s%.*s", i > 0 ? " > " : ", ", (int)place.headings[i].size,
                       place.headings[i].text);
+    if (hit->confidence > 0) buffer_printf(out, ", OCR %d %% sure", hit->confidence);
     if (out->size > 0) {
         memcpy(out->data, " (", 2);
         buffer_append(out, ")", 1);
@@ -88,6 +89,7 @@ static void put_hit(int rank, const struct hit *hit, bool explain) {
     for (int i = 0; i < place.n_headings; i++)
         put_string_n(&w, place.headings[i].text, place.headings[i].size);
     put_array_end(&w);
+    if (hit->confidence > 0) put_key_int(&w, "confidence", hit->confidence);
     hit_put_boxes(&w, hit);
     put_key_string_n(&w, "text", hit->text.text, hit->text.size);
     put_object_end(&w);
@@ -127,6 +129,7 @@ static enum status make_query(const struct index_arguments *arguments,
                                       .k = arguments->k,
                                       .min_similarity = -1};
     if (arguments->config.retrieval.choice.hybrid) query->choice.way = RETRIEVE_USUAL;
+    query->choice.min_confidence = arguments->config.retrieval.choice.min_confidence;
     query->choice.no_pictures =
         !arguments->config.retrieval.choice.pictures && !arguments->by_picture;
     if (arguments->by_picture) {

@@ -167,6 +167,7 @@ static enum status run_round(struct folder_watch *watch, struct error *e) {
     struct walk fresh = {.verbose = watch->adder.arguments->build.verbose,
                          .follow = watch->adder.walk.follow,
                          .pictures = watch->adder.walk.pictures,
+                         .ocr = watch->adder.walk.ocr,
                          .quiet = watch->adder.walk.quiet};
     walk_free(&watch->adder.walk);
     watch->adder.walk = fresh;
@@ -221,6 +222,7 @@ int run_watch(struct index_arguments *arguments, struct error *e) {
     }
     watch.adder.walk.follow = arguments->build.follow;
     watch.adder.walk.pictures = arguments->build.pictures;
+    watch.adder.walk.ocr = !arguments->build.ocr.off;
     index_catch_interrupts();
     watch.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     enum status status =

@@ -180,6 +180,15 @@ static const struct index_command {
      run_watch,
      "watch notes ~/notes\n"
      "watch --once notes ~/notes"},
+    {{"reread", "[OPTION...] DIR",
+      "reads those documents again from their files that are read differently now: by a newer "
+      "reader of their kind, by\n"
+      "OCR that was missing, or with --hidden-sheets. The options are those that they were read "
+      "with. One that was\n"
+      "broken off goes on where it ended"},
+     COMMAND_REREAD,
+     run_reread,
+     "reread --dry-run notes\nreread notes"},
     {{"delete", "[OPTION...] DIR DOCUMENT...",
       "deletes documents, each named by its path or id, and all of a FOLDER/ or of a file that "
       "holds several; prints\n"
@@ -309,7 +318,8 @@ static int run_help(struct index_arguments *arguments, struct error *e) {
 
 static const char *tell_interrupted(const struct index_command *command,
                                     const struct index_arguments *arguments) {
-    if (command->bit & (COMMAND_ADD | COMMAND_UPDATE)) return "what was printed is kept";
+    if (command->bit & (COMMAND_ADD | COMMAND_UPDATE | COMMAND_REREAD))
+        return "what was printed is kept";
     if (command->bit == COMMAND_BUILD && !arguments->build.dry_run)
         return "what was there before is unchanged, and the next build goes on from here";
     return "what was there before is unchanged";

@@ -128,6 +128,17 @@ struct grey_noise grey_measure_noise(const struct grey *picture) {
 
 /* Turns. */
 
+void grey_mirror(struct grey *picture) {
+    for (int y = 0; y < picture->height; y++) {
+        uint8_t *row = grey_row(picture, y);
+        for (int left = 0, right = picture->width - 1; left < right; left++, right--) {
+            uint8_t pixel = row[left];
+            row[left] = row[right];
+            row[right] = pixel;
+        }
+    }
+}
+
 void grey_turn(struct grey *picture, int quarters) {
     enum { TILE = 32 }; /* both pictures stay in the cache */
     struct grey out;

@@ -26,6 +26,8 @@ static inline size_t grey_size(const struct grey *picture) {
 void grey_median(struct grey *picture);
 /* A blur of 3 x 3 pixels, weights 1 2 1. */
 void grey_blur(struct grey *picture);
+/* Exchanges left and right. */
+void grey_mirror(struct grey *picture);
 /* Quarter turns clockwise. */
 void grey_turn(struct grey *picture, int quarters);
 /* Turns by so many degrees clockwise about the middle, in a picture of the same size; what comes

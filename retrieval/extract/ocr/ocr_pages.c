@@ -6,6 +6,7 @@
 
 #include "retrieval/extract/ocr/ocr_child.h"
 #include "retrieval/extract/ocr/ocr_worker.h"
+#include "retrieval/extract/ocr/tesseract.h"
 #include "retrieval/extract/page/page_losses.h"
 #include "retrieval/extract/page/page_record.h"
 
@@ -61,6 +62,8 @@ enum status ocr_pages_read(const struct extract_file *file, const struct ocr_wis
 /* Files of pictures. */
 
 struct scan_reading {
+    const struct extract_file *file;
+    int n, n_done; /* pages */
     struct buffer records;
     struct losses losses;
     size_t n_words;
@@ -80,6 +83,8 @@ static enum status take_scan(void *context, int page, struct text_span record, c
         reading->n_words += pages.list[0].words.size / sizeof(struct page_word);
         buffer_append(&reading->records, record.text, record.size);
     }
+    reading->n_done++;
+    extract_tell(reading->file, reading->n_done, reading->n);
     pages_free(&pages);
     return STATUS_OK;
 }
@@ -96,7 +101,7 @@ static enum status list_pages(const struct extract_file *file, struct buffer *li
 
 enum status extract_scan(const struct extract_file *file, struct document_text *out,
                          struct error *e) {
-    struct scan_reading reading = {.losses = {.out = out}};
+    struct scan_reading reading = {.file = file, .losses = {.out = out}};
     struct buffer list = {0};
     if (file->limits.ocr.off)
         return error_set(e, STATUS_UNSUPPORTED, "%s: a picture, and OCR is off", file->name);
@@ -104,6 +109,7 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
     struct ocr_wish wish = {.source = &scan_source,
                             .pages = (const int *)(const void *)list.data,
                             .n = (int)(list.size / sizeof(int))};
+    reading.n = wish.n;
     if (status == STATUS_OK) status = ocr_pages_read(file, &wish, take_scan, &reading, e);
     losses_end(&reading.losses);
     if (status == STATUS_OK && reading.n_words == 0)
@@ -111,6 +117,7 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
     if (status == STATUS_OK)
         status = pages_lay_out_in_child(
             file, (struct text_span){reading.records.data, reading.records.size}, out, e);
+    out->n_languages = (uint8_t)ocr_count_languages(&file->limits.ocr);
     buffer_free(&reading.records);
     buffer_free(&list);
     return status;

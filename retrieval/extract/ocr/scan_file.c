@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/extract/ocr/exif.h"
+
 enum { MOST_PAGES = 10000 };
 
 #define FUNCTIONS(X) \
@@ -184,6 +186,13 @@ static void make_square(PIX *pix, struct grey *picture) {
         grey_scale(picture, picture->width, (int)height);
 }
 
+/* As the camera was held. */
+static void turn_as_shown(struct text_span file, struct grey *picture) {
+    struct exif_turn turn = exif_find_turn(file);
+    if (turn.mirrored) grey_mirror(picture);
+    if (turn.quarters > 0) grey_turn(picture, turn.quarters);
+}
+
 enum status scan_read_page(struct text_span file, int i, size_t memory, struct grey *picture,
                            float *dpi, struct error *e) {
     struct header header = {0};
@@ -198,6 +207,7 @@ enum status scan_read_page(struct text_span file, int i, size_t memory, struct g
         *dpi = dpi_of(pix, reduction);
         lept.pixDestroy(&grey);
         make_square(pix, picture);
+        turn_as_shown(file, picture);
     }
     bool done = picture->pixels != NULL;
     if (pix) lept.pixDestroy(&pix);

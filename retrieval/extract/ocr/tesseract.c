@@ -9,6 +9,7 @@
 #include <string.h>
 #include <tesseract/capi.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FUNCTIONS(X) \
     X(TessBaseAPICreate) \
@@ -135,6 +136,28 @@ static void find_installed(struct ocr_languages *languages, const char *folder) 
     for (int i = 0; i < n && i < OCR_MOST_LANGUAGES; i++)
         add_language(languages, names[i], strlen(names[i]));
     free(names);
+}
+
+/* Those of the list whose models are there. */
+static int count_models(const struct ocr_languages *languages, const char *folder) {
+    struct buffer path = {0};
+    int n = 0;
+    for (int i = 0; i < languages->n; i++) {
+        buffer_clear(&path);
+        buffer_printf(&path, "%s/%s.traineddata", folder, languages->names[i]);
+        n += access(path.data, R_OK) == 0;
+    }
+    buffer_free(&path);
+    return n;
+}
+
+int ocr_count_languages(const struct extract_ocr *ocr) {
+    struct ocr_languages languages = {0};
+    struct error ignored;
+    const char *folder = find_models(), *list = ocr->languages ? ocr->languages : "";
+    if (ocr->off || folder == NULL || ocr_languages_parse(&languages, list, &ignored)) return 0;
+    if (languages.n == 0) find_installed(&languages, folder);
+    return count_models(&languages, folder);
 }
 
 /* Opening. */

@@ -14,6 +14,10 @@ struct ocr_languages {
 /* Reads "eng+deu"; "" leaves *languages empty. STATUS_INVALID for what is no such list. */
 enum status ocr_languages_parse(struct ocr_languages *languages, const char *list, struct error *e);
 
+/* How many languages OCR would read by: those that are asked for whose models are there, else those
+ * that are installed. 0: it is off. */
+int ocr_count_languages(const struct extract_ocr *ocr);
+
 /* Models, and what the last reading found. */
 struct ocr_engine;
 /* Opens the library, and reads the models of these languages, else of those that are installed,

@@ -39,6 +39,7 @@ static enum status take_page(const struct extract_file *file, struct text_span p
     enum status status = picture_document_write(
         &text.text, png, (struct text_span){text.title.data, text.title.size}, e);
     marks_add(&text.marks, MARK_PAGE, 0, 0, page);
+    reader_sign_as(&text, READER_PICTURE);
     if (status == STATUS_OK) status = taker->take(taker->context, part.data, &text, e);
     buffer_free(&part);
     document_text_free(&text);

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "retrieval/extract/ocr/tesseract.h"
 #include "retrieval/extract/page/page_losses.h"
 #include "retrieval/extract/page/page_record.h"
 #include "retrieval/extract/pdf/pdf_scans.h"
@@ -21,6 +22,7 @@ struct pdf_reading {
     int n_workers;
     struct pdf_facts facts;
     struct pdf_scan *pages; /* [facts.n_pages] */
+    int n_done;             /* pages that wait for nothing */
     size_t n_words;
     bool is_late; /* the time for the file was over before its last page */
     struct document_text *out;
@@ -77,6 +79,26 @@ static void judge_page(struct pdf_scan *page, int number) {
     pages_free(&pages);
 }
 
+/* Pages that wait for OCR are done later (pdf_read_scans). */
+static void tell_page(struct pdf_reading *reading, const struct pdf_scan *page) {
+    bool waits = page_waits(page) && !reading->file.limits.ocr.off;
+    reading->n_done += !waits;
+    if (!waits) extract_tell(&reading->file, reading->n_done, reading->facts.n_pages);
+}
+
+static void take_page(struct pdf_reading *reading, int i, enum page_outcome outcome,
+                      const struct error *why) {
+    struct pdf_scan *page = &reading->pages[i];
+    if (outcome == PAGE_LOST) return;
+    judge_page(page, i + 1);
+    if (page->n_words > 0 && reading->reserve > 0) {
+        reading->file.limits.until -= reading->reserve;
+        reading->reserve = 0;
+    }
+    if (outcome == PAGE_HALF)
+        buffer_printf(&page->loss, "its lines and pictures are not read: %s", why->text);
+}
+
 static enum status read_pages(struct pdf_reading *reading, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < reading->facts.n_pages && status == STATUS_OK; i++) {
@@ -88,14 +110,8 @@ static enum status read_pages(struct pdf_reading *reading, struct error *e) {
         if (status) *e = why;
         if (status == STATUS_OK && outcome == PAGE_LOST)
             buffer_append_string(&page->loss, why.text);
-        if (outcome == PAGE_LOST) continue;
-        judge_page(page, i + 1);
-        if (page->n_words > 0 && reading->reserve > 0) {
-            reading->file.limits.until -= reading->reserve;
-            reading->reserve = 0;
-        }
-        if (outcome == PAGE_HALF)
-            buffer_printf(&page->loss, "its lines and pictures are not read: %s", why.text);
+        take_page(reading, i, outcome, &why);
+        tell_page(reading, page);
     }
     return status;
 }
@@ -157,6 +173,9 @@ enum status extract_pdf(const struct extract_file *file, struct document_text *o
     if (status == STATUS_OK) status = read_pages(&reading, e);
     reading.is_late = time_now() >= reading.file.limits.until;
     for (int i = 0; i < reading.n_workers; i++) pdf_worker_end(&reading.workers[i]);
+    for (int i = 0; status == STATUS_OK && i < reading.facts.n_pages; i++)
+        out->wants_ocr |= reading.pages[i].has_layer || page_waits(&reading.pages[i]);
+    if (out->wants_ocr) out->n_languages = (uint8_t)ocr_count_languages(&file->limits.ocr);
     if (status == STATUS_OK) status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);
     if (status == STATUS_OK) status = lay_out(&reading, file, e);
     for (int i = 0; reading.pages && i < reading.facts.n_pages; i++) {

@@ -14,8 +14,9 @@ static const float GOOD_LAYER = 0.5F;
 enum { SURE = 75, LEAST_LETTERS = 4, LEAST_WORDS = 8, TRIED_LAYERS = 3 };
 
 struct scans {
+    const struct extract_file *file;
     struct pdf_scan *pages; /* [n] */
-    int n;
+    int n, n_done;
     int n_bad; /* layers that are not the text of their page */
 };
 
@@ -65,7 +66,8 @@ static bool read_record(struct text_span record, int number, struct pages *pages
 
 static enum status take_page(void *context, int page, struct text_span record, const char *why,
                              struct error *e) {
-    struct pdf_scan *scan = &((struct scans *)context)->pages[page];
+    struct scans *scans = context;
+    struct pdf_scan *scan = &scans->pages[page];
     struct pages read = {0};
     (void)e;
     if (read_record(record, page + 1, &read)) {
@@ -75,6 +77,8 @@ static enum status take_page(void *context, int page, struct text_span record, c
     } else {
         lose(scan, record.size > 0 ? "its reader writes nonsense" : why);
     }
+    scans->n_done++;
+    extract_tell(scans->file, scans->n_done, scans->n);
     pages_free(&read);
     return STATUS_OK;
 }
@@ -143,19 +147,20 @@ static enum status try_layers(const struct extract_file *file, struct scans *sca
 
 enum status pdf_read_scans(const struct extract_file *file, struct pdf_scan *pages, int n,
                            struct error *e) {
-    struct scans scans = {.pages = pages, .n = n};
+    struct scans scans = {.file = file, .pages = pages, .n = n};
     struct ocr_wish wish = {.source = &pdf_source};
     int *list = xcalloc((size_t)n + 1, sizeof *list);
     bool off = file->limits.ocr.off;
     enum status status = off ? STATUS_OK : try_layers(file, &scans, list, e);
     for (int i = 0; i < n; i++) {
-        if (pages[i].need <= PAGE_IS_EMPTY || pages[i].record.size == 0) continue;
+        if (!page_waits(&pages[i])) continue;
         if (off) lose(&pages[i], "OCR is off");
         if (off) continue;
         list[wish.n] = i;
         wish.n++;
     }
     wish.pages = list;
+    scans.n_done = n - wish.n;
     if (status == STATUS_OK) status = ocr_pages_read(file, &wish, take_page, &scans, e);
     free(list);
     return status;

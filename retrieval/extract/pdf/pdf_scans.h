@@ -13,6 +13,10 @@ struct pdf_scan {
     bool has_layer; /* the text of a scan, by somebody else's OCR */
     size_t n_words;
 };
+/* Whether it is to be read by OCR, as far as is known before the layers are tried. */
+static inline bool page_waits(const struct pdf_scan *page) {
+    return page->need > PAGE_IS_EMPTY && page->record.size > 0;
+}
 
 /* Reads pages [n] by OCR where they need it; one that cannot be read so keeps its record, and its
  * loss says why. Whether a hidden layer is the page's text is tried on some of the pages: a few

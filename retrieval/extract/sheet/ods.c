@@ -30,6 +30,7 @@ struct ods_reader {
     size_t repeated, n_sheets;
     enum column_state columns_state[SHEET_COLUMNS + 1];
     int tables, skipped; /* open: tables lie within cells; what is no part of a sheet */
+    bool all;            /* sheets, rows and columns, those that are hidden too */
     bool sheet_is_hidden;
 
     size_t column, row; /* from 1: of the cell or row that is open */
@@ -57,7 +58,7 @@ static size_t read_count(struct ods_reader *reader, const struct xml_event *even
 }
 
 static bool is_collapsed(struct ods_reader *reader, const struct xml_event *event) {
-    return xml_attribute(event, "visibility", &reader->value) &&
+    return !reader->all && xml_attribute(event, "visibility", &reader->value) &&
            strcmp(reader->value.data, "visible") != 0;
 }
 
@@ -100,7 +101,7 @@ static void open_sheet(struct ods_reader *reader, const struct xml_event *event)
     buffer_append_string(&reader->sheet.name, named ? reader->value.data : "");
     if (xml_attribute(event, "style-name", &reader->value))
         buffer_printf(&style, "\n%s\n", reader->value.data);
-    reader->sheet_is_hidden = style.size > 0 && reader->hidden.size > 0 &&
+    reader->sheet_is_hidden = !reader->all && style.size > 0 && reader->hidden.size > 0 &&
                               strstr(reader->hidden.data, style.data) != NULL;
     buffer_free(&style);
     memset(reader->columns_state, 0, sizeof reader->columns_state);
@@ -112,8 +113,7 @@ static void close_sheet(struct ods_reader *reader) {
     if (reader->tables > 0) return;
     buffer_append(&reader->sheet.name, "", 0);
     if (reader->sheet_is_hidden)
-        document_text_lose(reader->out, "sheet \"%s\" is hidden and left out",
-                           reader->sheet.name.data);
+        sheet_lose_hidden(reader->sheet.name.data, reader->out);
     else
         sheet_write(&reader->sheet, reader->n_sheets > 1, reader->out);
 }
@@ -399,6 +399,7 @@ enum status sheet_read_ods(const struct office_parts *parts, struct document_tex
     struct ods_reader *reader = xcalloc(1, sizeof *reader);
     struct text_span xml = office_span(content);
     reader->out = out;
+    reader->all = parts->file->limits.hidden_sheets;
     reader->n_sheets = count_sheets(xml);
     enum status status = xml_read(parts->file->name, xml, take_ods, reader, e);
     if (status == STATUS_OK && out->text.size == 0 && out->losses.size > 0)

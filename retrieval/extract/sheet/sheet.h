@@ -55,6 +55,8 @@ void sheet_print_address(struct buffer *out, size_t row, size_t column);
 /* "B2:C7", "$B$2" or "C7" as a range; false: it is none. */
 bool sheet_read_range(const char *text, struct sheet_range *range);
 
+/* A sheet that is hidden and not read. */
+void sheet_lose_hidden(const char *name, struct document_text *out);
 /* Writes the sheet: its name as a heading where it is one of several, its tables and lines, its
  * remarks, and into the losses what was left out. */
 void sheet_write(struct sheet *sheet, bool named, struct document_text *out);

@@ -225,7 +225,13 @@ static void write_remarks(struct sheet_writer *writer) {
     }
 }
 
+void sheet_lose_hidden(const char *name, struct document_text *out) {
+    document_text_lose(out, "sheet \"%s\" is hidden and left out", name);
+    out->has_hidden = true;
+}
+
 static void tell_losses(const struct sheet *sheet, struct document_text *out) {
+    out->has_hidden |= sheet->hidden_rows > 0 || sheet->hidden_columns > 0;
     if (sheet->hidden_rows > 0)
         document_text_lose(out, "sheet \"%s\": %zu hidden rows are left out", sheet->name.data,
                            sheet->hidden_rows);

@@ -45,8 +45,14 @@ static size_t read_size(struct xlsx_reader *reader, const struct xml_event *even
     return xml_attribute(event, name, &reader->value) ? strtoul(reader->value.data, NULL, 10) : 0;
 }
 
+/* Rows and columns say so of themselves. */
+static bool is_hidden(struct xlsx_reader *reader, const struct xml_event *event) {
+    return !reader->parts->file->limits.hidden_sheets &&
+           xml_attribute(event, "hidden", &reader->value) && xlsx_is_true(&reader->value);
+}
+
 static void take_columns(struct xlsx_reader *reader, const struct xml_event *event) {
-    if (!xml_attribute(event, "hidden", &reader->value) || !xlsx_is_true(&reader->value)) return;
+    if (!is_hidden(reader, event)) return;
     size_t first = read_size(reader, event, "min"), last = read_size(reader, event, "max");
     reader->n_columns++;
     if (last > SHEET_COLUMNS) last = SHEET_COLUMNS;
@@ -73,8 +79,7 @@ static void open_row(struct xlsx_reader *reader, const struct xml_event *event) 
     if (xml_attribute(event, "r", &reader->value)) number = strtoul(reader->value.data, NULL, 10);
     reader->cell.row = number > 0 && number <= SHEET_ROWS ? (uint32_t)number : SHEET_ROWS + 1;
     reader->cell.column = 0;
-    reader->row_is_hidden =
-        xml_attribute(event, "hidden", &reader->value) && xlsx_is_true(&reader->value);
+    reader->row_is_hidden = is_hidden(reader, event);
     reader->row_has_lost = false;
     reader->hidden_above += reader->row_is_hidden;
 }
@@ -361,13 +366,15 @@ enum status sheet_read_xlsx(const struct office_parts *parts, struct document_te
     reader->parts = parts;
     enum status status = xlsx_book_read(&reader->book, parts, e);
     int n_shown = 0;
-    for (int i = 0; i < reader->book.n_sheets; i++) n_shown += !reader->book.sheets[i].hidden;
+    bool all = parts->file->limits.hidden_sheets;
+    for (int i = 0; i < reader->book.n_sheets; i++)
+        n_shown += all || !reader->book.sheets[i].hidden;
     for (int i = 0; i < reader->book.n_sheets && status == STATUS_OK; i++) {
         const struct xlsx_sheet_name *sheet = &reader->book.sheets[i];
-        if (sheet->hidden)
-            document_text_lose(out, "sheet \"%s\" is hidden and left out", sheet->name);
-        else
+        if (all || !sheet->hidden)
             read_sheet(reader, sheet, n_shown > 1, out);
+        else
+            sheet_lose_hidden(sheet->name, out);
     }
     if (status == STATUS_OK && out->text.size == 0 && out->losses.size > 0)
         status = error_set(e, STATUS_INVALID, "%s: nothing in it that is read: %s",

@@ -148,7 +148,8 @@ enum status request_retrieval_read(struct json_reader *reader, const struct json
     failure_set(reader->context, 400, "invalid_value", "retrieval.neighbors",
                 "retrieval.neighbors takes the place of a search: leave out enabled, k, "
                 "min_similarity, every, "
-                "hybrid, rerank, pictures, per_document, distinct, filter, exclude and documents "
+                "hybrid, rerank, pictures, per_document, distinct, min_confidence, filter, exclude "
+                "and documents "
                 "in compare");
     return STATUS_INVALID;
 }

@@ -40,6 +40,7 @@ void neighbor_write_marks(struct json_writer *w, const struct hit *hit) {
     put_key_array(w, "heading");
     for (int i = 0; i < place.n_headings; i++) neighbor_write_shown(w, place.headings[i]);
     put_array_end(w);
+    if (hit->confidence > 0) put_key_int(w, "confidence", hit->confidence);
 }
 
 /* A text that came with the request has no path. */

@@ -17,7 +17,8 @@
     "the " \
     "document's " \
     "text\"},\"page\":{\"type\":[\"integer\",\"null\"]},\"line\":{\"type\":[\"integer\"," \
-    "\"null\"]},\"heading\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"text\":{" \
+    "\"null\"]},\"heading\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}," \
+    "\"confidence\":{\"type\":\"integer\",\"description\":\"of OCR, 1 to 100\"},\"text\":{" \
     "\"type\":" \
     "\"string\"}"
 #define EFFECT \

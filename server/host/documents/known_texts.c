@@ -69,7 +69,7 @@ bool known_text_equals(const struct collection_document *left,
                        const struct collection_document *right) {
     bool named = left->title[0] || strcmp(left->path, right->path) == 0;
     return named && span_equals(left->text, right->text) &&
-           strcmp(left->title, right->title) == 0 && marks_equal(left->marks, right->marks);
+           strcmp(left->title, right->title) == 0 && marks_alike(left->marks, right->marks);
 }
 
 static const struct known_text *find_text(const struct known_texts *texts, struct text_span text) {

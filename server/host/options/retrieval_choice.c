@@ -63,7 +63,9 @@ static const struct json_choice queries[] = {
         "at most so many neighbours of one document; 0: any number") \
     ROW(CHOICE_DISTINCT, distinct, JSON_DOUBLE, 0, RANGE(0, 1), RANGE(0, 1), \
         "a neighbour whose cosine similarity with a better one is above this is left out; 0: " \
-        "none is")
+        "none is") \
+    ROW(CHOICE_MIN_CONFIDENCE, min_confidence, JSON_INT, 0, RANGE(0, 100), RANGE(0, 100), \
+        "neighbours from pages that OCR was less sure of are left out, 1 .. 100; 0: none is")
 
 #define OPTION(row, member, type, value, range, asked, words) \
     [row] = {.field = {#member, type, JSON_AT(struct retrieval_choice, member), \
@@ -111,6 +113,7 @@ struct retriever_choice retrieval_choice_ranking(const struct retrieval_choice *
     return (struct retriever_choice){.way = choice->hybrid ? wanted : RETRIEVE_NEAREST,
                                      .per_document = choice->per_document,
                                      .distinct = (float)choice->distinct,
+                                     .min_confidence = choice->min_confidence,
                                      .rerank = choice->rerank ? candidates : 0,
                                      .no_pictures = !choice->pictures};
 }

@@ -32,6 +32,7 @@ enum choice_row {
     CHOICE_PICTURES,
     CHOICE_PER_DOCUMENT,
     CHOICE_DISTINCT,
+    CHOICE_MIN_CONFIDENCE,
     CHOICE_ROWS
 };
 
@@ -47,8 +48,9 @@ struct retrieval_choice {
     int k;           /* 0: as many as the model was trained with, or a usual number of passages */
     double min_similarity;
     bool hybrid, rerank, pictures;
-    int per_document; /* chunks at most; 0: any number */
-    double distinct;  /* cosine; 0: any */
+    int per_document;   /* chunks at most; 0: any number */
+    double distinct;    /* cosine; 0: any */
+    int min_confidence; /* of OCR, 1 .. 100; 0: any */
 };
 
 /* Bounds of what a request may say. The limits that its rows are read by begin with these. */
