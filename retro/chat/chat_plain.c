@@ -22,7 +22,7 @@ static const char plain_source[] =
     "{%- endfor %}\n"
     "{%- if add_generation_prompt %}{{ 'Answer:' }}{% endif %}";
 
-/* What a tokenizer puts before every text; empty: nothing. */
+/* The text of the token that a tokenizer puts before every text; empty: it puts none there. */
 static enum status find_beginning(const struct tokenizer *tokenizer, struct buffer *beginning,
                                   struct error *e) {
     struct tokens ids = {0};

@@ -131,7 +131,7 @@ static void write_embedder(struct json_writer *w, const struct api *api,
     put_object_end(w);
 }
 
-/* Whose template conversations are read by. */
+/* Says where the template of conversations comes from. */
 static void put_template(struct json_writer *w, const struct chat *chat) {
     put_key(w, "chat_template");
     if (chat)
