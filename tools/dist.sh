@@ -3,7 +3,7 @@
 # glibc 2.31 or later, unpacked anywhere; `make dist` calls it. Needs root, for the system below.
 #
 #   PREFIX/dist/system   a Debian 11: its glibc, its libraries and their headers, which the compiler of this machine builds
-#                        with; FAISS and libmicrohttpd are compiled in it, from this distribution's source packages
+#                        with; FAISS and what has to be newer are compiled in it, from this distribution's source packages
 #   PREFIX/dist/faiss    FAISS for every processor, and for x86-64-v3 (AVX2)
 #
 # What reads documents beside the program (Poppler, GMime, Tesseract, mandoc, catdoc) is the user's own, and is named where
@@ -32,8 +32,8 @@ make_system() {
     say "making a Debian 11 to build against"
     rm -rf "$system"
     "$here/bare_system.sh" bullseye "$system"
-    inside apt-get install -y -qq --no-install-recommends g++ make cmake pkg-config libjansson-dev libgnutls28-dev nettle-dev \
-        libpcre2-dev libutf8proc-dev libsentencepiece-dev libxml2-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libxxhash-dev \
+    inside apt-get install -y -qq --no-install-recommends g++ make cmake pkg-config libgnutls28-dev nettle-dev \
+        libpcre2-dev libsentencepiece-dev libxml2-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libxxhash-dev \
         libarchive-dev libyaml-dev libgmime-3.0-dev libseccomp-dev zlib1g-dev libcurl4-openssl-dev libpoppler-glib-dev \
         libsqlite3-dev libopenblas-openmp-dev > "$base/packages.log" 2>&1 || { tail "$base/packages.log"; return 1; }
     # The kernel's interface is the newer one, and so is that of Tesseract, which is opened where it is there.
@@ -41,27 +41,29 @@ make_system() {
     cp -a /usr/include/x86_64-linux-gnu/asm "$system/usr/include/x86_64-linux-gnu"
 }
 
-# The server asks for more of libmicrohttpd than Debian 11 has.
-build_microhttpd() {
-    say "building libmicrohttpd"
+# build_library SOURCE PACKAGE COMMANDS: one of which the programs ask more than Debian 11 has.
+build_library() {
+    say "building $1"
     rm -rf "$system/source" && mkdir "$system/source"
-    source_package libmicrohttpd libmicrohttpd-dev "$system/source"
-    # shellcheck disable=SC2016 # expanded inside
-    inside sh -ec 'cd /source/libmicrohttpd-*/
-        ./configure --prefix=/usr --libdir=/usr/lib/x86_64-linux-gnu --disable-static --disable-doc --disable-examples \
-            --disable-curl --enable-https
-        make -j"$(nproc)" && make install' > "$base/microhttpd.log" 2>&1 || { tail "$base/microhttpd.log"; return 1; }
-    mkdir -p "$system/usr/share/doc/libmicrohttpd12"
-    cp "$system"/source/libmicrohttpd-*/COPYING "$system/usr/share/doc/libmicrohttpd12/copyright"
+    source_package "$1" "$2-dev" "$system/source"
+    inside sh -ec "cd /source/$1-*/ && $3" > "$base/$1.log" 2>&1 || { tail "$base/$1.log"; return 1; }
+    mkdir -p "$system/usr/share/doc/$1"
+    cp "$system/source/$1"-*/debian/copyright "$system/usr/share/doc/$1"
     rm -rf "$system/source"
 }
+with_configure='./configure --prefix=/usr --libdir=/usr/lib/x86_64-linux-gnu --disable-static --disable-doc --disable-examples \
+    --disable-curl --enable-https && make -j"$(nproc)" install'
+with_cmake='cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_INSTALL_LIBDIR=lib/x86_64-linux-gnu \
+    -DBUILD_SHARED_LIBS=ON -DJANSSON_BUILD_SHARED_LIBS=ON -DJANSSON_EXAMPLES=OFF -DJANSSON_BUILD_DOCS=OFF \
+    -DJANSSON_WITHOUT_TESTS=ON && make -C build -j"$(nproc)" install'
 
 # build_faiss FOLDER FLAGS
 build_faiss() {
     say "building FAISS${2:+ with $2} (some minutes)"
     rm -rf "$system/source" && mkdir "$system/source"
     source_package faiss libfaiss-dev "$system/source"
-    # Several sources at once: most of the time goes to their headers.
+    # Several sources at once, since most of the time goes to their headers. Two of them have a function of one name.
+    sed -i 's/\broundup\b/roundup_pq/g' "$system"/source/faiss-*/faiss/IndexPQFastScan.cpp
     # shellcheck disable=SC2016 # expanded inside
     inside sh -ec 'cd /source && cmake -S faiss-*/ -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" \
             -DCMAKE_CXX_FLAGS="-g0 $1" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6 -DFAISS_ENABLE_GPU=OFF \
@@ -114,8 +116,11 @@ add_libraries() {
         from=$libraries/$name
         [ -e "$from" ] || fail "$1 needs $name, which is not in $libraries"
         cp -L "$from" "$tree/lib/$name"
-        package=$(inside dpkg -S "*/${name}*" 2> /dev/null | sed -n 's/:.*//p' | head -1)
-        [ "$name" != libmicrohttpd.so.12 ] || package=libmicrohttpd12
+        case $name in
+            libmicrohttpd.* | libjansson.* | libutf8proc.*) package=${name#lib} package=${package%%.*} ;;
+            *) package=$(inside dpkg -S "*/${name}*" 2> /dev/null | sed -n 's/:.*//p' | head -1) ;;
+        esac
+        [ "$package" != microhttpd ] || package=libmicrohttpd
         cp -L "$system/usr/share/doc/$package/copyright" "$tree/licences/$package" || fail "$name has no licence"
         add_libraries "$tree/lib/$name"
     done
@@ -148,7 +153,9 @@ newest_glibc() {
 [ "$(uname -m)" = x86_64 ] || fail "makes archives for x86-64 on x86-64"
 mkdir -p "$base" "$folder"
 done_once system make_system
-done_once microhttpd build_microhttpd
+done_once microhttpd build_library libmicrohttpd libmicrohttpd "$with_configure"
+done_once jansson build_library jansson libjansson "$with_cmake && mv /usr/lib/libjansson.so* /usr/lib/x86_64-linux-gnu"
+done_once utf8proc build_library utf8proc libutf8proc "$with_cmake"
 done_once faiss build_faiss "$base/faiss/lib" ""
 done_once faiss-v3 build_faiss "$base/faiss/lib/glibc-hwcaps/x86-64-v3" -march=x86-64-v3
 make_links_relative
