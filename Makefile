@@ -90,10 +90,13 @@ CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 # pass-failed: clang warns where sanitizers keep it from vectorising an `omp simd` loop; gcc does not know the name.
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef -Wno-pass-failed
 CPPFLAGS += -I. -D_GNU_SOURCE -DCPU_X86=$(if $(filter x86,$(CPU)),1,0) -DCPU_ARM=$(if $(filter arm,$(CPU)),1,0) \
-	$(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0) \
-	$(CUDA_DEFINES) -DHAVE_MPI=$(if $(MPI),1,0) -DHAVE_NCCL=$(if $(NCCL),1,0) -DXXH_INLINE_ALL \
+	$(CUDA_DEFINES) -DXXH_INLINE_ALL \
 	-isystem /usr/include/libxml2
-OPTIMISE := -O2 -g -fno-math-errno -ffp-contract=off -fopenmp
+# What debuggers read costs a sixth of the compiler's time: a first build by make demo has lines of functions alone. Later
+# builds are as the one that is there, unless DEBUG= says another.
+DEBUG ?= $(or $(firstword $(filter -g%,$(shell cat $(BUILD)/built-with 2>/dev/null))),$(if $(filter demo,$(MAKECMDGOALS)),-g1,-g))
+DEBUG := $(DEBUG)
+OPTIMISE := -O2 $(DEBUG) -fno-math-errno -ffp-contract=off -fopenmp
 HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
 	-fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2)
 CFLAGS += -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARNINGS) $(OPTIMISE) $(HARDEN)
@@ -125,8 +128,12 @@ ALIGN := -falign-functions=64
 
 # How objects were made, and what they were made from. When the settings change (make deps found FAISS a home), all
 # objects are made anew; when a source comes or goes, the library is.
-BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(ALIGN) $(PROGRAM_LDFLAGS))
+BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(ALIGN))
 BUILT_FROM := $(strip $(SOURCES))
+# The few files that ask for FAISS or MPI are made anew when these come, and no others: make demo builds without them.
+FAISS_FLAGS := $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0)
+COMM_FLAGS := -DHAVE_MPI=$(if $(MPI),1,0) -DHAVE_NCCL=$(if $(NCCL),1,0)
+LINKED_WITH := $(strip $(FAISS_FLAGS) $(COMM_FLAGS) $(PROGRAM_LDFLAGS) $(LDLIBS))
 ifneq ($(MAKECMDGOALS),install)
 ifneq ($(shell cat $(BUILD)/built-with 2>/dev/null),$(BUILT_WITH))
 $(shell mkdir -p $(BUILD))
@@ -134,6 +141,9 @@ $(file >$(BUILD)/built-with,$(BUILT_WITH))
 endif
 ifneq ($(shell cat $(BUILD)/built-from 2>/dev/null),$(BUILT_FROM))
 $(file >$(BUILD)/built-from,$(BUILT_FROM))
+endif
+ifneq ($(shell cat $(BUILD)/linked-with 2>/dev/null),$(LINKED_WITH))
+$(file >$(BUILD)/linked-with,$(LINKED_WITH))
 endif
 endif
 
@@ -152,6 +162,11 @@ $(BUILD)/kernels/cpu/x86/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx5
 $(BUILD)/kernels/cpu/x86/%_amx.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mamx-tile -mamx-bf16 $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
+ASKS_FAISS := $(patsubst %,$(BUILD)/%.c.o,$(basename $(wildcard retrieval/index/*.c)) server/cli tools/index/retro_index \
+	$(patsubst %,tests/unit/test_%,faiss_file filter generation index index_gpu store))
+$(ASKS_FAISS): CPPFLAGS += $(FAISS_FLAGS)
+$(BUILD)/kernels/comm/comm.c.o: CPPFLAGS += $(COMM_FLAGS)
+$(ASKS_FAISS) $(BUILD)/kernels/comm/comm.c.o: $(BUILD)/linked-with
 # The GPU part's headers include CUDA's.
 $(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss index_faiss_gpu faiss_api): \
 	CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
@@ -188,10 +203,10 @@ $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(LIB
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/bench/*.c)) $(LIBRARY)
 CONVERT := $(patsubst %,$(BUILD)/%.o,$(filter-out %/retro_convert.c,$(wildcard tools/convert/*.c tools/convert/*/*.c)))
 $(BUILD)/retro-convert: $(BUILD)/tools/convert/retro_convert.c.o $(CONVERT) $(LIBRARY)
-$(PROGRAMS):
+$(PROGRAMS): $(BUILD)/linked-with
 	@mkdir -p $(BUILD)/lib
 	@$(if $(FAISS),ln -sfn $(FAISS_HOME)/lib/* $(BUILD)/lib)
-	$(call quiet,LINK)$(CC) $(PROGRAM_LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call quiet,LINK)$(CC) $(PROGRAM_LDFLAGS) $(filter-out %/linked-with,$^) $(LDLIBS) -o $@
 
 $(BUILD)/%.c.o: %.c $(BUILD)/built-with
 	@mkdir -p $(@D)
@@ -434,9 +449,16 @@ bench:
 	@$(BENCH) roofline decode prefill batch embed retrieval --model s $(if $(JSON),--json)
 	@$(BENCH) load models/retro-docs $(if $(JSON),--json)
 
-demo: deps
-	@$(MAKE) --no-print-directory $(JOBS) all
+# Only what it runs, and nothing waits for what it does not need: manuals come beside packages, the embedder beside the
+# compiler. There is one job more than cores, since the embedder's waits for the network.
+DEMO_PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index
+demo:
+	@tools/deps_demo.sh packages $(BUILD)/demo/corpus
+	@$(MAKE) --no-print-directory $(if $(JOBS),-j$(shell expr $(shell nproc) + 1)) demo-parts
 	@tools/demo.sh
+demo-parts: $(DEMO_PROGRAMS) demo-embedder
+demo-embedder:
+	@tools/deps_demo.sh embedder $(DEPS)
 
 # Training is apart: PyTorch is large, and nothing else needs it.
 TRAIN_PYTHON := $(DEPS)/train-venv/bin/python
@@ -454,8 +476,8 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: all bench c-test c-tests clean clients-test container-test cuda-check cuda-checked deb deb-test demo deps \
-	deps-train emulated format fuzz gpu-bundle gpu-bundled gpu-check gpu-ops gpu-programs hostile-test hosts-test info \
+.PHONY: all bench c-test c-tests clean clients-test container-test cuda-check cuda-checked deb deb-test demo demo-embedder \
+	demo-parts deps deps-train emulated format fuzz gpu-bundle gpu-bundled gpu-check gpu-ops gpu-programs hostile-test hosts-test info \
 	install lint list-c-tests milvus-test noninterference page-test replicas-test soak test test-train train-smoke \
 	valgrind arm64-test
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

@@ -233,12 +233,17 @@ static enum status take_fingerprint(struct decoder_part *part, struct error *e) 
     return STATUS_OK;
 }
 
-/* Chats are refused without a template; all else works. */
+/* A model without a template is asked by questions and answers. One that an encoder reads for holds
+ * no conversations; all else works. */
 static enum status open_chat(struct decoder_part *part, struct error *e) {
     enum status status = chat_open(&part->chat, part->path, e);
     if (status != STATUS_NOT_FOUND) return status;
-    log_info("no chats: %s", e->text);
-    return STATUS_OK;
+    if (model_info(part->opened.model)->reads_source) {
+        log_info("no chats: %s", e->text);
+        return STATUS_OK;
+    }
+    log_info("chats are questions and answers as plain text: %s", e->text);
+    return chat_open_plain(&part->chat, part->tokenizer, e);
 }
 
 /* Found pictures are read by their captions where the template does not tell how they stand in a

@@ -16,7 +16,7 @@ struct decoder_part {
     char fingerprint[40];             /* "fp_", the model's checksum, and that of how it computes */
     struct tokenizer_opening opening; /* started before the model is loaded, or not at all */
     struct tokenizer *tokenizer;
-    struct chat *chat;                  /* NULL: the model has no chat template */
+    struct chat *chat;                  /* NULL: the model holds no conversations */
     struct picture_input picture_input; /* model NULL: it reads no pictures */
     struct picture_thread *pictures;    /* borrowed */
     enum retrieval_mode mode;           /* of retrieval, where a request does not say */

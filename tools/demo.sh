@@ -52,7 +52,7 @@ build_collection() {
         return
     fi
     stop_server
-    say "indexing $(find "$demo/corpus/text" -type f | wc -l) documents (a minute or two)"
+    say "indexing $(find "$demo/corpus/text" -type f | wc -l) documents (about a minute)"
     rm -f "$demo/collection.inputs"
     # The shipped model has learned from chunks of a grid, and its figures were measured with them.
     "$build/retro-index" build --chunks grid --out "$demo/collection" --config "$config" "$demo/corpus/text"/* ||
@@ -139,24 +139,17 @@ tools/fetch_corpus.sh "$demo/corpus"
 build_collection
 start_server
 
-# A model with a chat template is asked a question; any other continues a text. The shipped one has learned from questions in
-# this form.
+# The shipped model has learned from questions as plain text, which its chats are, and from no instructions. So has any
+# other that brings no chat template.
 url=http://127.0.0.1:$(port)
-prompt=$'Question: What does lseek() return upon successful completion?\nAnswer:'
-own="The beginning of a sentence"
-example='{"prompt": "Question: What does pipe() return?\nAnswer:", "max_tokens": 64, "temperature": 0, "stream": true}'
-route=/v1/completions
-show=tools/show_answer.py
-if curl -sf "$url/tokenizer_info" | jq -e .chat_template > /dev/null; then
-    prompt="How does open() create a file only if it does not exist yet?"
-    own="A question about them?"
-    example='{"messages": [{"role": "user", "content": "What does git commit --amend do?"}], "max_tokens": 64, "stream": true}'
-    route=/v1/chat/completions
-    show="tools/show_answer.py --chat"
-fi
+show="tools/show_answer.py --chat"
+if curl -sf "$url/v1/models" | jq -e '.data[0].meta.chat_template == "plain"' > /dev/null; then show+=" --no-system"; fi
+prompt="What does lseek() return upon successful completion?"
+[ "$model" = "$shipped" ] || prompt="How does open() create a file only if it does not exist yet?"
 prompt=${1:-$prompt}
 say "asking $url, with retrieval and without: the same text, seed and options"
 echo
+# shellcheck disable=SC2086 # words of a command
 python3 $show --server "$url" "$prompt"
 echo
 [ "$model" != "$shipped" ] || say "the model is a small proof: it quotes the manual it reads, often the wrong line; see models/retro-docs/README.md"
@@ -169,12 +162,14 @@ Your own documents, a folder of text, Markdown, HTML, PDF, office documents or m
 
   ${build#"$PWD"/}/retro-index build --config ${served#"$PWD"/} --out $mine FOLDER
   ${build#"$PWD"/}/retro-server --config ${served#"$PWD"/} --set retrieval.collection=$mine --set server.port=$next_port &
-  $show --server http://127.0.0.1:$next_port "$own"
+  $show --server http://127.0.0.1:$next_port "A question about them?"
 
 The demo's server as programs ask it, streamed:
 
-  curl -N $url$route -H 'Content-Type: application/json' \\
-    -d '$example'
+  curl -N $url/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{"messages": [{"role": "user", "content": "What does pipe() return?"}], "max_tokens": 64, "temperature": 0, "stream": true}'
+
+OpenAI's client, and whatever uses it: base_url $url/v1, any api_key; the model is the only one in /v1/models
 
 To stop it:
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fetches documents: manuals of Debian packages, unpacked into a folder and never installed.
 #
-#   tools/fetch_corpus.sh DEST            the demo's documents, a choice of 12 MB
+#   tools/fetch_corpus.sh DEST            the demo's documents
+#   tools/fetch_corpus.sh DEST manuals    what docs/results measures with, a choice of 12 MB
 #   tools/fetch_corpus.sh DEST training   what models/retro-docs was trained on: the manuals of 67 packages, whole
 #   tools/fetch_corpus.sh DEST large      these and the manuals of the packages in tools/retro_docs/packages.txt
 #
@@ -13,7 +14,7 @@
 # release notes, translations, indexes, aliases (.so pages, links), and manuals that a package holds in a second format.
 set -euo pipefail
 
-dest=${1:?usage: fetch_corpus.sh DEST [demo|training|large]}
+dest=${1:?usage: fetch_corpus.sh DEST [demo|manuals|training|large]}
 set=${2:-demo}
 more_packages=$(cd "$(dirname "$0")" && pwd)/retro_docs/packages.txt
 script=tools/fetch_corpus.sh
@@ -22,9 +23,31 @@ apt_options=(-o APT::Sandbox::User=root)
 say() { printf '\033[1mcorpus:\033[0m %s\n' "$*"; }
 fail() { echo "$script: $*" >&2; exit 1; }
 
-# A package, the folder in it, and globs of the files to keep: 5 MB of plain text, 23 000 chunks of the shipped model, so
-# that two cores index it in about two minutes.
+git_manuals() {
+    echo git-man usr/share/man man5/{githooks,gitignore}.5.gz \
+        man7/{giteveryday,gitfaq,gitglossary,gitrevisions,gittutorial,gitworkflows}.7.gz \
+        man1/git{,-add,-bisect,-blame,-branch,-checkout,-cherry-pick,-clean,-clone,-commit,-fetch,-grep,-init,-log}.1.gz \
+        man1/git-{merge,mv,pull,push,rebase,remote,reset,restore,revert,rm,stash,status,submodule,switch,tag}.1.gz \
+        man1/git-worktree.1.gz
+}
+
+# A package, the folder in it, and globs of the files to keep: 2 MB of plain text, as much as two cores index in a minute.
 demo_corpus() (
+    set -f
+    echo manpages-dev usr/share/man man2/{accept,access,alarm,bind,brk,chdir,chmod,chown,chroot,close,connect,copy_file_range}.2.gz \
+        man2/{dup,epoll_create,epoll_ctl,epoll_wait,eventfd,_exit,execve,fallocate,fcntl,flock,fork,fsync,getcwd,getdents}.2.gz \
+        man2/{getpid,getpriority,getrandom,getrlimit,getrusage,getsockname,getsockopt,gettid,gettimeofday,getuid,inotify_add_watch}.2.gz \
+        man2/{ioctl,kill,link,listen,lseek,madvise,memfd_create,mincore,mkdir,mknod,mlock,mmap,mount,mprotect,mremap,msync}.2.gz \
+        man2/{nanosleep,nice,open,openat2,pause,pidfd_open,pipe,poll,pread,read,readlink,readv,recv,rename,rmdir,select,send}.2.gz \
+        man2/{sendfile,setpgid,setsid,setuid,shutdown,sigaction,sigaltstack,signalfd,sigprocmask,sigsuspend,socket,socketpair}.2.gz \
+        man2/{splice,stat,statfs,statx,symlink,sync,sysinfo,time,timerfd_create,times,truncate,umask,umount,uname,unlink}.2.gz \
+        man2/{utime,utimensat,vfork,wait,wait4,write}.2.gz
+    echo coreutils usr/share/man man1/*
+    git_manuals
+)
+
+# What the measurements of docs/results were made with: 5 MB of plain text, 23 000 chunks of the shipped model.
+manuals_corpus() (
     set -f
     echo manpages usr/share/man man5/{core,hosts,nsswitch.conf,resolv.conf}.5.gz \
         man7/{aio,capabilities,cgroups,credentials,environ,epoll,feature_test_macros,fifo,glob,hier,inode,inotify}.7.gz \
@@ -32,11 +55,7 @@ demo_corpus() (
         man7/{regex,sched,signal,signal-safety,socket,symlink,tcp,time,udp,unix,user_namespaces}.7.gz
     echo manpages-dev usr/share/man man2/*
     echo coreutils usr/share/man man1/*
-    echo git-man usr/share/man man5/{githooks,gitignore}.5.gz \
-        man7/{giteveryday,gitfaq,gitglossary,gitrevisions,gittutorial,gitworkflows}.7.gz \
-        man1/git{,-add,-bisect,-blame,-branch,-checkout,-cherry-pick,-clean,-clone,-commit,-fetch,-grep,-init,-log}.1.gz \
-        man1/git-{merge,mv,pull,push,rebase,remote,reset,restore,revert,rm,stash,status,submodule,switch,tag}.1.gz \
-        man1/git-worktree.1.gz
+    git_manuals
     echo git-doc usr/share/doc/git-doc user-manual.html
     echo bash-doc usr/share/doc/bash bashref.html
     echo sqlite3-doc usr/share/doc/sqlite3 lang_*.html {datatype3,faq,wal,whentouse}.html
@@ -159,8 +178,8 @@ fetch() {
 }
 
 case $set in
-    demo | training | large) ;;
-    *) fail "unknown set \"$set\"; known are demo, training and large" ;;
+    demo | manuals | training | large) ;;
+    *) fail "unknown set \"$set\"; known are demo, manuals, training and large" ;;
 esac
 for program in apt-get dpkg; do
     command -v "$program" >/dev/null || fail "$program is missing: the documents are Debian packages"

@@ -2,7 +2,7 @@
 """Asks a running server to go on with a text, or with --chat a question, once with retrieval and once without, and shows
 both answers beside each other and the passages that the first was written from.
 
-    tools/show_answer.py [--chat] [--server http://127.0.0.1:8080] [--wait 20] [--max-tokens 96] [--seed 1] TEXT
+    tools/show_answer.py [--chat [--no-system]] [--server http://127.0.0.1:8080] [--wait 20] [--max-tokens 96] [--seed 1] TEXT
 
 An answer that max_tokens cuts is shown up to its last whole sentence, or word. A server that is still starting is waited
 for. Exits 1 with the server's message when it refuses, or when nothing answers. Standard library only.
@@ -51,7 +51,7 @@ def ask(a, retrieval):
     path = "/v1/completions"
     if a.chat:
         path = "/v1/chat/completions"
-        messages = [{"role": "system", "content": SYSTEM}] if retrieval["enabled"] else []
+        messages = [{"role": "system", "content": SYSTEM}] if retrieval["enabled"] and a.system else []
         body["messages"] = [*messages, {"role": "user", "content": a.text}]
     else:
         body["prompt"] = a.text
@@ -137,6 +137,7 @@ def main():
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--chat", action="store_true", help="TEXT is a question to a chat model")
+    parser.add_argument("--no-system", dest="system", action="store_false", help="without instructions about passages")
     parser.add_argument("text")
     a = parser.parse_args()
     a.server = a.server.rstrip("/")

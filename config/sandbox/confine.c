@@ -106,6 +106,14 @@ static void refuse_when(const char *refused) {
     if (refused) tell_control(CONTROL_REFUSED, refused);
 }
 
+/* glibc has a name for the call since 2.34, and kernels before 5.9 have no such call. */
+void close_from(unsigned first) {
+    struct rlimit most;
+    if (syscall(__NR_close_range, first, ~0U, 0) == 0 || getrlimit(RLIMIT_NOFILE, &most) != 0)
+        return;
+    for (rlim_t i = first; i < most.rlim_cur; i++) close((int)i);
+}
+
 /* Input, output and nothing become the standard streams; all others but the control socket are
  * closed. */
 static void take_descriptors(const int fds[KEEPER_FDS]) {
@@ -118,7 +126,7 @@ static void take_descriptors(const int fds[KEEPER_FDS]) {
     dup2(high[KEEPER_INPUT], STDIN_FILENO);
     dup2(high[KEEPER_OUTPUT], STDOUT_FILENO);
     dup3(high[KEEPER_CONTROL], FD_CONTROL, O_CLOEXEC);
-    close_range(FD_CONTROL + 1, ~0U, 0);
+    close_from(FD_CONTROL + 1);
 }
 
 static void run_work(const struct keeper_job *job, size_t have) {

@@ -113,7 +113,7 @@ static void keep_socket(int fd) {
     for (int i = 0; i < 3 && null >= 0; i++) dup2(null, i);
     if (fd != 3) dup2(fd, 3);
     fcntl(3, F_SETFD, FD_CLOEXEC);
-    close_range(4, ~0U, 0);
+    close_from(4);
 }
 
 static void keeper_open(struct keeper *keeper, int fd, char **argv) {

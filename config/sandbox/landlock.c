@@ -24,7 +24,7 @@ enum {
 enum { RIGHTS_READ = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR };
 
 int sandbox_landlock_version(void) {
-    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    long version = syscall(__NR_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     return version > 0 ? (int)version : 0;
 }
 
@@ -44,7 +44,7 @@ static bool allow_path(int ruleset, const char *path, uint64_t rights) {
     int fd = open(path, O_PATH | O_CLOEXEC);
     if (fd < 0) return true;
     rule.parent_fd = fd;
-    bool done = syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
+    bool done = syscall(__NR_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
     close(fd);
     return done;
 }
@@ -70,13 +70,13 @@ static bool restrict_by(bool libraries, const char *program) {
     int version = sandbox_landlock_version();
     if (version == 0) return true;
     struct landlock_rules rules = rules_of(version);
-    int ruleset = (int)syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
+    int ruleset = (int)syscall(__NR_landlock_create_ruleset, &rules, sizeof rules, 0);
     if (ruleset < 0) return false;
     bool done = !libraries || allow_libraries(ruleset);
     if (done && program)
         done =
             allow_path(ruleset, program, LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE);
-    if (done) done = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
+    if (done) done = syscall(__NR_landlock_restrict_self, ruleset, 0) == 0;
     close(ruleset);
     return done;
 }

@@ -29,6 +29,9 @@ _Noreturn void keeper_serve(int fd, char **argv);
 /* A child's; `have` is the address space of the keeper. */
 _Noreturn void child_begin(const struct keeper_job *job, const int fds[KEEPER_FDS], size_t have);
 
+/* Closes all descriptors from `first` on. */
+void close_from(unsigned first);
+
 /* Confinement. NULL: done, else what the kernel refuses, with errno set. */
 
 /* No new privileges from here on: the first, which the others need. */

@@ -19,6 +19,11 @@ enum status chat_open(struct chat **out, const char *path, struct error *e);
  * STATUS_UNSUPPORTED as template_open. */
 enum status chat_open_text(struct chat **out, struct text_span source, const char *bos,
                            const char *eos, struct error *e);
+/* For a model that brings none and writes texts with this tokenizer: "Question: ...", a new line,
+ * "Answer: ...", by turns, the system's words in front of them. It knows no tools and no pictures.
+ */
+enum status chat_open_plain(struct chat **out, const struct tokenizer *tokenizer, struct error *e);
+bool chat_is_plain(const struct chat *chat); /* opened so */
 void chat_close(struct chat *chat);
 
 /* A conversation as a request gives it; borrowed. Absent values are NULL. */
@@ -55,6 +60,8 @@ struct text_span chat_source(const struct chat *chat);
 
 /* The id of eos_token, which ends a turn beside the ids that end a text; -1: there is none. */
 int32_t chat_end(const struct chat *chat, const struct tokenizer *tokenizer);
+/* The text of another's turn, which ends an answer that no token has ended; NULL: there is none. */
+const char *chat_stop(const struct chat *chat);
 /* Whether a template of the model writes </think>, so that its answers may begin with thoughts. */
 bool chat_reasons(const struct chat *chat);
 

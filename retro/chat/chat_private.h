@@ -29,4 +29,5 @@ struct chat {
     int n_templates;
     struct chat_token tokens[CHAT_MAX_TOKENS];
     int n_tokens;
+    bool plain; /* chat_plain.c */
 };

@@ -178,7 +178,7 @@ struct served_tokenizer {
     const struct tokenizer *tokenizer;
     int eod;
     const struct request_limits *limits;
-    const struct chat *chat; /* NULL: no chat templates */
+    const struct chat *chat; /* NULL: it holds no conversations */
 };
 bool api_tokenizer(const struct api *api, const char *id, struct served_tokenizer *out,
                    struct failure *failure);

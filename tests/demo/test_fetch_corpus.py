@@ -22,9 +22,9 @@ cp "$DEBS/${@: -1}.deb" . 2>/dev/null || { echo "E: Unable to locate package ${@
 """
 
 
-def corpus_table(name="demo", end=")"):
+def corpus_table(name="manuals", end=")"):
     """The packages, folders and globs that the script asks for."""
-    command = f"source <(sed -n '/^{name}_corpus()/,/^{end}/p' {SCRIPT}); {name}_corpus"
+    command = f"source <(sed -n '/^git_manuals()/,/^}}/p; /^{name}_corpus()/,/^{end}/p' {SCRIPT}); {name}_corpus"
     table = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
     return [line.split() for line in table.splitlines()]
 
@@ -76,7 +76,7 @@ def fetch(debs, tmp_path):
     (tmp_path / "bin/apt-get").chmod(0o755)
     log = tmp_path / "apt.log"
 
-    def run(stale="", packages=debs, arguments=()):
+    def run(stale="", packages=debs, arguments=("manuals",)):
         log.write_text("")
         environment = dict(
             os.environ,
@@ -104,6 +104,20 @@ def test_keeps_documents_and_licences(fetch):
     names = {p.name for p in fetch.corpus.rglob("*") if p.is_file()}
     assert not names & {"alias.1.gz", "link.1.gz", "notes.txt", "changelog.html", "lang_naming.html"}
     assert not list(fetch.corpus.glob(".fetch*"))
+
+
+def test_the_demo_has_a_part_of_them(fetch, debs, tmp_path):
+    """The copyright file of manpages-dev is that of a package which is not of the set."""
+    some = shutil.copytree(debs, tmp_path / "some", ignore=lambda folder, names: [n for n in names if not n.endswith(".deb")])
+    for name, document_folder, *globs in corpus_table("demo"):
+        root = make_package(tmp_path / "roots", name, document_folder, globs)
+        subprocess.run(["dpkg-deb", "--build", "-Znone", root, some / f"{name}.deb"], check=True, capture_output=True)
+    done, _ = fetch(packages=some, arguments=())
+    assert done.returncode == 0, done.stderr
+    assert {p.name for p in (fetch.corpus / "text").iterdir()} == {row[0] for row in corpus_table("demo")}
+    assert {row[0] for row in corpus_table("demo")} < {row[0] for row in corpus_table()}
+    asked = {"lseek.2.gz", "pipe.2.gz", "open.2.gz", "write.2.gz"}
+    assert asked <= {p.name for p in (fetch.corpus / "text/manpages-dev").iterdir()}
 
 
 def test_second_run_fetches_nothing(fetch):
@@ -196,4 +210,4 @@ def test_every_package_has_a_licence():
 
 def test_an_unknown_set_is_refused(fetch):
     done, calls = fetch(arguments=["trainig"])
-    assert done.returncode == 1 and "known are demo, training and large" in done.stderr and calls == []
+    assert done.returncode == 1 and "known are demo, manuals, training and large" in done.stderr and calls == []

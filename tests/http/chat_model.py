@@ -44,13 +44,13 @@ def byte_alphabet():
     return {b: chr(b) for b in shown} | {b: chr(256 + i) for i, b in enumerate(rest)}
 
 
-def make_tokens():
+def make_tokens(scripts):
     """Contents by id, and the id that follows each."""
     alphabet = byte_alphabet()
     names = [alphabet[b] for b in range(256)] + MARKS
     end = names.index("<|im_end|>")
     follow = dict.fromkeys(range(len(names)), end)
-    for start, script in SCRIPTS.items():
+    for start, script in scripts.items():
         last = names.index(start)
         for text in script:
             names.append(f"{text}")
@@ -99,9 +99,9 @@ def write_tokenizer(folder, names):
         "model": {"type": "BPE", "vocab": {n: i for i, n in enumerate(names[:256])}, "merges": []}}))
 
 
-def make_chat_model(folder):
+def make_chat_model(folder, scripts=SCRIPTS):
     """Writes the folder; returns the id of each special token by name."""
-    names, follow = make_tokens()
+    names, follow = make_tokens(scripts)
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": D, "intermediate_size": D,

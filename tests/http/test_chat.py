@@ -221,12 +221,6 @@ def test_the_words_of_a_template_that_raises(client):
         ask(client, [{"role": "critic", "content": "x"}])
 
 
-def test_a_model_without_a_template(server):
-    with pytest.raises(openai.BadRequestError, match="/v1/completions") as raised:
-        server.client().chat.completions.create(model="retro-docs", messages=USER)
-    assert raised.value.code == "no_chat_template"
-
-
 def test_the_marks_of_calls_never_show(client):
     text = "".join(c.choices[0].delta.content or "" for c in ask(client, tools=TOOLS, stream=True))
     assert text == CALLS[0]

@@ -63,7 +63,7 @@ def test_the_description_has_it_as_html(server):
 
 def test_the_page_learns_what_the_model_can_do(server):
     (model, _) = server.request("GET", "/v1/models").json()["data"]
-    assert model["meta"]["chat"] is False
+    assert model["meta"]["chat"] is True and model["meta"]["chat_template"] == "plain" and model["meta"]["pictures"] is False
     props = server.request("GET", "/props").json()
     assert props["retrieval"] == {
         "enabled": True, "mode": "attention", "query": "message", "every": 0, "quotes": False, "quote_words": 3,

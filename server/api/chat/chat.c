@@ -44,11 +44,14 @@ bool chat_may_reason(const struct chat_answer *answer) {
     return !answer->request.raw && chat_reasons(answer->base.model->chat);
 }
 
-/* A turn ends by the template's own token too, whatever ends a text. */
+/* A turn ends by the template's own token or text too, whatever ends a text. */
 static void add_end(const struct chat_answer *answer, struct sequence_end *end) {
     const struct served_model *model = answer->base.model;
-    int32_t id = answer->request.raw ? -1 : chat_end(model->chat, model->tokenizer);
-    if (end->ignore_eos || id < 0) return;
+    if (end->ignore_eos || answer->request.raw) return;
+    const char *text = chat_stop(model->chat);
+    if (text) stops_add(&end->stops, text, strlen(text));
+    int32_t id = chat_end(model->chat, model->tokenizer);
+    if (id < 0) return;
     end->stop_ids = xrealloc(end->stop_ids, ((size_t)end->n_stop_ids + 1) * sizeof *end->stop_ids);
     end->stop_ids[end->n_stop_ids] = id;
     end->n_stop_ids++;
@@ -101,6 +104,8 @@ static bool open_choice(struct chat_answer *answer, const struct chat_prompt *pr
         choice->reply.trims = true;
     } else if (answer->request.continues) {
         choice->reply.part = REPLY_SAYS;
+    } else {
+        choice->reply.trims = !answer->request.raw && chat_is_plain(answer->base.model->chat);
     }
     return ask(answer, &choice->base, prompt, failure);
 }
@@ -244,11 +249,11 @@ static bool choose_model(struct chat_answer *answer, struct api *api, struct fai
     writing_choose_seed(&answer->request.writing);
     answer->base.model = api_model(api, answer->request.model, failure);
     if (answer->base.model->chat || answer->request.raw) return true;
-    return failure_set(
-        failure, 400, "no_chat_template", "model",
-        "the model %s has no chat template: send its prompt to /v1/completions, or put "
-        "chat_template.jinja into its folder",
-        answer->base.model->id);
+    return failure_set(failure, 400, "no_chat_template", "model",
+                       "the model %s has no chat template, and its encoder reads no conversations: "
+                       "send its prompt "
+                       "to /v1/completions",
+                       answer->base.model->id);
 }
 
 struct answer *chat_door_open(const struct chat_door *door, struct api *api,

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "config/json/json_writer.h"
+#include "retro/chat/chat.h"
 #include "server/api/api.h"
 
 /* Names are those of api->models, or of api->embedders, or both. */
@@ -130,6 +131,15 @@ static void write_embedder(struct json_writer *w, const struct api *api,
     put_object_end(w);
 }
 
+/* Says where the template of conversations comes from. */
+static void put_template(struct json_writer *w, const struct chat *chat) {
+    put_key(w, "chat_template");
+    if (chat)
+        put_string(w, chat_is_plain(chat) ? "plain" : "model");
+    else
+        put_null(w);
+}
+
 static void write_model(struct json_writer *w, const struct api *api,
                         const struct served_model *model, struct filter *filter) {
     write_card(w, api, model->id, model->limits.context);
@@ -138,7 +148,9 @@ static void write_model(struct json_writer *w, const struct api *api,
     put_key_int(w, "n_params", model->info->n_parameters);
     put_key_int(w, "n_vocab", model->info->vocab);
     put_key_bool(w, "chat", model->chat != NULL);
-    put_key_bool(w, "pictures", model->chat != NULL && model->picture_input != NULL);
+    put_template(w, model->chat);
+    put_key_bool(w, "pictures",
+                 model->chat && !chat_is_plain(model->chat) && model->picture_input != NULL);
     write_retro(w, model, filter);
     put_object_end(w);
     put_object_end(w);

@@ -76,11 +76,10 @@ static bool names_id(const struct request_ids *ids, int32_t id) {
 void openai_write_stop_reason(struct json_writer *w, const struct writing_answer *answer,
                               const struct choice *choice) {
     const struct progress *progress = &choice->progress;
-    const struct stops *stops = &choice->sequence->asked.end.stops;
+    const struct text_span *stop = writing_stop(answer, choice);
     if (progress->finish != FINISH_STOP) return;
-    if (progress->stop_string >= 0)
-        put_key_string_n(w, "stop_reason", stops->strings[progress->stop_string].text,
-                         stops->strings[progress->stop_string].size);
+    if (stop)
+        put_key_string_n(w, "stop_reason", stop->text, stop->size);
     else if (names_id(&answer->asked->stop_ids, progress->stop_id))
         put_key_int(w, "stop_reason", progress->stop_id);
 }

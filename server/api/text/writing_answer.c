@@ -119,6 +119,13 @@ enum answer_progress writing_answer_poll(struct answer *answer, struct buffer *o
 
 /* The end. */
 
+const struct text_span *writing_stop(const struct writing_answer *answer,
+                                     const struct choice *choice) {
+    const struct stops *asked = &answer->asked->stops;
+    int number = choice->progress.stop_string;
+    return number >= 0 && number < asked->n ? &asked->strings[number] : NULL;
+}
+
 void writing_answer_cancel(struct writing_answer *answer) {
     for (int i = 0; i < answer->n; i++) sequence_cancel(answer->choices[i]->sequence);
     if (answer->n > 0) engine_notice(answer->model->engine);

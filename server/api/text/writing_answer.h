@@ -66,6 +66,9 @@ bool writing_answer_submit(struct writing_answer *answer, struct failure *failur
 void writing_answer_begin(struct writing_answer *answer);
 /* One step of sending, as answer_ops.poll. */
 enum answer_progress writing_answer_poll(struct answer *answer, struct buffer *out);
+/* The request's stop string that has ended a choice, NULL: none did. A door's own are none. */
+const struct text_span *writing_stop(const struct writing_answer *answer,
+                                     const struct choice *choice);
 /* Nobody waits for it any more. From any thread that keeps `choices` as they are. */
 void writing_answer_cancel(struct writing_answer *answer);
 /* Cancels what is still written, and frees the choices. */

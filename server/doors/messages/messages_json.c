@@ -33,20 +33,18 @@ static const char *stop_reason(const struct messages_answer *answer, const struc
     if (progress->finish == FINISH_LENGTH)
         return answer->chat.clamped ? "model_context_window_exceeded" : "max_tokens";
     if (((const struct chat_choice *)choice)->reply.n_calls > 0) return "tool_use";
-    return progress->stop_string >= 0 ? "stop_sequence" : "end_turn";
+    return writing_stop(&answer->chat.base, choice) ? "stop_sequence" : "end_turn";
 }
 
 void messages_write_stop(struct json_writer *w, const struct messages_answer *answer,
                          const struct choice *choice) {
     const char *reason = stop_reason(answer, choice);
-    const struct stops *stops = &choice->sequence->asked.end.stops;
+    const struct text_span *stop = writing_stop(&answer->chat.base, choice);
     put_key_string(w, "stop_reason", reason);
-    if (strcmp(reason, "stop_sequence") == 0) {
-        const struct text_span *stop = &stops->strings[choice->progress.stop_string];
+    if (strcmp(reason, "stop_sequence") == 0)
         put_key_string_n(w, "stop_sequence", stop->text, stop->size);
-    } else {
+    else
         put_key_null(w, "stop_sequence");
-    }
 }
 
 /* Tokens that were taken from an earlier prompt are told apart where the request marks what is to

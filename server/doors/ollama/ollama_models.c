@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/base/hash.h"
+#include "retro/chat/chat.h"
 #include "server/api/chat/chat_skills.h"
 #include "server/doors/ollama/ollama.h"
 
@@ -116,7 +117,8 @@ static void put_capabilities(struct json_writer *w, const struct told_model *mod
     if (model->embeds) put_string(w, "embedding");
     if (writes) put_string(w, "completion");
     if (writes && writes->chat && chat_knows_tools(writes->chat)) put_string(w, "tools");
-    if (writes && writes->chat && writes->picture_input) put_string(w, "vision");
+    if (writes && writes->chat && !chat_is_plain(writes->chat) && writes->picture_input)
+        put_string(w, "vision");
     if (writes && writes->chat && chat_reasons(writes->chat)) put_string(w, "thinking");
     put_array_end(w);
 }

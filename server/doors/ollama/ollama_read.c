@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/base/text.h"
+#include "retro/chat/chat.h"
 #include "server/doors/ollama/ollama.h"
 
 struct text_span ollama_model_name(const struct json *name) {
@@ -149,7 +150,7 @@ bool ollama_read_chat(struct chat_answer *base, struct api *api, const struct ap
     return false;
 }
 
-/* A model without a template reads the prompt as it is. */
+/* A model without a template of its own reads the prompt as it is. */
 static bool is_raw(struct api *api, const struct ollama_request *asked) {
     struct text_span span = ollama_model_name(asked->model);
     char *name = xstrndup(span.text ? span.text : "", span.size);
@@ -157,7 +158,7 @@ static bool is_raw(struct api *api, const struct ollama_request *asked) {
     const struct served_model *model = api_model(api, name, &failure);
     failure_free(&failure);
     free(name);
-    return asked->raw || (model && model->chat == NULL);
+    return asked->raw || (model && (model->chat == NULL || chat_is_plain(model->chat)));
 }
 
 bool ollama_read_generate(struct chat_answer *base, struct api *api,
