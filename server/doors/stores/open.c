@@ -108,12 +108,7 @@ static struct wanted look_around(struct stores *stores, int64_t now) {
     struct wanted wanted = {false, false};
     struct error e;
     const struct records *records = registry_look(stores->registry, &e);
-    if (records == NULL) {
-        if (!stores->notices) log_error("vector stores: %s", e.text);
-        stores->notices = true;
-        return wanted;
-    }
-    stores->notices = false;
+    if (records == NULL) return wanted;
     if (records->owned) keys_part();
     wanted.files = records->expires;
     for (size_t i = 0; i < records->stores.count; i++)

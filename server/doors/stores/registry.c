@@ -23,6 +23,7 @@ struct registry {
     bool changes;          /* its first byte is held */
     bool read;             /* the records are those of the file that `seen` tells of */
     struct stat seen;
+    bool told; /* the log says that the file that `seen` tells of cannot be read */
     struct records records;
 };
 
@@ -101,25 +102,42 @@ static bool is_same_file(const struct stat *left, const struct stat *right) {
            left->st_mtim.tv_nsec == right->st_mtim.tv_nsec;
 }
 
-/* The file as it is now. One that cannot be read leaves nothing. */
-static enum status read_again(struct registry *registry, struct error *e) {
+/* Where the files lie is the operator's to know. */
+static enum status hide(const char *what, const struct error *why, bool tell, struct error *e) {
+    if (tell) log_error("vector stores: %s", why->text);
+    return error_set(e, why->status == STATUS_INVALID ? STATUS_CORRUPT : why->status,
+                     "the server's records of vector stores (vector_stores.json) cannot be %s; its "
+                     "log tells why",
+                     what);
+}
+
+static enum status read_file(struct registry *registry, struct error *e) {
     struct buffer text = {0};
-    struct stat now = {0};
-    if (stat(registry->path, &now) != 0 && errno != ENOENT)
-        return error_errno(e, "%s", registry->path);
-    if (registry->read && is_same_file(&now, &registry->seen)) return STATUS_OK;
-    records_free(&registry->records);
-    registry->read = false;
-    enum status status =
-        now.st_ino == 0 ? STATUS_OK : file_read(registry->path, FILE_BYTES, &text, e);
-    if (status == STATUS_OK && now.st_ino != 0)
+    enum status status = file_read(registry->path, FILE_BYTES, &text, e);
+    if (status == STATUS_OK)
         status = records_parse(&registry->records, (struct text_span){text.data, text.size},
                                registry->path, e);
     buffer_free(&text);
-    registry->read = status == STATUS_OK;
-    registry->seen = now;
     if (status) records_free(&registry->records);
     return status;
+}
+
+/* The file as it is now. One that cannot be read leaves nothing. */
+static enum status read_again(struct registry *registry, struct error *e) {
+    struct stat now = {0};
+    struct error why;
+    enum status status = STATUS_OK;
+    if (stat(registry->path, &now) != 0 && errno != ENOENT)
+        status = error_errno(&why, "%s", registry->path);
+    bool same = is_same_file(&now, &registry->seen);
+    if (status == STATUS_OK && registry->read && same) return STATUS_OK;
+    records_free(&registry->records);
+    if (status == STATUS_OK && now.st_ino != 0) status = read_file(registry, &why);
+    registry->read = status == STATUS_OK;
+    registry->seen = now;
+    bool told = registry->told && same;
+    registry->told = status != STATUS_OK;
+    return status ? hide("read", &why, !told, e) : STATUS_OK;
 }
 
 const struct records *registry_look(struct registry *registry, struct error *e) {
@@ -132,11 +150,12 @@ const struct records *registry_look(struct registry *registry, struct error *e) 
 /* Changing. */
 
 struct records *registry_change(struct registry *registry, struct error *e) {
+    struct error why;
     pthread_mutex_lock(&registry->mutex);
-    enum status status = open_lock(registry, e);
-    if (status == STATUS_OK) status = set_byte(registry, F_WRLCK, 0, e);
+    enum status status = open_lock(registry, &why);
+    if (status == STATUS_OK) status = set_byte(registry, F_WRLCK, 0, &why);
     registry->changes = status == STATUS_OK;
-    if (status == STATUS_OK) status = read_again(registry, e);
+    status = status ? hide("locked", &why, true, e) : read_again(registry, e);
     if (status == STATUS_OK) return &registry->records;
     registry_end(registry);
     return NULL;
@@ -179,14 +198,15 @@ static enum status sync_folder(const struct registry *registry, struct error *e)
 
 enum status registry_write(struct registry *registry, struct error *e) {
     struct buffer text = {0};
+    struct error why;
     CHECK(registry->changes);
     records_write(&registry->records, &text);
-    enum status status = write_fresh(registry, (struct text_span){text.data, text.size}, e);
+    enum status status = write_fresh(registry, (struct text_span){text.data, text.size}, &why);
     if (status == STATUS_OK && rename(registry->fresh_path, registry->path) != 0)
-        status = error_errno(e, "%s: rename to %s", registry->fresh_path, registry->path);
-    if (status == STATUS_OK) status = sync_folder(registry, e);
+        status = error_errno(&why, "%s: rename to %s", registry->fresh_path, registry->path);
+    if (status == STATUS_OK) status = sync_folder(registry, &why);
     buffer_free(&text);
     registry->read = status == STATUS_OK && stat(registry->path, &registry->seen) == 0;
     registry_end(registry);
-    return status;
+    return status ? hide("written", &why, true, e) : STATUS_OK;
 }

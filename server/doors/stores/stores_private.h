@@ -23,7 +23,6 @@ struct stores {
     pthread_mutex_t lock;    /* guards the jobs, and what they say of themselves */
     struct member_job *jobs; /* that add files, the latest first */
     double sweeps;           /* when expired files are looked for next; the keeping thread's */
-    bool notices;            /* a fault of the registry was told; likewise */
 };
 
 /* The owner of what a client makes: "" where the server has no keys. */
