@@ -106,7 +106,7 @@ static enum status show(struct file_look *look, struct error *e) {
         return e->status;
     if (is_over(&found.document)) {
         collection_found_release(&found);
-        return error_set(e, STATUS_NOT_FOUND, "no document has this id");
+        return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", look->document);
     }
     put_begin(&w, &look->base.body);
     if (!look->content)
