@@ -69,7 +69,8 @@ static enum status resolve(struct collection *collection, const struct collectio
                              .own = xcalloc(n + 1, sizeof(char *)),
                              .n = asked->n};
     for (size_t i = 0; i < n; i++) out->documents[i] = *asked->documents[i];
-    return filter_known(asked->filter) && n > 0 ? choose_ids(collection, asked->filter, out, e) : STATUS_OK;
+    return filter_known(asked->filter) && n > 0 ? choose_ids(collection, asked->filter, out, e)
+                                                : STATUS_OK;
 }
 
 /* Looking. */

@@ -276,8 +276,8 @@ static struct filter *make_condition(enum filter_kind kind, const char *name, co
     filter->key_size = strlen(name);
     filter->values =
         xgrow(filter->values, filter->n_values, &filter->values_capacity, sizeof *filter->values);
-    filter->values[0] = (struct filter_value){
-        .fact = {.kind = FACT_TEXT, .text = {xstrndup(text, size), size}}};
+    filter->values[0] =
+        (struct filter_value){.fact = {.kind = FACT_TEXT, .text = {xstrndup(text, size), size}}};
     filter->n_values = 1;
     return filter;
 }

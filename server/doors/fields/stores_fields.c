@@ -6,7 +6,8 @@
     "attributes, in vs_collection of the documents' metadata"
 #define RANKING_HELP "score_threshold; ranker and weights change nothing"
 #define CHUNKING_HELP \
-    "auto, or static with the chunk length and overlap that the collection has; others are refused"
+    "auto, or static with the chunk length and overlap that the collection has; others are " \
+    "refused"
 #define EXPIRY_HELP "anchor last_active_at, and 1 .. 365 days without use"
 #define METADATA_HELP "up to 16 texts, which come back"
 #define ATTRIBUTES_HELP "up to 16 texts, numbers and booleans, which filters compare"
@@ -80,8 +81,7 @@ static const struct json_field search_fields[] = {
     DOOR_VALUE("filters", AT(filters), DOOR_OBJECT, FILTERS_HELP),
     DOOR_VALUE("max_num_results", AT(max_num_results), DOOR_WHOLE, "passages at most: 1 .. 50"),
     DOOR_VALUE("ranking_options", AT(ranking_options), DOOR_OBJECT, RANKING_HELP),
-    {.name = "rewrite_query", .type = JSON_MUST_BE_FALSE,
-     .help = "the query is sought as it is"},
+    {.name = "rewrite_query", .type = JSON_MUST_BE_FALSE, .help = "the query is sought as it is"},
 };
 #undef AT
 const struct json_table store_search_table = JSON_TABLE(search_fields, .open = true);
@@ -114,11 +114,18 @@ const struct json_table files_query_table = JSON_TABLE(query_fields, .open = tru
 static const struct json_choice orders[] = {{"desc", 0}, {"asc", 1}, {NULL, 0}};
 #define AT(member) JSON_AT(struct stores_query, member)
 #define PAGE_FIELDS \
-    {"limit", JSON_INT64, AT(limit), .min = 1, .max = 100, .fallback = 20, \
-     .help = "items at most"}, \
+    { \
+        "limit", \
+        JSON_INT64, \
+        AT(limit), \
+        .min = 1, \
+        .max = 100, \
+        .fallback = 20, \
+        .help = "items at most"}, \
         {"order", JSON_CHOICE, AT(ascends), .choices = orders, .help = "desc: the latest first"}, \
-        {"after", JSON_TEXT, AT(after), .help = "the id of the item that those follow"}, \
-        {"before", JSON_TEXT, AT(before), .help = "the id of the item that those come before"}
+        {"after", JSON_TEXT, AT(after), .help = "the id of the item that those follow"}, { \
+        "before", JSON_TEXT, AT(before), .help = "the id of the item that those come before" \
+    }
 static const struct json_field stores_query_fields[] = {PAGE_FIELDS};
 const struct json_table stores_query_table = JSON_TABLE(stores_query_fields, .open = true);
 

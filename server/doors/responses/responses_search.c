@@ -66,8 +66,7 @@ static void put_results(struct json_writer *w, const struct responses_told *told
         put_file(w, told, hit);
         put_key_float(w, "score", (float)score);
         put_key_string_n(w, "text", hit->text.text, hit->text.size);
-        store_put_attributes(w, told->answer->chat.base.model, passages, i,
-                             &told->answer->stores);
+        store_put_attributes(w, told->answer->chat.base.model, passages, i, &told->answer->stores);
         put_object_end(w);
     }
     put_array_end(w);

@@ -38,8 +38,7 @@ bool store_is_expired(const struct store_record *store, int64_t now) {
 struct store_record *store_find(struct records *records, const char *owner, const char *id) {
     struct store_record *stores = records->stores.items;
     for (size_t i = 0; i < records->stores.count; i++)
-        if (strcmp(stores[i].owner, owner) == 0 && strcmp(stores[i].id, id) == 0)
-            return &stores[i];
+        if (strcmp(stores[i].owner, owner) == 0 && strcmp(stores[i].id, id) == 0) return &stores[i];
     return NULL;
 }
 

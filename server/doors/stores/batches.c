@@ -1,4 +1,5 @@
-/* server/doors/stores/batches.c: /v1/vector_stores/{id}/file_batches: files that are added together.
+/* server/doors/stores/batches.c: /v1/vector_stores/{id}/file_batches: files that are added
+ * together.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -125,8 +126,8 @@ static bool find_batch(struct api *api, const struct api_request *request, bool 
 
 /* Handlers. */
 
-struct answer *file_batch_show(struct api *api, const struct api_request *request, struct waker waker,
-                          struct failure *failure) {
+struct answer *file_batch_show(struct api *api, const struct api_request *request,
+                               struct waker waker, struct failure *failure) {
     struct batch_state batch;
     (void)waker;
     if (documents_model(api, &request->principal, DOCUMENTS_READ, failure) &&
@@ -152,7 +153,7 @@ static bool works(const struct batch_state *batch) {
 }
 
 struct answer *file_batch_cancel(struct api *api, const struct api_request *request,
-                            struct waker waker, struct failure *failure) {
+                                 struct waker waker, struct failure *failure) {
     struct batch_state batch;
     (void)waker;
     if (stores_model(api, &request->principal, failure) == NULL ||
@@ -165,8 +166,8 @@ struct answer *file_batch_cancel(struct api *api, const struct api_request *requ
     return NULL;
 }
 
-struct answer *file_batch_files(struct api *api, const struct api_request *request, struct waker waker,
-                           struct failure *failure) {
+struct answer *file_batch_files(struct api *api, const struct api_request *request,
+                                struct waker waker, struct failure *failure) {
     struct batch_state batch;
     (void)waker;
     if (documents_model(api, &request->principal, DOCUMENTS_READ, failure) == NULL ||
@@ -201,7 +202,7 @@ static bool read_batch(struct member_job *job, const struct batch_request *asked
 }
 
 struct answer *file_batch_create(struct api *api, const struct api_request *request,
-                            struct waker waker, struct failure *failure) {
+                                 struct waker waker, struct failure *failure) {
     const struct door_table rows = {"stores", &batch_table};
     struct batch_request asked = {0};
     struct json *body = NULL;
@@ -210,8 +211,8 @@ struct answer *file_batch_create(struct api *api, const struct api_request *requ
         !store_of_path(api, request, true, store, failure))
         return NULL;
     struct member_job *job = member_job_make(api, request, MEMBER_ADD, store);
-    bool ok = door_read(api, request, &rows, &body, &asked, failure) &&
-              read_batch(job, &asked, failure);
+    bool ok =
+        door_read(api, request, &rows, &body, &asked, failure) && read_batch(job, &asked, failure);
     json_close(body);
     store_touch(api->stores, &request->principal, store);
     if (ok) return member_job_ask(job, waker, write_asked, failure);

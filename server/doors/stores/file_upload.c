@@ -169,9 +169,9 @@ static bool read_parts(const struct multipart *multipart, struct api *api, struc
     bool ok = arguments_load(&form, &file_form_table, arguments, n, failure) &&
               fields_parse(&file_form_table, out, form, &api->largest, failure);
     if (ok)
-        traffic_note_passed(api->traffic, "stores", "field",
-                            n - (out->purpose != NULL) - (out->anchor != NULL) -
-                                (out->seconds != NULL));
+        traffic_note_passed(
+            api->traffic, "stores", "field",
+            n - (out->purpose != NULL) - (out->anchor != NULL) - (out->seconds != NULL));
     json_close(form);
     for (int i = 0; i < n; i++) free(values[i]);
     return ok;
@@ -194,8 +194,8 @@ static bool read_multipart(struct file_change *change, struct api *api,
     return ok;
 }
 
-static bool read_form(struct file_change *change, struct api *api, const struct api_request *request,
-                    struct failure *failure) {
+static bool read_form(struct file_change *change, struct api *api,
+                      const struct api_request *request, struct failure *failure) {
     struct text_span body = {request->body, request->size};
     struct error e;
     if (!multipart_is_announced(request->content_type))

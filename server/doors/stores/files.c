@@ -18,7 +18,7 @@ struct file_look {
     bool content;   /* the text is asked for */
     char *document; /* NULL: a list is asked for */
     struct files_query query;
-    char *after; /* the document's id; NULL: from the first */
+    char *after;           /* the document's id; NULL: from the first */
     struct filter *narrow; /* held: documents that are listed; NULL: all */
 };
 

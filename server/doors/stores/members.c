@@ -21,16 +21,15 @@ void members_free(struct store_members *members) {
 }
 
 static struct store_member *add_member(struct store_members *members) {
-    members->list =
-        xgrow(members->list, members->n, &members->capacity, sizeof *members->list);
+    members->list = xgrow(members->list, members->n, &members->capacity, sizeof *members->list);
     struct store_member *member = &members->list[members->n];
     *member = (struct store_member){0};
     members->n++;
     return member;
 }
 
-void member_copy(struct store_members *members, const struct store_member *member,
-                 const char *code, const char *message) {
+void member_copy(struct store_members *members, const struct store_member *member, const char *code,
+                 const char *message) {
     struct store_member *copy = add_member(members);
     *copy = *member;
     if (member->state != FILE_FAILED) return;
@@ -73,7 +72,7 @@ static bool visit_job(const struct attempt_visit *visit, const struct member_job
     return true;
 }
 
-/* What is in progress by nobody who runs was lost with its server. */
+/* A file in progress at a server that does not run was lost with it. */
 static struct attempt attempt_of(const struct attempt_visit *visit,
                                  const struct batch_record *batch, const struct file_entry *entry) {
     struct registry *registry = visit->stores->registry;
@@ -120,8 +119,8 @@ static void visit_attempts(const struct attempt_visit *visit) {
 struct collecting {
     const struct store_ids *stores;
     struct store_members *members;
-    int n_documents;       /* members whose documents say so; they are in order */
-    struct key_set tried;  /* files of stores whose latest attempt was seen */
+    int n_documents;      /* members whose documents say so; they are in order */
+    struct key_set tried; /* files of stores whose latest attempt was seen */
     int64_t now;
 };
 

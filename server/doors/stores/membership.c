@@ -128,8 +128,7 @@ static enum status write_metadata(struct member_job *job, struct member_file *fi
     if (store == NULL || store_is_expired(store, time(NULL)))
         status = error_set(e, STATUS_NOT_FOUND, "the vector store is not there any more");
     if (status == STATUS_OK)
-        status =
-            file_metadata_change(&file->metadata, file->found.document.metadata, &change, e);
+        status = file_metadata_change(&file->metadata, file->found.document.metadata, &change, e);
     registry_end(job->stores->registry);
     return status == STATUS_OK && change.is_in ? fits(job, file, e) : status;
 }

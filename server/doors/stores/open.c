@@ -53,8 +53,7 @@ static enum status take_over(void *context, const struct stored_document *docume
 static void ask_deletion(struct sweep *sweep, const struct served_model *model) {
     struct error e;
     sweep->job = (struct document_job){.deletes = true,
-                                       .items = xcalloc((size_t)sweep->n,
-                                                        sizeof *sweep->job.items),
+                                       .items = xcalloc((size_t)sweep->n, sizeof *sweep->job.items),
                                        .n_items = sweep->n,
                                        .done = sweep_done,
                                        .context = sweep};
@@ -99,7 +98,7 @@ static void forget_stores(struct stores *stores, int64_t now) {
 
 /* The clock. */
 
-/* What the records ask for. */
+/* The work that the records ask for. */
 struct wanted {
     bool files, stores;
 };

@@ -6,9 +6,8 @@
 bool page_read(struct stores_query *out, const struct json_table *table, struct api *api,
                const struct api_request *request, struct failure *failure) {
     struct json *asked = NULL;
-    bool ok =
-        arguments_load(&asked, table, request->arguments, request->n_arguments, failure) &&
-        fields_parse(table, out, asked, &api->largest, failure);
+    bool ok = arguments_load(&asked, table, request->arguments, request->n_arguments, failure) &&
+              fields_parse(table, out, asked, &api->largest, failure);
     json_close(asked);
     return ok;
 }
@@ -30,8 +29,7 @@ bool page_cut(struct page_slice *out, const char *const *ids, int n,
               const struct stores_query *query, struct failure *failure) {
     int from = -1, end = n, limit = (int)query->limit;
     if (query->after && !find_cursor(&from, ids, n, query->after, "after", failure)) return false;
-    if (query->before && !find_cursor(&end, ids, n, query->before, "before", failure))
-        return false;
+    if (query->before && !find_cursor(&end, ids, n, query->before, "before", failure)) return false;
     from = min_int(from + 1, end);
     *out = (struct page_slice){from, end, end - from > limit};
     if (query->before && query->after == NULL)

@@ -13,17 +13,17 @@ static inline const char *file_state_name(enum file_state state) { return file_s
 
 struct store_record {
     char *id;
-    char *owner;    /* of its key (struct key); "": of a server without keys */
-    char *name;     /* "" where it has none */
-    char *metadata; /* a JSON object */
+    char *owner;             /* of its key (struct key); "": of a server without keys */
+    char *name;              /* "" where it has none */
+    char *metadata;          /* a JSON object */
     int64_t created, active; /* seconds since 1970; `active`: used, to the hour */
     int days;                /* without use after which it expires; 0: never */
 };
 
 /* A file that was to be added to a store. */
 struct file_entry {
-    char *document; /* its id, as its owner says it */
-    int state;      /* enum file_state */
+    char *document;       /* its id, as its owner says it */
+    int state;            /* enum file_state */
     char *code, *message; /* of FILE_FAILED; else "" */
     bool gone;            /* it was taken out of the store since */
 };
@@ -38,8 +38,8 @@ struct batch_record {
 };
 
 struct records {
-    bool owned;   /* keys have uploaded files: no key sees another's */
-    bool expires; /* some file has a time at which it is deleted */
+    bool owned;                       /* keys have uploaded files: no key sees another's */
+    bool expires;                     /* some file has a time at which it is deleted */
     struct json_list stores, batches; /* struct store_record, struct batch_record; oldest first */
 };
 

@@ -66,7 +66,8 @@ void registry_close(struct registry *registry) {
 /* Locks. */
 
 static struct flock byte_of(short type, uint64_t place) {
-    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)place, .l_len = 1};
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)place, .l_len = 1};
 }
 
 static enum status set_byte(struct registry *registry, short type, uint64_t place,

@@ -25,8 +25,8 @@ void put_store_file(struct json_writer *w, struct api *api, const struct princip
                     const char *store, const struct store_member *member) {
     struct collection_found found = {0};
     struct error e;
-    bool there = collection_find(api->models[0].collection, principal_filter(who),
-                                 member->document, &found, &e) == STATUS_OK;
+    bool there = collection_find(api->models[0].collection, principal_filter(who), member->document,
+                                 &found, &e) == STATUS_OK;
     put_object(w);
     file_put_id(w, "id", member->document);
     put_key_string(w, "object", "vector_store.file");
@@ -48,8 +48,7 @@ static bool is_collection(const char *store) { return strcmp(store, collection_s
 /* The document of the path's file; the caller frees it. NULL with *failure set: it is no id. */
 static char *document_of_path(const struct api_request *request, struct failure *failure) {
     char id[FILE_ID_BYTES];
-    char *document =
-        route_segment(request->path, 4, id, sizeof id) ? file_document(id) : NULL;
+    char *document = route_segment(request->path, 4, id, sizeof id) ? file_document(id) : NULL;
     if (document == NULL)
         failure_set(failure, 404, "not_found", "file_id", "there is no file %.80s", id);
     return document;
@@ -86,8 +85,8 @@ struct answer *store_file(struct api *api, const struct api_request *request, st
     return answer_text(200, JSON_TYPE, &body);
 }
 
-struct answer *store_content(struct api *api, const struct api_request *request,
-                             struct waker waker, struct failure *failure) {
+struct answer *store_content(struct api *api, const struct api_request *request, struct waker waker,
+                             struct failure *failure) {
     struct store_member member;
     char store[STORE_ID_BYTES];
     if (!store_of_path(api, request, false, store, failure)) return NULL;
@@ -163,9 +162,8 @@ static bool put_page(const struct file_page *page, struct buffer *body, struct f
     return ok;
 }
 
-struct answer *members_answer(struct api *api, const struct api_request *request,
-                              const char *store, struct store_members *members,
-                              struct failure *failure) {
+struct answer *members_answer(struct api *api, const struct api_request *request, const char *store,
+                              struct store_members *members, struct failure *failure) {
     struct stores_query query = {0};
     struct buffer body = {0};
     const struct file_page page = {.api = api,
@@ -200,8 +198,8 @@ struct answer *store_files(struct api *api, const struct api_request *request, s
 
 /* Adding. */
 
-/* The document of a file's id that a request names, which has to be an uploaded one of the client's.
- * NULL with *failure set. */
+/* The document of a file's id that a request names, which has to be an uploaded one of the
+ * client's. NULL with *failure set. */
 static char *read_file_id(const struct member_job *job, const struct json *id,
                           struct failure *failure) {
     struct collection_found found;

@@ -9,7 +9,7 @@
 
 enum { USUAL_RESULTS = 10 };
 
-/* What the writer of an answer knows of the request. */
+/* The request, as far as the writer of its answer knows it. */
 struct store_search {
     char *query;
     const struct served_model *model;
@@ -88,14 +88,11 @@ static bool translate(const struct store_choice *choice, const struct buffer *qu
     return ok;
 }
 
-static struct answer *ask(struct api *api, const struct api_request *request, struct waker waker,
-                          struct search_request *search, const struct store_set *stores,
-                          const char *query, struct failure *failure) {
+static struct store_search *make_told(const struct served_model *model,
+                                      const struct store_set *stores, const char *query) {
     struct store_search *told = xcalloc(1, sizeof *told);
-    *told = (struct store_search){xstrdup(query), &api->models[0], *stores};
-    const struct search_asker asker = {
-        &api->models[0], &request->principal, waker, {write_results, told, free_search}};
-    return search_ask(&asker, search, failure);
+    *told = (struct store_search){xstrdup(query), model, *stores};
+    return told;
 }
 
 struct answer *vector_store_search(struct api *api, const struct api_request *request,
@@ -111,17 +108,19 @@ struct answer *vector_store_search(struct api *api, const struct api_request *re
     bool ok = store_of_path(api, request, false, stores.ids[0], failure) &&
               door_read(api, request, &rows, &body, &asked, failure) &&
               read_query(asked.query, &query, failure);
-    const struct store_choice choice = {
-        .stores = &stores,
-        .owner = store_owner(&request->principal),
-        .filters = asked.filters,
-        .max_num_results = asked.max_num_results,
-        .ranking_options = asked.ranking_options,
-        .usual = min_int(USUAL_RESULTS, limits->retrieval.max_k)};
+    const struct store_choice choice = {.stores = &stores,
+                                        .owner = store_owner(&request->principal),
+                                        .filters = asked.filters,
+                                        .max_num_results = asked.max_num_results,
+                                        .ranking_options = asked.ranking_options,
+                                        .usual = min_int(USUAL_RESULTS, limits->retrieval.max_k)};
     ok = ok && translate(&choice, &query, limits, &search, failure);
     if (ok) {
         store_touch(api->stores, &request->principal, stores.ids[0]);
-        answer = ask(api, request, waker, &search, &stores, query.data, failure);
+        struct store_search *told = make_told(&api->models[0], &stores, query.data);
+        const struct search_asker asker = {
+            &api->models[0], &request->principal, waker, {write_results, told, free_search}};
+        answer = search_ask(&asker, &search, failure);
     } else {
         search_request_free(&search);
     }

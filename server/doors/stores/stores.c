@@ -1,4 +1,5 @@
-/* server/doors/stores/stores.c: /v1/vector_stores: making, showing, changing and deleting stores. */
+/* server/doors/stores/stores.c: /v1/vector_stores: making, showing, changing and deleting stores.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +43,7 @@ static void put_store(struct json_writer *w, const struct store_record *store,
     put_key_int(w, "last_active_at", store->active);
     put_key_string(w, "name", store->name[0] ? store->name : NULL);
     put_key_string(w, "status",
-                   expired                             ? "expired"
+                   expired                            ? "expired"
                    : counts->of[FILE_IN_PROGRESS] > 0 ? "in_progress"
                                                       : "completed");
     put_key_int(w, "usage_bytes", expired ? 0 : counts->bytes);
@@ -180,8 +181,7 @@ static bool list_all(struct api *api, const struct principal *who, bool ascends,
     if (api->models[0].collection) add_shown(out, collection_record(api));
     for (size_t i = 0; records && i < records->stores.count; i++) {
         const struct store_record *store = (struct store_record *)records->stores.items + i;
-        if (strcmp(store->owner, stores_owner(who)) == 0)
-            add_shown(out, store_record_copy(store));
+        if (strcmp(store->owner, stores_owner(who)) == 0) add_shown(out, store_record_copy(store));
     }
     if (records) registry_end(api->stores->registry);
     for (int i = 0; !ascends && i < out->n / 2; i++) {
@@ -303,8 +303,8 @@ static bool add_first_files(struct member_job *job, const char *store, struct fa
     return answer != NULL;
 }
 
-struct answer *store_create(struct api *api, const struct api_request *request,
-                            struct waker waker, struct failure *failure) {
+struct answer *store_create(struct api *api, const struct api_request *request, struct waker waker,
+                            struct failure *failure) {
     const struct door_table rows = {"stores", &store_create_table};
     const struct served_model *model = stores_model(api, &request->principal, failure);
     struct store_create_request asked = {0};
@@ -314,11 +314,11 @@ struct answer *store_create(struct api *api, const struct api_request *request,
     (void)waker;
     if (model == NULL) return NULL;
     struct member_job *job = member_job_make(api, request, MEMBER_ADD, "");
-    bool ok = door_read(api, request, &rows, &body, &asked, failure) &&
-              store_settings_read(&settings, asked.name, asked.metadata, asked.expires_after,
-                                  failure) &&
-              chunking_check(asked.chunking, model, failure) &&
-              member_job_read(job, asked.file_ids, NULL, failure);
+    bool ok =
+        door_read(api, request, &rows, &body, &asked, failure) &&
+        store_settings_read(&settings, asked.name, asked.metadata, asked.expires_after, failure) &&
+        chunking_check(asked.chunking, model, failure) &&
+        member_job_read(job, asked.file_ids, NULL, failure);
     ok = ok && create(api->stores, &request->principal, &settings, &store, failure);
     json_close(body);
     if (!ok) {
@@ -333,8 +333,8 @@ struct answer *store_create(struct api *api, const struct api_request *request,
 
 /* Changing. */
 
-struct answer *store_modify(struct api *api, const struct api_request *request,
-                            struct waker waker, struct failure *failure) {
+struct answer *store_modify(struct api *api, const struct api_request *request, struct waker waker,
+                            struct failure *failure) {
     const struct door_table rows = {"stores", &store_modify_table};
     struct store_modify_request asked = {0};
     struct store_settings settings;
@@ -343,11 +343,11 @@ struct answer *store_modify(struct api *api, const struct api_request *request,
     struct error e;
     char id[STORE_ID_BYTES];
     (void)waker;
-    bool ok = stores_model(api, &request->principal, failure) &&
-              store_of_path(api, request, true, id, failure) &&
-              door_read(api, request, &rows, &body, &asked, failure) &&
-              store_settings_read(&settings, asked.name, asked.metadata, asked.expires_after,
-                                  failure);
+    bool ok =
+        stores_model(api, &request->principal, failure) &&
+        store_of_path(api, request, true, id, failure) &&
+        door_read(api, request, &rows, &body, &asked, failure) &&
+        store_settings_read(&settings, asked.name, asked.metadata, asked.expires_after, failure);
     if (ok) settings.lasts = json_kind(json_member(body, "expires_after")) == JSON_KIND_NULL;
     struct records *records = ok ? registry_change(api->stores->registry, &e) : NULL;
     if (ok && records == NULL) ok = failure_from_error(failure, &e);
@@ -380,8 +380,8 @@ static void drop_store(struct records *records, const char *owner, const char *i
 }
 
 /* Its files stay. That they were in it goes from their metadata when they change next. */
-struct answer *store_delete(struct api *api, const struct api_request *request,
-                            struct waker waker, struct failure *failure) {
+struct answer *store_delete(struct api *api, const struct api_request *request, struct waker waker,
+                            struct failure *failure) {
     const char *owner = stores_owner(&request->principal);
     struct store_record store = {0};
     struct buffer body = {0};

@@ -1,7 +1,7 @@
 /* server/doors/stores/stores.h: OpenAI's files and vector stores. A file is a document of the
  * collection, and a vector store is the documents whose metadata says that they are in it
- * (file_facts.h); the collection itself is one store more. What is no metadata is in a file of its
- * own (registry.h). Each key has its own files and stores, and meets no other's. */
+ * (file_facts.h); the collection itself is one store more. Names,
+ * expiry and batches are in a file of their own (registry.h). Each key has its own files and stores, and meets no other's. */
 #pragma once
 
 #include "config/json/json_writer.h"
@@ -20,8 +20,7 @@ struct stores_options {
 };
 /* Expired files are deleted by the model's document thread from then on, which is to be stopped
  * before stores_close. */
-enum status stores_open(struct stores **out, const struct stores_options *options,
-                        struct error *e);
+enum status stores_open(struct stores **out, const struct stores_options *options, struct error *e);
 void stores_close(struct stores *stores); /* NULL: nothing */
 
 /* Ids of files are those of documents behind a prefix, in letters that a path takes as they are. */

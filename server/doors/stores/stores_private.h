@@ -49,9 +49,9 @@ bool store_is_missing(const char *id, const char *field, struct failure *failure
 /* The store was used. */
 void store_touch(struct stores *stores, const struct principal *who, const char *id);
 struct store_record *store_find(struct records *records, const char *owner, const char *id);
-/* What is kept with a store may change of the collection in no way. Returns false. */
+/* Says that the collection, as a store, cannot be changed. Returns false. */
 bool refuse_collection(struct failure *failure);
-/* What a request says of a store; NULL: nothing. */
+/* Settings of a store that a request gives; NULL: it gives none. */
 struct store_settings {
     const struct json *name, *metadata;
     int days;   /* 0: nothing */
@@ -93,8 +93,8 @@ enum status member_find(struct api *api, const struct principal *who, const char
                         const char *document, struct store_member *out, struct error *e);
 void member_free(struct store_member *member);
 /* Adds one, which is taken; code and message are copied where it failed. */
-void member_copy(struct store_members *members, const struct store_member *member,
-                 const char *code, const char *message);
+void member_copy(struct store_members *members, const struct store_member *member, const char *code,
+                 const char *message);
 void members_free(struct store_members *members);
 
 /* membership.c: files into stores and out of them, by the document thread. */
@@ -118,8 +118,8 @@ struct member_job {
     enum member_change change;
     char store[STORE_ID_BYTES], batch[STORE_ID_BYTES];
     int64_t created;
-    bool hidden;           /* as of struct batch_record */
-    atomic_bool cancelled; /* files that were not added yet shall not be */
+    bool hidden;               /* as of struct batch_record */
+    atomic_bool cancelled;     /* files that were not added yet shall not be */
     struct member_file *files; /* [n] */
     int n;
     struct member_job *next;
@@ -151,9 +151,8 @@ bool member_job_read(struct member_job *job, const struct json *ids, const struc
 bool member_job_read_files(struct member_job *job, const struct json *files,
                            struct failure *failure);
 /* Members as a list, by the request's query; takes them. */
-struct answer *members_answer(struct api *api, const struct api_request *request,
-                              const char *store, struct store_members *members,
-                              struct failure *failure);
+struct answer *members_answer(struct api *api, const struct api_request *request, const char *store,
+                              struct store_members *members, struct failure *failure);
 
 /* page.c: the page of a list that a query asks for: items [from, end) of those that are shown. */
 struct page_slice {
