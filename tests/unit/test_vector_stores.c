@@ -122,8 +122,7 @@ static void test_metadata_says_in_which_stores_a_file_is(void **state) {
     assert_string_equal(metadata.data, wanted.data);
     change(&metadata, other_store, true, "{\"d\":true}");
     change(&metadata, one_store, false, NULL);
-    assert_string_equal(metadata.data,
-                        "{\"$purpose\":\"assistants\",\"$created\":5,\"$bytes\":0}");
+    assert_string_equal(metadata.data, "{\"$purpose\":\"assistants\",\"$created\":5,\"$bytes\":0}");
     buffer_free(&metadata);
     buffer_free(&wanted);
 }
@@ -200,7 +199,10 @@ static void test_servers_share_the_records(void **state) {
 
 static void test_records_come_back(void **state) {
     static const char *const bad[] = {
-        "", "[]", "{\"stores\":[{}]}", "{\"x\":1}",
+        "",
+        "[]",
+        "{\"stores\":[{}]}",
+        "{\"x\":1}",
         "{\"stores\":[{\"id\":\"a\",\"created\":1,\"active\":1,\"metadata\":\"[]\"}]}",
         "{\"batches\":[{\"id\":\"a\",\"store\":\"b\",\"created\":1,\"server\":\"1\"}]}"};
     static const char text[] =

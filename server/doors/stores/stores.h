@@ -1,7 +1,8 @@
 /* server/doors/stores/stores.h: OpenAI's files and vector stores. A file is a document of the
  * collection, and a vector store is the documents whose metadata says that they are in it
  * (file_facts.h); the collection itself is one store more. Names,
- * expiry and batches are in a file of their own (registry.h). Each key has its own files and stores, and meets no other's. */
+ * expiry and batches are in a file of their own (registry.h). Each key has its own files and
+ * stores, and meets no other's. */
 #pragma once
 
 #include "config/json/json_writer.h"
