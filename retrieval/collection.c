@@ -69,14 +69,15 @@ static enum status resolve(struct collection *collection, const struct collectio
                              .own = xcalloc(n + 1, sizeof(char *)),
                              .n = asked->n};
     for (size_t i = 0; i < n; i++) out->documents[i] = *asked->documents[i];
-    return asked->filter && n > 0 ? choose_ids(collection, asked->filter, out, e) : STATUS_OK;
+    return filter_known(asked->filter) && n > 0 ? choose_ids(collection, asked->filter, out, e)
+                                                : STATUS_OK;
 }
 
 /* Looking. */
 
 enum status collection_find(struct collection *collection, const struct filter *filter,
                             const char *id, struct collection_found *out, struct error *e) {
-    char *own = filter ? scope_id(filter, id) : NULL;
+    char *own = scope_id(filter, id);
     *out = (struct collection_found){0};
     enum status status =
         own ? collection->ops->find(collection, filter, own, out, e) : STATUS_NOT_FOUND;
@@ -251,7 +252,7 @@ void collection_put_all(struct collection *collection, const struct filter *filt
 
 enum status collection_delete(struct collection *collection, const struct filter *filter,
                               const char *id, struct error *e) {
-    char *own = filter ? scope_id(filter, id) : NULL;
+    char *own = scope_id(filter, id);
     enum status status =
         own ? collection->ops->remove(collection, filter, own, e) : STATUS_NOT_FOUND;
     if (status == STATUS_NOT_FOUND) status = collection->ops->remove(collection, filter, id, e);

@@ -28,6 +28,7 @@
 #include "server/documents/document_jobs.h"
 #include "server/doors/kept/kept.h"
 #include "server/doors/mcp/mcp.h"
+#include "server/doors/stores/stores.h"
 #include "server/host/check.h"
 #include "server/host/other_models.h"
 #include "server/http/http.h"
@@ -145,6 +146,13 @@ static enum operations_access operations_of(const struct server_settings *settin
     return settings->keys_file[0] ? OPERATIONS_KEY : OPERATIONS_OPEN;
 }
 
+/* Where vector stores are kept: beside the collection, where it is in a folder. */
+static const char *stores_folder(const struct config *config) {
+    const char *collection = config->retrieval.collection;
+    bool folder = collection[0] && !collection_name_is_remote(collection);
+    return folder ? collection : NULL;
+}
+
 static enum status open_api(struct server *server, struct error *e) {
     const struct server_settings *settings = &server->config.server;
     server->api = (struct api){.origins = settings->cors_origins.items,
@@ -169,6 +177,10 @@ static enum status open_api(struct server *server, struct error *e) {
     if (host_rules_open(&server->api.hosts, settings->hosts.items, settings->hosts.count, e))
         return e->status;
     if (served_models_serve(&server->served, &server->config, &server->api, e)) return e->status;
+    struct stores_options stores = {.api = &server->api,
+                                    .folder = stores_folder(&server->config),
+                                    .max_stores = settings->max_vector_stores};
+    if (stores_open(&server->api.stores, &stores, e)) return e->status;
     struct mcp_options options = {
         .api = &server->api,
         .max_listeners = min_int(settings->max_listeners, settings->max_connections / 2),
@@ -320,6 +332,7 @@ static void server_close(struct server *server) {
     traffic_close(server->api.traffic);
     kept_close(server->api.responses);
     document_jobs_close(server->api.jobs);
+    stores_close(server->api.stores);
     keyring_close(server->api.keys);
     free(server->api.networks);
     host_rules_free(&server->api.hosts);

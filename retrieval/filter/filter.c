@@ -35,6 +35,7 @@ void filter_release(struct filter *filter) {
     for (int i = 0; i < filter->n_values; i++) free_value(&filter->values[i]);
     free_value(&filter->low.value);
     free_value(&filter->high.value);
+    filter_release(filter->base);
     free(filter->parts);
     free(filter->values);
     free(filter->sorted);
@@ -184,7 +185,7 @@ enum status filter_refuse(const struct filter *filter, struct error *e) {
                      "the document is not one that this client may put (of a list all values have "
                      "to fit, and what "
                      "equals one value is no list): %s",
-                     filter_text(filter));
+                     filter_text(filter_known(filter)));
 }
 
 /* Writing. */
@@ -266,6 +267,37 @@ struct filter *filter_join(struct filter *left, struct filter *right) {
     filter_add_part(both, filter_hold(right));
     filter_finish(both);
     return both;
+}
+
+static struct filter *make_condition(enum filter_kind kind, const char *name, const char *text) {
+    struct filter *filter = filter_make(kind);
+    size_t size = strlen(text);
+    filter->key = xstrdup(name);
+    filter->key_size = strlen(name);
+    filter->values =
+        xgrow(filter->values, filter->n_values, &filter->values_capacity, sizeof *filter->values);
+    filter->values[0] =
+        (struct filter_value){.fact = {.kind = FACT_TEXT, .text = {xstrndup(text, size), size}}};
+    filter->n_values = 1;
+    return filter;
+}
+
+struct filter *filter_owned(struct filter *base, const char *name, const char *owner) {
+    struct filter *unowned = filter_make(FILTER_NOT), *either = filter_make(FILTER_OR),
+                  *all = filter_make(FILTER_AND);
+    filter_add_part(unowned, make_condition(FILTER_PREFIX, name, ""));
+    filter_add_part(either, unowned);
+    filter_add_part(either, make_condition(FILTER_IN, name, owner));
+    if (base) filter_add_part(all, filter_hold(base));
+    filter_add_part(all, either);
+    all->owned = true;
+    all->base = filter_hold(base);
+    filter_finish(all);
+    return all;
+}
+
+const struct filter *filter_known(const struct filter *filter) {
+    return filter && filter->owned ? filter->base : filter;
 }
 
 /* Filling. */

@@ -36,6 +36,13 @@ enum status filter_parse(struct filter **out, const char *text, const char *name
 /* Both; one of them where the other is NULL. The caller holds the result. */
 struct filter *filter_join(struct filter *left, struct filter *right);
 
+/* Documents that `base` (NULL: all) allows and that have no owner, or this one: the text that their
+ * metadata has as `name`. Its clients know documents by the ids that base gives them, and are told
+ * nothing of owners. The caller holds the result. */
+struct filter *filter_owned(struct filter *base, const char *name, const char *owner);
+/* The filter that its clients know of: the base of an owned one, else itself. NULL: none. */
+const struct filter *filter_known(const struct filter *filter);
+
 struct filter *filter_hold(struct filter *filter);
 void filter_release(struct filter *filter);
 

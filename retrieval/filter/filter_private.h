@@ -21,6 +21,8 @@ struct filter {
     atomic_int holders;
     enum filter_kind kind;
     char *text; /* as JSON */
+    bool owned; /* made by filter_owned, of `base`, which is held */
+    struct filter *base;
     /* Of conditions. */
     char *key;
     size_t key_size;

@@ -11,13 +11,14 @@
 enum { SCOPE_DIGITS = 16, SCOPE_LENGTH = SCOPE_DIGITS + 2 };
 
 static void scope_print(const struct filter *filter, char scope[SCOPE_LENGTH + 1]) {
-    const char *text = filter_text(filter);
+    const char *text = filter_text(filter_known(filter));
     snprintf(scope, SCOPE_LENGTH + 1, "@%016" PRIx64 "/", hash_bytes(text, strlen(text), 0));
 }
 
 char *scope_id(const struct filter *filter, const char *id) {
     char scope[SCOPE_LENGTH + 1];
     struct buffer whole = {0};
+    if (filter_known(filter) == NULL) return NULL;
     scope_print(filter, scope);
     buffer_printf(&whole, "%s%s", scope, id);
     return whole.data;
@@ -32,7 +33,7 @@ const char *scope_own(const char *stored) {
 const char *scope_show(const struct filter *filter, const char *stored) {
     char scope[SCOPE_LENGTH + 1];
     const char *own = scope_own(stored);
-    if (filter == NULL || own == stored) return stored;
+    if (filter_known(filter) == NULL || own == stored) return stored;
     scope_print(filter, scope);
     return strncmp(stored, scope, SCOPE_LENGTH) == 0 ? own : stored;
 }

@@ -8,8 +8,8 @@
 #include "config/base/buffer.h"
 #include "retrieval/filter/filter.h"
 
-/* The stored id of the document that clients of the filter, which is not NULL, call `id`. Owned by
- * the caller. */
+/* The stored id of the document that clients of the filter call `id`, owned by the caller. NULL:
+ * they are in no scope, as those without a filter are. */
 char *scope_id(const struct filter *filter, const char *id);
 /* A stored id as a client of the filter (NULL: none) is shown it: it points into `stored`. */
 const char *scope_show(const struct filter *filter, const char *stored);

@@ -1,10 +1,14 @@
 /* server/access/key.c: keys, and what they have used of their limits. See key.h. */
 #include "server/access/key.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <nettle/memops.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+#include "config/base/hash.h"
 
 static const double minute = 60, day = 86400;
 
@@ -22,6 +26,26 @@ struct key_usage {
 
 void key_hash(struct text_span secret, uint8_t hash[KEY_HASH_BYTES]) {
     sha256_hash(&secret, 1, hash);
+}
+
+const char key_owner_name[] = "$owner";
+
+static atomic_bool parted; /* documents have owners */
+
+void keys_part(void) { atomic_store(&parted, true); }
+
+struct filter *key_filter(const struct key *key) {
+    if (!atomic_load(&parted)) return key->filter;
+    CHECK(key->own_filter);
+    return key->own_filter;
+}
+
+/* Hashed once more: whoever reads the owner of a document learns nothing of the key. */
+void key_finish(struct key *key) {
+    uint64_t halves[2] = {hash_bytes(key->hash, sizeof key->hash, 1),
+                          hash_bytes(key->hash, sizeof key->hash, 2)};
+    snprintf(key->owner, sizeof key->owner, "%016" PRIx64 "%016" PRIx64, halves[0], halves[1]);
+    key->own_filter = filter_owned(key->filter, key_owner_name, key->owner);
 }
 
 bool key_hash_is(const uint8_t a[KEY_HASH_BYTES], const uint8_t b[KEY_HASH_BYTES]) {
@@ -72,6 +96,7 @@ void key_release(struct key *key) {
     if (key == NULL || atomic_fetch_sub(&key->references, 1) != 1) return;
     usage_release(key->usage);
     filter_release(key->filter);
+    filter_release(key->own_filter);
     free(key->name);
     free(key);
 }

@@ -10,7 +10,15 @@
 #include "config/base/sha256.h"
 #include "retrieval/filter/filter.h"
 
-enum { KEY_HASH_BYTES = SHA256_BYTES, KEY_MIN_BYTES = 20, KEY_MAX_BYTES = 512 };
+enum {
+    KEY_HASH_BYTES = SHA256_BYTES,
+    KEY_MIN_BYTES = 20,
+    KEY_MAX_BYTES = 512,
+    KEY_OWNER_BYTES = 33 /* 32 digits and a NUL */
+};
+
+/* The metadata that names the owner of a document: a key that uploaded it as a file. */
+extern const char key_owner_name[];
 
 /* 0: no limit. */
 struct key_limits {
@@ -30,6 +38,8 @@ struct key {
     struct key_limits limits;
     bool operations;              /* may read what operators read */
     struct filter *filter;        /* the documents that there are for it; NULL: all */
+    char owner[KEY_OWNER_BYTES];  /* what documents of its own say, made of its hash */
+    struct filter *own_filter;    /* the same, but for those that other keys own */
     enum key_documents documents; /* what it may do with them, where the server lets it */
     struct key_usage *usage;
     atomic_int references;
@@ -47,6 +57,13 @@ struct key_refusal {
 void key_hash(struct text_span secret, uint8_t hash[KEY_HASH_BYTES]);
 /* In time that does not depend on the bytes. */
 bool key_hash_is(const uint8_t a[KEY_HASH_BYTES], const uint8_t b[KEY_HASH_BYTES]);
+
+/* Once documents have owners, keys see none that others own. It stays so until the process ends. */
+void keys_part(void);
+/* The documents that there are for a key at this time; borrowed. NULL: all. */
+struct filter *key_filter(const struct key *key);
+/* Makes what follows from the key's hash and filter, which are there. */
+void key_finish(struct key *key);
 
 /* Zeroed but for one reference and its usage. */
 struct key *key_open(void);

@@ -95,11 +95,13 @@ static enum status key_read(const struct json *record, const char *name, struct 
     struct json_reader reader = {.name = name, .e = e};
     struct key *key = key_open();
     enum status status = json_table_read(&reader, &key_table, record, key);
-    if (status)
+    if (status) {
         key_release(key);
-    else
-        *out = key;
-    return status;
+        return status;
+    }
+    key_finish(key);
+    *out = key;
+    return STATUS_OK;
 }
 
 /* The file. */

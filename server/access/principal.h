@@ -24,7 +24,7 @@ struct principal principal_hold(struct principal principal);
 void principal_release(struct principal *principal);
 /* The documents that there are for it; borrowed. NULL: all. */
 static inline struct filter *principal_filter(const struct principal *principal) {
-    return principal->key ? principal->key->filter : NULL;
+    return principal->key ? key_filter(principal->key) : NULL;
 }
 bool principal_is_late(const struct principal *principal, double now);
 /* Tokens that were read and written for it. */

@@ -25,6 +25,7 @@ struct json_writer;
 struct kept;
 struct document_jobs;
 struct mcp;
+struct stores;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
  * the server runs. */
@@ -103,6 +104,7 @@ struct api {
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
     struct document_jobs *jobs;    /* uploads that were answered at once */
     struct kept *responses;        /* that were stored (server/doors/kept) */
+    struct stores *stores;         /* OpenAI's vector stores (server/doors/stores); NULL: none */
 };
 
 struct api_request {
@@ -216,9 +218,12 @@ route_handler openapi_open;                                   /* openapi.c */
 route_handler root_open;                                      /* info.c */
 route_handler responses_open, input_tokens_open;              /* server/doors/responses */
 route_handler response_show, response_delete, response_items, response_cancel;
-route_handler stores_list, vector_store_show, vector_store_search,
-    stores_refuse; /* server/doors/stores */
-route_handler files_list, file_show, file_content, store_files, store_file, store_content;
+route_handler stores_list, vector_store_show, vector_store_search; /* server/doors/stores */
+route_handler store_create, store_modify, store_delete;
+route_handler files_list, file_show, file_content, file_upload, file_delete;
+route_handler store_files, store_file, store_content, store_file_add;
+route_handler store_file_modify, store_file_remove;
+route_handler file_batch_create, file_batch_show, file_batch_cancel, file_batch_files;
 route_handler ollama_chat_open, ollama_generate_open; /* server/doors/ollama */
 route_handler ollama_embed_open, ollama_embeddings_open;
 route_handler ollama_tags, ollama_ps, ollama_version, ollama_show, ollama_refuse;

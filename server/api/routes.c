@@ -25,6 +25,8 @@ static const char *const document_types[] = {
     "text/json", "text/plain",          "application/octet-stream",
     NULL};
 
+static const char *const form_types[] = {"multipart/form-data", NULL};
+
 #define TEXT_TYPE "text/plain; version=0.0.4"
 #define EVENTS_TYPE "text/event-stream"
 #define ROUTE(verb, name, handler, ...) \
@@ -32,8 +34,6 @@ static const char *const document_types[] = {
 #define NOT_HERE(verb, name) \
     ROUTE(verb, name, ollama_refuse, .types = json_types, \
           .summary = "Refused: it does not apply here")
-#define NOT_SUPPORTED(verb, name) \
-    ROUTE(verb, name, stores_refuse, .summary = "Refused: documents are changed at /v1/documents")
 #define LINES_TYPE "application/x-ndjson"
 #define PAGE_FILE(name, type, words) \
     ROUTE("GET", name, page_open, .access = ACCESS_PAGE, .answer_type = (type), .summary = (words))
@@ -71,31 +71,55 @@ const struct route api_routes[] = {
           .summary = "Refused: no response is written in the background"),
     ROUTE("GET", "/v1/files", files_list, .query = &files_query_table,
           .required = "object data has_more",
-          .summary = "The documents of the collection, as files"),
-    NOT_SUPPORTED("POST", "/v1/files"),
+          .summary = "Files that were uploaded, and the documents of the collection as files"),
+    ROUTE("POST", "/v1/files", file_upload, .types = form_types, .body = &file_form_table,
+          .required = "id object bytes created_at filename purpose status",
+          .summary = "Upload a file, which becomes a document of the collection"),
     ROUTE("GET", "/v1/files/{id}", file_show, .required = "id object filename",
           .summary = "One of them"),
-    NOT_SUPPORTED("DELETE", "/v1/files/{id}"),
+    ROUTE("DELETE", "/v1/files/{id}", file_delete, .required = "id object deleted",
+          .summary = "Delete a file that was uploaded"),
     ROUTE("GET", "/v1/files/{id}/content", file_content, .answer_type = "text/plain",
           .summary = "Its text"),
-    ROUTE("GET", "/v1/vector_stores", stores_list, .required = "object data has_more",
-          .summary = "The collection, as a vector store"),
-    NOT_SUPPORTED("POST", "/v1/vector_stores"),
+    ROUTE("GET", "/v1/vector_stores", stores_list, .query = &stores_query_table,
+          .required = "object data has_more",
+          .summary = "Vector stores, and the collection as one of them"),
+    ROUTE("POST", "/v1/vector_stores", store_create, .types = json_types,
+          .body = &store_create_table, .required = "id object file_counts status",
+          .summary = "Make a vector store"),
     ROUTE("GET", "/v1/vector_stores/{id}", vector_store_show, .required = "id object file_counts",
           .summary = "One vector store"),
-    NOT_SUPPORTED("POST", "/v1/vector_stores/{id}"),
-    NOT_SUPPORTED("DELETE", "/v1/vector_stores/{id}"),
+    ROUTE("POST", "/v1/vector_stores/{id}", store_modify, .types = json_types,
+          .body = &store_modify_table, .required = "id object file_counts",
+          .summary = "Change its name, metadata or expiry"),
+    ROUTE("DELETE", "/v1/vector_stores/{id}", store_delete, .required = "id object deleted",
+          .summary = "Delete a vector store, and none of its files"),
     ROUTE("POST", "/v1/vector_stores/{id}/search", vector_store_search, .types = json_types,
           .body = &store_search_table, .required = "object search_query data has_more",
           .summary = "The passages nearest to a text"),
-    ROUTE("GET", "/v1/vector_stores/{id}/files", store_files, .query = &files_query_table,
+    ROUTE("GET", "/v1/vector_stores/{id}/files", store_files, .query = &store_files_query_table,
           .required = "object data has_more", .summary = "The files of a vector store"),
-    NOT_SUPPORTED("POST", "/v1/vector_stores/{id}/files"),
-    NOT_SUPPORTED("POST", "/v1/vector_stores/{id}/file_batches"),
+    ROUTE("POST", "/v1/vector_stores/{id}/files", store_file_add, .types = json_types,
+          .body = &store_file_table, .required = "id object status vector_store_id",
+          .summary = "Add an uploaded file to a vector store"),
+    ROUTE("POST", "/v1/vector_stores/{id}/file_batches", file_batch_create, .types = json_types,
+          .body = &batch_table, .required = "id object status file_counts",
+          .summary = "Add several"),
+    ROUTE("GET", "/v1/vector_stores/{id}/file_batches/{batch}", file_batch_show,
+          .required = "id object status file_counts", .summary = "How far that is"),
+    ROUTE("POST", "/v1/vector_stores/{id}/file_batches/{batch}/cancel", file_batch_cancel,
+          .types = json_types, .required = "id object status file_counts",
+          .summary = "Give up what is left of it"),
+    ROUTE("GET", "/v1/vector_stores/{id}/file_batches/{batch}/files", file_batch_files,
+          .query = &store_files_query_table, .required = "object data has_more",
+          .summary = "Its files"),
     ROUTE("GET", "/v1/vector_stores/{id}/files/{file}", store_file, .required = "id object status",
-          .summary = "One of them"),
-    NOT_SUPPORTED("POST", "/v1/vector_stores/{id}/files/{file}"),
-    NOT_SUPPORTED("DELETE", "/v1/vector_stores/{id}/files/{file}"),
+          .summary = "One file of a vector store"),
+    ROUTE("POST", "/v1/vector_stores/{id}/files/{file}", store_file_modify, .types = json_types,
+          .body = &store_file_change_table, .required = "id object status",
+          .summary = "Change its attributes"),
+    ROUTE("DELETE", "/v1/vector_stores/{id}/files/{file}", store_file_remove,
+          .required = "id object deleted", .summary = "Take it out of the vector store"),
     ROUTE("GET", "/v1/vector_stores/{id}/files/{file}/content", store_content,
           .required = "object data", .summary = "Its text"),
     ROUTE("POST", "/api/chat", ollama_chat_open, .types = json_types, .body = &ollama_chat_table,

@@ -25,6 +25,7 @@ struct document_thread {
     pthread_mutex_t lock; /* guards it and the lines */
     pthread_cond_t ready; /* a job can be read or carried on, or the threads are to end */
     pthread_cond_t stop;
+    struct document_tender tender; /* guarded by the lock */
     struct document_lines lines;
 };
 
@@ -212,7 +213,8 @@ static bool put_item(struct document_thread *thread, struct document_job *job,
         if (item->document.title[0] == '\0' && upload->read.title.data)
             item->document.title = upload->read.title.data;
     }
-    if (!job->progress->begun)
+    if (!job->progress->begun && job->fill) item->status = job->fill(job, item, &item->error);
+    if (!job->progress->begun && item->status == STATUS_OK)
         item->status = quota_take(&job->progress->quota, &item->document, 1, &item->error);
     if (item->status) return false;
     return put_some(thread, job, &item->document,
@@ -247,7 +249,7 @@ static bool are_put_together(const struct document_thread *thread, const struct 
         return false;
     for (int i = 0; i < job->n_items; i++)
         if (job->items[i].upload) return false;
-    return job->n_items > 1;
+    return job->n_items > 1 && job->fill == NULL;
 }
 
 static void put_together(struct document_thread *thread, struct document_job *job) {
@@ -395,12 +397,20 @@ static bool wait_a_little(struct document_thread *thread) {
     return goes_on;
 }
 
+static void tend(struct document_thread *thread) {
+    pthread_mutex_lock(&thread->lock);
+    struct document_tender tender = thread->tender;
+    pthread_mutex_unlock(&thread->lock);
+    if (tender.tend) tender.tend(tender.context);
+}
+
 static void *run_keeping(void *argument) {
     struct document_thread *thread = argument;
     double again = 0;
     struct document_sweeper sweeper = {
         .collection = thread->o.collection, .folder = thread->o.files, .version = -1};
     while (wait_a_little(thread)) {
+        tend(thread);
         follow(thread);
         document_sweep(&sweeper);
         if (time_now() < again || !is_due(thread)) continue;
@@ -450,6 +460,12 @@ void document_thread_stop(struct document_thread *thread) {
     if (thread->changes) pthread_join(thread->changer, NULL);
     if (thread->keeps) pthread_join(thread->keeper, NULL);
     thread->changes = thread->keeps = false;
+}
+
+void document_thread_tend(struct document_thread *thread, struct document_tender tender) {
+    pthread_mutex_lock(&thread->lock);
+    thread->tender = tender;
+    pthread_mutex_unlock(&thread->lock);
 }
 
 void document_thread_close(struct document_thread *thread) {

@@ -46,6 +46,9 @@ struct document_job {
                                     server.max_upload_text) */
     struct document_item *items; /* [n_items] */
     int n_items;
+    /* Completes the document of an item just before it is put, NULL: it is complete. A failure is
+     * the item's. */
+    enum status (*fill)(struct document_job *job, struct document_item *item, struct error *e);
     void (*run)(struct document_job *job);  /* carried out in place of the items, unless the thread
                                              * is stopped;  NULL: the items are */
     struct document_steps *steps;           /* NULL: nobody asks how far it is */
@@ -69,6 +72,15 @@ struct document_thread_options {
                           not kept */
     int compact_after; /* chunks that came or went; 0: the collection is not compacted */
 };
+
+/* Called by the thread that keeps the collection in order, now and then, before it looks for what
+ * other programs have done. */
+struct document_tender {
+    void (*tend)(void *context);
+    void *context;
+};
+/* From now on, once. Until document_thread_stop returns. */
+void document_thread_tend(struct document_thread *thread, struct document_tender tender);
 
 /* All is borrowed. */
 enum status document_thread_open(struct document_thread **out,

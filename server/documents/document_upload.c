@@ -5,7 +5,8 @@
 
 void document_id_within(const struct filter *filter, const char *name, char id[DOCUMENT_ID_SIZE]) {
     struct buffer whole = {0};
-    if (filter) buffer_printf(&whole, "%s\n", filter_text(filter));
+    const struct filter *known = filter_known(filter);
+    if (known) buffer_printf(&whole, "%s\n", filter_text(known));
     buffer_append_string(&whole, name);
     document_id_of_path(whole.data, id);
     buffer_free(&whole);

@@ -79,9 +79,10 @@ static bool is_coming(const struct engine_sequence *sequence, int found) {
 uint32_t engine_scope(struct engine *engine, const struct engine_sequence *sequence) {
     const struct key *key = sequence->sequence->asked.principal.key;
     struct buffer who = {0};
-    if (key == NULL || (engine->o.prefixes_of_filter && key->filter == NULL)) return 0;
+    const struct filter *sees = key ? key_filter(key) : NULL;
+    if (key == NULL || (engine->o.prefixes_of_filter && sees == NULL)) return 0;
     if (!engine->o.prefixes_of_filter) buffer_append(&who, key->hash, sizeof key->hash);
-    buffer_append_string(&who, filter_text(key->filter));
+    buffer_append_string(&who, filter_text(sees));
     uint64_t first = hash_bytes(who.data, who.size, 0), second = hash_bytes(who.data, who.size, 1);
     buffer_free(&who);
     if (key_set_add(&engine->scopes, first, second))

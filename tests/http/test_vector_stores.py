@@ -77,6 +77,7 @@ def test_citations_name_files_and_places(server):
 def test_results_are_told_where_they_are_asked_for(server):
     whole = respond(server, include=["file_search_call.results"])
     results = whole["output"][0]["results"]
+    assert results[0]["attributes"] == {"kind": "soup", "letters": 7}
     scores = [r["score"] for r in results]
     assert scores == sorted(scores, reverse=True) and all(0 <= s <= 1 for s in scores)
     assert results[0]["filename"] == "pages/soup.md" and results[0]["text"] in DOCUMENTS["soup.md"]
@@ -115,6 +116,7 @@ def test_without_file_search_there_are_no_passages(server):
 def test_refused_by_name(server):
     for fields, status, word in [({"tools": [TOOL | {"vector_store_ids": ["vs_other"]}]}, 404, "vs_other"),
                                  ({"tools": [TOOL | {"vector_store_ids": []}]}, 400, "vector_store_ids"),
+                                 ({"tools": [TOOL | {"vector_store_ids": [STORE] * 9}]}, 400, "vector_store_ids"),
                                  ({"tools": [{"type": "file_search"}]}, 400, "vector_store_ids"),
                                  ({"tools": [TOOL | {"max_num_results": 51}]}, 400, "max_num_results"),
                                  ({"tools": [TOOL, TOOL]}, 400, "file_search"),
@@ -141,10 +143,10 @@ def test_the_store_and_its_files(server):
     for path in ("vector_stores/vs_no", "vector_stores/vs_no/files", "files/nothing", "files/file-nothing", "files/file-.zz",
                  f"vector_stores/{STORE}/files/file-nothing", f"vector_stores/{STORE}/files/file-nothing/content"):
         assert server.request("GET", f"/v1/{path}").status == 404, path
-    for method, path in (("POST", "files"), ("POST", "vector_stores"), ("DELETE", f"vector_stores/{STORE}"),
-                         ("POST", f"vector_stores/{STORE}/files"), ("DELETE", f"files/{files[0]['id']}")):
+    for method, path in (("POST", "vector_stores"), ("DELETE", f"vector_stores/{STORE}"), ("POST", f"vector_stores/{STORE}/files"),
+                         ("DELETE", f"files/{files[0]['id']}")):
         reply = server.request(method, f"/v1/{path}", "{}")
-        assert reply.status == 400 and "/v1/documents" in reply.error()["message"]
+        assert reply.status == 403 and "retrieval.documents" in reply.error()["message"]
 
 
 def test_search(server):
@@ -184,5 +186,42 @@ def test_a_tenant_meets_no_others_documents(config, tmp_path):
         tool = TOOL | {"filters": {"type": "eq", "key": "kind", "value": "bridges"}}
         whole = post(running, headers=cook, tools=[tool], include=["file_search_call.results"], **ASKED).json()
         assert not whole["output"][0]["results"]
+    finally:
+        assert running.stop() == 0, running.log.read_text()
+
+
+def test_file_search_in_stores_of_ones_own(config, tmp_path):
+    import shutil
+
+    from test_stores import Client, options
+
+    folder = tmp_path / "collection"
+    shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], folder)
+    running = Server(config, tmp_path, *options(folder))
+    client = Client(running)
+    try:
+        soup, canal = client.upload("own.md", "Leek soup of the north takes barley and smoked eel.\n"), client.upload("canal.md", "The canal has nine locks.\n")
+        kitchen, water = client.store(), client.store(canal)
+        client.add(kitchen, soup, attributes={"year": 2020})
+        client.add(kitchen, canal, attributes={"year": 2021})
+
+        def results(*stores, **fields):
+            tool = TOOL | {"vector_store_ids": [s["id"] for s in stores]} | fields
+            whole = respond(running, tools=[tool], include=["file_search_call.results"])
+            return whole, {(r["filename"], tuple(r["attributes"].items())) for r in whole["output"][0]["results"] or []}
+
+        whole, found = results(kitchen)
+        assert found == {("own.md", (("year", 2020),)), ("canal.md", (("year", 2021),))}
+        cited = whole["output"][1]["content"][0]["annotations"]
+        assert {a["filename"] for a in cited} == {"own.md", "canal.md"} and {a["file_id"] for a in cited} == {soup["id"], canal["id"]}
+        assert results(water)[1] == {("canal.md", ())}
+        assert results(kitchen, filters={"type": "lt", "key": "year", "value": 2021})[1] == {("own.md", (("year", 2020),))}
+        assert results(water, kitchen)[1] == {("canal.md", ()), ("own.md", (("year", 2020),))}
+        both = {name for name, _ in results(kitchen, {"id": STORE}, max_num_results=16)[1]}
+        assert {"own.md", "canal.md", "pages/soup.md"} <= both
+        client.ask("DELETE", f"files/{soup['id']}")
+        assert {name for name, _ in results(kitchen)[1]} == {"canal.md"}
+        client.ask("DELETE", f"vector_stores/{water['id']}")
+        assert post(running, **ASKED, tools=[TOOL | {"vector_store_ids": [water["id"]]}]).status == 404
     finally:
         assert running.stop() == 0, running.log.read_text()

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "retrieval/kept/kept_name.h"
 #include "tools/index/index.h"
 #include "tools/index/index_color.h"
 

@@ -31,6 +31,10 @@ static bool read_metadata(void *object, const struct json *json,
     if (json_kind(json) != JSON_KIND_OBJECT)
         return failure_set(failure, 400, "invalid_type", "metadata", "metadata must be an object");
     for (struct json_entry it = {0}; json_next(json, &it);)
+        if (it.name.size > 0 && it.name.text[0] == '$')
+            return failure_set(failure, 400, "invalid_value", "metadata",
+                               "metadata: names that begin with $ are the server's own");
+    for (struct json_entry it = {0}; json_next(json, &it);)
         if (!is_value(it.value))
             return failure_set(failure, 400, "invalid_value", "metadata",
                                "metadata holds numbers, strings, booleans and lists of these");

@@ -5,6 +5,7 @@
 #include "server/doors/fields/responses_fields.h"
 #include "server/doors/fields/stores_fields.h"
 #include "server/doors/shared/door_fields.h"
+#include "server/doors/stores/stores.h"
 
 /* An item of the output. */
 enum responses_kind { ITEM_SEARCH, ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL };
@@ -28,8 +29,9 @@ struct responses_answer {
     struct chat_answer chat; /* first */
     struct api *api;
     struct json *body; /* the request */
-    bool searches;     /* the collection, for a tool file_search: */
+    bool searches;     /* vector stores, for a tool file_search: */
     struct file_search_tool search;
+    struct store_set stores;
     struct responses_request asked; /* its values */
     struct buffer history;          /* items before the input, as a list of JSON */
     char id[RESPONSE_ID_BYTES];

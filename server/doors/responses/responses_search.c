@@ -5,7 +5,6 @@
 #include "retrieval/filter/scope.h"
 #include "server/api/text/cited_numbers.h"
 #include "server/doors/responses/responses.h"
-#include "server/doors/stores/stores.h"
 
 /* Asking. */
 
@@ -17,14 +16,18 @@ bool responses_read_search(struct responses_answer *answer, const struct json *t
                            "tools: there is more than one file_search");
     answer->searches = true;
     return door_read_json(answer->api, &rows, tool, &answer->search, failure) &&
-           stores_check(answer->api, answer->search.stores, "vector_store_ids", failure);
+           stores_find(answer->api, &answer->chat.principal, answer->search.stores,
+                       "vector_store_ids", &answer->stores, failure);
 }
 
 bool responses_put_search(const struct responses_answer *answer, struct chat_body *body,
                           struct failure *failure) {
     const struct file_search_tool *tool = &answer->search;
-    const struct store_choice choice = {tool->filters, tool->max_num_results, tool->ranking_options,
-                                        0};
+    const struct store_choice choice = {.stores = &answer->stores,
+                                        .owner = store_owner(&answer->chat.principal),
+                                        .filters = tool->filters,
+                                        .max_num_results = tool->max_num_results,
+                                        .ranking_options = tool->ranking_options};
     put_key_object(&body->w, "retrieval");
     put_key_bool(&body->w, "enabled", true);
     put_key_string(&body->w, "mode", "prompt");
@@ -63,8 +66,7 @@ static void put_results(struct json_writer *w, const struct responses_told *told
         put_file(w, told, hit);
         put_key_float(w, "score", (float)score);
         put_key_string_n(w, "text", hit->text.text, hit->text.size);
-        put_key_object(w, "attributes");
-        put_object_end(w);
+        store_put_attributes(w, told->answer->chat.base.model, passages, i, &told->answer->stores);
         put_object_end(w);
     }
     put_array_end(w);

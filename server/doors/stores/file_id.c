@@ -3,19 +3,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/doors/stores/stores.h"
+#include "server/doors/stores/stores_private.h"
 
 static const char prefix[] = "file-";
 static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
 
+void file_append_id(struct buffer *out, const char *document) {
+    bool is_plain = strspn(document, plain) == strlen(document);
+    buffer_append_string(out, prefix);
+    if (is_plain) buffer_append_string(out, document);
+    if (!is_plain) buffer_append_string(out, ".");
+    for (const char *at = document; !is_plain && *at; at++)
+        buffer_printf(out, "%02x", (unsigned char)*at);
+}
+
 void file_put_id(struct json_writer *w, const char *key, const char *document) {
     struct buffer id = {0};
-    bool is_plain = strspn(document, plain) == strlen(document);
-    buffer_append_string(&id, prefix);
-    if (is_plain) buffer_append_string(&id, document);
-    if (!is_plain) buffer_append_string(&id, ".");
-    for (const char *at = document; !is_plain && *at; at++)
-        buffer_printf(&id, "%02x", (unsigned char)*at);
+    file_append_id(&id, document);
     put_key_string_n(w, key, id.data, id.size);
     buffer_free(&id);
 }

@@ -1,13 +1,11 @@
-/* server/doors/stores/files.c: /v1/files and the files of a vector store: the documents of the
- * collection that the client sees. */
+/* server/doors/stores/files.c: /v1/files, and the files of the store that is the collection: the
+ * documents that the client sees. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/api/documents/look.h"
 #include "server/api/routes.h"
-#include "server/doors/stores/stores.h"
-
-enum { ID_BYTES = 1200 };
+#include "server/doors/stores/stores_private.h"
 
 enum file_shape { SHAPE_FILE, SHAPE_STORE_FILE };
 
@@ -20,12 +18,14 @@ struct file_look {
     bool content;   /* the text is asked for */
     char *document; /* NULL: a list is asked for */
     struct files_query query;
-    char *after; /* the document's id; NULL: from the first */
+    char *after;           /* the document's id; NULL: from the first */
+    struct filter *narrow; /* held: documents that are listed; NULL: all */
 };
 
 static void free_look(struct look *base) {
     struct file_look *look = (struct file_look *)base;
     principal_release(&look->who);
+    filter_release(look->narrow);
     free(look->query.after);
     free(look->after);
     free(look->document);
@@ -36,19 +36,25 @@ static void free_look(struct look *base) {
 
 static void put_file(struct json_writer *w, const struct file_look *look,
                      const struct stored_document *document) {
+    struct file_facts facts;
+    file_facts_read(&facts, document);
     put_object(w);
     file_put_id(w, "id", document->id);
     put_key_string(w, "object", "file");
-    put_key_int(w, "bytes", (int64_t)document->text.size);
-    put_key_int(w, "created_at", look->api->created);
+    put_key_int(w, "bytes", facts.uploaded ? facts.bytes : (int64_t)document->text.size);
+    put_key_int(w, "created_at", facts.uploaded ? facts.created : look->api->created);
+    if (facts.until > 0) put_key_int(w, "expires_at", facts.until);
     put_key_string(w, "filename", document->path);
-    put_key_string(w, "purpose", "assistants");
+    if (facts.uploaded)
+        put_key_string_n(w, "purpose", facts.purpose.text, facts.purpose.size);
+    else
+        put_key_string(w, "purpose", "assistants");
     put_key_string(w, "status", "processed");
     put_object_end(w);
 }
 
-static void put_store_file(struct json_writer *w, const struct file_look *look,
-                           const struct stored_document *document) {
+static void put_collection_file(struct json_writer *w, const struct file_look *look,
+                                const struct stored_document *document) {
     put_object(w);
     file_put_id(w, "id", document->id);
     put_key_string(w, "object", "vector_store.file");
@@ -57,11 +63,15 @@ static void put_store_file(struct json_writer *w, const struct file_look *look,
     put_key_string(w, "status", "completed");
     put_key_null(w, "last_error");
     put_key_int(w, "usage_bytes", (int64_t)document->text.size);
-    put_key(w, "attributes");
-    put_raw(w, document->metadata[0]
-                   ? (struct text_span){document->metadata, strlen(document->metadata)}
-                   : (struct text_span){"{}", 2});
+    put_key_chunking(w, look->model);
+    put_key_attributes(w, document->metadata, NULL);
     put_object_end(w);
+}
+
+static bool is_over(const struct stored_document *document) {
+    struct file_facts facts;
+    file_facts_read(&facts, document);
+    return facts.until > 0 && facts.until <= time(NULL);
 }
 
 static void put_shaped(struct json_writer *w, const struct file_look *look,
@@ -69,7 +79,7 @@ static void put_shaped(struct json_writer *w, const struct file_look *look,
     if (look->shape == SHAPE_FILE)
         put_file(w, look, document);
     else
-        put_store_file(w, look, document);
+        put_collection_file(w, look, document);
 }
 
 static void put_content(struct json_writer *w, const struct stored_document *document) {
@@ -94,6 +104,10 @@ static enum status show(struct file_look *look, struct error *e) {
     if (collection_find(look->model->collection, principal_filter(&look->who), look->document,
                         &found, e))
         return e->status;
+    if (is_over(&found.document)) {
+        collection_found_release(&found);
+        return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", look->document);
+    }
     put_begin(&w, &look->base.body);
     if (!look->content)
         put_shaped(&w, look, &found.document);
@@ -116,6 +130,7 @@ struct file_listing {
 static enum status list_file(void *context, const struct stored_document *document,
                              struct error *e) {
     struct file_listing *listing = context;
+    if (is_over(document)) return STATUS_OK;
     listing->more = listing->n == listing->look->query.limit;
     if (listing->more) return error_set(e, STATUS_CANCELLED, "the list is full");
     put_shaped(&listing->w, listing->look, document);
@@ -136,6 +151,7 @@ static void put_end(struct file_listing *listing, const char *key, const struct 
 static enum status list(struct file_look *look, struct error *e) {
     struct file_listing listing = {.look = look};
     const struct collection_walk walk = {.filter = principal_filter(&look->who),
+                                         .narrow = look->narrow,
                                          .after = look->after,
                                          .n_wanted = (int)look->query.limit + 1,
                                          .deadline = look->who.deadline,
@@ -187,17 +203,21 @@ static struct file_look *make_look(struct api *api, const struct api_request *re
     return look;
 }
 
-static bool check_store(const struct api_request *request, struct failure *failure) {
-    char id[ID_BYTES];
-    if (route_segment(request->path, 2, id, sizeof id) && strcmp(id, collection_store) == 0)
-        return true;
-    return failure_set(failure, 404, "not_found", "vector_store_id",
-                       "there is no vector store %.80s", id);
+/* Files of that purpose. Documents that came by other means are for assistants. */
+static struct filter *purpose_filter(int purpose) {
+    static const char *const texts[] = {
+        [PURPOSE_ASSISTANTS] = "{\"not\":{\"eq\":{\"$purpose\":\"user_data\"}}}",
+        [PURPOSE_USER_DATA] = "{\"eq\":{\"$purpose\":\"user_data\"}}"};
+    struct filter *filter = NULL;
+    struct error e;
+    if (purpose != PURPOSE_ANY)
+        CHECK(filter_parse(&filter, texts[purpose], "purpose", &e) == STATUS_OK);
+    return filter;
 }
 
 static struct answer *ask_one(struct file_look *look, const struct api_request *request,
                               int segment, struct waker waker, struct failure *failure) {
-    char id[ID_BYTES];
+    char id[FILE_ID_BYTES];
     if (look == NULL) return NULL;
     look->base.lost = "file_id";
     if (route_segment(request->path, segment, id, sizeof id)) look->document = file_document(id);
@@ -216,6 +236,7 @@ static struct answer *ask_list(struct file_look *look, const struct api_request 
               fields_parse(&files_query_table, &look->query, asked, &look->api->largest, failure);
     json_close(asked);
     look->base.lost = "after";
+    look->narrow = purpose_filter(look->query.purpose);
     if (ok && look->query.after) {
         look->after = file_document(look->query.after);
         ok = look->after ||
@@ -243,21 +264,20 @@ struct answer *file_content(struct api *api, const struct api_request *request, 
     return ask_one(look, request, 2, waker, failure);
 }
 
-struct answer *store_files(struct api *api, const struct api_request *request, struct waker waker,
-                           struct failure *failure) {
-    if (!check_store(request, failure)) return NULL;
+/* The collection as a store. */
+
+struct answer *collection_files(struct api *api, const struct api_request *request,
+                                struct waker waker, struct failure *failure) {
     return ask_list(make_look(api, request, SHAPE_STORE_FILE, failure), request, waker, failure);
 }
 
-struct answer *store_file(struct api *api, const struct api_request *request, struct waker waker,
-                          struct failure *failure) {
-    if (!check_store(request, failure)) return NULL;
+struct answer *collection_file(struct api *api, const struct api_request *request,
+                               struct waker waker, struct failure *failure) {
     return ask_one(make_look(api, request, SHAPE_STORE_FILE, failure), request, 4, waker, failure);
 }
 
-struct answer *store_content(struct api *api, const struct api_request *request, struct waker waker,
-                             struct failure *failure) {
-    if (!check_store(request, failure)) return NULL;
+struct answer *document_content(struct api *api, const struct api_request *request,
+                                struct waker waker, struct failure *failure) {
     struct file_look *look = make_look(api, request, SHAPE_STORE_FILE, failure);
     if (look) look->content = true;
     return ask_one(look, request, 4, waker, failure);

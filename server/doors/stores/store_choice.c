@@ -1,8 +1,8 @@
-/* server/doors/stores/store_choice.c: what a search of a store asks for, in this server's words. */
+/* server/doors/stores/store_choice.c: what a search of stores asks for, in this server's words. */
 #include <string.h>
 
 #include "config/base/text.h"
-#include "server/doors/stores/stores.h"
+#include "server/doors/stores/stores_private.h"
 
 enum { MOST_RESULTS = 50, FILTER_DEPTH = 16 };
 
@@ -14,6 +14,7 @@ static bool refuse(struct failure *failure, const char *field, const char *why) 
 
 struct filter_writer {
     struct json_writer *w;
+    const char *store; /* whose attributes are compared; NULL: the collection */
     const char *field;
     struct failure *failure;
 };
@@ -34,23 +35,33 @@ static bool put_joined(const struct filter_writer *writer, const struct json *fi
     return true;
 }
 
+/* The key as a name of metadata. */
+static void put_name(const struct filter_writer *writer, const struct json *filter) {
+    struct buffer name = {0};
+    attribute_name_append(&name, writer->store, json_text(json_member(filter, "key")));
+    put_key_n(writer->w, name.data ? name.data : "", name.size);
+    buffer_free(&name);
+}
+
 /* {"eq": {"key": value}} */
-static void put_condition(struct json_writer *w, const char *name, const struct json *filter) {
-    struct text_span key = json_text(json_member(filter, "key"));
+static void put_condition(const struct filter_writer *writer, const char *name,
+                          const struct json *filter) {
+    struct json_writer *w = writer->w;
     put_object(w);
     put_key_object(w, name);
-    put_key_n(w, key.text, key.size);
+    put_name(writer, filter);
     put_json(w, json_member(filter, "value"));
     put_object_end(w);
     put_object_end(w);
 }
 
 /* {"range": {"key": {"gt": value}}} */
-static void put_range(struct json_writer *w, const char *bound, const struct json *filter) {
-    struct text_span key = json_text(json_member(filter, "key"));
+static void put_range(const struct filter_writer *writer, const char *bound,
+                      const struct json *filter) {
+    struct json_writer *w = writer->w;
     put_object(w);
     put_key_object(w, "range");
-    put_key_n(w, key.text, key.size);
+    put_name(writer, filter);
     put_object(w);
     put_key(w, bound);
     put_json(w, json_member(filter, "value"));
@@ -72,9 +83,9 @@ static bool put_compared(const struct filter_writer *writer, const struct json *
         if (rows[i].negated) put_object(writer->w);
         if (rows[i].negated) put_key(writer->w, "not");
         if (rows[i].range)
-            put_range(writer->w, rows[i].own, filter);
+            put_range(writer, rows[i].own, filter);
         else
-            put_condition(writer->w, rows[i].own, filter);
+            put_condition(writer, rows[i].own, filter);
         if (rows[i].negated) put_object_end(writer->w);
         return true;
     }
@@ -91,6 +102,89 @@ static bool put_filter(const struct filter_writer *writer, const struct json *fi
         json_is_absent(json_member(filter, "value")))
         return refuse(writer->failure, writer->field, "a filter has type, key and value");
     return put_compared(writer, filter, type);
+}
+
+/* Stores. */
+
+static void put_one_range(struct json_writer *w, const char *name, const char *bound,
+                          int64_t value) {
+    put_object(w);
+    put_key_object(w, "range");
+    put_key_object(w, name);
+    put_key_int(w, bound, value);
+    put_object_end(w);
+    put_object_end(w);
+    put_object_end(w);
+}
+
+/* Files whose time is over may not be deleted yet. The time is told to the minute: a filter that is
+ * the same as the one before is made once. */
+static void put_lasting(struct json_writer *w) {
+    int64_t now = time(NULL);
+    put_object(w);
+    put_key(w, "not");
+    put_one_range(w, "$until", "lte", now - now % 60);
+    put_object_end(w);
+}
+
+/* Documents that are in the store, and the client's own. */
+static void put_in_store(struct json_writer *w, const char *store, const char *owner) {
+    struct buffer name = {0};
+    buffer_printf(&name, "$%s", store);
+    put_one_range(w, name.data, "gt", 0);
+    buffer_free(&name);
+    put_lasting(w);
+    if (owner == NULL) return;
+    put_object(w);
+    put_key_object(w, "eq");
+    put_key_string(w, key_owner_name, owner);
+    put_object_end(w);
+    put_object_end(w);
+}
+
+static bool is_collection(const char *store) { return strcmp(store, collection_store) == 0; }
+
+static bool put_store(const struct filter_writer *writer, const struct store_choice *choice,
+                      const char *store) {
+    struct filter_writer own = *writer;
+    own.store = is_collection(store) ? NULL : store;
+    put_object(writer->w);
+    put_key_array(writer->w, "and");
+    if (own.store) put_in_store(writer->w, store, choice->owner);
+    if (!json_is_absent(choice->filters) && !put_filter(&own, choice->filters, 0)) return false;
+    put_array_end(writer->w);
+    put_object_end(writer->w);
+    return true;
+}
+
+static bool put_stores(const struct filter_writer *writer, const struct store_choice *choice) {
+    const struct store_set *stores = choice->stores;
+    for (int i = 0; i < stores->n; i++)
+        if (is_collection(stores->ids[i]) && json_is_absent(choice->filters)) return true;
+    put_key(writer->w, "filter");
+    if (stores->n == 1) return put_store(writer, choice, stores->ids[0]);
+    put_object(writer->w);
+    put_key_array(writer->w, "or");
+    for (int i = 0; i < stores->n; i++)
+        if (!put_store(writer, choice, stores->ids[i])) return false;
+    put_array_end(writer->w);
+    put_object_end(writer->w);
+    return true;
+}
+
+/* Hits of Milvus do not bring metadata. */
+void store_put_attributes(struct json_writer *w, const struct served_model *model,
+                          const struct hits *hits, int i, const struct store_set *stores) {
+    bool at_hand = hits->pinned && !collection_is_remote(model->collection);
+    const char *metadata =
+        at_hand ? snapshot_chunk(hits->pinned, hits->list[i].chunk).metadata : "";
+    const char *store = NULL;
+    for (int j = stores->n - 1; j >= 0; j--) {
+        char mark[STORE_ID_BYTES + 4];
+        snprintf(mark, sizeof mark, "\"$%s\":", stores->ids[j]);
+        if (!is_collection(stores->ids[j]) && strstr(metadata, mark)) store = stores->ids[j];
+    }
+    put_key_attributes(w, metadata, store);
 }
 
 /* Numbers. */
@@ -121,12 +215,10 @@ static bool put_threshold(struct json_writer *w, const struct json *options,
 
 bool store_put_choice(struct json_writer *w, const struct store_choice *choice, const char *field,
                       struct failure *failure) {
-    const struct filter_writer writer = {w, field, failure};
+    const struct filter_writer writer = {.w = w, .field = field, .failure = failure};
     if (!put_count(w, choice, failure) || !put_threshold(w, choice->ranking_options, failure))
         return false;
-    if (json_is_absent(choice->filters)) return true;
-    put_key(w, "filter");
-    return put_filter(&writer, choice->filters, 0);
+    return put_stores(&writer, choice);
 }
 
 double store_score(const struct hit *hit, double before) {

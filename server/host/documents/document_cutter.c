@@ -5,6 +5,7 @@
 
 #include "retrieval/chunk_ends.h"
 #include "retrieval/picture_document.h"
+#include "server/host/documents/known_texts.h"
 
 /* Chunks that are embedded at a stretch. */
 enum { EMBED_CHUNKS = 64 };
@@ -162,6 +163,17 @@ enum status document_embed(struct document_cutter *cutter,
     return status;
 }
 
+/* A document of a folder that changes in its metadata alone keeps its vectors. */
+static enum status take_or_begin(struct document_cutter *cutter, struct collection *collection,
+                                 const struct collection_document *document, struct error *e) {
+    const struct known_place place = {cutter->filter, document->id};
+    if (collection_is_remote(collection)) return begin_vectors(cutter, document->text, e);
+    enum status status = known_text_take(collection, &place, cutter, document, e);
+    cutter->n_embedded = cutter->n_chunks;
+    if (status != STATUS_NOT_FOUND && status != STATUS_UNSUPPORTED) return status;
+    return begin_vectors(cutter, document->text, e);
+}
+
 enum status document_put_begin(struct document_cutter *cutter, struct collection *collection,
                                const struct collection_document *document, bool *is_there,
                                enum change_effect *effect, struct error *e) {
@@ -171,7 +183,7 @@ enum status document_put_begin(struct document_cutter *cutter, struct collection
         return e->status;
     if (*is_there) return STATUS_OK;
     enum status status = document_cut(cutter, document, e);
-    if (status == STATUS_OK) status = begin_vectors(cutter, document->text, e);
+    if (status == STATUS_OK) status = take_or_begin(cutter, collection, document, e);
     return status ? error_prefix(e, "%s", document->path) : STATUS_OK;
 }
 

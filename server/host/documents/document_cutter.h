@@ -75,7 +75,8 @@ enum status document_embed(struct document_cutter *cutter,
 /* Room for the vectors of the document that was cut. */
 void document_make_room(struct document_cutter *cutter);
 /* Puts d, whose tokens and chunks are filled in, into the collection; a document that is there
- * already, with the same content, is not embedded. In parts, between which other work may be done:
+ * already, with the same content, is not embedded, and one whose metadata alone is another keeps
+ * its vectors. In parts, between which other work may be done:
  * `begin` cuts, and says whether there is nothing to put; `more` embeds some chunks; `end` puts,
  * when no more are left. */
 enum status document_put_begin(struct document_cutter *cutter, struct collection *collection,

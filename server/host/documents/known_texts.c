@@ -91,15 +91,15 @@ static enum status read_from_snapshot(const struct snapshot *snapshot, int64_t f
     return seen ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "the picture has no vector");
 }
 
-/* From the collection as it is now. */
-static enum status read_newest(struct collection *collection, const char *id,
-                               struct document_cutter *cutter,
-                               const struct collection_document *document, struct error *e) {
+enum status known_text_take(struct collection *collection, const struct known_place *place,
+                            struct document_cutter *cutter,
+                            const struct collection_document *document, struct error *e) {
     struct collection_found from;
-    if (collection_find(collection, NULL, id, &from, e)) return e->status;
+    if (collection_find(collection, place->filter, place->id, &from, e)) return e->status;
     enum status status = STATUS_OK;
     struct collection_document there = document_again(&from.document);
-    if (!known_text_equals(&there, document) || from.document.n_chunks != cutter->n_chunks)
+    if (!known_text_equals(&there, document) || from.document.first_chunk < 0 ||
+        from.document.n_chunks != cutter->n_chunks)
         status = error_set(e, STATUS_NOT_FOUND, "the document has another text now");
     else
         status = read_from_snapshot(from.snapshot, from.document.first_chunk, cutter, e);
@@ -112,7 +112,9 @@ static enum status read_vectors(const struct known_texts *texts, struct collecti
                                 const struct collection_document *document, struct error *e) {
     const struct known_text *known = find_text(texts, document->text);
     if (known == NULL) return error_set(e, STATUS_NOT_FOUND, "no document has the text");
-    if (known->first_chunk < 0) return read_newest(collection, known->id, cutter, document, e);
+    if (known->first_chunk < 0)
+        return known_text_take(collection, &(struct known_place){NULL, known->id}, cutter, document,
+                               e);
     struct chunk first = snapshot_chunk(texts->snapshot, known->first_chunk);
     struct collection_document there = {
         .path = first.path, .title = first.title, .text = first.source, .marks = first.marks};

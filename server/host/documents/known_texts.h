@@ -30,6 +30,17 @@ struct known_texts {
  * they have no title their path is in its place. */
 bool known_text_equals(const struct collection_document *left,
                        const struct collection_document *right);
+/* A document by its id, as clients of the filter (NULL: none) say it. */
+struct known_place {
+    const struct filter *filter;
+    const char *id;
+};
+/* Takes the vectors of the document that the cutter has just cut from the one there, as the
+ * collection has it now. STATUS_NOT_FOUND where it is gone or embedded in another way,
+ * STATUS_UNSUPPORTED where the index gives no vectors back. */
+enum status known_text_take(struct collection *collection, const struct known_place *place,
+                            struct document_cutter *cutter,
+                            const struct collection_document *document, struct error *e);
 /* Takes the vectors of the document that the cutter has just cut from one that is embedded alike;
  * *found: there is one. The collection is looked through at the first call. */
 enum status known_texts_find(struct known_texts *texts, struct collection *collection,

@@ -93,6 +93,8 @@ static const struct option_row server_rows[] = {
                "megabytes of them, with the conversations that they end"),
     OPTION_INT(struct server_settings, response_hours, 24, 1, 24 * 365,
                "hours that a response is stored"),
+    OPTION_INT(struct server_settings, max_vector_stores, 100, 1, 10000,
+               "vector stores (POST /v1/vector_stores) of each key"),
     OPTION_INT(struct server_settings, max_biases, 1024, 0, 1 << 20,
                "tokens of logit_bias in one request"),
     OPTION_INT(struct server_settings, max_stops, 16, 0, 1024, "stop strings in one request"),

@@ -68,6 +68,7 @@ struct server_settings {
     struct json_list
         image_urls; /* of char *: hosts that pictures are fetched from; none: no pictures are */
     int image_bytes, image_timeout; /* of the pictures of one request; and of one */
+    int max_vector_stores;          /* of one key */
     int max_responses, max_response_mb, response_hours; /* that are stored for one key */
 };
 extern const struct option_section server_section;
