@@ -23,6 +23,7 @@ struct grammars;
 struct json_writer;
 struct kept;
 struct mcp;
+struct tools;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
  * the server runs. */
@@ -95,6 +96,7 @@ struct api {
     int request_timeout;           /* seconds; 0: any */
     const char *scheme;            /* "http" or "https": how clients reach the server */
     struct mcp *mcp;               /* its door for MCP (server/doors/mcp); NULL: it has none */
+    struct tools *tools;           /* of others (server/tools); NULL: none are called */
     atomic_int connections;        /* that are open */
     atomic_bool leaving, draining; /* no longer ready; and refusing requests */
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
