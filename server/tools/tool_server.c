@@ -140,13 +140,13 @@ static void request_end(struct request *request) {
     request->message.text = (struct text_span){request->text.data, request->text.size};
 }
 
-/* The answer of a process; whatever failed but the asker's patience ends it, and so does a time
- * that ran out: what it would still say is of no use to others. */
+/* The answer of a process. One that was given up is still busy with it, and would keep the next
+ * asker waiting: it ends, and is started again. */
 static enum status ask_child(struct tool_server *server, const struct tool_message *message,
                              const struct tool_wait *wait, struct tool_reply *out,
                              struct error *e) {
     enum status status = child_link_ask(&server->child, message, wait, out, e);
-    if (status == STATUS_OK || status == STATUS_CANCELLED) return status;
+    if (status == STATUS_OK) return status;
     tool_reply_free(out);
     child_link_close(&server->child);
     pthread_mutex_lock(&server->lock);
@@ -343,11 +343,14 @@ enum status tool_server_refresh(struct tool_server *server, const struct tool_wa
     longer.most = LIST_BYTES;
     longer.most_option = "none, for a list of tools";
     enum status status = read_list(server, &longer, list, e);
-    if (status == STATUS_OK && list->n == 0)
+    bool read = status == STATUS_OK;
+    if (read && list->n == 0)
         status = error_set(e, STATUS_NOT_FOUND, "it has none of the tools that tools.mcp allows");
     pthread_mutex_lock(&server->lock);
-    tool_list_release(server->list);
-    server->list = status ? NULL : list;
+    if (read) {
+        tool_list_release(server->list);
+        server->list = status ? NULL : list;
+    }
     server->problem = status ? *e : (struct error){0};
     server->asked_at = time_now();
     pthread_mutex_unlock(&server->lock);

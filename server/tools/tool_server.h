@@ -15,7 +15,7 @@ enum status tool_server_open(struct tool_server **out, const struct tool_server_
 void tool_server_close(struct tool_server *server); /* NULL: nothing */
 const struct tool_server_settings *tool_server_settings(const struct tool_server *server);
 
-/* Asks for the list of tools, and keeps it. */
+/* Asks for the list of tools, and keeps it; the one before stays where no answer comes. */
 enum status tool_server_refresh(struct tool_server *server, const struct tool_wait *wait,
                                 struct error *e);
 /* A reference to the list as it was asked for last; NULL: it was not, or *e says why it could not
