@@ -192,6 +192,8 @@ route_handler search_picture_open;
 route_handler tables_list, tables_query;                          /* tables.c */
 route_handler documents_list, document_show, document_picture;    /* documents_look.c */
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
+/* How far an answer of documents_post is: so many chunks of the document are embedded. */
+void documents_told(struct answer *answer, int *n_embedded, int *n_chunks);
 /* The right of a client to the documents of the first model: the lesser of the server's and its
  * key's. */
 enum documents_access documents_right(const struct api *api, const struct principal *who);

@@ -26,6 +26,7 @@ struct document_answer {
     struct asked_document *asked; /* [job.n_items], as the job's items */
     struct document_job job;
     struct principal who; /* held */
+    atomic_int n_embedded, n_chunks; /* of the document that is put */
 };
 
 static void document_free(struct shared_answer *base) {
@@ -43,6 +44,19 @@ static void document_free(struct shared_answer *base) {
 }
 
 static void document_done(struct document_job *job) { shared_answer_finish(job->context); }
+
+static void document_part(struct document_job *job, int n_embedded, int n_chunks) {
+    struct document_answer *answer = job->context;
+    atomic_store(&answer->n_chunks, n_chunks);
+    atomic_store(&answer->n_embedded, n_embedded);
+    shared_answer_wake(&answer->base);
+}
+
+void documents_told(struct answer *answer, int *n_embedded, int *n_chunks) {
+    struct document_answer *document_answer = (struct document_answer *)answer;
+    *n_embedded = atomic_load(&document_answer->n_embedded);
+    *n_chunks = atomic_load(&document_answer->n_chunks);
+}
 
 /* How the change of a document went. */
 struct document_outcome {
@@ -160,6 +174,7 @@ static struct document_answer *make_document_answer(const struct principal *who,
                                         .filter = principal_filter(who),
                                         .who = &answer->who,
                                         .cancelled = &answer->base.cancelled,
+                                        .part = document_part,
                                         .done = document_done,
                                         .context = answer};
     return answer;

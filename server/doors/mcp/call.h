@@ -51,6 +51,9 @@ struct mcp_call {
     mcp_wrapper *wrap;
     mcp_excuse *excuse;         /* NULL: what goes wrong is a fault */
     struct buffer body;         /* of inner */
+    /* How far `inner` is; NULL: that is not known. What was told of it last. */
+    void (*told)(struct answer *inner, int *done, int *total);
+    int done;
     struct mcp_pending pending; /* with a session */
 };
 
