@@ -305,7 +305,7 @@ def test_a_key_has_the_tools_that_it_may_use(shared):
     server, keys = shared
     tools = {name: [one["name"] for one in result(ask_modern(server, "tools/list", **keys[name]))["tools"]] for name in keys}
     assert tools["alice"] == ["search", "read", "list", "fetch", "table_list", "table_query", "add", "delete"]
-    assert tools["reader"] == tools["alice"][:4] and tools["finder"] == ["search"]
+    assert tools["reader"] == tools["alice"][:6] and tools["finder"] == ["search"]
     fault(ask_modern(server, "tools/call", {"name": "add", "arguments": {"text": "a"}}, **keys["reader"]), 400, -32602)
     fault(ask_modern(server, "tools/call", {"name": "read", "arguments": {"id": "a"}}, **keys["finder"]), 400, -32602)
     assert result(ask_modern(server, "resources/list", **keys["finder"]))["resources"] == []

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "retro/chat/chat.h"
+#include "server/api/chat/chat_fit.h"
 #include "server/api/chat/chat_guide.h"
 #include "server/api/chat/chat_pictures.h"
 #include "server/api/chat/chat_place.h"
@@ -118,41 +119,9 @@ bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prom
     return chat_prompt_make(answer->base.model, &answer->request, prompt, format, failure);
 }
 
-/* A result of a tool whose call went goes with it, and so does an answer whose question went. */
-static int drop_turns(const struct json *messages, int dropped) {
-    int seen = 0, last = (int)json_count(messages) - 1;
-    for (int i = 0; i < last; i++) {
-        const struct json *role = json_member(json_item(messages, (size_t)i), "role");
-        if (json_text_is(role, "system") || json_text_is(role, "developer")) continue;
-        if (seen >= dropped && json_text_is(role, "user")) return seen;
-        seen++;
-    }
-    return seen;
-}
-
-/* Leaves out the oldest turns until an answer of some length fits, each time twice as many, as the
- * whole prompt is made anew. */
-static bool truncate_prompt(struct chat_answer *answer, struct chat_prompt *prompt,
-                            struct failure *failure) {
-    const struct json *messages = json_member(answer->request.body, "messages");
-    int context = answer->base.model->limits.context, room = context / 8,
-        n = (int)json_count(messages);
-    if (!answer->request.truncates || answer->pictures) return true;
-    for (int wanted = 1; prompt->ids.n + room > context && wanted < 2 * n; wanted *= 2) {
-        int dropped = drop_turns(messages, wanted);
-        if (dropped == answer->request.dropped) continue;
-        answer->request.dropped = dropped;
-        chat_prompt_free(prompt);
-        if (!chat_make_prompt(answer, prompt, &answer->format, failure)) return false;
-    }
-    return true;
-}
-
 static bool open_choices(struct chat_answer *answer, struct failure *failure) {
     struct chat_prompt prompt;
-    bool ok = chat_make_prompt(answer, &prompt, &answer->format, failure) &&
-              truncate_prompt(answer, &prompt, failure) &&
-              chat_guide_tools(answer, failure);
+    bool ok = chat_fit_prompt(answer, &prompt, failure) && chat_guide_tools(answer, failure);
     answer->n_counted = prompt.ids.n;
     for (int i = 0; ok && !answer->counts && i < answer->request.writing.n; i++)
         ok = open_choice(answer, &prompt, failure);
