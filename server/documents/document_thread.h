@@ -39,9 +39,9 @@ struct document_job {
                                     server.max_upload_text) */
     struct document_item *items; /* [n_items] */
     int n_items;
-    void (*run)(struct document_job *job);  /* carried out in place of the items, unless the thread
-                                             * is stopped;  NULL: the items are */
-    const atomic_bool *cancelled;           /* true: nobody waits any more; NULL: somebody does */
+    void (*run)(struct document_job *job); /* carried out in place of the items, unless the thread
+                                            * is stopped;  NULL: the items are */
+    const atomic_bool *cancelled;          /* true: nobody waits any more; NULL: somebody does */
     /* Called by the thread after each part of a document: so many of its chunks are embedded. NULL:
      * nobody asks. */
     void (*part)(struct document_job *job, int n_embedded, int n_chunks);

@@ -1,6 +1,6 @@
-/* server/fetch/web_guard.h: what every connection to a server that somebody named keeps to: http and
- * https alone, no proxies, no redirections that are followed unseen, and an address that is looked
- * at as the connection is made. */
+/* server/fetch/web_guard.h: what every connection to a server that somebody named keeps to: http
+ * and https alone, no proxies, no redirections that are followed unseen, and an address that is
+ * looked at as the connection is made. */
 #pragma once
 
 #include "server/access/hosts.h"

@@ -17,13 +17,13 @@ enum { READ_BYTES = 64 << 10 };
 /* Waiting. */
 
 enum status tool_wait_check(const struct tool_wait *wait, struct error *e) {
-    if (atomic_load(wait->stopped))
-        return error_set(e, STATUS_CANCELLED, "the server is stopping");
+    if (atomic_load(wait->stopped)) return error_set(e, STATUS_CANCELLED, "the server is stopping");
     if (atomic_load(wait->unwanted))
         return error_set(e, STATUS_CANCELLED, "nobody waits for it any more");
     if (time_now() > wait->deadline)
-        return error_set(e, STATUS_BUSY, "no answer came in time (tools.timeout, "
-                                         "tools.max_seconds)");
+        return error_set(e, STATUS_BUSY,
+                         "no answer came in time (tools.timeout, "
+                         "tools.max_seconds)");
     return STATUS_OK;
 }
 
@@ -57,8 +57,8 @@ static enum status spawn(struct child_link *link, char *const *argv, const int t
     sigemptyset(&none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
-                                              POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     int failed = posix_spawn(&pid, argv[0], &actions, &attributes, argv,
                              (char *const *)(uintptr_t)environment);
     posix_spawnattr_destroy(&attributes);
@@ -150,7 +150,7 @@ static struct text_span next_line(struct child_link *link) {
     return line;
 }
 
-/* What was read as lines goes. */
+/* Drops the bytes that were read as lines. */
 static void drop_taken(struct child_link *link) {
     struct buffer rest = {0};
     if (link->taken == 0) return;

@@ -33,21 +33,25 @@ struct tool_message {
 
 enum { TOOL_SESSION_BYTES = 256 };
 struct http_link {
-    const char *url;         /* borrowed */
-    struct buffer token;     /* a secret that is sent as the key; size 0: none */
-    struct host_rule rule;   /* by which the URL's host is called */
-    char version[32];        /* MCP-Protocol-Version; "": not known yet */
-    bool modern;             /* that version has headers of its own */
+    const char *url;                  /* borrowed */
+    struct buffer token;              /* a secret that is sent as the key; size 0: none */
+    struct host_rule rule;            /* by which the URL's host is called */
+    char version[32];                 /* MCP-Protocol-Version; "": not known yet */
+    bool modern;                      /* that version has headers of its own */
     char session[TOOL_SESSION_BYTES]; /* Mcp-Session-Id; "": there is none */
 };
 /* STATUS_INVALID: the URL cannot be called. STATUS_UNSUPPORTED in a build without libcurl. */
 enum status http_link_open(struct http_link *link, const char *url, struct error *e);
 void http_link_free(struct http_link *link);
-/* Sends a message. Of a request the answer is read into *out, which is freed by the caller. *http
- * is the status that came, or 0; `session` takes the session that an answer begins, unless NULL. */
+/* The head of an answer. */
+struct http_said {
+    int http;                         /* its status; 0: none came */
+    char session[TOOL_SESSION_BYTES]; /* that it begins; "": none */
+};
+/* Sends a message. Of a request the answer is read into *out, which is freed by the caller. */
 enum status http_link_ask(const struct http_link *link, const struct tool_message *message,
-                          const struct tool_wait *wait, struct tool_reply *out, int *http,
-                          char *session, struct error *e);
+                          const struct tool_wait *wait, struct tool_reply *out,
+                          struct http_said *said, struct error *e);
 
 /* To a process. */
 

@@ -1,4 +1,5 @@
-/* server/tools/tool_list.c: the tools of a server, as they are told to a model. See tool_reply.h. */
+/* server/tools/tool_list.c: the tools of a server, as they are told to a model. See tool_reply.h.
+ */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,8 @@ static enum status add_tool(struct tool_list *list, const struct json *tool,
 enum status tool_list_add(struct tool_list *list, const struct json *result,
                           const struct tool_names *names, struct error *e) {
     const struct json *tools = json_member(result, "tools");
-    if (!json_is_list(tools)) return error_set(e, STATUS_INVALID, "tools/list has no list of tools");
+    if (!json_is_list(tools))
+        return error_set(e, STATUS_INVALID, "tools/list has no list of tools");
     for (size_t i = 0; i < json_count(tools); i++) {
         if (add_tool(list, json_item(tools, i), names, e)) return e->status;
         if (list->n > TOOLS_MOST || list->bytes > TOOL_BYTES_MOST)

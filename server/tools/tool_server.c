@@ -164,29 +164,33 @@ static bool speaks_modern(const struct tool_reply *reply) {
     return false;
 }
 
-static enum status ask_link(struct tool_server *server, const struct http_link *link,
-                            const struct tool_message *message, const struct tool_wait *wait,
-                            struct tool_reply *out, int *http, char *session, struct error *e) {
-    *http = 0;
-    if (server->argv) return ask_child(server, message, wait, out, e);
-    return http_link_ask(link, message, wait, out, http, session, e);
+/* The way that a message goes, and how its answer began. */
+struct sending {
+    const struct http_link *link;
+    const struct tool_wait *wait;
+    struct http_said said;
+};
+
+static enum status send(struct tool_server *server, const struct tool_message *message,
+                        struct sending *way, struct tool_reply *out, struct error *e) {
+    if (server->argv) return ask_child(server, message, way->wait, out, e);
+    return http_link_ask(way->link, message, way->wait, out, &way->said, e);
 }
 
 /* Whether the server speaks the latest version; one that does not is greeted in the older way. */
 static enum status discover(struct tool_server *server, struct http_link *link,
                             const struct tool_wait *wait, bool *modern, struct error *e) {
     struct tool_wait greeting = *wait;
+    struct sending way = {.link = link, .wait = &greeting};
     struct request request;
     struct tool_reply reply;
-    int http;
     double latest = time_now() + GREETING_SECONDS;
     if (greeting.deadline > latest) greeting.deadline = latest;
     snprintf(link->version, sizeof link->version, "%s", MODERN_VERSION);
     link->modern = true;
     request_begin(&request, "server/discover", next_id(server), true);
     request_end(&request);
-    enum status status =
-        ask_link(server, link, &request.message, &greeting, &reply, &http, NULL, e);
+    enum status status = send(server, &request.message, &way, &reply, e);
     *modern = status == STATUS_OK && speaks_modern(&reply);
     tool_reply_free(&reply);
     buffer_free(&request.text);
@@ -196,19 +200,18 @@ static enum status discover(struct tool_server *server, struct http_link *link,
 
 static enum status begin_session(struct tool_server *server, struct http_link *link,
                                  const struct tool_wait *wait, struct error *e) {
+    struct sending way = {.link = link, .wait = wait};
     struct request request;
     struct tool_reply reply;
-    int http;
-    *link = (struct http_link){
-        .url = link->url, .token = link->token, .rule = link->rule};
+    *link = (struct http_link){.url = link->url, .token = link->token, .rule = link->rule};
     request_begin(&request, "initialize", next_id(server), false);
     put_key_string(&request.w, "protocolVersion", OLD_VERSION);
     put_key_object(&request.w, "capabilities");
     put_object_end(&request.w);
     put_client(&request.w, "clientInfo");
     request_end(&request);
-    enum status status =
-        ask_link(server, link, &request.message, wait, &reply, &http, link->session, e);
+    enum status status = send(server, &request.message, &way, &reply, e);
+    memcpy(link->session, way.said.session, sizeof link->session);
     if (status == STATUS_OK && reply.result == NULL) status = tool_reply_error(&reply, e);
     struct text_span version = json_text(json_member(reply.result, "protocolVersion"));
     if (status == STATUS_OK && (version.size == 0 || version.size >= sizeof link->version))
@@ -221,12 +224,12 @@ static enum status begin_session(struct tool_server *server, struct http_link *l
 
 static enum status confirm_session(struct tool_server *server, const struct http_link *link,
                                    const struct tool_wait *wait, struct error *e) {
+    struct sending way = {.link = link, .wait = wait};
     struct request request;
     struct tool_reply reply;
-    int http;
     request_begin(&request, "notifications/initialized", 0, false);
     request_end(&request);
-    enum status status = ask_link(server, link, &request.message, wait, &reply, &http, NULL, e);
+    enum status status = send(server, &request.message, &way, &reply, e);
     buffer_free(&request.text);
     return status;
 }
@@ -243,15 +246,14 @@ static enum status greet(struct tool_server *server, const struct tool_wait *wai
                          struct error *e) {
     struct http_link link = server->http;
     bool modern = false;
-    if (server->argv && server->child.pid == 0 &&
-        child_link_open(&server->child, server->argv, e))
+    if (server->argv && server->child.pid == 0 && child_link_open(&server->child, server->argv, e))
         return e->status;
     if (era_of(server) != ERA_UNKNOWN) return STATUS_OK;
     if (discover(server, &link, wait, &modern, e)) return e->status;
-    if (server->argv && server->child.pid == 0 &&
-        child_link_open(&server->child, server->argv, e))
+    if (server->argv && server->child.pid == 0 && child_link_open(&server->child, server->argv, e))
         return e->status; /* it ended over a message that it did not know */
-    if (!modern && (begin_session(server, &link, wait, e) || confirm_session(server, &link, wait, e)))
+    if (!modern &&
+        (begin_session(server, &link, wait, e) || confirm_session(server, &link, wait, e)))
         return e->status;
     pthread_mutex_lock(&server->lock);
     server->http = link;
@@ -262,16 +264,21 @@ static enum status greet(struct tool_server *server, const struct tool_wait *wai
 
 /* Asking. */
 
-typedef void params_writer(struct json_writer *w, const void *context);
+/* A method with its parameters. */
+struct tool_question {
+    const char *method, *name; /* name: of the tool that is called; NULL: none */
+    void (*put)(struct json_writer *w, const void *context); /* the members of the parameters */
+    const void *context;
+    const struct tool_wait *wait;
+};
 
-static enum status ask_once(struct tool_server *server, const char *method, const char *name,
-                            params_writer *put, const void *context, const struct tool_wait *wait,
+static enum status ask_once(struct tool_server *server, const struct tool_question *question,
                             struct tool_reply *out, int *http, struct error *e) {
     struct request request;
     *out = (struct tool_reply){0};
     *http = 0;
-    if (tool_wait_lock(wait, &server->asked, e)) return e->status;
-    enum status status = greet(server, wait, e);
+    if (tool_wait_lock(question->wait, &server->asked, e)) return e->status;
+    enum status status = greet(server, question->wait, e);
     pthread_mutex_lock(&server->lock);
     struct http_link link = server->http;
     bool modern = server->era == ERA_MODERN;
@@ -279,11 +286,13 @@ static enum status ask_once(struct tool_server *server, const char *method, cons
     if (server->argv == NULL) pthread_mutex_unlock(&server->asked);
 
     if (status == STATUS_OK) {
-        request_begin(&request, method, next_id(server), modern);
-        put(&request.w, context);
+        struct sending way = {.link = &link, .wait = question->wait};
+        request_begin(&request, question->method, next_id(server), modern);
+        question->put(&request.w, question->context);
         request_end(&request);
-        request.message.name = name;
-        status = ask_link(server, &link, &request.message, wait, out, http, NULL, e);
+        request.message.name = question->name;
+        status = send(server, &request.message, &way, out, e);
+        *http = way.said.http;
         buffer_free(&request.text);
     }
     if (server->argv) pthread_mutex_unlock(&server->asked);
@@ -291,16 +300,15 @@ static enum status ask_once(struct tool_server *server, const char *method, cons
 }
 
 /* A session that the server does not know any more is begun anew, once. */
-static enum status ask(struct tool_server *server, const char *method, const char *name,
-                       params_writer *put, const void *context, const struct tool_wait *wait,
+static enum status ask(struct tool_server *server, const struct tool_question *question,
                        struct tool_reply *out, struct error *e) {
     int http;
-    enum status status = ask_once(server, method, name, put, context, wait, out, &http, e);
+    enum status status = ask_once(server, question, out, &http, e);
     if (status != STATUS_OK && http == 404) {
         pthread_mutex_lock(&server->lock);
         server->era = ERA_UNKNOWN;
         pthread_mutex_unlock(&server->lock);
-        status = ask_once(server, method, name, put, context, wait, out, &http, e);
+        status = ask_once(server, question, out, &http, e);
     }
     if (status == STATUS_OK && out->result == NULL) status = tool_reply_error(out, e);
     if (status) tool_reply_free(out);
@@ -319,11 +327,13 @@ static enum status read_list(struct tool_server *server, const struct tool_wait 
     const struct json_list *allowed = &server->settings->tools;
     const struct tool_names names = {server->settings->name, allowed->items, allowed->count};
     struct buffer cursor = {0};
+    const struct tool_question question = {
+        .method = "tools/list", .put = put_cursor, .context = &cursor, .wait = wait};
     enum status status = STATUS_OK;
     bool more = true;
     for (int page = 0; more && status == STATUS_OK && page < LIST_PAGES; page++) {
         struct tool_reply reply;
-        status = ask(server, "tools/list", NULL, put_cursor, &cursor, wait, &reply, e);
+        status = ask(server, &question, &reply, e);
         if (status) break;
         struct text_span next = json_text(json_member(reply.result, "nextCursor"));
         status = tool_list_add(list, reply.result, &names, e);
@@ -372,13 +382,13 @@ struct tool_list *tool_server_list(struct tool_server *server, double *age, stru
 
 /* Calls. */
 
-struct call {
+struct asked_call {
     const char *tool;
     const struct json *arguments;
 };
 
 static void put_call(struct json_writer *w, const void *context) {
-    const struct call *call = context;
+    const struct asked_call *call = context;
     put_key_string(w, "name", call->tool);
     put_key(w, "arguments");
     put_json(w, call->arguments);
@@ -386,16 +396,17 @@ static void put_call(struct json_writer *w, const void *context) {
 
 enum status tool_server_call(struct tool_server *server, const char *tool,
                              struct text_span arguments, const struct tool_wait *wait,
-                             struct buffer *out, bool *failed, struct error *e) {
-    struct call call = {.tool = tool};
+                             struct tool_result *out, struct error *e) {
+    struct asked_call call = {.tool = tool};
+    const struct tool_question question = {"tools/call", tool, put_call, &call, wait};
     struct tool_reply reply = {0};
     struct json *object = NULL;
     if (json_parse(&object, arguments, "arguments", e)) return e->status;
     call.arguments = object;
     enum status status = json_kind(object) == JSON_KIND_OBJECT
-                             ? ask(server, "tools/call", tool, put_call, &call, wait, &reply, e)
+                             ? ask(server, &question, &reply, e)
                              : error_set(e, STATUS_INVALID, "arguments must be an object");
-    if (status == STATUS_OK) *failed = tool_result_read(reply.result, out);
+    if (status == STATUS_OK) out->failed = tool_result_read(reply.result, &out->text);
     tool_reply_free(&reply);
     json_close(object);
     return status;

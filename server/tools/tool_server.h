@@ -1,6 +1,6 @@
 /* server/tools/tool_server.h: one server of tools as a client of MCP sees it: which generation of
- * the protocol it speaks, its session, its tools, calls of these. Threads may call at the same time;
- * a server that is a process answers one after the other. */
+ * the protocol it speaks, its session, its tools, calls of these. Threads may call at the same
+ * time; a server that is a process answers one after the other. */
 #pragma once
 
 #include "server/host/options/tool_options.h"
@@ -22,8 +22,13 @@ enum status tool_server_refresh(struct tool_server *server, const struct tool_wa
  * be. *age: seconds since then. */
 struct tool_list *tool_server_list(struct tool_server *server, double *age, struct error *e);
 
-/* Calls a tool with arguments that are a JSON object. The text of its result is appended to *out;
- * *failed: the tool says that it failed. An error is the server's. */
+/* A tool's result. */
+struct tool_result {
+    struct buffer text;
+    bool failed; /* the tool says so */
+};
+/* Calls a tool with arguments that are a JSON object; the text is appended to out->text. An error
+ * is the server's. */
 enum status tool_server_call(struct tool_server *server, const char *tool,
                              struct text_span arguments, const struct tool_wait *wait,
-                             struct buffer *out, bool *failed, struct error *e);
+                             struct tool_result *out, struct error *e);

@@ -5,7 +5,7 @@
 #include "config/base/text.h"
 #include "server/tools/tools_private.h"
 
-/* Who may use a server. */
+/* Rights. */
 
 static bool may_use(const struct tool_server *server, const struct key *key) {
     const struct json_list *keys = &tool_server_settings(server)->keys;
@@ -87,7 +87,7 @@ void tool_set_free(struct tool_set *set) {
     *set = (struct tool_set){0};
 }
 
-/* What is in it. */
+/* The tools of a set. */
 
 int tool_set_count(const struct tool_set *set) {
     int n = 0;

@@ -180,10 +180,13 @@ static void carry_out(struct tool_job *job, struct tool_ask *ask) {
                              .unwanted = &job->unwanted,
                              .stopped = &job->tools->stopped};
     struct text_span arguments = {ask->arguments.data, ask->arguments.size};
+    struct tool_result result = {0};
     struct error e = {0};
     if (wait.deadline > job->deadline) wait.deadline = job->deadline;
     if (tool_wait_check(&wait, &e) == STATUS_OK)
-        tool_server_call(ask->server, ask->tool, arguments, &wait, &ask->result, &ask->failed, &e);
+        tool_server_call(ask->server, ask->tool, arguments, &wait, &result, &e);
+    ask->result = result.text;
+    ask->failed = result.failed;
     log_call(job, ask, time_now() - start, &e);
     if (e.status == STATUS_OK) return;
     ask->failed = true;
@@ -231,7 +234,8 @@ enum status tools_ask(struct tools *tools, struct tool_job *job, struct error *e
     pthread_mutex_unlock(&tools->lock);
     if (started) return STATUS_OK;
     if (stopped) return error_set(e, STATUS_BUSY, "the server is stopping");
-    return error_set(e, STATUS_BUSY, room ? "no thread can be started"
-                                          : "too many calls of tools are under way (option "
-                                            "tools.max_running)");
+    return error_set(e, STATUS_BUSY,
+                     room ? "no thread can be started"
+                          : "too many calls of tools are under way (option "
+                            "tools.max_running)");
 }

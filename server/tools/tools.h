@@ -28,8 +28,8 @@ struct tool_set {
     struct tool_pick *picks; /* [n] */
     int n, capacity;
 };
-/* Adds a server by its name, or of them the tools that `only` lists. STATUS_NOT_FOUND: there is none
- * that the key may use. STATUS_BUSY: its tools are not known. */
+/* Adds a server by its name, or of them the tools that `only` lists. STATUS_NOT_FOUND: there is
+ * none that the key may use. STATUS_BUSY: its tools are not known. */
 enum status tool_set_add(struct tool_set *set, const struct key *key, struct text_span name,
                          const struct json *only, struct error *e);
 /* Adds all that the key may use and whose tools are known. */

@@ -1,5 +1,6 @@
-/* tests/fuzz/fuzz_tools.c: what a server of tools sends (server/tools/tool_reply.h): messages, events
- * of a stream that comes in pieces, lists of tools, results of calls. The first byte says which. */
+/* tests/fuzz/fuzz_tools.c: what a server of tools sends (server/tools/tool_reply.h): messages,
+ * events of a stream that comes in pieces, lists of tools, results of calls. The first byte says
+ * which. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -115,7 +115,7 @@ static void make_calls(int n, struct buffer *out) {
 
 static void make_brackets(int n, struct buffer *out) { put_times(out, n, "a [1, 2] [[3 [4,"); }
 
-/* What a server of tools sends: a stream of many events, of one long event, of one line without an
+/* Bytes of a server of tools: a stream of many events, of one long event, of one line without an
  * end; a list of tools; a result of many blocks. */
 static void run_events(struct text_span stream) {
     struct tool_events events = {0};

@@ -24,8 +24,8 @@ static bool choose_length(struct chat_answer *answer, const struct chat_prompt *
     int context = answer->base.model->limits.context, n_prompt = prompt->ids.n,
         room = max_int(context - n_prompt, 1);
     int reserved = prompt->place ? min_int(answer->base.model->passage_tokens, room / 2) : 0;
-    int64_t wanted = answer->request.max_tokens ? answer->request.max_tokens - answer->written
-                                                : room - reserved;
+    int64_t wanted =
+        answer->request.max_tokens ? answer->request.max_tokens - answer->written : room - reserved;
     answer->clamped = answer->request.clamps && wanted > room - reserved;
     if (answer->clamped) wanted = room - reserved;
     *max_tokens = (int)wanted;

@@ -44,9 +44,9 @@ struct chat_answer {
     struct waker waker;
     enum call_format format;
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
-    struct chat_turns *turns; /* owned; NULL: the server carries out no calls for it */
-    /* What the answer must be that is no call, where there may be calls before it; kind GUIDE_NONE:
-     * anything. */
+    struct chat_turns *turns;     /* owned; NULL: the server carries out no calls for it */
+    /* The guide of an answer that is no call, where there may be calls before it; kind GUIDE_NONE:
+     * it is free. */
     struct request_guide asked_guide;
     int64_t written; /* tokens of turns before this one */
     bool counts;   /* the door reads a request whose answer is not written: nothing is but this: */
@@ -54,8 +54,9 @@ struct chat_answer {
     bool clamped;  /* the context left less than max_tokens */
     bool opened;   /* the engine has the sequences */
     pthread_mutex_t lock; /* while they are made, and while they are cancelled */
-    bool cancelled, closed; /* guarded by it: nobody waits any more; the waker is not to be called */
-    atomic_int references;  /* of whoever serves the client, and of calls that are under way */
+    bool cancelled,
+        closed;            /* guarded by it: nobody waits any more; the waker is not to be called */
+    atomic_int references; /* of whoever serves the client, and of calls that are under way */
 };
 
 /* chat_messages.c: the request's conversation as the model's template takes it. */
@@ -78,7 +79,8 @@ bool chat_may_reason(const struct chat_answer *answer);
 /* Of struct writing_ops, for every door: what was written is taken apart (chat_choice.reply). */
 void chat_read(const struct writing_answer *answer, struct choice *choice, struct error *e);
 void chat_free_choice(struct choice *choice);
-/* The prompt of a turn, with the format in which the model calls; chat_prompt_free it either way. */
+/* The prompt of a turn, with the format in which the model calls; chat_prompt_free it either way.
+ */
 bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prompt,
                       enum call_format *format, struct failure *failure);
 /* All that the engine is asked for a choice whose sequence is new. */

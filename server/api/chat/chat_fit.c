@@ -77,8 +77,8 @@ int chat_count_dropped(const struct tokenizer *tokenizer, const struct json *mes
 
 /* Fitting. */
 
-/* What the template adds to a message, as the prompt that was made tells: what has gone, and what
- * was counted of the rest. */
+/* The tokens that the template adds to a message, as the prompt tells that was made of those which
+ * are left. */
 static double measure_message(const struct chat_answer *answer, const struct chat_prompt *prompt) {
     const struct json *messages = chat_request_messages(&answer->request);
     int n = (int)json_count(messages), skipped = 0, kept = 0;

@@ -52,7 +52,7 @@ static void write_guide(const struct chat_answer *answer, struct request_guide *
     put_object_end(&w);
 }
 
-/* What the answer must be that is no call. */
+/* Whether the answer is JSON where it is no call. */
 static bool is_json(const struct request_guide *guide) {
     return guide->kind == GUIDE_OBJECT || guide->kind == GUIDE_SCHEMA;
 }

@@ -1,6 +1,6 @@
 /* server/api/chat/chat_next.c: the next turn of an answer: the calls and their results become
- * messages of the conversation, and the model reads it again. It runs in a thread of the calls' own:
- * a prompt may be long. See chat_turns.h. */
+ * messages of the conversation, and the model reads it again. It runs in a thread of the calls'
+ * own: a prompt may be long. See chat_turns.h. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -159,8 +159,8 @@ static bool make_sequence(struct chat_turns *turns, const struct chat_prompt *pr
     struct choice next = {.sequence = sequence_open(), .number = answer->base.choices[0]->number};
     next.sequence->asked.principal = principal_hold(answer->principal);
     next.sequence->answer.waker = answer->waker;
-    bool ok = chat_ask(answer, &next, prompt, failure) &&
-              submit(turns, next.sequence, e) == STATUS_OK;
+    bool ok =
+        chat_ask(answer, &next, prompt, failure) && submit(turns, next.sequence, e) == STATUS_OK;
     if (ok)
         *out = next.sequence;
     else

@@ -14,7 +14,7 @@ static bool refuse(struct failure *failure, const char *field, const char *why) 
                        field, why);
 }
 
-/* What cannot be told of an answer of several turns. */
+/* Refuses requests for things that cannot be told of an answer of several turns. */
 static bool check_request(const struct chat_answer *answer, struct failure *failure) {
     const struct chat_request *request = &answer->request;
     const struct request_retrieval *retrieval = &request->writing.retrieval;
@@ -71,8 +71,8 @@ static bool join_tools(struct chat_answer *answer, struct failure *failure) {
     for (size_t i = 0; i < json_count(own); i++) put_json(&w, json_item(own, i));
     tool_set_put(&answer->turns->set, &w);
     put_array_end(&w);
-    enum status status = json_parse(&answer->request.tools,
-                                    (struct text_span){text.data, text.size}, "tools", &e);
+    enum status status =
+        json_parse(&answer->request.tools, (struct text_span){text.data, text.size}, "tools", &e);
     buffer_free(&text);
     if (status) return failure_from_error(failure, &e);
     return chat_request_settle_tools(&answer->request, failure);
@@ -287,7 +287,8 @@ static void add_ask(struct chat_turns *turns, int i) {
     job->n++;
 }
 
-/* Which of the turn's calls are carried out; a model that is refused some has one turn more. */
+/* Chooses the calls of the turn that are carried out; a model that is refused some has one turn
+ * more. */
 static void choose_calls(struct chat_turns *turns, const struct choice *choice) {
     const struct tool_settings *settings = tools_settings(turns->set.tools);
     const char *limit = limit_reached(turns, choice);
@@ -343,8 +344,9 @@ void chat_turns_take(struct chat_turns *turns, struct chat_choice *choice, struc
     if (*finish == FINISH_LENGTH)
         settle_all(turns, "Not called: the answer was cut off here.");
     else if (choice->reply.n_calls > 0)
-        settle_all(turns, "Not called: the same turn calls tools of the client's, whose results "
-                          "come first.");
+        settle_all(turns,
+                   "Not called: the same turn calls tools of the client's, whose results "
+                   "come first.");
     else if (turns->last)
         settle_all(turns, "Not called: the model was told to answer without tools.");
     else

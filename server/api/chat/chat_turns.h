@@ -1,9 +1,10 @@
-/* server/api/chat/chat_turns.h: an answer of several turns: the model calls tools of servers (option
- * tools.mcp), the server carries the calls out, and the model goes on with their results.
+/* server/api/chat/chat_turns.h: an answer of several turns: the model calls tools of servers
+ * (option tools.mcp), the server carries the calls out, and the model goes on with their results.
  *
  * A turn's sequence ends with calls. A thread of the tools' own carries them out, makes the next
  * prompt and hands its sequence to the engine; whoever polls the answer only looks whether it is
- * there. All turns are one reply: what is said and thought grows, and calls have their places in it.
+ * there. All turns are one reply: what is said and thought grows, and calls have their places in
+ * it.
  */
 #pragma once
 
@@ -32,10 +33,10 @@ struct chat_turns {
     struct tool_set set;
     struct chat_call *calls; /* [n_calls] of all turns; those from first_call on are this turn's */
     int n_calls, capacity, first_call;
-    int n_turns;                      /* that ended with calls */
+    int n_turns;                         /* that ended with calls */
     size_t reasoning_from, content_from; /* bytes of thoughts and content before this turn */
-    double seconds, started;          /* that calls have taken; when the latest began */
-    bool last;                        /* a limit was reached: no more calls are carried out */
+    double seconds, started;             /* that calls have taken; when the latest began */
+    bool last;                           /* a limit was reached: no more calls are carried out */
     struct tool_job job;
     int *called;         /* [job.n] which call each is of */
     struct buffer added; /* messages of turns that are over, as items of JSON behind commas */
@@ -46,8 +47,8 @@ struct chat_turns {
     struct error problem; /* of TURN_FAILED; STATUS_TOO_LARGE: the context is full */
 };
 
-/* The tools that the request asks for, or that all chats are told of; answer->turns stays NULL where
- * there are none. */
+/* The tools that the request asks for, or that all chats are told of; answer->turns stays NULL
+ * where there are none. */
 bool chat_turns_open(struct chat_answer *answer, struct api *api, struct failure *failure);
 void chat_turns_close(struct chat_turns *turns); /* NULL: nothing */
 /* With the answer's lock: nobody waits any more; and no wake comes from what it has begun. */

@@ -25,7 +25,7 @@ struct document_answer {
     struct document_requests requests;
     struct asked_document *asked; /* [job.n_items], as the job's items */
     struct document_job job;
-    struct principal who; /* held */
+    struct principal who;            /* held */
     atomic_int n_embedded, n_chunks; /* of the document that is put */
 };
 

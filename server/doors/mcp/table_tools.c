@@ -36,8 +36,10 @@ struct answer *mcp_tool_table_list(struct mcp_call *call, const struct json *arg
                                       .n_arguments = 1,
                                       .principal = call->who};
         snprintf(limit, sizeof limit, "%lld", (long long)asked.limit);
-        if (asked.document) query[request.n_arguments++] = (struct query_argument){"document", asked.document};
-        if (asked.after) query[request.n_arguments++] = (struct query_argument){"after", asked.after};
+        if (asked.document)
+            query[request.n_arguments++] = (struct query_argument){"document", asked.document};
+        if (asked.after)
+            query[request.n_arguments++] = (struct query_argument){"after", asked.after};
         answer = tables_list(call->api, &request, call->waker, failure);
     }
     table_list_free(&asked);

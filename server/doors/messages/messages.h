@@ -12,7 +12,7 @@ struct messages_choice {
     enum messages_block block;
     int n_blocks;
     size_t thought_from; /* byte of the thoughts that the open block begins with */
-    bool cited; /* the open block has citations: text that follows stands in another */
+    bool cited;          /* the open block has citations: text that follows stands in another */
 };
 
 struct messages_answer {

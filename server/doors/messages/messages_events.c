@@ -70,9 +70,9 @@ static void close_block(struct messages_choice *choice, struct buffer *out) {
     if (choice->block == BLOCK_THINKING) {
         begin_delta(&w, choice, out, "signature_delta");
         const struct buffer *thought = &choice->chat.reply.reasoning;
-        messages_write_signature(&w, (struct text_span){thought->data + choice->thought_from,
-                                                        choice->chat.reasoning_sent -
-                                                            choice->thought_from});
+        messages_write_signature(
+            &w, (struct text_span){thought->data + choice->thought_from,
+                                   choice->chat.reasoning_sent - choice->thought_from});
         end_part(&w);
     }
     write_stop(choice, out);

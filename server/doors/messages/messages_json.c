@@ -204,15 +204,19 @@ static void write_call(struct json_writer *w, const struct chat_answer *answer,
     put_object_end(w);
 }
 
-/* What was thought and said from *thought and *said up to these bytes. */
+/* Bytes of the thoughts and of the content. */
+struct spoken {
+    size_t thought, said;
+};
+
+/* Writes what was thought and said from *at up to `end`. */
 static void write_words(struct json_writer *w, const struct messages_answer *answer,
-                        const struct chat_reply *reply, size_t thought_end, size_t said_end,
-                        size_t *thought, size_t *said) {
-    struct text_span text = {reply->content.data, said_end},
-                     thoughts = {reply->reasoning.data + *thought, thought_end - *thought};
+                        const struct chat_reply *reply, struct spoken *at, struct spoken end) {
+    struct text_span text = {reply->content.data, end.said},
+                     thoughts = {reply->reasoning.data + at->thought, end.thought - at->thought};
     if (answer->thinks && thoughts.size > 0) write_thinking(w, thoughts);
-    while (*said < text.size) write_text_block(w, answer, text, said);
-    *thought = thought_end;
+    while (at->said < text.size) write_text_block(w, answer, text, &at->said);
+    at->thought = end.thought;
 }
 
 /* A call that the server carried out, and its result. */
@@ -238,14 +242,14 @@ static void write_content(struct json_writer *w, const struct messages_answer *a
                           const struct chat_choice *choice) {
     const struct chat_reply *reply = &choice->reply;
     const struct chat_turns *turns = choice->turns;
-    size_t thought = 0, said = 0;
+    struct spoken at = {0}, end = {reply->reasoning.size, reply->content.size};
     put_key_array(w, "content");
     for (int i = 0; turns && i < turns->n_calls; i++) {
         const struct chat_call *call = &turns->calls[i];
-        write_words(w, answer, reply, call->reasoning_at, call->content_at, &thought, &said);
+        write_words(w, answer, reply, &at, (struct spoken){call->reasoning_at, call->content_at});
         write_own_call(w, call);
     }
-    write_words(w, answer, reply, reply->reasoning.size, reply->content.size, &thought, &said);
+    write_words(w, answer, reply, &at, end);
     for (int i = 0; i < reply->n_calls; i++) write_call(w, &answer->chat, choice, i);
     put_array_end(w);
 }

@@ -134,7 +134,8 @@ static bool is_foreign(const struct json *block) {
 }
 
 static bool read_said(const struct turn_reader *reader, const struct json *block) {
-    if (type_is(block, "tool_use") || type_is(block, "mcp_tool_use")) return read_use(reader, block);
+    if (type_is(block, "tool_use") || type_is(block, "mcp_tool_use"))
+        return read_use(reader, block);
     if (type_is(block, "text")) return read_text(reader, block);
     if (!type_is(block, "thinking")) return refuse_block(reader, block);
     conversation_think(reader->conversation, json_text(json_member(block, "thinking")));

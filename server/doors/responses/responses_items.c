@@ -184,24 +184,13 @@ static bool read_reasoning(const struct item_reader *reader, const struct json *
 
 /* Items of tools that ran elsewhere: nothing here reads them. */
 static bool is_foreign(const struct json *item) {
-    static const char *const types[] = {"file_search_call",
-                                        "web_search_call",
-                                        "computer_call",
-                                        "computer_call_output",
-                                        "code_interpreter_call",
-                                        "image_generation_call",
-                                        "local_shell_call",
-                                        "local_shell_call_output",
-                                        "shell_call",
-                                        "shell_call_output",
-                                        "apply_patch_call",
-                                        "apply_patch_call_output",
-                                        "mcp_list_tools",
-                                        "mcp_approval_request",
-                                        "mcp_approval_response",
-                                        "tool_search_call",
-                                        "tool_search_output",
-                                        "compaction"};
+    static const char *const types[] = {
+        "file_search_call",     "web_search_call",         "computer_call",
+        "computer_call_output", "code_interpreter_call",   "image_generation_call",
+        "local_shell_call",     "local_shell_call_output", "shell_call",
+        "shell_call_output",    "apply_patch_call",        "apply_patch_call_output",
+        "mcp_list_tools",       "mcp_approval_request",    "mcp_approval_response",
+        "tool_search_call",     "tool_search_output",      "compaction"};
     for (size_t i = 0; i < ARRAY_COUNT(types); i++)
         if (type_is(item, types[i])) return true;
     return false;

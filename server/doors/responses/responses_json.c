@@ -9,9 +9,11 @@
 
 void responses_item_id(const struct responses_answer *answer, const struct responses_choice *choice,
                        int i, char id[RESPONSE_ID_BYTES]) {
-    static const char *const prefixes[] = {
-        [ITEM_SEARCH] = "fs", [ITEM_REASONING] = "rs", [ITEM_MESSAGE] = "msg",
-        [ITEM_CALL] = "fc",   [ITEM_MCP_CALL] = "mcp"};
+    static const char *const prefixes[] = {[ITEM_SEARCH] = "fs",
+                                           [ITEM_REASONING] = "rs",
+                                           [ITEM_MESSAGE] = "msg",
+                                           [ITEM_CALL] = "fc",
+                                           [ITEM_MCP_CALL] = "mcp"};
     snprintf(id, RESPONSE_ID_BYTES, "%s_%016llx%04d", prefixes[choice->items[i].kind],
              (unsigned long long)answer->chat.base.id, i % 10000);
 }
@@ -86,8 +88,7 @@ static void put_call(struct json_writer *w, const struct responses_told *told, i
 /* A call that the server has carried out. */
 static void put_own_call(struct json_writer *w, const struct responses_told *told, int i,
                          bool begins) {
-    const struct chat_call *call =
-        &told->choice->chat.turns->calls[told->choice->items[i].call];
+    const struct chat_call *call = &told->choice->chat.turns->calls[told->choice->items[i].call];
     put_key_string(w, "server_label", call->server);
     put_key_string(w, "name", call->tool);
     put_key_string_n(w, "arguments", call->arguments.data, begins ? 0 : call->arguments.size);

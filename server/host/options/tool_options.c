@@ -12,7 +12,7 @@ enum { SERVER_NAME_MOST = 24 };
     { #member, JSON_TEXT, JSON_AT(struct tool_server_settings, member), .text = "" }
 #define TEXTS(member) \
     { \
-        #member, JSON_LIST, JSON_AT(struct tool_server_settings, member), \
+#member, JSON_LIST, JSON_AT(struct tool_server_settings, member), \
             .item = &option_text_item, .item_size = sizeof(char *) \
     }
 static const struct json_field server_fields[] = {
@@ -100,7 +100,8 @@ static enum status check_server(const struct tool_server_settings *server, struc
                          "tools.mcp: %s has %s: a server is called by \"url\", or started by "
                          "\"command\", a list of the program and its arguments",
                          server->name, calls ? "both url and command" : "neither url nor command");
-    if (calls && strncmp(server->url, "http://", 7) != 0 && strncmp(server->url, "https://", 8) != 0)
+    if (calls && strncmp(server->url, "http://", 7) != 0 &&
+        strncmp(server->url, "https://", 8) != 0)
         return error_set(e, STATUS_INVALID, "tools.mcp: the url of %s is no http: or https: URL",
                          server->name);
     if (starts && ((char *const *)server->command.items)[0][0] != '/')

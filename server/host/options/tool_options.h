@@ -1,5 +1,5 @@
-/* server/host/options/tool_options.h: the options of tools of others: servers of MCP whose tools the
- * models may call. */
+/* server/host/options/tool_options.h: the options of tools of others: servers of MCP whose tools
+ * the models may call. */
 #pragma once
 
 #include "config/options/options.h"
@@ -32,5 +32,5 @@ struct tool_settings {
 };
 extern const struct option_section tools_section;
 
-/* What no single row says: names, and that a server is either an address or a command. */
+/* Checks what no single row says: names, and that a server is either an address or a command. */
 enum status tool_settings_check(const struct tool_settings *settings, struct error *e);
