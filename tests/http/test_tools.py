@@ -456,16 +456,16 @@ def test_a_schema_and_tools(server):
     """Calls are free, and what is no call is a text of the schema."""
     schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 5}}, "required": ["city"]}
     shape = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema, "strict": True}}
-    reply = ask(server, "marked", response_format=shape, max_tokens=400)
+    reply = ask(server, "marked", response_format=shape, max_tokens=400, temperature=0)
     message = reply["choices"][0]["message"]
     assert message["mcp_calls"][0]["output"] == "said: S"
     assert list(loads(message["content"])) == ["city"], message
-    free = post(server, {"messages": USER, "tools": OWN, "response_format": shape, "max_tokens": 400, "chat_template_kwargs": {"want": "none"}})
+    free = post(server, {"messages": USER, "tools": OWN, "response_format": shape, "max_tokens": 400, "temperature": 0, "chat_template_kwargs": {"want": "none"}})
     assert list(loads(free.json()["choices"][0]["message"]["content"])) == ["city"]
     echo = [{"type": "function", "function": {"name": "lines__echo", "parameters": {"type": "object", "properties": {"text": {"type": "string"}}}}}]
     for tool_choice in ("auto", "required"):
         own = post(server, {"messages": USER, "tools": echo, "tool_choice": tool_choice, "response_format": {"type": "json_object"},
-                            "max_tokens": 400, "chat_template_kwargs": {"want": "marked"}})
+                            "max_tokens": 400, "temperature": 0, "chat_template_kwargs": {"want": "marked"}})
         assert own.json()["choices"][0]["finish_reason"] == "tool_calls", own.body
     regex = post(server, {"messages": USER, "tools": OWN, "structured_outputs": {"regex": "a+"}})
     assert regex.status == 400 and "leaves no room for calls" in regex.json()["error"]["message"]
