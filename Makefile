@@ -176,7 +176,8 @@ $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: C
 # The page's files are part of the program: the assembler copies them (.incbin), which the compiler's -MMD does not tell.
 $(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*.css server/page/*.js server/page/*.svg)
 
-$(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/client/link server/fetch/fetcher): CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)
+$(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/client/link server/fetch/fetcher \
+	server/fetch/web_guard server/tools/http_link): CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)
 # GMime's headers alone: the process of a parser opens the library.
 GMIME_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags gmime-3.0)))
 $(BUILD)/retrieval/extract/mail/message.c.o: CPPFLAGS += $(GMIME_FLAGS)

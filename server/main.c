@@ -37,6 +37,7 @@
 #include "server/mcp_command.h"
 #include "server/served_models.h"
 #include "server/service.h"
+#include "server/tools/tools.h"
 
 static const double last_lines_seconds = 1; /* that the end waits for whoever reads the log */
 
@@ -181,6 +182,9 @@ static enum status open_api(struct server *server, struct error *e) {
                                     .folder = stores_folder(&server->config),
                                     .max_stores = settings->max_vector_stores};
     if (stores_open(&server->api.stores, &stores, e)) return e->status;
+    if (server->config.tools.mcp.count > 0 &&
+        tools_open(&server->api.tools, &server->config.tools, e))
+        return e->status;
     struct mcp_options options = {
         .api = &server->api,
         .max_listeners = min_int(settings->max_listeners, settings->max_connections / 2),
@@ -324,8 +328,10 @@ static enum status server_open(struct server *server, struct error *e) {
 }
 
 static void server_close(struct server *server) {
+    tools_stop(server->api.tools);
     served_models_stop(&server->served);
     http_close(server->http);
+    tools_close(server->api.tools);
     mcp_close(server->api.mcp);
     tls_close(server->tls);
     served_models_close(&server->served);
@@ -362,6 +368,7 @@ static void drain(struct server *server) {
     log_info("stopping: %d requests to finish", http_active(server->http));
     while (http_active(server->http) > 0 && time_now() < deadline)
         if (end_within(server, 20)) break;
+    tools_stop(server->api.tools);
     served_models_stop(&server->served);
     for (int i = 0; i < 50 && http_active(server->http) > 0; i++) signal_within(20);
     log_info("stopped");

@@ -20,7 +20,8 @@ struct option_hint {
 
 /* One option. `field` has its name within the section, and its type: JSON_BOOL, JSON_INT,
  * JSON_DOUBLE, JSON_TEXT (never NULL, owned), JSON_CHOICE, or JSON_LIST of JSON_TEXT or of
- * JSON_STRUCT, whose rows are JSON_TEXT and JSON_CHOICE; its offset is into the section's struct.
+ * JSON_STRUCT, whose rows are JSON_TEXT, JSON_CHOICE and lists of JSON_TEXT; its offset is into the
+ * section's struct.
  */
 struct option_row {
     struct json_field field;

@@ -23,7 +23,10 @@ static void put_members(struct json_writer *w, const struct json_table *table, c
     for (int i = 0; i < table->count; i++) {
         const struct json_field *field = &table->fields[i];
         put_key(w, field->name);
-        json_field_put(w, field, item);
+        if (field->type == JSON_LIST)
+            put_texts(w, (const void *)(item + field->offset));
+        else
+            json_field_put(w, field, item);
     }
     put_object_end(w);
 }

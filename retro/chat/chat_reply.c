@@ -91,7 +91,8 @@ static void take(struct chat_reply *reply, struct buffer *to, struct text_span s
         from = blanks_at(part, 0);
         reply->trims = from == size;
     }
-    if (to == &reply->content && to->size == 0) reply->content_start = reply->read + from;
+    if (to == &reply->content && !reply->says) reply->content_start = reply->read + from;
+    if (to == &reply->content && size > from) reply->says = true;
     if (to == &reply->content && size > from) note_piece(reply, reply->read + from, size - from);
     buffer_append(to, span.text + from, size - from);
     reply->read += size;
@@ -276,7 +277,7 @@ static size_t find_call(const struct chat_reply *reply, struct text_span span, b
         struct text_span rest = {span.text + at, span.size - at};
         bool begins = span_starts_with(rest, "{") || span_starts_with(rest, llama_begin);
         if (!last && may_become(rest, llama_begin)) *sure = 0;
-        return reply->content.size == 0 && begins ? at : SIZE_MAX;
+        return !reply->says && begins ? at : SIZE_MAX;
     }
     size_t at = find(span, call_mark(reply));
     if (at == SIZE_MAX && !last) *sure = without_blanks(span, before_mark(span, call_mark(reply)));
@@ -324,6 +325,21 @@ void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bo
         else
             more = read_words(reply, rest, last);
     }
+}
+
+void chat_reply_turn(struct chat_reply *reply) {
+    reply->read = 0;
+    reply->part = REPLY_BEGINS;
+    reply->n_pieces = 0;
+    reply->content_start = 0;
+    reply->says = reply->trims = false;
+}
+
+struct tool_call chat_reply_take_call(struct chat_reply *reply, int i) {
+    struct tool_call call = reply->calls[i];
+    reply->n_calls--;
+    for (; i < reply->n_calls; i++) reply->calls[i] = reply->calls[i + 1];
+    return call;
 }
 
 void chat_reply_drop_call(struct chat_reply *reply) {

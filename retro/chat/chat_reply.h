@@ -40,6 +40,7 @@ struct chat_reply {
     int n_pieces, pieces_capacity;
     struct tool_call *calls; /* [n_calls] */
     int n_calls, calls_capacity;
+    bool says;  /* the turn has content */
     bool trims; /* white space before the next text goes */
 };
 
@@ -51,6 +52,11 @@ bool template_reasons(struct text_span literals);
 void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bool last);
 /* The bytes of the content that come from the first `written` bytes of the answer's text. */
 size_t chat_reply_place(const struct chat_reply *reply, size_t written);
+/* The answer's text begins anew, in another turn: what was said and called so far stays, and places
+ * (pieces, content_start) are those of the new turn. */
+void chat_reply_turn(struct chat_reply *reply);
+/* Takes call i out of the list; the caller frees its name and arguments. */
+struct tool_call chat_reply_take_call(struct chat_reply *reply, int i);
 /* Drops the last call. */
 void chat_reply_drop_call(struct chat_reply *reply);
 void chat_reply_free(struct chat_reply *reply);

@@ -26,6 +26,7 @@ struct kept;
 struct document_jobs;
 struct mcp;
 struct stores;
+struct tools;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
  * the server runs. */
@@ -99,6 +100,7 @@ struct api {
     int request_timeout;           /* seconds; 0: any */
     const char *scheme;            /* "http" or "https": how clients reach the server */
     struct mcp *mcp;               /* its door for MCP (server/doors/mcp); NULL: it has none */
+    struct tools *tools;           /* of others (server/tools); NULL: none are called */
     atomic_int connections;        /* that are open */
     atomic_bool leaving, draining; /* no longer ready; and refusing requests */
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
@@ -201,6 +203,8 @@ route_handler document_file;                                   /* document_file.
 /* Whether a path below /v1/documents asks for a file: it ends so, whatever the id holds. */
 bool document_path_is_file(const char *path);
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
+/* How far an answer of documents_post is: so many chunks of the document are embedded. */
+void documents_told(struct answer *answer, int *n_embedded, int *n_chunks);
 /* The right of a client to the documents of the first model: the lesser of the server's and its
  * key's. */
 enum documents_access documents_right(const struct api *api, const struct principal *who);

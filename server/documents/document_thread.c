@@ -140,6 +140,8 @@ static bool put_some(struct document_thread *thread, struct document_job *job,
     progress->begun = true;
     if (status == STATUS_OK && !is_there)
         status = document_put_more(&progress->cutter, document, &more, e);
+    if (status == STATUS_OK && more && job->part)
+        job->part(job, progress->cutter.n_embedded, progress->cutter.n_chunks);
     if (status == STATUS_OK && more) return true;
     if (status == STATUS_OK && !is_there)
         status =

@@ -53,6 +53,9 @@ struct document_job {
                                              * is stopped;  NULL: the items are */
     struct document_steps *steps;           /* NULL: nobody asks how far it is */
     const atomic_bool *cancelled;           /* true: nobody waits any more; NULL: somebody does */
+    /* Called by the thread after each part of a document: so many of its chunks are embedded. NULL:
+     * nobody asks. */
+    void (*part)(struct document_job *job, int n_embedded, int n_chunks);
     void (*done)(struct document_job *job); /* called once by the thread; must not block */
     void *context;
 };

@@ -2,14 +2,12 @@
 #include "server/fetch/fetcher.h"
 
 #if HAVE_CURL
-#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "config/web/curl.h"
+#include "server/fetch/web_guard.h"
 
 /* Within so long a transfer that nobody waits for ends; and a thread with nothing to do looks up.
  */
@@ -34,10 +32,9 @@ struct fetch_transfer {
     struct fetch *fetch;
     CURL *handle;
     CURLU *url;
-    const struct host_rule *rule; /* by which its host is allowed */
+    struct web_guard guard; /* by which its host is allowed */
     double deadline;
     int redirections;
-    bool kept_out;  /* the address was none that the rule connects to */
     bool too_large; /* more bytes came than there may be */
     char words[CURL_ERROR_SIZE];
 };
@@ -101,29 +98,6 @@ enum status fetch_check(const struct host_rules *hosts, const char *url, struct 
 
 /* Callbacks of libcurl. */
 
-static bool take_address(struct net_address *out, const struct curl_sockaddr *from) {
-    char text[ADDRESS_TEXT_BYTES];
-    const void *bytes =
-        from->family == AF_INET
-            ? (const void *)&((const struct sockaddr_in *)(const void *)&from->addr)->sin_addr
-            : (const void *)&((const struct sockaddr_in6 *)(const void *)&from->addr)->sin6_addr;
-    if (from->family != AF_INET && from->family != AF_INET6) return false;
-    return inet_ntop(from->family, bytes, text, sizeof text) && address_parse(out, text);
-}
-
-/* The address is the one that the connection goes to. */
-static curl_socket_t open_socket(void *context, curlsocktype purpose, struct curl_sockaddr *to) {
-    struct fetch_transfer *transfer = context;
-    struct net_address address;
-    bool allowed = purpose == CURLSOCKTYPE_IPCXN && take_address(&address, to) &&
-                   host_rule_connects(transfer->rule, &address);
-    if (!allowed) {
-        transfer->kept_out = true;
-        return CURL_SOCKET_BAD;
-    }
-    return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
-}
-
 /* Bodies of other answers than 200 count too, and are not kept. */
 static size_t take_body(char *bytes, size_t size, size_t n, void *context) {
     struct fetch_transfer *transfer = context;
@@ -147,23 +121,11 @@ static void set_up(struct fetch_transfer *transfer) {
     CURL *h = transfer->handle;
     curl_easy_setopt(h, CURLOPT_CURLU, transfer->url);
     curl_easy_setopt(h, CURLOPT_PRIVATE, transfer);
-    curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(h, CURLOPT_FRESH_CONNECT, 1L);
-    curl_easy_setopt(h, CURLOPT_FORBID_REUSE, 1L);
+    web_guard_set(h, &transfer->guard);
     curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, left > 0 ? (long)(1000 * left) + 1 : 1L);
-    curl_easy_setopt(h, CURLOPT_USERAGENT, "retro-server/" RETRO_VERSION);
-    curl_easy_setopt(h, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-    curl_easy_setopt(h, CURLOPT_OPENSOCKETDATA, transfer);
     curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
     curl_easy_setopt(h, CURLOPT_WRITEDATA, transfer);
     curl_easy_setopt(h, CURLOPT_ERRORBUFFER, transfer->words);
-#if LIBCURL_VERSION_NUM >= 0x075700
-    curl_easy_setopt(h, CURLOPT_QUICK_EXIT,
-                     1L); /* else whoever gives up a slow lookup of a name waits for its end */
-#endif
 }
 
 static void end_transfer(struct fetch_transfer *transfer) {
@@ -182,8 +144,8 @@ static enum status begin_transfer(struct fetch_transfer *transfer, const char *u
     end_transfer(transfer);
     buffer_clear(&transfer->fetch->bytes);
     transfer->words[0] = '\0';
-    transfer->kept_out = false;
-    if (parse_url(&transfer->url, transfer->fetcher->o.hosts, url, &transfer->rule, e))
+    transfer->guard.kept_out = false;
+    if (parse_url(&transfer->url, transfer->fetcher->o.hosts, url, &transfer->guard.rule, e))
         return e->status;
     transfer->handle = curl_easy_init();
     CHECK(transfer->handle != NULL);
@@ -231,7 +193,7 @@ static enum status explain(const struct fetch_transfer *transfer, CURLcode code,
     if (code == CURLE_OPERATION_TIMEDOUT)
         return error_set(e, STATUS_INVALID, "it did not come within %g seconds (option %s)",
                          options->seconds, options->seconds_option);
-    if (transfer->kept_out) return refuse_url(e, "its host has no public address");
+    if (transfer->guard.kept_out) return refuse_url(e, "its host has no public address");
     return error_set(e, STATUS_INVALID, "%s",
                      transfer->words[0] ? transfer->words : curl_easy_strerror(code));
 }

@@ -54,7 +54,7 @@ def test_everything_is_found_and_called(place, mode):
     async def use():
         async with Client(place, mode=mode) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert list(tools) == ["search", "read", "list", "fetch", "add", "delete"]
+            assert list(tools) == ["search", "read", "list", "fetch", "table_list", "table_query", "add", "delete"]
             assert tools["search"].annotations.read_only_hint and tools["delete"].annotations.destructive_hint
             found = await client.call_tool("search", {"query": "connect two processes by a pipe", "k": 3})
             assert not found.is_error and len(found.structured_content["results"]) == 3

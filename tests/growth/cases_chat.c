@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "retro/chat/chat.h"
+#include "server/api/chat/chat_fit.h"
 #include "tests/growth/growth.h"
 
 static struct tokenizer *tokenizer;
@@ -74,6 +75,15 @@ static void run_with(const char *source, struct text_span request) {
 }
 
 static void run_request(struct text_span request) { run_with(template_source, request); }
+
+/* Of the latest turns no more is read than fits; of a text that is too long neither. */
+static void run_fitting(struct text_span request) {
+    struct json *json;
+    struct error e;
+    CHECK(json_parse(&json, request, "request", &e) == STATUS_OK);
+    chat_count_dropped(tokenizer, json_member(json, "messages"), (struct chat_budget){2000, 4});
+    json_close(json);
+}
 
 static void put_message(struct buffer *out, int n, const char *text) {
     open_tokenizer();
@@ -147,6 +157,8 @@ static const struct growth_case cases[] = {
     {"chat/blanks", 4000, make_blanks, run_request},
     {"chat/messages", 50, make_messages, run_request},
     {"chat/members", 500, make_members, run_request},
+    {"chat/fitting-turns", 200, make_messages, run_fitting},
+    {"chat/fitting-word", 40000, make_word, run_fitting},
     {"chat/tools", 60, make_tools, run_request},
     {"jinja/names", 400, make_names, run_template},
     {"jinja/concatenation", 1000, make_concatenation, run_template},

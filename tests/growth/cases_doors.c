@@ -7,6 +7,7 @@
 #include "server/doors/messages/messages.h"
 #include "server/doors/ollama/ollama.h"
 #include "server/doors/responses/responses.h"
+#include "server/tools/tool_reply.h"
 #include "tests/growth/growth.h"
 
 static const struct served_model model = {.id = "m",
@@ -114,6 +115,64 @@ static void make_calls(int n, struct buffer *out) {
 
 static void make_brackets(int n, struct buffer *out) { put_times(out, n, "a [1, 2] [[3 [4,"); }
 
+/* Bytes of a server of tools: a stream of many events, of one long event, of one line without an
+ * end; a list of tools; a result of many blocks. */
+static void run_events(struct text_span stream) {
+    struct tool_events events = {0};
+    struct buffer event = {0};
+    for (size_t there = 0; there < stream.size;) {
+        there = stream.size - there < 4096 ? stream.size : there + 4096;
+        while (tool_events_next(&events, (struct text_span){stream.text, there}, &event)) continue;
+    }
+    tool_events_free(&events);
+    buffer_free(&event);
+}
+
+static void make_events(int n, struct buffer *out) { put_times(out, n, "data: {\"a\":1}\n\n"); }
+
+static void make_event(int n, struct buffer *out) { put_times(out, n, "data: some words\n"); }
+
+static void make_line(int n, struct buffer *out) { put_times(out, n, "data some words "); }
+
+static void run_tool_message(struct text_span text) {
+    char *allowed[] = {"f"};
+    const struct tool_names names = {"s", allowed, 1};
+    struct tool_list *list = tool_list_open();
+    struct buffer words = {0};
+    struct tool_reply reply;
+    struct error e;
+    CHECK(tool_reply_read(&reply, text, 1, &e) == STATUS_OK && reply.result);
+    if (json_member(reply.result, "tools"))
+        CHECK(tool_list_add(list, reply.result, &names, &e) == STATUS_OK);
+    else
+        tool_result_read(reply.result, &words);
+    tool_reply_free(&reply);
+    tool_list_release(list);
+    buffer_free(&words);
+}
+
+#define REPLY_BEGIN "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{"
+
+static void make_tool_list(int n, struct buffer *out) {
+    buffer_append_string(out, REPLY_BEGIN "\"tools\":[");
+    put_times(out, n, "{\"name\":\"g\",\"inputSchema\":{}},");
+    buffer_append_string(out, "{\"name\":\"f\",\"inputSchema\":{}}]}}");
+}
+
+static void make_result(int n, struct buffer *out) {
+    buffer_append_string(out, REPLY_BEGIN "\"content\":[");
+    put_times(out, n, "{\"type\":\"text\",\"text\":\"some words\"},{\"type\":\"image\"},");
+    buffer_append_string(out, "{}]}}");
+}
+
+static void make_mcp_items(int n, struct buffer *out) {
+    buffer_append_string(out, "{\"input\":[{\"role\":\"user\",\"content\":\"a\"}");
+    put_times(out, n,
+              ",{\"type\":\"mcp_call\",\"id\":\"i\",\"server_label\":\"s\",\"name\":\"f\","
+              "\"arguments\":\"{}\",\"output\":\"r\"}");
+    buffer_append_string(out, "]}");
+}
+
 static const struct growth_case cases[] = {
     {"door/messages_turns", 500, make_turns, run_messages},
     {"door/messages_blocks", 500, make_blocks, run_messages},
@@ -123,5 +182,11 @@ static const struct growth_case cases[] = {
     {"door/responses_tools", 500, make_functions, run_responses},
     {"door/ollama_turns", 500, make_calls, run_ollama},
     {"door/brackets", 2000, make_brackets, run_cuts},
+    {"tools/events", 4000, make_events, run_events},
+    {"tools/event", 4000, make_event, run_events},
+    {"tools/line", 4000, make_line, run_events},
+    {"tools/list", 2000, make_tool_list, run_tool_message},
+    {"tools/result", 2000, make_result, run_tool_message},
+    {"responses/mcp-calls", 200, make_mcp_items, run_responses},
 };
 const struct growth_table door_growth = GROWTH_TABLE(cases);

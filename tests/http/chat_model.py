@@ -34,7 +34,13 @@ SOURCES = ["Öl ", "[1", "] comes", " of [2,", " 1], not of [9", "], [x] or 2]",
 QUOTES = ["It says ", "so: \""]  # a model that may quote goes on with the first bytes that a passage has
 SCRIPTS = {"<|to_words|>": WORDS, "<|to_sources|>": SOURCES, "<|to_quotes|>": QUOTES, "<think>": THOUGHTS, "<|to_calls|>": CALLS,
            "<|fim_middle|>": ["in the", " mid", "dle"]}
-MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *SCRIPTS, "<|to_count|>", "<|fim_prefix|>", "<|fim_suffix|>"]
+
+
+def make_marks(scripts):
+    return ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *scripts, "<|to_count|>", "<|fim_prefix|>", "<|fim_suffix|>"]
+
+
+MARKS = make_marks(SCRIPTS)
 
 
 def byte_alphabet():
@@ -47,7 +53,7 @@ def byte_alphabet():
 def make_tokens(scripts):
     """Contents by id, and the id that follows each."""
     alphabet = byte_alphabet()
-    names = [alphabet[b] for b in range(256)] + MARKS
+    names = [alphabet[b] for b in range(256)] + make_marks(scripts)
     end = names.index("<|im_end|>")
     follow = dict.fromkeys(range(len(names)), end)
     for start, script in scripts.items():
@@ -89,8 +95,8 @@ def write_weights(folder, vocab, follow):
                       tensors | {f"model.layers.0.{name}.weight": values for name, values in layer.items()})
 
 
-def write_tokenizer(folder, names):
-    added = [{"id": i, "content": names[i], "special": names[i] in MARKS and names[i] != "<think>", "lstrip": False,
+def write_tokenizer(folder, names, marks):
+    added = [{"id": i, "content": names[i], "special": names[i] in marks and names[i] != "<think>", "lstrip": False,
               "rstrip": False, "single_word": False, "normalized": False} for i in range(256, len(names))]
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "added_tokens": added, "normalizer": None,
@@ -99,9 +105,10 @@ def write_tokenizer(folder, names):
         "model": {"type": "BPE", "vocab": {n: i for i, n in enumerate(names[:256])}, "merges": []}}))
 
 
-def make_chat_model(folder, scripts=SCRIPTS):
+def make_chat_model(folder, scripts=SCRIPTS, template=TEMPLATE):
     """Writes the folder; returns the id of each special token by name."""
     names, follow = make_tokens(scripts)
+    marks = make_marks(scripts)
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": D, "intermediate_size": D,
@@ -111,7 +118,7 @@ def make_chat_model(folder, scripts=SCRIPTS):
     (folder / "generation_config.json").write_text(json.dumps(
         {"eos_token_id": [names.index("<|im_end|>"), names.index("<|endoftext|>")]}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-    write_tokenizer(folder, names)
+    (folder / "chat_template.jinja").write_text(template)
+    write_tokenizer(folder, names, marks)
     write_weights(folder, len(names), follow)
-    return {name: names.index(name) for name in MARKS}
+    return {name: names.index(name) for name in marks}

@@ -132,7 +132,7 @@ def test_every_list_says_how_long_it_may_be_kept(server):
 
 def test_tools_have_schemas_that_every_client_takes(server):
     tools = {tool["name"]: tool for tool in result(ask_modern(server, "tools/list"))["tools"]}
-    assert list(tools) == ["search", "read", "list", "fetch", "add", "delete"]
+    assert list(tools) == ["search", "read", "list", "fetch", "table_list", "table_query", "add", "delete"]
     for name, tool in tools.items():
         assert len(name) < 30 and len(tool["description"].encode()) <= 2048
         for schema in (tool["inputSchema"], tool["outputSchema"]):

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from mcp_messages import (MODERN, SUBSCRIPTION, Events, Session, ask_modern, call, fault, listen, message, meta,
-                          modern_headers, refusal, result)
+                          modern_headers, post, refusal, result)
+from test_documents import upload
 from test_keys import Keys, bearer
 
 CHANGED, UPDATED = "notifications/resources/list_changed", "notifications/resources/updated"
@@ -42,6 +43,40 @@ def test_a_document_is_added_found_replaced_and_deleted(written):
     assert call(written, "read", {"id": "z"})["text"] == "The zebra sleeps."
     assert call(written, "delete", {"id": "z"})["effect"] == "deleted"
     assert "z" in refusal(written, "read", {"id": "z"})
+
+
+def test_tables_are_listed_and_asked(written):
+    upload(written, [("file", "hours.csv", b"Boat,Hours\nKayak,3\nCanoe,4\nKayak,5\n")])
+    told = call(written, "table_list", {"document": "hours.csv"})["data"]
+    assert [(t["path"], t["number"], t["rows"]) for t in told] == [("hours.csv", 1, 3)]
+    assert [t["document"] for t in call(written, "table_list", {"limit": 1})["data"]] == [told[0]["document"]]
+    got = call(written, "table_query", {"document": "hours.csv", "group": ["Boat"], "measures": [{"measure": "sum", "column": "Hours"}], "sort": [{"by": "Boat"}]})
+    assert [row["values"] for row in got["rows"]] == [["Canoe", 4], ["Kayak", 8]] and got["matched"] == 3
+    assert written.post({"document": "hours.csv", "group": ["Boat"], "measures": [{"measure": "sum", "column": "Hours"}], "sort": [{"by": "Boat"}]},
+                        "/v1/tables/query").json() == got
+    for wrong, words in (({}, "document"), ({"document": "hours.csv", "group": ["Nothing"]}, "Nothing"), ({"document": "none"}, "none"),
+                         ({"document": "hours.csv", "sql": "x"}, "sql")):
+        assert words in refusal(written, "table_query", wrong)
+
+
+def test_progress_of_a_long_text(written):
+    """A client that names a token is told how far its document is; one that does not gets one object."""
+    text = "\n\n".join(f"Paragraph {i} says that number {i} is not number {i + 1}. " * 8 for i in range(200))
+    params = {"name": "add", "arguments": {"text": text, "id": "long"}, "_meta": meta(progressToken="p-1")}
+    reply = post(written, message("tools/call", params, 9), modern_headers("tools/call", params))
+    assert reply.status == 200 and reply.headers["Content-Type"] == "text/event-stream"
+    told = [json.loads(line[6:]) for line in reply.body.decode().splitlines() if line.startswith("data: ")]
+    assert told[-1]["id"] == 9 and told[-1]["result"]["structuredContent"]["effect"] == "added"
+    steps = [one["params"] for one in told[:-1]]
+    assert steps and all(one["method"] == "notifications/progress" for one in told[:-1])
+    assert all(step["progressToken"] == "p-1" and 0 < step["progress"] <= step["total"] for step in steps)
+    assert all(a["progress"] < b["progress"] for a, b in zip(steps, steps[1:]))
+    params["arguments"]["id"] = "again"
+    del params["_meta"]["progressToken"]
+    reply = post(written, message("tools/call", params), modern_headers("tools/call", params))
+    assert result(reply)["structuredContent"]["effect"] == "added"
+    for ident in ("long", "again"):
+        call(written, "delete", {"id": ident})
 
 
 NAMES = ["a/b c", "Ä?#%", "..", "x" * 400, "retro://documents/a", "/etc/passwd", "a%2Fb"]
@@ -269,8 +304,8 @@ def test_a_page_needs_more_than_a_key(shared):
 def test_a_key_has_the_tools_that_it_may_use(shared):
     server, keys = shared
     tools = {name: [one["name"] for one in result(ask_modern(server, "tools/list", **keys[name]))["tools"]] for name in keys}
-    assert tools["alice"] == ["search", "read", "list", "fetch", "add", "delete"]
-    assert tools["reader"] == tools["alice"][:4] and tools["finder"] == ["search"]
+    assert tools["alice"] == ["search", "read", "list", "fetch", "table_list", "table_query", "add", "delete"]
+    assert tools["reader"] == tools["alice"][:6] and tools["finder"] == ["search"]
     fault(ask_modern(server, "tools/call", {"name": "add", "arguments": {"text": "a"}}, **keys["reader"]), 400, -32602)
     fault(ask_modern(server, "tools/call", {"name": "read", "arguments": {"id": "a"}}, **keys["finder"]), 400, -32602)
     assert result(ask_modern(server, "resources/list", **keys["finder"]))["resources"] == []

@@ -77,7 +77,7 @@ def open_lines(own):
 def test_all_of_it_over_lines(open_lines):
     lines = open_lines()
     assert "2026-07-28" in lines.ask_modern("server/discover")["result"]["supportedVersions"]
-    assert [one["name"] for one in lines.ask_modern("tools/list")["result"]["tools"]] == ["search", "read", "list", "fetch", "add", "delete"]
+    assert [one["name"] for one in lines.ask_modern("tools/list")["result"]["tools"]] == ["search", "read", "list", "fetch", "table_list", "table_query", "add", "delete"]
     first = lines.tool("search", query="a pipe")["results"][0]
     assert first["url"] == first["uri"] and lines.tool("read", id=first["id"], start=first["start"], end=first["end"])["text"] == first["text"]
     assert lines.tool("add", id="z", text="The zebra eats saffron.")["effect"] == "added"

@@ -241,8 +241,8 @@ def test_strict_tools(client):
     ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "nobody"}}}, "tool_choice"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tools": TOOLS, "tool_choice": "always"}, "tool_choice"),
-    ({"tools": TOOLS, "response_format": {"type": "json_object"}}, "response_format"),
-    ({"tools": TOOLS, "tool_choice": "required", "response_format": {"type": "json_object"}}, "tool_choice"),
+    ({"tools": TOOLS, "extra_body": {"structured_outputs": {"regex": "a+"}}}, "structured_outputs.regex"),
+    ({"tools": TOOLS, "tool_choice": "required", "extra_body": {"structured_outputs": {"regex": "a+"}}}, "tool_choice"),
     ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}],
       "tool_choice": "required"}, "tool_choice"),
 ])

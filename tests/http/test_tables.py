@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reading"))
 
 from offices import docx, p, tbl, tc, tr
+from mcp_messages import call as mcp_call
 from test_documents import call, upload
 from test_keys import bearer, keys  # noqa: F401
 from workbooks import address, letters, ods, xlsx
@@ -259,3 +260,7 @@ def test_a_key_asks_its_own_documents_alone(start, folder, keys):
     reply = server.request("GET", "/v1/tables", None, heads["masons"])
     assert [t["rows"] for t in reply.json()["data"]] == [2]
     assert server.request("GET", "/v1/tables", None, {}).status == 401
+    for team, sum_of in (("bakers", 7), ("masons", 1001)):
+        got = mcp_call(server, "table_query", {"document": "prices.csv", **total}, **heads[team])
+        assert got["rows"][0]["values"] == [sum_of]
+        assert [t["rows"] for t in mcp_call(server, "table_list", **heads[team])["data"]] == [2]

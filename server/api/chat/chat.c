@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "retro/chat/chat.h"
+#include "server/api/chat/chat_fit.h"
 #include "server/api/chat/chat_guide.h"
 #include "server/api/chat/chat_pictures.h"
 #include "server/api/chat/chat_place.h"
+#include "server/api/chat/chat_turns.h"
 #include "server/api/text/quotes_ask.h"
 #include "server/api/text/retrieval_ask.h"
 #include "server/api/text/writing_ask.h"
@@ -22,7 +24,8 @@ static bool choose_length(struct chat_answer *answer, const struct chat_prompt *
     int context = answer->base.model->limits.context, n_prompt = prompt->ids.n,
         room = max_int(context - n_prompt, 1);
     int reserved = prompt->place ? min_int(answer->base.model->passage_tokens, room / 2) : 0;
-    int64_t wanted = answer->request.max_tokens ? answer->request.max_tokens : room - reserved;
+    int64_t wanted =
+        answer->request.max_tokens ? answer->request.max_tokens - answer->written : room - reserved;
     answer->clamped = answer->request.clamps && wanted > room - reserved;
     if (answer->clamped) wanted = room - reserved;
     *max_tokens = (int)wanted;
@@ -70,8 +73,8 @@ static void add_shown(const struct chat_answer *answer, struct sequence_request 
     }
 }
 
-static bool ask(struct chat_answer *answer, struct choice *choice, const struct chat_prompt *prompt,
-                struct failure *failure) {
+bool chat_ask(struct chat_answer *answer, struct choice *choice, const struct chat_prompt *prompt,
+              struct failure *failure) {
     const struct served_model *model = answer->base.model;
     struct sequence_request *asked = &choice->sequence->asked;
     if (!choose_length(answer, prompt, &asked->max_tokens, failure)) return false;
@@ -92,64 +95,38 @@ static bool ask(struct chat_answer *answer, struct choice *choice, const struct 
     return true;
 }
 
+void chat_begin_reply(const struct chat_answer *answer, struct chat_reply *reply, bool thinks) {
+    reply->reasons = thinks || chat_may_reason(answer);
+    if (thinks) {
+        reply->part = REPLY_THINKS;
+        reply->trims = true;
+    } else if (answer->request.continues) {
+        reply->part = REPLY_SAYS;
+    } else {
+        reply->trims = !answer->request.raw && chat_is_plain(answer->base.model->chat);
+    }
+}
+
 static bool open_choice(struct chat_answer *answer, const struct chat_prompt *prompt,
                         struct failure *failure) {
     struct chat_choice *choice = (struct chat_choice *)writing_answer_add(
         &answer->base, answer->door->choice_bytes, &answer->principal, answer->waker);
-    bool reasons = prompt->thinks || chat_may_reason(answer);
     choice->base.number = choice->base.index;
-    choice->reply = (struct chat_reply){.format = answer->format, .reasons = reasons};
-    if (prompt->thinks) {
-        choice->reply.part = REPLY_THINKS;
-        choice->reply.trims = true;
-    } else if (answer->request.continues) {
-        choice->reply.part = REPLY_SAYS;
-    } else {
-        choice->reply.trims = !answer->request.raw && chat_is_plain(answer->base.model->chat);
-    }
-    return ask(answer, &choice->base, prompt, failure);
+    choice->turns = answer->turns;
+    choice->reply = (struct chat_reply){.format = answer->format};
+    chat_begin_reply(answer, &choice->reply, prompt->thinks);
+    return chat_ask(answer, &choice->base, prompt, failure);
 }
 
-static bool make_prompt(struct chat_answer *answer, struct chat_prompt *prompt,
-                        struct failure *failure) {
+bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prompt,
+                      enum call_format *format, struct failure *failure) {
     *prompt = (struct chat_prompt){.pictures = answer->pictures ? answer->pictures->set : NULL};
-    return chat_prompt_make(answer->base.model, &answer->request, prompt, &answer->format, failure);
-}
-
-/* A result of a tool whose call went goes with it, and so does an answer whose question went. */
-static int drop_turns(const struct json *messages, int dropped) {
-    int seen = 0, last = (int)json_count(messages) - 1;
-    for (int i = 0; i < last; i++) {
-        const struct json *role = json_member(json_item(messages, (size_t)i), "role");
-        if (json_text_is(role, "system") || json_text_is(role, "developer")) continue;
-        if (seen >= dropped && json_text_is(role, "user")) return seen;
-        seen++;
-    }
-    return seen;
-}
-
-/* Leaves out the oldest turns until an answer of some length fits, each time twice as many, as the
- * whole prompt is made anew. */
-static bool truncate_prompt(struct chat_answer *answer, struct chat_prompt *prompt,
-                            struct failure *failure) {
-    const struct json *messages = json_member(answer->request.body, "messages");
-    int context = answer->base.model->limits.context, room = context / 8,
-        n = (int)json_count(messages);
-    if (!answer->request.truncates || answer->pictures) return true;
-    for (int wanted = 1; prompt->ids.n + room > context && wanted < 2 * n; wanted *= 2) {
-        int dropped = drop_turns(messages, wanted);
-        if (dropped == answer->request.dropped) continue;
-        answer->request.dropped = dropped;
-        chat_prompt_free(prompt);
-        if (!make_prompt(answer, prompt, failure)) return false;
-    }
-    return true;
+    return chat_prompt_make(answer->base.model, &answer->request, prompt, format, failure);
 }
 
 static bool open_choices(struct chat_answer *answer, struct failure *failure) {
     struct chat_prompt prompt;
-    bool ok = make_prompt(answer, &prompt, failure) && truncate_prompt(answer, &prompt, failure) &&
-              chat_guide_tools(answer, failure);
+    bool ok = chat_fit_prompt(answer, &prompt, failure) && chat_guide_tools(answer, failure);
     answer->n_counted = prompt.ids.n;
     for (int i = 0; ok && !answer->counts && i < answer->request.writing.n; i++)
         ok = open_choice(answer, &prompt, failure);
@@ -180,11 +157,13 @@ static void end_with_call(const struct chat_answer *answer, struct chat_choice *
     while (choice->reply.n_calls > 1) chat_reply_drop_call(&choice->reply);
 }
 
-void chat_read(const struct writing_answer *answer, struct choice *choice) {
+void chat_read(const struct writing_answer *answer, struct choice *choice, struct error *e) {
+    struct chat_choice *own = (struct chat_choice *)choice;
+    if (own->turns && !chat_turns_go_on(own->turns, own, e)) return;
     bool last = choice->progress.finish != FINISH_NONE;
-    chat_reply_read(&((struct chat_choice *)choice)->reply, choice->text.data, choice->text.size,
-                    last);
-    end_with_call((const struct chat_answer *)answer, (struct chat_choice *)choice);
+    chat_reply_read(&own->reply, choice->text.data, choice->text.size, last);
+    if (own->turns) chat_turns_take(own->turns, own, e);
+    end_with_call((const struct chat_answer *)answer, own);
 }
 
 void chat_free_choice(struct choice *choice) {
@@ -216,28 +195,45 @@ static enum answer_progress chat_poll(struct answer *answer, struct buffer *out)
 static void chat_cancel(struct answer *answer) {
     struct chat_answer *chat_answer = (struct chat_answer *)answer;
     pthread_mutex_lock(&chat_answer->lock);
+    chat_answer->cancelled = true;
     if (chat_answer->pictures) picture_job_cancel(chat_answer->pictures);
     writing_answer_cancel(&chat_answer->base);
+    if (chat_answer->turns) chat_turns_cancel(chat_answer->turns);
     pthread_mutex_unlock(&chat_answer->lock);
 }
 
+void chat_answer_release(struct chat_answer *answer) {
+    if (atomic_fetch_sub(&answer->references, 1) != 1) return;
+    writing_answer_free(&answer->base);
+    chat_turns_close(answer->turns);
+    if (answer->door->free) answer->door->free(answer);
+    picture_job_release(answer->pictures);
+    principal_release(&answer->principal);
+    request_guide_free(&answer->asked_guide);
+    chat_request_free(&answer->request);
+    pthread_mutex_destroy(&answer->lock);
+    free(answer);
+}
+
+/* Calls that are under way keep what they need of the answer; nobody is woken by it any more. */
 static void chat_answer_close(struct answer *answer) {
     struct chat_answer *chat_answer = (struct chat_answer *)answer;
     chat_cancel(answer);
-    writing_answer_free(&chat_answer->base);
-    if (chat_answer->door->free) chat_answer->door->free(chat_answer);
-    picture_job_release(chat_answer->pictures);
-    principal_release(&chat_answer->principal);
-    chat_request_free(&chat_answer->request);
-    pthread_mutex_destroy(&chat_answer->lock);
-    free(chat_answer);
+    pthread_mutex_lock(&chat_answer->lock);
+    chat_answer->closed = true;
+    for (int i = 0; i < chat_answer->base.n; i++)
+        sequence_detach(chat_answer->base.choices[i]->sequence);
+    if (chat_answer->turns) chat_turns_detach(chat_answer->turns);
+    pthread_mutex_unlock(&chat_answer->lock);
+    chat_answer_release(chat_answer);
 }
 
 /* The first part of the way: all of it where there are no pictures to wait for. */
-static bool begin_answer(struct chat_answer *answer, struct failure *failure) {
+static bool begin_answer(struct chat_answer *answer, struct api *api, struct failure *failure) {
     const struct json *messages = json_member(answer->request.body, "messages");
     struct request_writing *writing = &answer->request.writing;
-    if (!retrieval_settle(answer->base.model, &writing->retrieval, failure) ||
+    if (!chat_turns_open(answer, api, failure) ||
+        !retrieval_settle(answer->base.model, &writing->retrieval, failure) ||
         !quotes_settle(answer->base.model, writing, answer->request.calls_tools, failure) ||
         !chat_pictures_start(answer->base.model, messages, &answer->principal, answer->waker,
                              &answer->pictures, failure))
@@ -263,12 +259,13 @@ struct answer *chat_door_open(const struct chat_door *door, struct api *api,
     struct chat_answer *chat_answer = xcalloc(1, door->answer_bytes);
     struct answer *answer = &chat_answer->base.base;
     pthread_mutex_init(&chat_answer->lock, NULL);
+    atomic_init(&chat_answer->references, 1);
     chat_answer->door = door;
     writing_answer_init(&chat_answer->base, door->ops, &chat_answer->request.writing);
     chat_answer->principal = principal_hold(request->principal);
     chat_answer->waker = waker;
     if (!door->read(chat_answer, api, request, failure) ||
-        !choose_model(chat_answer, api, failure) || !begin_answer(chat_answer, failure)) {
+        !choose_model(chat_answer, api, failure) || !begin_answer(chat_answer, api, failure)) {
         chat_answer_close(answer);
         return NULL;
     }
@@ -297,6 +294,7 @@ struct answer *chat_open_answer(struct api *api, const struct api_request *reque
     static const struct chat_door door = {.ops = &ops,
                                           .answer_bytes = sizeof(struct chat_answer),
                                           .choice_bytes = sizeof(struct chat_choice),
-                                          .read = read_chat};
+                                          .read = read_chat,
+                                          .tells_calls = true};
     return chat_door_open(&door, api, request, waker, failure);
 }

@@ -7,13 +7,17 @@
 #include "server/api/fields/chat_fields.h"
 #include "server/api/text/openai_json.h"
 
+struct chat_turns;
+
 /* One answer to the conversation. */
 struct chat_choice {
     struct choice base; /* first */
     struct chat_reply reply;
-    /* As far as it was sent: bytes of what is thought and said, and calls. */
+    struct chat_turns *turns; /* borrowed: of an answer whose calls the server carries out */
+    /* As far as it was sent: bytes of what is thought and said, and calls: the client's, and those
+     * that the server carries out, which are sent when they begin and when they are over. */
     size_t reasoning_sent, content_sent;
-    int calls_sent;
+    int calls_sent, begun_sent, over_sent;
     bool begun;
 };
 
@@ -28,6 +32,7 @@ struct chat_door {
     bool (*read)(struct chat_answer *answer, struct api *api, const struct api_request *request,
                  struct failure *failure);
     void (*free)(struct chat_answer *answer); /* the door's members; NULL: it has none */
+    bool tells_calls; /* it has words for calls that the server carries out */
 };
 
 /* Zeroed when the door reads. */
@@ -39,11 +44,19 @@ struct chat_answer {
     struct waker waker;
     enum call_format format;
     struct picture_job *pictures; /* a reference; NULL: the conversation has none */
+    struct chat_turns *turns;     /* owned; NULL: the server carries out no calls for it */
+    /* The guide of an answer that is no call, where there may be calls before it; kind GUIDE_NONE:
+     * it is free. */
+    struct request_guide asked_guide;
+    int64_t written; /* tokens of turns before this one */
     bool counts;   /* the door reads a request whose answer is not written: nothing is but this: */
     int n_counted; /* tokens of the prompt */
     bool clamped;  /* the context left less than max_tokens */
     bool opened;   /* the engine has the sequences */
     pthread_mutex_t lock; /* while they are made, and while they are cancelled */
+    bool cancelled,
+        closed;            /* guarded by it: nobody waits any more; the waker is not to be called */
+    atomic_int references; /* of whoever serves the client, and of calls that are under way */
 };
 
 /* chat_messages.c: the request's conversation as the model's template takes it. */
@@ -64,8 +77,19 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
 /* Whether the answer may begin with thoughts. */
 bool chat_may_reason(const struct chat_answer *answer);
 /* Of struct writing_ops, for every door: what was written is taken apart (chat_choice.reply). */
-void chat_read(const struct writing_answer *answer, struct choice *choice);
+void chat_read(const struct writing_answer *answer, struct choice *choice, struct error *e);
 void chat_free_choice(struct choice *choice);
+/* The prompt of a turn, with the format in which the model calls; chat_prompt_free it either way.
+ */
+bool chat_make_prompt(const struct chat_answer *answer, struct chat_prompt *prompt,
+                      enum call_format *format, struct failure *failure);
+/* All that the engine is asked for a choice whose sequence is new. */
+bool chat_ask(struct chat_answer *answer, struct choice *choice, const struct chat_prompt *prompt,
+              struct failure *failure);
+/* How the reply to a prompt begins. */
+void chat_begin_reply(const struct chat_answer *answer, struct chat_reply *reply, bool thinks);
+/* One reference less. */
+void chat_answer_release(struct chat_answer *answer);
 /* Of doors whose protocol has no place for what a comparison tells: nothing is sent. */
 void chat_keep_comparison(const struct writing_answer *answer, struct choice *choice,
                           struct buffer *out);

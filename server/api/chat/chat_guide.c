@@ -24,6 +24,17 @@ static enum grammar_mark call_mark(const struct chat_answer *answer) {
     return answer->format == CALLS_HERMES ? MARK_CALL : MARK_CALLS;
 }
 
+/* The answer where it is no call. */
+static void write_answer(struct json_writer *w, const struct request_guide *asked) {
+    put_key_object(w, "answer");
+    put_key_bool(w, "strict", asked->strict);
+    if (asked->kind == GUIDE_SCHEMA) {
+        put_key(w, "schema");
+        put_raw(w, (struct text_span){asked->text.data, asked->text.size});
+    }
+    put_object_end(w);
+}
+
 /* The format, the tools and the choice, as call_grammar.The answer reads them. */
 static void write_guide(const struct chat_answer *answer, struct request_guide *guide) {
     const struct json *body = answer->request.body;
@@ -32,28 +43,54 @@ static void write_guide(const struct chat_answer *answer, struct request_guide *
     put_object(&w);
     put_key_int(&w, "format", answer->format);
     put_key(&w, "tools");
-    put_json(&w, json_member(body, "tools"));
+    put_json(&w, chat_request_tools(&answer->request));
     put_key(&w, "name");
     put_json(&w, json_member(json_member(json_member(body, "tool_choice"), "function"), "name"));
-    put_key_bool(&w, "forced", answer->request.forces_call);
+    put_key_bool(&w, "forced", answer->request.forces_call || answer->asked_guide.kind);
+    if (!answer->request.forces_call && answer->asked_guide.kind)
+        write_answer(&w, &answer->asked_guide);
     put_object_end(&w);
+}
+
+/* Whether the answer is JSON where it is no call. */
+static bool is_json(const struct request_guide *guide) {
+    return guide->kind == GUIDE_OBJECT || guide->kind == GUIDE_SCHEMA;
+}
+
+/* Guides that say what the whole answer is; the first turn's is kept for those that follow. */
+static bool take_guide(struct chat_answer *answer, const char *field, struct failure *failure) {
+    struct request_guide *guide = &answer->request.writing.guide, *asked = &answer->asked_guide;
+    if (guide->kind == GUIDE_CALLS) {
+        request_guide_free(guide);
+        *guide = (struct request_guide){0};
+        return true;
+    }
+    if (guide->kind == GUIDE_NONE) return true;
+    if (answer->request.forces_call && !is_json(guide))
+        return failure_set(failure, 400, "invalid_value", field,
+                           "%s and %s both say what the answer must be: send one", guide->field,
+                           field);
+    bool told = (answer->format == CALLS_HERMES || answer->format == CALLS_MISTRAL) &&
+                mark_id(answer, call_mark(answer)) >= 0;
+    if (!is_json(guide) || (!told && !answer->request.forces_call))
+        return failure_set(
+            failure, 400, "unsupported_parameter", guide->field,
+            "%s leaves no room for calls of tools: send tool_choice \"none\" with it",
+            guide->field);
+    *asked = *guide;
+    *guide = (struct request_guide){0};
+    return true;
 }
 
 bool chat_guide_tools(struct chat_answer *answer, struct failure *failure) {
     struct request_guide *guide = &answer->request.writing.guide;
     const char *field = answer->request.forces_call ? "tool_choice" : "tools";
     if (!answer->request.calls_tools) return true;
-    if (!answer->request.forces_call && !any_strict(json_member(answer->request.body, "tools"))) {
-        if (guide->kind == GUIDE_NONE) return true;
-        return failure_set(
-            failure, 400, "unsupported_parameter", guide->field,
-            "%s leaves no room for calls of tools: send tool_choice \"none\" with it",
-            guide->field);
-    }
-    if (guide->kind != GUIDE_NONE)
-        return failure_set(failure, 400, "invalid_value", field,
-                           "%s and %s both say what the answer must be: send one", guide->field,
-                           field);
+    if (!take_guide(answer, field, failure)) return false;
+    bool answers = answer->asked_guide.kind != GUIDE_NONE;
+    if (!answer->request.forces_call && !answers &&
+        !any_strict(chat_request_tools(&answer->request)))
+        return true;
     if (answer->format == CALLS_NONE && answer->request.lenient && !answer->request.forces_call)
         return true;
     if (answer->format == CALLS_NONE)
@@ -81,7 +118,8 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
     struct matcher_begin *begin = &asked->grammar_begin;
     int32_t think = mark_id(answer, MARK_THINK), end = mark_id(answer, MARK_THINK_END);
     if (guide->kind == GUIDE_NONE) return true;
-    if (guide->kind == GUIDE_CALLS && !answer->request.forces_call) {
+    if (guide->kind == GUIDE_CALLS && !answer->request.forces_call &&
+        answer->asked_guide.kind == GUIDE_NONE) {
         begin->after = mark_id(answer, call_mark(answer));
         begin->free = begin->may_end = true;
         return true;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/chat/chat.h"
+#include "server/api/chat/chat_turns.h"
 #include "server/api/text/provenance_json.h"
 
 /* Log-probabilities. */
@@ -103,6 +103,45 @@ static void write_calls(struct json_writer *w, const struct chat_answer *answer,
     put_array_end(w);
 }
 
+/* Calls that the server carries out. In a stream a call comes when it begins, and its result with
+ * the same index when it is over. */
+static void write_own_call(struct json_writer *w, const struct chat_turns *turns, int i,
+                           bool begins, bool ends) {
+    const struct chat_call *call = &turns->calls[i];
+    put_object(w);
+    put_key_int(w, "index", i);
+    put_key_string(w, "id", call->id);
+    if (begins) {
+        put_key_string(w, "server", call->server);
+        put_key_string(w, "name", call->tool);
+        put_key_string_n(w, "arguments", call->arguments.data, call->arguments.size);
+    }
+    if (ends)
+        put_key_string_n(w, call->failed ? "error" : "output", call->result.data,
+                         call->result.size);
+    put_object_end(w);
+}
+
+static bool has_own_calls(const struct chat_choice *choice) {
+    const struct chat_turns *turns = choice->turns;
+    return turns && (choice->begun_sent < turns->n_calls ||
+                     (choice->over_sent < turns->n_calls && turns->calls[choice->over_sent].over));
+}
+
+static void write_own_calls(struct json_writer *w, struct chat_choice *choice) {
+    const struct chat_turns *turns = choice->turns;
+    if (!has_own_calls(choice)) return;
+    put_key_array(w, "mcp_calls");
+    while (choice->over_sent < turns->n_calls && turns->calls[choice->over_sent].over) {
+        write_own_call(w, turns, choice->over_sent, choice->over_sent >= choice->begun_sent, true);
+        choice->over_sent++;
+        choice->begun_sent = max_int(choice->begun_sent, choice->over_sent);
+    }
+    for (; choice->begun_sent < turns->n_calls; choice->begun_sent++)
+        write_own_call(w, turns, choice->begun_sent, true, false);
+    put_array_end(w);
+}
+
 /* Log-probabilities go behind the text, and the words for the end behind both. */
 static void write_tail(struct json_writer *w, const struct chat_answer *answer,
                        struct chat_choice *choice, enum finish finish) {
@@ -130,6 +169,7 @@ static void write_message(struct json_writer *w, const struct writing_answer *an
     put_key_null(w, "refusal");
     if (reply->reasoning.size > 0)
         put_key_string_n(w, "reasoning_content", reply->reasoning.data, reply->reasoning.size);
+    write_own_calls(w, own);
     write_calls(w, chat_answer, own, false);
     put_object_end(w);
     write_tail(w, chat_answer, own, choice->progress.finish);
@@ -202,6 +242,7 @@ static void write_text_event(const struct writing_answer *answer, struct chat_ch
     begin_delta(&w, &choice->base);
     write_rest(&w, "reasoning_content", &choice->reply.reasoning, &choice->reasoning_sent);
     write_rest(&w, "content", &choice->reply.content, &choice->content_sent);
+    write_own_calls(&w, choice);
     write_calls(&w, chat_answer, choice, true);
     put_object_end(&w);
     write_tail(&w, chat_answer, choice, FINISH_NONE);
@@ -225,7 +266,8 @@ void chat_write_new(const struct writing_answer *answer, struct choice *choice,
     struct chat_choice *own = (struct chat_choice *)choice;
     const struct chat_reply *reply = &own->reply;
     bool has_text = reply->reasoning.size > own->reasoning_sent ||
-                    reply->content.size > own->content_sent || reply->n_calls > own->calls_sent;
+                    reply->content.size > own->content_sent || reply->n_calls > own->calls_sent ||
+                    has_own_calls(own);
     bool has_logprobs = ((const struct chat_answer *)answer)->request.logprobs &&
                         shown_ids(choice) > choice->ids_sent;
     bool has_found = openai_has_found(choice), ends = choice->progress.finish != FINISH_NONE;

@@ -422,6 +422,8 @@ static bool encode_chat(const struct served_model *model, const struct chat_requ
         failure_from_error(failure, &e);
         return false;
     }
+    in.messages = chat_request_messages(request);
+    if (request->tools) in.tools = request->tools;
     bool ok = make_variables(request->body, &variables, failure);
     in.variables = variables;
     ok = ok && fill(model, request, &in, out, format, failure);

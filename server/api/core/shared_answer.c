@@ -24,6 +24,12 @@ void shared_answer_release(struct shared_answer *answer) {
     answer->free(answer);
 }
 
+void shared_answer_wake(struct shared_answer *answer) {
+    pthread_mutex_lock(&answer->lock);
+    if (answer->waker.wake) answer->waker.wake(answer->waker.context);
+    pthread_mutex_unlock(&answer->lock);
+}
+
 void shared_answer_finish(struct shared_answer *answer) {
     pthread_mutex_lock(&answer->lock);
     answer->done = true;

@@ -23,6 +23,8 @@ void shared_answer_init(struct shared_answer *shared_answer, const struct answer
 void shared_answer_begin(struct shared_answer *answer);
 /* The work was refused: the thread's reference comes back. */
 void shared_answer_release(struct shared_answer *answer);
+/* On the thread: there is something to tell of the work. */
+void shared_answer_wake(struct shared_answer *answer);
 /* On the thread: the work is done. Wakes the asker and gives the reference back. */
 void shared_answer_finish(struct shared_answer *answer);
 bool shared_answer_is_done(struct shared_answer *answer);

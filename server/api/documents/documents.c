@@ -30,7 +30,8 @@ struct document_answer {
     struct document_job job;
     struct principal who; /* held */
     struct document_jobs *jobs;
-    struct posted_job *posted; /* it is a job of these; NULL: the client waits */
+    struct posted_job *posted;       /* it is a job of these; NULL: the client waits */
+    atomic_int n_embedded, n_chunks; /* of the document that is put */
 };
 
 static void document_free(struct shared_answer *base) {
@@ -45,6 +46,19 @@ static void document_free(struct shared_answer *base) {
     free(answer->job.items);
     free(answer->asked);
     free(answer);
+}
+
+static void document_part(struct document_job *job, int n_embedded, int n_chunks) {
+    struct document_answer *answer = job->context;
+    atomic_store(&answer->n_chunks, n_chunks);
+    atomic_store(&answer->n_embedded, n_embedded);
+    shared_answer_wake(&answer->base);
+}
+
+void documents_told(struct answer *answer, int *n_embedded, int *n_chunks) {
+    struct document_answer *document_answer = (struct document_answer *)answer;
+    *n_embedded = atomic_load(&document_answer->n_embedded);
+    *n_chunks = atomic_load(&document_answer->n_chunks);
 }
 
 /* The job has what the answer would have been. */
@@ -103,6 +117,7 @@ static struct document_answer *make_document_answer(const struct principal *who,
                                         .filter = principal_filter(who),
                                         .who = &answer->who,
                                         .cancelled = &answer->base.cancelled,
+                                        .part = document_part,
                                         .done = document_done,
                                         .context = answer};
     return answer;

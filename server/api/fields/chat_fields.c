@@ -62,6 +62,26 @@ static enum status parse_parallel(struct json_reader *reader, const struct json 
     return STATUS_OK;
 }
 
+/* True, or names of servers; or objects that list the tools of them that are wanted. */
+static bool read_mcp(void *object, const struct json *json, const struct request_limits *limits,
+                     struct failure *failure) {
+    struct chat_request *request = object;
+    bool good = json_kind(json) == JSON_KIND_BOOL || json_is_list(json);
+    (void)limits;
+    for (size_t i = 0; good && json_is_list(json) && i < json_count(json); i++) {
+        const struct json *one = json_item(json, i), *tools = json_member(one, "tools");
+        good = json_is_text(one) || (json_is_text(json_member(one, "server")) &&
+                                     (json_is_absent(tools) || json_is_list(tools)));
+    }
+    if (!good)
+        return failure_set(failure, 400, "invalid_value", "mcp",
+                           "mcp is true, false, or an array of names of option tools.mcp, or of "
+                           "objects {\"server\": name, \"tools\": [names]}");
+    request->mcp = json;
+    return true;
+}
+FIELD_PARSER(parse_mcp, read_mcp)
+
 #define AT(member) JSON_AT(struct chat_request, member)
 #define LIMIT(member) .limit_offset = offsetof(struct request_limits, member)
 #define OBJECTS_SCHEMA "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"
@@ -91,6 +111,10 @@ static const struct json_field chat_fields[] = {
      .schema = "{\"type\":\"boolean\"}",
      .help = "false: the answer ends with its first call; true: the model calls as many as it "
              "likes"},
+    {"mcp", JSON_PARSED, .parse = parse_mcp,
+     .schema = "{\"anyOf\":[{\"type\":\"boolean\"},{\"type\":\"array\"}]}",
+     .help = "servers of option tools.mcp whose tools the model may call, which the server itself "
+             "carries out: true, their names, or objects with server and tools"},
     {"documents", JSON_PARSED, .parse = parse_list, .schema = OBJECTS_SCHEMA,
      .help = "for templates that know documents"},
     {"chat_template_kwargs", JSON_PARSED, .parse = field_parse_object,
@@ -115,7 +139,7 @@ const struct json_table chat_table = JSON_TABLE(chat_fields);
 
 /* A forced call is one of the tools that there are. */
 static bool check_tool_choice(const struct chat_request *request, struct failure *failure) {
-    const struct json *tools = json_member(request->body, "tools");
+    const struct json *tools = chat_request_tools(request);
     const struct json *name =
         json_member(json_member(json_member(request->body, "tool_choice"), "function"), "name");
     const char *word = json_word(name);
@@ -132,9 +156,16 @@ static bool check_tool_choice(const struct chat_request *request, struct failure
  * given passages where it asks for them. */
 static void settle_agent(struct chat_request *request) {
     struct request_retrieval *retrieval = &request->writing.retrieval;
-    if (retrieval->given || json_count(json_member(request->body, "tools")) == 0) return;
+    bool asks = json_is_list(request->mcp) || json_bool(request->mcp);
+    if (retrieval->given || (json_count(json_member(request->body, "tools")) == 0 && !asks)) return;
     retrieval->choice.enabled = false;
     retrieval->choice.said |= 1U << CHOICE_ENABLED;
+}
+
+bool chat_request_settle_tools(struct chat_request *request, struct failure *failure) {
+    request->calls_tools = json_count(chat_request_tools(request)) > 0 &&
+                           !json_text_is(json_member(request->body, "tool_choice"), "none");
+    return check_tool_choice(request, failure);
 }
 
 static bool check_chat(struct chat_request *request, struct failure *failure) {
@@ -148,9 +179,8 @@ static bool check_chat(struct chat_request *request, struct failure *failure) {
         return failure_set(failure, 400, "invalid_value", "max_tokens",
                            "max_tokens and max_completion_tokens differ");
     if (request->max_completion_tokens > 0) request->max_tokens = request->max_completion_tokens;
-    request->calls_tools = json_count(json_member(request->body, "tools")) > 0 &&
-                           !json_text_is(json_member(request->body, "tool_choice"), "none");
-    if (!check_tool_choice(request, failure)) return false;
+    bool asks = json_is_list(request->mcp) || json_bool(request->mcp);
+    if (!asks && !chat_request_settle_tools(request, failure)) return false;
     settle_agent(request);
     return request_writing_check(
         &request->writing, request->max_tokens > 0 ? request->max_tokens : INT32_MAX, failure);
@@ -172,6 +202,8 @@ bool chat_request_parse(struct chat_request *request, const char *body, size_t s
 
 void chat_request_free(struct chat_request *request) {
     json_close(request->body);
+    json_close(request->messages);
+    json_close(request->tools);
     free(request->model);
     request_writing_free(&request->writing);
     *request = (struct chat_request){0};

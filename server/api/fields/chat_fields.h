@@ -22,6 +22,12 @@ struct chat_request {
     bool truncates;   /* the oldest turns go where the context is too short */
     int dropped;      /* messages that went so, behind those of the system */
     bool one_call;    /* the answer ends with its first call of a tool */
+    /* Servers of option tools.mcp whose tools the model may call, true or a list; NULL: nothing is
+     * said of them. */
+    const struct json *mcp;
+    /* Owned, in the place of the body's where they are there: the conversation with what turns of
+     * the answer added to it, and the tools with those of servers. */
+    struct json *messages, *tools;
     struct request_writing writing;
 };
 extern const struct json_table chat_table;
@@ -29,4 +35,12 @@ extern const struct json_table chat_table;
 /* On false *failure is set; *request can be freed either way. */
 bool chat_request_parse(struct chat_request *request, const char *body, size_t size,
                         const struct request_models *models, struct failure *failure);
+static inline const struct json *chat_request_messages(const struct chat_request *request) {
+    return request->messages ? request->messages : json_member(request->body, "messages");
+}
+static inline const struct json *chat_request_tools(const struct chat_request *request) {
+    return request->tools ? request->tools : json_member(request->body, "tools");
+}
+/* Settles what follows from the tools that there are. */
+bool chat_request_settle_tools(struct chat_request *request, struct failure *failure);
 void chat_request_free(struct chat_request *request);

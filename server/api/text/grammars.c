@@ -99,6 +99,25 @@ static enum status draft_choice(struct grammar_draft *draft, const struct json *
     return STATUS_OK;
 }
 
+/* Calls of tools, or the answer in their place where one is described. */
+static enum status draft_calls(struct grammars *grammars, struct grammar_draft *draft,
+                               const struct json *guide, int *out, struct error *e) {
+    const struct json *answer = json_member(guide, "answer"),
+                      *schema = json_member(answer, "schema");
+    struct json_rules rules = {.draft = draft};
+    const struct schema_options options = {.strict = json_bool(json_member(answer, "strict"))};
+    int either[2] = {EXPR_NOTHING, EXPR_NOTHING};
+    enum status status = call_grammar_draft(draft, find_vocab(grammars), guide, &either[0], e);
+    *out = either[0];
+    if (status || answer == NULL) return status;
+    if (schema == NULL)
+        either[1] = json_any_object(&rules);
+    else
+        status = schema_compile(&rules, schema, &options, &either[1], e);
+    *out = expr_either(draft, either, 2);
+    return status;
+}
+
 static enum status draft_json(struct grammars *grammars, struct grammar_draft *draft,
                               const struct request_guide *guide, int *out, struct error *e) {
     struct json_rules rules = {.draft = draft};
@@ -108,7 +127,7 @@ static enum status draft_json(struct grammars *grammars, struct grammar_draft *d
         return e->status;
     enum status status;
     if (guide->kind == GUIDE_CALLS)
-        status = call_grammar_draft(draft, find_vocab(grammars), json, out, e);
+        status = draft_calls(grammars, draft, json, out, e);
     else if (guide->kind == GUIDE_CHOICE)
         status = draft_choice(draft, json, out);
     else

@@ -39,11 +39,11 @@ static void write_usage(struct json_writer *w, const struct writing_answer *answ
     for (int i = 0; i < answer->n; i++) {
         const struct choice *choice = answer->choices[i];
         const struct progress *progress = &choice->progress;
-        written += progress->n_ids;
+        written += choice->earlier.n_ids + progress->n_ids;
         add_drafts(&drafts, &progress->drafts);
         if (choice->number > 0) continue;
-        prompt += progress->n_read;
-        cached += min_int(progress->n_cached, progress->n_read);
+        prompt += choice->earlier.n_read + progress->n_read;
+        cached += choice->earlier.n_cached + min_int(progress->n_cached, progress->n_read);
     }
     put_key_object(w, "usage");
     put_key_int(w, "prompt_tokens", prompt);

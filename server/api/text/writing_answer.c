@@ -54,7 +54,7 @@ void writing_answer_begin(struct writing_answer *answer) {
 static bool read_answer(const struct writing_answer *answer, struct choice *choice,
                         struct error *e) {
     choice->progress = sequence_read(choice->sequence, choice->text.size, &choice->text, e);
-    if (answer->ops->read) answer->ops->read(answer, choice);
+    if (answer->ops->read) answer->ops->read(answer, choice, e);
     return choice->progress.finish != FINISH_ERROR;
 }
 

@@ -7,6 +7,11 @@
 #include "config/json/json_writer.h"
 #include "server/api/api.h"
 
+/* Tokens of the turns of an answer before the one that is written. */
+struct earlier_turns {
+    int64_t n_read, n_cached, n_ids;
+};
+
 /* One answer to one prompt. A door's struct begins with it. */
 struct choice {
     struct sequence *sequence;
@@ -15,6 +20,7 @@ struct choice {
     /* As far as it was read. */
     struct buffer text; /* all of it so far */
     struct progress progress;
+    struct earlier_turns earlier; /* zeros of an answer of one turn */
     /* As far as it was sent: tokens of the answer, entries of what was found. */
     int ids_sent, found_sent;
     bool written, finished; /* the answer is complete, and so are its comparisons */
@@ -27,8 +33,9 @@ struct writing_answer;
 struct writing_ops {
     const struct openai_shape *openai; /* of doors in OpenAI's shapes (openai_json.h) */
     const char *stream_type;           /* of a stream's events; NULL: text/event-stream */
-    /* Its text or its progress has changed; a door may end it here. NULL: it needs no more. */
-    void (*read)(const struct writing_answer *answer, struct choice *choice);
+    /* Its text or its progress has changed; a door may end it here, with *e set where it fails.
+     * NULL: it needs no more. */
+    void (*read)(const struct writing_answer *answer, struct choice *choice, struct error *e);
     /* Events with the part of a choice that has not been sent, if there is any; with what its
      * comparisons tell, which are over; and with the end, of the reason where it is a failure. */
     void (*write_new)(const struct writing_answer *answer, struct choice *choice,

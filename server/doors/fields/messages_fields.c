@@ -11,8 +11,8 @@ static const struct json_field asked_fields[] = {
              "blocks of text, image, document, search_result, tool_use, tool_result, thinking"},
     DOOR_VALUE("system", AT(system), SPOKEN, "stands before the conversation: a text or blocks"),
     DOOR_VALUE("tools", AT(tools), DOOR_LIST,
-               "functions by name, description and input_schema; tools of other types are passed "
-               "over"),
+               "functions by name, description and input_schema; mcp_toolset with the "
+               "mcp_server_name of a server of option tools.mcp; others are passed over"),
     DOOR_VALUE("tool_choice", AT(tool_choice), DOOR_OBJECT,
                "type auto, any, tool with a name, or none; disable_parallel_tool_use"),
     DOOR_VALUE("thinking", AT(thinking), DOOR_OBJECT,
@@ -29,7 +29,9 @@ static const struct json_field asked_fields[] = {
     DOOR_PASSED("metadata"),
     DOOR_PASSED("service_tier"),
     DOOR_PASSED("context_management"),
-    DOOR_REFUSED("mcp_servers", "addresses in requests are not called"),
+    DOOR_REFUSED("mcp_servers",
+                 "addresses in requests are not called: tools of type mcp_toolset name a server of "
+                 "option tools.mcp"),
     DOOR_REFUSED("container", "there is no code execution"),
 };
 static const struct json_table asked_table = JSON_TABLE(asked_fields);

@@ -181,18 +181,81 @@ static void write_failure(struct mcp_call *call, struct buffer *out) {
     mcp_fault_free(&fault);
 }
 
-static enum answer_progress call_poll(struct answer *base, struct buffer *out) {
-    struct mcp_call *call = (struct mcp_call *)base;
-    enum answer_progress progress = call->inner->ops->poll(call->inner, &call->body);
-    if (progress != ANSWER_COMPLETE) return progress;
-    if (call->lines && mcp_session_gave_up(call->mcp, &call->pending)) return ANSWER_COMPLETE;
+static void write_result(struct mcp_call *call, struct buffer *out) {
     if (call->inner->http >= 300) {
         write_failure(call, out);
-        return ANSWER_COMPLETE;
+        return;
     }
     begin_result(call, out);
     call->wrap(call, (struct text_span){call->body.data, call->body.size});
     end_result(call);
+}
+
+/* Progress. The answer becomes a stream with the first that is told of it; one that is over before
+ * stays one object. */
+
+/* A message of a stream. */
+static void frame(const struct mcp_call *call, const struct buffer *message, struct buffer *out) {
+    if (call->lines)
+        buffer_printf(out, "%s\n", message->data);
+    else
+        buffer_printf(out, "event: message\ndata: %s\n\n", message->data);
+}
+
+static void begin_stream(struct mcp_call *call) {
+    if (call->base.stream) return;
+    call->base.stream = true;
+    answer_set_header(&call->base, "Content-Type", "text/event-stream");
+    answer_add_header(&call->base, "X-Accel-Buffering", "no");
+}
+
+static void write_progress(struct mcp_call *call, const struct json *token, int total,
+                           struct buffer *out) {
+    struct buffer message = {0};
+    struct json_writer w;
+    put_begin(&w, &message);
+    put_object(&w);
+    put_key_string(&w, "jsonrpc", "2.0");
+    put_key_string(&w, "method", "notifications/progress");
+    put_key_object(&w, "params");
+    put_key(&w, "progressToken");
+    put_json(&w, token);
+    put_key_int(&w, "progress", call->done);
+    put_key_int(&w, "total", total);
+    put_key_string(&w, "message", "passages embedded");
+    put_object_end(&w);
+    put_object_end(&w);
+    begin_stream(call);
+    frame(call, &message, out);
+    buffer_free(&message);
+}
+
+/* Whether something was told. A progress is always more than the one before. */
+static bool tell_progress(struct mcp_call *call, struct buffer *out) {
+    const struct json *token = json_member(call->message.meta, "progressToken");
+    int done = 0, total = 0;
+    if (call->told == NULL || call->batched || !(json_is_text(token) || json_is_int(token)))
+        return false;
+    call->told(call->inner, &done, &total);
+    if (done <= call->done) return false;
+    call->done = done;
+    write_progress(call, token, total, out);
+    return true;
+}
+
+static enum answer_progress call_poll(struct answer *base, struct buffer *out) {
+    struct mcp_call *call = (struct mcp_call *)base;
+    struct buffer message = {0};
+    enum answer_progress progress = call->inner->ops->poll(call->inner, &call->body);
+    if (progress != ANSWER_COMPLETE) return tell_progress(call, out) ? ANSWER_MORE : progress;
+    if (call->lines && mcp_session_gave_up(call->mcp, &call->pending)) return ANSWER_COMPLETE;
+    if (!base->stream) {
+        write_result(call, out);
+        return ANSWER_COMPLETE;
+    }
+    write_result(call, &message);
+    frame(call, &message, out);
+    buffer_free(&message);
     return ANSWER_COMPLETE;
 }
 

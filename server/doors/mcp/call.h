@@ -49,8 +49,11 @@ struct mcp_call {
     struct json_writer w;
     struct answer *inner;
     mcp_wrapper *wrap;
-    mcp_excuse *excuse;         /* NULL: what goes wrong is a fault */
-    struct buffer body;         /* of inner */
+    mcp_excuse *excuse; /* NULL: what goes wrong is a fault */
+    struct buffer body; /* of inner */
+    /* Tells how far `inner` is; NULL: that is not known. */
+    void (*told)(struct answer *inner, int *done, int *total);
+    int done;                   /* as it was told last */
     struct mcp_pending pending; /* with a session */
 };
 

@@ -3,6 +3,7 @@
  * one type, and the object at the top has properties and nothing that combines schemas. */
 #include <string.h>
 
+#include "config/base/text.h"
 #include "server/doors/mcp/tools.h"
 
 static double most_of(const struct json_field *field, const struct request_limits *limits) {
@@ -33,8 +34,17 @@ static void write_type(struct json_writer *w, const struct json_field *field,
     write_number(w, "maximum", most, whole);
 }
 
+/* Of several types a value may have, one is told: the others are for clients that know more. */
 static void write_members(struct json_writer *w, struct text_span object) {
-    mcp_put_members(w, object);
+    struct json *json;
+    struct error e;
+    if (json_parse(&json, object, "a schema", &e)) return;
+    for (struct json_entry it = {0}; json_next(json, &it);) {
+        bool several = span_is(it.name, "type") && json_is_list(it.value);
+        put_key_n(w, it.name.text, it.name.size);
+        put_json(w, several ? json_item(it.value, 0) : it.value);
+    }
+    json_close(json);
 }
 
 static void write_field(struct json_writer *w, const struct json_field *field,

@@ -100,7 +100,7 @@ static void follow(struct loop *loop, struct answer *answer) {
 /* Answers that will come by themselves. */
 static bool waits_for_answers(const struct loop *loop) {
     for (const struct waiting *waiting = loop->waiting; waiting; waiting = waiting->next)
-        if (!waiting->answer->stream) return true;
+        if (!waiting->answer->listens) return true;
     return loop->n_held > 0;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "server/api/fields/document_fields.h"
+#include "server/api/fields/table_fields.h"
 #include "server/doors/mcp/words.h"
 
 #define PLACE \
@@ -91,6 +92,39 @@ static const struct mcp_tool tools[] = {
      .reads = true,
      .most_characters = 500000,
      .open = mcp_tool_fetch},
+    {.name = "table_list",
+     .title = "List the tables",
+     .description =
+         "Lists the tables in the user's documents: spreadsheets, and tables within other files. "
+         "Each has the document's id and path, its number, name, sheet, columns and rows, which "
+         "table_query takes.",
+     .access = DOCUMENTS_READ,
+     .table = &table_list_table,
+     .required = "",
+     .output = "\"data\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},\"has_more\":{"
+               "\"type\":\"boolean\"}",
+     .always = "[\"data\",\"has_more\"]",
+     .reads = true,
+     .most_characters = 220000,
+     .open = mcp_tool_table_list},
+    {.name = "table_query",
+     .title = "Compute over a table",
+     .description =
+         "Computes over one table of the documents: filters rows, groups them, and counts, sums, "
+         "averages or sorts. Use it for every question that needs arithmetic over a table. The "
+         "answer names the cells it was made from, and those that were left out.",
+     .access = DOCUMENTS_READ,
+     .table = &table_question_table,
+     .required = "document",
+     .output = "\"document\":{\"type\":\"string\"},\"path\":{\"type\":\"string\"},\"table\":{"
+               "\"type\":\"object\"},\"columns\":{\"type\":\"array\",\"items\":{\"type\":"
+               "\"string\"}},\"rows\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}},"
+               "\"matched\":{\"type\":\"integer\"},\"has_more\":{\"type\":\"boolean\"},"
+               "\"left_out\":{\"type\":\"object\"}",
+     .always = "[\"document\",\"columns\",\"rows\",\"matched\"]",
+     .reads = true,
+     .most_characters = 220000,
+     .open = mcp_tool_table_query},
     {.name = "add",
      .title = "Add a document",
      .description = "Adds a text to the user's documents, or replaces the document of its id. Give "
@@ -253,6 +287,7 @@ struct answer *mcp_tool_add(struct mcp_call *call, const struct json *arguments,
                                   .size = body.size,
                                   .principal = call->who};
     struct answer *answer = documents_post(call->api, &request, call->waker, failure);
+    call->told = documents_told;
     buffer_free(&body);
     return answer;
 }

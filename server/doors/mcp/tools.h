@@ -29,10 +29,11 @@ struct id_arguments {
 extern const struct json_table mcp_read_table, mcp_list_table, mcp_id_table;
 typedef struct answer *mcp_tool_opener(struct mcp_call *call, const struct json *arguments,
                                        struct failure *failure);
-mcp_tool_opener mcp_tool_search;               /* searching.c */
-mcp_tool_opener mcp_tool_read, mcp_tool_fetch; /* reading.c */
-mcp_tool_opener mcp_tool_list;                 /* listing.c */
-mcp_tool_opener mcp_tool_add, mcp_tool_delete; /* tools.c */
+mcp_tool_opener mcp_tool_search;                           /* searching.c */
+mcp_tool_opener mcp_tool_read, mcp_tool_fetch;             /* reading.c */
+mcp_tool_opener mcp_tool_list;                             /* listing.c */
+mcp_tool_opener mcp_tool_add, mcp_tool_delete;             /* tools.c */
+mcp_tool_opener mcp_tool_table_list, mcp_tool_table_query; /* table_tools.c */
 
 /* "url" and "uri" of a document, for the object that is open; bytes [start, end) of it, or all
  * where both are 0. The url is the uri where the server has no address. */

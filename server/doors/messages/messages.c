@@ -14,6 +14,7 @@ struct answer *messages_open(struct api *api, const struct api_request *request,
                                           .answer_bytes = sizeof(struct messages_answer),
                                           .choice_bytes = sizeof(struct messages_choice),
                                           .read = messages_read,
+                                          .tells_calls = true,
                                           .free = messages_free};
     return chat_door_open(&door, api, request, waker, failure);
 }
@@ -33,6 +34,7 @@ struct answer *count_tokens_open(struct api *api, const struct api_request *requ
                                           .answer_bytes = sizeof(struct messages_answer),
                                           .choice_bytes = sizeof(struct messages_choice),
                                           .read = messages_read_counted,
+                                          .tells_calls = true,
                                           .free = messages_free};
     return chat_door_open(&door, api, request, waker, failure);
 }

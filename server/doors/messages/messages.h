@@ -1,7 +1,7 @@
 /* server/doors/messages/messages.h: one request of Anthropic's Messages on its way. */
 #pragma once
 
-#include "server/api/chat/chat.h"
+#include "server/api/chat/chat_turns.h"
 #include "server/doors/messages/citable.h"
 
 enum messages_block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT };
@@ -11,7 +11,8 @@ struct messages_choice {
     /* Of a stream: the block that is open, its index, and those before it. */
     enum messages_block block;
     int n_blocks;
-    bool cited; /* the open block has citations: text that follows stands in another */
+    size_t thought_from; /* byte of the thoughts that the open block begins with */
+    bool cited;          /* the open block has citations: text that follows stands in another */
 };
 
 struct messages_answer {
@@ -38,13 +39,17 @@ bool messages_read_turns(struct messages_answer *answer, struct api *api,
 void messages_write_id(struct json_writer *w, const struct writing_answer *answer);
 void messages_write_call_id(struct json_writer *w, const struct chat_answer *answer,
                             const struct chat_choice *choice, int i);
+/* A call that the server carries out: the members of a block mcp_tool_use, but its input; and of
+ * mcp_tool_result. */
+void messages_write_own_call(struct json_writer *w, const struct chat_call *call);
+void messages_write_own_result(struct json_writer *w, const struct chat_call *call);
 void messages_write_stop(struct json_writer *w, const struct messages_answer *answer,
                          const struct choice *choice);
 void messages_write_usage(struct json_writer *w, const struct messages_answer *answer,
                           const struct choice *choice);
 void messages_write_whole(struct writing_answer *answer, struct buffer *out);
 /* The signature of a thought: its hash, since nothing is hidden in it. */
-void messages_write_signature(struct json_writer *w, const struct buffer *thought);
+void messages_write_signature(struct json_writer *w, struct text_span thought);
 /* The passages that brackets of the text name, as elements of "citations". */
 void messages_write_citation(struct json_writer *w, const struct citable *passage);
 /* Those that there are: whether brackets name any, and the next of them; NULL: no more. */

@@ -69,7 +69,10 @@ static void close_block(struct messages_choice *choice, struct buffer *out) {
     if (choice->block == BLOCK_NONE) return;
     if (choice->block == BLOCK_THINKING) {
         begin_delta(&w, choice, out, "signature_delta");
-        messages_write_signature(&w, &choice->chat.reply.reasoning);
+        const struct buffer *thought = &choice->chat.reply.reasoning;
+        messages_write_signature(
+            &w, (struct text_span){thought->data + choice->thought_from,
+                                   choice->chat.reasoning_sent - choice->thought_from});
         end_part(&w);
     }
     write_stop(choice, out);
@@ -88,18 +91,19 @@ static void open_block(struct messages_choice *choice, struct buffer *out,
     if (thinks) put_key_string(&w, "signature", "");
     end_part(&w);
     choice->block = block;
+    choice->thought_from = choice->chat.reasoning_sent;
 }
 
 /* The parts of an answer. */
 
-static void write_thoughts(struct messages_choice *choice, struct buffer *out) {
+static void write_thoughts(struct messages_choice *choice, size_t end, struct buffer *out) {
     const struct buffer *thought = &choice->chat.reply.reasoning;
     size_t sent = choice->chat.reasoning_sent;
-    if (thought->size == sent) return;
+    if (end == sent) return;
     open_block(choice, out, BLOCK_THINKING);
     write_delta(choice, out, "thinking_delta", "thinking",
-                (struct text_span){thought->data + sent, thought->size - sent});
-    choice->chat.reasoning_sent = thought->size;
+                (struct text_span){thought->data + sent, end - sent});
+    choice->chat.reasoning_sent = end;
 }
 
 static void write_text(struct messages_choice *choice, struct buffer *out, struct text_span text) {
@@ -126,11 +130,11 @@ static bool write_citations(const struct messages_answer *answer, struct message
     return any;
 }
 
+/* Up to byte `end`; `last`: no more comes before something else. */
 static void write_said(const struct messages_answer *answer, struct messages_choice *choice,
-                       struct buffer *out) {
-    const struct buffer *content = &choice->chat.reply.content;
-    struct text_span text = {content->data, content->size};
-    bool last = choice->chat.base.progress.finish != FINISH_NONE, cites = answer->citables.n > 0;
+                       size_t end, bool last, struct buffer *out) {
+    struct text_span text = {choice->chat.reply.content.data, end};
+    bool cites = answer->citables.n > 0;
     size_t *sent = &choice->chat.content_sent;
     struct cited_piece piece;
     if (!cites && text.size > *sent) {
@@ -161,14 +165,63 @@ static void write_call(const struct messages_answer *answer, struct messages_cho
     write_stop(choice, out);
 }
 
+/* The input of a call that the server carries out, in a block that is closed at once. */
+static void begin_own_call(struct messages_choice *choice, const struct chat_call *call,
+                           struct buffer *out) {
+    struct json_writer w;
+    close_block(choice, out);
+    event_begin(&w, out, "content_block_start");
+    put_key_int(&w, "index", choice->n_blocks);
+    put_key_object(&w, "content_block");
+    messages_write_own_call(&w, call);
+    put_key_object(&w, "input");
+    put_object_end(&w);
+    end_part(&w);
+    write_delta(choice, out, "input_json_delta", "partial_json",
+                (struct text_span){call->arguments.data, call->arguments.size});
+    write_stop(choice, out);
+}
+
+static void write_own_result(struct messages_choice *choice, const struct chat_call *call,
+                             struct buffer *out) {
+    struct json_writer w;
+    event_begin(&w, out, "content_block_start");
+    put_key_int(&w, "index", choice->n_blocks);
+    put_key_object(&w, "content_block");
+    messages_write_own_result(&w, call);
+    end_part(&w);
+    write_stop(choice, out);
+}
+
+/* Calls that the server carries out, with what was thought and said before each; whether all of
+ * them are over. */
+static bool write_own_calls(const struct messages_answer *answer, struct messages_choice *choice,
+                            struct buffer *out) {
+    struct chat_choice *chat = &choice->chat;
+    const struct chat_turns *turns = chat->turns;
+    for (; turns && chat->over_sent < turns->n_calls; chat->over_sent++) {
+        const struct chat_call *call = &turns->calls[chat->over_sent];
+        if (answer->thinks) write_thoughts(choice, call->reasoning_at, out);
+        write_said(answer, choice, call->content_at, true, out);
+        if (chat->begun_sent == chat->over_sent) begin_own_call(choice, call, out);
+        chat->begun_sent = chat->over_sent + 1;
+        if (!call->over) return false;
+        write_own_result(choice, call, out);
+    }
+    return true;
+}
+
 void messages_write_new(const struct writing_answer *base, struct choice *base_choice,
                         struct buffer *out) {
     const struct messages_answer *answer = (const struct messages_answer *)base;
     struct messages_choice *choice = (struct messages_choice *)base_choice;
     if (!choice->chat.begun) write_start(answer, base_choice, out);
     choice->chat.begun = true;
-    if (answer->thinks) write_thoughts(choice, out);
-    write_said(answer, choice, out);
+    const struct chat_reply *reply = &choice->chat.reply;
+    bool last = base_choice->progress.finish != FINISH_NONE;
+    if (!write_own_calls(answer, choice, out)) return;
+    if (answer->thinks) write_thoughts(choice, reply->reasoning.size, out);
+    write_said(answer, choice, reply->content.size, last, out);
     for (int *sent = &choice->chat.calls_sent; *sent < choice->chat.reply.n_calls; ++*sent)
         write_call(answer, choice, *sent, out);
     if (base_choice->progress.finish != FINISH_NONE) close_block(choice, out);

@@ -19,9 +19,35 @@ void messages_write_call_id(struct json_writer *w, const struct chat_answer *ans
     put_key_string(w, "id", whole);
 }
 
-void messages_write_signature(struct json_writer *w, const struct buffer *thought) {
+/* The ids of a call and of its result. */
+static void put_own_id(struct json_writer *w, const char *key, const struct chat_call *call) {
+    char whole[CALL_ID_BYTES + 12];
+    snprintf(whole, sizeof whole, "mcptoolu_%s", call->id);
+    put_key_string(w, key, whole);
+}
+
+void messages_write_own_call(struct json_writer *w, const struct chat_call *call) {
+    put_key_string(w, "type", "mcp_tool_use");
+    put_own_id(w, "id", call);
+    put_key_string(w, "name", call->tool);
+    put_key_string(w, "server_name", call->server);
+}
+
+void messages_write_own_result(struct json_writer *w, const struct chat_call *call) {
+    put_key_string(w, "type", "mcp_tool_result");
+    put_own_id(w, "tool_use_id", call);
+    put_key_bool(w, "is_error", call->failed);
+    put_key_array(w, "content");
+    put_object(w);
+    put_key_string(w, "type", "text");
+    put_key_string_n(w, "text", call->result.data, call->result.size);
+    put_object_end(w);
+    put_array_end(w);
+}
+
+void messages_write_signature(struct json_writer *w, struct text_span thought) {
     char signature[24];
-    uint64_t hash = hash_bytes(thought->data, thought->size, 0);
+    uint64_t hash = hash_bytes(thought.text, thought.size, 0);
     snprintf(signature, sizeof signature, "%016llx", (unsigned long long)hash);
     put_key_string(w, "signature", signature);
 }
@@ -52,13 +78,15 @@ void messages_write_stop(struct json_writer *w, const struct messages_answer *an
 void messages_write_usage(struct json_writer *w, const struct messages_answer *answer,
                           const struct choice *choice) {
     const struct progress *progress = &choice->progress;
-    int read = progress->n_read > 0 ? progress->n_read : answer->chat.n_counted;
-    int cached = answer->counts_cache ? min_int(progress->n_cached, read) : 0;
+    const struct earlier_turns *earlier = &choice->earlier;
+    int now = progress->n_read > 0 ? progress->n_read : answer->chat.n_counted;
+    int64_t read = earlier->n_read + now, cached = 0;
+    if (answer->counts_cache) cached = earlier->n_cached + min_int(progress->n_cached, now);
     put_key_object(w, "usage");
     put_key_int(w, "input_tokens", read - cached);
     put_key_int(w, "cache_creation_input_tokens", 0);
     put_key_int(w, "cache_read_input_tokens", cached);
-    put_key_int(w, "output_tokens", progress->n_ids);
+    put_key_int(w, "output_tokens", earlier->n_ids + progress->n_ids);
     put_object_end(w);
 }
 
@@ -154,10 +182,10 @@ static void write_text_block(struct json_writer *w, const struct messages_answer
     put_object_end(w);
 }
 
-static void write_thinking(struct json_writer *w, const struct buffer *thought) {
+static void write_thinking(struct json_writer *w, struct text_span thought) {
     put_object(w);
     put_key_string(w, "type", "thinking");
-    put_key_string_n(w, "thinking", thought->data, thought->size);
+    put_key_string_n(w, "thinking", thought.text, thought.size);
     messages_write_signature(w, thought);
     put_object_end(w);
 }
@@ -174,13 +202,52 @@ static void write_call(struct json_writer *w, const struct chat_answer *answer,
     put_object_end(w);
 }
 
+/* Bytes of the thoughts and of the content. */
+struct spoken {
+    size_t thought, said;
+};
+
+/* Writes what was thought and said from *at up to `end`. */
+static void write_words(struct json_writer *w, const struct messages_answer *answer,
+                        const struct chat_reply *reply, struct spoken *at, struct spoken end) {
+    struct text_span text = {reply->content.data, end.said},
+                     thoughts = {reply->reasoning.data + at->thought, end.thought - at->thought};
+    if (answer->thinks && thoughts.size > 0) write_thinking(w, thoughts);
+    while (at->said < text.size) write_text_block(w, answer, text, &at->said);
+    at->thought = end.thought;
+}
+
+/* A call that the server carried out, and its result. */
+static void write_own_call(struct json_writer *w, const struct chat_call *call) {
+    struct json *input = NULL;
+    struct error e;
+    put_object(w);
+    messages_write_own_call(w, call);
+    put_key(w, "input");
+    if (json_parse(&input, (struct text_span){call->arguments.data, call->arguments.size}, "input",
+                   &e) == STATUS_OK)
+        put_json(w, input);
+    else
+        put_string_n(w, call->arguments.data, call->arguments.size);
+    json_close(input);
+    put_object_end(w);
+    put_object(w);
+    messages_write_own_result(w, call);
+    put_object_end(w);
+}
+
 static void write_content(struct json_writer *w, const struct messages_answer *answer,
                           const struct chat_choice *choice) {
     const struct chat_reply *reply = &choice->reply;
-    struct text_span text = {reply->content.data, reply->content.size};
+    const struct chat_turns *turns = choice->turns;
+    struct spoken at = {0}, end = {reply->reasoning.size, reply->content.size};
     put_key_array(w, "content");
-    if (answer->thinks && reply->reasoning.size > 0) write_thinking(w, &reply->reasoning);
-    for (size_t at = 0; at < text.size;) write_text_block(w, answer, text, &at);
+    for (int i = 0; turns && i < turns->n_calls; i++) {
+        const struct chat_call *call = &turns->calls[i];
+        write_words(w, answer, reply, &at, (struct spoken){call->reasoning_at, call->content_at});
+        write_own_call(w, call);
+    }
+    write_words(w, answer, reply, &at, end);
     for (int i = 0; i < reply->n_calls; i++) write_call(w, &answer->chat, choice, i);
     put_array_end(w);
 }

@@ -69,6 +69,36 @@ static bool put_tool(struct json_writer *w, const struct json *tool, struct fail
     return true;
 }
 
+/* A server of option tools.mcp by its name: the request never says where it is. */
+static bool put_toolset(struct json_writer *w, const struct json *tool, struct failure *failure) {
+    const struct json *name = json_member(tool, "mcp_server_name");
+    if (!json_is_text(name))
+        return failure_set(failure, 400, "invalid_value", "tools",
+                           "tools: an mcp_toolset has mcp_server_name, the name of a server of "
+                           "option tools.mcp");
+    if (!json_is_absent(json_member(tool, "configs")) ||
+        !json_is_absent(json_member(tool, "default_config")))
+        return failure_set(failure, 400, "unsupported_parameter", "tools",
+                           "tools: the tools of an mcp_toolset are those that option tools.mcp "
+                           "allows; configs and default_config are not read");
+    put_json(w, name);
+    return true;
+}
+
+static bool put_toolsets(const struct json *tools, struct chat_body *body,
+                         struct failure *failure) {
+    bool any = false, ok = true;
+    for (size_t i = 0; i < json_count(tools); i++)
+        any = any || json_text_is(json_member(json_item(tools, i), "type"), "mcp_toolset");
+    if (!any) return true;
+    put_key_array(&body->w, "mcp");
+    for (size_t i = 0; ok && i < json_count(tools); i++)
+        if (json_text_is(json_member(json_item(tools, i), "type"), "mcp_toolset"))
+            ok = put_toolset(&body->w, json_item(tools, i), failure);
+    put_array_end(&body->w);
+    return ok;
+}
+
 /* Tools of other types run at Anthropic, or have schemas that only its models know. */
 static bool put_tools(struct api *api, const struct json *tools, struct chat_body *body,
                       struct failure *failure) {
@@ -80,12 +110,12 @@ static bool put_tools(struct api *api, const struct json *tools, struct chat_bod
     for (size_t i = 0; i < json_count(tools); i++) {
         const struct json *tool = json_item(tools, i), *type = json_member(tool, "type");
         bool own = json_is_absent(type) || json_text_is(type, "custom");
-        n_passed += !own;
+        n_passed += !own && !json_text_is(type, "mcp_toolset");
         if (own && !put_tool(&body->w, tool, failure)) return false;
     }
     put_array_end(&body->w);
     traffic_note_passed(api->traffic, "messages", "tool", n_passed);
-    return true;
+    return put_toolsets(tools, body, failure);
 }
 
 static bool put_choice(const struct json *choice, struct chat_body *body, struct failure *failure) {

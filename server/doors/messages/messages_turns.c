@@ -68,11 +68,13 @@ static bool read_shown(const struct turn_reader *reader, const struct json *bloc
 
 /* Ids of calls are those of the chat behind a prefix, so that a template takes its own back. */
 static struct text_span call_id(const struct json *id) {
-    static const char prefix[] = "toolu_";
+    static const char *const prefixes[] = {"toolu_", "mcptoolu_"};
     struct text_span text = json_text(id);
-    size_t size = sizeof prefix - 1;
-    if (text.size > size && memcmp(text.text, prefix, size) == 0)
-        return (struct text_span){text.text + size, text.size - size};
+    for (size_t i = 0; i < ARRAY_COUNT(prefixes); i++) {
+        size_t size = strlen(prefixes[i]);
+        if (text.size > size && memcmp(text.text, prefixes[i], size) == 0)
+            return (struct text_span){text.text + size, text.size - size};
+    }
     return text;
 }
 
@@ -92,18 +94,25 @@ static bool read_result(const struct turn_reader *reader, const struct json *blo
 
 static bool read_use(const struct turn_reader *reader, const struct json *block) {
     const struct json *name = json_member(block, "name"), *input = json_member(block, "input");
-    struct buffer arguments = {0};
+    struct buffer arguments = {0}, told = {0};
     struct json_writer w;
-    if (!json_is_text(name) || !json_is_text(json_member(block, "id")) ||
+    bool named = !type_is(block, "mcp_tool_use") || json_word(json_member(block, "server_name"));
+    if (!json_is_text(name) || !json_is_text(json_member(block, "id")) || !named ||
         json_kind(input) != JSON_KIND_OBJECT)
         return failure_set(reader->failure, 400, "invalid_value", "messages",
-                           "messages.%zu: a tool_use has id, name, and an object as input",
+                           "messages.%zu: a tool_use has id, name, and an object as input, an "
+                           "mcp_tool_use server_name as well",
                            reader->number);
     put_begin(&w, &arguments);
     put_json(&w, input);
-    conversation_call(reader->conversation, call_id(json_member(block, "id")), json_text(name),
+    if (type_is(block, "mcp_tool_use"))
+        buffer_printf(&told, "%s__", json_text(json_member(block, "server_name")).text);
+    buffer_append(&told, json_text(name).text, json_text(name).size);
+    conversation_call(reader->conversation, call_id(json_member(block, "id")),
+                      (struct text_span){told.data, told.size},
                       (struct text_span){arguments.data, arguments.size});
     buffer_free(&arguments);
+    buffer_free(&told);
     return true;
 }
 
@@ -117,8 +126,6 @@ static bool is_foreign(const struct json *block) {
                                         "bash_code_execution_tool_result",
                                         "text_editor_code_execution_tool_result",
                                         "tool_search_tool_result",
-                                        "mcp_tool_use",
-                                        "mcp_tool_result",
                                         "container_upload",
                                         "compaction"};
     for (size_t i = 0; i < ARRAY_COUNT(types); i++)
@@ -127,7 +134,8 @@ static bool is_foreign(const struct json *block) {
 }
 
 static bool read_said(const struct turn_reader *reader, const struct json *block) {
-    if (type_is(block, "tool_use")) return read_use(reader, block);
+    if (type_is(block, "tool_use") || type_is(block, "mcp_tool_use"))
+        return read_use(reader, block);
     if (type_is(block, "text")) return read_text(reader, block);
     if (!type_is(block, "thinking")) return refuse_block(reader, block);
     conversation_think(reader->conversation, json_text(json_member(block, "thinking")));
@@ -139,7 +147,9 @@ static bool read_block(const struct turn_reader *reader, const struct json *bloc
         traffic_note_passed(reader->api->traffic, "messages", "block", 1);
         return true;
     }
-    if (type_is(block, "tool_result") && reader->speaker == SPEAKER_USER)
+    /* A server's own results stand in the turn that they were called in. */
+    if ((type_is(block, "tool_result") && reader->speaker == SPEAKER_USER) ||
+        (type_is(block, "mcp_tool_result") && reader->speaker == SPEAKER_ASSISTANT))
         return read_result(reader, block);
     conversation_turn(reader->conversation, reader->speaker);
     return reader->speaker == SPEAKER_ASSISTANT ? read_said(reader, block)

@@ -37,7 +37,8 @@ bool ollama_read_images(const struct json *images, struct conversation *conversa
                         struct failure *failure);
 
 /* ollama_json.c: of struct writing_ops. */
-void ollama_read_progress(const struct writing_answer *answer, struct choice *choice);
+void ollama_read_progress(const struct writing_answer *answer, struct choice *choice,
+                          struct error *e);
 void ollama_write_new(const struct writing_answer *answer, struct choice *choice,
                       struct buffer *out);
 void ollama_write_end(const struct writing_answer *answer, const struct failure *failed,

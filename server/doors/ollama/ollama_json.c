@@ -21,9 +21,10 @@ static double world_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-void ollama_read_progress(const struct writing_answer *answer, struct choice *choice) {
+void ollama_read_progress(const struct writing_answer *answer, struct choice *choice,
+                          struct error *e) {
     struct ollama_choice *own = (struct ollama_choice *)choice;
-    chat_read(answer, choice);
+    chat_read(answer, choice, e);
     if (own->first == 0 && choice->progress.n_ids > 0) own->first = time_now();
 }
 

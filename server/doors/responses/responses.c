@@ -21,6 +21,7 @@ struct answer *responses_open(struct api *api, const struct api_request *request
                                           .answer_bytes = sizeof(struct responses_answer),
                                           .choice_bytes = sizeof(struct responses_choice),
                                           .read = responses_read,
+                                          .tells_calls = true,
                                           .free = responses_free};
     return chat_door_open(&door, api, request, waker, failure);
 }
@@ -41,6 +42,7 @@ struct answer *input_tokens_open(struct api *api, const struct api_request *requ
                                           .answer_bytes = sizeof(struct responses_answer),
                                           .choice_bytes = sizeof(struct responses_choice),
                                           .read = responses_read_counted,
+                                          .tells_calls = true,
                                           .free = responses_free};
     return chat_door_open(&door, api, request, waker, failure);
 }

@@ -1,18 +1,24 @@
 /* server/doors/responses/responses.h: one request of OpenAI's Responses on its way. */
 #pragma once
 
-#include "server/api/chat/chat.h"
+#include "server/api/chat/chat_turns.h"
 #include "server/doors/fields/responses_fields.h"
 #include "server/doors/fields/stores_fields.h"
 #include "server/doors/shared/door_fields.h"
 #include "server/doors/stores/stores.h"
 
 /* An item of the output. */
-enum responses_kind { ITEM_SEARCH, ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL };
+enum responses_kind {
+    ITEM_SEARCH,
+    ITEM_REASONING,
+    ITEM_MESSAGE,
+    ITEM_CALL,
+    ITEM_MCP_CALL /* of a tool of a server's (option tools.mcp) */
+};
 struct responses_item {
     enum responses_kind kind;
     size_t start, end; /* bytes of the thoughts, or of the text */
-    int call;          /* its number */
+    int call;          /* its number, among the client's or among those of servers */
 };
 
 struct responses_choice {

@@ -73,7 +73,8 @@ static void put_no_logprobs(struct event_writer *events) {
 static void write_delta(struct event_writer *events, struct text_span text) {
     static const char *const names[] = {[ITEM_REASONING] = "response.reasoning_text.delta",
                                         [ITEM_MESSAGE] = "response.output_text.delta",
-                                        [ITEM_CALL] = "response.function_call_arguments.delta"};
+                                        [ITEM_CALL] = "response.function_call_arguments.delta",
+                                        [ITEM_MCP_CALL] = "response.mcp_call_arguments.delta"};
     if (text.size == 0) return;
     begin_of_item(events, names[last_kind(events)]);
     put_key_string_n(&events->w, "delta", text.text, text.size);
@@ -84,13 +85,15 @@ static void write_delta(struct event_writer *events, struct text_span text) {
 static void write_done(struct event_writer *events) {
     static const char *const names[] = {[ITEM_REASONING] = "response.reasoning_text.done",
                                         [ITEM_MESSAGE] = "response.output_text.done",
-                                        [ITEM_CALL] = "response.function_call_arguments.done"};
+                                        [ITEM_CALL] = "response.function_call_arguments.done",
+                                        [ITEM_MCP_CALL] = "response.mcp_call_arguments.done"};
     struct text_span text = responses_item_text(events->choice, last_item(events));
     const struct responses_item *item = &events->choice->items[last_item(events)];
     bool call = item->kind == ITEM_CALL;
     begin_of_item(events, names[item->kind]);
     if (call) put_key_string(&events->w, "name", events->choice->chat.reply.calls[item->call].name);
-    put_key_string_n(&events->w, call ? "arguments" : "text", text.text, text.size);
+    bool arguments = call || item->kind == ITEM_MCP_CALL;
+    put_key_string_n(&events->w, arguments ? "arguments" : "text", text.text, text.size);
     put_no_logprobs(events);
     event_end(&events->w);
 }
@@ -109,15 +112,25 @@ static void write_citations(struct event_writer *events) {
     }
 }
 
-static void write_search(struct event_writer *events, const char *name) {
+/* An event that names its item, and no more. */
+static void write_stage(struct event_writer *events, const char *name) {
     begin_of_item(events, name);
     event_end(&events->w);
+}
+
+/* The call of the last item. */
+static const struct chat_call *own_call(const struct event_writer *events) {
+    const struct responses_item *item = &events->choice->items[last_item(events)];
+    return &events->choice->chat.turns->calls[item->call];
 }
 
 static void close_item(struct event_writer *events) {
     if (!events->choice->open) return;
     if (last_kind(events) == ITEM_SEARCH) {
-        write_search(events, "response.file_search_call.completed");
+        write_stage(events, "response.file_search_call.completed");
+    } else if (last_kind(events) == ITEM_MCP_CALL) {
+        write_stage(events, own_call(events)->failed ? "response.mcp_call.failed"
+                                                     : "response.mcp_call.completed");
     } else {
         write_citations(events);
         write_done(events);
@@ -141,23 +154,49 @@ static void open_item(struct event_writer *events, struct responses_item item) {
 /* A search begins with the response, and ends before what is written of it. */
 static void begin_search(struct event_writer *events) {
     open_item(events, (struct responses_item){.kind = ITEM_SEARCH});
-    write_search(events, "response.file_search_call.in_progress");
-    write_search(events, "response.file_search_call.searching");
+    write_stage(events, "response.file_search_call.in_progress");
+    write_stage(events, "response.file_search_call.searching");
 }
 
 /* The parts of an answer. */
 
-/* Thoughts or text from byte *sent on: the open item goes on, or another begins. */
+/* Thoughts or text from byte *sent up to `end`: the open item goes on, or another begins. */
 static void write_text(struct event_writer *events, enum responses_kind kind,
-                       const struct buffer *text, size_t *sent) {
+                       const struct buffer *text, size_t end, size_t *sent) {
     struct responses_choice *choice = events->choice;
-    struct text_span rest = {text->data + *sent, text->size - *sent};
+    struct text_span rest = {text->data + *sent, end - *sent};
     if (rest.size == 0) return;
     if (!choice->open || last_kind(events) != kind)
         open_item(events, (struct responses_item){.kind = kind, .start = *sent, .end = *sent});
-    choice->items[last_item(events)].end = text->size;
+    choice->items[last_item(events)].end = end;
     write_delta(events, rest);
-    *sent = text->size;
+    *sent = end;
+}
+
+static void begin_own_call(struct event_writer *events, int number) {
+    open_item(events, (struct responses_item){.kind = ITEM_MCP_CALL, .call = number});
+    write_stage(events, "response.mcp_call.in_progress");
+    write_delta(events, responses_item_text(events->choice, last_item(events)));
+    write_done(events);
+}
+
+/* Calls that the server carries out, with what was thought and said before each; whether all of
+ * them are over. */
+static bool write_own_calls(struct event_writer *events) {
+    struct chat_choice *chat = &events->choice->chat;
+    const struct chat_turns *turns = chat->turns;
+    for (; turns && chat->over_sent < turns->n_calls; chat->over_sent++) {
+        const struct chat_call *call = &turns->calls[chat->over_sent];
+        write_text(events, ITEM_REASONING, &chat->reply.reasoning, call->reasoning_at,
+                   &chat->reasoning_sent);
+        write_text(events, ITEM_MESSAGE, &chat->reply.content, call->content_at,
+                   &chat->content_sent);
+        if (chat->begun_sent == chat->over_sent) begin_own_call(events, chat->over_sent);
+        chat->begun_sent = chat->over_sent + 1;
+        if (!call->over) return false;
+        close_item(events);
+    }
+    return true;
 }
 
 static void write_call(struct event_writer *events, int number) {
@@ -191,8 +230,11 @@ void responses_write_new(const struct writing_answer *answer, struct choice *bas
     chat->begun = true;
     if (choice->open && last_kind(&events) == ITEM_SEARCH && base->progress.n_found > 0)
         close_item(&events);
-    write_text(&events, ITEM_REASONING, &chat->reply.reasoning, &chat->reasoning_sent);
-    write_text(&events, ITEM_MESSAGE, &chat->reply.content, &chat->content_sent);
+    if (!write_own_calls(&events)) return;
+    write_text(&events, ITEM_REASONING, &chat->reply.reasoning, chat->reply.reasoning.size,
+               &chat->reasoning_sent);
+    write_text(&events, ITEM_MESSAGE, &chat->reply.content, chat->reply.content.size,
+               &chat->content_sent);
     for (; chat->calls_sent < chat->reply.n_calls; chat->calls_sent++)
         write_call(&events, chat->calls_sent);
     if (base->progress.finish != FINISH_NONE) close_all(&events);

@@ -149,6 +149,26 @@ static bool read_result(const struct item_reader *reader, const struct json *ite
     return read_content(reader, json_member(item, "output"));
 }
 
+/* A call that the server carried out, and its result. */
+static bool read_own_call(const struct item_reader *reader, const struct json *item) {
+    const struct json *label = json_member(item, "server_label"), *name = json_member(item, "name"),
+                      *arguments = json_member(item, "arguments"),
+                      *output = json_member(item, "output");
+    struct text_span id = json_text(json_member(item, "id"));
+    struct buffer told = {0};
+    if (!json_is_text(label) || !json_is_text(name) || !json_is_text(arguments))
+        return refuse(reader, "an mcp_call has server_label, name and arguments, which are texts");
+    buffer_printf(&told, "%s__%s", json_text(label).text, json_text(name).text);
+    struct text_span tool = {told.data, told.size};
+    conversation_turn(reader->conversation, SPEAKER_ASSISTANT);
+    conversation_call(reader->conversation, id, tool, json_text(arguments));
+    conversation_result(reader->conversation, id, tool);
+    conversation_say(reader->conversation,
+                     json_text(json_is_text(output) ? output : json_member(item, "error")));
+    buffer_free(&told);
+    return true;
+}
+
 /* Thoughts are told whole, or in a summary. */
 static bool read_reasoning(const struct item_reader *reader, const struct json *item) {
     const struct json *told = json_member(item, "content");
@@ -164,25 +184,13 @@ static bool read_reasoning(const struct item_reader *reader, const struct json *
 
 /* Items of tools that ran elsewhere: nothing here reads them. */
 static bool is_foreign(const struct json *item) {
-    static const char *const types[] = {"file_search_call",
-                                        "web_search_call",
-                                        "computer_call",
-                                        "computer_call_output",
-                                        "code_interpreter_call",
-                                        "image_generation_call",
-                                        "local_shell_call",
-                                        "local_shell_call_output",
-                                        "shell_call",
-                                        "shell_call_output",
-                                        "apply_patch_call",
-                                        "apply_patch_call_output",
-                                        "mcp_call",
-                                        "mcp_list_tools",
-                                        "mcp_approval_request",
-                                        "mcp_approval_response",
-                                        "tool_search_call",
-                                        "tool_search_output",
-                                        "compaction"};
+    static const char *const types[] = {
+        "file_search_call",     "web_search_call",         "computer_call",
+        "computer_call_output", "code_interpreter_call",   "image_generation_call",
+        "local_shell_call",     "local_shell_call_output", "shell_call",
+        "shell_call_output",    "apply_patch_call",        "apply_patch_call_output",
+        "mcp_list_tools",       "mcp_approval_request",    "mcp_approval_response",
+        "tool_search_call",     "tool_search_output",      "compaction"};
     for (size_t i = 0; i < ARRAY_COUNT(types); i++)
         if (type_is(item, types[i])) return true;
     return false;
@@ -196,6 +204,7 @@ static bool read_item(const struct item_reader *reader, const struct json *item)
         return read_call(reader, item);
     if (type_is(item, "function_call_output") || type_is(item, "custom_tool_call_output"))
         return read_result(reader, item);
+    if (type_is(item, "mcp_call")) return read_own_call(reader, item);
     if (type_is(item, "reasoning")) return read_reasoning(reader, item);
     if (type_is(item, "item_reference"))
         return refuse(reader,

@@ -9,8 +9,11 @@
 
 void responses_item_id(const struct responses_answer *answer, const struct responses_choice *choice,
                        int i, char id[RESPONSE_ID_BYTES]) {
-    static const char *const prefixes[] = {
-        [ITEM_SEARCH] = "fs", [ITEM_REASONING] = "rs", [ITEM_MESSAGE] = "msg", [ITEM_CALL] = "fc"};
+    static const char *const prefixes[] = {[ITEM_SEARCH] = "fs",
+                                           [ITEM_REASONING] = "rs",
+                                           [ITEM_MESSAGE] = "msg",
+                                           [ITEM_CALL] = "fc",
+                                           [ITEM_MCP_CALL] = "mcp"};
     snprintf(id, RESPONSE_ID_BYTES, "%s_%016llx%04d", prefixes[choice->items[i].kind],
              (unsigned long long)answer->chat.base.id, i % 10000);
 }
@@ -19,6 +22,10 @@ struct text_span responses_item_text(const struct responses_choice *choice, int 
     const struct responses_item *item = &choice->items[i];
     const struct chat_reply *reply = &choice->chat.reply;
     const struct buffer *from = item->kind == ITEM_REASONING ? &reply->reasoning : &reply->content;
+    if (item->kind == ITEM_MCP_CALL) {
+        const struct buffer *arguments = &choice->chat.turns->calls[item->call].arguments;
+        return (struct text_span){arguments->data, arguments->size};
+    }
     if (item->kind == ITEM_CALL) {
         const struct buffer *arguments = &reply->calls[item->call].arguments;
         return (struct text_span){arguments->data, arguments->size};
@@ -60,7 +67,10 @@ static void put_parts(struct json_writer *w, const struct responses_told *told, 
 static const char *item_status(const struct responses_told *told, int i, bool begins) {
     const struct responses_choice *choice = told->choice;
     bool cut = choice->chat.base.progress.finish == FINISH_LENGTH && i == choice->n - 1 &&
-               choice->items[i].kind != ITEM_CALL;
+               choice->items[i].kind != ITEM_CALL && choice->items[i].kind != ITEM_MCP_CALL;
+    if (!begins && choice->items[i].kind == ITEM_MCP_CALL &&
+        choice->chat.turns->calls[choice->items[i].call].failed)
+        return "failed";
     return begins ? "in_progress" : cut ? "incomplete" : "completed";
 }
 
@@ -75,12 +85,33 @@ static void put_call(struct json_writer *w, const struct responses_told *told, i
     put_key_string_n(w, "arguments", call->arguments.data, begins ? 0 : call->arguments.size);
 }
 
+/* A call that the server has carried out. */
+static void put_own_call(struct json_writer *w, const struct responses_told *told, int i,
+                         bool begins) {
+    const struct chat_call *call = &told->choice->chat.turns->calls[told->choice->items[i].call];
+    put_key_string(w, "server_label", call->server);
+    put_key_string(w, "name", call->tool);
+    put_key_string_n(w, "arguments", call->arguments.data, begins ? 0 : call->arguments.size);
+    put_key_null(w, "approval_request_id");
+    put_key(w, "output");
+    if (begins || call->failed)
+        put_null(w);
+    else
+        put_string_n(w, call->result.data, call->result.size);
+    put_key(w, "error");
+    if (!begins && call->failed)
+        put_string_n(w, call->result.data, call->result.size);
+    else
+        put_null(w);
+}
+
 void responses_write_item(struct json_writer *w, const struct responses_told *told, int i,
                           bool begins) {
     static const char *const types[] = {[ITEM_SEARCH] = "file_search_call",
                                         [ITEM_REASONING] = "reasoning",
                                         [ITEM_MESSAGE] = "message",
-                                        [ITEM_CALL] = "function_call"};
+                                        [ITEM_CALL] = "function_call",
+                                        [ITEM_MCP_CALL] = "mcp_call"};
     enum responses_kind kind = told->choice->items[i].kind;
     char id[RESPONSE_ID_BYTES];
     responses_item_id(told->answer, told->choice, i, id);
@@ -98,6 +129,8 @@ void responses_write_item(struct json_writer *w, const struct responses_told *to
         responses_put_call(w, told, begins);
     else if (kind == ITEM_CALL)
         put_call(w, told, i, begins);
+    else if (kind == ITEM_MCP_CALL)
+        put_own_call(w, told, i, begins);
     else
         put_parts(w, told, i, begins);
     put_object_end(w);
@@ -107,7 +140,8 @@ void responses_write_item(struct json_writer *w, const struct responses_told *to
 
 static bool is_told_tool(const struct json *tool) {
     const struct json *type = json_member(tool, "type");
-    return json_text_is(type, "function") || json_text_is(type, "file_search");
+    return json_text_is(type, "function") || json_text_is(type, "file_search") ||
+           json_text_is(type, "mcp");
 }
 
 /* A function that is not held to its parameters is not strict, whatever was asked. */
@@ -203,17 +237,20 @@ static int count_thoughts(const struct choice *choice, const struct chat_reply *
 
 static void put_usage(struct json_writer *w, const struct responses_choice *choice) {
     const struct progress *progress = &choice->chat.base.progress;
+    const struct earlier_turns *earlier = &choice->chat.base.earlier;
+    int64_t read = earlier->n_read + progress->n_read, written = earlier->n_ids + progress->n_ids;
     put_key_object(w, "usage");
-    put_key_int(w, "input_tokens", progress->n_read);
+    put_key_int(w, "input_tokens", read);
     put_key_object(w, "input_tokens_details");
-    put_key_int(w, "cached_tokens", min_int(progress->n_cached, progress->n_read));
+    put_key_int(w, "cached_tokens",
+                earlier->n_cached + min_int(progress->n_cached, progress->n_read));
     put_key_int(w, "cache_write_tokens", 0);
     put_object_end(w);
-    put_key_int(w, "output_tokens", progress->n_ids);
+    put_key_int(w, "output_tokens", written);
     put_key_object(w, "output_tokens_details");
     put_key_int(w, "reasoning_tokens", count_thoughts(&choice->chat.base, &choice->chat.reply));
     put_object_end(w);
-    put_key_int(w, "total_tokens", (int64_t)progress->n_read + progress->n_ids);
+    put_key_int(w, "total_tokens", read + written);
     put_object_end(w);
 }
 

@@ -58,13 +58,56 @@ static void put_function(struct json_writer *w, const struct json *tool) {
     put_object_end(w);
 }
 
+/* Servers are those of the configuration: a request names one, and never where it is. */
+static bool check_mcp(const struct json *tool, struct failure *failure) {
+    const struct json *approval = json_member(tool, "require_approval");
+    if (!json_is_absent(json_member(tool, "server_url")) ||
+        !json_is_absent(json_member(tool, "connector_id")) ||
+        !json_is_absent(json_member(tool, "authorization")) ||
+        !json_is_absent(json_member(tool, "headers")))
+        return refuse(failure, "tools",
+                      "addresses in requests are not called: a tool of type mcp has the "
+                      "server_label of a server of option tools.mcp, and no server_url, "
+                      "connector_id, authorization or headers");
+    if (!json_is_text(json_member(tool, "server_label")))
+        return refuse(failure, "tools", "a tool of type mcp has a server_label");
+    if (!json_text_is(approval, "never"))
+        return refuse(failure, "tools",
+                      "calls of a tool of type mcp are not asked back for: send "
+                      "\"require_approval\": \"never\"");
+    return true;
+}
+
+static void put_mcp(struct json_writer *w, const struct json *tool) {
+    const struct json *allowed = json_member(tool, "allowed_tools");
+    if (json_kind(allowed) == JSON_KIND_OBJECT) allowed = json_member(allowed, "tool_names");
+    put_object(w);
+    put_key(w, "server");
+    put_json(w, json_member(tool, "server_label"));
+    if (json_is_list(allowed)) {
+        put_key(w, "tools");
+        put_json(w, allowed);
+    }
+    put_object_end(w);
+}
+
+/* The servers whose tools the model may call, where there are any. */
+static void put_servers(struct json_writer *w, const struct json *tools) {
+    bool any = false;
+    for (size_t i = 0; i < json_count(tools); i++) any = any || type_is(json_item(tools, i), "mcp");
+    if (!any) return;
+    put_key_array(w, "mcp");
+    for (size_t i = 0; i < json_count(tools); i++)
+        if (type_is(json_item(tools, i), "mcp")) put_mcp(w, json_item(tools, i));
+    put_array_end(w);
+}
+
 /* Tools that run at OpenAI or in the client, in ways that the models here do not know, are not told
  * to the model. */
 static bool put_tool(struct responses_answer *answer, struct json_writer *w,
                      const struct json *tool, const struct allowed *allowed,
                      struct failure *failure) {
-    if (type_is(tool, "mcp"))
-        return refuse(failure, "tools", "a tool of type mcp names a server, which is not called");
+    if (type_is(tool, "mcp")) return check_mcp(tool, failure);
     if (type_is(tool, "file_search")) return responses_read_search(answer, tool, failure);
     if (!type_is(tool, "function")) {
         traffic_note_passed(answer->api->traffic, "responses", "tool", 1);
@@ -86,6 +129,7 @@ static bool put_all(struct responses_answer *answer, struct json_writer *w,
     for (size_t i = 0; ok && i < json_count(tools); i++)
         ok = put_tool(answer, w, json_item(tools, i), &allowed, failure);
     put_array_end(w);
+    put_servers(w, tools);
     lookup_free(&allowed.names);
     return ok;
 }

@@ -16,6 +16,7 @@ static const struct option_part parts[] = {
     {&retrieval_choice_section, offsetof(struct config, retrieval.choice)},
     {&retrieval_section, offsetof(struct config, retrieval)},
     {&server_section, offsetof(struct config, server)},
+    {&tools_section, offsetof(struct config, tools)},
     {&log_section, offsetof(struct config, log)},
 };
 const struct option_set config_options = {parts, (int)ARRAY_COUNT(parts)};
@@ -104,7 +105,7 @@ enum status config_check(const struct config *config, struct error *e) {
     if (config->server.host[0] == '\0')
         return error_set(e, STATUS_INVALID,
                          "server.host is empty; \"0.0.0.0\" listens on every address");
-    if (check_access(config, e)) return e->status;
+    if (check_access(config, e) || tool_settings_check(&config->tools, e)) return e->status;
     return check_rendezvous(config, e);
 }
 

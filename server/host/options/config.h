@@ -6,12 +6,14 @@
 #include "config/options/log_options.h"
 #include "server/host/options/host_options.h"
 #include "server/host/options/server_options.h"
+#include "server/host/options/tool_options.h"
 
 struct config {
     struct model_settings model;
     struct parallel_settings parallel;
     struct retrieval_settings retrieval;
     struct server_settings server;
+    struct tool_settings tools;
     struct log_settings log;
 };
 /* The sections of struct config. */
