@@ -207,6 +207,9 @@ const struct route api_routes[] = {
     PAGE_FILE("/page/welcome.js", "text/javascript", "What the page shows before a question"),
     PAGE_FILE("/page/documents.js", "text/javascript", "The page's documents"),
     PAGE_FILE("/page/uploads.js", "text/javascript", "How the page sends files"),
+    PAGE_FILE("/page/reader.js", "text/javascript", "A document that is open"),
+    PAGE_FILE("/page/lines.js", "text/javascript", "The text of a document around a place"),
+    PAGE_FILE("/page/passages.js", "text/javascript", "How the page finds and shows passages"),
     PAGE_FILE("/page/icon.svg", "image/svg+xml", "The page's icon"),
 };
 const int n_api_routes = (int)ARRAY_COUNT(api_routes);

@@ -113,7 +113,7 @@ function requestBody({ mode: way, question, pictures }, reads, seed) {
   const { temperature, top_p, max_tokens, k, min_similarity, compare, quotes, system } = settings();
   const writing = { max_tokens, temperature, top_p, seed };
   const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
-  const reading = { enabled: true, k, min_similarity, attention: "tokens", support: true, ...(compare ? { compare: "off" } : {}) };
+  const reading = { enabled: true, k, min_similarity, attention: "tokens", support: true, boxes: true, ...(compare ? { compare: "off" } : {}) };
   if (quotes !== props.retrieval?.quotes) reading.quotes = quotes; // what is usual gives way where it cannot be
   if (props.retrieval) body.retrieval = reads ? reading : { enabled: false };
   if (way === "complete") return { ...body, prompt: question };

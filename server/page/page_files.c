@@ -35,6 +35,9 @@ EMBED(page_export_js, "export.js");
 EMBED(page_welcome_js, "welcome.js");
 EMBED(page_documents_js, "documents.js");
 EMBED(page_uploads_js, "uploads.js");
+EMBED(page_reader_js, "reader.js");
+EMBED(page_lines_js, "lines.js");
+EMBED(page_passages_js, "passages.js");
 EMBED(page_icon, "icon.svg");
 
 #define SCRIPT "text/javascript; charset=utf-8"
@@ -56,6 +59,9 @@ static const struct page_file page_files[] = {
     {"/page/welcome.js", SCRIPT, page_welcome_js_start, page_welcome_js_end},
     {"/page/documents.js", SCRIPT, page_documents_js_start, page_documents_js_end},
     {"/page/uploads.js", SCRIPT, page_uploads_js_start, page_uploads_js_end},
+    {"/page/reader.js", SCRIPT, page_reader_js_start, page_reader_js_end},
+    {"/page/lines.js", SCRIPT, page_lines_js_start, page_lines_js_end},
+    {"/page/passages.js", SCRIPT, page_passages_js_start, page_passages_js_end},
     {"/page/icon.svg", "image/svg+xml", page_icon_start, page_icon_end},
 };
 
