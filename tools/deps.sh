@@ -24,7 +24,7 @@ packages=(build-essential clang clang-format libclang-rt-14-dev libomp-14-dev cm
     libjpeg62-turbo-dev libpng-dev libwebp-dev libxxhash-dev libcmocka-dev valgrind libopenmpi-dev openmpi-bin
     libarchive-dev libyaml-dev libgmime-3.0-dev libseccomp-dev zlib1g-dev libcurl4-openssl-dev libpoppler-glib-dev
     libtesseract-dev libleptonica-dev tesseract-ocr tesseract-ocr-deu tesseract-ocr-fra tesseract-ocr-pol libsqlite3-dev
-    poppler-utils catdoc libopenblas-openmp-dev mandoc curl jq openssl unzip python3 python3-venv)
+    poppler-utils catdoc libjs-marked libjs-katex libopenblas-openmp-dev mandoc curl jq openssl unzip python3 python3-venv)
 
 install_packages() {
     local missing

@@ -1,6 +1,7 @@
 // server/page/page.js: the page from its start: which model, which way to ask, and the conversation that is open.
 
 import { showTrouble } from "./answer.js";
+import { startClients } from "./clients.js";
 import { Conversation } from "./conversation.js";
 import { startDocuments } from "./documents.js";
 import { Entry } from "./entry.js";
@@ -320,6 +321,7 @@ startSettings(() => {
   prompt.focus();
 });
 startDocuments({ changed: countAgain });
+startClients(() => model?.id ?? "NAME");
 startShelf({
   open: openConversation,
   opened: () => conversation.id,

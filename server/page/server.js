@@ -44,6 +44,7 @@ async function call(path, options = {}) {
 }
 
 export const getJson = async (path) => (await call(path)).json();
+export const getText = async (path) => (await call(path)).text();
 export const getBlob = async (path) => (await call(path)).blob();
 
 // A page of a document as a picture, and how many pages there are.

@@ -46,8 +46,8 @@ def test_a_completion_with_its_sources(visit):
     assert "table of open files" in first.locator(".passage").inner_text()
     (body,) = one.bodies()
     assert body["prompt"] == QUESTION and body["stream"] and body["retrieval"]["enabled"]
-    first.locator("button").click()
-    assert first.locator("button").get_attribute("aria-expanded") == "true"
+    first.locator(".unfold").click()
+    assert first.locator(".unfold").get_attribute("aria-expanded") == "true"
 
 
 def test_side_by_side_is_the_same_question_twice(visit):
@@ -101,7 +101,7 @@ def test_settings_are_sent_and_outlive_a_reload(visit):
     one.ask(QUESTION)
     (body,) = one.bodies()
     assert (body["temperature"], body["max_tokens"], body["seed"]) == (0, 7, 5)
-    assert body["retrieval"] == {"enabled": True, "k": 1, "min_similarity": 0.25, "attention": "tokens", "support": True, "compare": "off"}
+    assert body["retrieval"] == {"enabled": True, "k": 1, "min_similarity": 0.25, "attention": "tokens", "support": True, "boxes": True, "compare": "off"}
     one.page.click("#open-settings")
     one.page.click("#defaults")
     assert one.page.locator("[name=max_tokens]").input_value() == "256"
@@ -160,7 +160,7 @@ def test_a_citation_leads_to_its_passage(visit, chat_server):
     cites.first.click()
     item = one.page.locator("aside li").first
     assert "open" in item.get_attribute("class")
-    assert item.locator("button").evaluate("element => element === document.activeElement")
+    assert item.locator(".open-source").evaluate("element => element === document.activeElement")
 
 
 def test_thoughts_stand_apart(visit, chat_server):
@@ -488,7 +488,7 @@ def test_whole_sentences_are_read_out(visit):
 def test_axe_finds_nothing(visit, scheme):
     one = visit(color_scheme=scheme)
     one.ask(QUESTION, "both")
-    one.page.locator("aside li button").first.click()
+    one.page.locator("aside li .unfold").first.click()
     found = Axe().run(one.page).response["violations"]
     one.page.click("#open-settings")
     found += Axe().run(one.page).response["violations"]
