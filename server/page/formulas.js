@@ -59,7 +59,7 @@ export function showFormula({ raw, text, display }) {
   const element = document.createElement("span");
   element.className = display ? "formula apart" : "formula";
   element.textContent = raw.trim();
-  if (display) Object.assign(element, { tabIndex: 0, role: "region", ariaLabel: "Formula" }); // may be wider than the page
+  if (display) Object.assign(element, { tabIndex: 0, role: "group", ariaLabel: "Formula" }); // may be wider than the page
   load().then((library) => {
     const drawn = document.createElement("span");
     try {

@@ -34,7 +34,7 @@ function make(name, className = "") {
 // What is wider than the page is moved by its own bar, also by keys.
 function makeWide(name) {
   const made = make("div", "wide");
-  Object.assign(made, { tabIndex: 0, role: "region", ariaLabel: name });
+  Object.assign(made, { tabIndex: 0, role: "group", ariaLabel: name });
   return made;
 }
 

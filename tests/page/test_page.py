@@ -456,7 +456,8 @@ def test_everything_is_reached_by_keyboard(visit):
         assert "solid" in style[:2] or style[2] != "none", reached
         if reached[-1] == "read":
             break
-    assert reached[:6] == ["skip", "open-shelf", "open-documents", "fresh", "theme", "open-settings"] and "LI" in reached and reached[-3:] == ["prompt", "send", "read"]
+    assert reached[:7] == ["skip", "open-shelf", "open-documents", "open-clients", "fresh", "theme", "open-settings"]
+    assert "unfold" in reached and "open-source" in reached and reached[-3:] == ["prompt", "send", "read"]
 
 
 def test_the_dialog_closes_by_escape_and_leaves_the_stream(visit):
@@ -531,4 +532,5 @@ def test_nothing_is_loaded_from_elsewhere(visit, server):
     one.ask(QUESTION)
     assert {request.url[:len(server.url)] for request in one.requests} == {server.url}
     assert one.page.evaluate("performance.getEntriesByType('resource').filter(e => e.name.includes('/page/'))"
-                             ".reduce((sum, e) => sum + e.decodedBodySize, 0)") < 110000
+                             ".reduce((sum, e) => sum + e.decodedBodySize, 0)") < 220000  # of them the library marked: 64 kB
+    assert not any("katex" in request.url for request in one.requests)
