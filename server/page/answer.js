@@ -147,7 +147,7 @@ export class Answer {
   // The whole text is there.
   settle() {
     if (!this.isRich) {
-      this.runs = [{ node: this.written.firstChild, start: 0, end: this.text.length }];
+      this.runs = this.text === "" ? [] : [{ node: this.written.firstChild, start: 0, end: this.text.length }];
       return;
     }
     if (this.growing === null) return;
@@ -164,6 +164,10 @@ export class Answer {
 
   end(measured, finish) {
     this.settle();
+    this.close(measured, finish);
+  }
+
+  close(measured, finish) {
     this.measured = measured;
     this.finish = finish;
     this.element.classList.remove("busy");
@@ -173,12 +177,14 @@ export class Answer {
     this.find(".go-on").hidden = !this.goOn || finish === "stop";
   }
 
-  // Shows what was kept.
+  // Shows what was kept; Markdown as it was written, until settle() is called.
   restore({ text, thoughts, measured, finish }) {
     this.begin();
-    this.append(text);
+    this.text = text;
+    this.written.textContent = text;
     if (thoughts) this.think(thoughts);
-    this.end(measured || (text ? "" : "no answer came"), finish);
+    if (!this.isRich) this.settle();
+    this.close(measured || (text ? "" : "no answer came"), finish);
   }
 
   async copy(text) {

@@ -6,7 +6,7 @@ import { Sources } from "./sources.js";
 
 const shape = document.querySelector("#entry-shape").content.firstElementChild;
 
-// What was kept of sources is read when its entry comes near to the screen.
+// What was kept of sources is read, and Markdown is drawn, when its entry comes near to the screen.
 const nearing = new IntersectionObserver((seen) => {
   for (const { target, isIntersecting } of seen) if (isIntersecting) waiting.get(target)?.();
 }, { rootMargin: "600px" });
@@ -98,6 +98,7 @@ export class Entry {
     waiting.set(this.element, async () => {
       nearing.unobserve(this.element);
       waiting.delete(this.element);
+      for (const answer of this.answers) answer.settle();
       const kept = await read();
       if (!kept) return;
       if (kept.retrieval.length > 0) this.addSources(kept.retrieval);
