@@ -378,8 +378,8 @@ enum status pdf_page_print(const struct pdf_page *page, float per_point, int mos
     cairo_surface_t *image;
     if (choose_size(page, per_point, most, &size, e)) return e->status;
     enum status status = draw_picture(page, &size, &image, e);
-    if (status == STATUS_OK && lib.cairo_surface_write_to_png_stream(image, append_bytes, png) !=
-                                   CAIRO_STATUS_SUCCESS)
+    if (status == STATUS_OK &&
+        lib.cairo_surface_write_to_png_stream(image, append_bytes, png) != CAIRO_STATUS_SUCCESS)
         status = error_set(e, STATUS_INVALID, "it cannot be written as a picture");
     lib.cairo_surface_destroy(image);
     return status;

@@ -102,8 +102,7 @@ static enum status read_answer(struct sandbox_child *child, struct pdf_picture *
     if (sandbox_read(child, &head, sizeof head, &got, e)) return e->status;
     if (got == sizeof head && head.size > MOST_BYTES)
         return error_set(e, STATUS_INVALID, "%s: the picture of the page is too large", name);
-    if (got == sizeof head &&
-        sandbox_append(child, (size_t)head.size, &picture->png, &whole, e))
+    if (got == sizeof head && sandbox_append(child, (size_t)head.size, &picture->png, &whole, e))
         return e->status;
     if (whole) return take_picture(picture, &head, name, e);
     return error_set(e, STATUS_INVALID,
