@@ -32,6 +32,7 @@ struct collection_document {
     const char *metadata;     /* a JSON object; NULL: none */
     const char *source; /* the file that it came from, a path without links, which clients are not
                            shown; or NULL */
+    const char *file; /* what finds that file's bytes again (retrieval/kept/kept_file.h); or NULL */
     struct text_span text;
     struct mark_span marks; /* of its pages, lines and headings */
     const int32_t *ids;     /* [n] */
@@ -55,6 +56,7 @@ static inline int document_count_chunks(int n_tokens, int chunk_length) {
 struct stored_document {
     const char *id, *path, *title, *metadata;
     const char *source; /* as that of struct collection_document; "": none */
+    const char *file;   /* likewise */
     struct text_span text;
     const char *text_hash; /* of a text whose size alone is at hand (collection_walk); else NULL */
     struct mark_span marks;
@@ -71,6 +73,7 @@ static inline struct collection_document document_again(const struct stored_docu
         .title = document->title,
         .metadata = document->metadata[0] ? document->metadata : NULL,
         .source = document->source,
+        .file = document->file,
         .text = document->text,
         .marks = document->marks};
 }

@@ -57,6 +57,7 @@ static void *open_documents(void *context) {
         command->model.retriever = part->documents.retriever;
         command->model.collection = part->documents.collection;
         command->model.document_thread = part->changes;
+        command->model.files = part->files;
         command->model.filter = part->documents.filter;
     } else {
         log_error("%s", command->error.text);

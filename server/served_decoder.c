@@ -109,7 +109,10 @@ static enum status open_changes(struct decoder_part *part, const struct config *
                 .languages = config->retrieval.ocr_languages,
                 .page_seconds = config->retrieval.page_seconds},
         .compact_after = config->retrieval.compact_after};
-    enum status status = document_thread_open(&part->changes, &options, e);
+    enum status status = kept_files_open(&part->files, config->retrieval.collection,
+                                         (enum keep_files)config->retrieval.keep_files, e);
+    options.files = kept_files_folder(part->files);
+    if (status == STATUS_OK) status = document_thread_open(&part->changes, &options, e);
     snapshot_release(snapshot);
     return status;
 }
@@ -296,6 +299,7 @@ void decoder_part_close(struct decoder_part *part) {
     grammars_close(part->grammars);
     retrieval_thread_close(part->retrieval);
     document_thread_close(part->changes);
+    kept_files_close(part->files);
     tokenizer_close(part->cutter);
     embedder_unshare(&part->documents.embedder);
     embedder_unshare(&part->documents.pictures);

@@ -193,6 +193,7 @@ static enum status serve_decoder(const struct decoder_part *part, const struct c
         .collection = part->documents.collection,
         .has_collection = part->documents.collection != NULL,
         .document_thread = part->changes,
+        .files = part->files,
         .filter = part->documents.filter,
         .documents = served_documents_access(config, local),
         .upload_bytes = config->server.max_upload_text,

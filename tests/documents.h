@@ -67,6 +67,7 @@ static inline void make_document(struct made_document *d, int id, int version) {
                                                .title = "a title",
                                                .metadata = d->metadata,
                                                .source = id % 3 ? d->source : NULL,
+                                               .file = id % 3 == 1 ? "same:0" : NULL,
                                                .text = {d->text, (size_t)(2 * n)},
                                                .marks = {d->marks, 2},
                                                .ids = d->ids,

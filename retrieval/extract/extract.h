@@ -47,6 +47,8 @@ enum document_kind document_kind(const char *path);
 enum document_kind document_kind_within(const char *path);
 /* Archives, tables, lines of JSON and mail: a file of this kind may be any number of documents. */
 bool document_kind_holds_several(enum document_kind kind);
+/* Its media type; NULL: none, or not the same for all files of the kind. */
+const char *document_kind_type(enum document_kind kind);
 /* Appends the kinds by name, for messages. */
 void document_list_kinds(struct buffer *names);
 

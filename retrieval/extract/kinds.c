@@ -181,6 +181,8 @@ bool document_kind_holds_several(enum document_kind kind) {
     return forms[kind].parse && forms[kind].read == NULL;
 }
 
+const char *document_kind_type(enum document_kind kind) { return forms[kind].type; }
+
 void document_list_kinds(struct buffer *names) {
     for (int kind = 0; kind < DOCUMENT_KINDS; kind++)
         if (forms[kind].name)

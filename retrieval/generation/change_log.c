@@ -12,7 +12,7 @@
 #include "config/base/hash.h"
 #include "retrieval/generation/generation_private.h"
 
-enum { LOG_FORMAT = 4 };
+enum { LOG_FORMAT = 5 };
 static const char log_name[] = "changes.log", cut_name[] = "changes.cut",
                   kept_name[] = "changes.kept";
 static const char log_magic[8] = {'R', 'E', 'T', 'R', 'O', 'L', 'O', 'G'};

@@ -11,10 +11,10 @@ struct image_head {
     uint32_t n_tokens;
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
     uint32_t n_marks;
-    uint32_t text_size, source_size;
+    uint32_t text_size, source_size, file_size;
     uint32_t n_chunks;
 };
-_Static_assert(sizeof(struct image_head) == 36, "the arrays behind it are aligned");
+_Static_assert(sizeof(struct image_head) == 40, "the arrays behind it are aligned");
 
 /* Where the arrays and strings of an image lie, in bytes. */
 struct image_layout {
@@ -30,7 +30,7 @@ static struct image_layout lay_out(const struct image_head *head, int dim, int p
     layout.marks = layout.picture + (uint64_t)picture_dim * sizeof(float);
     layout.strings = layout.marks + head->n_marks * sizeof(struct mark);
     layout.text = layout.strings + head->id_size + head->path_size + head->title_size +
-                  (uint64_t)head->metadata_size + head->source_size + 5;
+                  (uint64_t)head->metadata_size + head->source_size + head->file_size + 6;
     layout.end = layout.text + head->text_size;
     return layout;
 }
@@ -72,7 +72,8 @@ static enum status check_strings(const struct collection_document *document, str
     if (strlen(document->path) > COLLECTION_MAX_STRING ||
         strlen(document->title) > COLLECTION_MAX_STRING ||
         strlen(document->metadata ? document->metadata : "") > COLLECTION_MAX_STRING ||
-        strlen(document->source ? document->source : "") > COLLECTION_MAX_STRING)
+        strlen(document->source ? document->source : "") > COLLECTION_MAX_STRING ||
+        strlen(document->file ? document->file : "") > COLLECTION_MAX_STRING)
         return error_set(
             e, STATUS_TOO_LARGE,
             "document %.100s: its name, title, metadata or source has more than %d bytes",
@@ -94,7 +95,8 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
     if (fault) return error_set(e, STATUS_INVALID, "document %.100s: %s", document->id, fault);
 
     const char *metadata = document->metadata ? document->metadata : "",
-               *source = document->source ? document->source : "";
+               *source = document->source ? document->source : "",
+               *file = document->file ? document->file : "";
     struct image_head head = {.n_tokens = (uint32_t)document->n,
                               .id_size = (uint32_t)strlen(document->id),
                               .path_size = (uint32_t)strlen(document->path),
@@ -103,6 +105,7 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
                               .n_marks = document->marks.n,
                               .text_size = (uint32_t)document->text.size,
                               .source_size = (uint32_t)strlen(source),
+                              .file_size = (uint32_t)strlen(file),
                               .n_chunks = (uint32_t)document->n_chunks};
     buffer_append(out, &head, sizeof head);
     buffer_append(out, document->ids, (size_t)document->n * sizeof *document->ids);
@@ -118,6 +121,7 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
     buffer_append(out, document->title, head.title_size + (size_t)1);
     buffer_append(out, metadata, head.metadata_size + (size_t)1);
     buffer_append(out, source, head.source_size + (size_t)1);
+    buffer_append(out, file, head.file_size + (size_t)1);
     buffer_append(out, document->text.text, document->text.size);
     return STATUS_OK;
 }
@@ -169,7 +173,8 @@ enum status document_image_read(struct document_image *out, struct text_span byt
                  read_string(&at, head.path_size, &document->path) &&
                  read_string(&at, head.title_size, &document->title) &&
                  read_string(&at, head.metadata_size, &document->metadata) &&
-                 read_string(&at, head.source_size, &document->source);
+                 read_string(&at, head.source_size, &document->source) &&
+                 read_string(&at, head.file_size, &document->file);
     if (!ended) return corrupt(e, "a string does not end where it should");
     const char *fault = find_fault(out, info);
     return fault ? corrupt(e, fault) : STATUS_OK;

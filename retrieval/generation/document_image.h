@@ -2,9 +2,9 @@
  * log of changes keeps, and what a collection that changes has in memory of each document that came
  * since its generation.
  *
- * Little endian: a head of 36 bytes; ids u32 [n]; chunks, four u32 each; vectors f32 [chunks, dim];
- * marks of 12 bytes each; id, path, title, metadata and source, a NUL behind each; the text. A
- * picture of a collection whose pictures have an embedder of their own has its vector of that
+ * Little endian: a head of 40 bytes; ids u32 [n]; chunks, four u32 each; vectors f32 [chunks, dim];
+ * marks of 12 bytes each; id, path, title, metadata, source and file, a NUL behind each; the text.
+ * A picture of a collection whose pictures have an embedder of their own has its vector of that
  * embedder, f32 [pictures.dim], behind the others: the length tells. */
 #pragma once
 

@@ -302,6 +302,7 @@ struct stored_document disk_generation_document_at(const struct disk_generation 
         .title = document->title,
         .metadata = document->metadata,
         .source = document->source,
+        .file = document->file,
         .text = {text + document->text, document->text_size},
         .marks = document->marks,
         .facts = {document->facts_size ? generation->facts.data + document->facts : "",

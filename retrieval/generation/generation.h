@@ -4,14 +4,14 @@
  *   DIR/CURRENT              "gen-000001 <checksum of its MANIFEST>\n"
  *   DIR/gen-000001/chunks.tokens    u32 little endian, the tokens of all documents back to back
  *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in
- * the source text documents        id, path, title, metadata, source and marks of each document,
- * its range of chunks documents.text   the text of all documents back to back vectors.faiss    one
- * vector per chunk, id = chunk number (vectors.f32 for the index "Exact") vectors.f32      the
- * vectors as they were embedded, where vectors.faiss keeps them only in part pictures.chunks  u64,
- * the first chunk of each picture, where pictures have an embedder of their own pictures.faiss one
- * vector of that embedder per picture (pictures.f32 for "Exact") MANIFEST         JSON: format
- * version, counts, chunk length, metric, folder and hash of embedder and tokenizer, prompts,
- * end-of-document id, index; length and XXH3 of each file above
+ * the source text documents        id, path, title, metadata, source, file and marks of each
+ * document, its range of chunks documents.text   the text of all documents back to back
+ * vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
+ * vectors.f32      the vectors as they were embedded, where vectors.faiss keeps them only in part
+ * pictures.chunks  u64, the first chunk of each picture, where pictures have an embedder of their
+ * own pictures.faiss one vector of that embedder per picture (pictures.f32 for "Exact") MANIFEST
+ * JSON: format version, counts, chunk length, metric, folder and hash of embedder and tokenizer,
+ * prompts, end-of-document id, index; length and XXH3 of each file above
  *
  * A new generation is written whole, fsynced, then CURRENT is replaced by rename, so a reader or a
  * crash sees the old one or the new one. Opening verifies every checksum before anything is used.

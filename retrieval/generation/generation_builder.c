@@ -277,7 +277,8 @@ static enum status write_entry(struct generation_builder *builder,
                                const struct collection_document *document, const char *id,
                                struct error *e) {
     const char *metadata = document->metadata ? document->metadata : "",
-               *source = document->source ? document->source : "";
+               *source = document->source ? document->source : "",
+               *file = document->file ? document->file : "";
     struct document_record record = {.first_chunk = (uint64_t)builder->manifest.info.n_chunks,
                                      .n_chunks = (uint64_t)document->n_chunks,
                                      .n_tokens = (uint64_t)document->n,
@@ -287,13 +288,15 @@ static enum status write_entry(struct generation_builder *builder,
                                      .title_size = (uint32_t)strlen(document->title),
                                      .metadata_size = (uint32_t)strlen(metadata),
                                      .n_marks = document->marks.n,
-                                     .source_size = (uint32_t)strlen(source)};
+                                     .source_size = (uint32_t)strlen(source),
+                                     .file_size = (uint32_t)strlen(file)};
     if (writer_append(&builder->documents, &record, sizeof record, e) ||
         writer_append(&builder->documents, id, record.id_size + (size_t)1, e) ||
         writer_append(&builder->documents, document->path, record.path_size + (size_t)1, e) ||
         writer_append(&builder->documents, document->title, record.title_size + (size_t)1, e) ||
         writer_append(&builder->documents, metadata, record.metadata_size + (size_t)1, e) ||
         writer_append(&builder->documents, source, record.source_size + (size_t)1, e) ||
+        writer_append(&builder->documents, file, record.file_size + (size_t)1, e) ||
         writer_append(&builder->documents, document->marks.bytes,
                       document->marks.n * sizeof(struct mark), e))
         return e->status;

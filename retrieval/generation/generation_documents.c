@@ -23,19 +23,21 @@ static enum status read_document(const struct file_map *map, size_t *at, struct 
     memcpy(&record, map->data + *at, sizeof record);
     *at += sizeof record;
 
-    /* Six sizes of 32 bits cannot overflow 64. */
+    /* Seven sizes of 32 bits cannot overflow 64. */
     uint64_t strings = (uint64_t)record.id_size + record.path_size + record.title_size +
-                       record.metadata_size + record.source_size + 5;
+                       record.metadata_size + record.source_size + record.file_size + 6;
     uint64_t marks = (uint64_t)record.n_marks * sizeof(struct mark);
     if (strings + marks > map->size - *at)
         return *problem = "reaches beyond the end of the file", STATUS_CORRUPT;
     const char *id = (const char *)map->data + *at, *path = id + record.id_size + 1;
     const char *title = path + record.path_size + 1, *metadata = title + record.title_size + 1;
+    const char *source = metadata + record.metadata_size + 1;
     *document = (struct document){.id = id,
                                   .path = path,
                                   .title = title,
                                   .metadata = metadata,
-                                  .source = metadata + record.metadata_size + 1,
+                                  .source = source,
+                                  .file = source + record.source_size + 1,
                                   .marks = {id + strings, record.n_marks},
                                   .first_chunk = record.first_chunk,
                                   .n_chunks = record.n_chunks,
@@ -46,7 +48,7 @@ static enum status read_document(const struct file_map *map, size_t *at, struct 
     if (document->id[record.id_size] != '\0' || document->path[record.path_size] != '\0' ||
         document->title[record.title_size] != '\0' ||
         document->metadata[record.metadata_size] != '\0' ||
-        document->source[record.source_size] != '\0')
+        document->source[record.source_size] != '\0' || document->file[record.file_size] != '\0')
         return *problem = "has a string without its end", STATUS_CORRUPT;
     if (record.id_size == 0 || record.id_size > COLLECTION_MAX_ID ||
         strlen(document->id) != record.id_size)

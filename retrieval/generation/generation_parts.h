@@ -5,8 +5,8 @@
 #include "retrieval/generation/generation_private.h"
 
 struct document {
-    const char *id, *path, *title, *metadata, *source; /* in the map */
-    struct mark_span marks;                            /* the same */
+    const char *id, *path, *title, *metadata, *source, *file; /* in the map */
+    struct mark_span marks;                                   /* the same */
     uint64_t first_chunk, n_chunks;
     uint64_t token, n_tokens; /* in chunks.tokens */
     uint64_t text, text_size; /* in documents.text */

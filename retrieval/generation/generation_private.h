@@ -6,7 +6,7 @@
 #include "retrieval/generation/generation.h"
 
 enum {
-    GENERATION_FORMAT = 7,
+    GENERATION_FORMAT = 8,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,         /* bytes of a document's id */
@@ -26,16 +26,16 @@ _Static_assert(sizeof(struct chunk_record) == 32, "rows are read straight from t
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "files are little endian and mapped as they are");
 
-/* One entry of `documents`, little endian, followed by id, path, title, metadata and source, a NUL
- * behind each, and its marks (retrieval/marks.h); entries are not aligned. */
+/* One entry of `documents`, little endian, followed by id, path, title, metadata, source and
+ * file, a NUL behind each, and its marks (retrieval/marks.h); entries are not aligned. */
 struct document_record {
     uint64_t first_chunk, n_chunks;
     uint64_t n_tokens;  /* tokens of documents lie back to back in chunks.tokens */
     uint64_t text_size; /* texts lie back to back in documents.text */
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
-    uint32_t n_marks, source_size;
+    uint32_t n_marks, source_size, file_size, unused;       /* unused: 0 */
 };
-_Static_assert(sizeof(struct document_record) == 56, "headers are copied straight from the file");
+_Static_assert(sizeof(struct document_record) == 64, "headers are copied straight from the file");
 
 enum generation_file {
     GENERATION_FILE_TOKENS,

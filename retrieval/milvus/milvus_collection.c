@@ -12,7 +12,7 @@
 
 /* How often and how long a collection that is being loaded is asked for. */
 static const double load_pause_seconds = 0.1, load_seconds = 120;
-enum { FORMAT_VERSION = 3 };
+enum { FORMAT_VERSION = 4 };
 
 /* Messages. */
 

@@ -11,7 +11,7 @@
 /* The head. */
 
 struct head_facts {
-    char *path, *title, *metadata, *source, *text;
+    char *path, *title, *metadata, *source, *file, *text;
     int64_t bytes;
 };
 
@@ -20,6 +20,7 @@ static const struct json_field head_fields[] = {
     {"title", JSON_TEXT, JSON_AT(struct head_facts, title), .required = true},
     {"metadata", JSON_TEXT, JSON_AT(struct head_facts, metadata), .required = true},
     {"source", JSON_TEXT, JSON_AT(struct head_facts, source), .required = true},
+    {"file", JSON_TEXT, JSON_AT(struct head_facts, file), .required = true},
     {"text", JSON_TEXT, JSON_AT(struct head_facts, text), .required = true},
     {"bytes", JSON_INT64, JSON_AT(struct head_facts, bytes), .min = 0, .max = UINT32_MAX,
      .required = true},
@@ -42,6 +43,7 @@ void milvus_head_free(struct milvus_head *head) {
     free(head->title);
     free(head->metadata);
     free(head->source);
+    free(head->file);
     free(head->text_hash);
     *head = (struct milvus_head){0};
 }
@@ -72,6 +74,7 @@ enum status milvus_head_read(struct milvus_head *out, const struct answer_rows *
     out->title = facts.title;
     out->metadata = facts.metadata;
     out->source = facts.source;
+    out->file = facts.file;
     out->text_hash = facts.text;
     out->bytes = facts.bytes;
     return STATUS_OK;
@@ -108,6 +111,7 @@ void milvus_document_release(struct milvus_document *document) {
     free((char *)(uintptr_t)document->document.title);
     free((char *)(uintptr_t)document->document.metadata);
     free((char *)(uintptr_t)document->document.source);
+    free((char *)(uintptr_t)document->document.file);
     free((char *)(uintptr_t)document->document.text.text);
     free((void *)(uintptr_t)document->document.marks.bytes);
     free((void *)(uintptr_t)document->document.ids);
@@ -122,6 +126,7 @@ struct stored_document milvus_document_stored(const struct milvus_document *docu
                                     .title = document->document.title,
                                     .metadata = document->document.metadata,
                                     .source = document->document.source,
+                                    .file = document->document.file,
                                     .text = document->document.text,
                                     .marks = document->document.marks,
                                     .facts = {document->facts.data, document->facts.size},
@@ -211,6 +216,7 @@ static struct milvus_document *make_document(const struct milvus_wanted *wanted,
         .title = head->title,
         .metadata = head->metadata,
         .source = head->source,
+        .file = head->file,
         .text = {parts->text.data, parts->text.size},
         .marks = {parts->marks.data, (uint32_t)(parts->marks.size / sizeof(struct mark))},
         .ids = (const int32_t *)(const void *)parts->tokens.data,

@@ -175,6 +175,7 @@ static enum status take_head(struct head_walk *walk, const struct answer_rows *r
                                          .title = head.title,
                                          .metadata = head.metadata,
                                          .source = head.source,
+                                         .file = head.file,
                                          .text_hash = head.text_hash,
                                          .text = {NULL, (size_t)head.bytes},
                                          .facts = {facts.data, facts.size},

@@ -155,7 +155,7 @@ struct milvus_head {
     struct text_span id;
     char content[33];
     int n_chunks;
-    char *path, *title, *metadata, *source, *text_hash; /* owned */
+    char *path, *title, *metadata, *source, *file, *text_hash; /* owned */
     int64_t bytes;
 };
 void milvus_head_free(struct milvus_head *head);

@@ -33,12 +33,14 @@ static void append_part(struct buffer *out, const void *bytes, size_t size) {
 void milvus_content(const struct collection_document *document, char content[33]) {
     struct buffer all = {0};
     const char *metadata = document->metadata ? document->metadata : "",
-               *source = document->source ? document->source : "";
+               *source = document->source ? document->source : "",
+               *file = document->file ? document->file : "";
     append_part(&all, document->id, strlen(document->id));
     append_part(&all, document->path, strlen(document->path));
     append_part(&all, document->title, strlen(document->title));
     append_part(&all, metadata, strlen(metadata));
     append_part(&all, source, strlen(source));
+    append_part(&all, file, strlen(file));
     append_part(&all, document->text.text, document->text.size);
     append_part(&all, document->marks.bytes, document->marks.n * sizeof(struct mark));
     snprintf(content, 33, "%016" PRIx64 "%016" PRIx64, hash_bytes(all.data, all.size, 0),
@@ -104,6 +106,7 @@ static void put_head(struct buffer *out, const struct collection_document *docum
     put_key_string(&w, "title", document->title);
     put_key_string(&w, "metadata", document->metadata ? document->metadata : "");
     put_key_string(&w, "source", document->source ? document->source : "");
+    put_key_string(&w, "file", document->file ? document->file : "");
     put_key_string(&w, "text", hash);
     put_key_int(&w, "bytes", (int64_t)document->text.size);
     put_object_end(&w);

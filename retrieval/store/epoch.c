@@ -91,6 +91,7 @@ struct stored_document epoch_document(const struct epoch *epoch, int64_t place) 
                                     .title = document->title,
                                     .metadata = document->metadata,
                                     .source = document->source,
+                                    .file = document->file,
                                     .text = document->text,
                                     .marks = document->marks,
                                     .facts = {logged->bytes->facts.data, logged->bytes->facts.size},

@@ -231,7 +231,7 @@ static bool is_content_of(const struct epoch *epoch, int64_t place,
            memcmp(now.text.text, document->text.text, document->text.size) == 0 &&
            is_same(now.path, document->path) && is_same(now.title, document->title) &&
            is_same(now.metadata, document->metadata) && is_same(now.source, document->source) &&
-           marks_equal(now.marks, document->marks);
+           is_same(now.file, document->file) && marks_equal(now.marks, document->marks);
 }
 
 enum status store_has_all(struct collection *collection,

@@ -2,6 +2,7 @@
  * out; the HTTP library is not seen here, the engine only through sequences. */
 #pragma once
 
+#include "retrieval/kept/kept_file.h"
 #include "retro/chat/chat.h"
 #include "server/access/address.h"
 #include "server/access/keyring.h"
@@ -45,6 +46,7 @@ struct served_model {
     struct collection *collection; /* likewise */
     bool has_collection;           /* the configuration names one, whether or not it is open yet */
     struct document_thread *document_thread; /* likewise */
+    struct kept_files *files;                /* likewise: those of its documents */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
     int upload_bytes;                        /* of text that the files of a request may have */
@@ -187,8 +189,11 @@ route_handler completions_open; /* completions.c */
 route_handler chat_open_answer; /* chat.c */
 route_handler search_open;      /* search.c */
 route_handler search_picture_open;
-route_handler tables_list, tables_query;                          /* tables.c */
-route_handler documents_list, document_show, document_picture;    /* documents_look.c */
+route_handler tables_list, tables_query;                       /* tables.c */
+route_handler documents_list, document_show, document_picture; /* documents_look.c */
+route_handler document_file;                                   /* document_file.c */
+/* Whether a path below /v1/documents asks for a file: it ends so, whatever the id holds. */
+bool document_path_is_file(const char *path);
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
 /* The right of a client to the documents of the first model: the lesser of the server's and its
  * key's. */

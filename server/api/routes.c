@@ -144,6 +144,8 @@ const struct route api_routes[] = {
           .summary = "The documents of the collection"),
     ROUTE("POST", "/v1/documents", documents_post, .types = document_types, .body = &document_table,
           .required = "object", .summary = "Add a document, or replace the one of its id"),
+    ROUTE("GET", "/v1/documents/{id}/file", document_file, .answer_type = "*/*",
+          .summary = "The file that a document came from, as it came"),
     ROUTE("GET", "/v1/documents/", document_show,
           .required = "id object path title metadata chunks bytes text",
           .summary = "A document with its text"),

@@ -1,9 +1,11 @@
 /* server/documents/document_quota.h: the bytes of documents that a key may have stored
- * ("stored_bytes" in the file of keys): texts and metadata of all documents that there are for it.
- * They are counted from the collection, so a restart and another program's changes are no matter.
+ * ("stored_bytes" in the file of keys): texts and metadata of all documents that there are for it,
+ * and copies of their files, each once. They are counted from the collection, so a restart and
+ * another program's changes are no matter.
  */
 #pragma once
 
+#include "config/base/key_set.h"
 #include "retrieval/collection.h"
 #include "server/access/principal.h"
 
@@ -12,8 +14,10 @@ struct document_quota {
     struct collection *collection;
     const struct principal *who; /* NULL: nobody, whose documents nobody counts */
     int64_t stored;              /* bytes, with what this job has put */
+    struct key_set copies;       /* of files (retrieval/kept): how many documents name each */
     bool counted;
 };
+void quota_free(struct document_quota *quota);
 
 /* Whether the key has such a limit. */
 bool quota_is_set(const struct document_quota *quota);

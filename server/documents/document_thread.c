@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/documents/document_sweep.h"
+
 /* How often other programs' generations are looked for, and counts of a collection in Milvus, which
  * reads all of its rows for them; and how long a compaction that failed is not tried again. */
 enum { FOLLOW_MILLISECONDS = 250, COUNT_MILLISECONDS = 2000, COMPACT_AGAIN_SECONDS = 60 };
@@ -58,6 +60,7 @@ static enum status count_upload(const struct document_job *job,
 /* Every file of a job; the outcome waits with the item for its turn. */
 static void read_files(struct document_thread *thread, struct document_job *job) {
     int64_t bytes = 0;
+    if (job->steps) atomic_store(&job->steps->begun, true);
     for (int i = 0; i < job->n_items; i++) {
         struct document_item *item = &job->items[i];
         if (item->upload == NULL) continue;
@@ -70,6 +73,9 @@ static void read_files(struct document_thread *thread, struct document_job *job)
         item->status = upload_read(item->upload, &item->error);
         if (item->status == STATUS_OK)
             item->status = count_upload(job, item->upload, &bytes, &item->error);
+        if (item->status == STATUS_OK && thread->o.files)
+            item->status = kept_copy_write(thread->o.files, item->upload->bytes,
+                                           &item->upload->copy, &item->error);
     }
 }
 
@@ -136,17 +142,20 @@ static bool put_some(struct document_thread *thread, struct document_job *job,
     if (status == STATUS_OK && !is_there)
         status =
             document_put_end(&progress->cutter, thread->o.collection, document, fate->effect, e);
+    if (status == STATUS_OK && !is_there && job->steps)
+        atomic_fetch_add(&job->steps->chunks, progress->cutter.n_chunks);
     *fate->status = status;
     progress->begun = false;
     return false;
 }
 
-static bool put_part(struct document_thread *thread, struct document_job *job, const char *metadata,
-                     struct upload_part *part) {
+static bool put_part(struct document_thread *thread, struct document_job *job,
+                     const struct document_item *item, struct upload_part *part) {
     struct collection_document document = {.id = part->id,
                                            .path = part->path,
                                            .title = part->read.title.data,
-                                           .metadata = metadata,
+                                           .metadata = item->document.metadata,
+                                           .file = item->upload->copy.name,
                                            .text = {part->read.text.data, part->read.text.size},
                                            .marks = marks_of(&part->read.marks)};
     if (put_some(thread, job, &document,
@@ -166,6 +175,7 @@ static enum status take_parts(struct document_job *job, const struct document_it
         parts[i] = (struct collection_document){
             .id = upload->parts[i].id,
             .metadata = item->document.metadata,
+            .file = upload->copy.name,
             .text = {upload->parts[i].read.text.data, upload->parts[i].read.text.size}};
     enum status status = quota_take(&job->progress->quota, parts, upload->n_parts, e);
     free(parts);
@@ -181,7 +191,7 @@ static bool put_parts(struct document_thread *thread, struct document_job *job,
     progress->taken = item->status == STATUS_OK;
     if (!progress->taken) return false;
     if (progress->part < upload->n_parts &&
-        !put_part(thread, job, item->document.metadata, &upload->parts[progress->part]))
+        !put_part(thread, job, item, &upload->parts[progress->part]))
         progress->part++;
     if (progress->part < upload->n_parts) return true;
     progress->part = 0;
@@ -197,6 +207,7 @@ static bool put_item(struct document_thread *thread, struct document_job *job,
     if (upload) {
         item->document.text = (struct text_span){upload->read.text.data, upload->read.text.size};
         item->document.marks = marks_of(&upload->read.marks);
+        item->document.file = upload->copy.name;
         if (item->document.title[0] == '\0' && upload->read.title.data)
             item->document.title = upload->read.title.data;
     }
@@ -263,6 +274,7 @@ static bool give_up(struct document_thread *thread, struct document_job *job) {
     if (check_goes_on(thread, job, &e) == STATUS_OK) return false;
     for (; job->progress->item < job->n_items; job->progress->item++) {
         struct document_item *item = &job->items[job->progress->item];
+        item->effect = CHANGE_NOTHING;
         item->status = error_set(&item->error, e.status, "%s", e.text);
     }
     return true;
@@ -280,6 +292,7 @@ static bool carry_on(struct document_thread *thread, struct document_job *job) {
     if (carry_out(thread, job, &job->items[progress->item])) return true;
     if (job->items[progress->item].status) quota_forget(&progress->quota);
     progress->item++;
+    if (job->steps) atomic_store(&job->steps->items, progress->item);
     return progress->item < job->n_items;
 }
 
@@ -296,6 +309,7 @@ static struct document_job *take_job(struct document_thread *thread) {
 
 static void begin_job(const struct document_thread *thread, struct document_job *job) {
     job->progress = xcalloc(1, sizeof *job->progress);
+    if (job->steps) atomic_store(&job->steps->begun, true);
     job->progress->cutter = thread->cutter;
     job->progress->cutter.filter = job->filter;
     job->progress->quota =
@@ -305,6 +319,9 @@ static void begin_job(const struct document_thread *thread, struct document_job 
 /* The tokens that were embedded are charged before the answer is there. */
 static void end_job(struct document_thread *thread, struct document_job *job) {
     quota_note(&job->progress->quota);
+    quota_free(&job->progress->quota);
+    for (int i = 0; i < job->n_items; i++)
+        if (job->items[i].upload) kept_copy_release(&job->items[i].upload->copy);
     if (job->who) principal_charge(job->who, job->progress->cutter.n_tokens_read, 0);
     document_cutter_close(&job->progress->cutter);
     free(job->progress);
@@ -380,8 +397,11 @@ static bool wait_a_little(struct document_thread *thread) {
 static void *run_keeping(void *argument) {
     struct document_thread *thread = argument;
     double again = 0;
+    struct document_sweeper sweeper = {
+        .collection = thread->o.collection, .folder = thread->o.files, .version = -1};
     while (wait_a_little(thread)) {
         follow(thread);
+        document_sweep(&sweeper);
         if (time_now() < again || !is_due(thread)) continue;
         if (!compact(thread)) again = time_now() + COMPACT_AGAIN_SECONDS;
     }

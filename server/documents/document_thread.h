@@ -26,6 +26,13 @@ struct document_item {
     struct error error;
 };
 
+/* How far a job is, to be read while it is carried out. */
+struct document_steps {
+    atomic_bool begun;          /* it is no longer waiting for its turn */
+    atomic_int items;           /* that are over */
+    atomic_int_fast64_t chunks; /* that were put */
+};
+
 /* Documents to put or to delete, in order. The asker owns it and leaves it alone until done was
  * called. */
 struct document_job {
@@ -41,6 +48,7 @@ struct document_job {
     int n_items;
     void (*run)(struct document_job *job);  /* carried out in place of the items, unless the thread
                                              * is stopped;  NULL: the items are */
+    struct document_steps *steps;           /* NULL: nobody asks how far it is */
     const atomic_bool *cancelled;           /* true: nobody waits any more; NULL: somebody does */
     void (*done)(struct document_job *job); /* called once by the thread; must not block */
     void *context;
@@ -57,7 +65,9 @@ struct document_thread_options {
     int upload_seconds;       /* that reading a file may take, with all that are in it */
     struct extract_ocr ocr;   /* of their pages that are pictures; its pictures are set here */
     int readers;              /* files that are read at once, of each client one */
-    int compact_after;        /* chunks that came or went; 0: the collection is not compacted */
+    const char *files; /* folder of copies of uploads (retrieval/kept/kept_copy.h); NULL: they are
+                          not kept */
+    int compact_after; /* chunks that came or went; 0: the collection is not compacted */
 };
 
 /* All is borrowed. */

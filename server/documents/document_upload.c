@@ -127,6 +127,7 @@ enum status upload_read(struct document_upload *upload, struct error *e) {
 
 void upload_free(struct document_upload *upload) {
     free_parts(upload);
+    kept_copy_release(&upload->copy);
     document_text_free(&upload->read);
     buffer_free(&upload->skipped);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "retrieval/extract/extract.h"
+#include "retrieval/kept/kept_copy.h"
 #include "retrieval/store/store.h"
 
 /* A document of a file that may hold several. */
@@ -25,6 +26,7 @@ struct document_upload {
     const char *path; /* what their paths begin with */
     const struct filter *filter; /* as of document_id_within */
     /* Of the reading thread. */
+    struct kept_copy copy;                  /* of its bytes, until it was put */
     int seconds;                            /* that reading all of it may take */
     struct extract_ocr ocr;                 /* as of extract_limits */
     const atomic_bool *cancelled, *stopped; /* as of extract_limits */

@@ -30,7 +30,8 @@ enum {
     CONNECTION_BYTES =
         64
         << 10, /* the library's buffers of one connection; it refuses headers beyond this itself */
-    STREAM_BLOCK = 4 << 10
+    STREAM_BLOCK = 4 << 10,
+    FILE_BLOCK = 64 << 10 /* of a stream whose length is known */
 };
 
 /* Waiting. */
@@ -83,6 +84,13 @@ static enum MHD_Result send_response(struct exchange *exchange, struct MHD_Respo
     return result;
 }
 
+/* One that is shorter than it was said to be must not look whole. */
+static ssize_t end_stream(const struct exchange *exchange) {
+    uint64_t length = exchange->answer->length;
+    return length == 0 || exchange->bytes_out == length ? MHD_CONTENT_READER_END_OF_STREAM
+                                                        : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
 /* The library asks for more bytes of a stream. */
 static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t max) {
     struct exchange *exchange = context;
@@ -90,7 +98,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t
     while (exchange->sent == exchange->out.size) {
         buffer_clear(&exchange->out);
         exchange->sent = 0;
-        if (exchange->complete) return MHD_CONTENT_READER_END_OF_STREAM;
+        if (exchange->complete) return end_stream(exchange);
         if (atomic_load(&exchange->gone)) return MHD_CONTENT_READER_END_WITH_ERROR;
         enum answer_progress progress =
             exchange->answer->ops->poll(exchange->answer, &exchange->out);
@@ -117,10 +125,13 @@ enum MHD_Result exchange_respond(struct exchange *exchange) {
         if (progress == ANSWER_WAITING && suspend(exchange)) return MHD_YES;
     }
     if (exchange->answer->listens) api_release(&exchange->admission);
-    if (exchange->answer->stream)
+    if (exchange->answer->stream) {
+        uint64_t length = exchange->answer->length;
         return send_response(
-            exchange, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream,
-                                                        exchange, NULL));
+            exchange, MHD_create_response_from_callback(length > 0 ? length : MHD_SIZE_UNKNOWN,
+                                                        length > 0 ? FILE_BLOCK : STREAM_BLOCK,
+                                                        read_stream, exchange, NULL));
+    }
     exchange->bytes_out = exchange->out.size;
     return send_response(exchange,
                          MHD_create_response_from_buffer(exchange->out.size, exchange->out.data,

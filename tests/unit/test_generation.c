@@ -602,7 +602,7 @@ static void expect_manifest_error(const char *from, const char *to, const char *
 static void test_manifest_fields(void **state) {
     (void)state;
     build_ok(&options, 1);
-    expect_manifest_error("\"format\": 7", "\"format\": 1", "format 1, this version reads 7");
+    expect_manifest_error("\"format\": 8", "\"format\": 1", "format 1, this version reads 8");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": -5", "\"chunks\" is -5");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": 6", "chunks.offsets");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": \"5\"",

@@ -8,6 +8,7 @@
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/index/index_recall.h"
+#include "retrieval/kept/kept_copy.h"
 #include "retrieval/store/store.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/options/config.h"
@@ -25,6 +26,8 @@ struct found_file {
     const char *identity; /* in source, to its end: what its documents' ids are made of */
     const char *least;    /* in source, to its end: the shortest name that it may be shown by */
     const char *stored;   /* in source, to its end: the name that it is shown by (index_names.h) */
+    char *kept; /* [KEPT_NAME_SIZE] what its documents' `file` says; "" until it is read, and where
+                   it cannot be; NULL: nobody asks */
     enum document_kind kind;
     uint64_t size, text_bytes; /* text_bytes: a guess, see survey_texts */
 };
@@ -72,7 +75,7 @@ struct index_progress {
     bool terminal, drawn;
     double started, shown;
     int files, total_files;
-    int64_t chunks;
+    int64_t chunks, fresh; /* fresh: those that were embedded now */
     struct index_estimate estimate;
 };
 /* The files that will be read. */
@@ -108,7 +111,8 @@ struct build_options {
     char **paths;
     int n_paths;
 };
-/* Reads the documents of one file under the limits that the options set, until *cancelled. */
+/* Reads the documents of one file under the limits that the options set, until *cancelled; before
+ * that, file->kept. */
 enum status read_documents(const struct build_options *options, const struct found_file *file,
                            const atomic_bool *cancelled, const struct document_taker *taker,
                            struct error *e);
@@ -168,6 +172,11 @@ enum status index_open_first(const struct index_arguments *arguments,
                              struct collection **collection, struct snapshot **snapshot,
                              struct error *e);
 void index_close_first(struct collection *collection, struct snapshot *snapshot);
+/* Removes copies of uploads (retrieval/kept/kept_copy.h) whose documents went. `name` is the
+ * collection's. An obstacle is told, and is no failure. */
+void index_sweep_files(struct collection *collection, const char *name);
+/* Copies these into another collection in a folder, which has the same documents. */
+enum status index_copy_files(const char *from, const char *to, struct error *e);
 /* From now on SIGINT and SIGTERM set index_interrupted. */
 void index_catch_interrupts(void);
 /* The collection's own embedder and tokenizer, unless the configuration names others; both must be

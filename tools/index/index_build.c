@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/base/hash.h"
 #include "config/json/json_writer.h"
@@ -36,12 +37,15 @@ static enum status add_vectors(struct builder *builder, const float *vectors, in
 static enum status make_vectors(struct builder *builder, const struct text_span *texts,
                                 size_t *embedded, struct error *e) {
     struct text_span missing[BATCH_CHUNKS];
-    int places[BATCH_CHUNKS], n = 0; /* of each chunk: in `missing`; -1: its vector is there */
+    int places[BATCH_CHUNKS], n = 0,
+                              n_kept = 0; /* of each chunk: in `missing`; -1: its vector is there */
     size_t dim = (size_t)builder->embedder.dim;
     for (int i = 0; i < builder->n_waiting; i++) {
         places[i] = -1;
-        if (unfinished_find(&builder->unfinished, texts[i], builder->vectors + (size_t)i * dim))
+        if (unfinished_find(&builder->unfinished, texts[i], builder->vectors + (size_t)i * dim)) {
+            n_kept++;
             continue;
+        }
         for (places[i] = 0; places[i] < n && !span_equals(missing[places[i]], texts[i]);)
             places[i]++;
         if (places[i] < n) continue;
@@ -50,6 +54,7 @@ static enum status make_vectors(struct builder *builder, const struct text_span 
         n++;
     }
     builder->n_embedded += n;
+    builder->progress.fresh += builder->n_waiting - n_kept;
     struct embed_request request = {
         .texts = missing, .n = n, .role = EMBED_DOCUMENT, .vectors = builder->made};
     if (n > 0 && embedder_embed(&builder->embedder, &request, e)) return e->status;
@@ -88,6 +93,7 @@ static enum status put_remote(struct builder *builder, struct collection_documen
     size_t size = document->text.size - document->chunks[0].start;
     enum status status =
         cut->is_picture ? STATUS_OK : group_embed(&builder->group, document, &n_embedded, e);
+    if (n_embedded > 0 || cut->is_picture) builder->progress.fresh += cut->n_chunks;
     progress_embedded(&builder->progress, cut->n_chunks, n_embedded > 0 ? size : 0,
                       n_embedded > 0 ? 0 : size);
     builder->n_embedded += n_embedded;
@@ -133,6 +139,10 @@ enum status read_documents(const struct build_options *options, const struct fou
                            const atomic_bool *cancelled, const struct document_taker *taker,
                            struct error *e) {
     struct extract_limits limits = extract_limits_of(options->max_file_bytes);
+    struct error unread; /* reading it says so */
+    if (file->kept && file->size <= limits.bytes &&
+        kept_name_of_path(file->path, file->kept, &unread))
+        file->kept[0] = '\0';
     limits.pictures = options->pictures;
     limits.ocr = options->ocr;
     limits.ocr.pictures = !options->pictures;
@@ -192,6 +202,7 @@ static enum status add_document(struct file_adder *adder, const char *part,
     struct collection_document document = {
         .id = id,
         .source = adder->file->source,
+        .file = adder->file->kept,
         .title = document_text->title.data,
         .text = {document_text->text.data, document_text->text.size},
         .marks = marks_of(&document_text->marks)};
@@ -319,8 +330,20 @@ static void print_summary(const struct builder *builder) {
     }
     line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s%s",
                builder->options->out, builder->n_added, builder->progress.chunks, seconds,
-               (double)builder->progress.chunks / (seconds > 0 ? seconds : 1), copies, repeated,
+               (double)builder->progress.fresh / (seconds > 0 ? seconds : 1), copies, repeated,
                skipped, not_read);
+}
+
+/* Uploads that the collection had before are in it no more. */
+static void sweep_after(const struct builder *builder) {
+    struct collection *collection;
+    struct error e;
+    char *folder = builder->collection ? NULL : kept_folder(builder->options->out);
+    bool there = folder && access(folder, F_OK) == 0;
+    free(folder);
+    if (!there || store_open(&collection, builder->options->out, &e)) return;
+    index_sweep_files(collection, builder->options->out);
+    collection_close(collection);
 }
 
 static enum status build(struct builder *builder, const struct config *config, struct error *e) {
@@ -343,7 +366,9 @@ static enum status build(struct builder *builder, const struct config *config, s
     progress_start(&builder->progress, &builder->walk);
     builder->reader = reader_open(builder->options, builder->walk.files, builder->walk.n);
     status = add_files(builder, e);
-    return status ? status : commit(builder, e);
+    if (status == STATUS_OK) status = commit(builder, e);
+    if (status == STATUS_OK) sweep_after(builder);
+    return status;
 }
 
 int index_build(const struct build_options *options, const struct config *config, struct error *e) {

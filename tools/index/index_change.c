@@ -146,6 +146,7 @@ static enum status put_part(struct adder *adder, const char *part,
                                            .path = path.data,
                                            .title = document_text->title.data,
                                            .source = adder->file->source,
+                                           .file = adder->file->kept,
                                            .text = text,
                                            .marks = marks_of(&document_text->marks)};
     struct metadata_limits limits = index_metadata_limits(&arguments->config);
@@ -306,6 +307,7 @@ static int add_or_update(struct index_arguments *arguments, bool only_there, str
                : status                   ? EXIT_FAILED
                : adder.walk.n_skipped > 0 ? EXIT_SKIPPED
                                           : EXIT_FINE;
+    if (adder.collection) index_sweep_files(adder.collection, arguments->rest[0]);
     if (adder.n_unchanged > 0)
         fprintf(stderr, "%d documents were there already, with the same content\n",
                 adder.n_unchanged);
@@ -375,6 +377,7 @@ int run_delete(struct index_arguments *arguments, struct error *e) {
     if (status == STATUS_OK) status = confirm_delete(arguments, &named, e);
     if (status == STATUS_OK) status = delete_named(arguments, collection, &named, e);
     named_documents_free(&named);
+    index_sweep_files(collection, arguments->rest[0]);
     collection_close(collection);
     if (status == STATUS_CANCELLED && index_interrupted) return EXIT_INTERRUPTED;
     return status ? EXIT_FAILED : EXIT_FINE;
@@ -392,6 +395,7 @@ int run_compact(struct index_arguments *arguments, struct error *e) {
         struct snapshot *snapshot = collection_hold(collection);
         index_print_state(arguments, "compacted", arguments->rest[0], snapshot);
         snapshot_release(snapshot);
+        index_sweep_files(collection, arguments->rest[0]);
     }
     collection_close(collection);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;

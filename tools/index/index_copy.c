@@ -2,6 +2,7 @@
  * restore. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "config/json/json_writer.h"
@@ -28,6 +29,24 @@ void index_print_state(const struct index_arguments *arguments, const char *effe
     buffer_free(&text);
 }
 
+void index_sweep_files(struct collection *collection, const char *name) {
+    struct kept_swept swept;
+    struct error e;
+    if (collection_is_remote(collection)) return;
+    char *folder = kept_folder(name);
+    if (kept_sweep(folder, collection, &swept, &e))
+        line_print(stderr, "copies of files that went stay on the disk: %s", e.text);
+    free(folder);
+}
+
+enum status index_copy_files(const char *from, const char *to, struct error *e) {
+    char *source = kept_folder(from), *target = kept_folder(to);
+    enum status status = kept_copy_all(source, target, e);
+    free(source);
+    free(target);
+    return status;
+}
+
 /* Opened as a reader does: what is printed was read from the copy. */
 static enum status report_copy(const struct index_arguments *arguments, const char *effect,
                                struct error *e) {
@@ -45,6 +64,7 @@ static enum status report_copy(const struct index_arguments *arguments, const ch
 static int copy(const struct index_arguments *arguments, const char *effect, struct error *e) {
     index_catch_interrupts();
     enum status status = store_copy(arguments->rest[0], arguments->rest[1], &index_interrupted, e);
+    if (status == STATUS_OK) status = index_copy_files(arguments->rest[0], arguments->rest[1], e);
     if (status == STATUS_OK) status = report_copy(arguments, effect, e);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
 }

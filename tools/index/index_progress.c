@@ -49,7 +49,7 @@ void progress_show(struct index_progress *progress, bool last) {
     progress->shown = now;
     double share = estimate_share(&progress->estimate),
            seconds = estimate_left(&progress->estimate);
-    double rate = passed > 0 ? (double)progress->chunks / passed : 0;
+    double rate = passed > 0 ? (double)progress->fresh / passed : 0;
     char left[32] = "?", bar[BAR + 1];
     if (seconds >= 0) format_time(left, sizeof left, seconds);
     for (int i = 0; i < BAR; i++) bar[i] = i < (int)(share * BAR) ? '#' : '.';

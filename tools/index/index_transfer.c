@@ -302,6 +302,7 @@ static bool same_document(const struct transfer_document *left,
            same_string(document->title, collection_document->title) &&
            same_string(document->metadata, collection_document->metadata) &&
            same_string(document->source, collection_document->source) &&
+           same_string(document->file, collection_document->file) &&
            span_equals(document->text, collection_document->text) &&
            marks_equal(document->marks, collection_document->marks) &&
            memcmp(document->ids, collection_document->ids,
@@ -397,6 +398,9 @@ int run_copy(struct index_arguments *arguments, struct error *e) {
     transfer.to.name = arguments->rest[1];
     index_catch_interrupts();
     enum status status = transfer_all(&transfer, e);
+    if (status == STATUS_OK && !collection_is_remote(transfer.from.collection) &&
+        !collection_is_remote(transfer.to.collection))
+        status = index_copy_files(transfer.from.name, transfer.to.name, e);
     if (status == STATUS_OK) status = print_transfer(&transfer, e);
     waiting_free(&transfer);
     end_close(&transfer.from);

@@ -115,7 +115,8 @@ static void add_file(struct walk *walk, const struct trail *trail, const char *p
         .identity = source + (walk->base ? strlen(walk->base) : 0),
         .least = find_least(source, trail->root),
         .kind = is_known(walk, source) ? document_kind(source) : document_kind(path),
-        .size = (uint64_t)st->st_size};
+        .size = (uint64_t)st->st_size,
+        .kept = xcalloc(1, KEPT_NAME_SIZE)};
     walk->files[walk->n].stored = walk->files[walk->n].least;
     walk->n++;
 }
@@ -286,6 +287,7 @@ void walk_free(struct walk *walk) {
     for (int i = 0; i < walk->n; i++) {
         free(walk->files[i].path);
         free(walk->files[i].source);
+        free(walk->files[i].kept);
     }
     for (int i = 0; i < walk->n_roots; i++) free(walk->roots[i]);
     free(walk->files);

@@ -172,6 +172,7 @@ static enum status run_round(struct folder_watch *watch, struct error *e) {
     watch->adder.walk = fresh;
     begin_round(&watch_round);
     enum status status = carry_out_round(&watch_round, e);
+    index_sweep_files(watch->adder.collection, watch->adder.arguments->rest[0]);
     known_texts_free(&watch->adder.texts);
     end_round(&watch_round);
     return status;

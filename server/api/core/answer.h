@@ -27,10 +27,12 @@ struct answer {
     const struct answer_ops *ops;
     struct failure_form form; /* of a failure that it turns out to be; set by whoever opened it */
     int http;                 /* status code; of a stream at once, else when complete */
-    bool stream;  /* sent as it comes, from the poll on that sets it; else all at once, with its
-                     length */
-    bool listens; /* a stream that waits for news for as long as the client likes: no request in
-                     work that limits count */
+    bool stream;     /* sent as it comes, from the poll on that sets it; else all at once, with its
+                        length */
+    uint64_t length; /* bytes of a stream that are known beforehand; 0: they are not. One that
+                        completes with fewer is cut off */
+    bool listens;    /* a stream that waits for news for as long as the client likes: no request in
+                        work that limits count */
     struct answer_header *headers;
     int n_headers, headers_capacity;
 };

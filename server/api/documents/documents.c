@@ -223,6 +223,15 @@ static char *choose_id(const struct document_request *request, const struct filt
     return xstrdup(id);
 }
 
+/* There would be no path for a document of such an id. */
+static bool check_no_file(const char *id, struct failure *failure) {
+    const char end[] = "/file";
+    size_t size = id ? strlen(id) : 0;
+    if (size < sizeof end - 1 || strcmp(id + size - (sizeof end - 1), end) != 0) return true;
+    return failure_set(failure, 400, "invalid_value", "id",
+                       "an id does not end in /file, which stands for the file of a document");
+}
+
 static bool check_path_id(const struct document_request *request, const char *id,
                           struct failure *failure) {
     if (request->id == NULL || strcmp(request->id, id) == 0) return true;
@@ -298,6 +307,9 @@ static struct answer *put_documents(struct api *api, const struct api_request *r
         ok = failure_set(failure, 400, "invalid_value", NULL,
                          "the path has the id of one document, the body has a list");
     if (ok && id) ok = check_path_id(&answer->requests.list[0], id, failure);
+    if (ok) ok = check_no_file(id, failure);
+    for (int i = 0; ok && i < answer->requests.n; i++)
+        ok = check_no_file(answer->requests.list[i].id, failure);
     if (!ok) {
         answer_close(&answer->base.base);
         return NULL;

@@ -10,10 +10,15 @@ struct look {
      * otherwise. */
     enum status (*run)(struct look *look, struct error *e);
     void (*head)(const struct look *look, struct answer *answer); /* once it has run; NULL: none */
+    /* The pieces behind the body of an answer that streams; NULL: there are none. */
+    enum answer_progress (*more)(struct look *look, struct buffer *out);
     void (*free)(struct look *look);
     struct buffer body;
+    uint64_t length; /* bytes that `more` has in all */
     bool failed;
     struct error error;
+    int http;         /* of a failure that is not the one of its status; 0: it is */
+    const char *code; /* likewise */
     const char *lost; /* the field at fault where nothing is found; NULL: none is */
 };
 void look_free(struct look *look);

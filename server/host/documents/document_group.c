@@ -21,6 +21,7 @@ static void document_free(struct grouped_document *document) {
     free((char *)(uintptr_t)collection_document->title);
     free((char *)(uintptr_t)collection_document->metadata);
     free((char *)(uintptr_t)collection_document->source);
+    free((char *)(uintptr_t)collection_document->file);
     free((char *)(uintptr_t)collection_document->text.text);
     free((void *)(uintptr_t)collection_document->marks.bytes);
     free((void *)(uintptr_t)collection_document->ids);
@@ -50,6 +51,7 @@ static struct grouped_document *append_copy(struct document_group *group,
             .title = xstrdup(document->title),
             .metadata = document->metadata ? xstrdup(document->metadata) : NULL,
             .source = document->source ? xstrdup(document->source) : NULL,
+            .file = document->file ? xstrdup(document->file) : NULL,
             .text = {copy_bytes(document->text.text, document->text.size), document->text.size},
             .marks = {copy_bytes(document->marks.bytes, document->marks.n * sizeof(struct mark)),
                       document->marks.n}}};

@@ -2,6 +2,7 @@
 #include "server/host/options/host_options.h"
 
 #include "kernels/comm/comm.h"
+#include "retrieval/kept/kept_file.h"
 #include "retrieval/milvus/client/milvus.h"
 #include "retro/model/grid.h"
 #include "retro/model/model.h"
@@ -105,6 +106,9 @@ static const struct json_choice milvus_consistencies[] = {{"strong", MILVUS_STRO
 static const struct json_choice aways[] = {
     {"fail", AWAY_FAIL}, {"write_without", AWAY_WRITE_WITHOUT}, {NULL, 0}};
 
+static const struct json_choice keeps[] = {
+    {"off", KEEP_OFF}, {"path", KEEP_PATH}, {"copy", KEEP_COPY}, {NULL, 0}};
+
 static const struct option_row retrieval_rows[] = {
     OPTION_PATH(struct retrieval_settings, collection,
                 "folder made by retro-index, or milvus://HOST:PORT/NAME (docs/milvus.md); empty: "
@@ -134,6 +138,10 @@ static const struct option_row retrieval_rows[] = {
                   "what clients may do with the documents, over /v1/documents; auto: write where "
                   "the server listens on a "
                   "loopback address or asks for keys, else read"),
+    OPTION_CHOICE(struct retrieval_settings, keep_files, KEEP_OFF, keeps,
+                  "files of documents that /v1/documents/ID/file gives as they came; path: those "
+                  "that retro-index read, from where they lie; copy: these, and uploads, of which "
+                  "a copy is kept beside the collection"),
     OPTION_INT(struct retrieval_settings, compact_after, 20000, 0, 1 << 30,
                "chunks that were added or deleted after which the collection is compacted beside "
                "its use; 0: never"),

@@ -55,6 +55,7 @@ struct retrieval_settings {
     int milvus_attempts;
     int away;            /* enum collection_away */
     int documents;       /* enum documents_access */
+    int keep_files;      /* enum keep_files (retrieval/kept/kept_file.h) */
     int compact_after;   /* chunks that came or went; 0: never */
     int upload_seconds;  /* that reading a file of a request may take */
     int upload_readers;  /* such files that are read at once */
