@@ -146,6 +146,8 @@ const struct route api_routes[] = {
           .required = "object", .summary = "Add a document, or replace the one of its id"),
     ROUTE("GET", "/v1/documents/{id}/file", document_file, .answer_type = "*/*",
           .summary = "The file that a document came from, as it came"),
+    ROUTE("GET", "/v1/documents/{id}/pages/{number}", document_page, .answer_type = "image/png",
+          .summary = "A page of a document as a picture, where its file is a PDF"),
     ROUTE("GET", "/v1/documents/", document_show,
           .required = "id object path title metadata chunks bytes text",
           .summary = "A document with its text"),
