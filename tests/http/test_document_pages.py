@@ -75,20 +75,6 @@ def test_a_file_that_changed_is_refused(start, folder, tmp_path):
     assert status == 409 and json.loads(body)["error"]["code"] == "file_changed"
 
 
-def test_a_damaged_page_is_refused(served):
-    """The text of the first page is read; the second is no page."""
-    damaged = write([Page(), Page()])
-    page = Page()
-    page.text(100, 150, "The zebra measures the copper lantern.", 11)
-    damaged = write([page, Page()])
-    at = damaged.rindex(b"/Type /Page ") if b"/Type /Page " in damaged else damaged.rindex(b"/Type/Page")
-    damaged = damaged[:at] + damaged[at:].replace(b"Page", b"Pxge", 1)
-    [said] = upload(served, [("file", "zebra.pdf", damaged)])["data"]
-    assert get(served, page_of(said["id"], 1))[0] == 200
-    status, words, _ = refusal(get(served, page_of(said["id"], 2)))
-    assert status in (404, 422) and "zebra.pdf" in words
-
-
 def test_a_tenant_sees_the_pages_of_its_own(start, folder, keys):  # noqa: F811
     mine, other = (keys.add(name, filter={"eq": {"team": name}}) for name in ("mine", "other"))
     none = keys.add("none", documents="off")
