@@ -14,17 +14,17 @@ struct page_thread;
 
 /* A page of one document. The asker owns it and leaves it alone until done was called. */
 struct page_job {
-    struct turn turn;           /* first: one is cast to the other; the thread's */
-    struct principal principal; /* who asks, and until when: no other documents are there */
-    const char *id;             /* of the document */
-    int number;                 /* of the page, from 1 */
-    struct buffer png;          /* owned by the asker; empty where the job fails */
-    int n_pages;                /* of the document */
+    struct turn turn;             /* first: one is cast to the other; the thread's */
+    struct principal principal;   /* who asks, and until when: no other documents are there */
+    const char *id;               /* of the document */
+    int number;                   /* of the page, from 1 */
+    struct buffer png;            /* owned by the asker; empty where the job fails */
+    int n_pages;                  /* of the document */
     const atomic_bool *cancelled; /* true: nobody waits any more */
     enum status status;           /* STATUS_NOT_FOUND: there is no such document or page, its file
                                      is not kept, or it is no PDF */
     struct error error;
-    bool is_changed; /* it failed because the file is no longer what was read */
+    bool is_changed;                    /* it failed because the file is no longer what was read */
     void (*done)(struct page_job *job); /* called once by the thread; must not block */
     void *context;
 };

@@ -97,7 +97,8 @@ export class Sources {
     item.scrollIntoView({ block: "nearest" });
     (opener.hidden ? item.querySelector(".unfold") : opener).focus({ preventScroll: true });
     item.classList.add("flash");
-    item.addEventListener("animationend", () => item.classList.remove("flash"), { once: true });
+    const ends = item.getAnimations().map((animation) => animation.finished); // none where motion is not wanted
+    Promise.allSettled(ends).then(() => item.classList.remove("flash"));
   }
 
   // The passage that a quote was taken from, in the list; -1: it is not there.

@@ -72,8 +72,8 @@ bool document_path_is_page(const char *path) {
     return document_id_is_page(path + strlen(documents_path));
 }
 
-struct answer *document_page(struct api *api, const struct api_request *request,
-                             struct waker waker, struct failure *failure) {
+struct answer *document_page(struct api *api, const struct api_request *request, struct waker waker,
+                             struct failure *failure) {
     static const struct answer_ops ops = {page_poll, shared_answer_cancel, shared_answer_close};
     const struct served_model *model =
         documents_model(api, &request->principal, DOCUMENTS_READ, failure);
