@@ -12,6 +12,7 @@ int eval_parity(const struct usage *self, int argc, char **argv);
 int eval_embed(const struct usage *self, int argc, char **argv);
 int eval_ppl(const struct usage *self, int argc, char **argv);
 int eval_retrieval(const struct usage *self, int argc, char **argv);
+int eval_beir(const struct usage *self, int argc, char **argv);
 int eval_rerank(const struct usage *self, int argc, char **argv);
 int eval_support(const struct usage *self, int argc, char **argv);
 int eval_chat(const struct usage *self, int argc, char **argv);

@@ -8,12 +8,10 @@
 
 #include "config/json/json_table.h"
 #include "config/json/json_writer.h"
-#include "server/host/documents/documents.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/search_ways.h"
 
-/* Documents that are looked at of each answer; the ways of a search, of enum retriever_way and
- * behind them that of the configuration with its reranker. */
-enum { RANKS = 10, RERANKED = RETRIEVE_BOTH + 1, WAYS };
+enum { RANKS = 10 }; /* documents that are looked at of each answer */
 
 /* A line of the file. */
 struct known_question {
@@ -40,33 +38,15 @@ struct retrieval_score {
 struct ways_score {
     char *kind;
     int n;
-    struct retrieval_score ways[WAYS];
+    struct retrieval_score ways[SEARCH_WAYS];
 };
 
 struct retrieval_eval {
-    struct documents documents;
-    struct snapshot *snapshot;
-    struct retriever_choice configured; /* rerank 0: there is no reranker */
-    struct ways_score *kinds;           /* [n_kinds], the first of all questions */
+    struct search_ways ways;
+    struct ways_score *kinds; /* [n_kinds], the first of all questions */
     int n_kinds, capacity;
     bool json;
 };
-
-static const char *const way_names[] = {[RETRIEVE_NEAREST] = "vectors",
-                                        [RETRIEVE_WORDS] = "words",
-                                        [RETRIEVE_BOTH] = "hybrid",
-                                        [RERANKED] = "reranked"};
-
-static int count_ways(const struct retrieval_eval *eval) {
-    return eval->configured.rerank > 0 ? WAYS : RERANKED;
-}
-
-static struct retriever_choice choice_of(const struct retrieval_eval *eval, int way) {
-    if (way == RERANKED)
-        return (struct retriever_choice){
-            .way = eval->configured.way, .rerank = eval->configured.rerank, .per_document = 1};
-    return (struct retriever_choice){.way = (enum retriever_way)way, .per_document = 1};
-}
 
 static struct ways_score *find_kind(struct retrieval_eval *eval, const char *kind) {
     for (int i = 0; i < eval->n_kinds; i++)
@@ -117,14 +97,10 @@ static enum status ask(struct retrieval_eval *eval, const struct known_question 
     struct hits hits;
     for (size_t i = 0; i < question->excluded.count; i++)
         excluded[i] = (struct text_span){paths[i], strlen(paths[i])};
-    struct retriever_query query = {.text = {question->text, strlen(question->text)},
-                                    .k = RANKS,
-                                    .min_similarity = -1,
-                                    .choice = choice_of(eval, way),
-                                    .excluded = excluded,
-                                    .n_excluded = (int)question->excluded.count,
-                                    .snapshot = eval->snapshot};
-    enum status status = retriever_search(eval->documents.retriever, &query, 1, &hits, e);
+    struct ways_query query = {.text = {question->text, strlen(question->text)},
+                               .excluded = excluded,
+                               .n_excluded = (int)question->excluded.count};
+    enum status status = search_way_ask(&eval->ways, &query, way, &hits, e);
     if (status == STATUS_OK) {
         *score = score_hits(question, &hits);
         hits_free(&hits);
@@ -136,12 +112,12 @@ static enum status ask(struct retrieval_eval *eval, const struct known_question 
 static enum status ask_question(struct retrieval_eval *eval, const struct known_question *question,
                                 struct error *e) {
     struct ways_score sums = {0};
-    for (int way = RETRIEVE_NEAREST; way < count_ways(eval); way++)
+    for (int way = RETRIEVE_NEAREST; way < search_ways_count(&eval->ways); way++)
         if (ask(eval, question, way, &sums.ways[way], e)) return e->status;
     for (int all = 0; all < 2; all++) {
         struct ways_score *to = find_kind(eval, all ? question->kind : "all");
         to->n++;
-        for (int way = RETRIEVE_NEAREST; way < count_ways(eval); way++)
+        for (int way = RETRIEVE_NEAREST; way < search_ways_count(&eval->ways); way++)
             add_score(&to->ways[way], sums.ways[way]);
         if (strcmp(question->kind, "all") == 0) break;
     }
@@ -166,7 +142,7 @@ static void print_row(const struct retrieval_eval *eval, const struct ways_score
     double n = kind->n;
     if (!eval->json) {
         printf("%-12s %5d  %-8s %8.3f %8.3f %8.3f %8.3f %8.3f\n", kind->kind, kind->n,
-               way_names[way], score->first / n, score->five / n, score->ten / n,
+               search_way_name(way), score->first / n, score->five / n, score->ten / n,
                score->reciprocal / n, score->gain / n);
         return;
     }
@@ -174,7 +150,7 @@ static void print_row(const struct retrieval_eval *eval, const struct ways_score
     put_object(&w);
     put_key_string(&w, "kind", kind->kind);
     put_key_int(&w, "questions", kind->n);
-    put_key_string(&w, "way", way_names[way]);
+    put_key_string(&w, "way", search_way_name(way));
     const char *const names[] = {"recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10"};
     const double values[] = {score->first, score->five, score->ten, score->reciprocal, score->gain};
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
@@ -191,25 +167,19 @@ static void print_scores(const struct retrieval_eval *eval) {
         printf("%-12s %5s  %-8s %8s %8s %8s %8s %8s\n", "kind", "n", "way", "recall@1", "recall@5",
                "rec@10", "MRR@10", "nDCG@10");
     for (int i = 0; i < eval->n_kinds; i++)
-        for (int way = RETRIEVE_NEAREST; way < count_ways(eval); way++)
+        for (int way = RETRIEVE_NEAREST; way < search_ways_count(&eval->ways); way++)
             print_row(eval, &eval->kinds[i], way);
 }
 
 static enum status run_questions(struct retrieval_eval *eval, const struct config *config, int n,
                                  char **files, struct error *e) {
-    if (!documents_wanted(config))
-        return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
-    enum status status = documents_open_search(&eval->documents, config, RANKS, e);
-    eval->configured = retrieval_choice_ranking(&config->retrieval.choice,
-                                                rerank_candidates_of(&config->retrieval));
-    if (status == STATUS_OK) eval->snapshot = collection_hold(eval->documents.collection);
+    enum status status = search_ways_open(&eval->ways, config, RANKS, e);
     for (int i = 0; i < n && status == STATUS_OK; i++)
         status = json_parse_lines(files[i], take_question, eval, e);
     if (status == STATUS_OK && eval->n_kinds == 0)
         status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
     if (status == STATUS_OK) print_scores(eval);
-    snapshot_release(eval->snapshot);
-    documents_close(&eval->documents);
+    search_ways_close(&eval->ways);
     return status;
 }
 

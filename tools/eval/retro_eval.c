@@ -24,6 +24,9 @@ static const struct eval_command {
       "with known\n"
       "documents"},
      eval_retrieval},
+    {{"beir", "[OPTION...] FOLDER",
+      "nDCG@10 and recall@100 of searches for the queries of a folder in the form of BEIR"},
+     eval_beir},
     {{"quotes", "[OPTION...] QUESTIONS.jsonl...",
       "share of answers that quote, and of quotes that stand in a passage, and in a right "
       "document"},
