@@ -25,6 +25,7 @@
 #include "config/sandbox/sandbox.h"
 #include "server/api/core/traffic.h"
 #include "server/cli.h"
+#include "server/documents/document_jobs.h"
 #include "server/doors/kept/kept.h"
 #include "server/doors/mcp/mcp.h"
 #include "server/host/check.h"
@@ -156,6 +157,7 @@ static enum status open_api(struct server *server, struct error *e) {
                                .logs_bodies = server->config.log.prompts,
                                .created = time(NULL),
                                .traffic = traffic_open(),
+                               .jobs = document_jobs_open(),
                                .responses = kept_open((struct kept_limits){
                                    settings->max_responses, (size_t)settings->max_response_mb << 20,
                                    settings->response_hours * 3600})};
@@ -317,6 +319,7 @@ static void server_close(struct server *server) {
     served_models_close(&server->served);
     traffic_close(server->api.traffic);
     kept_close(server->api.responses);
+    document_jobs_close(server->api.jobs);
     keyring_close(server->api.keys);
     free(server->api.networks);
     host_rules_free(&server->api.hosts);

@@ -51,7 +51,7 @@ def sources(found):
         if not chunk["neighbors"]:
             lines.append(f"* from token {chunk['position']}: nothing near enough")
         for n in chunk["neighbors"]:
-            place = f"bytes {n['start']} to {n['end']}, similarity {1 - n['distance']:.2f}"
+            place = f"bytes {n['start']} to {n['end']}, similarity {n['similarity']:.2f}"
             lines.append(f"* from token {chunk['position']}: {one_line(n['document'])}, {place}: {one_line(n['text'])}")
     return "\n".join(lines) or "* no chunk was searched for"
 

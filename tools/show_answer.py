@@ -121,8 +121,8 @@ def show_sources(chunks, width):
                 place += f" ({neighbor['title']})"
             if neighbor.get("start") is not None:
                 place += f", bytes {neighbor['start']}-{neighbor['end']}"
-            if neighbor.get("distance") is not None:
-                place = f"{neighbor['distance']:.3f}  {place}"
+            if neighbor.get("similarity") is not None:
+                place = f"{neighbor['similarity']:.3f}  {place}"
             if "number" in neighbor:
                 place = f"[{neighbor['number']}] {place}"
             first = next((" ".join(s.split()) for s in neighbor["text"].splitlines() if s.strip()), "")

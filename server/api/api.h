@@ -24,6 +24,7 @@
 struct grammars;
 struct json_writer;
 struct kept;
+struct document_jobs;
 struct mcp;
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while
@@ -102,6 +103,7 @@ struct api {
     atomic_int connections;        /* that are open */
     atomic_bool leaving, draining; /* no longer ready; and refusing requests */
     struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
+    struct document_jobs *jobs;    /* uploads that were answered at once */
     struct kept *responses;        /* that were stored (server/doors/kept) */
 };
 
@@ -193,6 +195,8 @@ route_handler search_open;      /* search.c */
 route_handler search_picture_open;
 route_handler tables_list, tables_query;                       /* tables.c */
 route_handler documents_list, document_show, document_picture; /* documents_look.c */
+route_handler jobs_list, job_show, job_cancel;                 /* jobs.c */
+route_handler documents_delete;                                /* documents_delete.c */
 route_handler document_file;                                   /* document_file.c */
 /* Whether a path below /v1/documents asks for a file: it ends so, whatever the id holds. */
 bool document_path_is_file(const char *path);

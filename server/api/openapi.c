@@ -299,7 +299,7 @@ static void write_responses(struct json_writer *w, const struct route *route) {
     close_content(w);
     put_object_end(w);
     if (route->access == ACCESS_PAGE) write_empty_status(w, "304", "the client has it");
-    if (route->foreign) write_empty_status(w, "202", "it was taken");
+    if (route->foreign || route->accepts) write_empty_status(w, "202", "it was taken");
     if (route->access == ACCESS_API || route->access == ACCESS_OPERATIONS)
         write_error_status(w, route, 401);
     for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++)

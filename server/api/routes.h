@@ -28,6 +28,7 @@ struct route {
     const char *required; /* members that a JSON answer always has: "a b"; NULL: it is no object */
     bool checks_pages;    /* route_checks_pages */
     bool foreign; /* its answers are another protocol's: 202 too, and errors that have a message */
+    bool accepts; /* 202 with a job, where the request asks for it */
     const char *summary;
 };
 extern const struct route api_routes[];

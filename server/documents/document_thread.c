@@ -114,7 +114,8 @@ static enum status check_goes_on(struct document_thread *thread, const struct do
     if (atomic_load(&thread->stopped))
         return error_set(e, STATUS_CANCELLED, "the server is stopping");
     if (job->cancelled && atomic_load(job->cancelled))
-        return error_set(e, STATUS_CANCELLED, "nobody waits for it");
+        return error_set(e, STATUS_CANCELLED, "%s",
+                         job->steps ? "the job was cancelled" : "nobody waits for it");
     return STATUS_OK;
 }
 

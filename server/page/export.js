@@ -15,9 +15,9 @@ const fileName = (title) => title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-
 const quoted = (text) => text.trim().split("\n").map((line) => `> ${line}`.trimEnd()).join("\n");
 
 function describeSource(passage, i) {
-  const { number, title, document: name, start, end, distance, text } = passage;
+  const { number, title, document: name, start, end, similarity, text } = passage;
   const facts = name === null ? ["given in the request"] : [name, `bytes ${start}–${end}`];
-  if (typeof distance === "number") facts.push(`similarity ${(1 - distance).toFixed(2)}`);
+  if (typeof similarity === "number") facts.push(`similarity ${similarity.toFixed(2)}`);
   return `${number ?? i + 1}. ${title || name || "Passage"} (${facts.join(", ")})\n\n${quoted(text).replace(/^/gm, "   ")}`;
 }
 

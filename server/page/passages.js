@@ -11,13 +11,13 @@ const FOUND = 10; // passages that a search shows
 
 // The name of the document stands above where it has no title.
 export function namePlace(passage) {
-  const { document: path, title, start, end, page, line, heading, distance } = passage;
+  const { document: path, title, start, end, page, line, heading, similarity } = passage;
   if (path === null) return "given in the request";
   const parts = [`bytes ${start}–${end}`];
   if (page) parts.push(`page ${page}`);
   if (line) parts.push(`line ${line}`);
   if (heading?.length) parts.push(heading.join(" › "));
-  if (typeof distance === "number") parts.push(`similarity ${(1 - distance).toFixed(2)}`);
+  if (typeof similarity === "number") parts.push(`similarity ${similarity.toFixed(2)}`);
   const facts = parts.join(" · ");
   return title && title !== path ? `${path}\n${facts}` : facts;
 }
@@ -45,7 +45,7 @@ export function layPassage(element, passage) {
 function showFound(passage) {
   const item = shape.cloneNode(true), find = (selector) => item.querySelector(selector);
   find(".title").textContent = passage.title || passage.document;
-  find(".share").textContent = typeof passage.distance === "number" ? (1 - passage.distance).toFixed(2) : "";
+  find(".share").textContent = typeof passage.similarity === "number" ? passage.similarity.toFixed(2) : "";
   find(".place").textContent = namePlace(passage);
   layPassage(find(".passage"), passage.text);
   find("button").addEventListener("click", () => openReader(passage));

@@ -35,7 +35,7 @@ export async function showExamples(asks, ask) {
   const list = document.querySelector("#welcome ul"), asked = asks();
   const query = encodeURIComponent(EXAMPLES[asked][0]);
   const found = await getJson(`v1/retrieval/search?k=1&q=${query}`).catch(() => ({ data: [] }));
-  if (!(1 - found.data[0]?.distance >= NEAR) || asked !== asks()) return;
+  if (!(found.data[0]?.similarity >= NEAR) || asked !== asks()) return;
   list.replaceChildren(...EXAMPLES[asked].map((text) => {
     const item = document.createElement("li"), button = document.createElement("button");
     button.type = "button";

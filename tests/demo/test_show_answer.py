@@ -20,7 +20,7 @@ RETRIEVAL = [
                 "title": "fork(2)",
                 "start": 100,
                 "end": 420,
-                "distance": 0.25,
+                "similarity": 0.75,
                 "text": "\n  fork() creates a new\tprocess\x1b[31m\nsecond line",
             }
         ],
@@ -97,7 +97,7 @@ def test_both_answers_and_the_sources_of_one(serve):
     assert columns(result.stdout) == (" ".join(["Because the child is new."] * 5), "Nobody knows.")
     assert all(len(row) <= 100 for row in result.stdout.split("Sources")[0].splitlines())
     sources = result.stdout.split("Sources")[1]
-    assert "0.250  man2/fork.2.gz (fork(2)), bytes 100-420" in sources
+    assert "0.750  man2/fork.2.gz (fork(2)), bytes 100-420" in sources
     assert "fork() creates a new process" in sources and "second line" not in sources and "\x1b" not in result.stdout
     assert "from token 76\n    nothing near enough" in sources
 

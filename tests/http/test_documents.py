@@ -44,7 +44,7 @@ def finds(server, query, path):
 def test_add_replace_delete(served):
     before = call(served, "GET", "/v1/documents")
     body = {"id": "bread", "path": "kitchen/bread.md", "title": "Bread", "text": BREAD, "metadata": {"team": "bakers", "year": 2024, "tags": ["a", "b"]}}
-    assert call(served, "POST", "/v1/documents", body) == {"id": "bread", "object": "document", "effect": "added"}
+    assert call(served, "POST", "/v1/documents", body) == {"id": "bread", "path": "kitchen/bread.md", "object": "document", "effect": "added"}
     assert call(served, "POST", "/v1/documents", body)["effect"] == "unchanged"
     assert search(served, "how do I bake")[0]["document"] == "kitchen/bread.md"
     shown = call(served, "GET", "/v1/documents/bread")
@@ -201,7 +201,7 @@ def test_upload(served):
     assert shown["metadata"] == {"team": "bakers"}
     assert search(served, "how do I bake bread")[0]["document"] in ("kitchen/bread.md", "steam.html")
     again = upload(served, [("file", "steam.html", page), ("metadata", None, b'{"team": "bakers"}')])
-    assert again["data"] == [{"id": said["data"][1]["id"], "object": "document", "effect": "unchanged"}]
+    assert again["data"] == [{"id": said["data"][1]["id"], "path": "steam.html", "object": "document", "effect": "unchanged"}]
     one = upload(served, [("id", None, b"mine"), ("title", None, b"A title"), ("path", None, b"a/b.md"), ("file", "b.md", b"# B\n\nText.\n")])
     assert one["data"][0]["id"] == "mine"
     shown = call(served, "GET", "/v1/documents/mine")

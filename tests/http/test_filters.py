@@ -213,7 +213,7 @@ def test_a_key_puts_documents_of_its_own(tenants):
 
 
 def put(tenants, who, name, text, effect, **more):
-    assert tenants(who, "PUT", f"/v1/documents/{name}", {"text": text, **more}) == {"id": name, "object": "document", "effect": effect}
+    assert tenants(who, "PUT", f"/v1/documents/{name}", {"text": text, **more}) == {"id": name, "path": more.get("path", name), "object": "document", "effect": effect}
 
 
 def stored(tenants, name, team):

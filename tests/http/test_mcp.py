@@ -153,7 +153,7 @@ def test_search_finds_what_the_search_of_the_api_finds(server):
         assert mine["path"] == theirs["document"] and mine["id"] == theirs["id"] != mine["path"]
         assert (mine["start"], mine["end"], mine["page"], mine["heading"], mine["text"]) == tuple(
             theirs[key] for key in ("start", "end", "page", "heading", "text"))
-        assert mine["similarity"] == pytest.approx(1 - theirs["distance"], abs=1e-6) and mine["title"]
+        assert mine["similarity"] == pytest.approx(theirs["similarity"], abs=1e-6) and mine["title"]
         document = server.request("GET", "/v1/documents/" + mine["id"]).json()
         assert document["text"].encode()[mine["start"]:mine["end"]].decode() == mine["text"]
         assert server.request("GET", mine["url"].removeprefix(server.url)).json() == document

@@ -137,8 +137,8 @@ def same_data(a, b):
     """But for the chunk's number, which counts in its document in Milvus, and the last bits of the similarity."""
     assert [(h["document"], h["start"]) for h in a] == [(h["document"], h["start"]) for h in b]
     for x, y in zip(a, b):
-        assert abs(x["distance"] - y["distance"]) < 1e-5
-        assert {**x, "distance": 0, "chunk": 0} == {**y, "distance": 0, "chunk": 0}
+        assert abs(x["similarity"] - y["similarity"]) < 1e-5
+        assert {**x, "similarity": 0, "chunk": 0} == {**y, "similarity": 0, "chunk": 0}
 
 
 def test_filters_agree_with_a_folder(served):
@@ -325,7 +325,7 @@ def test_pictures(place, milvus, tmp_path_factory):
     image = "data:image/png;base64," + base64.b64encode(wide.read_bytes()).decode()
     found = call(server, "POST", "/v1/retrieval/search/picture", {"image": image, "k": 2})["data"]
     assert [hit["document"] for hit in found] == ["wide.png", "tall.png"]
-    assert found[0]["distance"] == pytest.approx(0, abs=1e-5)
+    assert found[0]["similarity"] == pytest.approx(1, abs=1e-5)
     shown = server.request("GET", found[0]["picture"])
     assert shown.status == 200 and shown.body == wide.read_bytes() and shown.headers["Content-Type"] == "image/png"
     assert shown.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"

@@ -42,7 +42,7 @@ def search(server, image, **fields):
 def test_by_a_picture(server):
     for name in PICTURES:
         found = search(server, url_of(name), k=3)
-        assert [len(found), found[0]["document"]] == [3, name] and found[0]["distance"] == pytest.approx(0, abs=1e-5)
+        assert [len(found), found[0]["document"]] == [3, name] and found[0]["similarity"] == pytest.approx(1, abs=1e-5)
         shown = server.request("GET", found[0]["picture"])
         assert shown.status == 200 and shown.body == (SEER / name).read_bytes()
         assert shown.headers["Content-Type"] == "image/png" and shown.headers["X-Content-Type-Options"] == "nosniff"

@@ -22,11 +22,11 @@ def test_every_closed_chunk_is_told(server):
     for chunk in reply["retrieval"]:
         assert len(chunk["neighbors"]) == NEIGHBORS and chunk["index"] == 0
         for neighbor in chunk["neighbors"]:
-            assert set(neighbor) == {"id", "document", "title", "start", "end", "page", "line", "heading", "distance", "text"}
+            assert set(neighbor) == {"id", "document", "title", "start", "end", "page", "line", "heading", "similarity", "text"}
             assert neighbor["document"].endswith(".md") and neighbor["text"]
-            assert 0 <= neighbor["start"] < neighbor["end"] and 0 <= neighbor["distance"] <= 2
-        distances = [neighbor["distance"] for neighbor in chunk["neighbors"]]
-        assert distances == sorted(distances)
+            assert 0 <= neighbor["start"] < neighbor["end"] and -1 <= neighbor["similarity"] <= 1
+        similarities = [neighbor["similarity"] for neighbor in chunk["neighbors"]]
+        assert similarities == sorted(similarities, reverse=True)
 
 
 def test_long_prompts_retrieve_for_every_chunk(server):
@@ -61,7 +61,7 @@ def test_k_and_floor(server):
     many = server.complete(PROMPT, max_tokens=1, retrieval={"k": 7})["retrieval"]
     assert len(one[0]["neighbors"]) == 1 and len(many[0]["neighbors"]) == 7
     assert one[0]["neighbors"] == many[0]["neighbors"][:1]
-    floor = 1 - many[0]["neighbors"][3]["distance"] + 1e-6
+    floor = many[0]["neighbors"][3]["similarity"] + 1e-6
     near = server.complete(PROMPT, max_tokens=1, retrieval={"k": 7, "min_similarity": floor})["retrieval"]
     assert near[0]["neighbors"] == many[0]["neighbors"][:3]
     # Nothing near enough: the chunk is told, the model reads none, as if retrieval were off.
@@ -98,7 +98,7 @@ def test_the_caller_s_neighbours(server):
     assert [c["position"] for c in given["retrieval"]] == positions(n, n + 79)
     for chunk in given["retrieval"]:
         assert [neighbor["text"] for neighbor in chunk["neighbors"]] == texts
-        assert all(neighbor["document"] is None and neighbor["distance"] is None for neighbor in chunk["neighbors"])
+        assert all(neighbor["document"] is None and neighbor["similarity"] is None for neighbor in chunk["neighbors"])
     assert given["choices"] == server.complete(PROMPT, retrieval={"neighbors": texts}, **ask)["choices"]
     assert given["choices"] != server.complete(PROMPT, retrieval={"neighbors": texts[:1]}, **ask)["choices"]
 
@@ -113,14 +113,14 @@ def test_through_the_openai_client(server):
 def test_search(server):
     found = server.post({"query": "how to stop the server", "k": 5}, "/v1/retrieval/search").json()["data"]
     assert len(found) == 5
-    assert set(found[0]) == {"id", "document", "title", "start", "end", "page", "line", "heading", "distance", "text", "chunk"}
+    assert set(found[0]) == {"id", "document", "title", "start", "end", "page", "line", "heading", "similarity", "text", "chunk"}
     path = "/v1/retrieval/search?q=how+to%20stop+the+server&k=5"
     assert server.request("GET", path).json()["data"] == found
     near = server.post({"query": "how to stop the server", "k": 5, "min_similarity": 1}, "/v1/retrieval/search")
     assert near.json()["data"] == []
     # A chunk's own text finds that chunk.
     again = server.post({"query": found[2]["text"], "k": 1}, "/v1/retrieval/search").json()["data"]
-    assert again[0]["chunk"] == found[2]["chunk"] and again[0]["distance"] < 0.2
+    assert again[0]["chunk"] == found[2]["chunk"] and again[0]["similarity"] > 0.8
     for path in ("/v1/retrieval/search", "/v1/retrieval/search?q=x&k=0", "/v1/retrieval/search?q=x&k=99"):
         assert server.request("GET", path).error()["code"] in ("missing_parameter", "invalid_value")
     for field in ("q", "k", "min_similarity"):
@@ -131,7 +131,7 @@ def test_search(server):
     assert error["param"] == "q" and error["code"] == "invalid_value"
     with_nul = server.post({"query": "stop\0the server", "k": 1}, "/v1/retrieval/search").json()["data"]
     cut = server.post({"query": "stop", "k": 1}, "/v1/retrieval/search").json()["data"]
-    assert with_nul[0]["distance"] != cut[0]["distance"]
+    assert with_nul[0]["similarity"] != cut[0]["similarity"]
 
 
 @pytest.mark.parametrize("field", ["limit=3", "query=x", "top_k=3", "K=3", "k%00=3", "kk"])

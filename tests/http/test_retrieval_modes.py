@@ -176,8 +176,8 @@ def test_the_turns_before_may_be_sought_by_too(llama):
         found = llama.post({"messages": messages, "max_tokens": 1, "retrieval": {"k": 1, "query": query}}, PATH).json()
         names = {n["document"] for n in found["retrieval"][0]["neighbors"]}
         assert names == {hit["document"] for hit in search(text)}
-        nearest = min(n["distance"] for n in found["retrieval"][0]["neighbors"])
-        assert nearest == search(text)[0]["distance"]
+        nearest = max(n["similarity"] for n in found["retrieval"][0]["neighbors"])
+        assert nearest == search(text)[0]["similarity"]
 
 
 def test_citations_are_of_the_passages_that_were_read(folder, tmp_path):

@@ -31,7 +31,7 @@ def test_the_page_is_what_the_server_answers(server, tmp_path):
             answer = server.complete(prompt, max_tokens=LIMIT, temperature=0.7, top_p=0.95, seed=7, retrieval={"enabled": enabled})
             assert shown[3 * i + j] == answer["choices"][0]["text"]
             for n in (n for chunk in answer.get("retrieval", []) for n in chunk["neighbors"]):
-                assert f"bytes {n['start']} to {n['end']}, similarity {1 - n['distance']:.2f}" in page and n["document"] in page
+                assert f"bytes {n['start']} to {n['end']}, similarity {n['similarity']:.2f}" in page and n["document"] in page
     assert "| seed | 7," in page and "temperature 0.7, top-p 0.95, at most 12 tokens" in page
     assert samples(server, tmp_path, "--prompts", tmp_path / "prompts", "--seed", "7").returncode == 0
     assert (tmp_path / "s.md").read_text() == page

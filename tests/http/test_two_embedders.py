@@ -99,7 +99,7 @@ def test_by_picture(server):
     for name in PICTURES:
         found = by_picture(server, name, k=4)
         assert [hit["by"] for hit in found] == [["pictures"]] * 2 and set(names(found)) == set(PICTURES)
-        assert names(found)[0] == name and found[0]["distance"] == pytest.approx(0, abs=1e-5)
+        assert names(found)[0] == name and found[0]["similarity"] == pytest.approx(1, abs=1e-5)
         assert server.request("GET", found[0]["picture"]).body == (SEER / name).read_bytes()
 
 
@@ -153,7 +153,7 @@ def test_vectors_of_both(server):
     found = search(server, "a tall one", k=4, filter={"eq": {"path": "tall.png"}}, min_similarity=-1)
     own = search(server, "a tall one", k=4, filter={"eq": {"path": "tall.png"}}, pictures=False)
     assert found[0]["by"] == ["passages", "pictures"]
-    assert found[0]["distance"] == pytest.approx(own[0]["distance"], abs=1e-5)  # of equal ranks the passages' counts
+    assert found[0]["similarity"] == pytest.approx(own[0]["similarity"], abs=1e-5)  # of equal ranks the passages' counts
     for floor, lists in ((cosine - 1e-3, ["passages", "pictures"]), (cosine + 1e-3, ["passages"])):
         assert {hit["document"]: hit["by"] for hit in search(server, "a tall one", k=4, min_similarity=floor)}["tall.png"] == lists
 

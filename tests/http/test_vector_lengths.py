@@ -53,5 +53,5 @@ def test_the_index_normalises(server):
     """A text that is in the collection is its own nearest by a cosine of 1."""
     reply = server.post({"query": TEXTS[SHORT[0]], "k": 2}, "/v1/retrieval/search")
     assert reply.status == 200, reply.body
-    distances = [hit["distance"] for hit in reply.json()["data"]]
-    assert abs(distances[0]) < 1e-3 and all(-1e-3 <= d <= 2.001 for d in distances), distances
+    similarities = [hit["similarity"] for hit in reply.json()["data"]]
+    assert abs(1 - similarities[0]) < 1e-3 and all(-1.001 <= s <= 1 for s in similarities), similarities

@@ -280,7 +280,7 @@ def test_hundreds_of_turns_open_and_go_on(one):
     turns = [turn("long", f"t{i:04}", f"t{i - 1:04}" if i else "", f"Question {i}", "Words of an answer. " * 40, made=i)
              for i in range(400)]
     found = [{"index": 0, "chunk": 0, "position": 0, "neighbors": [
-        {"document": "a.md", "title": "A", "start": 0, "end": 9, "distance": 0.2, "text": "of a"}]}]
+        {"document": "a.md", "title": "A", "start": 0, "end": 9, "similarity": 0.8, "text": "of a"}]}]
     kept = [{"conversation": "long", "id": t["id"], "retrieval": found, "marks": [{}]} for t in turns]
     database(one, conversations=[head("long", leaf="t0399", size=400)], turns=turns, sources=kept)
     open_shelf(one)

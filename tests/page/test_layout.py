@@ -25,7 +25,7 @@ LOOK = """(parts) => [...document.querySelectorAll(parts)].filter((e) => e.check
   })"""
 
 NEIGHBOR = {"number": 1, "document": "manuals/rails.md", "title": "Rails", "start": 0, "end": 61, "page": None, "line": 3,
-            "heading": ["Rails"], "distance": 0.25, "text": "Two rails carry a train. They are made of steel, and are bolted to sleepers.",
+            "heading": ["Rails"], "similarity": 0.75, "text": "Two rails carry a train. They are made of steel, and are bolted to sleepers.",
             "boxes": [], "id": "r"}
 
 

@@ -164,7 +164,7 @@ def test_marks_stand_at_their_words(one):
         at = start + len(word)
         words.append({"start": start, "end": at, "word": word})
     neighbors = [{"id": f"i{n}", "number": n, "document": f"d{n}.md", "title": "", "start": 0, "end": 9, "page": None,
-                  "line": 1, "heading": [], "distance": 0.5, "text": "Some text", "boxes": []} for n in (1, 2)]
+                  "line": 1, "heading": [], "similarity": 0.5, "text": "Some text", "boxes": []} for n in (1, 2)]
     citations = [{**neighbors[n - 1], "index": 0, "answer_start": MARKED.index(f"[{n}]"), "answer_end": MARKED.index(f"[{n}]") + 3}
                  for n in (1, 2)]
     tokens = [{"answer_start": one["start"], "answer_end": one["end"], "shares": [0.5, 0.1]} for one in words]

@@ -296,7 +296,7 @@ def test_words_of_models_are_text(visit):
     one = visit()
     token = {"token": "t", "answer_start": 0, "answer_end": len(EVIL), "shares": [1]}
     found = {"index": 0, "chunk": 0, "position": 0, "neighbors": [
-        {"document": EVIL, "title": EVIL, "start": 0, "end": 1, "distance": 0.5, "text": EVIL}]}
+        {"document": EVIL, "title": EVIL, "start": 0, "end": 1, "similarity": 0.5, "text": EVIL}]}
     answer_with(one, 200, events(piece(retrieval=[found]), piece(EVIL), piece("", "stop", attention=[
         {"index": 0, "chunk": 0, "shares": [1], "tokens": [token]}])))
     one.ask(EVIL)
@@ -336,7 +336,7 @@ def test_a_comparison_is_asked_for_only_where_it_is_wanted(visit):
 def marked(visit, support=None):
     """An answer of two sentences and two passages: 🙂 is two units of a browser's text, and one character of the API."""
     one = visit()
-    neighbors = [{"document": f"{name}.md", "title": name, "start": 0, "end": 9, "distance": 0.2, "text": f"of {name}"}
+    neighbors = [{"document": f"{name}.md", "title": name, "start": 0, "end": 9, "similarity": 0.8, "text": f"of {name}"}
                  for name in ("first", "second")]
     tokens = [{"token": "Yes 🙂.", "answer_start": 0, "answer_end": 6, "shares": [0.9, 0.1]},
               {"token": " It is", "answer_start": 6, "answer_end": 12, "shares": [0.2, 0.8]},

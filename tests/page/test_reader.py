@@ -158,7 +158,7 @@ def test_a_long_text_is_shown_around_the_passage(visit, chat_server):
     lines = [f"line {i} of many" for i in range(1, 20001)]
     whole = "\n".join(lines)
     start = whole.index("line 10000 ")
-    hit = {"id": "x", "document": "long.txt", "title": "", "text": lines[9999], "start": start, "distance": 0.5,
+    hit = {"id": "x", "document": "long.txt", "title": "", "text": lines[9999], "start": start, "similarity": 0.5,
            "end": start + len(lines[9999]), "page": None, "line": 10000, "heading": [], "boxes": []}
     one.page.route("**/v1/retrieval/search?*", lambda route: route.fulfill(json={"data": [hit]}))
     one.page.route("**/v1/documents/x", lambda route: route.fulfill(json={"text": whole}))

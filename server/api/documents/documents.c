@@ -1,6 +1,7 @@
 /* server/api/documents/documents.c: /v1/documents: changes of the collection, which the document
  * thread carries out. A change is answered when it is on the disk, or in the log of Milvus.
  * documents_look.c shows documents. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,8 @@
 #include "server/api/api.h"
 #include "server/api/core/multipart.h"
 #include "server/api/core/shared_answer.h"
+#include "server/api/documents/document_outcome.h"
+#include "server/api/documents/jobs.h"
 #include "server/api/fields/document_fields.h"
 
 static const char documents_path[] = "/v1/documents/";
@@ -26,6 +29,8 @@ struct document_answer {
     struct asked_document *asked; /* [job.n_items], as the job's items */
     struct document_job job;
     struct principal who; /* held */
+    struct document_jobs *jobs;
+    struct posted_job *posted; /* it is a job of these; NULL: the client waits */
 };
 
 static void document_free(struct shared_answer *base) {
@@ -42,109 +47,47 @@ static void document_free(struct shared_answer *base) {
     free(answer);
 }
 
-static void document_done(struct document_job *job) { shared_answer_finish(job->context); }
-
-/* How the change of a document went. */
-struct document_outcome {
-    const char *id;
-    enum change_effect effect;
-    enum status status;
-    const struct error *error;
-};
-
-static struct document_outcome outcome_of(const struct document_item *item) {
-    return (struct document_outcome){item->document.id, item->effect, item->status, &item->error};
+/* The job has what the answer would have been. */
+static void end_posted(struct document_answer *answer) {
+    struct buffer outcome = {0};
+    struct json_writer w;
+    put_begin(&w, &outcome);
+    put_object(&w);
+    put_job_outcomes(&w, &answer->job);
+    put_object_end(&w);
+    document_jobs_end(answer->jobs, answer->posted, &outcome, job_has_failed(&answer->job));
 }
 
-static void fail_document(struct failure *failure, const struct document_outcome *outcome) {
-    *failure = (struct failure){0};
-    if (outcome->effect == CHANGE_REFUSED)
-        failure_set(failure, 403, "document_not_allowed", NULL, "%s", outcome->error->text);
-    else
-        failure_from_error(failure, outcome->error);
-}
-
-/* Of a list, each tells how it went. */
-static void write_outcome(struct json_writer *w, const struct document_outcome *outcome) {
-    static const char *const names[] = {[CHANGE_NOTHING] = "unchanged",
-                                        [CHANGE_ADDED] = "added",
-                                        [CHANGE_REPLACED] = "replaced",
-                                        [CHANGE_DELETED] = "deleted"};
-    struct failure failure;
-    put_object(w);
-    put_key_string(w, "id", outcome->id);
-    put_key_string(w, "object", "document");
-    put_key_string(w, "effect", outcome->status ? "failed" : names[outcome->effect]);
-    if (outcome->status) {
-        fail_document(&failure, outcome);
-        put_key_object(w, "error");
-        put_key_string(w, "message", failure.message);
-        put_key_string(w, "code", failure.code ? failure.code : "failed");
-        put_object_end(w);
-        failure_free(&failure);
-    }
-    put_object_end(w);
-}
-
-/* The documents of a file that may hold several, with their paths. */
-static void write_parts(struct json_writer *w, const struct document_upload *upload) {
-    for (int i = 0; i < upload->n_parts; i++) {
-        const struct upload_part *part = &upload->parts[i];
-        write_outcome(
-            w, &(struct document_outcome){part->id, part->effect, part->status, &part->error});
-    }
-}
-
-static void write_skipped(struct json_writer *w, const struct document_upload *upload) {
-    const struct error *list = (const struct error *)(const void *)upload->skipped.data;
-    for (size_t i = 0; i < upload->skipped.size / sizeof *list; i++) {
-        put_object(w);
-        put_key_string(w, "file", upload->name);
-        put_key_string(w, "message", list[i].text);
-        put_object_end(w);
-    }
+static void document_done(struct document_job *job) {
+    struct document_answer *answer = job->context;
+    if (answer->posted) end_posted(answer);
+    shared_answer_finish(&answer->base);
 }
 
 static void write_list(const struct document_answer *answer, struct buffer *out) {
     struct json_writer w;
-    int n_skipped = 0;
     put_begin(&w, out);
     put_object(&w);
     put_key_string(&w, "object", "list");
-    put_key_array(&w, "data");
-    for (int i = 0; i < answer->job.n_items; i++) {
-        const struct document_item *item = &answer->job.items[i];
-        struct document_outcome outcome = outcome_of(item);
-        if (item->upload && item->status == STATUS_OK && upload_holds_several(item->upload))
-            write_parts(&w, item->upload);
-        else
-            write_outcome(&w, &outcome);
-        if (item->upload) n_skipped += item->upload->n_skipped;
-    }
-    put_array_end(&w);
-    if (n_skipped > 0) {
-        put_key_int(&w, "n_skipped", n_skipped);
-        put_key_array(&w, "skipped");
-        for (int i = 0; i < answer->job.n_items; i++)
-            if (answer->job.items[i].upload) write_skipped(&w, answer->job.items[i].upload);
-        put_array_end(&w);
-    }
+    put_job_outcomes(&w, &answer->job);
     put_object_end(&w);
 }
 
 static enum answer_progress document_poll(struct answer *answer, struct buffer *out) {
     struct document_answer *document_answer = (struct document_answer *)answer;
     if (!shared_answer_is_done(&document_answer->base)) return ANSWER_WAITING;
-    struct document_outcome first = outcome_of(&document_answer->job.items[0]);
     if (document_answer->requests.is_list) {
         write_list(document_answer, out);
-    } else if (first.status == STATUS_OK) {
+        return ANSWER_COMPLETE;
+    }
+    struct document_outcome first = document_outcome_of(&document_answer->job.items[0]);
+    if (first.status == STATUS_OK) {
         struct json_writer w;
         put_begin(&w, out);
-        write_outcome(&w, &first);
+        put_document_outcome(&w, &first);
     } else {
         struct failure failure;
-        fail_document(&failure, &first);
+        document_outcome_fail(&failure, &first);
         failure_answer(&failure, answer, out);
     }
     return ANSWER_COMPLETE;
@@ -213,6 +156,41 @@ static struct answer *send_job(struct document_answer *answer, const struct serv
     shared_answer_release(&answer->base);
     answer_close(&answer->base.base);
     return NULL;
+}
+
+/* Takes the answer over, which nobody polls: what is answered is the job. */
+static struct answer *post_job(struct document_answer *answer, struct api *api,
+                               const struct served_model *model, size_t bytes,
+                               struct failure *failure) {
+    struct posted_view view = {0};
+    struct error e;
+    struct buffer body = {0};
+    struct json_writer w;
+    answer->jobs = api->jobs;
+    answer->who.deadline = 0;
+    if (document_jobs_begin(api->jobs, &answer->who, answer->requests.n, bytes, &answer->posted,
+                            &e)) {
+        failure_from_error(failure, &e);
+        answer_close(&answer->base.base);
+        return NULL;
+    }
+    answer->job.steps = &answer->posted->steps;
+    answer->job.cancelled = &answer->posted->cancelled;
+    snprintf(view.id, sizeof view.id, "%s", answer->posted->id);
+    view.n_files = answer->requests.n;
+    view.created = answer->posted->created;
+    shared_answer_begin(&answer->base);
+    if (document_thread_ask(model->document_thread, &answer->job, &e)) {
+        document_jobs_forget(api->jobs, answer->posted);
+        failure_from_error(failure, &e);
+        shared_answer_release(&answer->base);
+        answer_close(&answer->base.base);
+        return NULL;
+    }
+    answer_close(&answer->base.base);
+    put_begin(&w, &body);
+    put_posted_job(&w, &view, true);
+    return answer_text(202, JSON_TYPE, &body);
 }
 
 /* An id that only depends on what the document is: its path, or its text. */
@@ -291,6 +269,9 @@ static bool parse_documents(struct document_answer *answer, const struct api_req
     bool ok = multipart_is_announced(request->content_type)
                   ? document_form_parse(requests, request->content_type, body, limits, failure)
                   : document_requests_parse(requests, body, limits, failure);
+    if (ok)
+        ok = document_post_parse(&requests->wait, request->arguments, request->n_arguments, limits,
+                                 failure);
     for (int i = 0; ok && i < requests->n; i++) ok = check_title(&requests->list[i], failure);
     for (int i = 0; ok && i < requests->n; i++)
         if (filter_fill(answer->job.filter, &requests->list[i].metadata, &e))
@@ -320,7 +301,8 @@ static struct answer *put_documents(struct api *api, const struct api_request *r
     answer->job.upload_bytes = model->upload_bytes;
     make_items(answer, answer->requests.n);
     for (int i = 0; i < answer->requests.n; i++) fill_item(answer, i, id);
-    return send_job(answer, model, failure);
+    return answer->requests.wait ? send_job(answer, model, failure)
+                                 : post_job(answer, api, model, request->size, failure);
 }
 
 struct answer *documents_post(struct api *api, const struct api_request *request,

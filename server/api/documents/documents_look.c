@@ -94,6 +94,7 @@ static enum status list_document(void *context, const struct stored_document *do
     const struct document_list_request *request = listing->request;
     if (request->prefix && strncmp(document->path, request->prefix, strlen(request->prefix)) != 0)
         return STATUS_OK;
+    if (request->path && !document_path_is_named(document->path, request->path)) return STATUS_OK;
     listing->more = listing->n == request->limit;
     if (listing->more) return error_set(e, STATUS_CANCELLED, "the list is full");
     write_document(&listing->w, document, false);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/text.h"
 #include "config/base/utf8.h"
 #include "config/json/json_writer.h"
 #include "server/api/core/multipart.h"
@@ -51,12 +52,21 @@ static const struct json_field document_fields[] = {
     {"metadata", JSON_PARSED, .parse = parse_metadata, .schema = "{\"type\":\"object\"}",
      .help = "numbers, strings, booleans and lists of these, by name"},
 };
-#undef AT
 const struct json_table document_table = JSON_TABLE(document_fields);
 
-static bool parse_one(struct document_request *request, const struct json *json,
-                      const struct request_limits *limits, struct failure *failure) {
-    if (!fields_parse(&document_table, request, json, limits, failure)) return false;
+static const char wait_help[] =
+    "false: the answer comes at once, and is a job, which GET /v1/jobs/ID tells of";
+static const struct json_field body_fields[] = {
+    {.type = JSON_ROWS, .offset = 0, .table = &document_table},
+    {"wait", JSON_BOOL, AT(wait), .fallback = 1, .help = wait_help},
+};
+#undef AT
+const struct json_table document_body_table = JSON_TABLE(body_fields);
+
+static bool parse_one(const struct json_table *table, struct document_request *request,
+                      const struct json *json, const struct request_limits *limits,
+                      struct failure *failure) {
+    if (!fields_parse(table, request, json, limits, failure)) return false;
     if (request->text[0] == '\0')
         return failure_set(failure, 400, "invalid_value", "text", "text is empty");
     if (request->id && request->id[0] == '\0')
@@ -71,12 +81,17 @@ static void make_room(struct document_requests *requests, size_t n) {
 
 static bool parse_list(struct document_requests *requests, const struct json *json,
                        const struct request_limits *limits, struct failure *failure) {
-    const struct json *list = json_member(json, "documents");
+    const struct json *list = json_member(json, "documents"), *wait = json_member(json, "wait");
     size_t n = json_count(list);
-    if (!json_is_list(list) || n < 1 || n > DOCUMENTS_OF_REQUEST || json_count(json) != 1)
+    if (wait && json_kind(wait) != JSON_KIND_BOOL)
+        return failure_set(failure, 400, "invalid_type", "wait", "wait must be true or false");
+    if (!json_is_list(list) || n < 1 || n > DOCUMENTS_OF_REQUEST ||
+        json_count(json) != (wait ? 2 : 1))
         return failure_set(failure, 400, "invalid_value", "documents",
-                           "documents must be a list of 1 to %d documents, and stand alone",
+                           "documents must be a list of 1 to %d documents, and stand alone, or "
+                           "with wait",
                            DOCUMENTS_OF_REQUEST);
+    requests->wait = wait == NULL || json_bool(wait);
     make_room(requests, n);
     requests->is_list = true;
     for (size_t i = 0; i < n; i++) {
@@ -84,8 +99,16 @@ static bool parse_list(struct document_requests *requests, const struct json *js
         if (json_kind(one) != JSON_KIND_OBJECT)
             return failure_set(failure, 400, "invalid_type", "documents",
                                "documents[%zu] must be an object", i);
-        if (!parse_one(&requests->list[i], one, limits, failure)) return false;
+        if (!parse_one(&document_table, &requests->list[i], one, limits, failure)) return false;
     }
+    return true;
+}
+
+static bool parse_single(struct document_requests *requests, const struct json *json,
+                         const struct request_limits *limits, struct failure *failure) {
+    make_room(requests, 1);
+    if (!parse_one(&document_body_table, &requests->list[0], json, limits, failure)) return false;
+    requests->wait = requests->list[0].wait;
     return true;
 }
 
@@ -94,10 +117,8 @@ bool document_requests_parse(struct document_requests *requests, struct text_spa
     struct json *json;
     *requests = (struct document_requests){0};
     if (!fields_load(&json, body.text, body.size, limits, failure)) return false;
-    bool is_list = json_member(json, "documents") != NULL;
-    if (!is_list) make_room(requests, 1);
-    bool ok = is_list ? parse_list(requests, json, limits, failure)
-                      : parse_one(&requests->list[0], json, limits, failure);
+    bool ok = json_member(json, "documents") ? parse_list(requests, json, limits, failure)
+                                             : parse_single(requests, json, limits, failure);
     json_close(json);
     return ok;
 }
@@ -115,7 +136,7 @@ static bool check_part(const struct multipart *multipart, int i, int n_files,
     static const char *const of_one[] = {"id", "path", "title"};
     const struct multipart_part *part = &multipart->parts[i];
     bool is_file = strcmp(part->name, "file") == 0,
-         known = is_file || strcmp(part->name, "metadata") == 0;
+         known = is_file || strcmp(part->name, "metadata") == 0 || strcmp(part->name, "wait") == 0;
     for (size_t j = 0; j < ARRAY_COUNT(of_one); j++) {
         if (strcmp(part->name, of_one[j]) != 0) continue;
         known = true;
@@ -125,7 +146,8 @@ static bool check_part(const struct multipart *multipart, int i, int n_files,
     }
     if (!known)
         return failure_set(failure, 400, "unknown_field", part->name,
-                           "unknown part \"%.100s\"; file, id, path, title and metadata are known",
+                           "unknown part \"%.100s\"; file, id, path, title, metadata and wait are "
+                           "known",
                            part->name);
     if (is_file)
         return (part->file_name && part->file_name[0]) ||
@@ -159,6 +181,14 @@ static bool read_form_metadata(struct document_request *request, const struct mu
     return ok;
 }
 
+static bool read_form_wait(struct document_requests *requests, const struct multipart *multipart,
+                           struct failure *failure) {
+    const struct multipart_part *part = find_part(multipart, "wait");
+    requests->wait = part == NULL || span_is(part->body, "true");
+    return requests->wait || span_is(part->body, "false") ||
+           failure_set(failure, 400, "invalid_value", "wait", "wait must be true or false");
+}
+
 static bool fill_form(struct document_requests *requests, const struct multipart *multipart,
                       const struct request_limits *limits, struct failure *failure) {
     int n_files = 0;
@@ -168,6 +198,7 @@ static bool fill_form(struct document_requests *requests, const struct multipart
     for (int i = 0; i < multipart->n; i++)
         if (!check_part(multipart, i, n_files, failure)) return false;
 
+    if (!read_form_wait(requests, multipart, failure)) return false;
     make_room(requests, (size_t)n_files);
     requests->is_list = true;
     struct document_request *request = requests->list;
@@ -216,32 +247,78 @@ void document_requests_free(struct document_requests *requests) {
     *requests = (struct document_requests){0};
 }
 
+/* Query strings. */
+
+static const struct json_field post_fields[] = {
+    {"wait", JSON_BOOL, .offset = 0, .fallback = 1, .help = wait_help},
+};
+const struct json_table document_post_table = JSON_TABLE(post_fields);
+
+bool document_post_parse(bool *wait, const struct query_argument *arguments, int n,
+                         const struct request_limits *limits, struct failure *failure) {
+    struct json *json;
+    bool waits;
+    if (!arguments_load(&json, &document_post_table, arguments, n, failure)) return false;
+    bool ok = fields_parse(&document_post_table, &waits, json, limits, failure);
+    json_close(json);
+    if (ok && !waits) *wait = false;
+    return ok;
+}
+
 static enum status parse_filter(struct json_reader *reader, const struct json *value,
                                 void *object) {
     return field_read_filter(&((struct document_list_request *)object)->filter, reader, value);
 }
 
 #define AT(member) JSON_AT(struct document_list_request, member)
+static const struct json_field choice_fields[] = {
+    {"path", JSON_TEXT, AT(path),
+     .help = "only the document of this path, or, with a slash at its end, those of a folder"},
+    {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"string\"}",
+     .help = "only documents that it allows, as JSON"},
+};
+const struct json_table document_delete_table = JSON_TABLE(choice_fields);
+
 static const struct json_field list_fields[] = {
     {"limit", JSON_INT64, AT(limit), .min = 1, .max = 1000, .fallback = 100,
      .help = "how many are listed"},
     {"after", JSON_TEXT, AT(after), .help = "the id of the document behind which the list begins"},
     {"prefix", JSON_TEXT, AT(prefix), .help = "only documents whose path begins so"},
-    {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"string\"}",
-     .help = "only documents that it allows, as JSON"},
+    {.type = JSON_ROWS, .offset = 0, .table = &document_delete_table},
 };
 #undef AT
 const struct json_table document_list_table = JSON_TABLE(list_fields);
 
-bool document_list_parse(struct document_list_request *request,
+static bool parse_choice(const struct json_table *table, struct document_list_request *request,
                          const struct query_argument *arguments, int n,
                          const struct request_limits *limits, struct failure *failure) {
     struct json *json;
     *request = (struct document_list_request){0};
-    if (!arguments_load(&json, &document_list_table, arguments, n, failure)) return false;
-    bool ok = fields_parse(&document_list_table, request, json, limits, failure);
+    if (!arguments_load(&json, table, arguments, n, failure)) return false;
+    bool ok = fields_parse(table, request, json, limits, failure);
     json_close(json);
     return ok;
+}
+
+bool document_list_parse(struct document_list_request *request,
+                         const struct query_argument *arguments, int n,
+                         const struct request_limits *limits, struct failure *failure) {
+    return parse_choice(&document_list_table, request, arguments, n, limits, failure);
+}
+
+bool document_delete_parse(struct document_list_request *request,
+                           const struct query_argument *arguments, int n,
+                           const struct request_limits *limits, struct failure *failure) {
+    if (!parse_choice(&document_delete_table, request, arguments, n, limits, failure)) return false;
+    if (request->filter || (request->path && request->path[0])) return true;
+    return failure_set(failure, 400, "missing_field", "path",
+                       "path or filter must say which documents are deleted");
+}
+
+bool document_path_is_named(const char *path, const char *wanted) {
+    size_t size = strlen(wanted);
+    bool is_folder = size > 0 && wanted[size - 1] == '/';
+    return is_folder ? strncmp(path, wanted, size) == 0 : strcmp(path, wanted) == 0;
 }
 
 void document_list_free(struct document_list_request *request) {

@@ -83,9 +83,9 @@ static void write_picture(struct json_writer *w, const struct hit *hit,
 void neighbor_write(struct json_writer *w, const struct hit *hit, const struct filter *viewer) {
     neighbor_write_place(w, hit, viewer);
     if (hit->path)
-        put_key_float(w, "distance", fmaxf(0, 1 - hit->similarity));
+        put_key_float(w, "similarity", fminf(1, hit->similarity));
     else
-        put_key_null(w, "distance");
+        put_key_null(w, "similarity");
     if (hit->path && hit->relevance >= 0) put_key_float(w, "relevance", hit->relevance);
     hit_put_lists(w, hit);
     put_key_string_n(w, "text", hit->text.text, hit->text.size);

@@ -15,7 +15,7 @@ void neighbor_write_place(struct json_writer *w, const struct hit *hit,
 void neighbor_write_marks(struct json_writer *w, const struct hit *hit);
 /* The beginning of a long text, of whole characters, with an ellipsis that says so. */
 void neighbor_write_shown(struct json_writer *w, struct text_span text);
-/* All of it: its place, distance (1 - cosine), text, as a client of that filter (NULL: none) is
+/* All of it: its place, similarity (the cosine), text, as a client of that filter (NULL: none) is
  * shown it. */
 void neighbor_write(struct json_writer *w, const struct hit *hit, const struct filter *viewer);
 /* The same for a text that came with the request: everything but the text is null. */

@@ -233,10 +233,14 @@ struct answer *mcp_tool_add(struct mcp_call *call, const struct json *arguments,
                             struct failure *failure) {
     struct buffer body = {0};
     struct json_writer w;
-    if (json_member(arguments, "documents")) {
-        failure_set(failure, 400, "unknown_field", "documents",
-                    "unknown parameter documents: add takes one document, by text, id, path, "
-                    "title and metadata");
+    const char *unknown = json_member(arguments, "documents") ? "documents"
+                          : json_member(arguments, "wait")    ? "wait"
+                                                              : NULL;
+    if (unknown) {
+        failure_set(failure, 400, "unknown_field", unknown,
+                    "unknown parameter %s: add takes one document, by text, id, path, title and "
+                    "metadata",
+                    unknown);
         return NULL;
     }
     put_begin(&w, &body);
