@@ -156,7 +156,7 @@ struct document_place place_find(struct mark_span marks, struct text_span text, 
 
 struct document_place place_find_passage(struct mark_span marks, struct text_span text,
                                          uint64_t start, uint64_t end) {
-    struct document_place place = place_find(marks, text, start + (end - start) / 2);
+    struct document_place place = place_find(marks, text, start + (end - start) / 3 * 2);
     struct document_place beginning = place_find(marks, text, start);
     place.page = beginning.page;
     place.line = beginning.line;

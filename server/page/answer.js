@@ -95,11 +95,11 @@ export function meanWeights(tokens) {
 }
 
 export class Answer {
-  // `goOn(text)` writes on from the whole text; null where that cannot be: in a chat, whose answers are Markdown.
-  constructor(label, before, goOn) {
+  // `goOn(text)` writes on from the whole text; null where that cannot be. `isRich`: the text is Markdown.
+  constructor(label, before, goOn, isRich) {
     this.element = shape.cloneNode(true);
     this.written = this.find(".written");
-    this.isRich = goOn === null;
+    this.isRich = isRich;
     this.written.classList.toggle("rich", this.isRich);
     this.growing = null; // draws Markdown while it comes
     this.frame = 0; // in which it is drawn next

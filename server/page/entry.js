@@ -18,7 +18,7 @@ export class Entry {
   // `number` counts the texts of a conversation. `versions` are the turns that may stand in its place. `does` has
   // goOn(text), again(question) and show(turn, direction).
   constructor(turn, number, versions, does) {
-    const { mode, question, pictures, answers } = turn;
+    const { mode, plain, question, pictures, answers } = turn;
     const chats = mode === "chat", both = answers.length > 1;
     this.turn = turn;
     this.element = shape.cloneNode(true);
@@ -31,7 +31,7 @@ export class Entry {
     this.element.classList.toggle("alone", !answers[0].reads);
     this.answers = answers.map(({ reads }) => {
       const label = both ? (reads ? "With your documents" : "Without") : "";
-      return new Answer(label, chats ? "" : question, chats ? null : does.goOn);
+      return new Answer(label, chats ? "" : question, chats ? null : does.goOn, chats && !plain);
     });
     this.find(".answers").append(...this.answers.map(({ element }) => element));
     this.sources = new Sources(this.find("aside"), (passage) => this.answers[0].lightTokens(passage));

@@ -27,6 +27,9 @@ const number = (value) => value.toLocaleString("en");
 
 // Models.
 
+// Whether the model has no chat template of its own: it goes on with a question, and its answers are no Markdown.
+const isPlain = () => model.meta.chat_template === "plain";
+
 function parameters(n) {
   return n >= 1e9 ? `${(n / 1e9).toFixed(1)} billion parameters` : `${(n / 1e6).toFixed(1)} million parameters`;
 }
@@ -45,7 +48,8 @@ function showFacts() {
 function showMode() {
   const words = WORDS[mode()];
   $("#welcome h2").textContent = words.title;
-  $("#welcome p").textContent = props.retrieval ? words.reads : words.alone;
+  const reads = props.retrieval?.mode === "attention" ? words.attends : words.reads;
+  $("#welcome p").textContent = props.retrieval ? reads : words.alone;
   $("#prompt-label").textContent = words.field;
   prompt.placeholder = `${words.field} …`;
   $("#send").textContent = words.button;
@@ -61,7 +65,7 @@ async function chooseModel(id) {
   setDefaults(props);
   $("#modes").hidden = !model.meta.chat;
   $("#reads").hidden = !props.retrieval;
-  form.elements.mode.value = model.meta.chat ? "chat" : "complete";
+  form.elements.mode.value = model.meta.chat && !isPlain() ? "chat" : "complete";
   form.elements.read.value = props.retrieval?.enabled ? "on" : "off";
   showFacts();
   showMode();
@@ -236,18 +240,19 @@ function plannedAnswers() {
 
 async function ask(text, pictures = []) {
   if (running || !model || text.trim() === "") return;
-  const asked = { mode: mode(), model: model.id, question: text, pictures };
+  const asked = { mode: mode(), plain: isPlain(), model: model.id, question: text, pictures };
   await answerTurn({ parent: conversation.leaf, ...asked, answers: plannedAnswers() });
 }
 
 // Writes another version of a turn, of the same question or another, in the way that is chosen now.
-async function askAgain({ parent, mode: way, question: same, pictures }, question = same) {
+async function askAgain({ parent, mode: way, plain, question: same, pictures }, question = same) {
   if (running || !model) return;
   const depth = conversation.path().findIndex((turn) => turn.parent === parent);
   conversation.leaf = parent;
   showPath(depth);
   prompt.focus({ preventScroll: true });
-  await answerTurn({ parent, mode: way, model: model.id, question, pictures, answers: plannedAnswers() }, true);
+  const asked = { mode: way, plain, model: model.id, question, pictures };
+  await answerTurn({ parent, ...asked, answers: plannedAnswers() }, true);
 }
 
 // Adds a turn to the conversation and has it answered: with documents, without, or both of the same

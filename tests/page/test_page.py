@@ -111,7 +111,7 @@ def test_another_model_is_chosen(visit, config, start, chat_server, folder):
     """Only the first has documents."""
     others = json.dumps([{"path": str(folder / "talker"), "name": "talker"}])
     one = visit(start(config, f"model.others={others}"))
-    assert one.page.title() == "retro-docs – retro-server" and one.page.locator("#modes").is_hidden()
+    assert one.page.title() == "retro-docs – retro-server" and one.page.locator("input[value=complete]").is_checked()
     one.page.select_option("#model", "talker")
     one.until("document.title.startsWith('talker')")
     assert one.page.locator("#reads").is_hidden() and one.page.locator("input[value=chat]").is_checked()
