@@ -2,11 +2,16 @@
 with the passage framed, and as text with it marked."""
 import json
 import struct
+import sys
 import zlib
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import DOCUMENTS
+from conftest import DOCUMENTS, ROOT
+from test_documents import shared, told  # noqa: F401 (a fixture)
+
+sys.path.insert(0, str(ROOT / "tests/reading"))
+from make_pdf import Page, write  # noqa: E402
 
 QUESTION = "open() returns a file descriptor, a small"
 
@@ -118,6 +123,24 @@ def test_a_page_is_shown_with_the_passage_framed(pages):
     assert pages.asked == [3, 4, 3]
     pages.page.check("#reader-views [value=text]", force=True)
     pages.until("document.querySelector('#reader mark') !== null")
+
+
+def test_a_real_pdf_opens_at_its_page(visit, shared, start, folder):  # noqa: F811
+    """From the file that is added to the page that the server draws."""
+    one, page = visit(start(shared, "retrieval.keep_files=copy")), Page(crop=(50, 40, 560, 800))
+    page.text(100, 150, "The zebra measures the copper lantern near the quarry.", 11)
+    (folder / "zebra.pdf").write_bytes(write([Page(), page]))
+    one.page.click("#open-documents")
+    one.page.set_input_files("#upload-files", [folder / "zebra.pdf"])
+    told(one, "1 of 1 file added.")
+    one.page.click("#documents button.main")
+    find(one, "a zebra measures a copper lantern")
+    one.page.locator("#passages button", has_text="zebra").first.click()
+    one.until("document.querySelector('#reader img')?.naturalWidth === 1020")
+    assert one.text("#reader-page") == "Page 2 of 2"
+    image, frame = (one.page.locator(f"#reader {of}").first.bounding_box() for of in ("img", ".frame"))
+    assert (frame["x"] - image["x"]) / image["width"] == pytest.approx(50 / 510, abs=0.01)
+    assert (frame["y"] - image["y"]) / image["height"] == pytest.approx(101 / 760, abs=0.02)
 
 
 def test_a_page_that_is_not_drawn_is_text(pages):
