@@ -174,7 +174,14 @@ $(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss index_faiss_gpu faiss_ap
 $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
 
 # The page's files are part of the program: the assembler copies them (.incbin), which the compiler's -MMD does not tell.
-$(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*.css server/page/*.js server/page/*.svg)
+$(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*.css server/page/*.js server/page/*.svg) docs/agents.md docs/mcp.md
+# So are two libraries that it loads, as Debian installs them.
+PAGE_LIBRARIES := /usr/share/javascript
+PAGE_LIBRARY_FILES := $(PAGE_LIBRARIES)/marked/marked.umd.min.js $(PAGE_LIBRARIES)/katex/katex.min.js
+$(BUILD)/server/page/page_files.c.o: CPPFLAGS += -DPAGE_LIBRARIES='"$(PAGE_LIBRARIES)"'
+$(BUILD)/server/page/page_files.c.o: $(PAGE_LIBRARY_FILES)
+$(PAGE_LIBRARY_FILES):
+	$(error $@ is missing: run make deps, or install the packages libjs-marked and libjs-katex)
 
 $(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/client/link server/fetch/fetcher \
 	server/fetch/web_guard server/tools/http_link): CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)

@@ -166,6 +166,15 @@ struct document_place place_find(struct mark_span marks, struct text_span text, 
     return place;
 }
 
+struct document_place place_find_passage(struct mark_span marks, struct text_span text,
+                                         uint64_t start, uint64_t end) {
+    struct document_place place = place_find(marks, text, start + (end - start) / 3 * 2);
+    struct document_place beginning = place_find(marks, text, start);
+    place.page = beginning.page;
+    place.line = beginning.line;
+    return place;
+}
+
 /* A line of a page, as its marks are passed one by one. */
 struct line_box {
     struct mark start;

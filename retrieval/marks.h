@@ -101,6 +101,10 @@ struct document_place {
 /* The place of byte `at` of the text, whose marks have no fault. Blanks there belong to what
  * follows them, and so does what a heading begins with. */
 struct document_place place_find(struct mark_span marks, struct text_span text, uint64_t at);
+/* The place of bytes [start, end): where they begin, under the headings over the beginning of their
+ * last third, for a passage may begin with the last words of the section before its own. */
+struct document_place place_find_passage(struct mark_span marks, struct text_span text,
+                                         uint64_t start, uint64_t end);
 
 /* Where a part of a text stands on its pages: one for each line that it has words of. */
 struct page_box {

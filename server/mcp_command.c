@@ -113,6 +113,7 @@ static void finish(struct command *command) {
     mcp_close(command->api.mcp);
     retrieval_thread_stop(command->part.retrieval);
     document_thread_stop(command->part.changes);
+    page_thread_stop(command->part.pages);
     decoder_part_close(&command->part);
     traffic_close(command->api.traffic);
     if (command->wake >= 0) close(command->wake);

@@ -113,6 +113,9 @@ static enum status open_changes(struct decoder_part *part, const struct config *
                                          (enum keep_files)config->retrieval.keep_files, e);
     options.files = kept_files_folder(part->files);
     if (status == STATUS_OK) status = document_thread_open(&part->changes, &options, e);
+    if (status == STATUS_OK)
+        status =
+            page_thread_open(&part->pages, options.collection, part->files, options.capacity, e);
     snapshot_release(snapshot);
     return status;
 }
@@ -303,6 +306,7 @@ void decoder_part_close(struct decoder_part *part) {
     engine_close(part->engine);
     grammars_close(part->grammars);
     retrieval_thread_close(part->retrieval);
+    page_thread_close(part->pages);
     document_thread_close(part->changes);
     kept_files_close(part->files);
     tokenizer_close(part->cutter);

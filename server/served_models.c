@@ -194,6 +194,7 @@ static enum status serve_decoder(const struct decoder_part *part, const struct c
         .has_collection = part->documents.collection != NULL,
         .document_thread = part->changes,
         .files = part->files,
+        .page_thread = part->pages,
         .filter = part->documents.filter,
         .documents = served_documents_access(config, local),
         .upload_bytes = config->server.max_upload_text,
@@ -281,6 +282,7 @@ void served_models_stop(struct served_models *served) {
     for (int i = 0; i < served->n_decoders; i++)
         retrieval_thread_stop(served->decoders[i].retrieval);
     for (int i = 0; i < served->n_decoders; i++) document_thread_stop(served->decoders[i].changes);
+    for (int i = 0; i < served->n_decoders; i++) page_thread_stop(served->decoders[i].pages);
     for (int i = 0; i < served->n_embedders; i++)
         embedding_thread_stop(served->embedders[i].thread);
     embedding_thread_stop(served->reranker.thread);

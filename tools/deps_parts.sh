@@ -7,7 +7,7 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 build_packages=(gcc g++ libc6-dev make pkg-config libjansson-dev libmicrohttpd-dev libgnutls28-dev nettle-dev libpcre2-dev
     libutf8proc-dev libsentencepiece-dev libxml2-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libxxhash-dev libarchive-dev
     libyaml-dev libgmime-3.0-dev libseccomp-dev zlib1g-dev libcurl4-openssl-dev libpoppler-glib-dev libtesseract-dev
-    libleptonica-dev libsqlite3-dev mandoc curl jq unzip python3 python3-distutils python3-pip-whl)
+    libleptonica-dev libsqlite3-dev libjs-marked libjs-katex mandoc curl jq unzip python3 python3-distutils python3-pip-whl)
 # FAISS, MPI, and what the tests and the developers need.
 test_packages=(build-essential clang clang-format libclang-rt-14-dev libomp-14-dev cmake universal-ctags dpkg-dev libcmocka-dev
     valgrind libopenmpi-dev openmpi-bin libopenblas-openmp-dev poppler-utils catdoc tesseract-ocr tesseract-ocr-deu

@@ -13,6 +13,7 @@
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
 #include "server/documents/document_thread.h"
+#include "server/documents/page_thread.h"
 #include "server/host/options/config.h"
 #include "server/host/options/host_options.h"
 #include "server/host/options/retrieval_choice.h"
@@ -50,6 +51,7 @@ struct served_model {
     bool has_collection;           /* the configuration names one, whether or not it is open yet */
     struct document_thread *document_thread; /* likewise */
     struct kept_files *files;                /* likewise: those of its documents */
+    struct page_thread *page_thread;         /* likewise: draws their pages */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
     int upload_bytes;                        /* of text that the files of a request may have */
@@ -202,6 +204,9 @@ route_handler documents_delete;                                /* documents_dele
 route_handler document_file;                                   /* document_file.c */
 /* Whether a path below /v1/documents asks for a file: it ends so, whatever the id holds. */
 bool document_path_is_file(const char *path);
+route_handler document_page; /* document_page.c */
+bool document_path_is_page(const char *path);
+bool document_id_is_page(const char *id);                         /* it ends as such a path does */
 route_handler documents_post, document_put_open, document_delete; /* documents.c */
 /* How far an answer of documents_post is: so many chunks of the document are embedded. */
 void documents_told(struct answer *answer, int *n_embedded, int *n_chunks);

@@ -1,6 +1,9 @@
 // server/page/answer.js: one answer: text as it comes, and, once it is complete, the same text as sentences and tokens
-// that know the passages they were written from. A model's words are foreign text: they reach the page as text alone.
+// that know the passages they were written from. A model's words are foreign text: they reach the page as text alone, in
+// a chat as Markdown (markdown.js).
 
+import { copyText } from "./clipboard.js";
+import { drawMarkdown, Growing } from "./markdown.js";
 import { explain } from "./server.js";
 import { percent } from "./sources.js";
 
@@ -54,6 +57,17 @@ function describeSupport({ judged }, sources) {
   return `The sources make all parts of this sentence ${times} times as likely, or more${most}.`;
 }
 
+// Of parts in order that do not overlap, the one that has the place.
+function findAt(list, place) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle].end <= place) low = middle + 1;
+    else high = middle;
+  }
+  return list[low]?.start <= place ? list[low] : undefined;
+}
+
 function element(name, className, text = "") {
   const made = document.createElement(name);
   made.className = className;
@@ -80,23 +94,16 @@ export function meanWeights(tokens) {
   return sums;
 }
 
-// Browsers have no clipboard for pages that come over http from another machine, but still copy a selection.
-async function copyText(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const from = document.activeElement, field = element("textarea", "unseen");
-  field.value = text;
-  document.body.append(field);
-  field.select();
-  document.execCommand("copy");
-  field.remove();
-  from.focus();
-}
-
 export class Answer {
-  // `goOn(text)` writes on from the whole text; null where that cannot be.
-  constructor(label, before, goOn) {
+  // `goOn(text)` writes on from the whole text; null where that cannot be. `isRich`: the text is Markdown.
+  constructor(label, before, goOn, isRich) {
     this.element = shape.cloneNode(true);
     this.written = this.find(".written");
+    this.isRich = isRich;
+    this.written.classList.toggle("rich", this.isRich);
+    this.growing = null; // draws Markdown while it comes
+    this.frame = 0; // in which it is drawn next
+    this.runs = []; // {node, start, end}: text nodes with their places in the text
     this.find(".label").textContent = label;
     this.find(".before").textContent = before;
     this.before = before;
@@ -109,7 +116,8 @@ export class Answer {
     this.sentences = [];
     this.citations = [];
     this.sources = null; // those that stand beside it
-    this.find(".copy").addEventListener("click", () => this.copy());
+    this.find(".copy").addEventListener("click", () => this.copy(this.before + this.text));
+    this.written.addEventListener("copy-code", ({ detail }) => this.copy(detail));
     this.find(".go-on").addEventListener("click", () => this.goOn(this.before + this.text));
   }
 
@@ -121,11 +129,30 @@ export class Answer {
     this.element.classList.add("busy");
     this.find(".text").setAttribute("aria-busy", "true");
     this.written.append(document.createTextNode(""));
+    if (this.isRich) this.growing = new Growing(this.written);
   }
 
   append(text) {
     this.text += text;
-    this.written.firstChild.appendData(text);
+    if (!this.isRich) {
+      this.written.firstChild.appendData(text);
+      return;
+    }
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.growing?.draw(this.text);
+    });
+  }
+
+  // The whole text is there.
+  settle() {
+    if (!this.isRich) {
+      this.runs = this.text === "" ? [] : [{ node: this.written.firstChild, start: 0, end: this.text.length }];
+      return;
+    }
+    if (this.growing === null) return;
+    this.growing = null;
+    this.runs = drawMarkdown(this.written, this.text);
   }
 
   think(text) {
@@ -136,6 +163,11 @@ export class Answer {
   }
 
   end(measured, finish) {
+    this.settle();
+    this.close(measured, finish);
+  }
+
+  close(measured, finish) {
     this.measured = measured;
     this.finish = finish;
     this.element.classList.remove("busy");
@@ -145,16 +177,18 @@ export class Answer {
     this.find(".go-on").hidden = !this.goOn || finish === "stop";
   }
 
-  // Shows what was kept.
+  // Shows what was kept; Markdown as it was written, until settle() is called.
   restore({ text, thoughts, measured, finish }) {
     this.begin();
-    this.append(text);
+    this.text = text;
+    this.written.textContent = text;
     if (thoughts) this.think(thoughts);
-    this.end(measured || (text ? "" : "no answer came"), finish);
+    if (!this.isRich) this.settle();
+    this.close(measured || (text ? "" : "no answer came"), finish);
   }
 
-  async copy() {
-    await copyText(this.before + this.text);
+  async copy(text) {
+    await copyText(text);
     this.find(".reading").textContent = "Copied.";
   }
 
@@ -172,8 +206,9 @@ export class Answer {
     const support = (marks.support ?? []).map((one) => ({ ...place(one), ...one }));
     if (this.tokens.length + this.citations.length + support.length === 0) return;
     this.sentences = findSentences(this.text, this.tokens, support);
+    this.settle();
     this.lay();
-    for (const one of this.sentences.filter(lacksSupport)) this.markUnsupported(one.element);
+    for (const one of this.sentences.filter(lacksSupport)) this.markUnsupported(one.elements.at(-1));
     this.attends = marks.attention !== undefined;
     if (this.attends) sources.setShares(meanWeights(this.tokens));
     if (this.tokens.length > 0) this.listen();
@@ -206,49 +241,64 @@ export class Answer {
   // Puts the text in pieces that no border of a sentence, a token or a citation crosses.
   lay() {
     const all = [...this.sentences, ...this.tokens, ...this.citations];
-    const ends = new Set([0, this.text.length, ...all.flatMap(({ start, end }) => [start, end])]);
-    const cuts = [...ends].sort((a, b) => a - b);
-    const within = (list, start) => list.find((one) => one.start <= start && start < one.end);
-    this.written.replaceChildren();
+    const cuts = [...new Set(all.flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
+    let first = 0; // of the cuts, the first behind the beginning of the run
+    for (const run of this.runs) {
+      while (first < cuts.length && cuts[first] <= run.start) first++;
+      let behind = first;
+      while (behind < cuts.length && cuts[behind] < run.end) behind++;
+      this.layRun(run, [run.start, ...cuts.slice(first, behind), run.end]);
+    }
+    this.sentences = this.sentences.filter(({ elements }) => elements);
+  }
+
+  layRun(run, cuts) {
+    const laid = document.createDocumentFragment(), text = run.node.data;
     for (let i = 0; i + 1 < cuts.length; i++) {
       const [start, end] = [cuts[i], cuts[i + 1]];
-      const sentence = within(this.sentences, start);
-      const citation = within(this.citations, start);
-      this.layPiece(this.text.slice(start, end), within(this.tokens, start), this.holder(sentence, citation));
+      const sentence = findAt(this.sentences, start), citation = findAt(this.citations, start);
+      const piece = text.slice(start - run.start, end - run.start);
+      if (sentence) this.layPiece(piece, findAt(this.tokens, start), this.holder(laid, sentence, citation));
+      else laid.append(piece);
     }
+    run.node.replaceWith(laid);
   }
 
-  holder(sentence, citation) {
-    if (!sentence.element) {
-      sentence.element = element("span", "sentence");
-      this.written.append(sentence.element);
+  // A sentence, and a citation in it, has an element in each run that it goes over.
+  holder(laid, sentence, citation) {
+    if (laid.lastChild?.sentence !== sentence) {
+      const made = element("span", "sentence");
+      made.sentence = sentence;
+      (sentence.elements ??= []).push(made);
+      laid.append(made);
     }
-    if (!citation) return sentence.element;
-    if (citation.cited.quote !== undefined) return this.quoteHolder(sentence, citation);
-    if (!citation.element) {
-      citation.element = element("button", "cite");
-      citation.element.type = "button";
-      citation.element.setAttribute("aria-label", `Source ${citation.cited.number}`);
-      citation.element.addEventListener("click", () => this.sources.show(citation.cited));
-      sentence.element.append(citation.element);
+    const own = laid.lastChild;
+    if (!citation) return own;
+    if (own.lastChild?.citation !== citation) {
+      const made = citation.cited.quote === undefined ? this.makeCite(citation) : this.makeQuote(citation);
+      made.citation = citation;
+      own.append(made);
     }
-    return citation.element;
+    return own.lastChild;
   }
 
-  // A quote is a link to its place in the passage; one that goes over several sentences has a link in each.
-  quoteHolder(sentence, citation) {
-    const last = sentence.element.lastChild;
-    if (last?.quoted === citation) return last;
+  makeCite({ cited }) {
+    const button = element("button", "cite");
+    button.type = "button";
+    button.setAttribute("aria-label", `Source ${cited.number}`);
+    button.addEventListener("click", () => this.sources.show(cited));
+    return button;
+  }
+
+  // A quote is a link to its place in the passage.
+  makeQuote({ cited }) {
     const link = element("a", "quoted");
-    const name = this.sources.nameQuote(citation.cited);
-    link.quoted = citation;
     link.href = "#sources";
-    link.title = `Quoted from ${name}`;
+    link.title = `Quoted from ${this.sources.nameQuote(cited)}`;
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      this.sources.showQuote(citation.cited);
+      this.sources.showQuote(cited);
     });
-    sentence.element.append(link);
     return link;
   }
 
@@ -285,9 +335,9 @@ export class Answer {
 
   listen() {
     this.element.classList.add("has-marks");
-    const sentenceOf = (target) => this.sentences.find((one) => one.element === target.closest?.(".sentence"));
+    const sentenceOf = (target) => target.closest?.(".sentence")?.sentence;
     const tokenOf = (target) => this.tokens.find((one) => one.pieces?.includes(target.closest?.(".token")));
-    for (const one of this.sentences) if (one.element) one.element.tabIndex = one === this.sentences[0] ? 0 : -1;
+    for (const one of this.sentences) one.elements[0].tabIndex = one === this.sentences[0] ? 0 : -1;
     this.written.addEventListener("pointerover", ({ target }) => this.read(sentenceOf(target), tokenOf(target)));
     this.written.addEventListener("pointerleave", () => this.read(null));
     this.written.addEventListener("focusin", (event) => this.read(sentenceOf(event.target)));
@@ -297,17 +347,17 @@ export class Answer {
 
   move(event, from) {
     const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-    const to = this.sentences[this.sentences.indexOf(from) + (steps[event.key] ?? 0)]?.element;
-    if (!(event.key in steps) || !to) return;
+    const to = this.sentences[this.sentences.indexOf(from) + (steps[event.key] ?? 0)]?.elements[0];
+    if (!(event.key in steps) || !from || !to) return;
     event.preventDefault();
-    from.element.tabIndex = -1;
+    from.elements[0].tabIndex = -1;
     to.tabIndex = 0;
     to.focus();
   }
 
   // `sentence` null: nothing is pointed at.
   read(sentence, token) {
-    for (const one of this.sentences) one.element?.classList.toggle("on", one === sentence);
+    for (const one of this.sentences) for (const part of one.elements) part.classList.toggle("on", one === sentence);
     const inside = (one) => sentence && one.start >= sentence.start && one.start < sentence.end;
     const weights = meanWeights(this.tokens.filter(inside));
     this.sources.light(weights);

@@ -17,14 +17,22 @@ export class Conversation {
     this.title = kept.head.title;
     this.leaf = kept.head.leaf;
     this.deleted = false; // what is still being written of it is not kept
-    this.turns = new Map(kept.turns.map((turn) => [turn.id, turn]));
+    this.turns = new Map();
+    this.below = new Map(); // of each parent its turns, in the order in which they were made
+    for (const turn of kept.turns.toSorted((a, b) => a.made - b.made)) this.place(turn);
     this.sources = new Map(); // of turns that this page wrote or has looked at
+  }
+
+  place(turn) {
+    this.turns.set(turn.id, turn);
+    if (!this.below.has(turn.parent)) this.below.set(turn.parent, []);
+    this.below.get(turn.parent).push(turn);
   }
 
   add(turn) {
     const added = { id: newId(), made: Date.now(), ...turn };
     if (this.turns.size === 0) this.title = titleOf(turn.question);
-    this.turns.set(added.id, added);
+    this.place(added);
     this.leaf = added.id;
     return added;
   }
@@ -32,12 +40,12 @@ export class Conversation {
   // The turns from the first to the leaf.
   path() {
     const found = [];
-    for (let turn = this.turns.get(this.leaf); turn; turn = this.turns.get(turn.parent)) found.unshift(turn);
-    return found;
+    for (let turn = this.turns.get(this.leaf); turn; turn = this.turns.get(turn.parent)) found.push(turn);
+    return found.reverse();
   }
 
   children(parent) {
-    return [...this.turns.values()].filter((turn) => turn.parent === parent).sort((a, b) => a.made - b.made);
+    return this.below.get(parent) ?? [];
   }
 
   versions(turn) {

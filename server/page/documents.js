@@ -1,6 +1,8 @@
 // server/page/documents.js: the documents of the collection: listed, searched by name, deleted. What the server does not
 // allow is not offered any more once it has said so. Names are foreign text.
 
+import { findPassages } from "./passages.js";
+import { openReader } from "./reader.js";
 import { explain, getJson, Refusal, remove } from "./server.js";
 import { startUploads } from "./uploads.js";
 
@@ -75,6 +77,7 @@ function showDocument({ id, path, title, chunks, bytes }) {
   const item = shape.cloneNode(true), find = (selector) => item.querySelector(selector);
   const name = title || path;
   find(".title").textContent = name;
+  find(".title").addEventListener("click", () => openReader({ id, document: path, title }));
   find(".place").textContent = [name === path ? "" : path, counted(chunks, "passage"), counted(bytes, "byte")]
     .filter(Boolean).join(" · ");
   const ask = (asked) => {
@@ -120,6 +123,14 @@ export function startDocuments(given) {
     begin();
   });
   search.addEventListener("input", begin);
+  $("#documents-find").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      told.textContent = await findPassages(search.value.trim());
+    } catch (refusal) {
+      told.textContent = tellRefusal(refusal);
+    }
+  });
   more.addEventListener("click", walk);
   startUploads(dialog, {
     refused: tellRefusal,

@@ -6,7 +6,7 @@ import { Sources } from "./sources.js";
 
 const shape = document.querySelector("#entry-shape").content.firstElementChild;
 
-// What was kept of sources is read when its entry comes near to the screen.
+// What was kept of sources is read, and Markdown is drawn, when its entry comes near to the screen.
 const nearing = new IntersectionObserver((seen) => {
   for (const { target, isIntersecting } of seen) if (isIntersecting) waiting.get(target)?.();
 }, { rootMargin: "600px" });
@@ -18,7 +18,7 @@ export class Entry {
   // `number` counts the texts of a conversation. `versions` are the turns that may stand in its place. `does` has
   // goOn(text), again(question) and show(turn, direction).
   constructor(turn, number, versions, does) {
-    const { mode, question, pictures, answers } = turn;
+    const { mode, plain, question, pictures, answers } = turn;
     const chats = mode === "chat", both = answers.length > 1;
     this.turn = turn;
     this.element = shape.cloneNode(true);
@@ -31,7 +31,7 @@ export class Entry {
     this.element.classList.toggle("alone", !answers[0].reads);
     this.answers = answers.map(({ reads }) => {
       const label = both ? (reads ? "With your documents" : "Without") : "";
-      return new Answer(label, chats ? "" : question, chats ? null : does.goOn);
+      return new Answer(label, chats ? "" : question, chats ? null : does.goOn, chats && !plain);
     });
     this.find(".answers").append(...this.answers.map(({ element }) => element));
     this.sources = new Sources(this.find("aside"), (passage) => this.answers[0].lightTokens(passage));
@@ -98,6 +98,7 @@ export class Entry {
     waiting.set(this.element, async () => {
       nearing.unobserve(this.element);
       waiting.delete(this.element);
+      for (const answer of this.answers) answer.settle();
       const kept = await read();
       if (!kept) return;
       if (kept.retrieval.length > 0) this.addSources(kept.retrieval);

@@ -1,6 +1,7 @@
 // server/page/page.js: the page from its start: which model, which way to ask, and the conversation that is open.
 
 import { showTrouble } from "./answer.js";
+import { startClients } from "./clients.js";
 import { Conversation } from "./conversation.js";
 import { startDocuments } from "./documents.js";
 import { Entry } from "./entry.js";
@@ -26,6 +27,9 @@ const number = (value) => value.toLocaleString("en");
 
 // Models.
 
+// Whether the model has no chat template of its own: it goes on with a question, and its answers are no Markdown.
+const isPlain = () => model.meta.chat_template === "plain";
+
 function parameters(n) {
   return n >= 1e9 ? `${(n / 1e9).toFixed(1)} billion parameters` : `${(n / 1e6).toFixed(1)} million parameters`;
 }
@@ -44,7 +48,8 @@ function showFacts() {
 function showMode() {
   const words = WORDS[mode()];
   $("#welcome h2").textContent = words.title;
-  $("#welcome p").textContent = props.retrieval ? words.reads : words.alone;
+  const reads = props.retrieval?.mode === "attention" ? words.attends : words.reads;
+  $("#welcome p").textContent = props.retrieval ? reads : words.alone;
   $("#prompt-label").textContent = words.field;
   prompt.placeholder = `${words.field} …`;
   $("#send").textContent = words.button;
@@ -60,7 +65,7 @@ async function chooseModel(id) {
   setDefaults(props);
   $("#modes").hidden = !model.meta.chat;
   $("#reads").hidden = !props.retrieval;
-  form.elements.mode.value = model.meta.chat ? "chat" : "complete";
+  form.elements.mode.value = model.meta.chat && !isPlain() ? "chat" : "complete";
   form.elements.read.value = props.retrieval?.enabled ? "on" : "off";
   showFacts();
   showMode();
@@ -113,7 +118,7 @@ function requestBody({ mode: way, question, pictures }, reads, seed) {
   const { temperature, top_p, max_tokens, k, min_similarity, compare, quotes, system } = settings();
   const writing = { max_tokens, temperature, top_p, seed };
   const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
-  const reading = { enabled: true, k, min_similarity, attention: "tokens", support: true, ...(compare ? { compare: "off" } : {}) };
+  const reading = { enabled: true, k, min_similarity, attention: "tokens", support: true, boxes: true, ...(compare ? { compare: "off" } : {}) };
   if (quotes !== props.retrieval?.quotes) reading.quotes = quotes; // what is usual gives way where it cannot be
   if (props.retrieval) body.retrieval = reads ? reading : { enabled: false };
   if (way === "complete") return { ...body, prompt: question };
@@ -235,18 +240,19 @@ function plannedAnswers() {
 
 async function ask(text, pictures = []) {
   if (running || !model || text.trim() === "") return;
-  const asked = { mode: mode(), model: model.id, question: text, pictures };
+  const asked = { mode: mode(), plain: isPlain(), model: model.id, question: text, pictures };
   await answerTurn({ parent: conversation.leaf, ...asked, answers: plannedAnswers() });
 }
 
 // Writes another version of a turn, of the same question or another, in the way that is chosen now.
-async function askAgain({ parent, mode: way, question: same, pictures }, question = same) {
+async function askAgain({ parent, mode: way, plain, question: same, pictures }, question = same) {
   if (running || !model) return;
   const depth = conversation.path().findIndex((turn) => turn.parent === parent);
   conversation.leaf = parent;
   showPath(depth);
   prompt.focus({ preventScroll: true });
-  await answerTurn({ parent, mode: way, model: model.id, question, pictures, answers: plannedAnswers() }, true);
+  const asked = { mode: way, plain, model: model.id, question, pictures };
+  await answerTurn({ parent, ...asked, answers: plannedAnswers() }, true);
 }
 
 // Adds a turn to the conversation and has it answered: with documents, without, or both of the same
@@ -320,6 +326,7 @@ startSettings(() => {
   prompt.focus();
 });
 startDocuments({ changed: countAgain });
+startClients(() => model?.id ?? "NAME");
 startShelf({
   open: openConversation,
   opened: () => conversation.id,

@@ -44,7 +44,15 @@ async function call(path, options = {}) {
 }
 
 export const getJson = async (path) => (await call(path)).json();
+export const getText = async (path) => (await call(path)).text();
 export const getBlob = async (path) => (await call(path)).blob();
+
+// A page of a document as a picture, and how many pages there are.
+export async function getPage(id, page) {
+  const response = await call(`v1/documents/${encodeURIComponent(id)}/pages/${page}`);
+  return { blob: await response.blob(), pages: Number(response.headers.get("X-Page-Count")) || Infinity };
+}
+
 export const remove = (path) => call(path, { method: "DELETE" });
 
 // Sends a file as a form does. `progress` is called with the share that is sent; fetch() does not tell it.

@@ -1,23 +1,15 @@
 // server/page/sources.js: the passages that an answer was written from: each once, in the order in which they were
 // read. Documents are foreign text: they reach the page as text alone, and pictures as pictures.
 
+import { layPassage, namePlace } from "./passages.js";
 import { showPicture } from "./pictures.js";
+import { openReader } from "./reader.js";
 
 const shape = document.querySelector("#source-shape").content.firstElementChild;
 
 export function percent(share) {
   if (share > 0 && share < 0.0005) return "below 0.1 %";
   return `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
-}
-
-function describePlace(neighbor) {
-  if (neighbor.document === null) return "given in the request";
-  const parts = [`bytes ${neighbor.start}–${neighbor.end}`];
-  if (neighbor.page) parts.push(`page ${neighbor.page}`);
-  if (neighbor.line) parts.push(`line ${neighbor.line}`);
-  if (neighbor.heading?.length) parts.push(neighbor.heading.join(" › "));
-  if (neighbor.similarity !== null) parts.push(`similarity ${neighbor.similarity.toFixed(2)}`);
-  return `${neighbor.document}\n${parts.join(" · ")}`;
 }
 
 // What a request brought itself has no place, but its text.
@@ -58,22 +50,31 @@ export class Sources {
     const number = neighbor.number ?? this.passages.length + 1;
     item.querySelector(".number").textContent = number;
     item.querySelector(".title").textContent = neighbor.title || neighbor.document || "Passage";
-    item.querySelector(".place").textContent = describePlace(neighbor);
-    item.querySelector(".passage").textContent = neighbor.text.trim();
+    item.querySelector(".place").textContent = namePlace(neighbor);
+    layPassage(item.querySelector(".passage"), neighbor.text);
     if (neighbor.picture) showPicture(item.querySelector(".place"), neighbor);
     const index = this.passages.length;
     item.addEventListener("pointerenter", () => this.point(index));
     item.addEventListener("focusin", () => this.point(index));
-    item.querySelector("button").addEventListener("click", () => this.open(index));
-    this.passages.push({ key, number, item, neighbor });
+    item.querySelector(".unfold").addEventListener("click", () => this.open(index));
+    this.passages.push({ key, number, item, neighbor, followed: neighbor });
+    this.offerOpen(index);
     this.list.append(item);
     return index;
+  }
+
+  // The document, at what was followed last: the passage, or a quote of it. What a request brought has none.
+  offerOpen(index) {
+    const { item, number, neighbor } = this.passages[index], button = item.querySelector(".open-source");
+    button.hidden = !neighbor.id || Boolean(neighbor.picture);
+    button.setAttribute("aria-label", `Open the document of source ${number}`);
+    button.addEventListener("click", () => openReader({ ...neighbor, ...this.passages[index].followed }));
   }
 
   open(index, open = !this.passages[index].item.classList.contains("open")) {
     const { item } = this.passages[index];
     item.classList.toggle("open", open);
-    item.querySelector("button").setAttribute("aria-expanded", open);
+    item.querySelector(".unfold").setAttribute("aria-expanded", open);
   }
 
   // The place of a passage, or of a citation of one, in the list; -1: it is not there.
@@ -88,13 +89,16 @@ export class Sources {
     if (index >= 0) this.showPassage(index);
   }
 
-  showPassage(index) {
-    const { item } = this.passages[index];
+  // From here the document is a press of Enter away.
+  showPassage(index, followed = this.passages[index].neighbor) {
+    const { item } = this.passages[index], opener = item.querySelector(".open-source");
+    this.passages[index].followed = followed;
     this.open(index, true);
     item.scrollIntoView({ block: "nearest" });
-    item.querySelector("button").focus({ preventScroll: true });
+    (opener.hidden ? item.querySelector(".unfold") : opener).focus({ preventScroll: true });
     item.classList.add("flash");
-    item.addEventListener("animationend", () => item.classList.remove("flash"), { once: true });
+    const ends = item.getAnimations().map((animation) => animation.finished); // none where motion is not wanted
+    Promise.allSettled(ends).then(() => item.classList.remove("flash"));
   }
 
   // The passage that a quote was taken from, in the list; -1: it is not there.
@@ -124,7 +128,7 @@ export class Sources {
     const mark = document.createElement("mark");
     mark.textContent = quote.quote.trim();
     if (at >= 0) passage.replaceChildren(text.slice(0, at), mark, text.slice(at + mark.textContent.length));
-    this.showPassage(index);
+    this.showPassage(index, quote);
     if (at >= 0) mark.scrollIntoView({ block: "nearest" });
   }
 

@@ -1,10 +1,12 @@
 // server/page/uploads.js: files that become documents: chosen or dropped, sent one after the other, each with how far it
-// is and, where it failed, the server's own words.
+// is and, where it failed, the server's own words. The server answers at once with a job, which is asked until it ends.
 
-import { upload } from "./server.js";
+import { getJson, upload } from "./server.js";
 
 const $ = (selector) => document.querySelector(selector);
 const list = $("#uploads"), told = $("#documents-told"), chooser = $("#upload-files");
+
+const PAUSE = 400; // milliseconds between two questions about a job
 
 let queue = []; // {file, item}
 let sending = false;
@@ -47,12 +49,13 @@ async function send(file, item) {
   const show = (share) => {
     bar.value = share;
     words.textContent = share < 1 ? `${Math.floor(100 * share)} % sent` : "is being read";
-    if (share === 1) bar.removeAttribute("value"); // the server does not say how far it has read
+    if (share === 1) bar.removeAttribute("value");
   };
   told.textContent = `${file.name} is being sent.`;
   let result;
   try {
-    result = describe(await upload("v1/documents", file, show));
+    const sent = await upload("v1/documents?wait=false", file, show);
+    result = describe(await waitForJob(sent, bar, words));
   } catch (refusal) {
     result = { ok: false, words: uses.refused(refusal) };
   }
@@ -62,9 +65,23 @@ async function send(file, item) {
   return result.ok;
 }
 
-// A file may hold several documents.
-function describe({ data = [], skipped = [] }) {
-  const wrong = [...data.filter(({ error }) => error).map(({ error }) => error.message),
+// `job` as it began. Gives it as it ended.
+async function waitForJob(job, bar, words) {
+  let now = job;
+  bar.setAttribute("aria-label", "How much of it is read");
+  while (now.status === "waiting" || now.status === "running") {
+    const { done, total } = now.files ?? {};
+    words.textContent = now.status === "waiting" ? "waits for the server" : "is being read";
+    if (total > 1) Object.assign(bar, { value: done / total });
+    await new Promise((resolve) => setTimeout(resolve, PAUSE));
+    now = await getJson(`v1/jobs/${encodeURIComponent(job.id)}`);
+  }
+  return now;
+}
+
+// A file may hold several documents. `error` is a job's that failed as a whole.
+function describe({ data = [], skipped = [], error = null }) {
+  const wrong = [...(error ? [error.message] : []), ...data.filter(({ error }) => error).map(({ error }) => error.message),
     ...skipped.map(({ file, message }) => `${file}: ${message}`)];
   const effects = data.filter(({ error }) => !error).map(({ effect }) => effect);
   const counts = [...new Set(effects)].map((effect) => {

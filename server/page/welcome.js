@@ -16,7 +16,8 @@ const EXAMPLES = {
 export const WORDS = {
   complete: {
     title: "Begin a sentence.",
-    reads: "The model goes on with it, and searches your documents while it writes. " +
+    reads: "The model goes on with it, and reads what your documents say of it. What it read stands beside its text.",
+    attends: "The model goes on with it, and searches your documents while it writes. " +
       "What it read stands beside its text.",
     alone: "The model goes on with it. No documents are served, so it writes from what it learned.",
     field: "Begin a sentence", button: "Write",
@@ -24,6 +25,7 @@ export const WORDS = {
   chat: {
     title: "Ask your documents.",
     reads: "The answer names the passages it uses, and they stand beside it.",
+    attends: "The model searches your documents while it answers. What it read stands beside its answer.",
     alone: "No documents are served, so the model answers from what it learned.",
     field: "Ask a question", button: "Send",
   },

@@ -293,6 +293,44 @@ def test_hundreds_of_turns_open_and_go_on(one):
     one.until("document.querySelector('article aside .title')?.textContent === 'A'")
 
 
+# How much an answer changes in the page: nodes that come and go, from the question to its end.
+COUNT = """() => {
+  window.counted = 0;
+  new MutationObserver((records) => {
+    for (const { addedNodes, removedNodes } of records) window.counted += addedNodes.length + removedNodes.length;
+  }).observe(document.body, { childList: true, subtree: true });
+}"""
+
+
+def count_work(one, n):
+    """A conversation of n turns goes on by one."""
+    turns = [turn("long", f"t{i:04}", f"t{i - 1:04}" if i else "", f"Question {i}", f"Some *words* of answer {i}.", made=i)
+             for i in range(n)]
+    kept = [{"conversation": "long", "id": t["id"], "retrieval": [], "marks": [{}]} for t in turns]
+    database(one, conversations=[head("long", leaf=turns[-1]["id"], size=n)], turns=turns, sources=kept)
+    one.page.reload()
+    one.open()
+    open_shelf(one)
+    one.page.click("#shelf .name")
+    one.until(f"document.querySelectorAll('article').length === {n}")
+    one.until("document.querySelector('article:last-child .written em') !== null")
+    drawn = one.page.locator(".written em").count()
+    piece = {"choices": [{"index": 0, "delta": {"content": "An *answer*."}, "finish_reason": "stop"}]}
+    one.page.route("**/v1/chat/completions", lambda route: route.fulfill(
+        body=f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n", headers={"Content-Type": "text/event-stream"}))
+    one.page.evaluate(COUNT)
+    one.ask("One more")
+    one.until(f"document.querySelectorAll('article').length === {n + 1}")
+    return drawn, one.page.evaluate("window.counted")
+
+
+def test_a_thousand_turns_take_no_more_work_than_ten(visit, chat_server):
+    """Markdown is drawn of what is near the screen, and an answer changes what is its own."""
+    _, few = count_work(visit(chat_server), 10)
+    drawn, many = count_work(visit(chat_server), 1000)
+    assert drawn < 100 and many <= few + 50
+
+
 @pytest.mark.parametrize("width", [360, 1280, 1600])
 def test_the_list_fits_and_closes_by_escape(visit, chat_server, width):
     one = visit(chat_server, viewport={"width": width, "height": 740})

@@ -94,8 +94,41 @@ def test_files_are_added_one_after_the_other(one, folder):
     assert one.page.locator("#uploads .failed").count() == 1
     listed(one, "A note", "Bridges", "Files", SOUP)
     posts = [request for request in one.requests if request.method == "POST"]
-    assert [request.url.endswith("/v1/documents") for request in posts] == [True, True]
+    assert [request.url.endswith("/v1/documents?wait=false") for request in posts] == [True, True]
     one.until("!document.querySelector('#facts').textContent.includes('8 passages')")
+
+
+def test_a_job_is_followed_to_its_end(one, folder):
+    """The page asks for the job until the server says how it ended."""
+    (folder / "many.zip").write_bytes(b"any")
+    answers = [{"status": "waiting", "files": {"done": 0, "total": 1}}, {"status": "running", "files": {"done": 1, "total": 4}},
+               {"status": "done", "files": {"done": 4, "total": 4},
+                "data": [{"effect": "added"}, {"effect": "failed", "error": {"message": "b.pdf: it needs a password"}}]}]
+    seen = []
+
+    def tell(route):
+        seen.append(one.page.locator("#uploads .words").text_content())
+        route.fulfill(json={"object": "job", "id": "j 1", **answers[min(len(seen), 2)]})
+
+    one.page.route("**/v1/documents?wait=false", lambda route: route.fulfill(
+        status=202, json={"object": "job", "id": "j 1", **answers[0]}))
+    one.page.route("**/v1/jobs/j%201", tell)
+    one.page.click("#open-documents")
+    one.page.set_input_files("#upload-files", [folder / "many.zip"])
+    told(one, "1 of 1 file added.")
+    assert one.text("#uploads .words") == "added; b.pdf: it needs a password"
+    assert len(seen) == 2
+
+
+def test_a_job_that_fails_is_told(one, folder):
+    (folder / "bad.zip").write_bytes(b"any")
+    failed = {"object": "job", "id": "j", "status": "failed", "error": {"message": "bad.zip: it is no archive"}}
+    one.page.route("**/v1/documents?wait=false", lambda route: route.fulfill(status=202, json=failed))
+    one.page.click("#open-documents")
+    one.page.set_input_files("#upload-files", [folder / "bad.zip"])
+    told(one, "0 of 1 file added.")
+    assert one.text("#uploads .words") == "bad.zip: it is no archive"
+    assert one.page.locator("#uploads .failed").count() == 1
 
 
 def test_files_are_dropped_and_deleted(one):

@@ -381,6 +381,24 @@ static void expect_place(const struct document_text *d, const char *word, const 
     buffer_free(&found);
 }
 
+/* A passage that begins with the end of one section and is of the next. */
+static void test_places_of_passages(void **state) {
+    (void)state;
+    struct document_text d = {0};
+    extract_ok("p.md",
+               "# Description\n\nLast words.\n\n# Return value\n\nIt gives what was asked for.\n",
+               &d);
+    struct text_span text = {d.text.data, d.text.size};
+    size_t start = (size_t)(strstr(text.text, "Last") - text.text);
+    struct document_place place = place_find_passage(marks_of(&d.marks), text, start, text.size);
+    assert_int_equal(place.line, 3);
+    assert_int_equal(place.n_headings, 1);
+    assert_memory_equal(place.headings[0].text, "Return value", place.headings[0].size);
+    place = place_find_passage(marks_of(&d.marks), text, start, start + 11);
+    assert_memory_equal(place.headings[0].text, "Description", place.headings[0].size);
+    document_text_free(&d);
+}
+
 static void test_places_markdown(void **state) {
     (void)state;
     struct document_text d = {0};
@@ -719,6 +737,7 @@ int main(void) {
                                        cmocka_unit_test(test_man_includes),
                                        cmocka_unit_test(test_western),
                                        cmocka_unit_test(test_keeper),
+                                       cmocka_unit_test(test_places_of_passages),
                                        cmocka_unit_test(test_places_markdown),
                                        cmocka_unit_test(test_places),
                                        cmocka_unit_test(test_places_long),

@@ -13,7 +13,7 @@
 
 /* " (page 3, line 7, Install > Linux)", as far as it is known. */
 static void describe_place(const struct hit *hit, struct buffer *out) {
-    struct document_place place = place_find(hit->marks, hit->source, hit->start);
+    struct document_place place = place_find_passage(hit->marks, hit->source, hit->start, hit->end);
     if (place.page > 0) buffer_printf(out, ", page %u", place.page);
     if (place.line > 0) buffer_printf(out, ", line %u", place.line);
     for (int i = 0; i < place.n_headings; i++)
@@ -68,7 +68,7 @@ static void print_hit(int rank, const struct hit *hit, bool explain) {
 }
 
 static void put_hit(int rank, const struct hit *hit, bool explain) {
-    struct document_place place = place_find(hit->marks, hit->source, hit->start);
+    struct document_place place = place_find_passage(hit->marks, hit->source, hit->start, hit->end);
     struct buffer text = {0};
     struct json_writer w;
     put_begin(&w, &text);

@@ -57,7 +57,8 @@
     X(cairo_status) \
     X(cairo_scale) \
     X(cairo_set_source_rgb) \
-    X(cairo_paint)
+    X(cairo_paint) \
+    X(cairo_surface_write_to_png_stream)
 
 #define AS_FIELD(name) __typeof__(&name) name;
 static struct {
@@ -355,27 +356,56 @@ static enum status draw(const struct pdf_page *page, cairo_surface_t *image,
     return drawn ? STATUS_OK : error_set(e, STATUS_INVALID, "it cannot be drawn");
 }
 
-enum status pdf_page_draw(const struct pdf_page *page, float per_point, int most,
-                          struct pdf_pixels *pixels, struct error *e) {
+static enum status choose_size(const struct pdf_page *page, float per_point, int most,
+                               struct pdf_pixels *pixels, struct error *e) {
     float width, height;
     *pixels = (struct pdf_pixels){.per_point = per_point};
     pdf_page_size(page, &width, &height);
     if (!(width > 0 && height > 0)) return error_set(e, STATUS_INVALID, "it has no size");
     float longest = fmaxf(width, height);
     if (longest * per_point > (float)most) pixels->per_point = (float)most / longest;
-    pixels->width = (int)ceilf(width * pixels->per_point);
-    pixels->height = (int)ceilf(height * pixels->per_point);
-    pixels->grey = calloc((size_t)pixels->width, (size_t)pixels->height);
-    cairo_surface_t *image =
-        lib.cairo_image_surface_create(CAIRO_FORMAT_RGB24, pixels->width, pixels->height);
-    enum status status = STATUS_OK;
-    if (pixels->grey == NULL || lib.cairo_surface_status(image) != CAIRO_STATUS_SUCCESS)
+    pixels->width = min_int((int)ceilf(width * pixels->per_point), most);
+    pixels->height = min_int((int)ceilf(height * pixels->per_point), most);
+    return STATUS_OK;
+}
+
+/* A picture of the size that was chosen, to be destroyed whatever the status is. */
+static enum status draw_picture(const struct pdf_page *page, struct pdf_pixels *pixels,
+                                cairo_surface_t **image, struct error *e) {
+    *image = lib.cairo_image_surface_create(CAIRO_FORMAT_RGB24, pixels->width, pixels->height);
+    if (lib.cairo_surface_status(*image) != CAIRO_STATUS_SUCCESS)
+        return error_set(e, STATUS_NO_MEMORY, "it takes too much memory to be drawn");
+    return draw(page, *image, pixels, e);
+}
+
+enum status pdf_page_draw(const struct pdf_page *page, float per_point, int most,
+                          struct pdf_pixels *pixels, struct error *e) {
+    cairo_surface_t *image;
+    if (choose_size(page, per_point, most, pixels, e)) return e->status;
+    enum status status = draw_picture(page, pixels, &image, e);
+    if (status == STATUS_OK) pixels->grey = calloc((size_t)pixels->width, (size_t)pixels->height);
+    if (status == STATUS_OK && pixels->grey == NULL)
         status = error_set(e, STATUS_NO_MEMORY, "it takes too much memory to be drawn");
-    if (status == STATUS_OK) status = draw(page, image, pixels, e);
     if (status == STATUS_OK) take_grey(image, pixels);
     lib.cairo_surface_destroy(image);
-    if (status) free(pixels->grey);
-    if (status) pixels->grey = NULL;
+    return status;
+}
+
+static cairo_status_t append_bytes(void *png, const unsigned char *bytes, unsigned size) {
+    buffer_append(png, bytes, size);
+    return CAIRO_STATUS_SUCCESS;
+}
+
+enum status pdf_page_print(const struct pdf_page *page, float per_point, int most,
+                           struct buffer *png, struct error *e) {
+    struct pdf_pixels size;
+    cairo_surface_t *image;
+    if (choose_size(page, per_point, most, &size, e)) return e->status;
+    enum status status = draw_picture(page, &size, &image, e);
+    if (status == STATUS_OK &&
+        lib.cairo_surface_write_to_png_stream(image, append_bytes, png) != CAIRO_STATUS_SUCCESS)
+        status = error_set(e, STATUS_INVALID, "it cannot be written as a picture");
+    lib.cairo_surface_destroy(image);
     return status;
 }
 

@@ -58,6 +58,9 @@ struct pdf_pixels {
  */
 enum status pdf_page_draw(const struct pdf_page *page, float per_point, int most,
                           struct pdf_pixels *pixels, struct error *e);
+/* The page in colour, of such a size, as a PNG behind what the buffer has. As pdf_page_draw. */
+enum status pdf_page_print(const struct pdf_page *page, float per_point, int most,
+                           struct buffer *png, struct error *e);
 /* Whether letters of a font that a file does not bring are drawn: false where the machine has no
  * fonts, and words that leave no ink may be seen elsewhere. Asked once in a process. */
 bool pdf_draws_letters(void);

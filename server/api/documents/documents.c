@@ -220,6 +220,9 @@ static char *choose_id(const struct document_request *request, const struct filt
 static bool check_no_file(const char *id, struct failure *failure) {
     const char end[] = "/file";
     size_t size = id ? strlen(id) : 0;
+    if (id && document_id_is_page(id))
+        return failure_set(failure, 400, "invalid_value", "id",
+                           "an id does not end in /pages/ and a number, which stand for a page");
     if (size < sizeof end - 1 || strcmp(id + size - (sizeof end - 1), end) != 0) return true;
     return failure_set(failure, 400, "invalid_value", "id",
                        "an id does not end in /file, which stands for the file of a document");

@@ -175,6 +175,7 @@ static struct document_look *make_look(const struct served_model *model,
 struct answer *document_show(struct api *api, const struct api_request *request, struct waker waker,
                              struct failure *failure) {
     if (document_path_is_file(request->path)) return document_file(api, request, waker, failure);
+    if (document_path_is_page(request->path)) return document_page(api, request, waker, failure);
     const struct served_model *model =
         documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;

@@ -25,10 +25,9 @@ void neighbor_write_shown(struct json_writer *w, struct text_span text) {
     put_string_n(w, shown, n + sizeof ellipsis - 1);
 }
 
-/* The place of a chunk is where it begins. */
 void neighbor_write_marks(struct json_writer *w, const struct hit *hit) {
     struct document_place place = {0};
-    if (hit->source.text) place = place_find(hit->marks, hit->source, hit->start);
+    if (hit->source.text) place = place_find_passage(hit->marks, hit->source, hit->start, hit->end);
     if (place.page > 0)
         put_key_int(w, "page", place.page);
     else
