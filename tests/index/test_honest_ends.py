@@ -30,11 +30,6 @@ def test_packed_files(tmp_path):
     assert "name" in extract(tmp_path / "t.csv.gz").stdout
     (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(b"x" * (8 << 20)))
     assert "more than 1000000 bytes" in extract(tmp_path / "bomb.txt.gz", "--max-file-bytes", "1000000", code=1).stderr
-    nested = b"x is a text\n"
-    for _ in range(6):
-        nested = gzip.compress(nested)
-    (tmp_path / "deep.txt.gz").write_bytes(nested)
-    extract(tmp_path / "deep.txt.gz", code=1)
     (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"A text that is cut off. " * 1000)[:-20])
     extract(tmp_path / "cut.txt.gz", code=1)
 
@@ -62,7 +57,7 @@ def locked_pdf(password, text):
     owner = rc4(hashlib.md5((b"owner" + PADDING)[:32]).digest()[:5], padded)
     key = hashlib.md5(padded + owner + struct.pack("<i", rights) + name).digest()[:5]
     stream = rc4(hashlib.md5(key + bytes([4, 0, 0, 0, 0])).digest()[:10], f"BT /F 12 Tf 20 40 Td ({text}) Tj ET".encode())
-    return (b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    return (b"%%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
             b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 100]/Contents 4 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1"
             b"/BaseFont/Helvetica>>>>>>>>endobj\n4 0 obj<</Length %d>>stream\n%s\nendstream endobj\n"
             b"5 0 obj<</Filter/Standard/V 1/R 2/O<%s>/U<%s>/P %d>>endobj\ntrailer<</Root 1 0 R/Size 6/Encrypt 5 0 R/ID[<%s><%s>]>>\n%%%%EOF\n"

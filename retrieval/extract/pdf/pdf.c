@@ -2,6 +2,7 @@
  * (pdf_worker.h), those that need it by OCR, and laid out in another (page_record.h). */
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "retrieval/extract/ocr/tesseract.h"
 #include "retrieval/extract/page/page_losses.h"
@@ -161,8 +162,8 @@ static enum status lay_out(struct pdf_reading *reading, const struct extract_fil
     return status;
 }
 
-enum status extract_pdf(const struct extract_file *file, struct document_text *out,
-                        struct error *e) {
+static enum status read_pdf(const struct extract_file *file, struct document_text *out,
+                            struct error *e) {
     struct pdf_reading reading = {.file = *file, .out = out};
     double until = time_now() + file->limits.seconds;
     if (file->limits.until == 0 || until < file->limits.until) reading.file.limits.until = until;
@@ -186,4 +187,28 @@ enum status extract_pdf(const struct extract_file *file, struct document_text *o
     buffer_free(&reading.facts.title);
     buffer_free(&reading.facts.bookmarks);
     return status;
+}
+
+/* Poppler ends with a password that does not fit, so each is tried in a process of its own. */
+enum status extract_pdf(const struct extract_file *file, struct document_text *out,
+                        struct error *e) {
+    struct extract_file with = *file;
+    const char *line = file->limits.passwords ? file->limits.passwords : "";
+    with.limits.passwords = NULL;
+    enum status status = read_pdf(&with, out, e);
+    if (status != STATUS_INVALID || line[0] == '\0' || !strstr(e->text, "it needs a password"))
+        return status;
+    while (status && status != STATUS_CANCELLED && line[0] != '\0') {
+        size_t size = strcspn(line, "\n");
+        char *password = xstrndup(line, size);
+        with.limits.passwords = password;
+        document_text_clear(out);
+        status = read_pdf(&with, out, e);
+        explicit_bzero(password, size);
+        free(password);
+        line += size + (line[size] == '\n');
+    }
+    if (status == STATUS_OK || status == STATUS_CANCELLED) return status;
+    return error_set(e, status, "%s: it needs a password, and none of those given fits",
+                     file->name);
 }

@@ -86,6 +86,17 @@ static void ignore_log(const char *domain, GLogLevelFlags level, const char *mes
     (void)data;
 }
 
+/* The library opens the converter of passwords with its first one, which the process could not do
+ * later. */
+static void warm_passwords(void) {
+    GError *why = NULL;
+    GBytes *held = lib.g_bytes_new_static("%PDF-1.4\n", 9);
+    PopplerDocument *document = lib.poppler_document_new_from_bytes(held, "x", &why);
+    if (document) lib.g_object_unref(document);
+    if (why) lib.g_error_free(why);
+    lib.g_bytes_unref(held);
+}
+
 enum status pdf_open_library(const char *file, struct error *e) {
     if (lib.poppler) return STATUS_OK;
     lib.poppler = dlopen("libpoppler-glib.so.8", RTLD_NOW | RTLD_LOCAL);
@@ -102,6 +113,7 @@ enum status pdf_open_library(const char *file, struct error *e) {
     /* Titles are UTF-16, whose table glibc opens with its first use. */
     iconv_t table = iconv_open("UTF-8", "UTF-16BE");
     if (table != (iconv_t)-1) iconv_close(table);
+    warm_passwords();
     return STATUS_OK;
 }
 
