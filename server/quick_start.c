@@ -120,12 +120,13 @@ static enum status set_option(struct config *config, const char *name, const cha
     return status;
 }
 
-/* bf16 embeds faster than f32 and finds the same. */
+/* bf16 embeds faster than f32 and finds the same. The page opens the files that answers read. */
 static enum status set_documents(const struct quick_start *start, struct config *config,
                                  struct error *e) {
     if (set_option(config, "retrieval.collection", start->collection, e) ||
         set_option(config, "retrieval.embedder", start->embedder, e) ||
-        set_option(config, "retrieval.embedder_dtype", "bf16", e))
+        set_option(config, "retrieval.embedder_dtype", "bf16", e) ||
+        set_option(config, "retrieval.keep_files", "copy", e))
         return e->status;
     return STATUS_OK;
 }

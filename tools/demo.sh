@@ -34,7 +34,7 @@ pid_file=$demo/server.pid
 write_config() {
     jq -n --arg model "$2" --arg collection "$demo/collection" --arg embedder "$deps/minilm" --argjson port "$3" '{
             model: {path: $model},
-            retrieval: {collection: $collection, embedder: $embedder, embedder_dtype: "bf16", hybrid: true},
+            retrieval: {collection: $collection, embedder: $embedder, embedder_dtype: "bf16", hybrid: true, keep_files: "copy"},
             server: {host: "127.0.0.1", port: $port}}' > "$1.new"
     mv "$1.new" "$1"
 }

@@ -138,7 +138,8 @@ static void list_files(struct reread *reread) {
         struct found_file *found = &walk->files[walk->n];
         *found = (struct found_file){.path = xstrdup(file->source),
                                      .source = xstrdup(file->source),
-                                     .kind = document_kind(file->source)};
+                                     .kind = document_kind(file->source),
+                                     .kept = xcalloc(1, KEPT_NAME_SIZE)};
         found->identity = found->source + (file->identity ? file->identity - file->source : 0);
         found->least = found->source;
         reread->walked[walk->n] = i;

@@ -53,7 +53,8 @@ static void work(const struct sandbox_call *call) {
     struct error e = missing;
     struct pdf *pdf = NULL;
     struct picture_head head = {.status = e.status};
-    if (head.status == STATUS_OK) head.status = pdf_open(&pdf, options->name, call->input, &e);
+    if (head.status == STATUS_OK)
+        head.status = pdf_open(&pdf, options->name, call->input, NULL, &e);
     if (head.status == STATUS_OK) {
         head.n_pages = (uint32_t)pdf_page_count(pdf);
         head.status = print_page(pdf, options, &png, &e);
