@@ -14,6 +14,7 @@ struct route_kernel_args {
     const float *bias; /* NULL: none */
     float scale;       /* 0: none */
     int sigmoid, renormalise, groups, groups_used;
+    int unused = 0;
 };
 
 /* The largest key that comes after `last` in the order of choice, the same in every lane; last
