@@ -388,9 +388,9 @@ static void test_single_expert(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {TEST(test_route),       TEST(test_route_rules),
-                                       TEST(test_route_order), TEST(test_experts),
-                                       TEST(test_shapes),      TEST(test_mixed_types),
-                                       TEST(test_rows_alone),  TEST(test_single_expert)};
+    const struct CMUnitTest tests[] = {TEST(test_route),         TEST(test_route_order),
+                                       TEST(test_experts),       TEST(test_shapes),
+                                       TEST(test_mixed_types),   TEST(test_rows_alone),
+                                       TEST(test_single_expert), TEST(test_route_rules)};
     RUN_TESTS(argc, argv, tests);
 }
