@@ -44,20 +44,6 @@ static struct document_job *job_of(struct document_turn *turn) {
 
 /* The threads that read files. */
 
-/* The texts of all files of a request are bounded together. */
-static enum status count_upload(const struct document_job *job,
-                                const struct document_upload *upload, int64_t *bytes,
-                                struct error *e) {
-    *bytes += (int64_t)upload->read.text.size;
-    for (int i = 0; i < upload->n_parts; i++) *bytes += (int64_t)upload->parts[i].read.text.size;
-    if (*bytes <= job->upload_bytes) return STATUS_OK;
-    return error_set(e, STATUS_TOO_LARGE,
-                     "%s: the files of the request have %lld bytes of text up to here, and the "
-                     "limit is %lld (option "
-                     "server.max_upload_text)",
-                     upload->name, (long long)*bytes, (long long)job->upload_bytes);
-}
-
 /* Every file of a job; the outcome waits with the item for its turn. */
 static void read_files(struct document_thread *thread, struct document_job *job) {
     int64_t bytes = 0;
@@ -73,7 +59,7 @@ static void read_files(struct document_thread *thread, struct document_job *job)
         item->upload->stopped = &thread->stopped;
         item->status = upload_read(item->upload, &item->error);
         if (item->status == STATUS_OK)
-            item->status = count_upload(job, item->upload, &bytes, &item->error);
+            item->status = upload_count(item->upload, job->upload_bytes, &bytes, &item->error);
         if (item->status == STATUS_OK && thread->o.files)
             item->status = kept_copy_write(thread->o.files, item->upload->bytes,
                                            &item->upload->copy, &item->error);

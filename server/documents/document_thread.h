@@ -49,10 +49,10 @@ struct document_job {
     /* Completes the document of an item just before it is put, NULL: it is complete. A failure is
      * the item's. */
     enum status (*fill)(struct document_job *job, struct document_item *item, struct error *e);
-    void (*run)(struct document_job *job);  /* carried out in place of the items, unless the thread
-                                             * is stopped;  NULL: the items are */
-    struct document_steps *steps;           /* NULL: nobody asks how far it is */
-    const atomic_bool *cancelled;           /* true: nobody waits any more; NULL: somebody does */
+    void (*run)(struct document_job *job); /* carried out in place of the items, unless the thread
+                                            * is stopped;  NULL: the items are */
+    struct document_steps *steps;          /* NULL: nobody asks how far it is */
+    const atomic_bool *cancelled;          /* true: nobody waits any more; NULL: somebody does */
     /* Called by the thread after each part of a document: so many of its chunks are embedded. NULL:
      * nobody asks. */
     void (*part)(struct document_job *job, int n_embedded, int n_chunks);

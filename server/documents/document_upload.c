@@ -126,6 +126,17 @@ enum status upload_read(struct document_upload *upload, struct error *e) {
         upload->name, upload->seconds);
 }
 
+enum status upload_count(const struct document_upload *upload, int64_t most, int64_t *bytes,
+                         struct error *e) {
+    *bytes += (int64_t)upload->read.text.size;
+    for (int i = 0; i < upload->n_parts; i++) *bytes += (int64_t)upload->parts[i].read.text.size;
+    if (*bytes <= most) return STATUS_OK;
+    return error_set(e, STATUS_TOO_LARGE,
+                     "%s: the files of the request have %lld bytes of text up to here, and the "
+                     "limit is %lld (option server.max_upload_text)",
+                     upload->name, (long long)*bytes, (long long)most);
+}
+
 void upload_free(struct document_upload *upload) {
     free_parts(upload);
     kept_copy_release(&upload->copy);

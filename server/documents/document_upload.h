@@ -51,4 +51,8 @@ static inline bool upload_holds_several(const struct document_upload *upload) {
  * documents or time than the limits; then there are none. One time is for all files within the
  * file, those that are skipped too. */
 enum status upload_read(struct document_upload *upload, struct error *e);
+/* Adds the text of a file that was read to *bytes, that of all files of a request.
+ * STATUS_TOO_LARGE where these are more than `most`. */
+enum status upload_count(const struct document_upload *upload, int64_t most, int64_t *bytes,
+                         struct error *e);
 void upload_free(struct document_upload *upload);

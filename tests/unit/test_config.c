@@ -464,7 +464,11 @@ static void set_other(const struct option_row *o, const char *key, void *context
         snprintf(text, sizeof text, "%s=[\"a\", \"b c\"]", key);
     bool paths = option_has_structs(o) && f->item->table->count == 1;
     if (paths) snprintf(text, sizeof text, "%s=[{\"path\": \"/p\"}, {\"path\": \"q\"}]", key);
-    if (option_has_structs(o) && !paths)
+    bool servers = strcmp(key, "tools.mcp") == 0;
+    if (servers)
+        snprintf(text, sizeof text,
+                 "%s=[{\"name\": \"n\", \"command\": [\"c\"], \"tools\": [\"t\"]}]", key);
+    if (option_has_structs(o) && !paths && !servers)
         snprintf(
             text, sizeof text,
             "%s=[{\"path\": \"/p\", \"role\": \"embedder\"}, {\"path\": \"q\", \"name\": \"n\"}]",
