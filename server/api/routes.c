@@ -169,6 +169,8 @@ const struct route api_routes[] = {
     ROUTE("POST", "/v1/documents", documents_post, .types = document_types,
           .body = &document_body_table, .query = &document_post_table, .required = "object",
           .accepts = true, .summary = "Add a document, or replace the one of its id"),
+    ROUTE("DELETE", "/v1/documents", documents_delete, .query = &document_delete_table,
+          .required = "object data", .summary = "Delete the documents of a path, or of a filter"),
     ROUTE("GET", "/v1/documents/{id}/file", document_file, .answer_type = "*/*",
           .summary = "The file that a document came from, as it came"),
     ROUTE("GET", "/v1/documents/{id}/pages/{number}", document_page, .answer_type = "image/png",
@@ -181,8 +183,6 @@ const struct route api_routes[] = {
           .accepts = true, .summary = "Add or replace a document"),
     ROUTE("DELETE", "/v1/documents/", document_delete, .required = "id object effect",
           .summary = "Delete a document"),
-    ROUTE("DELETE", "/v1/documents", documents_delete, .query = &document_delete_table,
-          .required = "object data", .summary = "Delete the documents of a path, or of a filter"),
     ROUTE("GET", "/v1/jobs", jobs_list, .required = "object data",
           .summary = "Uploads that were answered at once"),
     ROUTE("GET", "/v1/jobs/{id}", job_show, .required = "object id status files chunks data",
@@ -284,6 +284,14 @@ static bool is_exact(const char *path) {
     return false;
 }
 
+/* A path that a route with braces has belongs to none that takes whatever is below it. */
+static bool has_braces(const char *path) {
+    for (int i = 0; i < n_api_routes; i++)
+        if (strchr(api_routes[i].path, '{') && matches_segments(api_routes[i].path, path))
+            return true;
+    return false;
+}
+
 bool route_segment(const char *path, int i, char *out, size_t size) {
     const char *at = path;
     for (int j = 0; j <= i && at; j++) at = strchr(at + (j > 0), '/');
@@ -296,7 +304,7 @@ bool route_matches(const struct route *route, const char *path) {
     size_t size = strlen(route->path);
     if (strchr(route->path, '{')) return matches_segments(route->path, path) && !is_exact(path);
     if (!route_has_children(route)) return strcmp(route->path, path) == 0;
-    return strncmp(route->path, path, size) == 0 && path[size] != '\0';
+    return strncmp(route->path, path, size) == 0 && path[size] != '\0' && !has_braces(path);
 }
 
 enum route_access route_access_of(const char *path) {

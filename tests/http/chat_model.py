@@ -37,7 +37,9 @@ SCRIPTS = {"<|to_words|>": WORDS, "<|to_sources|>": SOURCES, "<|to_quotes|>": QU
 
 
 def make_marks(scripts):
-    return ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *scripts, "<|to_count|>", "<|fim_prefix|>", "<|fim_suffix|>"]
+    """A script may begin behind a single letter, or behind one of these."""
+    ends, others = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], ["<|to_count|>", "<|fim_prefix|>", "<|fim_suffix|>"]
+    return [*ends, *(mark for mark in scripts if len(mark) > 1 and mark not in ends + others), *others]
 
 
 MARKS = make_marks(SCRIPTS)

@@ -192,9 +192,9 @@ def copyist_model(tmp_path_factory):
 
 @pytest.fixture()
 def folder(config, tmp_path):
-    """A copy of the collection, which the test may change."""
+    """A copy of the collection, which the test may change; without the vector stores of tests that share the original."""
     copy = tmp_path / "collection"
-    shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], copy)
+    shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], copy, ignore=shutil.ignore_patterns("vector_stores*"))
     return copy
 
 

@@ -57,7 +57,7 @@ def test_what_has_no_pages_says_why(served, start, folder):
     note, zebra = upload(served, files)["data"]
     assert refusal(get(served, page_of(note["id"], 1)))[:2] == (404, "pages are drawn of PDFs alone")
     assert get(served, page_of("nobody", 1))[0] == 404
-    call(served, "PUT", page_of("a", 3), {"text": "An id that is a page."}, expect=400)
+    call(served, "PUT", page_of("a", 3), {"text": "An id that is a page."}, expect=405)
     off = start(f"retrieval.collection={folder}")
     status, words, _ = refusal(get(off, page_of(zebra["id"], 1)))
     assert status == 404 and "keep_files" in words

@@ -49,7 +49,8 @@ def test_tables_are_listed_and_asked(written):
     upload(written, [("file", "hours.csv", b"Boat,Hours\nKayak,3\nCanoe,4\nKayak,5\n")])
     told = call(written, "table_list", {"document": "hours.csv"})["data"]
     assert [(t["path"], t["number"], t["rows"]) for t in told] == [("hours.csv", 1, 3)]
-    assert [t["document"] for t in call(written, "table_list", {"limit": 1})["data"]] == [told[0]["document"]]
+    assert len(call(written, "table_list", {"limit": 1})["data"]) == 1
+    assert told[0]["document"] in [t["document"] for t in call(written, "table_list", {})["data"]]
     got = call(written, "table_query", {"document": "hours.csv", "group": ["Boat"], "measures": [{"measure": "sum", "column": "Hours"}], "sort": [{"by": "Boat"}]})
     assert [row["values"] for row in got["rows"]] == [["Canoe", 4], ["Kayak", 8]] and got["matched"] == 3
     assert written.post({"document": "hours.csv", "group": ["Boat"], "measures": [{"measure": "sum", "column": "Hours"}], "sort": [{"by": "Boat"}]},

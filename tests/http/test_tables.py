@@ -174,7 +174,7 @@ def test_two_hundred_aggregates(tables):
 def test_list(tables):
     listed = call(tables, "GET", "/v1/tables?limit=1000")
     by_name = {(t["path"], t["number"]): t for t in listed["data"]}
-    assert {path for path, _ in by_name} == set(FILES)
+    assert {path for path, _ in by_name} >= set(FILES), "beside the tables of the collection's pages"
     orders = by_name["orders.xlsx", 1]
     assert (orders["name"], orders["sheet"], orders["rows"]) == ("All orders", "Orders 2023", 61)
     assert [(c["name"], c["type"]) for c in orders["columns"]] == [

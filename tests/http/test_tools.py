@@ -272,7 +272,7 @@ def test_a_stream_shows_the_calls(server):
         (0, True, None), (1, True, None), (0, False, "said: 1"), (1, False, "said: 2")]
     assert "".join(d.get("content") or "" for d in deltas) == "See," + TEXT
     first = next(i for i, d in enumerate(deltas) if "mcp_calls" in d)
-    assert "".join(d.get("content") or "" for d in deltas[:first]) == "See,"
+    assert "".join(d.get("content") or "" for d in deltas[:first + 1]) == "See,"
 
 
 MCP_TOOLS = [{"type": "mcp", "server_label": name, "require_approval": "never"} for name in ("lines", "http")]

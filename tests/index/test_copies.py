@@ -40,14 +40,14 @@ def test_update_of_records(docs, out):
 
     table.write_text("\n".join([rows[0], "ant,It digs.", *rows[2:3]]) + "\n")
     done = run("update", out, docs)
-    assert sorted(line.split()[0] for line in done.stdout.splitlines()) == ["deleted", "replaced"]
+    assert sorted(line.split()[0] for line in done.stdout.splitlines()) == ["deleted", "replaced", "replaced"]
     assert {p: t for p, t in texts(out).items() if "animals" in p} == {
         "docs/animals.csv#2": "name: ant\ntext: It digs.\n", "docs/animals.csv#3": "name: dog\ntext: It barks.\n"}
     table.write_text("\n".join(rows + ["bee,It hums."]) + "\n")
     assert run("update", out, docs).stdout.count("added") == 2 and len(ids(out)) == 10
 
     other.write_text("name,text\noak,It grows.\n")
-    assert run("update", "--id", "own", out, other).stdout == "deleted plants.csv#3\n"
+    assert run("update", "--id", "own", out, other).stdout == "replaced plants.csv#2\ndeleted plants.csv#3\n"
     assert run("update", out, other).stdout.count("deleted") == 1
     kept = ids(out)
     table.write_bytes(b"name,text\n\0\n")

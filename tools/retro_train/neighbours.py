@@ -103,10 +103,10 @@ def read_document_names(path):
     """The paths of documents, in order (docs/index-format.md)."""
     raw, at, names = Path(path).read_bytes(), 0, []
     while at < len(raw):
-        id_size, path_size, title_size, metadata_size, marks, source_size = struct.unpack_from("<6I", raw, at + 32)
-        first = at + 56 + id_size + 1
+        id_size, path_size, title_size, metadata_size, marks, source_size, file_size = struct.unpack_from("<7I", raw, at + 32)
+        first = at + 64 + id_size + 1
         names.append(raw[first : first + path_size].decode())
-        at = first + path_size + 1 + title_size + 1 + metadata_size + 1 + source_size + 1 + 12 * marks
+        at = first + path_size + 1 + title_size + 1 + metadata_size + 1 + source_size + 1 + file_size + 1 + 12 * marks
     return names
 
 
