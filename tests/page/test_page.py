@@ -457,7 +457,7 @@ def test_everything_is_reached_by_keyboard(visit):
         if reached[-1] == "read":
             break
     assert reached[:7] == ["skip", "open-shelf", "open-documents", "open-clients", "fresh", "theme", "open-settings"]
-    assert "unfold" in reached and "open-source" in reached and reached[-3:] == ["prompt", "send", "read"]
+    assert "unfold" in reached and "open-source" in reached and reached[-4:] == ["prompt", "send", "mode", "read"]
 
 
 def test_the_dialog_closes_by_escape_and_leaves_the_stream(visit):
