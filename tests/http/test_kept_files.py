@@ -70,6 +70,16 @@ def test_uploads_are_given_as_they_came(start, folder):
     call(server, "PUT", "/v1/documents/" + urllib.parse.quote("a/file", safe=""), {"text": "no"}, expect=405)
 
 
+@pytest.mark.parametrize("tags", ["\x0b", "\x0c \x0b,", '"a"\x0b', "W/", ",\x0c,W/\x0b"])
+def test_blanks_of_other_kinds_between_tags(start, folder, tags):
+    """Control characters in a header are refused, and no list of tags holds a thread (tests/fuzz/corpus/ranges)."""
+    server = start(f"retrieval.collection={folder}", "retrieval.keep_files=copy")
+    [said] = upload(server, [("file", "tea.md", NOTE)])["data"]
+    status, _, body = get(server, file_of(said["id"]), {"If-None-Match": tags})
+    assert status == 400 if any(c in tags for c in "\x0b\x0c") else (status, body) == (200, NOTE)
+    assert get(server, file_of(said["id"]))[2] == NOTE
+
+
 def test_parts(start, folder):
     server = start(f"retrieval.collection={folder}", "retrieval.keep_files=copy")
     text = b"<p>A long remark about numbers.</p><!--" + "".join(f"Line {i}.\n" for i in range(80000)).encode() + b"-->"

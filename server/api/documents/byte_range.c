@@ -52,10 +52,10 @@ bool entity_tags_have(const char *list, const char *tag) {
     for (const char *at = list + strspn(list, " \t,"); *at; at += strspn(at, " \t,")) {
         if (*at == '*') return true;
         if (strncmp(at, "W/", 2) == 0) at += 2;
-        size_t n = strcspn(at, ",");
+        size_t whole = strcspn(at, ","), n = whole;
         while (n > 0 && is_blank(at[n - 1])) n--;
         if (n == size && strncmp(at, tag, size) == 0) return true;
-        at += n;
+        at += whole; /* blanks of other kinds than are skipped above must not hold the loop */
     }
     return false;
 }
