@@ -52,7 +52,7 @@ def byte_alphabet():
     return {b: chr(b) for b in shown} | {b: chr(256 + i) for i, b in enumerate(rest)}
 
 
-def make_tokens(scripts):
+def make_tokens(scripts=SCRIPTS):
     """Contents by id, and the id that follows each."""
     alphabet = byte_alphabet()
     names = [alphabet[b] for b in range(256)] + make_marks(scripts)
@@ -97,7 +97,7 @@ def write_weights(folder, vocab, follow):
                       tensors | {f"model.layers.0.{name}.weight": values for name, values in layer.items()})
 
 
-def write_tokenizer(folder, names, marks):
+def write_tokenizer(folder, names, marks=MARKS):
     added = [{"id": i, "content": names[i], "special": names[i] in marks and names[i] != "<think>", "lstrip": False,
               "rstrip": False, "single_word": False, "normalized": False} for i in range(256, len(names))]
     (folder / "tokenizer.json").write_text(json.dumps({
