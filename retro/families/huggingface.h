@@ -116,6 +116,17 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     { \
         .place = offsetof(struct layer, expert_fc2), .names = { "mlp.experts.#.down_proj.*" } \
     }
+/* The choice of experts, and gate and up of experts stored one by one, by Mixtral's names. */
+#define HUGGINGFACE_MIXTRAL_ROWS \
+    {.place = offsetof(struct layer, router), .names = {"block_sparse_moe.gate.*", "mlp.gate.*"}}, \
+        {.place = offsetof(struct layer, expert_fc1), \
+         .part = PART_GATE, \
+         .names = {"block_sparse_moe.experts.#.w1.*"}}, \
+    { \
+        .place = offsetof(struct layer, expert_fc1), .part = PART_UP, .names = { \
+            "block_sparse_moe.experts.#.w3.*" \
+        } \
+    }
 #define HUGGINGFACE_SHARED_ROWS(expert) \
     {.place = offsetof(struct layer, shared_fc1), \
      .part = PART_GATE, \
