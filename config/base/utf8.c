@@ -46,3 +46,13 @@ bool utf8_is_valid(const char *text, size_t size) {
     }
     return true;
 }
+
+size_t utf8_prefix(const char *text, size_t size, size_t limit) {
+    size_t used = 0;
+    while (used < size) {
+        size_t next = (size_t)max_int(utf8_length(text + used, size - used), 1);
+        if (used + next > limit) break;
+        used += next;
+    }
+    return used;
+}

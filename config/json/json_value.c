@@ -248,22 +248,11 @@ const char *json_kind_name(const struct json *json) {
     return json_bool(json) ? "true" : names[json_kind(json)];
 }
 
-/* The most bytes of text[0, size), at most `limit`, that do not end within a character. */
-static size_t whole_characters(struct text_span text, size_t limit) {
-    size_t used = 0;
-    while (used < text.size) {
-        size_t next = (size_t)max_int(utf8_length(text.text + used, text.size - used), 1);
-        if (used + next > limit) break;
-        used += next;
-    }
-    return used;
-}
-
 const char *json_shown(const struct json *json, char shown[JSON_SHOWN_SIZE]) {
     struct text_span text = json_text(json);
     switch (json_kind(json)) {
         case JSON_KIND_TEXT: {
-            size_t used = whole_characters(text, JSON_SHOWN_SIZE - 6);
+            size_t used = utf8_prefix(text.text, text.size, JSON_SHOWN_SIZE - 6);
             snprintf(shown, JSON_SHOWN_SIZE, "\"%.*s%s\"", (int)used, text.text,
                      used < text.size ? "..." : "");
             return shown;

@@ -3,8 +3,12 @@
 
 #include <string.h>
 
+#include "config/base/utf8.h"
+
 /* Values of one message: parsing takes memory for each. */
 enum { VALUES_MOST = 1 << 18 };
+/* Of a type's name. */
+enum { SHOWN_BYTES = 40 };
 
 /* Messages. */
 
@@ -119,9 +123,12 @@ static void add_text(struct buffer *out, struct text_span text) {
     buffer_append(out, text.text, text.size);
 }
 
-static void add_note(struct buffer *out, const char *type) {
+static void add_note(struct buffer *out, const struct json *type) {
+    struct text_span name = json_text(type);
+    if (name.size == 0) name = (struct text_span){"unknown", strlen("unknown")};
     if (out->size > 0) buffer_append(out, "\n", 1);
-    buffer_printf(out, "(a part of type %.40s, which is not shown)", type ? type : "unknown");
+    buffer_printf(out, "(a part of type %.*s, which is not shown)",
+                  (int)utf8_prefix(name.text, name.size, SHOWN_BYTES), name.text);
 }
 
 static void add_block(struct buffer *out, const struct json *block) {
@@ -135,7 +142,7 @@ static void add_block(struct buffer *out, const struct json *block) {
     else if (json_text_is(type, "resource_link") && json_is_text(uri))
         add_text(out, json_text(uri));
     else
-        add_note(out, json_word(type));
+        add_note(out, type);
 }
 
 /* Structured content is in a text block too, but for servers that know no older clients. */
