@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh SECONDS [NAME...]: builds every fuzz target with clang's libFuzzer, ASan and UBSan, replays its
 # corpus and every crash kept, then fuzzes each for SECONDS (0: replay only), as many at once as there are cores. `make
-# fuzz` calls it.
+# fuzz` calls it. FUZZ_RUNS=N ends each target after N inputs, drawn from a fixed seed: what a change is refused for is
+# then found again by whoever runs the same.
 #
 # One line a target; the last line is "N passed, N failed". New finds stay in build/fuzz/corpus, crashes in
 # build/fuzz/crashes: a crash that is fixed is kept, with its input moved to tests/fuzz/crashes/NAME/.
@@ -31,6 +32,8 @@ complain() {
 run_target() {
     local name=$1 program=$build/tests/fuzz/fuzz_$1 log=$build/$1.log finds=$build/corpus/$1
     local limits=(-timeout=60 -rss_limit_mb=2048 -artifact_prefix="$build/crashes/$name-")
+    local drawn=(-max_total_time="$seconds")
+    [ -z "${FUZZ_RUNS:-}" ] || drawn+=(-runs="$FUZZ_RUNS" -seed=1)
     local inputs
     mkdir -p "$finds"
     mapfile -t inputs < <(find "tests/fuzz/corpus/$name" "tests/fuzz/crashes/$name" -type f 2>/dev/null | sort)
@@ -38,7 +41,7 @@ run_target() {
     "$program" "${limits[@]}" "${inputs[@]}" > "$log" 2>&1 < /dev/null ||
         { complain "$name" "$log" "replaying the corpus"; return 1; }
     if [ "$seconds" -gt 0 ]; then
-        "$program" "${limits[@]}" -max_total_time="$seconds" -print_final_stats=1 "$finds" "tests/fuzz/corpus/$name" \
+        "$program" "${limits[@]}" "${drawn[@]}" -print_final_stats=1 "$finds" "tests/fuzz/corpus/$name" \
             > "$log" 2>&1 < /dev/null || { complain "$name" "$log" "fuzzing; the input is in $build/crashes"; return 1; }
     fi
     printf 'ok     %-14s %4d inputs replayed' "$name" ${#inputs[@]}
