@@ -25,9 +25,9 @@ struct scans {
 enum { PAGE_DPI = 300, MOST_PIXELS = 4000 };
 
 static enum status open_pdf(void **self, const char *name, struct text_span bytes,
-                            struct error *e) {
+                            const char *passwords, struct error *e) {
     struct pdf *pdf;
-    enum status status = pdf_open(&pdf, name, bytes, NULL, e);
+    enum status status = pdf_open(&pdf, name, bytes, passwords, e);
     *self = pdf;
     return status;
 }
