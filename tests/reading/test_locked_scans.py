@@ -1,6 +1,5 @@
 """Scans within a PDF that needs a password, and files whose readers run out of memory."""
 import pathlib
-import re
 import sys
 
 import pytest
@@ -29,13 +28,10 @@ def test_scan_in_a_locked_file(tmp_path):
     assert "none of those given fits" in extract(path, "--password-file", tmp_path / "words").stderr
 
 
-@pytest.mark.parametrize("name, data", [
-    ("line.csv", b"a,b\n" + b"word," * (24 << 20) + b"\n"),
-    ("line.jsonl", b'{"text": [' + b"1," * (30 << 20) + b"1]}\n"),
-])
-def test_memory_is_named(tmp_path, name, data):
-    (tmp_path / name).write_bytes(data)
+@pytest.mark.parametrize("name, head, unit, n", [("line.csv", b"a,b\n", b"word,", 12 << 20), ("line.jsonl", b'{"text": [1', b",1", 30 << 20)])
+def test_memory_is_named(tmp_path, name, head, unit, n):
+    (tmp_path / name).write_bytes(head + unit * n + (b"\n" if name.endswith("csv") else b"]}\n"))
     said = extract(tmp_path / name, "--max-file-bytes", str(1 << 28), "--max-file-seconds", "300")
     assert said.returncode != 0
-    assert re.search(r"needs more than 1024 MiB of memory, which is the limit; split it into smaller files|JSON", said.stderr), said.stderr
-    assert "signal" not in said.stderr
+    reason = "needs more than 1024 MiB of memory, which is the limit; split it into smaller files" if name.endswith("csv") else "needs more memory than there is"
+    assert reason in said.stderr, said.stderr[:1000]
