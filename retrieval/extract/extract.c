@@ -76,8 +76,8 @@ static enum status read_file(const char *path, size_t limit, struct buffer *byte
 
 static enum status read_document(const struct extract_file *file, struct document_text *text,
                                  struct error *e) {
-    bool by_model = file->limits.model != NULL &&
-                    (file->kind == DOCUMENT_PDF || file->kind == DOCUMENT_SCAN);
+    bool by_model =
+        file->limits.model != NULL && (file->kind == DOCUMENT_PDF || file->kind == DOCUMENT_SCAN);
     if (by_model) return extract_by_model(file, text, e);
     return document_form_of(file->kind)->read(file, text, e);
 }

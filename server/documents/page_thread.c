@@ -50,8 +50,7 @@ static enum status draw(const struct page_thread *thread, struct page_job *job, 
     if (job->principal.deadline > 0 && job->principal.deadline < until)
         limits.until = job->principal.deadline;
     const struct pdf_pictured pictured = {.name = name, .bytes = file};
-    enum status status =
-        pdf_picture_draw(&picture, &pictured, job->number, &limits, &job->error);
+    enum status status = pdf_picture_draw(&picture, &pictured, job->number, &limits, &job->error);
     job->n_pages = picture.n_pages;
     if (status == STATUS_OK)
         job->png = picture.png;

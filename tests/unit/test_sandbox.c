@@ -703,11 +703,14 @@ static int set_up(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 5) return run_as_program(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attacks_work), cmocka_unit_test(test_work),
-        cmocka_unit_test(test_program),      cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_ends),         cmocka_unit_test(test_many),
-        cmocka_unit_test(test_repairs),      cmocka_unit_test(test_pictures),
-        cmocka_unit_test(test_memory_that_is_out)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attacks_work),
+                                       cmocka_unit_test(test_work),
+                                       cmocka_unit_test(test_program),
+                                       cmocka_unit_test(test_missing),
+                                       cmocka_unit_test(test_ends),
+                                       cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_repairs),
+                                       cmocka_unit_test(test_pictures),
+                                       cmocka_unit_test(test_memory_that_is_out)};
     return cmocka_run_group_tests(tests, set_up, folder_tear_down);
 }

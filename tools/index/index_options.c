@@ -298,8 +298,7 @@ static enum status read_secrets(struct index_arguments *arguments, struct error 
     bool any = config->retrieval.password_file[0] || config->extract.model_key_file[0];
     enum status status = any ? sandbox_start(NULL, e) : STATUS_OK;
     if (status == STATUS_OK) status = read_passwords(arguments, e);
-    if (status == STATUS_OK)
-        status = opened_reader_open(&arguments->reader, &config->extract, e);
+    if (status == STATUS_OK) status = opened_reader_open(&arguments->reader, &config->extract, e);
     arguments->build.model = opened_reader_model(&arguments->reader);
     return status;
 }

@@ -76,8 +76,7 @@ static enum status draw_page(const struct extract_file *file, int i, struct pdf_
 static enum status read_page(struct model_reading *reading, int i, struct pdf_picture *picture,
                              struct error *e) {
     struct error why = {0};
-    if (reading->in_a_row >= MOST_FAILURES)
-        return fail_page(reading, i, reading->pages[i - 1].why);
+    if (reading->in_a_row >= MOST_FAILURES) return fail_page(reading, i, reading->pages[i - 1].why);
     if (reading->until > 0 && time_now() >= reading->until)
         return fail_page(reading, i, "its part of the file's time is over");
     enum status status = draw_page(reading->file, i, picture, &why);

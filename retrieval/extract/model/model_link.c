@@ -79,7 +79,7 @@ static void set_up(CURL *handle, struct model_transfer *transfer, const char *ur
     curl_easy_setopt(handle, CURLOPT_XFERINFODATA, transfer);
 }
 
-/* What a server says of a refusal is shown to people: plain letters of it. */
+/* People are shown the plain letters of a refusal. */
 static void append_plain(struct buffer *out, const char *text) {
     for (size_t i = 0; text[i] && i < MOST_REASON; i++) {
         bool plain = text[i] >= ' ' && text[i] <= '~';

@@ -41,8 +41,14 @@ static void name_kept(struct buffer *path, const struct model_page *page,
     uint8_t hash[SHA256_BYTES];
     char tokens[16];
     snprintf(tokens, sizeof tokens, "%d", model->tokens);
-    const struct text_span parts[] = {span_of("page 1"),       {"", 1}, span_of(model->name), {"", 1},
-                                      span_of(prompt_of(model)), {"", 1}, span_of(tokens),      {"", 1},
+    const struct text_span parts[] = {span_of("page 1"),
+                                      {"", 1},
+                                      span_of(model->name),
+                                      {"", 1},
+                                      span_of(prompt_of(model)),
+                                      {"", 1},
+                                      span_of(tokens),
+                                      {"", 1},
                                       page->picture};
     sha256_hash(parts, (int)ARRAY_COUNT(parts), hash);
     buffer_printf(path, "%s/", model->cache);
@@ -60,8 +66,8 @@ static bool take_kept(const char *name, struct buffer *markdown) {
     struct buffer path = {0};
     struct error ignored;
     buffer_printf(&path, "%s.md", name);
-    bool kept = file_read(path.data, MOST_MARKDOWN, markdown, &ignored) == STATUS_OK &&
-                is_sound(markdown);
+    bool kept =
+        file_read(path.data, MOST_MARKDOWN, markdown, &ignored) == STATUS_OK && is_sound(markdown);
     if (!kept) buffer_clear(markdown);
     buffer_free(&path);
     return kept;
@@ -166,8 +172,8 @@ static enum status take_answer(const struct buffer *answer, const struct extract
     }
     json_close(said);
     if (cut)
-        return error_set(e, STATUS_INVALID,
-                         "its answer ended at %d tokens (extract.model_tokens)", model->tokens);
+        return error_set(e, STATUS_INVALID, "its answer ended at %d tokens (extract.model_tokens)",
+                         model->tokens);
     if (markdown->size > MOST_MARKDOWN)
         return error_set(e, STATUS_INVALID, "its answer has more than %d bytes", MOST_MARKDOWN);
     return is_sound(markdown) ? STATUS_OK

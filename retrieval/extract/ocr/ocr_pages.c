@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "retrieval/extract/ocr/ocr_child.h"
-#include "retrieval/extract/ocr/ocr_worker.h"
 #include "retrieval/extract/ocr/ocr_presence.h"
+#include "retrieval/extract/ocr/ocr_worker.h"
 #include "retrieval/extract/page/page_losses.h"
 #include "retrieval/extract/page/page_record.h"
 

@@ -35,7 +35,7 @@ static bool ask_process(void) {
     return got == 1;
 }
 
-/* What is there stays; what is missing may come while the program runs. */
+/* A library that is there stays; one that is missing may come while the program runs. */
 static bool is_installed(void) {
     static atomic_bool known;
     if (!atomic_load(&known)) atomic_store(&known, ask_process());

@@ -13,7 +13,7 @@ struct text_writer {
     int n_blocks;
     int page; /* index of the page that is marked; -1: none */
     enum block_kind last;
-    size_t next; /* of pages.bookmarks: those before it are written, where they are pictures */
+    size_t next;   /* of pages.bookmarks: those before it are written, where they are pictures */
     int next_page; /* the index of its page, or less */
 };
 
@@ -169,8 +169,8 @@ static void write_picture(struct text_writer *writer, int index, struct text_spa
     buffer_append_string(text, "]\n");
 }
 
-/* What the file says that pictures show, behind the text of their pages: of those before page
- * `end` (an index). */
+/* Puts the descriptions of pictures behind the text of their pages: of those before page `end` (an
+ * index). */
 static void write_pictures(struct text_writer *writer, int end) {
     const struct pages *pages = writer->layout->pages;
     const struct page_bookmark *list = (const void *)pages->bookmarks.data;

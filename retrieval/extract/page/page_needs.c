@@ -10,8 +10,8 @@
 /* Shares of a page, and of its letters. */
 static const float SCAN_SHARE = 0.5F, SLIVER_SHARE = 0.03F;
 enum { STAMP_WORDS = 25, FEW_LETTERS = 40, MANY_LETTERS = 200 };
-/* Of a text's letters a to z at least so many are frequent ones: 64 % in English, German and French,
- * 52 % in Polish, and 31 % where letters were exchanged at random. */
+/* Of a text's letters a to z at least so many are frequent ones: 64 % in English, German and
+ * French, 52 % in Polish, and 31 % where letters were exchanged at random. */
 static const float COMMON_SHARE = 0.46F;
 
 struct text_facts {
@@ -19,9 +19,9 @@ struct text_facts {
     size_t strange;        /* private use, replacement, control characters */
     size_t ascii, vowels;  /* letters of a to z, and those of them that are vowels */
     size_t digits;
-    size_t common;         /* those of them that are frequent in all languages that have them */
-    size_t hidden;         /* words */
-    float area;            /* of the words, square points */
+    size_t common; /* those of them that are frequent in all languages that have them */
+    size_t hidden; /* words */
+    float area;    /* of the words, square points */
 };
 
 static void read_character(int32_t c, struct text_facts *facts) {

@@ -106,9 +106,9 @@ static void walk_level(struct pdf_structure *structure, PopplerStructureElementI
             add_tag(structure, element, page, level);
         else
             tags.g_object_unref(element);
-        PopplerStructureElementIter *child =
-            level < 0 && depth < MOST_DEPTH ? tags.poppler_structure_element_iter_get_child(at)
-                                            : NULL;
+        PopplerStructureElementIter *child = level < 0 && depth < MOST_DEPTH
+                                                 ? tags.poppler_structure_element_iter_get_child(at)
+                                                 : NULL;
         if (child == NULL) continue;
         walk_level(structure, child, depth + 1, within);
         tags.poppler_structure_element_iter_free(child);
@@ -149,11 +149,11 @@ void pdf_structure_walk(const struct pdf_structure *structure, int i, pdf_tag_ta
         const struct pdf_tag *tag = &structure->list[j];
         if (tag->page != i) continue;
         if (tag->level > 0 && read_clock() > until) continue;
-        char *text = tag->level > 0
-                         ? tags.poppler_structure_element_get_text(
-                               tag->element, POPPLER_STRUCTURE_GET_TEXT_RECURSIVE)
-                         : tags.poppler_structure_element_get_alt_text(tag->element);
-        if (make_line(text)) take(context, (struct text_span){text, strlen(text)}, i + 1, tag->level);
+        char *text = tag->level > 0 ? tags.poppler_structure_element_get_text(
+                                          tag->element, POPPLER_STRUCTURE_GET_TEXT_RECURSIVE)
+                                    : tags.poppler_structure_element_get_alt_text(tag->element);
+        if (make_line(text))
+            take(context, (struct text_span){text, strlen(text)}, i + 1, tag->level);
         tags.g_free(text);
     }
 }

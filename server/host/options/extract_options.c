@@ -60,8 +60,8 @@ static enum status make_cache(const char *path, struct error *e) {
     return error_errno(e, "extract.model_cache %s", path);
 }
 
-enum status opened_reader_open(struct opened_reader *reader, const struct extract_settings *settings,
-                               struct error *e) {
+enum status opened_reader_open(struct opened_reader *reader,
+                               const struct extract_settings *settings, struct error *e) {
     *reader = (struct opened_reader){.is_model = settings->reader == PAGES_BY_MODEL};
     if (!reader->is_model) return STATUS_OK;
     if (read_key(&reader->key, settings->model_key_file, e) || make_cache(settings->model_cache, e))

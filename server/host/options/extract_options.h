@@ -4,7 +4,7 @@
 #include "config/options/options.h"
 #include "retrieval/extract/extract.h"
 
-/* What reads pages: the readers of their kinds, or a model with pictures. */
+/* Pages are read by the readers of their kinds, or by a model with pictures. */
 enum page_reader { PAGES_BY_KIND, PAGES_BY_MODEL };
 
 struct extract_settings {
@@ -18,7 +18,7 @@ struct extract_settings {
 };
 extern const struct option_section extract_section;
 
-/* What no single row says: a model has an address and a name. */
+/* Checks that a model has an address and a name, which no single row says. */
 enum status extract_settings_check(const struct extract_settings *settings, struct error *e);
 
 /* The model that reads pages. Strings are the settings' and the key's. */
@@ -28,8 +28,8 @@ struct opened_reader {
     bool is_model;     /* false: there is none */
 };
 /* Reads the key's file, and makes the folder of kept pages where it is missing. */
-enum status opened_reader_open(struct opened_reader *reader, const struct extract_settings *settings,
-                               struct error *e);
+enum status opened_reader_open(struct opened_reader *reader,
+                               const struct extract_settings *settings, struct error *e);
 void opened_reader_close(struct opened_reader *reader);
 /* NULL: pages are read without a model. */
 static inline const struct extract_model *opened_reader_model(const struct opened_reader *reader) {
