@@ -12,12 +12,9 @@
 
 #include "config/base/base64.h"
 #include "config/base/sha256.h"
-#include "config/base/text.h"
-#include "config/base/utf8.h"
 #include "config/json/json_writer.h"
+#include "retrieval/extract/model/model_answer.h"
 #include "retrieval/extract/model/model_link.h"
-
-enum { MOST_MARKDOWN = 1 << 20 };
 
 static const char default_prompt[] =
     "Write down the text of this page as Markdown: all of it, in the order in which a reader takes "
@@ -55,19 +52,12 @@ static void name_kept(struct buffer *path, const struct model_page *page,
     for (int i = 0; i < SHA256_BYTES; i++) buffer_printf(path, "%02x", hash[i]);
 }
 
-static bool is_sound(const struct buffer *markdown) {
-    size_t blanks = 0;
-    while (blanks < markdown->size && strchr(" \t\r\n", markdown->data[blanks])) blanks++;
-    return blanks < markdown->size && memchr(markdown->data, '\0', markdown->size) == NULL &&
-           utf8_is_valid(markdown->data, markdown->size);
-}
-
 static bool take_kept(const char *name, struct buffer *markdown) {
     struct buffer path = {0};
     struct error ignored;
     buffer_printf(&path, "%s.md", name);
     bool kept =
-        file_read(path.data, MOST_MARKDOWN, markdown, &ignored) == STATUS_OK && is_sound(markdown);
+        file_read(path.data, MOST_MARKDOWN, markdown, &ignored) == STATUS_OK && markdown_is_sound(markdown);
     if (!kept) buffer_clear(markdown);
     buffer_free(&path);
     return kept;
@@ -136,50 +126,6 @@ static void put_request(struct buffer *body, const struct model_page *page,
     put_object_end(&w);
 }
 
-static struct text_span skip_bytes(struct text_span text, size_t n) {
-    return (struct text_span){text.text + n, text.size - n};
-}
-
-/* Models like to put all of their Markdown between fences, and may begin with a line that would
- * begin front matter. */
-static struct text_span strip(struct text_span text) {
-    while (text.size > 0 && is_blank(text.text[text.size - 1])) text.size--;
-    while (text.size > 0 && is_blank(text.text[0])) text = skip_bytes(text, 1);
-    const char *line = memchr(text.text, '\n', text.size);
-    bool fenced = line && text.size > 6 && memcmp(text.text, "```", 3) == 0 &&
-                  memcmp(text.text + text.size - 4, "\n```", 4) == 0 &&
-                  line < text.text + text.size - 4;
-    if (fenced) {
-        size_t head = (size_t)(line + 1 - text.text);
-        text = (struct text_span){line + 1, text.size - head - 4};
-    }
-    while (text.size >= 4 && memcmp(text.text, "---\n", 4) == 0) text = skip_bytes(text, 4);
-    return text;
-}
-
-static enum status take_answer(const struct buffer *answer, const struct extract_model *model,
-                               struct buffer *markdown, struct error *e) {
-    struct json *said = NULL;
-    struct text_span text = {answer->data ? answer->data : "", answer->size};
-    if (json_parse(&said, text, "answer", e))
-        return error_set(e, STATUS_INVALID, "its server's answer is no JSON");
-    const struct json *choice = json_item(json_member(said, "choices"), 0);
-    const struct json *content = json_member(json_member(choice, "message"), "content");
-    bool cut = json_text_is(json_member(choice, "finish_reason"), "length");
-    if (json_is_text(content)) {
-        struct text_span stripped = strip(json_text(content));
-        buffer_append(markdown, stripped.text, stripped.size);
-    }
-    json_close(said);
-    if (cut)
-        return error_set(e, STATUS_INVALID, "its answer ended at %d tokens (extract.model_tokens)",
-                         model->tokens);
-    if (markdown->size > MOST_MARKDOWN)
-        return error_set(e, STATUS_INVALID, "its answer has more than %d bytes", MOST_MARKDOWN);
-    return is_sound(markdown) ? STATUS_OK
-                              : error_set(e, STATUS_INVALID, "its answer holds no text");
-}
-
 static enum status ask(const struct model_page *page, const struct extract_limits *limits,
                        struct buffer *markdown, struct error *e) {
     const struct extract_model *model = limits->model;
@@ -194,7 +140,8 @@ static enum status ask(const struct model_page *page, const struct extract_limit
                               .cancelled = limits->cancelled,
                               .stopped = limits->stopped};
     enum status status = model_link_post(&call, &answer, e);
-    if (status == STATUS_OK) status = take_answer(&answer, model, markdown, e);
+    if (status == STATUS_OK) status = model_answer_read((struct text_span){answer.data, answer.size}, model->tokens,
+                                   markdown, e);
     buffer_free(&body);
     buffer_free(&answer);
     return status;
