@@ -183,14 +183,14 @@ $(BUILD)/server/page/page_files.c.o: $(PAGE_LIBRARY_FILES)
 $(PAGE_LIBRARY_FILES):
 	$(error $@ is missing: run make deps, or install the packages libjs-marked and libjs-katex)
 
-$(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/client/link server/fetch/fetcher \
+$(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/client/link retrieval/extract/model/model_link server/fetch/fetcher \
 	server/fetch/web_guard server/tools/http_link): CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)
 # GMime's headers alone: the process of a parser opens the library.
 GMIME_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags gmime-3.0)))
 $(BUILD)/retrieval/extract/mail/message.c.o: CPPFLAGS += $(GMIME_FLAGS)
 # Poppler's and cairo's headers alone, likewise.
 POPPLER_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags poppler-glib cairo)))
-$(BUILD)/retrieval/extract/pdf/pdf_library.c.o: CPPFLAGS += $(POPPLER_FLAGS)
+$(BUILD)/retrieval/extract/pdf/pdf_library.c.o $(BUILD)/retrieval/extract/pdf/pdf_structure.c.o: CPPFLAGS += $(POPPLER_FLAGS)
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 

@@ -109,8 +109,11 @@ static enum status open_changes(struct decoder_part *part, const struct config *
                 .languages = config->retrieval.ocr_languages,
                 .page_seconds = config->retrieval.page_seconds},
         .compact_after = config->retrieval.compact_after};
-    enum status status = kept_files_open(&part->files, config->retrieval.collection,
-                                         (enum keep_files)config->retrieval.keep_files, e);
+    enum status status = opened_reader_open(&part->reader, &config->extract, e);
+    options.model = opened_reader_model(&part->reader);
+    if (status == STATUS_OK)
+        status = kept_files_open(&part->files, config->retrieval.collection,
+                                 (enum keep_files)config->retrieval.keep_files, e);
     options.files = kept_files_folder(part->files);
     if (status == STATUS_OK) status = document_thread_open(&part->changes, &options, e);
     if (status == STATUS_OK)
@@ -308,6 +311,7 @@ void decoder_part_close(struct decoder_part *part) {
     retrieval_thread_close(part->retrieval);
     page_thread_close(part->pages);
     document_thread_close(part->changes);
+    opened_reader_close(&part->reader);
     kept_files_close(part->files);
     tokenizer_close(part->cutter);
     embedder_unshare(&part->documents.embedder);

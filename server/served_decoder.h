@@ -5,6 +5,7 @@
 #include "server/host/documents/documents.h"
 #include "server/host/models/opened_model.h"
 #include "server/host/models/opened_tokenizer.h"
+#include "server/host/options/extract_options.h"
 #include "server/host/prompt/picture_input.h"
 #include "server/pictures/picture_thread.h"
 
@@ -24,8 +25,9 @@ struct decoder_part {
     struct retrieval_thread *retrieval;
     struct tokenizer *cutter; /* that the collection is cut with, where it is not the model's */
     struct document_thread *changes;
-    struct kept_files *files;  /* of the documents */
-    struct page_thread *pages; /* draws them; NULL: there are no files */
+    struct opened_reader reader; /* of the pages of uploads */
+    struct kept_files *files;    /* of the documents */
+    struct page_thread *pages;   /* draws them; NULL: there are no files */
     struct engine *engine;
     struct end_ids ends; /* what ends a text */
     struct grammars *grammars;

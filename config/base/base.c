@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "config/base/out_of_memory.h"
+
 enum status error_set(struct error *e, enum status status, const char *format, ...) {
     if (e == NULL) return status;
     va_list args;
@@ -51,8 +53,13 @@ _Noreturn void check_failed(const char *file, int line, const char *condition) {
     abort();
 }
 
+static void (*end_without_memory)(void); /* NULL: the message, and abort */
+
+void set_out_of_memory(void (*end)(void)) { end_without_memory = end; }
+
 static void *check_allocated(void *p, size_t bytes) {
     if (p == NULL && bytes != 0) {
+        if (end_without_memory) end_without_memory();
         fprintf(stderr, "out of memory: %zu bytes\n", bytes);
         abort();
     }

@@ -72,6 +72,9 @@ static enum status parse_text(struct json **out, struct text_span text, size_t f
                          JSON_DEPTH_LIMIT);
     *out = (struct json *)(void *)json_loadb(text.text, text.size,
                                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &at);
+    /* jansson finds no words for a memory that is out. */
+    if (*out == NULL && at.text[0] == '\0')
+        return error_set(e, STATUS_NO_MEMORY, "%s: it needs more memory than there is", name);
     if (*out == NULL)
         return error_set(e, STATUS_INVALID, "%s:%d:%d: not JSON: %s", name, at.line, at.column,
                          at.text);

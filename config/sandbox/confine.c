@@ -143,6 +143,7 @@ static void run_work(const struct keeper_job *job, size_t have) {
     refuse_when(confine_limits(have + job->input + job->memory, job->seconds));
     if (job->prepare) job->prepare(&call);
     if (!job->opens_files) refuse_when(confine_no_files());
+    exhaustion_watch(job->memory);
     refuse_when(confine_calls(job->opens_files ? CALLS_OF_LIBRARY : CALLS_OF_WORK));
     close(FD_CONTROL);
     job->work(&call);

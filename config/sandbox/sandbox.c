@@ -270,6 +270,10 @@ static enum status judge_record(const struct sandbox_child *child, struct contro
                          strerror(record->value));
     if (WIFSIGNALED(record->value)) return tell_signal(child, WTERMSIG(record->value), e);
     *code = WEXITSTATUS(record->value);
+    if (command == NULL && *code == CODE_NO_MEMORY)
+        return error_set(e, STATUS_TOO_LARGE,
+                         "%s: reading it needs more than %zu MiB of memory, which is the limit",
+                         child->job->name, child->job->limits.memory >> 20);
     if (command && *code == CODE_NOT_BEGUN)
         return error_set(e, STATUS_UNSUPPORTED, "%s: %s does not begin", child->job->name, command);
     return STATUS_OK;

@@ -73,7 +73,7 @@ enum status sandbox_read(struct sandbox_child *child, void *bytes, size_t size, 
 enum status sandbox_append(struct sandbox_child *child, size_t size, struct buffer *out,
                            bool *whole, struct error *e);
 void sandbox_kill(struct sandbox_child *child);
-/* Waits for its end. STATUS_OK and its exit code, or how it failed: STATUS_INVALID for a signal and
- * for a limit, STATUS_UNSUPPORTED where the program is not installed, or the kernel refuses what
- * the process is confined by. */
+/* Waits for its end. STATUS_OK and its exit code, or how it failed: STATUS_TOO_LARGE where it ran
+ * out of memory, STATUS_INVALID for a signal and for another limit, STATUS_UNSUPPORTED where the
+ * program is not installed, or the kernel refuses what the process is confined by. */
 enum status sandbox_end(struct sandbox_child *child, int *code, struct error *e);

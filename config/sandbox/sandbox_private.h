@@ -29,6 +29,12 @@ _Noreturn void keeper_serve(int fd, char **argv);
 /* A child's; `have` is the address space of the keeper. */
 _Noreturn void child_begin(const struct keeper_job *job, const int fds[KEEPER_FDS], size_t have);
 
+/* The exit code of a child that has no memory left. */
+enum { CODE_NO_MEMORY = 125 };
+/* From here on a child that runs out of `memory` bytes ends by that code, whoever asked for more:
+ * xmalloc, the stack, or a library that aborts or reads what NULL points to. */
+void exhaustion_watch(size_t memory);
+
 /* Closes all descriptors from `first` on. */
 void close_from(unsigned first);
 

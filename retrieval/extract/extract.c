@@ -74,10 +74,18 @@ static enum status read_file(const char *path, size_t limit, struct buffer *byte
 
 /* One document. */
 
+static enum status read_document(const struct extract_file *file, struct document_text *text,
+                                 struct error *e) {
+    bool by_model =
+        file->limits.model != NULL && (file->kind == DOCUMENT_PDF || file->kind == DOCUMENT_SCAN);
+    if (by_model) return extract_by_model(file, text, e);
+    return document_form_of(file->kind)->read(file, text, e);
+}
+
 static enum status extract_one(const struct extract_file *file, const struct document_taker *taker,
                                struct error *e) {
     struct document_text text = {0};
-    enum status status = document_form_of(file->kind)->read(file, &text, e);
+    enum status status = read_document(file, &text, e);
     if (status == STATUS_OK) status = extract_check_blank(file->name, &text.text, e);
     if (status == STATUS_OK) {
         buffer_append(&text.title, "", 0);

@@ -89,6 +89,15 @@ struct extract_ocr {
 };
 enum { OCR_PAGE_SECONDS = 30 };
 
+/* A model with pictures that reads pages in place of the readers of their kinds. */
+struct extract_model {
+    const char *url, *name; /* of an API as OpenAI's: "http://127.0.0.1:8080/v1"; of the model */
+    const char *key;        /* NULL or "": none */
+    const char *prompt;     /* that goes with each page; NULL or "": the one that is built in */
+    const char *cache;      /* folder of pages that were read; NULL or "": none are kept */
+    int seconds, tokens;    /* that a page may take; that its text may have */
+};
+
 /* Is told how far a file is whenever a page of it is done, by the thread that reads it: `read` of
  * `pages`, which both may grow. Files without pages tell nothing; each file within a file tells of
  * itself. A page that waits for OCR is not done. */
@@ -110,6 +119,7 @@ struct extract_limits {
     bool pictures;              /* the pages of a PDF are documents too, as pictures */
     bool hidden_sheets; /* of spreadsheets are read too, with their hidden rows and columns */
     struct extract_ocr ocr;
+    const struct extract_model *model; /* NULL: pages are read without one */
     struct extract_listener listener;
 };
 static inline struct extract_limits extract_limits_of(size_t bytes) {

@@ -71,6 +71,7 @@ struct child_reader {
     struct document_text document;
     struct error end; /* what the parser says at its end */
     bool ended;
+    bool cut; /* it stopped within a piece */
 };
 
 static enum status read_part(struct child_reader *reader, struct buffer *out, uint64_t size,
@@ -82,8 +83,9 @@ static enum status read_part(struct child_reader *reader, struct buffer *out, ui
                          reader->file->name, reader->file->limits.bytes);
     reader->left -= size;
     if (sandbox_append(&reader->child, (size_t)size, out, &whole, e)) return e->status;
-    if (!whole) return error_set(e, STATUS_INVALID, "%s: its parser stopped", reader->file->name);
-    return STATUS_OK;
+    if (whole) return STATUS_OK;
+    reader->cut = true;
+    return error_set(e, STATUS_INVALID, "%s: its parser stopped", reader->file->name);
 }
 
 /* A parser that was taken over by what it parsed may write anything. */
@@ -246,7 +248,10 @@ enum status child_run_parser(const struct extract_file *file, size_t output,
     int code;
     if (sandbox_begin(&reader.child, &job, e)) return e->status;
     enum status status = read_pieces(&reader, e), ended = sandbox_end(&reader.child, &code, &end);
-    if (status == STATUS_OK && ended && !reader.ended) *e = end, status = ended;
+    bool cut = !reader.ended && (status == STATUS_OK || reader.cut);
+    if (cut && ended) *e = end, status = ended;
+    if (cut && ended == STATUS_TOO_LARGE)
+        status = error_set(e, ended, "%s; split it into smaller files", end.text);
     if (status == STATUS_OK) status = judge_parser(&reader, code, e);
     buffer_free(&reader.part);
     document_text_free(&reader.document);

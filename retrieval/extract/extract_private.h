@@ -11,6 +11,7 @@ struct extract_file {
     struct text_span bytes;
     enum document_kind kind;
     struct extract_limits limits;
+    const bool *wanted; /* of each page of a PDF: it is read; NULL: all are */
 };
 
 /* How files of a kind are called and read: a row of kinds.c. */
@@ -102,6 +103,10 @@ enum status extract_man(const struct extract_file *file, struct document_text *o
                         struct error *e);
 enum status extract_pdf(const struct extract_file *file, struct document_text *out,
                         struct error *e);
+/* Pages of a PDF, and pictures of text, by the model of the limits; those that it fails at by the
+ * reader of their kind. */
+enum status extract_by_model(const struct extract_file *file, struct document_text *out,
+                             struct error *e);
 /* Each page of a PDF as a picture. */
 enum status extract_pdf_pages(const struct extract_file *file, const struct document_taker *taker,
                               struct error *e);

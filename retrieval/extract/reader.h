@@ -40,7 +40,7 @@ enum reread_reason {
 };
 /* The means that files would be read by now. */
 struct reader_means {
-    int n_languages;    /* that OCR has (ocr_count_languages); 0: it is off, or not installed */
+    int n_languages;    /* that OCR has (ocr_count_ready); 0: it is off, or not installed */
     bool hidden_sheets; /* are read too */
 };
 enum reread_reason reader_judges(struct mark_span marks, const struct reader_means *means);

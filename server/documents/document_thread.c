@@ -53,6 +53,7 @@ static void read_files(struct document_thread *thread, struct document_job *job)
         if (item->upload == NULL) continue;
         item->upload->seconds = thread->o.upload_seconds;
         item->upload->ocr = thread->o.ocr;
+        item->upload->model = thread->o.model;
         /* A collection that sees pictures keeps them. */
         item->upload->ocr.pictures = thread->o.pictures == NULL && !thread->o.embedder->sees;
         item->upload->cancelled = job->cancelled;

@@ -70,7 +70,8 @@ struct document_thread_options {
     int capacity;             /* jobs that may wait */
     int upload_seconds;       /* that reading a file may take, with all that are in it */
     struct extract_ocr ocr;   /* of their pages that are pictures; its pictures are set here */
-    int readers;              /* files that are read at once, of each client one */
+    const struct extract_model *model; /* that reads pages; NULL: none */
+    int readers;                       /* files that are read at once, of each client one */
     const char *files; /* folder of copies of uploads (retrieval/kept/kept_copy.h); NULL: they are
                           not kept */
     int compact_after; /* chunks that came or went; 0: the collection is not compacted */

@@ -106,6 +106,7 @@ static struct extract_limits limits_of(const struct document_upload *upload) {
     limits.cancelled = upload->cancelled;
     limits.stopped = upload->stopped;
     limits.ocr = upload->ocr;
+    limits.model = upload->model;
     return limits;
 }
 

@@ -29,6 +29,7 @@ struct document_upload {
     struct kept_copy copy;                  /* of its bytes, until it was put */
     int seconds;                            /* that reading all of it may take */
     struct extract_ocr ocr;                 /* as of extract_limits */
+    const struct extract_model *model;      /* likewise */
     const atomic_bool *cancelled, *stopped; /* as of extract_limits */
     /* Of a file that is one document. */
     struct document_text read;

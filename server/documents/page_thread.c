@@ -49,7 +49,8 @@ static enum status draw(const struct page_thread *thread, struct page_job *job, 
     struct pdf_picture picture = {0};
     if (job->principal.deadline > 0 && job->principal.deadline < until)
         limits.until = job->principal.deadline;
-    enum status status = pdf_picture_draw(&picture, name, file, job->number, &limits, &job->error);
+    const struct pdf_pictured pictured = {.name = name, .bytes = file};
+    enum status status = pdf_picture_draw(&picture, &pictured, job->number, &limits, &job->error);
     job->n_pages = picture.n_pages;
     if (status == STATUS_OK)
         job->png = picture.png;

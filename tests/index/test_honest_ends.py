@@ -1,10 +1,13 @@
 """Files without an extension, packed ones, encrypted ones, and what a build says at its end of those that it could not read."""
 import gzip
-import hashlib
 import json
-import struct
+import pathlib
+import sys
 
 from test_changes import MODEL, run
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reading"))
+from lock_pdf import Lock  # noqa: E402
 
 
 def extract(path, *options, code=0):
@@ -34,34 +37,14 @@ def test_packed_files(tmp_path):
     extract(tmp_path / "cut.txt.gz", code=1)
 
 
-PADDING = bytes.fromhex("28BF4E5E4E758A4164004E56FFFA01082E2E00B6D0683E802F0CA9FE6453697A")
-
-
-def rc4(key, data):
-    box, j, i, out = list(range(256)), 0, 0, bytearray()
-    for n in range(256):
-        j = (j + box[n] + key[n % len(key)]) % 256
-        box[n], box[j] = box[j], box[n]
-    j = 0
-    for byte in data:
-        i = (i + 1) % 256
-        j = (j + box[i]) % 256
-        box[i], box[j] = box[j], box[i]
-        out.append(byte ^ box[(box[i] + box[j]) % 256])
-    return bytes(out)
-
-
 def locked_pdf(password, text):
-    """A page of text, encrypted by the standard handler's revision 2 (PDF 1.4, 3.5)."""
-    padded, rights, name = (password.encode() + PADDING)[:32], -4, b"0123456789abcdef"
-    owner = rc4(hashlib.md5((b"owner" + PADDING)[:32]).digest()[:5], padded)
-    key = hashlib.md5(padded + owner + struct.pack("<i", rights) + name).digest()[:5]
-    stream = rc4(hashlib.md5(key + bytes([4, 0, 0, 0, 0])).digest()[:10], f"BT /F 12 Tf 20 40 Td ({text}) Tj ET".encode())
+    """A page of text."""
+    lock = Lock(password)
+    stream = lock.lock(4, f"BT /F 12 Tf 20 40 Td ({text}) Tj ET".encode())
     return (b"%%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
             b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 100]/Contents 4 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1"
-            b"/BaseFont/Helvetica>>>>>>>>endobj\n4 0 obj<</Length %d>>stream\n%s\nendstream endobj\n"
-            b"5 0 obj<</Filter/Standard/V 1/R 2/O<%s>/U<%s>/P %d>>endobj\ntrailer<</Root 1 0 R/Size 6/Encrypt 5 0 R/ID[<%s><%s>]>>\n%%%%EOF\n"
-            % (len(stream), stream, owner.hex().encode(), rc4(key, PADDING).hex().encode(), rights, name.hex().encode(), name.hex().encode()))
+            b"/BaseFont/Helvetica>>>>>>>>endobj\n4 0 obj<</Length %d>>stream\n%s\nendstream endobj\n5 0 obj%sendobj\n"
+            b"trailer<</Root 1 0 R/Size 6%s>>\n%%%%EOF\n" % (len(stream), stream, lock.entry(), lock.trailer(5)))
 
 
 def test_password_file(tmp_path):

@@ -123,6 +123,37 @@ def test_ocr_that_came_later(folder, tmp_path):
     assert changes == [] and told["ocr"] == 0
 
 
+def without_library(*command):
+    """Runs it where OCR's library is no library, while its models are there."""
+    library = pathlib.Path("/usr/lib") / os.uname().machine / "libtesseract.so.5"
+    found = [line.split("=> ")[1] for line in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout.splitlines()
+             if "libtesseract.so.5 " in line] or [str(library)]
+    hide = "for i; do case $i in --) shift; break;; esac; mount --bind /dev/null $i || exit 99; shift; done; exec \"$@\""
+    done = subprocess.run(["unshare", "-m", "sh", "-c", hide, "sh", *{str(pathlib.Path(one).resolve()) for one in found}, "--", *map(str, command)],
+                          capture_output=True, text=True, timeout=300)
+    if done.returncode in (99, 127) or "unshare" in done.stderr:
+        pytest.skip("files cannot be hidden here")
+    return done
+
+
+@needs_ocr
+def test_library_of_ocr_that_came_later(folder, tmp_path):
+    out = tmp_path / "collection"
+    pdf = scan_files.Pdf()
+    pdf.page(lines=[(72, 700, 11, "The first page has text that can be read.")] * 2)
+    pdf.page(scans.draw_page(dpi=200, n=1, seed=1)[0])
+    pdf.write(folder / "two.pdf")
+    done = without_library(INDEX, "build", "--out", out, *MODEL, folder)
+    assert done.returncode == 0 and "OCR is not installed: package tesseract-ocr" in done.stderr, done.stderr
+    done = without_library(INDEX, "reread", "--json", out)
+    assert json.loads(done.stdout.splitlines()[-1])["files"] == 0, "what is missing still reads nothing"
+    changes, told = reread(out)
+    assert [change["path"] for change in changes] == ["docs/two.pdf"] and told["ocr"] == 1
+    assert reread(out)[1]["files"] == 0
+    done = without_library(INDEX, "reread", "--json", out)
+    assert json.loads(done.stdout.splitlines()[-1])["files"] == 0, "what OCR read stays"
+
+
 @needs_ocr
 def test_confidence(folder, tmp_path):
     """Hits say how sure OCR was of their page, and unsure ones can be left out."""

@@ -39,7 +39,9 @@ static void expect_size(struct text_span file, int number, int width, int height
     struct pdf_picture picture = {0};
     struct error e = {0};
     struct sandbox_limits limits = usual();
-    if (pdf_picture_draw(&picture, "a.pdf", file, number, &limits, &e)) fail_msg("%s", e.text);
+    if (pdf_picture_draw(&picture, &(struct pdf_pictured){.name = "a.pdf", .bytes = file}, number,
+                         &limits, &e))
+        fail_msg("%s", e.text);
     assert_int_equal(picture.n_pages, 2);
     assert_memory_equal(picture.png.data, "\x89PNG\r\n\x1a\n", 8);
     assert_int_equal(read_side(&picture.png, 16), width);
@@ -51,7 +53,10 @@ static void expect_failure(struct text_span file, int number, struct sandbox_lim
                            enum status status, const char *words) {
     struct pdf_picture picture = {0};
     struct error e = {0};
-    assert_int_equal(pdf_picture_draw(&picture, "a.pdf", file, number, &limits, &e), status);
+    assert_int_equal(
+        pdf_picture_draw(&picture, &(struct pdf_pictured){.name = "a.pdf", .bytes = file}, number,
+                         &limits, &e),
+        status);
     if (strstr(e.text, words) == NULL) fail_msg("\"%s\" is not in \"%s\"", words, e.text);
     assert_int_equal(picture.png.size, 0);
     buffer_free(&picture.png);

@@ -494,6 +494,52 @@ static void give_up(const struct sandbox_call *call) {
     abort();
 }
 
+/* The ways in which code meets a memory that is out. Blocks are small, so that the last one that is
+ * refused leaves next to nothing. */
+static void fill_memory(void) {
+    for (volatile char *block = malloc(4096); block; block = malloc(4096)) *block = 1;
+}
+
+static void ask_checked(const struct sandbox_call *call) {
+    (void)call;
+    for (;;) xmalloc(1 << 20);
+}
+
+static void use_null(const struct sandbox_call *call) {
+    volatile char *volatile none = NULL;
+    (void)call;
+    fill_memory();
+    *none = 1;
+}
+
+static void give_up_hungry(const struct sandbox_call *call) {
+    fill_memory();
+    give_up(call);
+}
+
+static void trap_hungry(const struct sandbox_call *call) {
+    (void)call;
+    fill_memory();
+    __asm__ volatile(
+#if defined __x86_64__
+        "int3"
+#else
+        "brk #0"
+#endif
+    );
+}
+
+static int go_deep(int depth) {
+    volatile char room[1 << 14] = {0};
+    return depth > 0 ? go_deep(depth - 1) + room[depth & 1023] : 0;
+}
+
+static void grow_stack_hungry(const struct sandbox_call *call) {
+    (void)call;
+    fill_memory();
+    go_deep(1 << 16);
+}
+
 /* As fontconfig does where its cache is older than the fonts: each is refused, and none ends the
  * process. */
 static void repair_cache(const struct sandbox_call *call) {
@@ -510,6 +556,21 @@ static struct sandbox_job job_of(sandbox_work *work, int seconds) {
                                 .input = {"bytes", 5},
                                 .work = work,
                                 .limits = {.memory = MEMORY, .seconds = seconds}};
+}
+
+static void test_memory_that_is_out(void **state) {
+    sandbox_work *const works[] = {ask_checked, use_null, give_up_hungry, trap_hungry,
+                                   grow_stack_hungry};
+    struct buffer out = {0};
+    struct error e = {0};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(works); i++) {
+        struct sandbox_job job = job_of(works[i], SECONDS);
+        enum status status = run_job(&job, &out, &e);
+        if (status != STATUS_TOO_LARGE) fail_msg("%zu: %d, %s", i, (int)status, e.text);
+        assert_non_null(strstr(e.text, "file: reading it needs more than"));
+    }
+    buffer_free(&out);
 }
 
 static void test_ends(void **state) {
@@ -642,10 +703,14 @@ static int set_up(void **state) {
 
 int main(int argc, char **argv) {
     if (argc > 5) return run_as_program(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attacks_work), cmocka_unit_test(test_work),
-        cmocka_unit_test(test_program),      cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_ends),         cmocka_unit_test(test_many),
-        cmocka_unit_test(test_repairs),      cmocka_unit_test(test_pictures)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_attacks_work),
+                                       cmocka_unit_test(test_work),
+                                       cmocka_unit_test(test_program),
+                                       cmocka_unit_test(test_missing),
+                                       cmocka_unit_test(test_ends),
+                                       cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_repairs),
+                                       cmocka_unit_test(test_pictures),
+                                       cmocka_unit_test(test_memory_that_is_out)};
     return cmocka_run_group_tests(tests, set_up, folder_tear_down);
 }

@@ -111,6 +111,7 @@ struct build_options {
     bool verbose;
     bool follow; /* links that lead out of the paths */
     bool pictures;
+    const struct extract_model *model; /* that reads pages; NULL: none */
     struct extract_ocr ocr; /* but for its pictures: those are read unless `pictures` keeps them */
     bool hidden_sheets;     /* are read too, and hidden rows and columns */
     bool dry_run;
@@ -163,7 +164,8 @@ struct index_arguments {
     bool replace;       /* a document may be replaced by that of another file */
     struct buffer
         metadata; /* of the documents added: a JSON object, without its end; empty: none */
-    struct buffer passwords; /* what build.passwords points to */
+    struct buffer passwords;     /* what build.passwords points to */
+    struct opened_reader reader; /* of build.model */
     char **rest;
     int n_rest;
     bool help; /* is all that is asked for */

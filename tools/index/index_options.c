@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/sandbox/sandbox.h"
 #include "retrieval/extract/ocr/tesseract.h"
 #include "tools/usage.h"
 
@@ -17,6 +18,7 @@ enum {
 };
 enum {
     READS = COMMAND_ADD | COMMAND_UPDATE | COMMAND_WATCH | COMMAND_REREAD,
+    OPENS_FILES = COMMAND_BUILD | COMMAND_EXTRACT | READS,
     PUTS = COMMAND_ADD | COMMAND_UPDATE | COMMAND_WATCH,
     ALL_OPEN = COMMAND_BUILD | COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_VERIFY | READS |
                COMMAND_LIST | COMMAND_SHOW | COMMAND_STATS | COMMAND_CHANGE | COMMAND_DELETE
@@ -168,9 +170,10 @@ static const struct index_row {
      COMMAND_WATCH},
     {"--verbose", NULL, "names files of unknown kind, hidden files and copies of texts",
      OPTION_VERBOSE, COMMAND_BUILD | READS},
-    {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
-     ALL_OPEN},
-    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
+    {"--config", "FILE", "model.path (tokenizer), retrieval.embedder and extract are used",
+     OPTION_CONFIG, ALL_OPEN | COMMAND_EXTRACT},
+    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET,
+     ALL_OPEN | COMMAND_EXTRACT},
 };
 
 /* An option of the command line that is one of the configuration. */
@@ -289,6 +292,17 @@ static enum status read_passwords(struct index_arguments *arguments, struct erro
     return STATUS_OK;
 }
 
+/* Parsers are begun by a process that was forked before. */
+static enum status read_secrets(struct index_arguments *arguments, struct error *e) {
+    const struct config *config = &arguments->config;
+    bool any = config->retrieval.password_file[0] || config->extract.model_key_file[0];
+    enum status status = any ? sandbox_start(NULL, e) : STATUS_OK;
+    if (status == STATUS_OK) status = read_passwords(arguments, e);
+    if (status == STATUS_OK) status = opened_reader_open(&arguments->reader, &config->extract, e);
+    arguments->build.model = opened_reader_model(&arguments->reader);
+    return status;
+}
+
 /* The rows of a command for getopt, and --help. */
 static void list_options(unsigned command, struct option long_options[ARRAY_COUNT(rows) + 2]) {
     int n = 0;
@@ -327,7 +341,8 @@ enum status index_options_parse(struct index_arguments *arguments, unsigned comm
     arguments->rest = argv + optind;
     arguments->n_rest = argc - optind;
     if (status == STATUS_OK) status = config_check(&arguments->config, e);
-    return status ? status : read_passwords(arguments, e);
+    if (status || (command & OPENS_FILES) == 0) return status;
+    return read_secrets(arguments, e);
 }
 
 void index_options_print(unsigned command) {

@@ -36,6 +36,7 @@ enum status read_documents(const struct build_options *options, const struct fou
     limits.pictures = options->pictures;
     limits.ocr = options->ocr;
     limits.passwords = options->passwords;
+    limits.model = options->model;
     limits.ocr.pictures = !options->pictures;
     limits.hidden_sheets = options->hidden_sheets;
     limits.cancelled = cancelled;

@@ -9,7 +9,7 @@
 
 #include "config/base/hash.h"
 #include "config/json/json_writer.h"
-#include "retrieval/extract/ocr/tesseract.h"
+#include "retrieval/extract/ocr/ocr_presence.h"
 #include "retrieval/extract/reader.h"
 #include "tools/index/index_adder.h"
 #include "tools/index/index_color.h"
@@ -274,7 +274,7 @@ static void reread_free(struct reread *reread) {
 static enum status open_and_reread(struct reread *reread, struct error *e) {
     struct adder *adder = &reread->adder;
     const struct build_options *build = &adder->arguments->build;
-    reread->means = (struct reader_means){ocr_count_languages(&build->ocr), build->hidden_sheets};
+    reread->means = (struct reader_means){ocr_count_ready(&build->ocr), build->hidden_sheets};
     if (reader_prepare(build, INT32_MAX, e) || adder_open(adder, e)) return e->status;
     if (collection_is_remote(adder->collection))
         return error_set(e, STATUS_UNSUPPORTED,

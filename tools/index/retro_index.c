@@ -342,6 +342,7 @@ static int run(const struct index_command *command, int argc, char **argv) {
     if (arguments.passwords.size > 0)
         explicit_bzero(arguments.passwords.data, arguments.passwords.size);
     buffer_free(&arguments.passwords);
+    opened_reader_close(&arguments.reader);
     return code;
 }
 

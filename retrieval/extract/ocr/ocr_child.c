@@ -73,7 +73,7 @@ void ocr_child_work(const struct sandbox_call *call) {
         return;
     }
     if (missing.status == STATUS_OK &&
-        options->source->open(&source, options->name, call->input, &e))
+        options->source->open(&source, options->name, call->input, options->passwords, &e))
         missing = e;
     for (int i = 0; i < options->n; i++)
         hand_over(options, source, call->output, options->pages[i]);

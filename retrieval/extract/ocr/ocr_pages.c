@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "retrieval/extract/ocr/ocr_child.h"
+#include "retrieval/extract/ocr/ocr_presence.h"
 #include "retrieval/extract/ocr/ocr_worker.h"
-#include "retrieval/extract/ocr/tesseract.h"
 #include "retrieval/extract/page/page_losses.h"
 #include "retrieval/extract/page/page_record.h"
 
@@ -117,7 +117,7 @@ enum status extract_scan(const struct extract_file *file, struct document_text *
     if (status == STATUS_OK)
         status = pages_lay_out_in_child(
             file, (struct text_span){reading.records.data, reading.records.size}, out, e);
-    out->n_languages = (uint8_t)ocr_count_languages(&file->limits.ocr);
+    out->n_languages = (uint8_t)ocr_count_ready(&file->limits.ocr);
     buffer_free(&reading.records);
     buffer_free(&list);
     return status;

@@ -11,8 +11,9 @@ struct ocr_source {
     bool opens_files; /* its library reads files of its own, as fonts, while it works */
     /* Opens the library, while files can be read. */
     enum status (*prepare)(const char *name, struct error *e);
-    /* Opens the file; `bytes` are borrowed. */
-    enum status (*open)(void **self, const char *name, struct text_span bytes, struct error *e);
+    /* Opens the file; `bytes` are borrowed. `passwords`: as of extract_limits, "" for none. */
+    enum status (*open)(void **self, const char *name, struct text_span bytes,
+                        const char *passwords, struct error *e);
     /* Page i, from 0, in grey, and its pixels an inch, 0 where nobody knows. `memory` bytes may be
      * taken. */
     enum status (*read)(void *self, int i, size_t memory, struct grey *picture, float *dpi,

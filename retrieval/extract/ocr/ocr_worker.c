@@ -36,6 +36,9 @@ void ocr_worker_open(struct ocr_worker *worker, const struct extract_file *file,
     worker->options.seconds = ocr->page_seconds > 0 ? ocr->page_seconds : OCR_PAGE_SECONDS;
     snprintf(worker->options.languages, sizeof worker->options.languages, "%s",
              ocr->languages ? ocr->languages : "");
+    const char *passwords = file->limits.passwords ? file->limits.passwords : "";
+    memcpy(worker->options.passwords, passwords,
+           strnlen(passwords, sizeof worker->options.passwords - 1));
     memcpy(worker->options.name, file->name, strnlen(file->name, sizeof worker->options.name - 1));
 }
 
@@ -50,6 +53,7 @@ static void end_process(struct ocr_worker *worker, struct error *end) {
 void ocr_worker_close(struct ocr_worker *worker) {
     struct error ignored;
     end_process(worker, &ignored);
+    explicit_bzero(worker->options.passwords, sizeof worker->options.passwords);
     buffer_free(&worker->piece);
 }
 
@@ -102,6 +106,9 @@ static void explain_loss(struct ocr_worker *worker, bool late, struct error *why
     end_process(worker, &end);
     if (end.status == STATUS_UNSUPPORTED)
         *why = end;
+    else if (end.status == STATUS_TOO_LARGE)
+        error_set(why, end.status, "OCR needs more than %zu MiB of memory",
+                  worker->job.limits.memory >> 20);
     else if (limits->until > 0 && time_now() >= limits->until)
         error_set(why, STATUS_INVALID, "the time for all of the files is over");
     else if (late)

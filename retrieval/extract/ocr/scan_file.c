@@ -222,9 +222,10 @@ static enum status prepare_library(const char *name, struct error *e) {
 }
 
 static enum status open_scan(void **self, const char *name, struct text_span bytes,
-                             struct error *e) {
+                             const char *passwords, struct error *e) {
     struct text_span *file = xmalloc(sizeof *file);
     (void)name;
+    (void)passwords;
     (void)e;
     *file = bytes;
     *self = file;

@@ -215,6 +215,11 @@ static enum status open_library(const char *library, struct error *e) {
                      reason ? reason : "");
 }
 
+bool ocr_library_opens(void) {
+    struct error ignored;
+    return open_library(NULL, &ignored) == STATUS_OK;
+}
+
 enum status ocr_engine_open(struct ocr_engine **out, const struct ocr_languages *languages,
                             const char *library, struct error *e) {
     *out = NULL;

@@ -17,6 +17,8 @@ enum status ocr_languages_parse(struct ocr_languages *languages, const char *lis
 /* How many languages OCR would read by: those that are asked for whose models are there, else those
  * that are installed. 0: it is off. */
 int ocr_count_languages(const struct extract_ocr *ocr);
+/* In a process of the sandbox: whether the library is there, which it opens. */
+bool ocr_library_opens(void);
 
 /* Models, and what the last reading found. */
 struct ocr_engine;

@@ -270,6 +270,9 @@ static void use_bookmarks(struct kinds *kinds) {
     struct buffer title = {0};
     int from = 0, compared = 0;
     for (size_t i = 0; i < n && compared < MOST_COMPARED; i++) {
+        if (bookmarks[i].level == 0) continue;
+        /* Tags come page by page behind the file's own contents. */
+        if (i > 0 && bookmarks[i].page < bookmarks[i - 1].page) from = 0;
         buffer_clear(&title);
         append_folded(
             &title, (struct text_span){pages->titles.data + bookmarks[i].title, bookmarks[i].size});

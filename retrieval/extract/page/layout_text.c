@@ -13,6 +13,8 @@ struct text_writer {
     int n_blocks;
     int page; /* index of the page that is marked; -1: none */
     enum block_kind last;
+    size_t next;   /* of pages.bookmarks: those before it are written, where they are pictures */
+    int next_page; /* the index of its page, or less */
 };
 
 static void begin_page(struct text_writer *writer, int index) {
@@ -155,12 +157,45 @@ static void write_block(struct text_writer *writer, struct layout_block *block) 
         if (!writer->blocks[note].written) write_one(writer, &writer->blocks[note]);
 }
 
+/* Pictures. */
+
+static void write_picture(struct text_writer *writer, int index, struct text_span shown) {
+    struct buffer *text = &writer->out->text;
+    begin_block(writer, BLOCK_CAPTION);
+    if (writer->page < index) begin_page(writer, index);
+    marks_add_block(&writer->out->marks, BLOCK_CAPTION, text->size);
+    buffer_append_string(text, "[Picture: ");
+    buffer_append(text, shown.text, shown.size);
+    buffer_append_string(text, "]\n");
+}
+
+/* Puts the descriptions of pictures behind the text of their pages: of those before page `end` (an
+ * index). */
+static void write_pictures(struct text_writer *writer, int end) {
+    const struct pages *pages = writer->layout->pages;
+    const struct page_bookmark *list = (const void *)pages->bookmarks.data;
+    size_t n = pages->bookmarks.size / sizeof *list;
+    for (; writer->next < n; writer->next++) {
+        const struct page_bookmark *at = &list[writer->next];
+        int *index = &writer->next_page;
+        if (at->level > 0) continue;
+        while (*index < pages->n && pages->list[*index].number < (int)at->page) (*index)++;
+        if (*index >= end) return;
+        if (pages->list[*index].number == (int)at->page)
+            write_picture(writer, *index,
+                          (struct text_span){pages->titles.data + at->title, at->size});
+    }
+}
+
 void layout_write(struct page_layout *layout) {
     struct text_writer writer = {.layout = layout, .out = layout->out, .page = -1};
     int n_lines;
     writer.lines = layout_lines(layout, &n_lines);
     writer.blocks = layout_blocks(layout, &writer.n_blocks);
-    for (int i = 0; i < writer.n_blocks; i++)
-        if (!writer.blocks[i].written && writer.blocks[i].behind < 0)
-            write_block(&writer, &writer.blocks[i]);
+    for (int i = 0; i < writer.n_blocks; i++) {
+        if (writer.blocks[i].written || writer.blocks[i].behind >= 0) continue;
+        write_pictures(&writer, writer.lines[writer.blocks[i].first].page);
+        write_block(&writer, &writer.blocks[i]);
+    }
+    write_pictures(&writer, layout->pages->n);
 }

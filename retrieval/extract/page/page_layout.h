@@ -12,7 +12,7 @@
 struct page_bookmark {
     uint32_t title, size; /* bytes of pages.titles */
     uint32_t page;        /* from 1 */
-    uint32_t level;       /* from 1 */
+    uint32_t level;       /* from 1; 0: no heading, but what a picture of the page shows */
 };
 
 /* The pages of one document. Zero-initialise; free when done. */

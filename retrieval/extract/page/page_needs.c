@@ -9,14 +9,19 @@
 
 /* Shares of a page, and of its letters. */
 static const float SCAN_SHARE = 0.5F, SLIVER_SHARE = 0.03F;
-enum { STAMP_WORDS = 25, FEW_LETTERS = 40 };
+enum { STAMP_WORDS = 25, FEW_LETTERS = 40, MANY_LETTERS = 200 };
+/* Of a text's letters a to z at least so many are frequent ones: 64 % in English, German and
+ * French, 52 % in Polish, and 31 % where letters were exchanged at random. */
+static const float COMMON_SHARE = 0.46F;
 
 struct text_facts {
     size_t words, letters; /* letters: characters of any kind */
     size_t strange;        /* private use, replacement, control characters */
     size_t ascii, vowels;  /* letters of a to z, and those of them that are vowels */
-    size_t hidden;         /* words */
-    float area;            /* of the words, square points */
+    size_t digits;
+    size_t common; /* those of them that are frequent in all languages that have them */
+    size_t hidden; /* words */
+    float area;    /* of the words, square points */
 };
 
 static void read_character(int32_t c, struct text_facts *facts) {
@@ -25,6 +30,8 @@ static void read_character(int32_t c, struct text_facts *facts) {
     facts->strange += c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0xe000 && c <= 0xf8ff) ||
                       c == 0xfffd || c >= 0xf0000;
     facts->ascii += lower >= 'a' && lower <= 'z';
+    facts->digits += c >= '0' && c <= '9';
+    facts->common += lower > 0 && lower < 0x80 && strchr("etaoinsr", lower) != NULL;
     facts->vowels += lower > 0 && lower < 0x80 && strchr("aeiouy", lower) != NULL;
 }
 
@@ -78,6 +85,14 @@ bool page_has_layer(const struct page *page) {
     struct text_facts facts;
     read_facts(page, &facts);
     return facts.hidden * 2 > facts.words && picture_share(page) >= SCAN_SHARE;
+}
+
+bool page_is_doubtful(const struct page *page) {
+    struct text_facts facts;
+    read_facts(page, &facts);
+    if (facts.letters >= MANY_LETTERS && facts.digits * 10 > facts.letters * 9) return true;
+    return facts.ascii >= MANY_LETTERS && facts.ascii * 2 > facts.letters &&
+           (float)facts.common < COMMON_SHARE * (float)facts.ascii;
 }
 
 const char *page_need_name(enum page_need need) {

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieval/extract/ocr/tesseract.h"
+#include "retrieval/extract/ocr/ocr_presence.h"
 #include "retrieval/extract/page/page_losses.h"
 #include "retrieval/extract/page/page_record.h"
+#include "retrieval/extract/pdf/pdf_password.h"
 #include "retrieval/extract/pdf/pdf_scans.h"
 #include "retrieval/extract/pdf/pdf_worker.h"
 
@@ -74,7 +75,9 @@ static void judge_page(struct pdf_scan *page, int number) {
         buffer_append_string(&page->loss, "its reader writes nonsense");
     } else {
         page->need = page_needs_ocr(&pages.list[0]);
-        page->has_layer = page->need == PAGE_NEEDS_NOTHING && page_has_layer(&pages.list[0]);
+        bool layer = page_has_layer(&pages.list[0]);
+        page->is_doubtful = !layer && page_is_doubtful(&pages.list[0]);
+        page->has_layer = page->need == PAGE_NEEDS_NOTHING && (layer || page->is_doubtful);
         page->n_words = pages.list[0].words.size / sizeof(struct page_word);
     }
     pages_free(&pages);
@@ -90,6 +93,12 @@ static void tell_page(struct pdf_reading *reading, const struct pdf_scan *page) 
 static void take_page(struct pdf_reading *reading, int i, enum page_outcome outcome,
                       const struct error *why) {
     struct pdf_scan *page = &reading->pages[i];
+    const struct extract_file *file = &reading->file;
+    if (file->wanted && !file->wanted[i]) {
+        buffer_clear(&page->record);
+        buffer_clear(&page->loss);
+        return;
+    }
     if (outcome == PAGE_LOST) return;
     judge_page(page, i + 1);
     if (page->n_words > 0 && reading->reserve > 0) {
@@ -176,7 +185,7 @@ static enum status read_pdf(const struct extract_file *file, struct document_tex
     for (int i = 0; i < reading.n_workers; i++) pdf_worker_end(&reading.workers[i]);
     for (int i = 0; status == STATUS_OK && i < reading.facts.n_pages; i++)
         out->wants_ocr |= reading.pages[i].has_layer || page_waits(&reading.pages[i]);
-    if (out->wants_ocr) out->n_languages = (uint8_t)ocr_count_languages(&file->limits.ocr);
+    if (out->wants_ocr) out->n_languages = (uint8_t)ocr_count_ready(&file->limits.ocr);
     if (status == STATUS_OK) status = pdf_read_scans(file, reading.pages, reading.facts.n_pages, e);
     if (status == STATUS_OK) status = lay_out(&reading, file, e);
     for (int i = 0; reading.pages && i < reading.facts.n_pages; i++) {
@@ -189,26 +198,7 @@ static enum status read_pdf(const struct extract_file *file, struct document_tex
     return status;
 }
 
-/* Poppler ends with a password that does not fit, so each is tried in a process of its own. */
 enum status extract_pdf(const struct extract_file *file, struct document_text *out,
                         struct error *e) {
-    struct extract_file with = *file;
-    const char *line = file->limits.passwords ? file->limits.passwords : "";
-    with.limits.passwords = NULL;
-    enum status status = read_pdf(&with, out, e);
-    if (status != STATUS_INVALID || line[0] == '\0' || !strstr(e->text, "it needs a password"))
-        return status;
-    while (status && status != STATUS_CANCELLED && line[0] != '\0') {
-        size_t size = strcspn(line, "\n");
-        char *password = xstrndup(line, size);
-        with.limits.passwords = password;
-        document_text_clear(out);
-        status = read_pdf(&with, out, e);
-        explicit_bzero(password, size);
-        free(password);
-        line += size + (line[size] == '\n');
-    }
-    if (status == STATUS_OK || status == STATUS_CANCELLED) return status;
-    return error_set(e, status, "%s: it needs a password, and none of those given fits",
-                     file->name);
+    return pdf_read_unlocked(file, read_pdf, out, e);
 }

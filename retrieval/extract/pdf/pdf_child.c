@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "retrieval/extract/page/page_record.h"
+#include "retrieval/extract/pdf/pdf_structure.h"
 #include "retrieval/extract/pdf/pdf_words.h"
 
 enum { MOST_PIXELS = 2400 }; /* a side, of the picture in which lines are looked for */
@@ -52,8 +53,15 @@ struct page_reading_child {
     int fd;
     struct page page;
     struct pdf_letters letters;
+    bool reads_tags;            /* they are still to be opened */
+    struct pdf_structure *tags; /* NULL: there are none */
+    struct buffer tagged;       /* records of those of the page */
     struct buffer boxes, record;
 };
+
+static void take_tag(void *context, struct text_span text, int page, int level) {
+    record_add_bookmark(context, text, (uint32_t)page, (uint32_t)level);
+}
 
 static void take_pictures(struct page_reading_child *reader, const struct pdf_page *page) {
     buffer_clear(&reader->boxes);
@@ -66,6 +74,7 @@ static void take_pictures(struct page_reading_child *reader, const struct pdf_pa
 static void write_page(struct page_reading_child *reader, enum pdf_piece_kind kind) {
     buffer_clear(&reader->record);
     record_add_page(&reader->record, &reader->page);
+    buffer_append(&reader->record, reader->tagged.data, reader->tagged.size);
     write_piece(reader->fd, kind, &reader->record);
 }
 
@@ -74,6 +83,7 @@ static void read_page(struct page_reading_child *reader, struct pdf *pdf, int i)
     struct pdf_page *page;
     struct pdf_pixels pixels = {0};
     page_clear(&reader->page);
+    buffer_clear(&reader->tagged);
     reader->page.number = i + 1;
     if (pdf_page_open(pdf, i, &page, &why)) {
         write_error(reader->fd, PIECE_LOST, &why);
@@ -83,6 +93,9 @@ static void read_page(struct page_reading_child *reader, struct pdf *pdf, int i)
     pdf_page_letters(page, &reader->letters);
     pdf_words_add(&reader->letters, &reader->page);
     write_page(reader, PIECE_WORDS);
+    if (reader->reads_tags) reader->tags = pdf_structure_open(pdf);
+    reader->reads_tags = false;
+    if (reader->tags) pdf_structure_walk(reader->tags, i, take_tag, &reader->tagged);
     take_pictures(reader, page);
     if (pdf_page_draw(page, 1, MOST_PIXELS, &pixels, &why)) {
         write_error(reader->fd, PIECE_LOST, &why);
@@ -104,6 +117,9 @@ void pdf_child_work(const struct sandbox_call *call) {
         return;
     }
     write_facts(reader.fd, pdf, options->first == 0);
+    /* Behind the first words: a tree that ends the process ends no page but one, and the process
+     * behind it is told to leave it. */
+    reader.reads_tags = options->tags != 0;
     for (int i = options->first; i < pdf_page_count(pdf); i += options->step)
         read_page(&reader, pdf, i);
     /* The process ends here: what it holds goes with it. */

@@ -24,8 +24,9 @@ struct pdf_facts_piece {
 enum { PDF_PASSWORD_BYTES = 2048 };
 struct pdf_child_options {
     int32_t first, step;                /* pages, from 0 */
+    int32_t tags;                       /* true: the file's tags are read too */
     char passwords[PDF_PASSWORD_BYTES]; /* one a line */
-    char name[SANDBOX_OPTIONS_BYTES - 8 - PDF_PASSWORD_BYTES];
+    char name[SANDBOX_OPTIONS_BYTES - 12 - PDF_PASSWORD_BYTES];
 };
 
 void pdf_child_prepare(const struct sandbox_call *call);

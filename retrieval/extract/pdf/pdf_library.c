@@ -1,5 +1,5 @@
-/* retrieval/extract/pdf/pdf_library.c: the door to Poppler's GLib library and to cairo: the only
- * file that includes them. See pdf_library.h.
+/* retrieval/extract/pdf/pdf_library.c: the door to Poppler's GLib library and to cairo, with
+ * pdf_structure.c for its tags: no other file includes them. See pdf_library.h.
  *
  * The process of a parser alone opens them, with dlopen, before its files are out of reach;
  * programs run without them. */
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "retrieval/extract/pdf/pdf_structure.h"
 
 #define POPPLER_FUNCTIONS(X) \
     X(poppler_document_new_from_bytes) \
@@ -114,6 +115,7 @@ enum status pdf_open_library(const char *file, struct error *e) {
     iconv_t table = iconv_open("UTF-8", "UTF-16BE");
     if (table != (iconv_t)-1) iconv_close(table);
     warm_passwords();
+    pdf_structure_prepare(lib.poppler);
     return STATUS_OK;
 }
 
@@ -179,6 +181,8 @@ void pdf_close(struct pdf *pdf) {
     lib.g_bytes_unref(pdf->bytes);
     free(pdf);
 }
+
+void *pdf_document(const struct pdf *pdf) { return pdf->document; }
 
 int pdf_page_count(const struct pdf *pdf) {
     int n = lib.poppler_document_get_n_pages(pdf->document);

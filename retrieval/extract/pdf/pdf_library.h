@@ -15,6 +15,8 @@ struct pdf;
 enum status pdf_open(struct pdf **pdf, const char *file, struct text_span bytes,
                      const char *passwords, struct error *e);
 void pdf_close(struct pdf *pdf);
+/* Poppler's own handle, for pdf_structure.c. */
+void *pdf_document(const struct pdf *pdf);
 int pdf_page_count(const struct pdf *pdf);
 /* Appends the title that the file gives itself; nothing where there is none. */
 void pdf_title(const struct pdf *pdf, struct buffer *title);

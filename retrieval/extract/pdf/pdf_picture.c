@@ -8,7 +8,7 @@
 #include "retrieval/extract/pdf/pdf_library.h"
 #include "retrieval/picture_document.h"
 
-enum { PICTURE_DPI = 144, MOST_BYTES = 16 << 20 };
+enum { PICTURE_DPI = 144, MOST_BYTES = 16 << 20, PASSWORD_BYTES = 2048 };
 
 struct picture_head {
     uint32_t status; /* enum status */
@@ -18,7 +18,8 @@ struct picture_head {
 
 struct picture_options {
     int32_t number; /* of the page, from 1 */
-    char name[SANDBOX_OPTIONS_BYTES - sizeof(int32_t)];
+    char password[PASSWORD_BYTES];
+    char name[SANDBOX_OPTIONS_BYTES - sizeof(int32_t) - PASSWORD_BYTES];
 };
 
 /* In the process. */
@@ -54,7 +55,7 @@ static void work(const struct sandbox_call *call) {
     struct pdf *pdf = NULL;
     struct picture_head head = {.status = e.status};
     if (head.status == STATUS_OK)
-        head.status = pdf_open(&pdf, options->name, call->input, NULL, &e);
+        head.status = pdf_open(&pdf, options->name, call->input, options->password, &e);
     if (head.status == STATUS_OK) {
         head.n_pages = (uint32_t)pdf_page_count(pdf);
         head.status = print_page(pdf, options, &png, &e);
@@ -110,15 +111,17 @@ static enum status read_answer(struct sandbox_child *child, struct pdf_picture *
                      "%s: the page is damaged, or takes more time or memory than there is", name);
 }
 
-enum status pdf_picture_draw(struct pdf_picture *picture, const char *name, struct text_span file,
+enum status pdf_picture_draw(struct pdf_picture *picture, const struct pdf_pictured *file,
                              int number, const struct sandbox_limits *limits, struct error *e) {
+    const char *name = file->name, *password = file->password ? file->password : "";
     struct picture_options options = {.number = number};
     struct sandbox_child child;
     struct error end = {0};
     int code;
     memcpy(options.name, name, strnlen(name, sizeof options.name - 1));
+    memcpy(options.password, password, strnlen(password, sizeof options.password - 1));
     struct sandbox_job job = {.name = name,
-                              .input = file,
+                              .input = file->bytes,
                               .work = work,
                               .prepare = prepare,
                               .opens_files = true,
@@ -129,6 +132,7 @@ enum status pdf_picture_draw(struct pdf_picture *picture, const char *name, stru
     enum status status = read_answer(&child, picture, name, e);
     sandbox_kill(&child);
     sandbox_end(&child, &code, &end);
+    explicit_bzero(options.password, sizeof options.password);
     if (status && end.status == STATUS_UNSUPPORTED) *e = end; /* the kernel does not confine it */
     return status ? e->status : STATUS_OK;
 }

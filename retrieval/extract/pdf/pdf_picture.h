@@ -14,8 +14,14 @@ struct pdf_picture {
     int n_pages;       /* of the file; 0 where it cannot be opened */
 };
 
-/* Page `number`, from 1, of a file whose name errors have. STATUS_NOT_FOUND: there is no such page.
+/* A file whose name errors have, and the password that it may be opened with; NULL: none. */
+struct pdf_pictured {
+    const char *name, *password;
+    struct text_span bytes;
+};
+
+/* Page `number`, from 1. STATUS_NOT_FOUND: there is no such page.
  * STATUS_INVALID: the file is no PDF, needs a password, or its page is damaged or takes more than
  * the limits allow. STATUS_UNSUPPORTED: Poppler is not installed. STATUS_CANCELLED. */
-enum status pdf_picture_draw(struct pdf_picture *picture, const char *name, struct text_span file,
+enum status pdf_picture_draw(struct pdf_picture *picture, const struct pdf_pictured *file,
                              int number, const struct sandbox_limits *limits, struct error *e);

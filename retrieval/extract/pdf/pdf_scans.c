@@ -25,9 +25,9 @@ struct scans {
 enum { PAGE_DPI = 300, MOST_PIXELS = 4000 };
 
 static enum status open_pdf(void **self, const char *name, struct text_span bytes,
-                            struct error *e) {
+                            const char *passwords, struct error *e) {
     struct pdf *pdf;
-    enum status status = pdf_open(&pdf, name, bytes, NULL, e);
+    enum status status = pdf_open(&pdf, name, bytes, passwords, e);
     *self = pdf;
     return status;
 }
@@ -111,7 +111,7 @@ static enum status take_sample(void *context, int page, struct text_span record,
     (void)e;
     if (read_record(record, page + 1, &sample) && read_record(layer_record, page + 1, &layer) &&
         compare_layer(&layer.list[0], &sample.list[0]) < GOOD_LAYER) {
-        scan->need = PAGE_HAS_BAD_LAYER;
+        scan->need = scan->is_doubtful ? PAGE_HAS_GIBBERISH : PAGE_HAS_BAD_LAYER;
         scans->n_bad++;
     }
     scan->has_layer = false;

@@ -10,7 +10,9 @@ struct pdf_scan {
     struct buffer record; /* (page_record.h); empty: there is none */
     struct buffer loss;   /* what is not read of it; empty: nothing */
     enum page_need need;
-    bool has_layer; /* the text of a scan, by somebody else's OCR */
+    bool has_layer;   /* the text of a scan, by somebody else's OCR, or one that is doubtful: a few
+                         lines are to be read */
+    bool is_doubtful; /* its letters are those of no usual language */
     size_t n_words;
 };
 /* Whether it is to be read by OCR, as far as is known before the layers are tried. */

@@ -21,7 +21,8 @@ static struct sandbox_limits limits_of(const struct extract_file *file, size_t m
 }
 
 static enum status begin(struct pdf_worker *worker, int first, struct error *e) {
-    struct pdf_child_options options = {.first = first, .step = worker->step};
+    struct pdf_child_options options = {
+        .first = first, .step = worker->step, .tags = !worker->lost};
     const char *name = worker->file->name;
     const char *passwords = worker->file->limits.passwords ? worker->file->limits.passwords : "";
     memcpy(options.name, name, strnlen(name, sizeof options.name - 1));
@@ -149,6 +150,7 @@ static enum status read_pieces(struct pdf_worker *worker, struct buffer *words,
 /* Another process reads what is behind page i. */
 static void replace(struct pdf_worker *worker, int i) {
     struct pdf_facts facts = {0};
+    worker->lost = true;
     if (i + worker->step >= worker->n_pages) return;
     worker->job.limits.until = page_until(worker);
     if (begin(worker, i + worker->step, &worker->end) == STATUS_OK)
@@ -162,7 +164,10 @@ static void explain_loss(struct pdf_worker *worker, double began, struct error *
     bool late = time_now() - began >= PAGE_SECONDS;
     struct error end = {0};
     explain_end(worker, &end);
-    if (end.status)
+    if (end.status == STATUS_TOO_LARGE)
+        error_set(why, end.status, "it needs more than %zu MiB of memory",
+                  worker->job.limits.memory >> 20);
+    else if (end.status)
         *why = end;
     else if (limits->until > 0 && time_now() >= limits->until)
         error_set(why, STATUS_INVALID, "the time for the file, %d seconds, is over",

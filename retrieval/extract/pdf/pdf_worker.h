@@ -14,6 +14,7 @@ struct pdf_worker {
     int step;            /* pages from one of this process to its next */
     int n_pages;         /* of the file; 0: not known yet */
     bool runs;
+    bool lost;        /* a page ended its process: it reads no tags any more */
     struct error end; /* why it does not run any more */
 };
 

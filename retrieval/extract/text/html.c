@@ -366,7 +366,13 @@ enum status extract_html(const char *path, struct text_span html, bool is_utf8,
                                         is_utf8 ? "UTF-8" : NULL, options);
     xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
     enum status status = STATUS_OK;
-    if (root == NULL)
+    /* libxml2 says the same of a memory that is out and of a text that is too long for it. */
+    if (parser->errNo == XML_ERR_NO_MEMORY)
+        status = error_set(e, STATUS_TOO_LARGE,
+                           "%s: it needs more memory than there is, or has over 10 MB of text "
+                           "without a tag; split it into smaller files",
+                           path);
+    else if (root == NULL)
         status = error_set(e, STATUS_INVALID, "%s: no element in it; it is not HTML", path);
     else if (parser->disableSAX)
         /* The parser stopped early and would silently give half a page. */

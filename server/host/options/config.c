@@ -15,6 +15,7 @@ static const struct option_part parts[] = {
     {&parallel_section, offsetof(struct config, parallel)},
     {&retrieval_choice_section, offsetof(struct config, retrieval.choice)},
     {&retrieval_section, offsetof(struct config, retrieval)},
+    {&extract_section, offsetof(struct config, extract)},
     {&server_section, offsetof(struct config, server)},
     {&tools_section, offsetof(struct config, tools)},
     {&log_section, offsetof(struct config, log)},
@@ -105,7 +106,9 @@ enum status config_check(const struct config *config, struct error *e) {
     if (config->server.host[0] == '\0')
         return error_set(e, STATUS_INVALID,
                          "server.host is empty; \"0.0.0.0\" listens on every address");
-    if (check_access(config, e) || tool_settings_check(&config->tools, e)) return e->status;
+    if (check_access(config, e) || tool_settings_check(&config->tools, e) ||
+        extract_settings_check(&config->extract, e))
+        return e->status;
     return check_rendezvous(config, e);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "config/options/log_options.h"
+#include "server/host/options/extract_options.h"
 #include "server/host/options/host_options.h"
 #include "server/host/options/server_options.h"
 #include "server/host/options/tool_options.h"
@@ -12,6 +13,7 @@ struct config {
     struct model_settings model;
     struct parallel_settings parallel;
     struct retrieval_settings retrieval;
+    struct extract_settings extract;
     struct server_settings server;
     struct tool_settings tools;
     struct log_settings log;
