@@ -15,6 +15,7 @@
 #include "config/base/key_set.h"
 #include "config/base/utf8.h"
 #include "retrieval/generation/generation_private.h"
+#include "retrieval/words/words_writer.h"
 
 /* An append-only file with a buffer, whose writes go through disk_write. */
 struct writer {
@@ -32,6 +33,7 @@ struct generation_builder {
     char *index_asked; /* NULL: by size */
     struct writer tokens, offsets, documents, text, vectors;
     struct writer pictures, picture_chunks; /* open from the first picture on */
+    struct words_writer *words;             /* of the chunks */
     struct key_set ids;                     /* of the documents added */
     uint64_t n_vectors;
 };
@@ -208,6 +210,7 @@ enum status builder_create(struct generation_builder **out, const char *dir,
     enum status status = options->locked ? STATUS_OK : generation_lock(&builder->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(builder, e);
     if (status == STATUS_OK) status = open_writers(builder, e);
+    if (status == STATUS_OK) builder->words = words_writer_open(builder->folder, WORDS_RUN);
     if (status) {
         builder_abandon(builder);
         return status;
@@ -269,6 +272,8 @@ static enum status write_chunks(struct generation_builder *builder,
                                      .document = (uint32_t)info->n_documents,
                                      .n_tokens = range->n_tokens};
         status = writer_append(&builder->offsets, &chunk, sizeof chunk, e);
+        if (status == STATUS_OK)
+            status = words_writer_add(builder->words, document_chunk(document, i, 0).text, e);
     }
     return status;
 }
@@ -370,6 +375,22 @@ static enum status finish_writers(struct generation_builder *builder, struct err
     return STATUS_OK;
 }
 
+static enum status append_words(void *context, const void *bytes, size_t size, struct error *e) {
+    return writer_append(context, bytes, size, e);
+}
+
+static enum status write_words(struct generation_builder *builder, struct error *e) {
+    struct writer writer = {.fd = -1};
+    enum status status = writer_open(&writer, builder->folder, "chunks.words", e);
+    if (status == STATUS_OK) status = words_writer_end(builder->words, append_words, &writer, e);
+    if (status == STATUS_OK) status = writer_flush(&writer, e);
+    if (status == STATUS_OK) status = disk_sync(writer.path, e);
+    writer_close(&writer);
+    words_writer_free(builder->words);
+    builder->words = NULL;
+    return status;
+}
+
 static enum status measure_files(struct generation_builder *builder, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < GENERATION_FILE_COUNT && status == STATUS_OK; i++) {
@@ -428,6 +449,7 @@ static void builder_free(struct generation_builder *builder) {
     writer_close(&builder->vectors);
     writer_close(&builder->pictures);
     writer_close(&builder->picture_chunks);
+    words_writer_free(builder->words);
     generation_unlock(builder->lock);
     manifest_free(&builder->manifest);
     key_set_free(&builder->ids);
@@ -444,7 +466,7 @@ enum status builder_prepare(struct generation_builder *builder, struct error *e)
     if ((uint64_t)info->n_chunks != builder->n_vectors)
         return error_set(e, STATUS_INVALID, "%s: %" PRId64 " chunks but %" PRIu64 " vectors",
                          builder->dir, info->n_chunks, builder->n_vectors);
-    if (finish_writers(builder, e) ||
+    if (finish_writers(builder, e) || write_words(builder, e) ||
         vectors_build(builder->folder, &builder->manifest.info, builder->index_asked, e) ||
         measure_files(builder, e) || builder_seal(builder, e))
         return e->status;

@@ -6,7 +6,7 @@
 #include "retrieval/generation/generation.h"
 
 enum {
-    GENERATION_FORMAT = 8,
+    GENERATION_FORMAT = 9,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,         /* bytes of a document's id */
@@ -42,6 +42,7 @@ enum generation_file {
     GENERATION_FILE_OFFSETS,
     GENERATION_FILE_DOCUMENTS,
     GENERATION_FILE_TEXT,
+    GENERATION_FILE_WORDS,
     GENERATION_FILE_VECTORS,
     GENERATION_FILE_ORIGINALS, /* of an index that compresses */
     GENERATION_FILE_PICTURE_CHUNKS,

@@ -381,13 +381,14 @@ static enum status search_words(struct collection *collection, struct snapshot *
     return store_search_words(snapshot, query, found, e);
 }
 
-/* Words of so few chunks are made in some milliseconds. */
-enum { QUICK_CHUNKS = 500 };
+/* Words of so few documents of the log are made in some milliseconds. */
+enum { QUICK_DOCUMENTS = 200 };
 
 static bool has_words(struct collection *collection, const struct snapshot *snapshot) {
     (void)collection;
-    return snapshot->info->n_chunks <= QUICK_CHUNKS ||
-           words_once_has(&store_snapshot_read(snapshot)->epoch->words);
+    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
+    return store_snapshot->n_logged - atomic_load(&store_snapshot->epoch->n_with_words) <=
+           QUICK_DOCUMENTS;
 }
 
 static void close_store(struct collection *collection) {

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct text_span text = {(const char *)data, size};
     struct stretch stretch = {0};
     struct mapped_buffer folded = {0};
-    uint64_t words[MOST_WORDS];
+    struct word_text words[MOST_WORDS];
     unicode_fold(&stretch, text, &folded);
     check_reader(text, &folded, false);
     /* No run is longer than what is kept of it. */

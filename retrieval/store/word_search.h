@@ -1,0 +1,58 @@
+/* retrieval/store/word_search.h: a search by words under way. Private to store_words.c, which counts
+ * and weighs, and word_scores.c, which finds the best chunks. */
+#pragma once
+
+#include "retrieval/store/store_private.h"
+#include "retrieval/words/word_cursor.h"
+
+/* Words of a query that are looked at. */
+enum { QUERY_WORDS = 256 };
+
+/* A word of a query: in how many chunks it is, and what having it is worth. */
+struct query_word {
+    struct word_text text;
+    struct word_list list; /* of the generation */
+    int64_t n_chunks;
+    double weight; /* 0: it tells nothing */
+};
+
+struct scored {
+    float score;
+    int64_t id;
+};
+
+struct word_search {
+    const struct store_snapshot *snapshot;
+    const struct filter *filter;
+    const struct selection *among; /* NULL: all documents of the generation */
+    const struct words *generation;
+    const struct words **logged; /* [n_logged of the snapshot] */
+    const atomic_bool *cancelled;
+    struct query_word words[QUERY_WORDS];
+    int n_words;
+    int64_t n_chunks, total; /* in the scope: chunks, and their words */
+    double average;
+    struct word_cursor cursors[QUERY_WORDS]; /* of the words, in what is being looked at */
+    struct scored *best;                     /* [k] a heap, the worst first */
+    int n_best, k;
+};
+
+/* Whether a chunk of the generation is searched. */
+static inline bool word_search_has_document(const struct word_search *search, int64_t document) {
+    if (search->among && !selection_has(search->among, document)) return false;
+    return store_snapshot_has(search->snapshot, 0, &search->snapshot->epoch->gone[document]);
+}
+
+/* Words that are scored: those of the generation, or of a document of the log. */
+struct scored_words {
+    const struct words *words;
+    int64_t first, n; /* chunks of the snapshot */
+    bool logged;
+};
+/* Puts the chunks of these words that fit the query best among the best k, by BM25. Each is worth
+ * the sum of its words' scores, whichever chunks were passed over. Equal ones are in the order of
+ * their numbers. STATUS_CORRUPT, STATUS_CANCELLED. */
+enum status word_search_score(struct word_search *search, const struct scored_words *scored,
+                              struct error *e);
+/* Best first. */
+void word_search_sort(struct word_search *search);
