@@ -64,6 +64,8 @@ static const char *check_words(struct checking *checking) {
         memcpy(before.bytes, walk.bytes, walk.size);
     }
     if (damage || walk.damage) return damage ? damage : walk.damage;
+    for (int i = 1; i <= WORDS_PAD; i++)
+        if (words->data[words->foot.lengths - (uint64_t)i] != 0) return "its postings have no end";
     bool all = walk.at == words->foot.index - words->foot.dictionary &&
                next == (const char *)words->data + words->foot.lengths - WORDS_PAD;
     return all || words->foot.n_words == 0 ? NULL : "there are bytes between its parts";
