@@ -9,18 +9,22 @@ static unsigned count_bits(const uint32_t *values, size_t n) {
     return all == 0 ? 0 : 32 - (unsigned)__builtin_clz(all);
 }
 
-static void pack(struct buffer *out, const uint32_t *values, size_t n, unsigned bits) {
-    uint64_t pending = 0;
-    unsigned n_pending = 0;
+/* Bits on their way to bytes. */
+struct packing {
+    struct buffer *out;
+    uint64_t pending;
+    unsigned n_pending;
+};
+
+static void pack(struct packing *packing, const uint32_t *values, size_t n, unsigned bits) {
     for (size_t i = 0; i < n; i++) {
-        pending |= (uint64_t)values[i] << n_pending;
-        n_pending += bits;
-        size_t whole = n_pending / 8;
-        buffer_append(out, &pending, whole);
-        pending >>= 8 * whole; /* at most 39 bits were pending */
-        n_pending %= 8;
+        packing->pending |= (uint64_t)values[i] << packing->n_pending;
+        packing->n_pending += bits;
+        size_t whole = packing->n_pending / 8;
+        buffer_append(packing->out, &packing->pending, whole);
+        packing->pending >>= 8 * whole; /* at most 38 bits were pending */
+        packing->n_pending %= 8;
     }
-    if (n_pending > 0) buffer_append(out, &pending, 1);
 }
 
 static void end_block(struct postings_writer *writer) {
@@ -33,12 +37,15 @@ static void end_block(struct postings_writer *writer) {
         writer->counts[i]--;
         writer->next = next;
     }
-    uint8_t head[3] = {(uint8_t)count_bits(writer->chunks, n),
-                       (uint8_t)count_bits(writer->counts, n), (uint8_t)count_bits(steps, n_steps)};
-    buffer_append(&writer->blocks, head, sizeof head);
-    pack(&writer->blocks, writer->chunks, n, head[0]);
-    pack(&writer->blocks, writer->counts, n, head[1]);
-    pack(&writer->blocks, steps, n_steps, head[2]);
+    unsigned gap_bits = count_bits(writer->chunks, n), bits = count_bits(writer->counts, n),
+             step_bits = count_bits(steps, n_steps);
+    uint16_t head = (uint16_t)(gap_bits | bits << 5 | step_bits << 10);
+    struct packing packing = {.out = &writer->blocks};
+    buffer_append(&writer->blocks, &head, sizeof head);
+    pack(&packing, writer->chunks, n, gap_bits);
+    pack(&packing, writer->counts, n, bits);
+    pack(&packing, steps, n_steps, step_bits);
+    buffer_append(&writer->blocks, &packing.pending, packing.n_pending > 0);
     struct words_block block = {last, (uint32_t)writer->blocks.size, writer->largest,
                                 writer->shortest};
     buffer_append(&writer->table, &block, sizeof block);

@@ -3,26 +3,23 @@
 
 #include "retrieval/words/words_private.h"
 
-enum { BLOCK_HEAD = 3, MOST_BITS = 32, MOST_COUNT_BITS = 31 };
+enum { BLOCK_HEAD = 2 };
 
 static void end_damaged(struct word_cursor *cursor, const char *damage) {
     cursor->damage = damage;
     cursor->chunk = WORD_END;
 }
 
-/* Number `place` of packed ones. Up to eight bytes behind the last are read: all postings have as
- * many behind them. */
-static uint32_t unpack_one(const uint8_t *bytes, unsigned bits, uint64_t place) {
-    uint64_t bit = place * bits;
-    uint64_t value = words_load64(bytes + bit / 8) >> (bit % 8);
+/* The number of `bits` at a bit. Up to eight bytes behind it are read: all postings have as many
+ * behind them. */
+static uint32_t unpack_one(const uint8_t *bytes, uint64_t at, unsigned bits) {
+    uint64_t value = words_load64(bytes + at / 8) >> (at % 8);
     return (uint32_t)(value & ((1ULL << bits) - 1));
 }
 
-static void unpack(const uint8_t *bytes, unsigned bits, int n, uint32_t *out) {
-    for (int i = 0; i < n; i++) out[i] = unpack_one(bytes, bits, (uint64_t)i);
+static void unpack(const uint8_t *bytes, uint64_t at, unsigned bits, int n, uint32_t *out) {
+    for (int i = 0; i < n; i++) out[i] = unpack_one(bytes, at + (uint64_t)i * bits, bits);
 }
-
-static size_t packed_size(uint64_t n, unsigned bits) { return (size_t)((n * bits + 7) / 8); }
 
 struct words_block word_cursor_block(const struct word_cursor *cursor, uint32_t block) {
     struct words_block found;
@@ -54,25 +51,23 @@ static void read_block(struct word_cursor *cursor, uint32_t block) {
         return;
     }
     const uint8_t *bytes = cursor->blocks + before.end;
-    size_t size = here.end - before.end - BLOCK_HEAD;
-    unsigned gap_bits = bytes[0], count_bits = bytes[1];
+    uint64_t size = (uint64_t)(here.end - before.end - BLOCK_HEAD), n_steps;
+    unsigned head = bytes[0] | (unsigned)bytes[1] << 8;
+    unsigned gap_bits = head & 31, count_bits = head >> 5 & 31;
     int64_t left = cursor->n - (int64_t)block * WORDS_BLOCK;
-    uint64_t n_steps;
-    cursor->step_bits = bytes[2];
     cursor->n_here = left < WORDS_BLOCK ? (int)left : WORDS_BLOCK;
-    size_t gaps = packed_size((uint64_t)cursor->n_here, gap_bits),
-           counts = packed_size((uint64_t)cursor->n_here, count_bits);
-    if (gap_bits > MOST_BITS || count_bits > MOST_COUNT_BITS || cursor->step_bits > MOST_BITS ||
-        gaps + counts > size) {
+    uint64_t counts_at = (uint64_t)cursor->n_here * gap_bits;
+    cursor->packed = bytes + BLOCK_HEAD;
+    cursor->steps_at = counts_at + (uint64_t)cursor->n_here * count_bits;
+    cursor->step_bits = head >> 10 & 31;
+    if (cursor->steps_at > 8 * size || head >> 15 != 0) {
         end_damaged(cursor, "a block of its postings is damaged");
         return;
     }
-    bytes += BLOCK_HEAD;
-    unpack(bytes, gap_bits, cursor->n_here, cursor->chunks);
-    unpack(bytes + gaps, count_bits, cursor->n_here, cursor->counts);
-    cursor->steps = bytes + gaps + counts;
+    unpack(cursor->packed, 0, gap_bits, cursor->n_here, cursor->chunks);
+    unpack(cursor->packed, counts_at, count_bits, cursor->n_here, cursor->counts);
     bool fits = settle_block(cursor, block > 0 ? (uint64_t)before.last + 1 : 0, &n_steps) &&
-                packed_size(n_steps, cursor->step_bits) == size - gaps - counts &&
+                (cursor->steps_at + n_steps * cursor->step_bits + 7) / 8 == size &&
                 (cursor->table == NULL || cursor->chunks[cursor->n_here - 1] == here.last);
     if (!fits) {
         end_damaged(cursor, "a block of its postings is damaged");
@@ -181,12 +176,14 @@ void word_cursor_next(struct word_cursor *cursor) {
 }
 
 int word_cursor_positions(const struct word_cursor *cursor, uint32_t *positions, int most) {
-    uint64_t place = 0;
+    uint64_t before = 0;
     uint32_t position = 0;
     int n = cursor->count < (uint32_t)most ? (int)cursor->count : most;
-    for (int i = 0; i < cursor->at; i++) place += cursor->counts[i];
+    for (int i = 0; i < cursor->at; i++) before += cursor->counts[i];
     for (int i = 0; i < n; i++) {
-        position += unpack_one(cursor->steps, cursor->step_bits, place + (uint64_t)i);
+        uint64_t step = before + (uint64_t)i;
+        position += unpack_one(cursor->packed, cursor->steps_at + step * cursor->step_bits,
+                               cursor->step_bits);
         positions[i] = position;
     }
     return n;

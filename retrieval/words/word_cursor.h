@@ -17,7 +17,8 @@ struct word_cursor {
     struct words_block only;          /* where there is one block */
     int at, n_here;                   /* in the block */
     uint32_t chunks[WORDS_BLOCK], counts[WORDS_BLOCK];
-    const uint8_t *steps;
+    const uint8_t *packed; /* the block's numbers */
+    uint64_t steps_at;     /* a bit */
     unsigned step_bits;
     const char *damage; /* NULL: none was met; else it is at its end */
 };

@@ -9,11 +9,11 @@
  * The bytes, little endian, without gaps:
  *
  *   postings    of each word in the order of words: where it has more than WORDS_BLOCK chunks, a
- *               struct words_block for each block of these; then the blocks. A block is three u8,
- *               the bits of a gap, of a count and of a step, and as many numbers, packed from the
- *               lowest bit on, each kind from a byte on: gaps to the chunk before, less one (of the
- *               first of a list, its number); counts, less one; for each occurrence in a chunk the
- *               step from the position before (of the first, its position)
+ *               struct words_block for each block of these; then the blocks. A block is u16, five
+ *               bits each for the bits of a gap, of a count and of a step, and such numbers, packed
+ *               from the lowest bit on: gaps to the chunk before, less one (of the first of a list,
+ *               its number); counts, less one; for each occurrence in a chunk the step from the
+ *               position before (of the first, its position)
  *   8 zeros
  *   lengths     words of each chunk: u8, u16 or u32 each
  *   dictionary  for each word u8 bytes that it shares with the word before, u8 further bytes, these,
@@ -54,7 +54,7 @@ enum status words_open(struct words **out, struct text_span bytes, int64_t n_chu
                        const char *name, struct error *e);
 /* The text of a chunk. */
 typedef struct text_span words_source(const void *context, int64_t chunk);
-/* The words of chunks [0, n) in memory, n below 2^32. STATUS_NO_MEMORY. */
+/* The words of chunks [0, n) in memory, n below 2^31. STATUS_NO_MEMORY. */
 enum status words_make(struct words **out, words_source *source, const void *context, int64_t n,
                        struct error *e);
 void words_free(struct words *words); /* NULL: nothing */

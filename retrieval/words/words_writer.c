@@ -17,7 +17,7 @@
 
 /* Different words after which a run is full, too. */
 enum { RUN_DIFFERENT = 1 << 19, PIECE = 1 << 20 };
-#define WORDS_CHUNKS (UINT32_MAX - 1) /* a cursor counts them in 32 bits, and one is the end */
+#define WORDS_CHUNKS INT32_MAX /* a gap between two has 31 bits */
 
 /* Where a word stands. */
 struct occurrence {
@@ -210,7 +210,7 @@ enum status words_writer_add(struct words_writer *writer, struct text_span text,
     uint64_t chunk = writer->lengths.size / sizeof(uint32_t);
     uint32_t length = 0;
     if (chunk >= WORDS_CHUNKS)
-        return error_set(e, STATUS_TOO_LARGE, "more than %u chunks have no index of words",
+        return error_set(e, STATUS_TOO_LARGE, "more than %d chunks have no index of words",
                          WORDS_CHUNKS);
     bool full = writer->noted.size / sizeof(struct noted) >= writer->run ||
                 writer->ids.n >= RUN_DIFFERENT;
@@ -431,7 +431,7 @@ enum status words_make(struct words **out, words_source *source, const void *con
     struct buffer bytes = {0};
     struct words_writer *writer = words_writer_open(NULL, 0);
     enum status status = STATUS_OK;
-    CHECK(n >= 0 && n < UINT32_MAX);
+    CHECK(n >= 0 && n < INT32_MAX);
     for (int64_t i = 0; i < n && status == STATUS_OK; i++)
         status = words_writer_add(writer, source(context, i), e);
     if (status == STATUS_OK) status = words_writer_end(writer, keep_run, &bytes, e);
