@@ -57,9 +57,12 @@ struct nearest_found {
     struct snapshot *snapshot; /* held for the caller: what has the chunks */
 };
 
+struct word_demands; /* retrieval/words/word_demands.h */
+
 /* A text whose words are sought. */
 struct word_query {
     struct text_span text;
+    const struct word_demands *demands; /* in place of the text; NULL: none */
     struct filter *filter; /* NULL: all documents */
     int k;
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */

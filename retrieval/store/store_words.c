@@ -28,6 +28,13 @@ static const struct logged_document *logged_in_scope(const struct word_search *s
     return document_is_allowed(search->filter, &stored) ? document : NULL;
 }
 
+enum status query_word_list(const struct query_word *word, const struct words *words,
+                            struct buffer *own, struct word_list *list, struct error *e) {
+    struct text_span text = {word->text.bytes, word->text.size};
+    return word->begins ? words_gather(words, text, own, list, e)
+                        : words_find(words, text, list, e);
+}
+
 /* Counting. */
 
 /* Documents of the generation that tell in how many chunks of the scope a word is: those of a
@@ -98,8 +105,7 @@ static enum status count_word(struct word_search *search, struct query_word *wor
                               const struct counted_documents *allowed,
                               const struct counted_documents *gone, struct error *e) {
     struct word_cursor *cursor = &search->cursors[0];
-    struct text_span text = {word->text.bytes, word->text.size};
-    if (words_find(search->generation, text, &word->list, e)) return e->status;
+    if (query_word_list(word, search->generation, &word->own, &word->list, e)) return e->status;
     word_cursor_open(cursor, search->generation, &word->list);
     if (search->among == NULL && gone->n * SEEK_COST <= word->list.n)
         word->n_chunks += word->list.n - count_within(search, gone, cursor);
@@ -148,10 +154,11 @@ static enum status count_logged(struct word_search *search, struct error *e) {
         search->total += words_total(search->logged[number]);
         for (int i = 0; i < search->n_words; i++) {
             struct query_word *word = &search->words[i];
+            struct buffer own = {0};
             struct word_list list;
-            if (words_find(search->logged[number],
-                           (struct text_span){word->text.bytes, word->text.size}, &list, e))
-                return e->status;
+            enum status status = query_word_list(word, search->logged[number], &own, &list, e);
+            buffer_free(&own);
+            if (status) return status;
             word->n_chunks += list.n;
         }
     }
@@ -222,21 +229,25 @@ static enum status tell_word(struct word_search *search, const struct query_word
     const struct epoch *epoch = search->snapshot->epoch;
     int64_t n_generation = disk_generation_info(epoch->generation)->n_chunks;
     struct word_cursor *cursor = &search->cursors[0];
+    struct buffer list_bytes = {0};
+    enum status status = STATUS_OK;
     word_cursor_open(cursor, search->generation, &word->list);
-    for (int i = 0; i < search->n_best; i++) {
+    for (int i = 0; i < search->n_best && status == STATUS_OK; i++) {
         int64_t chunk = told[i].id;
         if (chunk >= n_generation) {
             struct word_list list;
             int number = store_snapshot_logged(search->snapshot, chunk);
             chunk -= epoch_logged(epoch, number)->first_chunk;
-            if (words_find(search->logged[number],
-                           (struct text_span){word->text.bytes, word->text.size}, &list, e))
-                return e->status;
+            buffer_clear(&list_bytes);
+            status = query_word_list(word, search->logged[number], &list_bytes, &list, e);
+            if (status) break;
             word_cursor_open(cursor, search->logged[number], &list);
         }
         word_cursor_seek(cursor, (uint32_t)chunk);
         if (cursor->chunk == chunk) own[told[i].place] += word->weight;
     }
+    buffer_free(&list_bytes);
+    if (status) return status;
     return cursor->damage ? words_fail(cursor->words, cursor->damage, e) : STATUS_OK;
 }
 
@@ -289,10 +300,34 @@ static void select_documents(struct word_search *search, struct selection **sele
     search->among = all ? NULL : *selection;
 }
 
+/* The words that are ranked by: beginnings first, which are few. */
+static void read_query(struct word_search *search, const struct word_query *query) {
+    struct word_text *words = xmalloc(QUERY_WORDS * sizeof *words);
+    const struct word_demands *demands = query->demands;
+    struct text_span text = query->text;
+    for (int i = 0; demands && i < demands->n_prefixes; i++) {
+        search->words[i].text = demands->prefixes[i];
+        search->words[i].begins = true;
+        search->n_words++;
+    }
+    if (demands) text = (struct text_span){demands->sought.data, demands->sought.size};
+    int n = words_split(text, words, QUERY_WORDS - search->n_words);
+    for (int i = 0; i < n; i++) search->words[search->n_words + i].text = words[i];
+    search->n_words += n;
+    search->demands = demands;
+    free(words);
+}
+
+static void free_search(struct word_search *search) {
+    for (int i = 0; i < search->n_words; i++) buffer_free(&search->words[i].own);
+    free(search->logged);
+    free(search->best);
+    free(search);
+}
+
 enum status store_search_words(const struct snapshot *snapshot, const struct word_query *query,
                                struct word_found *found, struct error *e) {
     struct word_search *search = xcalloc(1, sizeof *search);
-    struct word_text *words = xmalloc(QUERY_WORDS * sizeof *words);
     struct selection *selection = NULL;
     for (int i = 0; i < query->k; i++) found->ids[i] = FOUND_NONE;
     search->snapshot = store_snapshot_read(snapshot);
@@ -301,8 +336,7 @@ enum status store_search_words(const struct snapshot *snapshot, const struct wor
     search->k = query->k;
     search->best = xmalloc((size_t)query->k * sizeof *search->best);
     select_documents(search, &selection);
-    search->n_words = words_split(query->text, words, QUERY_WORDS);
-    for (int i = 0; i < search->n_words; i++) search->words[i].text = words[i];
+    read_query(search, query);
     enum status status = open_words(search, e);
     if (status == STATUS_OK) status = count_generation(search, e);
     if (status == STATUS_OK) status = count_logged(search, e);
@@ -311,10 +345,7 @@ enum status store_search_words(const struct snapshot *snapshot, const struct wor
         status = score_all(search, e);
     }
     if (status == STATUS_OK) status = tell_shares(search, found, e);
-    free(search->logged);
-    free(search->best);
+    free_search(search);
     selection_release(selection);
-    free(words);
-    free(search);
     return status;
 }

@@ -27,6 +27,8 @@ struct scoring {
     int n, n_optional;                     /* of them: they bring no chunk there by themselves */
     double sums[WINDOW];
     uint64_t found[WINDOW / 64]; /* a bit each */
+    struct demand_cursors demanded;
+    struct buffer own[WORD_PREFIXES]; /* lists that were gathered */
 };
 
 static float score_count(const struct word_search *search, const struct query_word *word,
@@ -154,7 +156,8 @@ static void try_chunk(struct scoring *scoring, uint32_t chunk, double sum) {
         if (cursor->chunk == chunk) sum += score_cursor(scoring, scoring->words[i].word);
     }
     struct scored scored = {(float)sum, scoring->scored->first + chunk};
-    if (scored.score > 0) keep(search, scored);
+    if (scored.score > 0 && sum > floor && demand_cursors_allow(&scoring->demanded, chunk))
+        keep(search, scored);
 }
 
 static void score_window(struct scoring *scoring, uint32_t first, uint32_t last) {
@@ -194,12 +197,15 @@ static const char *find_damage(const struct scoring *scoring) {
 static enum status open_cursors(struct scoring *scoring, struct error *e) {
     struct word_search *search = scoring->search;
     const struct words *words = scoring->scored->words;
+    int n_own = 0;
     for (int i = 0; i < search->n_words; i++) {
         const struct query_word *word = &search->words[i];
         struct word_list list = word->list;
         if (word->weight <= 0) continue;
-        struct text_span text = {word->text.bytes, word->text.size};
-        if (scoring->scored->logged && words_find(words, text, &list, e)) return e->status;
+        if (scoring->scored->logged &&
+            query_word_list(word, words, &scoring->own[n_own], &list, e))
+            return e->status;
+        n_own += word->begins;
         if (list.n == 0) continue;
         word_cursor_open(&search->cursors[i], words, &list);
         scoring->words[scoring->n] = (struct window_word){.word = i};
@@ -214,6 +220,8 @@ enum status word_search_score(struct word_search *search, const struct scored_wo
     scoring->search = search;
     scoring->scored = scored;
     enum status status = open_cursors(scoring, e);
+    if (status == STATUS_OK)
+        status = demand_cursors_open(&scoring->demanded, search->demands, scored->words, e);
     for (int64_t first = 0; first < scored->n && scoring->n > 0 && status == STATUS_OK;
          first += WINDOW) {
         int64_t last = (scored->n - first < WINDOW ? scored->n : first + WINDOW) - 1;
@@ -222,8 +230,10 @@ enum status word_search_score(struct word_search *search, const struct scored_wo
         else if (is_searched(scoring, (uint32_t)first, (uint32_t)last))
             score_window(scoring, (uint32_t)first, (uint32_t)last);
     }
-    const char *damage = status == STATUS_OK ? find_damage(scoring) : NULL;
-    if (damage) status = words_fail(scored->words, damage, e);
+    const char *damage = demand_cursors_close(&scoring->demanded);
+    if (damage == NULL) damage = find_damage(scoring);
+    if (damage && status == STATUS_OK) status = words_fail(scored->words, damage, e);
+    for (int i = 0; i < WORD_PREFIXES; i++) buffer_free(&scoring->own[i]);
     free(scoring);
     return status;
 }

@@ -6,6 +6,7 @@
 
 #include "retrieval/store/store.h"
 #include "retrieval/words/word_cursor.h"
+#include "retrieval/words/word_demands.h"
 #include "retrieval/words/words_writer.h"
 #include "tests/folder.h"
 
@@ -166,79 +167,135 @@ static bool is_in(const struct scope *scope, int i) {
     return notes[i].there && i % scope->modulus == scope->rest;
 }
 
-static int count_in(const struct note *note, int word) {
+/* A word of a query, or all with a beginning: [low, high]. */
+struct sought {
+    int low, high;
+};
+/* A query, and two words that must or must not stand behind each other. */
+struct asked {
+    struct sought words[8];
+    int n;
+    int first, second; /* -1: none */
+    bool without;
+    char text[96];
+};
+
+static int count_in(const struct note *note, struct sought sought) {
     int n = 0;
-    for (int i = 0; i < note->n; i++) n += note->words[i] == word;
+    for (int i = 0; i < note->n; i++)
+        n += note->words[i] >= sought.low && note->words[i] <= sought.high;
     return n;
 }
 
-/* Of each note its score, by the formula in words; 0: it is not in the scope. */
-static void score_notes(const struct scope *scope, const int *query, int n, float *scores) {
+static bool is_demanded(const struct asked *asked, const struct note *note) {
+    bool stands = false;
+    for (int i = 0; i + 1 < note->n; i++)
+        stands = stands || (note->words[i] == asked->first && note->words[i + 1] == asked->second);
+    return asked->first < 0 || stands != asked->without;
+}
+
+/* Of each note its score, by the formula in words; 0: it is not in the scope, or not what was
+ * asked for. */
+static void score_notes(const struct scope *scope, const struct asked *asked, float *scores) {
     double n_chunks = 0, total = 0, there[8] = {0};
     int n_rare = 0;
     for (int i = 0; i < CHUNKS; i++) {
         if (!is_in(scope, i)) continue;
         n_chunks++;
         total += notes[i].n;
-        for (int j = 0; j < n; j++) there[j] += count_in(&notes[i], query[j]) > 0;
+        for (int j = 0; j < asked->n; j++) there[j] += count_in(&notes[i], asked->words[j]) > 0;
     }
-    for (int j = 0; j < n; j++) n_rare += there[j] > 0 && there[j] * 8 <= n_chunks;
+    for (int j = 0; j < asked->n; j++) n_rare += there[j] > 0 && there[j] * 8 <= n_chunks;
     for (int i = 0; i < CHUNKS; i++) {
         double score = 0;
-        for (int j = 0; j < n && is_in(scope, i); j++) {
-            double count = count_in(&notes[i], query[j]);
+        for (int j = 0; j < asked->n && is_in(scope, i); j++) {
+            double count = count_in(&notes[i], asked->words[j]);
             if (count == 0 || (there[j] * 8 > n_chunks && n_rare >= 2)) continue;
             double weight = log(1 + (n_chunks - there[j] + 0.5) / (there[j] + 0.5));
             double relative = 1 - 0.75 + 0.75 * notes[i].n / (total / n_chunks);
             score += (double)(float)(weight * count * (1.2 + 1) / (count + 1.2 * relative));
         }
-        scores[i] = (float)score;
+        scores[i] = is_demanded(asked, &notes[i]) ? (float)score : 0;
     }
 }
 
-static int make_query(int query[8], char *text, size_t size) {
-    int n = 0, wanted = 1 + (int)draw(8);
-    text[0] = '\0';
+static void add_sought(struct asked *asked, int low, int high) {
+    for (int i = 0; i < asked->n; i++)
+        if (asked->words[i].low == low && asked->words[i].high == high) return;
+    asked->words[asked->n] = (struct sought){low, high};
+    asked->n++;
+}
+
+static void ask_words(struct asked *asked) {
+    int wanted = 1 + (int)draw(5);
     for (int i = 0; i < wanted; i++) {
-        int word = (int)(draw(VOCABULARY) * draw(VOCABULARY) / VOCABULARY), j = 0;
-        while (j < n && query[j] != word) j++;
-        if (j < n) continue;
-        query[n] = word;
-        n++;
-        snprintf(text + strlen(text), size - strlen(text), "w%03d ", word);
+        int word = (int)(draw(VOCABULARY) * draw(VOCABULARY) / VOCABULARY);
+        add_sought(asked, word, word);
+        snprintf(asked->text + strlen(asked->text), 6, "w%03d ", word);
     }
-    return n;
+}
+
+/* A beginning, and two words that stand somewhere behind each other, which hits must have or must
+ * not. */
+static void ask_more(struct asked *asked) {
+    const struct note *note = &notes[draw(CHUNKS)];
+    if (draw(2)) {
+        int tens = (int)draw(20);
+        add_sought(asked, 10 * tens, 10 * tens + 9);
+        snprintf(asked->text + strlen(asked->text), 6, "w%02d* ", tens);
+    }
+    if (note->n < 2 || draw(3) == 0) return;
+    int at = (int)draw((uint32_t)note->n - 1);
+    asked->first = note->words[at];
+    asked->second = note->words[at + 1];
+    asked->without = draw(2);
+    snprintf(asked->text + strlen(asked->text), 14, "%s\"w%03d w%03d\" ", asked->without ? "-" : "",
+             asked->first, asked->second);
+    if (asked->without) return;
+    add_sought(asked, asked->first, asked->first);
+    add_sought(asked, asked->second, asked->second);
 }
 
 /* The best are exactly those of the formula: the same scores, in the same order. */
-static void check_search(struct collection *collection, const struct scope *scope) {
-    static float scores[CHUNKS];
-    int query[8];
-    char text[64];
-    int64_t found_ids[K];
-    float shares[K], last = 1e9F;
-    struct word_found found = {.ids = found_ids, .shares = shares};
-    struct filter *filter = NULL;
-    struct error e;
-    int n = make_query(query, text, sizeof text), n_better, n_found = 0, n_scored = 0;
-    if (scope->filter && filter_parse(&filter, scope->filter, "test", &e)) fail_msg("%s", e.text);
-    struct word_query words = {.text = {text, strlen(text)}, .filter = filter, .k = K};
-    struct snapshot *snapshot = collection_hold(collection);
-    if (store_search_words(snapshot, &words, &found, &e)) fail_msg("%s", e.text);
-    score_notes(scope, query, n, scores);
+static void check_found(struct snapshot *snapshot, const int64_t *found, const float *scores) {
+    float last = 1e9F;
+    int n_found = 0, n_scored = 0;
     for (int i = 0; i < CHUNKS; i++) n_scored += scores[i] > 0;
-    for (; n_found < K && found_ids[n_found] >= 0; n_found++) {
-        int note = atoi(snapshot_chunk(snapshot, found_ids[n_found]).document_id + 1);
+    for (; n_found < K && found[n_found] >= 0; n_found++) {
+        int note = atoi(snapshot_chunk(snapshot, found[n_found]).document_id + 1), n_better = 0;
         assert_true(scores[note] > 0 && scores[note] <= last);
-        if (scores[note] == last) assert_true(found_ids[n_found] > found_ids[n_found - 1]);
+        if (scores[note] == last) assert_true(found[n_found] > found[n_found - 1]);
         last = scores[note];
-        n_better = 0;
         for (int i = 0; i < CHUNKS; i++) n_better += scores[i] > last;
         assert_true(n_better <= n_found);
     }
     assert_int_equal(n_found, n_scored < K ? n_scored : K);
+}
+
+static void check_search(struct collection *collection, const struct scope *scope, bool more) {
+    static float scores[CHUNKS];
+    struct asked asked = {.first = -1};
+    int64_t found_ids[K];
+    float shares[K];
+    struct word_found found = {.ids = found_ids, .shares = shares};
+    struct word_demands *demands = NULL;
+    struct filter *filter = NULL;
+    struct error e;
+    ask_words(&asked);
+    if (more) ask_more(&asked);
+    struct text_span text = {asked.text, strlen(asked.text)};
+    if (more && word_demands_parse(&demands, text, &e)) fail_msg("%s: %s", asked.text, e.text);
+    if (scope->filter && filter_parse(&filter, scope->filter, "test", &e)) fail_msg("%s", e.text);
+    struct word_query words = {.text = text, .demands = demands, .filter = filter, .k = K};
+    struct snapshot *snapshot = collection_hold(collection);
+    if (store_search_words(snapshot, &words, &found, &e)) fail_msg("%s", e.text);
+    score_notes(scope, &asked, scores);
+    check_found(snapshot, found_ids, scores);
+    for (int i = 0; i < K && found_ids[i] >= 0 && demands; i++)
+        assert_true(word_demands_allow(demands, snapshot_chunk(snapshot, found_ids[i]).text));
     snapshot_release(snapshot);
     filter_release(filter);
+    word_demands_free(demands);
 }
 
 static void test_best(void **state) {
@@ -249,8 +306,8 @@ static void test_best(void **state) {
     (void)state;
     make_notes();
     struct collection *collection = open_notes(9000);
-    for (int i = 0; i < 90; i++) {
-        check_search(collection, &scopes[i % 3]);
+    for (int i = 0; i < 150; i++) {
+        check_search(collection, &scopes[i % 3], i % 2);
         int number = (int)draw(CHUNKS);
         struct collection_document document = document_of(number);
         if (notes[number].there)
@@ -259,7 +316,7 @@ static void test_best(void **state) {
             assert_int_equal(collection_put(collection, NULL, &document, vector, &effect, &e),
                              STATUS_OK);
         notes[number].there = !notes[number].there;
-        if (i == 60) assert_int_equal(collection_compact(collection, NULL, &e), STATUS_OK);
+        if (i == 100) assert_int_equal(collection_compact(collection, NULL, &e), STATUS_OK);
     }
     collection_close(collection);
 }
