@@ -63,7 +63,7 @@ struct word_demands; /* retrieval/words/word_demands.h */
 struct word_query {
     struct text_span text;
     const struct word_demands *demands; /* in place of the text; NULL: none */
-    struct filter *filter; /* NULL: all documents */
+    struct filter *filter;              /* NULL: all documents */
     int k;
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
 };

@@ -25,7 +25,7 @@ struct retriever_choice {
                            none is */
     int rerank; /* so many hits, k or more, are put in order by the retriever's reranker; 0: none
                    are */
-    bool operators; /* the text has operators (retrieval/words/word_demands.h) */
+    bool operators;   /* the text has operators (retrieval/words/word_demands.h) */
     bool no_pictures; /* the vectors that pictures have of their own embedder are not searched */
 };
 

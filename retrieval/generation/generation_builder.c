@@ -15,7 +15,6 @@
 #include "config/base/key_set.h"
 #include "config/base/utf8.h"
 #include "retrieval/generation/generation_private.h"
-#include "retrieval/words/words_writer.h"
 
 /* An append-only file with a buffer, whose writes go through disk_write. */
 struct writer {
@@ -375,22 +374,6 @@ static enum status finish_writers(struct generation_builder *builder, struct err
     return STATUS_OK;
 }
 
-static enum status append_words(void *context, const void *bytes, size_t size, struct error *e) {
-    return writer_append(context, bytes, size, e);
-}
-
-static enum status write_words(struct generation_builder *builder, struct error *e) {
-    struct writer writer = {.fd = -1};
-    enum status status = writer_open(&writer, builder->folder, "chunks.words", e);
-    if (status == STATUS_OK) status = words_writer_end(builder->words, append_words, &writer, e);
-    if (status == STATUS_OK) status = writer_flush(&writer, e);
-    if (status == STATUS_OK) status = disk_sync(writer.path, e);
-    writer_close(&writer);
-    words_writer_free(builder->words);
-    builder->words = NULL;
-    return status;
-}
-
 static enum status measure_files(struct generation_builder *builder, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < GENERATION_FILE_COUNT && status == STATUS_OK; i++) {
@@ -466,7 +449,7 @@ enum status builder_prepare(struct generation_builder *builder, struct error *e)
     if ((uint64_t)info->n_chunks != builder->n_vectors)
         return error_set(e, STATUS_INVALID, "%s: %" PRId64 " chunks but %" PRIu64 " vectors",
                          builder->dir, info->n_chunks, builder->n_vectors);
-    if (finish_writers(builder, e) || write_words(builder, e) ||
+    if (finish_writers(builder, e) || words_write(builder->folder, builder->words, e) ||
         vectors_build(builder->folder, &builder->manifest.info, builder->index_asked, e) ||
         measure_files(builder, e) || builder_seal(builder, e))
         return e->status;

@@ -46,7 +46,7 @@ struct epoch {
     struct logged_document *pages[LOG_PAGES];
     atomic_llong n_gone_chunks; /* of the generation: what a search may have to pass over */
     struct selections selections;
-    int32_t *gone_list;          /* [n_gone_listed] documents of the generation that went */
+    int32_t *gone_list; /* [n_gone_listed] documents of the generation that went */
     atomic_llong n_gone_listed;
     atomic_int n_with_words; /* documents of the log, the first ones, that have words */
 

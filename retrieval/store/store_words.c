@@ -8,7 +8,8 @@
 
 #include "retrieval/store/word_search.h"
 
-/* How common a word may be where rarer ones are there: more than an eighth of all chunks have it. */
+/* How common a word may be where rarer ones are there: more than an eighth of all chunks have it.
+ */
 enum { COMMON_SHARE = 8, RARE_ENOUGH = 2 };
 /* To seek a chunk in a list costs as much as to read so many of it. */
 enum { SEEK_COST = 32 };
@@ -80,8 +81,8 @@ static int64_t count_within(struct word_search *search, const struct counted_doc
                             struct word_cursor *cursor) {
     int64_t n = 0;
     for (int64_t i = 0; i < documents->n && cursor->chunk != WORD_END; i++) {
-        struct stored_document document = disk_generation_document_at(
-            search->snapshot->epoch->generation, documents->numbers[i]);
+        struct stored_document document =
+            disk_generation_document_at(search->snapshot->epoch->generation, documents->numbers[i]);
         int64_t end = document.first_chunk + document.n_chunks;
         for (word_cursor_seek(cursor, (uint32_t)document.first_chunk);
              cursor->chunk != WORD_END && cursor->chunk < end; word_cursor_next(cursor))
@@ -133,8 +134,8 @@ static enum status count_generation(struct word_search *search, struct error *e)
     find_gone(search, &gone);
     if (gone.n > 0) qsort(gone.numbers, (size_t)gone.n, sizeof *gone.numbers, compare_int64);
     bool narrow = find_allowed(search, &allowed);
-    search->n_chunks = search->among ? search->among->n_chunks
-                                     : disk_generation_info(generation)->n_chunks;
+    search->n_chunks =
+        search->among ? search->among->n_chunks : disk_generation_info(generation)->n_chunks;
     search->total = search->among ? search->among->n_words : words_total(search->generation);
     search->n_chunks -= gone.n_chunks;
     search->total -= gone.total;
@@ -295,8 +296,7 @@ static void select_documents(struct word_search *search, struct selection **sele
     if (search->filter == NULL) return;
     *selection = selections_find(&epoch->selections, epoch->generation,
                                  (struct filter *)(uintptr_t)search->filter);
-    bool all =
-        (*selection)->n_documents == disk_generation_info(epoch->generation)->n_documents;
+    bool all = (*selection)->n_documents == disk_generation_info(epoch->generation)->n_documents;
     search->among = all ? NULL : *selection;
 }
 

@@ -1,8 +1,8 @@
 /* retrieval/store/word_scores.c: the best chunks by BM25. Chunks are looked at by windows of their
  * numbers. The blocks of postings say what a word is worth at most within a window; a window that
- * is worth less than the worst of the best is passed over, and so are, within one, postings of words
- * that bring no chunk there by themselves (MaxScore of Turtle and Flood, over the blocks of Ding and
- * Suel's block-max indexes). */
+ * is worth less than the worst of the best is passed over, and so are, within one, postings of
+ * words that bring no chunk there by themselves (MaxScore of Turtle and Flood, over the blocks of
+ * Ding and Suel's block-max indexes). */
 #include <stdlib.h>
 
 #include "retrieval/store/word_search.h"
@@ -16,7 +16,7 @@ enum { WINDOW = 4096 };
 
 /* A word within the window. */
 struct window_word {
-    int word; /* its number in the query */
+    int word;            /* its number in the query */
     double bound, below; /* below: sum of its bound and those before */
 };
 
@@ -86,14 +86,14 @@ void word_search_sort(struct word_search *search) {
         qsort(search->best, (size_t)search->n_best, sizeof *search->best, compare_scored);
 }
 
-/* What a chunk must be worth more than. */
+/* A chunk must be worth more than this. */
 static double find_floor(const struct word_search *search) {
     return search->n_best == search->k ? (double)search->best[0].score : 0;
 }
 
 /* Windows. */
 
-/* What the word is worth at most in chunks [first, last]. */
+/* The most that the word is worth in chunks [first, last]. */
 static double bound_word(const struct scoring *scoring, int word, uint32_t first, uint32_t last) {
     struct word_cursor *cursor = &scoring->search->cursors[word];
     double most = 0;
@@ -202,8 +202,7 @@ static enum status open_cursors(struct scoring *scoring, struct error *e) {
         const struct query_word *word = &search->words[i];
         struct word_list list = word->list;
         if (word->weight <= 0) continue;
-        if (scoring->scored->logged &&
-            query_word_list(word, words, &scoring->own[n_own], &list, e))
+        if (scoring->scored->logged && query_word_list(word, words, &scoring->own[n_own], &list, e))
             return e->status;
         n_own += word->begins;
         if (list.n == 0) continue;

@@ -1,5 +1,5 @@
-/* retrieval/store/word_search.h: a search by words under way. Private to store_words.c, which counts
- * and weighs, and word_scores.c, which finds the best chunks. */
+/* retrieval/store/word_search.h: a search by words under way. Private to store_words.c, which
+ * counts and weighs, and word_scores.c, which finds the best chunks. */
 #pragma once
 
 #include "retrieval/store/store_private.h"
@@ -12,7 +12,7 @@ enum { QUERY_WORDS = 256 };
 /* A word of a query: in how many chunks it is, and what having it is worth. */
 struct query_word {
     struct word_text text;
-    bool begins; /* it stands for all words that begin so */
+    bool begins;           /* it stands for all words that begin so */
     struct word_list list; /* of the generation */
     struct buffer own;     /* its bytes, where it begins so */
     int64_t n_chunks;
@@ -63,7 +63,7 @@ enum status demand_cursors_open(struct demand_cursors *cursors, const struct wor
 /* Whether a chunk has what it must have and nothing that it must not. Chunks rise from call to
  * call. */
 bool demand_cursors_allow(struct demand_cursors *cursors, uint32_t chunk);
-/* What was damaged, or NULL; and lets go of it. */
+/* Lets go of them. Returns the damage that was met, or NULL. */
 const char *demand_cursors_close(struct demand_cursors *cursors);
 
 /* Words that are scored: those of the generation, or of a document of the log. */

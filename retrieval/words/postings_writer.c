@@ -10,13 +10,13 @@ static unsigned count_bits(const uint32_t *values, size_t n) {
 }
 
 /* Bits on their way to bytes. */
-struct packing {
+struct bit_packing {
     struct buffer *out;
     uint64_t pending;
     unsigned n_pending;
 };
 
-static void pack(struct packing *packing, const uint32_t *values, size_t n, unsigned bits) {
+static void pack(struct bit_packing *packing, const uint32_t *values, size_t n, unsigned bits) {
     for (size_t i = 0; i < n; i++) {
         packing->pending |= (uint64_t)values[i] << packing->n_pending;
         packing->n_pending += bits;
@@ -40,7 +40,7 @@ static void end_block(struct postings_writer *writer) {
     unsigned gap_bits = count_bits(writer->chunks, n), bits = count_bits(writer->counts, n),
              step_bits = count_bits(steps, n_steps);
     uint16_t head = (uint16_t)(gap_bits | bits << 5 | step_bits << 10);
-    struct packing packing = {.out = &writer->blocks};
+    struct bit_packing packing = {.out = &writer->blocks};
     buffer_append(&writer->blocks, &head, sizeof head);
     pack(&packing, writer->chunks, n, gap_bits);
     pack(&packing, writer->counts, n, bits);

@@ -11,11 +11,11 @@ struct word_cursor {
     const uint8_t *table, *blocks; /* table: NULL where there is one block */
     size_t size;                   /* of the blocks */
     int64_t n;
-    uint32_t n_blocks, block;         /* the one that is read */
-    uint32_t chunk, count;            /* where it stands; WORD_END: behind the last */
-    uint32_t shallow;                 /* the first block that word_cursor_block may still be asked of */
-    struct words_block only;          /* where there is one block */
-    int at, n_here;                   /* in the block */
+    uint32_t n_blocks, block; /* the one that is read */
+    uint32_t chunk, count;    /* where it stands; WORD_END: behind the last */
+    uint32_t shallow;         /* the first block that word_cursor_block may still be asked of */
+    struct words_block only;  /* where there is one block */
+    int at, n_here;           /* in the block */
     uint32_t chunks[WORDS_BLOCK], counts[WORDS_BLOCK];
     const uint8_t *packed; /* the block's numbers */
     uint64_t steps_at;     /* a bit */

@@ -20,7 +20,8 @@ static enum status read_part(struct text_span query, size_t *at, struct query_pa
                              struct error *e) {
     *part = (struct query_part){.quoted = false};
     while (*at < query.size && is_blank(query.text[*at])) *at += 1;
-    part->without = query.size - *at > 1 && query.text[*at] == '-' && !is_blank(query.text[*at + 1]);
+    part->without =
+        query.size - *at > 1 && query.text[*at] == '-' && !is_blank(query.text[*at + 1]);
     if (part->without) *at += 1;
     part->quoted = *at < query.size && query.text[*at] == '"';
     if (part->quoted) *at += 1;
@@ -40,7 +41,7 @@ static enum status read_part(struct text_span query, size_t *at, struct query_pa
 static enum status add_demand(struct word_demands *demands, const struct query_part *part,
                               struct error *e) {
     struct word_reader reader;
-    struct word word;
+    struct read_word word;
     struct word_demand demand = {.without = part->without};
     uint32_t first = 0;
     bool fits = true;
@@ -77,7 +78,7 @@ static int count_characters(struct text_span text) {
 static enum status add_prefix(struct word_demands *demands, struct text_span text,
                               struct error *e) {
     struct word_reader reader;
-    struct word word;
+    struct read_word word;
     struct word_text latest = {.size = 0};
     word_reader_open(&reader, text);
     while (word_reader_next(&reader, &word)) {
@@ -120,8 +121,7 @@ static enum status add_part(struct word_demands *demands, const struct query_par
     return STATUS_OK;
 }
 
-enum status word_demands_parse(struct word_demands **out, struct text_span query,
-                               struct error *e) {
+enum status word_demands_parse(struct word_demands **out, struct text_span query, struct error *e) {
     struct word_demands *demands = xcalloc(1, sizeof *demands);
     struct query_part part;
     enum status status = STATUS_OK;
@@ -201,7 +201,7 @@ static bool stands_in(const struct word_demand *demand, const struct text_word *
 bool word_demands_allow(const struct word_demands *demands, struct text_span text) {
     struct buffer found = {0};
     struct word_reader reader;
-    struct word word;
+    struct read_word word;
     bool allowed = true;
     if (demands->n == 0) return true;
     word_reader_open(&reader, text);

@@ -1,5 +1,5 @@
 /* retrieval/words/word_demands.h: a query with operators: "a phrase" stands in every hit, -word and
- * -"a phrase" in none, and begin* is sought as all words that begin so, as one. What it asks for is
+ * -"a phrase" in none, and begin* is sought as all words that begin so, as one. Its size is
  * bounded, whatever documents there are. */
 #pragma once
 

@@ -32,7 +32,7 @@ static bool next_run(struct word_reader *reader) {
 
 /* "files" is "file", "entries" is "entry"; "class" and "status" stay. */
 static void take_word(struct word_reader *reader, const char *bytes, size_t size,
-                      struct word *word) {
+                      struct read_word *word) {
     bool plural =
         size > 3 && bytes[size - 1] == 's' && bytes[size - 2] != 's' && bytes[size - 2] != 'u';
     word->bytes = bytes;
@@ -45,7 +45,7 @@ static void take_word(struct word_reader *reader, const char *bytes, size_t size
 }
 
 /* The next word of the run; false when it has no more. The whole run comes after its parts. */
-static bool next_part(struct word_reader *reader, struct word *word) {
+static bool next_part(struct word_reader *reader, struct read_word *word) {
     struct fold_run *run = &reader->run;
     while (reader->part < run->size && run->bytes[reader->part] == '_') reader->part++;
     size_t end = run->joined ? reader->part : run->size;
@@ -66,7 +66,7 @@ static bool next_part(struct word_reader *reader, struct word *word) {
     return true;
 }
 
-bool word_reader_next(struct word_reader *reader, struct word *word) {
+bool word_reader_next(struct word_reader *reader, struct read_word *word) {
     while (!next_part(reader, word))
         if (!next_run(reader)) return false;
     return true;

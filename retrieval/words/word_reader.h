@@ -7,7 +7,7 @@
 /* Bytes of a word at most; what finds no room is left out. */
 enum { WORD_BYTES = FOLD_RUN + FOLD_ENTRY };
 
-struct word {
+struct read_word {
     const char *bytes; /* the reader's until it reads on */
     size_t size;       /* 1 .. WORD_BYTES */
     uint32_t position; /* counts words from 0; an identifier stands where its last part does */
@@ -25,5 +25,5 @@ struct word_reader {
 /* `text` is borrowed until the reader is closed. */
 void word_reader_open(struct word_reader *reader, struct text_span text);
 /* The next word; false at the end of the text. The whole of an identifier comes after its parts. */
-bool word_reader_next(struct word_reader *reader, struct word *word);
+bool word_reader_next(struct word_reader *reader, struct read_word *word);
 void word_reader_close(struct word_reader *reader);

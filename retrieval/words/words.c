@@ -11,7 +11,7 @@
 int words_split(struct text_span text, struct word_text *words, int most) {
     struct word_reader reader;
     struct key_set seen = {0};
-    struct word word;
+    struct read_word word;
     int n = 0;
     word_reader_open(&reader, text);
     while (n < most && word_reader_next(&reader, &word)) {
@@ -33,9 +33,8 @@ enum status words_fail(const struct words *words, const char *what, struct error
     return error_set(e, STATUS_CORRUPT, "%s: %s; build the collection again", words->name, what);
 }
 
-/* What is wrong with a foot that ends bytes [size]; NULL: nothing. */
-static const char *find_foot_fault(const struct words_foot *foot, uint64_t size,
-                                   int64_t n_chunks) {
+/* The fault of a foot that ends bytes [size]; NULL: there is none. */
+static const char *find_foot_fault(const struct words_foot *foot, uint64_t size, int64_t n_chunks) {
     uint64_t end = size - sizeof *foot, width = foot->length_width;
     if (memcmp(foot->magic, "RETROWRD", sizeof foot->magic) != 0) return "it has no words";
     if (foot->format != WORDS_FORMAT) return "its format is of another version";
@@ -48,7 +47,8 @@ static const char *find_foot_fault(const struct words_foot *foot, uint64_t size,
         (foot->dictionary - foot->lengths) % width != 0)
         return "it has not one length a chunk";
     if ((end - foot->index) % 16 != 0 ||
-        (end - foot->index) / 16 != foot->n_words / WORDS_STRIDE + (foot->n_words % WORDS_STRIDE > 0))
+        (end - foot->index) / 16 !=
+            foot->n_words / WORDS_STRIDE + (foot->n_words % WORDS_STRIDE > 0))
         return "its index has not every sixteenth word";
     if (foot->total > INT64_MAX) return "it has more words than can be";
     return NULL;
@@ -144,8 +144,8 @@ bool words_walk_next(struct words_walk *walk) {
     if (n < 1 || n > words->foot.n_chunks ||
         n_bytes > words->foot.lengths - WORDS_PAD - walk->postings)
         return false;
-    walk->list = (struct word_list){{(const char *)words->data + walk->postings, n_bytes},
-                                    (int64_t)n};
+    walk->list =
+        (struct word_list){{(const char *)words->data + walk->postings, n_bytes}, (int64_t)n};
     walk->postings += n_bytes;
     walk->number++;
     walk->damage = NULL;

@@ -16,11 +16,10 @@
  *               position before (of the first, its position)
  *   8 zeros
  *   lengths     words of each chunk: u8, u16 or u32 each
- *   dictionary  for each word u8 bytes that it shares with the word before, u8 further bytes, these,
- *               and as LEB128 its chunks and the bytes of its postings. Words rise by their bytes
- *   index       of every WORDS_STRIDE-th word, which shares nothing: u64 where it begins in the
- *               dictionary, u64 where its postings begin
- *   foot        struct words_foot
+ *   dictionary  for each word u8 bytes that it shares with the word before, u8 further bytes,
+ * these, and as LEB128 its chunks and the bytes of its postings. Words rise by their bytes index of
+ * every WORDS_STRIDE-th word, which shares nothing: u64 where it begins in the dictionary, u64
+ * where its postings begin foot        struct words_foot
  *
  * The bytes of a file are foreign: nothing in them is believed before it is looked at, and what
  * cannot be is STATUS_CORRUPT. */
@@ -32,9 +31,9 @@
 enum { WORDS_BLOCK = 128, WORDS_STRIDE = 16, WORDS_FORMAT = 1, WORDS_PAD = 8 };
 
 struct words_block {
-    uint32_t last;  /* chunk */
-    uint32_t end;   /* bytes of the blocks up to here */
-    uint32_t count; /* the largest of its chunks */
+    uint32_t last;   /* chunk */
+    uint32_t end;    /* bytes of the blocks up to here */
+    uint32_t count;  /* the largest of its chunks */
     uint32_t length; /* of the shortest of its chunks */
 };
 _Static_assert(sizeof(struct words_block) == 16, "read straight from the file");
@@ -42,14 +41,15 @@ _Static_assert(sizeof(struct words_block) == 16, "read straight from the file");
 struct words_foot {
     char magic[8]; /* "RETROWRD" */
     uint32_t format, length_width;
-    uint64_t n_chunks, n_words, total; /* total: words of all chunks */
+    uint64_t n_chunks, n_words, total;   /* total: words of all chunks */
     uint64_t lengths, dictionary, index; /* where they begin */
 };
 _Static_assert(sizeof(struct words_foot) == 64, "read straight from the file");
 
 struct words;
 
-/* Reads the foot of `bytes`, which are borrowed; `name` is what errors call them. Takes no time. STATUS_CORRUPT where they are not the words of n_chunks chunks. */
+/* Reads the foot of `bytes`, which are borrowed; `name` is what errors call them. Takes no time.
+ * STATUS_CORRUPT where they are not the words of n_chunks chunks. */
 enum status words_open(struct words **out, struct text_span bytes, int64_t n_chunks,
                        const char *name, struct error *e);
 /* The text of a chunk. */
@@ -82,9 +82,9 @@ struct words_walk {
     char bytes[UINT8_MAX + 1];
     size_t size;
     struct word_list list;
-    int64_t number;       /* of the next word */
-    size_t at;            /* in the dictionary */
-    uint64_t postings;    /* where the next word's begin */
+    int64_t number;     /* of the next word */
+    size_t at;          /* in the dictionary */
+    uint64_t postings;  /* where the next word's begin */
     const char *damage; /* NULL: none was met */
 };
 /* Before the first word that is not below `from`. */

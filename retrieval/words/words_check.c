@@ -14,7 +14,7 @@ struct checking {
     struct word_cursor cursor;
 };
 
-/* What is wrong with where the word stands in a chunk. */
+/* The fault of a word in a chunk; NULL: there is none. */
 static const char *check_chunk(struct checking *checking) {
     const struct word_cursor *cursor = &checking->cursor;
     uint32_t *left = &checking->lengths[cursor->chunk];

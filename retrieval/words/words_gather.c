@@ -41,8 +41,8 @@ enum status words_gather(const struct words *words, struct text_span prefix, str
             postings_writer_add(&writer, (uint32_t)i, counts[i], NULL,
                                 words_length(words, (int64_t)i));
     free(counts);
-    enum status status = damage ? words_fail(words, damage, e)
-                                : postings_writer_end(&writer, own, &list->n, e);
+    enum status status =
+        damage ? words_fail(words, damage, e) : postings_writer_end(&writer, own, &list->n, e);
     postings_writer_free(&writer);
     list->bytes = (struct text_span){own->data, own->size};
     if (status) return status;

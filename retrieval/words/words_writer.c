@@ -36,13 +36,13 @@ struct noted_word {
 struct words_writer {
     char *folder;
     size_t run;
-    struct key_set ids; /* of the run's words, counted from 0 */
+    struct key_set ids;                /* of the run's words, counted from 0 */
     struct buffer texts, words, noted; /* struct noted_word [], struct noted [] */
     struct buffer lengths;             /* u32 a chunk */
     uint64_t total;
-    int spill;                         /* -1: none yet */
-    uint64_t spilled;                  /* bytes */
-    struct buffer ends;                /* u64: of the runs in it */
+    int spill;          /* -1: none yet */
+    uint64_t spilled;   /* bytes */
+    struct buffer ends; /* u64: of the runs in it */
 };
 
 struct words_writer *words_writer_open(const char *folder, size_t run) {
@@ -72,7 +72,7 @@ static struct noted_word *noted_words(const struct words_writer *writer) {
     return (struct noted_word *)(void *)writer->words.data;
 }
 
-static void note_word(struct words_writer *writer, uint32_t chunk, const struct word *word) {
+static void note_word(struct words_writer *writer, uint32_t chunk, const struct read_word *word) {
     bool is_new;
     int64_t *number = key_set_put(&writer->ids, hash_bytes(word->bytes, word->size, 0),
                                   hash_bytes(word->bytes, word->size, 1), &is_new);
@@ -110,8 +110,8 @@ static struct run_word *sort_words(const struct words_writer *writer) {
     const struct noted_word *words = noted_words(writer);
     struct run_word *sorted = malloc((n + 1) * sizeof *sorted);
     for (size_t i = 0; sorted && i < n; i++)
-        sorted[i] = (struct run_word){{writer->texts.data + words[i].start, words[i].size},
-                                      (uint32_t)i};
+        sorted[i] =
+            (struct run_word){{writer->texts.data + words[i].start, words[i].size}, (uint32_t)i};
     if (sorted && n > 0) qsort(sorted, n, sizeof *sorted, compare_run_words);
     return sorted;
 }
@@ -206,14 +206,14 @@ static enum status spill_run(struct words_writer *writer, struct error *e) {
 
 enum status words_writer_add(struct words_writer *writer, struct text_span text, struct error *e) {
     struct word_reader reader;
-    struct word word;
+    struct read_word word;
     uint64_t chunk = writer->lengths.size / sizeof(uint32_t);
     uint32_t length = 0;
     if (chunk >= WORDS_CHUNKS)
         return error_set(e, STATUS_TOO_LARGE, "more than %d chunks have no index of words",
                          WORDS_CHUNKS);
-    bool full = writer->noted.size / sizeof(struct noted) >= writer->run ||
-                writer->ids.n >= RUN_DIFFERENT;
+    bool full =
+        writer->noted.size / sizeof(struct noted) >= writer->run || writer->ids.n >= RUN_DIFFERENT;
     if (full && writer->folder && spill_run(writer, e)) return e->status;
     word_reader_open(&reader, text);
     while (word_reader_next(&reader, &word)) {
@@ -229,14 +229,14 @@ enum status words_writer_add(struct words_writer *writer, struct text_span text,
 /* Joining. */
 
 /* A run that is read word by word. */
-struct run {
+struct words_run {
     const uint8_t *at, *end;
     struct text_span word; /* text NULL: it has no more */
     uint32_t n;
     const uint8_t *occurrences;
 };
 
-static void read_run(struct run *run) {
+static void read_run(struct words_run *run) {
     run->word = (struct text_span){NULL, 0};
     if (run->at == run->end) return;
     size_t size = *run->at;
@@ -248,7 +248,7 @@ static void read_run(struct run *run) {
 
 struct joining {
     const uint32_t *lengths; /* a chunk */
-    struct run *runs;
+    struct words_run *runs;
     size_t n_runs;
     struct postings_writer postings;
     struct buffer positions; /* u32, of a word in a chunk */
@@ -279,7 +279,8 @@ static void put_number(struct buffer *out, uint64_t number) {
 static void put_word(struct joining *joining, struct text_span word, uint64_t n, uint64_t size) {
     uint8_t shared = 0, rest;
     if (joining->foot.n_words % WORDS_STRIDE == 0) {
-        uint64_t entry[2] = {joining->dictionary.size, joining->written + joining->piece.size - size};
+        uint64_t entry[2] = {joining->dictionary.size,
+                             joining->written + joining->piece.size - size};
         buffer_append(&joining->index, entry, sizeof entry);
     } else {
         while (shared < word.size && shared < joining->latest.size &&
@@ -296,8 +297,8 @@ static void put_word(struct joining *joining, struct text_span word, uint64_t n,
     joining->foot.n_words++;
 }
 
-/* What a run has of a word. */
-static void join_run(struct joining *joining, const struct run *run) {
+/* Takes over the occurrences that a run has of a word. */
+static void join_run(struct joining *joining, const struct words_run *run) {
     for (uint32_t i = 0; i < run->n;) {
         const uint8_t *at = run->occurrences + i * sizeof(struct occurrence);
         uint32_t chunk = words_load32(at), n = 0;
@@ -315,7 +316,7 @@ static enum status join_word(struct joining *joining, struct text_span word, str
     size_t before = joining->piece.size;
     int64_t n;
     for (size_t i = 0; i < joining->n_runs; i++) {
-        struct run *run = &joining->runs[i];
+        struct words_run *run = &joining->runs[i];
         if (run->word.text == NULL || compare_spans(run->word, word) != 0) continue;
         join_run(joining, run);
         read_run(run);
@@ -374,11 +375,11 @@ static enum status give_all(struct joining *joining, struct error *e) {
 }
 
 /* Runs in the spill file, then the last, which is in memory. */
-static struct run *list_runs(const struct words_writer *writer, const uint8_t *spill,
-                             const struct buffer *last, size_t *n_runs) {
+static struct words_run *list_runs(const struct words_writer *writer, const uint8_t *spill,
+                                   const struct buffer *last, size_t *n_runs) {
     size_t n = writer->ends.size / sizeof(uint64_t);
     const uint64_t *ends = (const void *)writer->ends.data;
-    struct run *runs = xcalloc(n + 1, sizeof *runs);
+    struct words_run *runs = xcalloc(n + 1, sizeof *runs);
     for (size_t i = 0; i < n; i++) {
         runs[i].at = spill + (i > 0 ? ends[i - 1] : 0);
         runs[i].end = spill + ends[i];

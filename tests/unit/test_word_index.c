@@ -153,7 +153,8 @@ static struct collection *open_notes(int n) {
             builder_add_vectors(builder, vector, 1, &e))
             fail_msg("%s", e.text);
     }
-    if (builder_commit(builder, &e) || store_open(&collection, test_folder, &e)) fail_msg("%s", e.text);
+    if (builder_commit(builder, &e) || store_open(&collection, test_folder, &e))
+        fail_msg("%s", e.text);
     return collection;
 }
 
