@@ -103,7 +103,9 @@ struct collection_changes {
     int64_t n_documents, n_chunks; /* of the log, those that are not there any more included */
     int64_t n_deleted, n_deleted_chunks; /* of the generation */
     uint64_t log_bytes;
-    bool damaged; /* the log has changes that cannot be read */
+    bool damaged;         /* the log has changes that cannot be read */
+    int64_t n_words;      /* different words of the generation */
+    uint64_t words_bytes; /* of their file */
 };
 
 struct collection {

@@ -198,6 +198,7 @@ static enum status read_operators(const struct retriever *retriever, struct retr
     enum status status = word_demands_parse(out, query->text, e);
     if (status) return status;
     query->demands = *out;
+    if (query->choice.way == RETRIEVE_NEAREST) query->choice.way = RETRIEVE_BOTH;
     query->text = (struct text_span){(*out)->text.data, (*out)->text.size};
     return STATUS_OK;
 }

@@ -352,12 +352,15 @@ static struct collection_changes count_changes(struct collection *collection) {
     struct store *store = store_of(collection);
     pthread_mutex_lock(&store->lock);
     const struct epoch *epoch = store->epoch;
+    const struct words *words = disk_generation_words(epoch->generation);
     struct collection_changes changes = {.n_documents = epoch->n_logged,
                                          .n_chunks = epoch->n_logged_chunks,
                                          .n_deleted = epoch->n_gone,
                                          .n_deleted_chunks = atomic_load(&epoch->n_gone_chunks),
                                          .log_bytes = store->end.size,
-                                         .damaged = store->end.damaged};
+                                         .damaged = store->end.damaged,
+                                         .n_words = words_count(words),
+                                         .words_bytes = words_size(words)};
     pthread_mutex_unlock(&store->lock);
     return changes;
 }

@@ -90,6 +90,9 @@ uint32_t words_length(const struct words *words, int64_t chunk) {
 
 int64_t words_total(const struct words *words) { return (int64_t)words->foot.total; }
 int64_t words_count(const struct words *words) { return (int64_t)words->foot.n_words; }
+size_t words_size(const struct words *words) {
+    return words->foot.index + 16 * words->index_size + sizeof words->foot;
+}
 
 /* The dictionary. */
 

@@ -65,6 +65,7 @@ enum status words_check(const struct words *words, struct error *e);
 uint32_t words_length(const struct words *words, int64_t chunk);
 int64_t words_total(const struct words *words);
 int64_t words_count(const struct words *words); /* different words */
+size_t words_size(const struct words *words);   /* bytes */
 /* Words were damaged: the error of whoever has met it. */
 enum status words_fail(const struct words *words, const char *what, struct error *e);
 
