@@ -57,10 +57,13 @@ struct nearest_found {
     struct snapshot *snapshot; /* held for the caller: what has the chunks */
 };
 
+struct word_demands; /* retrieval/words/word_demands.h */
+
 /* A text whose words are sought. */
 struct word_query {
     struct text_span text;
-    struct filter *filter; /* NULL: all documents */
+    const struct word_demands *demands; /* in place of the text; NULL: none */
+    struct filter *filter;              /* NULL: all documents */
     int k;
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
 };
@@ -100,7 +103,9 @@ struct collection_changes {
     int64_t n_documents, n_chunks; /* of the log, those that are not there any more included */
     int64_t n_deleted, n_deleted_chunks; /* of the generation */
     uint64_t log_bytes;
-    bool damaged; /* the log has changes that cannot be read */
+    bool damaged;         /* the log has changes that cannot be read */
+    int64_t n_words;      /* different words of the generation */
+    uint64_t words_bytes; /* of their file */
 };
 
 struct collection {

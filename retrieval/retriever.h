@@ -25,6 +25,7 @@ struct retriever_choice {
                            none is */
     int rerank; /* so many hits, k or more, are put in order by the retriever's reranker; 0: none
                    are */
+    bool operators;   /* the text has operators (retrieval/words/word_demands.h) */
     bool no_pictures; /* the vectors that pictures have of their own embedder are not searched */
 };
 
@@ -42,6 +43,8 @@ struct retriever_query {
     int k;               /* at most so many hits; 0 or less: none */
     int r; /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
     struct retriever_choice choice;
+    const struct word_demands
+        *demands; /* of choice.operators: retriever_search reads them, callers leave it NULL */
     float min_similarity;  /* the floor of the cosine, in each list by itself; -1: none */
     struct filter *filter; /* documents that may be found; borrowed. NULL: all */
     /* [n_excluded] documents, by path or id, that are found as little as if there were none such;

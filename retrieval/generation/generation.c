@@ -22,6 +22,9 @@ const struct index *disk_generation_index(const struct disk_generation *generati
 const struct index *disk_generation_pictures(const struct disk_generation *generation) {
     return generation->pictures;
 }
+const struct words *disk_generation_words(const struct disk_generation *generation) {
+    return generation->words;
+}
 enum status disk_generation_move(struct disk_generation *generation, const char *device,
                                  struct error *e) {
     if (index_move(generation->index, device, e)) return e->status;
@@ -99,6 +102,10 @@ static enum status open_file(struct disk_generation *generation, enum generation
     const struct collection_info *info = &generation->manifest.info;
     struct file_map *map = &generation->maps[file];
     if (map_verified(generation, file, path, e)) return e->status;
+    if (file == GENERATION_FILE_WORDS)
+        return words_open(&generation->words,
+                          (struct text_span){(const char *)map->data, map->size}, info->n_chunks,
+                          path, e);
     if (file == GENERATION_FILE_VECTORS) {
         struct vectors_shape shape = {info->index_factory, info->n_chunks, info->dim};
         return open_vectors(&generation->index, map, path, shape, e);
@@ -186,6 +193,7 @@ void collection_outline_free(struct collection_outline *outline) {
 }
 
 static void collection_free(struct disk_generation *generation) {
+    words_free(generation->words);
     index_close(generation->index);
     index_close(generation->pictures);
     for (int i = 0; i < GENERATION_FILE_COUNT; i++) file_map_close(&generation->maps[i]);
@@ -342,7 +350,8 @@ enum status disk_generation_verify(const char *dir, struct error *e) {
     struct disk_generation *generation;
     enum status status = disk_generation_open(&generation, dir, e);
     if (status) return status;
-    status = probe_index(generation->index, "chunk", e);
+    status = words_check(generation->words, e);
+    if (status == STATUS_OK) status = probe_index(generation->index, "chunk", e);
     if (status == STATUS_OK && generation->pictures)
         status = probe_index(generation->pictures, "picture", e);
     disk_generation_close(generation);

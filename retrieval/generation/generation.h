@@ -6,6 +6,7 @@
  *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in
  * the source text documents        id, path, title, metadata, source, file and marks of each
  * document, its range of chunks documents.text   the text of all documents back to back
+ * chunks.words     which chunks have which words (retrieval/words/words.h)
  * vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  * vectors.f32      the vectors as they were embedded, where vectors.faiss keeps them only in part
  * pictures.chunks  u64, the first chunk of each picture, where pictures have an embedder of their
@@ -26,6 +27,7 @@
 
 #include "retrieval/collection.h"
 #include "retrieval/index/index.h"
+#include "retrieval/words/words.h"
 
 struct disk_generation;
 
@@ -69,6 +71,7 @@ int64_t disk_generation_picture_chunk(const struct disk_generation *generation,
                                       int64_t number); /* number in [0, n) of the pictures */
 int64_t disk_generation_picture_of(const struct disk_generation *generation,
                                    int64_t chunk); /* its number; -1: it begins none */
+const struct words *disk_generation_words(const struct disk_generation *generation);
 /* Where its index searches: index_move. Before the collection is shared with other threads. */
 enum status disk_generation_move(struct disk_generation *generation, const char *device,
                                  struct error *e);

@@ -32,6 +32,7 @@ struct generation_builder {
     char *index_asked; /* NULL: by size */
     struct writer tokens, offsets, documents, text, vectors;
     struct writer pictures, picture_chunks; /* open from the first picture on */
+    struct words_writer *words;             /* of the chunks */
     struct key_set ids;                     /* of the documents added */
     uint64_t n_vectors;
 };
@@ -208,6 +209,7 @@ enum status builder_create(struct generation_builder **out, const char *dir,
     enum status status = options->locked ? STATUS_OK : generation_lock(&builder->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(builder, e);
     if (status == STATUS_OK) status = open_writers(builder, e);
+    if (status == STATUS_OK) builder->words = words_writer_open(builder->folder, WORDS_RUN);
     if (status) {
         builder_abandon(builder);
         return status;
@@ -269,6 +271,8 @@ static enum status write_chunks(struct generation_builder *builder,
                                      .document = (uint32_t)info->n_documents,
                                      .n_tokens = range->n_tokens};
         status = writer_append(&builder->offsets, &chunk, sizeof chunk, e);
+        if (status == STATUS_OK)
+            status = words_writer_add(builder->words, document_chunk(document, i, 0).text, e);
     }
     return status;
 }
@@ -428,6 +432,7 @@ static void builder_free(struct generation_builder *builder) {
     writer_close(&builder->vectors);
     writer_close(&builder->pictures);
     writer_close(&builder->picture_chunks);
+    words_writer_free(builder->words);
     generation_unlock(builder->lock);
     manifest_free(&builder->manifest);
     key_set_free(&builder->ids);
@@ -444,7 +449,7 @@ enum status builder_prepare(struct generation_builder *builder, struct error *e)
     if ((uint64_t)info->n_chunks != builder->n_vectors)
         return error_set(e, STATUS_INVALID, "%s: %" PRId64 " chunks but %" PRIu64 " vectors",
                          builder->dir, info->n_chunks, builder->n_vectors);
-    if (finish_writers(builder, e) ||
+    if (finish_writers(builder, e) || words_write(builder->folder, builder->words, e) ||
         vectors_build(builder->folder, &builder->manifest.info, builder->index_asked, e) ||
         measure_files(builder, e) || builder_seal(builder, e))
         return e->status;

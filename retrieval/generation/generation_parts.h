@@ -3,6 +3,7 @@
 #pragma once
 
 #include "retrieval/generation/generation_private.h"
+#include "retrieval/words/words.h"
 
 struct document {
     const char *id, *path, *title, *metadata, *source, *file; /* in the map */
@@ -22,6 +23,7 @@ struct disk_generation {
     const struct chunk_record *chunks;
     struct document *documents;
     struct buffer facts; /* of all metadata */
+    struct words *words; /* over the map */
     struct index *index;
     struct index *pictures;         /* by their own embedder; NULL: there are none */
     const uint64_t *picture_chunks; /* [n] in the map */

@@ -4,9 +4,10 @@
 #pragma once
 
 #include "retrieval/generation/generation.h"
+#include "retrieval/words/words_writer.h"
 
 enum {
-    GENERATION_FORMAT = 8,
+    GENERATION_FORMAT = 9,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,         /* bytes of a document's id */
@@ -42,6 +43,7 @@ enum generation_file {
     GENERATION_FILE_OFFSETS,
     GENERATION_FILE_DOCUMENTS,
     GENERATION_FILE_TEXT,
+    GENERATION_FILE_WORDS,
     GENERATION_FILE_VECTORS,
     GENERATION_FILE_ORIGINALS, /* of an index that compresses */
     GENERATION_FILE_PICTURE_CHUNKS,
@@ -115,6 +117,9 @@ struct generation_origin builder_origin(
 #define PICTURES_WAITING "pictures.tmp"
 enum status vectors_build(const char *folder, struct collection_info *info, const char *asked,
                           struct error *e);
+
+/* Writes the words of a generation's chunks, which have all been added, into its folder. */
+enum status words_write(const char *folder, struct words_writer *writer, struct error *e);
 
 /* A builder's steps on the disk, one at a time; each announces itself to
  * disk_step_hook first, where a test can end the process. The hook is NULL outside tests. */

@@ -30,6 +30,7 @@ const char *generation_file_name(enum generation_file file, const struct collect
         case GENERATION_FILE_OFFSETS: return "chunks.offsets";
         case GENERATION_FILE_DOCUMENTS: return "documents";
         case GENERATION_FILE_TEXT: return "documents.text";
+        case GENERATION_FILE_WORDS: return "chunks.words";
         case GENERATION_FILE_VECTORS:
             return generation_is_exact(info->index_factory) ? "vectors.f32" : "vectors.faiss";
         case GENERATION_FILE_ORIGINALS: return "vectors.f32";

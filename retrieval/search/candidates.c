@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "retrieval/search/fusion.h"
+#include "retrieval/words/word_demands.h"
 
 /* The constant of fusion by ranks. */
 enum { FUSION_CONSTANT = 10 };
@@ -25,6 +26,13 @@ float vectors_multiply(const float *left, const float *right, int dim) {
 
 /* Lists. */
 
+/* Whether a chunk that was found by its vector has what the query's operators ask for. */
+static bool is_demanded(const struct ranked_query *query, const struct snapshot *snapshot,
+                        int64_t id) {
+    const struct word_demands *demands = query->query->demands;
+    return demands == NULL || word_demands_allow(demands, snapshot_chunk(snapshot, id).text);
+}
+
 /* Candidates of n queries become lists. Those below the floor end a list that is in the order of
  * similarities. */
 static void take_nearest(const struct ranked_batch *batch, const struct nearest_found *found,
@@ -38,7 +46,8 @@ static void take_nearest(const struct ranked_batch *batch, const struct nearest_
         candidates->list = xmalloc(width * sizeof *candidates->list);
         candidates->snapshot = snapshot_hold(found->snapshot);
         for (; n < batch->width && ids[n] != FOUND_NONE; n++) {
-            if (ids[n] == FOUND_GONE) continue;
+            if (ids[n] == FOUND_GONE || !is_demanded(batch->queries[i], found->snapshot, ids[n]))
+                continue;
             candidates->list[candidates->n] =
                 (struct candidate){.id = ids[n], .similarity = similarities[n], .by = by};
             candidates->n++;
@@ -84,6 +93,7 @@ static enum status find_words(const struct ranked_batch *batch, const struct ran
     struct snapshot *snapshot = query->query->snapshot;
     int dim = snapshot->info->dim;
     struct word_query words = {.text = query->query->text,
+                               .demands = query->query->demands,
                                .filter = query->query->filter,
                                .k = batch->width,
                                .cancelled = query->query->cancelled};

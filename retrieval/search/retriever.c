@@ -8,6 +8,7 @@
 #include "retrieval/search/query_vectors.h"
 #include "retrieval/search/ranking.h"
 #include "retrieval/search/rerank.h"
+#include "retrieval/words/word_demands.h"
 
 struct retriever {
     struct collection *collection;
@@ -185,20 +186,42 @@ static enum retriever_way choose_way(const struct retriever *retriever,
     return can ? RETRIEVE_BOTH : RETRIEVE_NEAREST;
 }
 
+/* Reads the operators of a query, whose text has none then. */
+static enum status read_operators(const struct retriever *retriever, struct retriever_query *query,
+                                  struct word_demands **out, struct error *e) {
+    if (!query->choice.operators || query->k <= 0) return STATUS_OK;
+    if (collection_is_remote(retriever->collection))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "a collection in Milvus has no words: operators need one on a disk");
+    if (query->picture || query->text.size == 0)
+        return error_set(e, STATUS_INVALID, "operators are those of a text that is sought");
+    enum status status = word_demands_parse(out, query->text, e);
+    if (status) return status;
+    query->demands = *out;
+    if (query->choice.way == RETRIEVE_NEAREST) query->choice.way = RETRIEVE_BOTH;
+    query->text = (struct text_span){(*out)->text.data, (*out)->text.size};
+    return STATUS_OK;
+}
+
 enum status retriever_search(struct retriever *retriever, const struct retriever_query *queries,
                              int n, struct hits *hits, struct error *e) {
     struct snapshot *newest = retriever_hold(retriever);
     struct retriever_batch batch = {.queries = xcalloc((size_t)n + 1, sizeof *batch.queries),
                                     .n = n};
+    struct word_demands **demands = xcalloc((size_t)n + 1, sizeof(struct word_demands *));
+    enum status status = STATUS_OK;
     memset(hits, 0, (size_t)n * sizeof *hits);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
         batch.queries[i] = queries[i];
         if (queries[i].snapshot == NULL) batch.queries[i].snapshot = newest;
         batch.queries[i].choice.way = choose_way(retriever, &queries[i]);
+        status = read_operators(retriever, &batch.queries[i], &demands[i], e);
     }
-    enum status status = embed_all(retriever, &batch, e);
+    if (status == STATUS_OK) status = embed_all(retriever, &batch, e);
     if (status == STATUS_OK) status = search_embedded(retriever, &batch, hits, e);
     for (int i = 0; i < n && status; i++) hits_free(&hits[i]);
+    for (int i = 0; i < n; i++) word_demands_free(demands[i]);
+    free(demands);
     free(batch.queries);
     free(batch.passages);
     free(batch.pictures);

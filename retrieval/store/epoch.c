@@ -114,8 +114,8 @@ struct epoch *epoch_open(struct disk_generation *generation) {
     atomic_init(&epoch->holders, 1);
     epoch->generation = generation;
     selections_open(&epoch->selections);
-    words_once_open(&epoch->words);
     epoch->gone = xcalloc((size_t)info->n_documents, sizeof *epoch->gone);
+    epoch->gone_list = xcalloc((size_t)info->n_documents, sizeof *epoch->gone_list);
     epoch->n_logged_chunks = 0;
     epoch->n_there = info->n_documents;
     epoch->n_chunks_there = info->n_chunks;
@@ -137,9 +137,9 @@ void epoch_release(struct epoch *epoch) {
     for (int i = 0; i < LOG_PAGES; i++) free(epoch->pages[i]);
     key_set_free(&epoch->places);
     selections_close(&epoch->selections);
-    words_once_close(&epoch->words);
     disk_generation_close(epoch->generation);
     free(epoch->gone);
+    free(epoch->gone_list);
     free(epoch);
 }
 
@@ -172,7 +172,9 @@ static void take_away(struct epoch *epoch, int64_t place, uint64_t when) {
     epoch->n_there--;
     epoch->n_chunks_there -= document.n_chunks;
     if (place >= n_documents) return;
+    epoch->gone_list[epoch->n_gone] = (int32_t)place;
     epoch->n_gone++;
+    atomic_store_explicit(&epoch->n_gone_listed, epoch->n_gone, memory_order_release);
     atomic_fetch_add(&epoch->n_gone_chunks, document.n_chunks);
 }
 

@@ -14,6 +14,7 @@ void selection_release(struct selection *selection) {
 static struct selection *selection_make(const struct disk_generation *generation,
                                         struct filter *filter) {
     int64_t n = disk_generation_info(generation)->n_documents;
+    const struct words *words = disk_generation_words(generation);
     struct selection *selection = xcalloc(1, sizeof *selection);
     atomic_init(&selection->holders, 1);
     selection->filter = filter_hold(filter);
@@ -24,6 +25,8 @@ static struct selection *selection_make(const struct disk_generation *generation
         selection->documents[i / 8] |= (uint8_t)(1 << (i % 8));
         selection->n_documents++;
         selection->n_chunks += document.n_chunks;
+        for (int64_t j = 0; j < document.n_chunks; j++)
+            selection->n_words += words_length(words, document.first_chunk + j);
     }
     return selection;
 }

@@ -11,7 +11,7 @@ struct selection {
     atomic_int holders;
     struct filter *filter;
     uint8_t *documents; /* a bit each */
-    int64_t n_documents, n_chunks;
+    int64_t n_documents, n_chunks, n_words;
 };
 
 static inline bool selection_has(const struct selection *selection, int64_t document) {

@@ -352,12 +352,15 @@ static struct collection_changes count_changes(struct collection *collection) {
     struct store *store = store_of(collection);
     pthread_mutex_lock(&store->lock);
     const struct epoch *epoch = store->epoch;
+    const struct words *words = disk_generation_words(epoch->generation);
     struct collection_changes changes = {.n_documents = epoch->n_logged,
                                          .n_chunks = epoch->n_logged_chunks,
                                          .n_deleted = epoch->n_gone,
                                          .n_deleted_chunks = atomic_load(&epoch->n_gone_chunks),
                                          .log_bytes = store->end.size,
-                                         .damaged = store->end.damaged};
+                                         .damaged = store->end.damaged,
+                                         .n_words = words_count(words),
+                                         .words_bytes = words_size(words)};
     pthread_mutex_unlock(&store->lock);
     return changes;
 }
@@ -381,13 +384,14 @@ static enum status search_words(struct collection *collection, struct snapshot *
     return store_search_words(snapshot, query, found, e);
 }
 
-/* Words of so few chunks are made in some milliseconds. */
-enum { QUICK_CHUNKS = 500 };
+/* Words of so few documents of the log are made in some milliseconds. */
+enum { QUICK_DOCUMENTS = 200 };
 
 static bool has_words(struct collection *collection, const struct snapshot *snapshot) {
     (void)collection;
-    return snapshot->info->n_chunks <= QUICK_CHUNKS ||
-           words_once_has(&store_snapshot_read(snapshot)->epoch->words);
+    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
+    return store_snapshot->n_logged - atomic_load(&store_snapshot->epoch->n_with_words) <=
+           QUICK_DOCUMENTS;
 }
 
 static void close_store(struct collection *collection) {

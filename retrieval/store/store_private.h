@@ -46,7 +46,9 @@ struct epoch {
     struct logged_document *pages[LOG_PAGES];
     atomic_llong n_gone_chunks; /* of the generation: what a search may have to pass over */
     struct selections selections;
-    struct words_once words; /* of the generation's chunks (store_words.c) */
+    int32_t *gone_list; /* [n_gone_listed] documents of the generation that went */
+    atomic_llong n_gone_listed;
+    atomic_int n_with_words; /* documents of the log, the first ones, that have words */
 
     /* For whoever changes it, under the lock of struct store. */
     struct key_set places; /* id to place + 1, 0: it went */

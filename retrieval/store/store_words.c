@@ -1,56 +1,22 @@
 /* retrieval/store/store_words.c: the chunks of a snapshot that share words with a text, by BM25.
  * Statistics are those of the documents that are searched, so a filter leaves nothing of the others
- * in a rank. Made when they are first asked for: of a generation from all of its text, of a
- * document of the log from its own. */
+ * in a rank. The words of a generation are a file of it; those of a document of the log are made of
+ * its text when they are first asked for. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieval/store/store_private.h"
+#include "retrieval/store/word_search.h"
 
-/* Words of a query that are looked at, and how common one may be where rarer ones are there: more
- * than an eighth of all chunks have it. */
-enum { QUERY_WORDS = 256, COMMON_SHARE = 8, RARE_ENOUGH = 2 };
-/* BM25's usual constants. */
-static const double saturation = 1.2, length_share = 0.75;
-
-static struct text_span generation_text(const void *context, int64_t chunk) {
-    return disk_generation_chunk(context, chunk).text;
-}
+/* How common a word may be where rarer ones are there: more than an eighth of all chunks have it.
+ */
+enum { COMMON_SHARE = 8, RARE_ENOUGH = 2 };
+/* To seek a chunk in a list costs as much as to read so many of it. */
+enum { SEEK_COST = 32 };
 
 static struct text_span logged_text(const void *context, int64_t chunk) {
     const struct collection_document *document = context;
     return document_chunk(document, (int)chunk, 0).text;
-}
-
-/* A word of a query: in how many chunks it is, and what having it is worth. */
-struct query_word {
-    uint64_t word;
-    int64_t n_chunks;
-    double weight;
-};
-
-struct word_search {
-    const struct store_snapshot *snapshot;
-    const struct filter *filter;
-    const struct selection *among;
-    const struct words *generation;
-    const struct words **logged; /* [n_logged of the snapshot] */
-    struct query_word words[QUERY_WORDS];
-    int n_words;
-    int64_t n_chunks, total; /* in the scope: chunks, and their words */
-    double average;
-    float *scores; /* [chunks of the snapshot's numbers] */
-};
-
-static bool has_document(const struct word_search *search, int64_t document) {
-    if (search->among && !selection_has(search->among, document)) return false;
-    return store_snapshot_has(search->snapshot, 0, &search->snapshot->epoch->gone[document]);
-}
-
-static bool has_chunk(const struct word_search *search, int64_t chunk) {
-    return has_document(search,
-                        disk_generation_document_of(search->snapshot->epoch->generation, chunk));
 }
 
 /* The document of the log, where it is searched; else NULL. */
@@ -63,35 +29,141 @@ static const struct logged_document *logged_in_scope(const struct word_search *s
     return document_is_allowed(search->filter, &stored) ? document : NULL;
 }
 
+enum status query_word_list(const struct query_word *word, const struct words *words,
+                            struct buffer *own, struct word_list *list, struct error *e) {
+    struct text_span text = {word->text.bytes, word->text.size};
+    return word->begins ? words_gather(words, text, own, list, e)
+                        : words_find(words, text, list, e);
+}
+
 /* Counting. */
 
-static void count_generation(struct word_search *search) {
-    const struct disk_generation *generation = search->snapshot->epoch->generation;
-    int64_t n_documents = disk_generation_info(generation)->n_documents;
-    for (int64_t i = 0; i < n_documents; i++) {
-        if (!has_document(search, i)) continue;
-        struct stored_document document = disk_generation_document_at(generation, i);
-        search->n_chunks += document.n_chunks;
-        for (int64_t j = 0; j < document.n_chunks; j++)
-            search->total += words_length(search->generation, document.first_chunk + j);
-    }
-    for (int i = 0; i < search->n_words; i++) {
-        struct postings postings = words_find(search->generation, search->words[i].word);
-        for (int64_t j = 0; j < postings.n; j++)
-            search->words[i].n_chunks += has_chunk(search, postings.list[j].chunk);
+/* Documents of the generation that tell in how many chunks of the scope a word is: those of a
+ * narrow filter, or those that went, which are taken off all. */
+struct counted_documents {
+    int64_t *numbers; /* [n] rising */
+    int64_t n, n_chunks;
+    int64_t total; /* their words */
+};
+
+static void add_counted(const struct word_search *search, struct counted_documents *counted,
+                        int64_t number) {
+    struct stored_document document =
+        disk_generation_document_at(search->snapshot->epoch->generation, number);
+    counted->numbers[counted->n] = number;
+    counted->n++;
+    counted->n_chunks += document.n_chunks;
+    for (int64_t i = 0; i < document.n_chunks; i++)
+        counted->total += words_length(search->generation, document.first_chunk + i);
+}
+
+/* Of all documents of the generation, or of those of the filter, the ones that are not in the
+ * snapshot. */
+static void find_gone(const struct word_search *search, struct counted_documents *gone) {
+    struct epoch *epoch = search->snapshot->epoch;
+    int64_t n = atomic_load_explicit(&epoch->n_gone_listed, memory_order_acquire);
+    gone->numbers = xmalloc((size_t)(n + 1) * sizeof *gone->numbers);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t number = epoch->gone_list[i];
+        if (search->among && !selection_has(search->among, number)) continue;
+        if (!store_snapshot_has(search->snapshot, 0, &epoch->gone[number]))
+            add_counted(search, gone, number);
     }
 }
 
-static void count_logged(struct word_search *search) {
+static int compare_int64(const void *left, const void *right) {
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Chunks of these documents that have the word. */
+static int64_t count_within(struct word_search *search, const struct counted_documents *documents,
+                            struct word_cursor *cursor) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < documents->n && cursor->chunk != WORD_END; i++) {
+        struct stored_document document =
+            disk_generation_document_at(search->snapshot->epoch->generation, documents->numbers[i]);
+        int64_t end = document.first_chunk + document.n_chunks;
+        for (word_cursor_seek(cursor, (uint32_t)document.first_chunk);
+             cursor->chunk != WORD_END && cursor->chunk < end; word_cursor_next(cursor))
+            n++;
+    }
+    return n;
+}
+
+static int64_t count_each(const struct word_search *search, struct word_cursor *cursor) {
+    const struct disk_generation *generation = search->snapshot->epoch->generation;
+    int64_t n = 0;
+    for (; cursor->chunk != WORD_END; word_cursor_next(cursor))
+        n += word_search_has_document(search,
+                                      disk_generation_document_of(generation, cursor->chunk));
+    return n;
+}
+
+/* allowed: the documents of the filter, where they are few; NULL: there is none, or there are
+ * many. */
+static enum status count_word(struct word_search *search, struct query_word *word,
+                              const struct counted_documents *allowed,
+                              const struct counted_documents *gone, struct error *e) {
+    struct word_cursor *cursor = &search->cursors[0];
+    if (query_word_list(word, search->generation, &word->own, &word->list, e)) return e->status;
+    word_cursor_open(cursor, search->generation, &word->list);
+    if (search->among == NULL && gone->n * SEEK_COST <= word->list.n)
+        word->n_chunks += word->list.n - count_within(search, gone, cursor);
+    else if (allowed && allowed->n * SEEK_COST <= word->list.n)
+        word->n_chunks += count_within(search, allowed, cursor);
+    else
+        word->n_chunks += count_each(search, cursor);
+    return cursor->damage ? words_fail(search->generation, cursor->damage, e) : STATUS_OK;
+}
+
+/* The documents of a narrow filter that are in the snapshot; false: it is not narrow. */
+static bool find_allowed(const struct word_search *search, struct counted_documents *allowed) {
+    int64_t n = disk_generation_info(search->snapshot->epoch->generation)->n_documents;
+    if (search->among == NULL || search->among->n_documents * SEEK_COST > n) return false;
+    allowed->numbers = xmalloc((size_t)(search->among->n_documents + 1) * sizeof *allowed->numbers);
+    for (int64_t i = 0; i < n; i++)
+        if (selection_has(search->among, i) && word_search_has_document(search, i))
+            add_counted(search, allowed, i);
+    return true;
+}
+
+static enum status count_generation(struct word_search *search, struct error *e) {
+    const struct disk_generation *generation = search->snapshot->epoch->generation;
+    struct counted_documents gone = {0}, allowed = {0};
+    find_gone(search, &gone);
+    if (gone.n > 0) qsort(gone.numbers, (size_t)gone.n, sizeof *gone.numbers, compare_int64);
+    bool narrow = find_allowed(search, &allowed);
+    search->n_chunks =
+        search->among ? search->among->n_chunks : disk_generation_info(generation)->n_chunks;
+    search->total = search->among ? search->among->n_words : words_total(search->generation);
+    search->n_chunks -= gone.n_chunks;
+    search->total -= gone.total;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < search->n_words && status == STATUS_OK; i++)
+        status = count_word(search, &search->words[i], narrow ? &allowed : NULL, &gone, e);
+    free(gone.numbers);
+    free(allowed.numbers);
+    return status;
+}
+
+static enum status count_logged(struct word_search *search, struct error *e) {
     for (int number = 0; number < search->snapshot->n_logged; number++) {
         const struct logged_document *document = logged_in_scope(search, number);
         if (document == NULL) continue;
         search->n_chunks += document->bytes->image.document.n_chunks;
         search->total += words_total(search->logged[number]);
-        for (int i = 0; i < search->n_words; i++)
-            search->words[i].n_chunks +=
-                words_find(search->logged[number], search->words[i].word).n;
+        for (int i = 0; i < search->n_words; i++) {
+            struct query_word *word = &search->words[i];
+            struct buffer own = {0};
+            struct word_list list;
+            enum status status = query_word_list(word, search->logged[number], &own, &list, e);
+            buffer_free(&own);
+            if (status) return status;
+            word->n_chunks += list.n;
+        }
     }
+    return STATUS_OK;
 }
 
 /* Common words are left out where rarer ones are there: they cost most and tell least. */
@@ -113,77 +185,25 @@ static void weigh_words(struct word_search *search) {
 
 /* Scoring. */
 
-static float score_posting(const struct word_search *search, const struct query_word *word,
-                           uint32_t count, uint32_t length) {
-    double relative = 1 - length_share + length_share * (double)length / search->average;
-    return (float)(word->weight * (double)count * (saturation + 1) /
-                   ((double)count + saturation * relative));
-}
-
-static void score_words(struct word_search *search, const struct words *words, int64_t first) {
-    for (int i = 0; i < search->n_words; i++) {
-        const struct query_word *word = &search->words[i];
-        if (word->weight <= 0) continue;
-        struct postings postings = words_find(words, word->word);
-        for (int64_t j = 0; j < postings.n; j++) {
-            uint32_t chunk = postings.list[j].chunk;
-            search->scores[first + chunk] +=
-                score_posting(search, word, postings.list[j].count, words_length(words, chunk));
-        }
-    }
-}
-
-/* Puts chunks [first, first + n) that have a score into the best k. Equal ones are in the order of
- * their numbers. */
-static void keep_best(const struct word_search *search, int64_t first, int64_t n, int64_t *ids,
-                      int k) {
-    bool of_generation =
-        first < disk_generation_info(search->snapshot->epoch->generation)->n_chunks;
-    for (int64_t id = first; id < first + n; id++) {
-        float score = search->scores[id];
-        if (score <= 0 || (ids[k - 1] >= 0 && score <= search->scores[ids[k - 1]])) continue;
-        if (of_generation && !has_chunk(search, id)) continue;
-        int at = k - 1;
-        for (; at > 0 && (ids[at - 1] < 0 || score > search->scores[ids[at - 1]]); at--)
-            ids[at] = ids[at - 1];
-        ids[at] = id;
-    }
-}
-
-static void score_view(struct word_search *search, int64_t *ids, int k) {
-    int64_t n_generation = disk_generation_info(search->snapshot->epoch->generation)->n_chunks;
-    score_words(search, search->generation, 0);
-    keep_best(search, 0, n_generation, ids, k);
-    for (int number = 0; number < search->snapshot->n_logged; number++) {
+static enum status score_all(struct word_search *search, struct error *e) {
+    const struct disk_generation *generation = search->snapshot->epoch->generation;
+    struct scored_words scored = {.words = search->generation,
+                                  .n = disk_generation_info(generation)->n_chunks};
+    enum status status = word_search_score(search, &scored, e);
+    for (int number = 0; number < search->snapshot->n_logged && status == STATUS_OK; number++) {
         const struct logged_document *document = logged_in_scope(search, number);
         if (document == NULL) continue;
-        score_words(search, search->logged[number], document->first_chunk);
-        keep_best(search, document->first_chunk, document->bytes->image.document.n_chunks, ids, k);
+        scored = (struct scored_words){.words = search->logged[number],
+                                       .first = document->first_chunk,
+                                       .n = document->bytes->image.document.n_chunks,
+                                       .logged = true};
+        status = word_search_score(search, &scored, e);
     }
+    word_search_sort(search);
+    return status;
 }
 
 /* Telling. */
-
-static bool has_posting(struct postings postings, int64_t chunk) {
-    int64_t low = 0, high = postings.n;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if ((int64_t)postings.list[middle].chunk < chunk)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < postings.n && (int64_t)postings.list[low].chunk == chunk;
-}
-
-static bool has_word(const struct word_search *search, uint64_t word, int64_t id) {
-    const struct epoch *epoch = search->snapshot->epoch;
-    if (id < disk_generation_info(epoch->generation)->n_chunks)
-        return has_posting(words_find(search->generation, word), id);
-    int number = store_snapshot_logged(search->snapshot, id);
-    return has_posting(words_find(search->logged[number], word),
-                       id - epoch_logged(epoch, number)->first_chunk);
-}
 
 static double weigh_all(const struct word_search *search) {
     double all = 0, none = log(1 + ((double)search->n_chunks + 0.5) / 0.5);
@@ -192,63 +212,140 @@ static double weigh_all(const struct word_search *search) {
     return all;
 }
 
-static void tell_shares(const struct word_search *search, int k, struct word_found *found) {
-    double all = weigh_all(search);
-    for (int i = 0; i < k; i++) {
-        double own = 0;
-        for (int j = 0; j < search->n_words && found->ids[i] >= 0; j++)
-            if (search->words[j].weight > 0 &&
-                has_word(search, search->words[j].word, found->ids[i]))
-                own += search->words[j].weight;
-        found->shares[i] = all > 0 ? (float)(own / all) : 0;
-    }
+/* A chunk that was found, and its place among them. */
+struct told {
+    int64_t id;
+    int place;
+};
+
+static int compare_told(const void *left, const void *right) {
+    const struct told *a = left, *b = right;
+    return (a->id > b->id) - (a->id < b->id);
 }
 
-static enum status open_words(struct word_search *search, const atomic_bool *cancelled,
-                              struct error *e) {
+/* Adds the weight of a word to the shares of the chunks that have it, which are in the order of
+ * their numbers. */
+static enum status tell_word(struct word_search *search, const struct query_word *word,
+                             const struct told *told, double *own, struct error *e) {
+    const struct epoch *epoch = search->snapshot->epoch;
+    int64_t n_generation = disk_generation_info(epoch->generation)->n_chunks;
+    struct word_cursor *cursor = &search->cursors[0];
+    struct buffer list_bytes = {0};
+    enum status status = STATUS_OK;
+    word_cursor_open(cursor, search->generation, &word->list);
+    for (int i = 0; i < search->n_best && status == STATUS_OK; i++) {
+        int64_t chunk = told[i].id;
+        if (chunk >= n_generation) {
+            struct word_list list;
+            int number = store_snapshot_logged(search->snapshot, chunk);
+            chunk -= epoch_logged(epoch, number)->first_chunk;
+            buffer_clear(&list_bytes);
+            status = query_word_list(word, search->logged[number], &list_bytes, &list, e);
+            if (status) break;
+            word_cursor_open(cursor, search->logged[number], &list);
+        }
+        word_cursor_seek(cursor, (uint32_t)chunk);
+        if (cursor->chunk == chunk) own[told[i].place] += word->weight;
+    }
+    buffer_free(&list_bytes);
+    if (status) return status;
+    return cursor->damage ? words_fail(cursor->words, cursor->damage, e) : STATUS_OK;
+}
+
+static enum status tell_shares(struct word_search *search, struct word_found *found,
+                               struct error *e) {
+    double all = weigh_all(search);
+    int n = search->n_best;
+    struct told *told = xmalloc(((size_t)n + 1) * sizeof *told);
+    double *own = xcalloc((size_t)n + 1, sizeof *own);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < n; i++) told[i] = (struct told){search->best[i].id, i};
+    if (n > 0) qsort(told, (size_t)n, sizeof *told, compare_told);
+    for (int i = 0; i < search->n_words && status == STATUS_OK; i++)
+        if (search->words[i].weight > 0)
+            status = tell_word(search, &search->words[i], told, own, e);
+    for (int i = 0; i < search->k; i++) {
+        found->ids[i] = i < n ? search->best[i].id : FOUND_NONE;
+        found->shares[i] = i < n && all > 0 ? (float)(own[i] / all) : 0;
+    }
+    free(told);
+    free(own);
+    return status;
+}
+
+/* The words of the log are made where nobody has made them yet. */
+static enum status open_words(struct word_search *search, struct error *e) {
     struct epoch *epoch = search->snapshot->epoch;
-    int64_t n_chunks = disk_generation_info(epoch->generation)->n_chunks;
-    struct words_request all = {generation_text, epoch->generation, n_chunks, cancelled};
-    enum status status = words_once_get(&epoch->words, &all, &search->generation, e);
-    search->logged = xcalloc((size_t)search->snapshot->n_logged + 1, sizeof(struct words *));
-    for (int number = 0; number < search->snapshot->n_logged && status == STATUS_OK; number++) {
+    int n = search->snapshot->n_logged;
+    enum status status = STATUS_OK;
+    search->generation = disk_generation_words(epoch->generation);
+    search->logged = xcalloc((size_t)n + 1, sizeof(struct words *));
+    for (int number = 0; number < n && status == STATUS_OK; number++) {
         struct logged_bytes *bytes = epoch_logged(epoch, number)->bytes;
         struct words_request one = {logged_text, &bytes->image.document,
-                                    bytes->image.document.n_chunks, cancelled};
+                                    bytes->image.document.n_chunks, search->cancelled};
         status = words_once_get(&bytes->words, &one, &search->logged[number], e);
     }
-    if (status) return status;
-    search->scores = calloc((size_t)search->snapshot->base.chunk_limit + 1, sizeof *search->scores);
-    return search->scores
-               ? STATUS_OK
-               : error_set(e, STATUS_NO_MEMORY, "scores of %lld chunks", (long long)n_chunks);
+    if (status == STATUS_OK && atomic_load(&epoch->n_with_words) < n)
+        atomic_store(&epoch->n_with_words, n);
+    return status;
+}
+
+static void select_documents(struct word_search *search, struct selection **selection) {
+    struct epoch *epoch = search->snapshot->epoch;
+    if (search->filter == NULL) return;
+    *selection = selections_find(&epoch->selections, epoch->generation,
+                                 (struct filter *)(uintptr_t)search->filter);
+    bool all = (*selection)->n_documents == disk_generation_info(epoch->generation)->n_documents;
+    search->among = all ? NULL : *selection;
+}
+
+/* The words that are ranked by: beginnings first, which are few. */
+static void read_query(struct word_search *search, const struct word_query *query) {
+    struct word_text *words = xmalloc(QUERY_WORDS * sizeof *words);
+    const struct word_demands *demands = query->demands;
+    struct text_span text = query->text;
+    for (int i = 0; demands && i < demands->n_prefixes; i++) {
+        search->words[i].text = demands->prefixes[i];
+        search->words[i].begins = true;
+        search->n_words++;
+    }
+    if (demands) text = (struct text_span){demands->sought.data, demands->sought.size};
+    int n = words_split(text, words, QUERY_WORDS - search->n_words);
+    for (int i = 0; i < n; i++) search->words[search->n_words + i].text = words[i];
+    search->n_words += n;
+    search->demands = demands;
+    free(words);
+}
+
+static void free_search(struct word_search *search) {
+    for (int i = 0; i < search->n_words; i++) buffer_free(&search->words[i].own);
+    free(search->logged);
+    free(search->best);
+    free(search);
 }
 
 enum status store_search_words(const struct snapshot *snapshot, const struct word_query *query,
                                struct word_found *found, struct error *e) {
-    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
-    struct epoch *epoch = store_snapshot->epoch;
     struct word_search *search = xcalloc(1, sizeof *search);
-    uint64_t words[QUERY_WORDS];
+    struct selection *selection = NULL;
     for (int i = 0; i < query->k; i++) found->ids[i] = FOUND_NONE;
-    search->snapshot = store_snapshot;
+    search->snapshot = store_snapshot_read(snapshot);
     search->filter = query->filter;
-    search->among = query->filter
-                        ? selections_find(&epoch->selections, epoch->generation, query->filter)
-                        : NULL;
-    search->n_words = words_split(query->text, words, QUERY_WORDS);
-    for (int i = 0; i < search->n_words; i++) search->words[i].word = words[i];
-    enum status status = open_words(search, query->cancelled, e);
+    search->cancelled = query->cancelled;
+    search->k = query->k;
+    search->best = xmalloc((size_t)query->k * sizeof *search->best);
+    select_documents(search, &selection);
+    read_query(search, query);
+    enum status status = open_words(search, e);
+    if (status == STATUS_OK) status = count_generation(search, e);
+    if (status == STATUS_OK) status = count_logged(search, e);
     if (status == STATUS_OK) {
-        count_generation(search);
-        count_logged(search);
         weigh_words(search);
-        score_view(search, found->ids, query->k);
-        tell_shares(search, query->k, found);
+        status = score_all(search, e);
     }
-    free(search->scores);
-    free(search->logged);
-    selection_release((struct selection *)(uintptr_t)search->among);
-    free(search);
+    if (status == STATUS_OK) status = tell_shares(search, found, e);
+    free_search(search);
+    selection_release(selection);
     return status;
 }

@@ -18,13 +18,6 @@ void words_once_close(struct words_once *once) {
     pthread_mutex_destroy(&once->lock);
 }
 
-bool words_once_has(struct words_once *once) {
-    pthread_mutex_lock(&once->lock);
-    bool has = once->words != NULL;
-    pthread_mutex_unlock(&once->lock);
-    return has;
-}
-
 static bool is_cancelled(const struct words_request *request) {
     return request->cancelled && atomic_load(request->cancelled);
 }

@@ -17,8 +17,6 @@ struct words_once {
 void words_once_open(struct words_once *once);
 void words_once_close(struct words_once *once);
 
-bool words_once_has(struct words_once *once); /* they are made */
-
 struct words_request {
     words_source *source;
     const void *context;

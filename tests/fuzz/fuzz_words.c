@@ -1,9 +1,9 @@
 /* tests/fuzz/fuzz_words.c: any bytes as a text whose words are wanted: folded by tables, character
- * by character or in runs, it is what utf8proc folds it to. */
+ * by character or in runs, it is what utf8proc folds it to. And as a query with operators. */
 #include <string.h>
 
 #include "config/text/unicode_fold.h"
-#include "retrieval/words/words.h"
+#include "retrieval/words/word_demands.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,17 +31,36 @@ static void check_reader(struct text_span text, const struct mapped_buffer *fold
     fold_reader_close(&reader);
 }
 
+/* The text as a query with operators, asked of itself. */
+static void check_demands(struct text_span text) {
+    struct word_demands *demands;
+    struct error e = {0};
+    if (word_demands_parse(&demands, text, &e)) {
+        CHECK(e.status == STATUS_INVALID && e.text[0] != '\0');
+        return;
+    }
+    struct buffer lines = {0};
+    bool excludes = false;
+    for (int i = 0; i < demands->n; i++) excludes = excludes || demands->list[i].without;
+    /* Excluded words stand in the text of the query. */
+    CHECK(!excludes || !word_demands_allow(demands, text));
+    word_demands_describe(demands, &lines);
+    buffer_free(&lines);
+    word_demands_free(demands);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum { MOST_WORDS = 64 };
     struct text_span text = {(const char *)data, size};
     struct stretch stretch = {0};
     struct mapped_buffer folded = {0};
-    uint64_t words[MOST_WORDS];
+    struct word_text words[MOST_WORDS];
     unicode_fold(&stretch, text, &folded);
     check_reader(text, &folded, false);
     /* No run is longer than what is kept of it. */
     if (folded.size <= FOLD_RUN) check_reader(text, &folded, true);
     CHECK(words_split(text, words, MOST_WORDS) <= MOST_WORDS);
+    check_demands(text);
     stretch_free(&stretch);
     mapped_free(&folded);
     return 0;

@@ -181,7 +181,7 @@ static void make_sentencepiece_words(int n, struct buffer *out) {
 }
 
 static void run_words(struct text_span text) {
-    uint64_t words[8];
+    struct word_text words[8];
     CHECK(words_split(text, words, 8) > 0);
 }
 /* Marks on one letter are one stretch: in canonical order, where tables fold it, and in none. The

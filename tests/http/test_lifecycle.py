@@ -449,7 +449,7 @@ def test_memory_counts_what_is_retrieved_from(server, config):
     generation = folder / (folder / "CURRENT").read_text().split()[0]
     sizes = {file.name: file.stat().st_size / 1e6 for file in generation.iterdir()}
     vectors = next(size for name, size in sizes.items() if name.startswith("vectors"))
-    mapped = sum(sizes[name] for name in ("chunks.tokens", "chunks.offsets", "documents", "documents.text"))
+    mapped = sum(sizes[name] for name in ("chunks.tokens", "chunks.offsets", "documents", "documents.text", "chunks.words"))
     embedder = (DEPS / "minilm/model.safetensors").stat().st_size / 1e6
     log = server.log.read_text()
     assert abs(megabytes("document index", log) - vectors) < 0.1

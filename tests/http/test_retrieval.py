@@ -144,7 +144,7 @@ def test_an_unknown_field_of_the_query_string(server, field):
         return
     name = field.split("=")[0]
     assert error["code"] == "unknown_parameter" and error["param"] == name
-    assert error["message"] == f"unknown parameter {name}; known are k, min_similarity, hybrid, rerank, pictures, per_document, distinct, min_confidence, filter, boxes, explain, q"
+    assert error["message"] == f"unknown parameter {name}; known are k, min_similarity, hybrid, rerank, pictures, per_document, distinct, min_confidence, filter, boxes, explain, operators, q"
 
 
 def test_a_field_given_twice(server):

@@ -41,6 +41,22 @@ def test_a_rare_word_is_found(served):
     assert search(served, hybrid=False) == search(served)
 
 
+def test_operators(served):
+    """Each hit has the phrase and none the excluded word, whichever list it is from, in documents of the log too."""
+    found = lambda query, **fields: {hit["document"] for hit in search(served, query=query, operators=True, **fields)}
+    assert found('"quiet mode"') >= {"frobnicate", "twin"}
+    assert all("quiet mode" in hit["text"] for hit in search(served, query='"quiet mode" zorblax', operators=True))
+    assert not found('"mode quiet" zorblax') & {"frobnicate", "twin"}
+    assert not found("frobnicate -zorblax") & {"frobnicate", "twin"}
+    assert {hit["document"] for hit in search(served, query="zorbl*", operators=True)[:2]} == {"frobnicate", "twin"}
+    by_query = call(served, "GET", "/v1/retrieval/search?q=zorbl*&k=8&operators=true")["data"]
+    assert by_query == search(served, query="zorbl*", operators=True)
+    for query, words in (('"open', "without its end"), ("-only", "no word that is sought"), ("z*", "two characters"),
+                         (" ".join(f"-w{i}" for i in range(2000)) + " x", "more than 8")):
+        failed = call(served, "POST", "/v1/retrieval/search", {"query": query, "operators": True}, 400)
+        assert words in failed["error"]["message"], failed
+
+
 def test_answers_read_what_is_ranked_so(served):
     ask = {"prompt": "The zorblax option", "max_tokens": 2, "temperature": 0}
     for mode in ("attention", "prompt"):

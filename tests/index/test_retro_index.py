@@ -337,7 +337,7 @@ def test_damage_is_found(docs, tmp_path):
     out = tmp_path / "collection"
     assert build(out, docs).returncode == 0
     for name in ["CURRENT", *(f"gen-000001/{f}" for f in ("MANIFEST", "chunks.tokens", "chunks.offsets", "documents",
-                                                        "vectors.faiss"))]:
+                                                        "chunks.words", "vectors.faiss"))]:
         file = out / name
         good = file.read_bytes()
         middle = len(good) // 2

@@ -443,7 +443,7 @@ static void test_search(void **state) {
     assert_string_equal(f.message,
                         "unknown parameter limit; known are k, min_similarity, hybrid, rerank, "
                         "pictures, per_document, "
-                        "distinct, min_confidence, filter, boxes, explain, q");
+                        "distinct, min_confidence, filter, boxes, explain, operators, q");
     search_request_free(&r);
     failure_free(&f);
     assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"q", "p"}}, 2, &f));

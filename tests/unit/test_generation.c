@@ -416,6 +416,7 @@ static const char *const every_file[] = {"CURRENT",
                                          "gen-000001/chunks.offsets",
                                          "gen-000001/documents",
                                          "gen-000001/documents.text",
+                                         "gen-000001/chunks.words",
                                          "gen-000001/vectors.faiss",
                                          "gen-000001/vectors.f32",
                                          "gen-000001/pictures.chunks",
@@ -602,7 +603,7 @@ static void expect_manifest_error(const char *from, const char *to, const char *
 static void test_manifest_fields(void **state) {
     (void)state;
     build_ok(&options, 1);
-    expect_manifest_error("\"format\": 8", "\"format\": 1", "format 1, this version reads 8");
+    expect_manifest_error("\"format\": 9", "\"format\": 1", "format 1, this version reads 9");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": -5", "\"chunks\" is -5");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": 6", "chunks.offsets");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": \"5\"",

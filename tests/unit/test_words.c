@@ -6,22 +6,24 @@
 
 #include "retrieval/search/ranking.h"
 #include "retrieval/store/store.h"
+#include "retrieval/words/word_cursor.h"
 #include "retrieval/words/words_once.h"
+#include "retrieval/words/words_writer.h"
 #include "tests/folder.h"
 
-static int split(const char *text, uint64_t words[64]) {
+static int split(const char *text, struct word_text words[64]) {
     return words_split((struct text_span){text, strlen(text)}, words, 64);
 }
 
 /* Whether two texts are the same words. */
 static bool same_words(const char *a, const char *b) {
-    uint64_t x[64], y[64];
+    struct word_text x[64], y[64];
     int n = split(a, x);
     return n == split(b, y) && (n == 0 || memcmp(x, y, (size_t)n * sizeof *x) == 0);
 }
 
 static void test_words(void **state) {
-    uint64_t words[64];
+    struct word_text words[64];
     (void)state;
     assert_int_equal(split("", words), 0);
     assert_int_equal(split(" ,.-() \n", words), 0);
@@ -67,7 +69,7 @@ static void test_folding(void **state) {
         if (i != 9 && !same_words(same[i][0], same[i][1]))
             fail_msg("%s is not %s", same[i][0], same[i][1]);
     assert_false(same_words(same[9][0], same[9][1])); /* an accent tells words apart */
-    uint64_t words[64];
+    struct word_text words[64];
     assert_int_equal(split("、。「」《》…–", words), 0);
     assert_int_equal(split("日本語。", words), 3);
 }
@@ -78,27 +80,52 @@ static struct text_span sample_text(const void *context, int64_t chunk) {
     return (struct text_span){sample[chunk], strlen(sample[chunk])};
 }
 
+static void open_cursor(struct word_cursor *cursor, const struct words *w,
+                        const struct word_text *word) {
+    struct word_list list;
+    struct error e;
+    if (words_find(w, (struct text_span){word->bytes, word->size}, &list, &e))
+        fail_msg("%s", e.text);
+    word_cursor_open(cursor, w, &list);
+}
+
 static void test_postings(void **state) {
     struct words *w;
     struct error e;
-    uint64_t words[64];
+    struct word_text words[64];
     (void)state;
     assert_int_equal(words_make(&w, sample_text, NULL, 4, &e), STATUS_OK);
     assert_int_equal(split("two one none", words), 3);
-    struct postings two = words_find(w, words[0]), one = words_find(w, words[1]),
-                    none = words_find(w, words[2]);
+    struct word_cursor two, one, none;
+    open_cursor(&two, w, &words[0]);
+    open_cursor(&one, w, &words[1]);
+    open_cursor(&none, w, &words[2]);
     assert_int_equal(two.n, 2);
-    assert_int_equal(two.list[0].chunk, 0);
-    assert_int_equal(two.list[0].count, 2);
-    assert_int_equal(two.list[1].chunk, 3);
+    assert_int_equal(two.chunk, 0);
+    assert_int_equal(two.count, 2);
+    uint32_t positions[4];
+    assert_int_equal(word_cursor_positions(&two, positions, 4), 2);
+    assert_int_equal(positions[0], 1);
+    assert_int_equal(positions[1], 2);
+    word_cursor_next(&two);
+    assert_int_equal(two.chunk, 3);
+    assert_int_equal(word_cursor_positions(&two, positions, 4), 1);
+    assert_int_equal(positions[0], 0);
+    word_cursor_next(&two);
+    assert_true(two.chunk == WORD_END);
     assert_int_equal(one.n, 2);
     assert_int_equal(none.n, 0);
+    assert_true(none.chunk == WORD_END);
     assert_int_equal(words_length(w, 0), 3);
     assert_int_equal(words_length(w, 2), 0);
     assert_int_equal(words_total(w), 7);
+    assert_int_equal(words_count(w), 4);
+    assert_int_equal(words_check(w, &e), STATUS_OK);
     words_free(w);
     assert_int_equal(words_make(&w, sample_text, NULL, 0, &e), STATUS_OK);
-    assert_int_equal(words_find(w, words[0]).n, 0);
+    open_cursor(&one, w, &words[1]);
+    assert_true(one.chunk == WORD_END);
+    assert_int_equal(words_check(w, &e), STATUS_OK);
     words_free(w);
 }
 

@@ -160,6 +160,7 @@ struct index_arguments {
     const char *filter; /* of a search, or of what is deleted; NULL: none */
     bool by_picture;    /* a search is by the picture in a file */
     bool explain;       /* what put each hit where it stands is printed */
+    bool operators;     /* the query has operators */
     const char *id;     /* of the document added; NULL: made of its path */
     bool replace;       /* a document may be replaced by that of another file */
     struct buffer

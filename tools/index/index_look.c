@@ -83,6 +83,9 @@ static void print_stats(const struct snapshot *snapshot, const struct collection
         printf("changes       %" PRId64 ": %" PRId64 " documents in the log, %" PRId64
                " of the generation gone, %" PRIu64 " bytes\n",
                snapshot->n_changes, changes->n_documents, changes->n_deleted, changes->log_bytes);
+    if (changes)
+        printf("words         %" PRId64 " different, %" PRIu64 " bytes\n", changes->n_words,
+               changes->words_bytes);
     printf("chunk length  %d\nchunks end    %s\n", info->chunk_length,
            info->cut == CHUNKS_GRID ? "on a grid" : "with blocks and sentences");
     printf("context       %d tokens, overlap %d\n", info->context, info->overlap);
@@ -133,6 +136,8 @@ static void put_stats(const struct snapshot *snapshot, const struct collection_i
         put_key_int(&w, "logged_documents", changes->n_documents);
         put_key_int(&w, "gone_documents", changes->n_deleted);
         put_key_int(&w, "log_bytes", (int64_t)changes->log_bytes);
+        put_key_int(&w, "words", changes->n_words);
+        put_key_int(&w, "words_bytes", (int64_t)changes->words_bytes);
     }
     put_key_int(&w, "chunk_length", info->chunk_length);
     put_key_string(&w, "chunks_end", chunk_cut_name(info->cut));

@@ -52,6 +52,7 @@ enum option_id {
     OPTION_META,
     OPTION_FILTER,
     OPTION_EXPLAIN,
+    OPTION_OPERATORS,
     OPTION_CONFIDENCE,
     OPTION_PICTURES,
     OPTION_PICTURE_EMBEDDER,
@@ -116,6 +117,11 @@ static const struct index_row {
      PUTS},
     {"--explain", NULL, "prints what put each hit where it stands (docs/search.md)", OPTION_EXPLAIN,
      COMMAND_SEARCH},
+    {"--operators", NULL,
+     "the query has operators: \"a phrase\" stands in each hit, -word in none, begin* is any word "
+     "that\n"
+     "begins so (docs/search.md)",
+     OPTION_OPERATORS, COMMAND_SEARCH},
     {"--pictures", NULL,
      "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
      OPTION_PICTURES, COMMAND_BUILD | COMMAND_EXTRACT | READS},
@@ -252,6 +258,7 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
         case OPTION_LONG: arguments->list_long = true; break;
         case OPTION_FILTER: arguments->filter = value; break;
         case OPTION_EXPLAIN: arguments->explain = true; break;
+        case OPTION_OPERATORS: arguments->operators = true; break;
         case OPTION_PICTURES: arguments->build.pictures = true; break;
         case OPTION_PICTURE_EMBEDDER:
             status = set_config(arguments, "retrieval.picture_embedder", value, e);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/json/json_writer.h"
+#include "retrieval/words/word_demands.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 #include "server/host/documents/reranker_model.h"
@@ -129,6 +130,7 @@ static enum status make_query(const struct index_arguments *arguments,
                                       .k = arguments->k,
                                       .min_similarity = -1};
     if (arguments->config.retrieval.choice.hybrid) query->choice.way = RETRIEVE_USUAL;
+    query->choice.operators = arguments->operators;
     query->choice.min_confidence = arguments->config.retrieval.choice.min_confidence;
     query->choice.no_pictures =
         !arguments->config.retrieval.choice.pictures && !arguments->by_picture;
@@ -139,10 +141,25 @@ static enum status make_query(const struct index_arguments *arguments,
     return parse_filters(arguments, &query->filter, e);
 }
 
+/* How the operators of the query are read. */
+static void print_operators(const struct retriever_query *query) {
+    struct word_demands *demands;
+    struct buffer lines = {0};
+    struct error e;
+    if (word_demands_parse(&demands, query->text, &e)) return;
+    word_demands_describe(demands, &lines);
+    for (char *line = lines.size > 0 ? strtok(lines.data, "\n") : NULL; line;
+         line = strtok(NULL, "\n"))
+        line_print(stdout, "%s", line);
+    buffer_free(&lines);
+    word_demands_free(demands);
+}
+
 static enum status print_hits(const struct index_arguments *arguments, struct retriever *retriever,
                               const struct retriever_query *query, struct error *e) {
     struct hits hits;
     if (retriever_search(retriever, query, 1, &hits, e)) return e->status;
+    if (arguments->explain && arguments->operators && !arguments->json) print_operators(query);
     for (int i = 0; i < hits.n; i++)
         (arguments->json ? put_hit : print_hit)(i + 1, &hits.list[i], arguments->explain);
     hits_free(&hits);

@@ -144,6 +144,7 @@ static struct search_answer *make_search(const struct served_model *model,
         .text = {request->query, request->query_size},
         .k = choice.k ? choice.k : usual,
         .min_similarity = (float)choice.min_similarity};
+    answer->query.choice.operators = request->operators;
     answer->lookup = (struct lookup){.queries = &answer->query,
                                      .hits = &answer->hits,
                                      .n = 1,

@@ -57,6 +57,9 @@ static const struct json_field search_fields[] = {
      .help = "tell where on its pages each result stands"},
     {"explain", JSON_BOOL, JSON_AT(struct search_request, explain),
      .help = "tell of each hit what put it where it stands"},
+    {"operators", JSON_BOOL, JSON_AT(struct search_request, operators),
+     .help = "read operators in the query: \"a phrase\" stands in each hit, -word in none, begin* "
+             "is any word that begins so"},
     {"q", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA,
      .help = "what is searched for"},
 };

@@ -9,6 +9,7 @@ struct search_request {
     size_t query_size;
     bool by_picture;
     bool explain;                   /* each hit tells what put it where it stands */
+    bool operators;                 /* the query has "phrases", -words and begin* */
     struct retrieval_choice choice; /* as it was asked */
     struct filter *filter;          /* held; NULL: none */
     bool boxes;                     /* results tell where on their pages they stand */
