@@ -28,7 +28,7 @@ NEIGHBOR = {"number": 1, "document": "manuals/rails.md", "title": "Rails", "star
             "heading": ["Rails"], "similarity": 0.75, "text": "Two rails carry a train. They are made of steel, and are bolted to sleepers.",
             "boxes": [], "id": "r"}
 SCAN = {"paths": ["/srv/manuals"], "followed": True, "time": 1700000000, "files": 12, "not_read": 3, "n_skipped": 2, "skipped": [
-    {"path": "/srv/manuals/locked.pdf", "reason": "it needs a password", "remedy": "give its password: --password-file FILE"},
+    {"path": "/srv/manuals/log.txt", "reason": "70000000 bytes, the limit is 67108864", "remedy": "read larger files: --max-file-bytes N"},
     {"path": "/srv/manuals/" + "very-long-" * 12 + ".pdf", "reason": "empty: no text in it", "remedy": None}]}
 
 

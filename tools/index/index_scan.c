@@ -12,7 +12,7 @@
 static const struct {
     const char *words, *remedy;
 } remedies[] = {
-    {"it needs a password", "give its password: --password-file FILE"},
+    {"none of those given fits", "add its password to the file that --password-file names"},
     {"bytes, the limit is", "read larger files: --max-file-bytes N"},
     {"more text than the limit", "read larger files: --max-file-bytes N"},
     {"takes over", "give it more time: --max-file-seconds N"},
