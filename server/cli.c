@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config/base/line.h"
+#include "config/base/nearest.h"
 #include "retro/model/generation_config.h"
 #include "server/access/keyring.h"
 #include "server/cli_check.h"
@@ -19,7 +20,8 @@ enum cli_option {
     CLI_HELP,
     CLI_VERSION,
     CLI_NEW_KEY,
-    CLI_HASH_KEY
+    CLI_HASH_KEY,
+    CLI_OPEN
 };
 
 static const struct option long_options[] = {
@@ -31,6 +33,7 @@ static const struct option long_options[] = {
     {"version", no_argument, NULL, CLI_VERSION},
     {"new-key", required_argument, NULL, CLI_NEW_KEY},
     {"hash-key", required_argument, NULL, CLI_HASH_KEY},
+    {"open", no_argument, NULL, CLI_OPEN},
     {NULL, 0, NULL, 0},
 };
 
@@ -42,7 +45,7 @@ struct cli_arguments {
     int n_words;
     enum cli_option instead; /* 0: serve */
     const char *key_name;
-    bool mcp;
+    bool mcp, open;
 };
 
 static void print_help(void) {
@@ -58,6 +61,7 @@ static void print_help(void) {
         "input and output\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
+        "  --open            open the page in the desktop's browser once the server listens\n"
         "  --check-config    check the options, the folders they name and whether these go "
         "together, list that, and "
         "exit\n"
@@ -76,6 +80,7 @@ static void print_help(void) {
 }
 
 static enum status scan(int argc, char **argv, struct cli_arguments *arguments, struct error *e) {
+    char near[NEAREST_OPTION_SIZE];
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
@@ -90,12 +95,14 @@ static enum status scan(int argc, char **argv, struct cli_arguments *arguments, 
                 arguments->key_name = optarg;
                 arguments->instead = (enum cli_option)option;
                 break;
+            case CLI_OPEN: arguments->open = true; break;
             case ':':
                 return error_set(e, STATUS_INVALID, "%s needs a value; see --help",
                                  argv[optind - 1]);
             case '?':
-                return error_set(e, STATUS_INVALID, "unknown option %s; see --help",
-                                 argv[optind - 1]);
+                return error_set(e, STATUS_INVALID, "unknown option %s%s; see --help",
+                                 argv[optind - 1],
+                                 nearest_option(long_options, argv[optind - 1], near));
             default: arguments->instead = (enum cli_option)option;
         }
     }
@@ -223,6 +230,7 @@ enum status cli_parse(int argc, char **argv, struct config *config, struct quick
                       enum cli_action *action, struct error *e) {
     struct cli_arguments arguments = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
     enum status status = scan(argc, argv, &arguments, e);
+    start->opens_page = arguments.open;
     if (status == STATUS_OK) status = apply(&arguments, config, start, action, e);
     free(arguments.sets);
     return status;

@@ -24,6 +24,7 @@
 #include "config/base/process.h"
 #include "config/sandbox/sandbox.h"
 #include "server/api/core/traffic.h"
+#include "server/browser.h"
 #include "server/cli.h"
 #include "server/documents/document_jobs.h"
 #include "server/doors/kept/kept.h"
@@ -44,6 +45,7 @@ static const double last_lines_seconds = 1; /* that the end waits for whoever re
 struct server {
     struct config config;
     int socket;       /* has the address until HTTP takes it over; -1: none */
+    bool opens_page;  /* in a browser */
     bool handed_over; /* by the service manager, for which it listens on */
     struct served_models served;
     struct http_place place; /* of the socket */
@@ -374,6 +376,15 @@ static void drain(struct server *server) {
     log_info("stopped");
 }
 
+/* An obstacle is told: whoever asked for the page reads its address. */
+static void open_page(const struct server *server) {
+    struct buffer address = {0};
+    struct error e;
+    buffer_printf(&address, "%s://%s/", server->tls ? "https" : "http", server->place.text);
+    if (browser_open(address.data, &e)) log_warn("%s", e.text);
+    buffer_free(&address);
+}
+
 static enum status serve(struct server *server, struct error *e) {
     struct opened_model *first = &server->served.decoders[0].opened;
     enum status status = open_model(server, e);
@@ -386,6 +397,7 @@ static enum status serve(struct server *server, struct error *e) {
     status = server_open(server, e);
     if (status == STATUS_OK) {
         service_tell("READY=1");
+        if (server->opens_page) open_page(server);
         while (!end_within(server, 1000) && !served_models_failed(&server->served) &&
                status == STATUS_OK)
             status = opened_model_check(first, e);
@@ -435,6 +447,7 @@ int main(int argc, char **argv) {
         status = log_queue_open(&e);
         if (status == STATUS_OK) {
             log_sandbox();
+            server.opens_page = start.opens_page;
             served_models_init(&server.served, &server.config);
             status = action == CLI_MCP ? answer_one_client(&server, &e) : serve(&server, &e);
             server_close(&server);

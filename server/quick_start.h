@@ -16,6 +16,7 @@ struct quick_start {
     char *index;      /* the program retro-index */
     char *collection; /* the folder; NULL: no documents */
     char *embedder;
+    bool opens_page; /* in a browser, once the server listens */
 };
 
 /* Sets the options that a model and n documents need. STATUS_NOT_FOUND for a path that is not

@@ -191,6 +191,7 @@ static enum status serve_decoder(const struct decoder_part *part, const struct c
         .retriever = part->documents.retriever,
         .seer = part->retrieval ? documents_seer(&part->documents) : NULL,
         .collection = part->documents.collection,
+        .collection_name = config->retrieval.collection,
         .has_collection = part->documents.collection != NULL,
         .document_thread = part->changes,
         .files = part->files,

@@ -1,6 +1,8 @@
 /* config/base/nearest.c: edit distance of names. See nearest.h. */
 #include "config/base/nearest.h"
 
+#include <getopt.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { NEAREST_MAX_LENGTH = 64 };
@@ -29,4 +31,18 @@ void nearest_offer(struct nearest_name *nearest, struct text_span wanted, struct
     if (nearest->name.text && distance >= nearest->distance) return;
     nearest->name = known;
     nearest->distance = distance;
+}
+
+const char *nearest_option(const struct option *options, const char *word,
+                           char out[NEAREST_OPTION_SIZE]) {
+    struct nearest_name nearest = {0};
+    out[0] = '\0';
+    if (strncmp(word, "--", 2) != 0) return out;
+    struct text_span wanted = {word + 2, strcspn(word + 2, "=")};
+    for (const struct option *known = options; known->name; known++)
+        nearest_offer(&nearest, wanted, (struct text_span){known->name, strlen(known->name)});
+    if (nearest.name.text)
+        snprintf(out, NEAREST_OPTION_SIZE, "; did you mean --%.*s?", (int)nearest.name.size,
+                 nearest.name.text);
+    return out;
 }

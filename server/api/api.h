@@ -48,6 +48,7 @@ struct served_model {
     struct retriever *retriever;        /* likewise */
     const struct embedder *seer;   /* likewise: reads the pictures that are sought by, if it sees */
     struct collection *collection; /* likewise */
+    const char *collection_name;   /* its folder, or its address in Milvus */
     bool has_collection;           /* the configuration names one, whether or not it is open yet */
     struct document_thread *document_thread; /* likewise */
     struct kept_files *files;                /* likewise: those of its documents */
@@ -200,6 +201,7 @@ route_handler search_picture_open;
 route_handler tables_list, tables_query;                       /* tables.c */
 route_handler documents_list, document_show, document_picture; /* documents_look.c */
 route_handler jobs_list, job_show, job_cancel;                 /* jobs.c */
+route_handler scans_list;                                      /* scans.c */
 route_handler documents_delete;                                /* documents_delete.c */
 route_handler document_file;                                   /* document_file.c */
 /* Whether a path below /v1/documents asks for a file: it ends so, whatever the id holds. */

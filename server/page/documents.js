@@ -1,6 +1,7 @@
 // server/page/documents.js: the documents of the collection: listed, searched by name, deleted. What the server does not
 // allow is not offered any more once it has said so. Names are foreign text.
 
+import { showFolders } from "./folders.js";
 import { findPassages } from "./passages.js";
 import { openReader } from "./reader.js";
 import { explain, getJson, Refusal, remove } from "./server.js";
@@ -121,6 +122,7 @@ export function startDocuments(given) {
     dialog.classList.remove("read-only"); // another key may allow more
     dialog.showModal();
     begin();
+    showFolders();
   });
   search.addEventListener("input", begin);
   $("#documents-find").addEventListener("submit", async (event) => {

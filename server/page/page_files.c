@@ -45,6 +45,7 @@ EMBED(page_export_js, "export.js");
 EMBED(page_welcome_js, "welcome.js");
 EMBED(page_documents_js, "documents.js");
 EMBED(page_uploads_js, "uploads.js");
+EMBED(page_folders_js, "folders.js");
 EMBED(page_markdown_js, "markdown.js");
 EMBED(page_formulas_js, "formulas.js");
 EMBED(page_clients_js, "clients.js");
@@ -74,6 +75,7 @@ static const struct page_file page_files[] = {
     {"/page/welcome.js", SCRIPT, page_welcome_js_start, page_welcome_js_end},
     {"/page/documents.js", SCRIPT, page_documents_js_start, page_documents_js_end},
     {"/page/uploads.js", SCRIPT, page_uploads_js_start, page_uploads_js_end},
+    {"/page/folders.js", SCRIPT, page_folders_js_start, page_folders_js_end},
     {"/page/markdown.js", SCRIPT, page_markdown_js_start, page_markdown_js_end},
     {"/page/formulas.js", SCRIPT, page_formulas_js_start, page_formulas_js_end},
     {"/page/marked.js", SCRIPT, page_marked_js_start, page_marked_js_end},

@@ -24,8 +24,15 @@ export class Sources {
     this.chunks = new Map(); // of each chunk the passages that it read, as indices
     this.shares = new Map(); // of each passage in the whole answer, by index
     this.pointed = pointed;
+    this.from = null; // what was followed last
     this.element.addEventListener("pointerleave", () => this.point(null));
     this.element.addEventListener("focusout", () => this.point(null));
+    this.element.addEventListener("keydown", (event) => this.goBack(event));
+  }
+
+  // Back to the citation or quote that led here.
+  goBack({ key }) {
+    if (key === "Escape" && this.from?.isConnected) this.from.focus();
   }
 
   point(passage) {
@@ -93,6 +100,7 @@ export class Sources {
   showPassage(index, followed = this.passages[index].neighbor) {
     const { item } = this.passages[index], opener = item.querySelector(".open-source");
     this.passages[index].followed = followed;
+    this.from = document.activeElement;
     this.open(index, true);
     item.scrollIntoView({ block: "nearest" });
     (opener.hidden ? item.querySelector(".unfold") : opener).focus({ preventScroll: true });

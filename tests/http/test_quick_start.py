@@ -28,10 +28,11 @@ def environment(home):
 
 
 class Started:
-    def __init__(self, home, *words):
+    def __init__(self, home, *words, **variables):
         self.log = home / "log"
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([SERVER, *words, "--set", "server.port=0"], cwd=home, env=environment(home),
+            self.process = subprocess.Popen([SERVER, *words, "--set", "server.port=0"], cwd=home,
+                                            env={**environment(home), **variables},
                                             stdout=subprocess.DEVNULL, stderr=log)
         self.wait(lambda: "listening on" in self.text())
         self.address = self.text().split("listening on ")[1].split()[0]
@@ -106,3 +107,51 @@ def test_refused(home):
     said = refused(home, MODEL, "empty")
     assert "no documents found" in said and "was not built" in said
     assert "give one of them" in refused(home, MODEL, "notes", "--set", "retrieval.collection=other")
+
+
+def fake_desktop(home, script):
+    """Variables of a desktop whose xdg-open is this script."""
+    (home / "bin").mkdir()
+    (home / "bin/xdg-open").write_text(f"#!/bin/sh\n{script}\n")
+    (home / "bin/xdg-open").chmod(0o755)
+    return {"DISPLAY": ":7", "PATH": f"{home}/bin:{os.environ['PATH']}"}
+
+
+def test_the_page_is_opened(home):
+    """By a browser that lives on: it is no child of the server, and has none of its streams."""
+    variables = fake_desktop(home, f'echo "$1" >{home}/opened.part; mv {home}/opened.part {home}/opened; exec sleep 600 7>>{home}/browser')
+    server = Started(home, MODEL, "--open", **variables)
+    server.wait(lambda: (home / "opened").exists())
+    assert (home / "opened").read_text() == server.address + "/\n"
+    (browser,) = [p for p in pathlib.Path("/proc").iterdir() if p.name.isdigit() and opened(p) == str(home / "browser")]
+    assert {os.readlink(browser / "fd" / n) for n in "012"} == {"/dev/null"}
+    assert not any("socket:" in os.readlink(fd) for fd in (browser / "fd").iterdir())
+    assert server.stop() == 0
+    assert browser.exists()
+    os.kill(int(browser.name), signal.SIGKILL)
+
+
+def opened(process):
+    try:
+        return os.readlink(process / "fd/7")
+    except OSError:
+        return None
+
+
+def test_the_page_is_not_opened_by_itself(home):
+    server = Started(home, MODEL, **fake_desktop(home, f"touch {home}/opened"))
+    assert server.stop() == 0 and not (home / "opened").exists()
+
+
+@pytest.mark.parametrize("variables, words", [
+    ({"DISPLAY": "", "WAYLAND_DISPLAY": ""}, "there is no desktop here"),
+    ({"DISPLAY": ":7", "PATH": "/nowhere"}, "xdg-open")])
+def test_the_page_cannot_be_opened(home, variables, words):
+    server = Started(home, MODEL, "--open", **variables)
+    server.wait(lambda: words in server.text())
+    assert f"open {server.address}/ in a browser" in server.text()
+    assert server.stop() == 0
+
+
+def test_a_misspelt_option(home):
+    assert "did you mean --open?" in refused(home, MODEL, "--opne")

@@ -1,16 +1,18 @@
 """Names of documents round trip between the command line, HTTP and the disk, whatever they hold.
 
 RETRO_SEEDS=N tries N seeds; each makes a folder of hostile names."""
+import contextlib
 import json
 import os
 import pathlib
+import pty
 import random
 import subprocess
 import sys
 
 import pytest
 
-from test_changes import MODEL, run
+from test_changes import INDEX, MODEL, run
 
 SEEDS = int(os.environ.get("RETRO_SEEDS", "3"))
 HOSTILE = ["a b", "-n", "--yes", "'", '"', "\n", "\t", "\\", "ü", "日本", "é", "%2F", "?q=1&x", "#12", "!", "$(x)", "`", "*", ";", ": ", "~", "\x7f", "…"]
@@ -92,3 +94,43 @@ def test_names_that_are_no_utf8(tmp_path):
 def test_a_misspelt_command(tmp_path):
     done = run("serch", tmp_path, "x", code=1)
     assert "did you mean search?" in done.stderr
+
+
+def test_a_misspelt_option(tmp_path):
+    assert "did you mean --verbose?" in run("build", "--verbsoe", tmp_path, code=1).stderr
+    assert "did you mean" not in run("build", "--nothing-like-it", tmp_path, code=1).stderr
+    assert "--out needs a value" in run("build", "--out", code=1).stderr
+
+
+def ask_at_a_terminal(answer, *arguments):
+    """Both sides of what is said at a terminal, and the exit code."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(INDEX, [str(INDEX), *map(str, arguments)])
+    said = b""
+    while b"[y/N] " not in said:
+        said += os.read(terminal, 4096)
+    os.write(terminal, answer + b"\n")
+    with contextlib.suppress(OSError):  # a terminal whose program has ended
+        while more := os.read(terminal, 4096):
+            said += more
+    os.close(terminal)
+    return said.decode(), os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def test_a_folder_is_deleted_after_a_question(tmp_path):
+    """At a terminal; a script says --yes."""
+    out = tmp_path / "collection"
+    for i in range(12):
+        path = tmp_path / f"live/n{i:02}.md"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"Note number {i}.\n")
+    run("build", "--out", out, *MODEL, "--base", tmp_path, tmp_path / "live")
+    assert "--yes deletes them without asking" in run("delete", out, "live/", code=1).stderr
+    said, code = ask_at_a_terminal(b"n", "delete", out, "live/")
+    assert code == 1 and "nothing was deleted" in said
+    assert "live/n00.md" in said and "and 2 more" in said and "delete 12 documents?" in said and len(listed(out)) == 12
+    run("delete", out, "live/n03.md", "live/n04.md")
+    assert len(listed(out)) == 10, "documents that are named are not asked about"
+    said, code = ask_at_a_terminal(b"y", "delete", out, "live/")
+    assert code == 0 and "there are no documents" in run("list", out, code=1).stderr

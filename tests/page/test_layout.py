@@ -14,7 +14,7 @@ from test_reader import find, make_png, paged
 KEPT = pathlib.Path(__file__).with_name("layout.json")
 NEAR = 6  # pixels: letters are a little wider or narrower elsewhere
 PARTS = ("header, main, #welcome, #ask, .field, #shelf, article, .question, .answers, .answer, .text, .rich > *, aside, aside li, "
-         ".open .passage, dialog[open], dialog[open] > *, #reader-sheet > *, #documents-list > li, #passages > li, #doors > li")
+         ".open .passage, dialog[open], dialog[open] > *, #folders > li, #reader-sheet > *, #documents-list > li, #passages > li, #doors > li")
 
 # The parts that are seen, in the order of the document. Those within others come after them.
 LOOK = """(parts) => [...document.querySelectorAll(parts)].filter((e) => e.checkVisibility() && e.getClientRects().length > 0)
@@ -27,6 +27,9 @@ LOOK = """(parts) => [...document.querySelectorAll(parts)].filter((e) => e.check
 NEIGHBOR = {"number": 1, "document": "manuals/rails.md", "title": "Rails", "start": 0, "end": 61, "page": None, "line": 3,
             "heading": ["Rails"], "similarity": 0.75, "text": "Two rails carry a train. They are made of steel, and are bolted to sleepers.",
             "boxes": [], "id": "r"}
+SCAN = {"paths": ["/srv/manuals"], "followed": True, "time": 1700000000, "files": 12, "not_read": 3, "n_skipped": 2, "skipped": [
+    {"path": "/srv/manuals/log.txt", "reason": "70000000 bytes, the limit is 67108864", "remedy": "read larger files: --max-file-bytes N"},
+    {"path": "/srv/manuals/" + "very-long-" * 12 + ".pdf", "reason": "empty: no text in it", "remedy": None}]}
 
 
 def begin(one):
@@ -90,8 +93,31 @@ def fail(one):
     one.ask("Hello")
 
 
-STATES = {state.__name__: state for state in (begin, write_answer, follow_citation, open_settings, open_shelf, open_documents,
-                                              search_texts, read_text, read_page, connect, fail)}
+def edit_question(one):
+    write_answer(one)
+    one.page.click(".edit")
+
+
+def rename_conversation(one):
+    open_shelf(one)
+    one.page.click("#shelf .more")
+    one.page.click("#shelf .rename")
+
+
+def ask_delete(one):
+    open_documents(one)
+    one.page.locator("#documents-list .delete").first.click()
+
+
+def see_skipped(one):
+    one.page.route("**/v1/scans", lambda route: route.fulfill(json={"data": [SCAN]}))
+    open_documents(one)
+    one.page.click("#folders summary")
+
+
+STATES = {state.__name__: state for state in (
+    begin, write_answer, edit_question, follow_citation, open_settings, open_shelf, rename_conversation, open_documents,
+    ask_delete, see_skipped, search_texts, read_text, read_page, connect, fail)}
 
 
 def above(parts):

@@ -32,6 +32,13 @@ def test_a_quote_leads_to_its_words(visit, quoting_server):
     assert marked(one) == [words]
     assert one.page.evaluate("document.activeElement.closest('li').classList.contains('open')")
     assert one.page.evaluate("location.hash") == ""
+    one.page.keyboard.press("Enter")
+    one.until("document.querySelector('#reader mark') !== null")
+    one.page.keyboard.press("Escape")
+    one.until("!document.querySelector('#reader').open")
+    one.page.keyboard.press("Escape")
+    assert one.page.evaluate("document.activeElement === document.querySelector('.quoted')")
+    assert marked(one) == [words]
     one.until("document.querySelector('.flash') === null")
     assert Axe().run(one.page).response["violations"] == []
 

@@ -79,6 +79,26 @@ def test_a_citation_opens_its_document_by_two_keys(visit, chat_server):
     one.page.keyboard.press("Escape")
     assert one.page.locator("#reader").is_hidden()
     assert one.page.evaluate("document.activeElement.className") == "open-source"
+    one.page.keyboard.press("Escape")
+    assert one.page.evaluate("document.activeElement === document.querySelector('.cite')")
+
+
+def test_every_citation_leads_to_its_source_and_back(visit, chat_server):
+    """By two keys there, by two back, wherever the citation stands."""
+    one = visit(chat_server)
+    one.ask("cite the bridge")
+    n = one.page.locator(".cite").count()
+    assert n >= 3
+    for i in range(n):
+        one.page.locator(".cite").nth(i).focus()
+        one.page.keyboard.press("Enter")
+        one.page.keyboard.press("Enter")
+        one.until("document.querySelector('#reader mark') !== null")
+        assert one.page.evaluate("document.activeElement.id") == "reader-body"
+        one.page.keyboard.press("Escape")
+        one.until("!document.querySelector('#reader').open")
+        one.page.keyboard.press("Escape")
+        assert one.page.evaluate(f"document.activeElement === document.querySelectorAll('.cite')[{i}]")
 
 
 def test_a_hit_opens_at_its_line(visit, chat_server):

@@ -32,10 +32,18 @@ struct found_file {
     uint64_t size, text_bytes; /* text_bytes: a guess, see survey_texts */
 };
 
+/* A bad one. */
+struct skipped_file {
+    char *source;     /* of the file that was read; NULL: the walk left it out */
+    char *why;        /* "PATH: REASON" */
+    size_t path_size; /* bytes of PATH in it */
+};
+
 struct walk {
     struct found_file *files;
     int n, capacity;
-    int n_skipped;               /* bad ones, each named on stderr */
+    struct skipped_file *skipped; /* [n_skipped] each named on stderr */
+    int n_skipped, skipped_capacity;
     struct skip_reason *reasons; /* [n_reasons] of them */
     int n_reasons, reason_capacity;
     int n_repeated; /* reached a second time: by a link, or named twice */
@@ -60,9 +68,15 @@ struct walk {
     bool ocr;        /* likewise, as text */
 };
 
-/* Counts one that was skipped; `why` is "PATH: REASON", as errors of files are worded. */
-void walk_count_skipped(struct walk *walk, const char *why);
-void skip_reasons_free(struct walk *walk);
+/* Counts one that was skipped; `why` is "PATH: REASON", as errors of files are worded. file: the
+ * one that was read; NULL: the walk left it out. */
+void walk_count_skipped(struct walk *walk, const struct found_file *file, const char *why);
+/* One that an earlier walk has counted, and that is no better now. */
+void walk_carry_skipped(struct walk *walk, const struct skipped_file *skipped);
+void walk_free_skipped(struct walk *walk);
+/* Leaves with the collection of that name what was found in the n paths and what was skipped
+ * (retrieval/kept/scan_record.h). An obstacle is told, and is no failure. */
+void walk_record(const struct walk *walk, const char *collection, char **paths, int n);
 /* Lists what lies under the n paths, in order of name, each file and folder once. A path that is
  * given is followed where it is a link; a link below it is followed where it stays below, or with
  * `follow`. Other links, a link back to a folder it lies in, and what is no file at all, are

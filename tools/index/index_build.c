@@ -9,6 +9,7 @@
 
 #include "config/base/hash.h"
 #include "config/json/json_writer.h"
+#include "retrieval/kept/scan_record.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
 #include "tools/index/index_builder.h"
@@ -17,10 +18,12 @@
 
 enum { BATCH_BYTES = 1 << 20 };
 
-static void report(struct builder *builder, const struct error *why) {
+/* file: NULL where Milvus refuses a document of some file. */
+static void report(struct builder *builder, const struct found_file *file,
+                   const struct error *why) {
     progress_clear(&builder->progress);
     color_skipped(why);
-    walk_count_skipped(&builder->walk, why->text);
+    walk_count_skipped(&builder->walk, file, why->text);
 }
 
 /* Of the next n chunks; of their text so many bytes were embedded, and so many kept by an
@@ -108,7 +111,7 @@ enum status build_take_put(void *context, const struct document_put *put, struct
     if (put->status == STATUS_OK) return STATUS_OK;
     *e = put->error;
     if (put->status != STATUS_TOO_LARGE) return put->status;
-    report(builder, e);
+    report(builder, NULL, e);
     return STATUS_OK;
 }
 
@@ -164,7 +167,7 @@ static enum status cut_and_add(struct file_adder *adder, const char *part,
     if (document_cut(cut, document, &why) ||
         (cut->is_picture && document_embed(cut, document, NULL, &why))) {
         error_prefix(&why, "%s%s", adder->file->path, part);
-        report(builder, &why);
+        report(builder, adder->file, &why);
         return STATUS_OK;
     }
     count_copy(adder, part, document->text);
@@ -201,7 +204,7 @@ static enum status add_document(struct file_adder *adder, const char *part,
     }
     if (metadata_of_file(&builder->metadata, &given, adder->file, document.text, &builder->limits,
                          &why)) {
-        report(builder, &why);
+        report(builder, adder->file, &why);
     } else {
         document.metadata = builder->metadata.size > 0 ? builder->metadata.data : NULL;
         status = cut_and_add(adder, part, &document, e);
@@ -219,7 +222,8 @@ static enum status take_document(void *context, const char *part, const struct d
 }
 
 static void skip_document(void *context, const struct error *why) {
-    report(((struct file_adder *)context)->builder, why);
+    const struct file_adder *adder = context;
+    report(adder->builder, adder->file, why);
 }
 
 static enum status add_file(struct builder *builder, int number, struct error *e) {
@@ -236,7 +240,7 @@ static enum status add_file(struct builder *builder, int number, struct error *e
     }
     /* Ctrl-C reaches mandoc too: its page is not bad. */
     if (status && build_check_interrupted(e)) return e->status;
-    if (status) report(builder, &why);
+    if (status) report(builder, file, &why);
     progress_read_file(&builder->progress, adder.guess);
     return STATUS_OK;
 }
@@ -350,6 +354,10 @@ static enum status build(struct builder *builder, const struct config *config, s
     status = add_files(builder, e);
     if (status == STATUS_OK) status = commit(builder, e);
     if (status == STATUS_OK) sweep_after(builder);
+    if (status == STATUS_OK) scan_forget(builder->options->out);
+    if (status == STATUS_OK)
+        walk_record(&builder->walk, builder->options->out, builder->options->paths,
+                    builder->options->n_paths);
     return status;
 }
 

@@ -87,7 +87,7 @@ enum status metadata_add(struct buffer *metadata, const char *text, struct error
 
 static void report_skipped(struct adder *adder, const struct error *why) {
     color_skipped(why);
-    walk_count_skipped(&adder->walk, why->text);
+    walk_count_skipped(&adder->walk, adder->file, why->text);
 }
 
 /* A document's own fault does not keep the others out; the collection's does. */

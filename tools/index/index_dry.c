@@ -62,7 +62,7 @@ static enum status show_document(void *context, const char *part, const struct d
 static void show_skipped(void *context, const struct error *why) {
     struct dry_run *dry = context;
     color_skipped(why);
-    walk_count_skipped(dry->walk, why->text);
+    walk_count_skipped(dry->walk, NULL, why->text);
 }
 
 enum status dry_run(struct walk *walk, const struct build_options *options, struct error *e) {

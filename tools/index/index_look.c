@@ -240,8 +240,11 @@ int run_list(struct index_arguments *arguments, struct error *e) {
     collection_close(collection);
     if (status) return EXIT_FAILED;
     if (listing.n_found > 0) return EXIT_FINE;
-    error_set(e, STATUS_NOT_FOUND, "%s: no document has \"%s\" in its name", arguments->rest[0],
-              listing.part);
+    if (listing.part[0] == '\0')
+        error_set(e, STATUS_NOT_FOUND, "%s: there are no documents", arguments->rest[0]);
+    else
+        error_set(e, STATUS_NOT_FOUND, "%s: no document has \"%s\" in its name", arguments->rest[0],
+                  listing.part);
     return EXIT_FAILED;
 }
 

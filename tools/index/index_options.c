@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/nearest.h"
 #include "config/sandbox/sandbox.h"
 #include "retrieval/extract/ocr/tesseract.h"
 #include "tools/usage.h"
@@ -324,23 +325,34 @@ static void list_options(unsigned command, struct option long_options[ARRAY_COUN
     long_options[n] = (struct option){0};
 }
 
+/* The words for an option that is not there, or that has no value. */
+static enum status refuse_option(const struct option *options, int kind, const char *word,
+                                 struct error *e) {
+    char near[NEAREST_OPTION_SIZE];
+    if (kind == ':')
+        return error_set(e, STATUS_INVALID, "%s needs a value; --help lists the options", word);
+    return error_set(e, STATUS_INVALID, "unknown option %s%s; --help lists the options", word,
+                     nearest_option(options, word, near));
+}
+
 enum status index_options_parse(struct index_arguments *arguments, unsigned command, int argc,
                                 char **argv, struct error *e) {
     struct option options[ARRAY_COUNT(rows) + 2];
     list_options(command, options);
     const char **sets = xcalloc((size_t)argc + 1, sizeof *sets);
     int option, n_sets = 0;
+    bool has_k = command & (COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_STATS);
     enum status status = STATUS_OK;
-    while (
-        status == STATUS_OK && !arguments->help &&
-        (option = getopt_long(
-             argc, argv, command & (COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_STATS) ? "k:" : "",
-             options, NULL)) != -1) {
+    opterr = 0;
+    while (status == STATUS_OK && !arguments->help &&
+           (option = getopt_long(argc, argv, has_k ? ":k:" : ":", options, NULL)) != -1) {
         if (option == OPTION_SET) {
             sets[n_sets] = optarg;
             n_sets++;
         }
-        status = parse_option(arguments, option, optarg, e);
+        status = option == '?' || option == ':'
+                     ? refuse_option(options, option, argv[optind - 1], e)
+                     : parse_option(arguments, option, optarg, e);
     }
     for (int i = 0; i < n_sets && status == STATUS_OK; i++)
         status = config_set(&arguments->config, sets[i], e);

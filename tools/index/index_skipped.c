@@ -15,7 +15,14 @@ struct skip_reason {
     struct buffer files; /* the first of them */
 };
 
-void skip_reasons_free(struct walk *walk) {
+void walk_free_skipped(struct walk *walk) {
+    for (int i = 0; i < walk->n_skipped; i++) {
+        free(walk->skipped[i].source);
+        free(walk->skipped[i].why);
+    }
+    free(walk->skipped);
+    walk->skipped = NULL;
+    walk->n_skipped = walk->skipped_capacity = 0;
     for (int i = 0; i < walk->n_reasons; i++) {
         free(walk->reasons[i].key);
         free(walk->reasons[i].text);
@@ -52,12 +59,30 @@ static struct skip_reason *find_reason(struct walk *walk, char *key, const char 
     return &walk->reasons[i];
 }
 
-void walk_count_skipped(struct walk *walk, const char *why) {
-    const char *colon = strstr(why, ": ");
-    const char *text = colon ? colon + 2 : why;
-    size_t size = colon ? (size_t)(colon - why) : 0;
-    struct skip_reason *reason = find_reason(walk, make_key(text), text);
+static void keep(struct walk *walk, const char *source, const char *why, size_t path_size) {
+    walk->skipped =
+        xgrow(walk->skipped, walk->n_skipped, &walk->skipped_capacity, sizeof *walk->skipped);
+    walk->skipped[walk->n_skipped] =
+        (struct skipped_file){source ? xstrdup(source) : NULL, xstrdup(why), path_size};
     walk->n_skipped++;
+}
+
+void walk_carry_skipped(struct walk *walk, const struct skipped_file *skipped) {
+    keep(walk, skipped->source, skipped->why, skipped->path_size);
+}
+
+/* A path may hold a colon and a blank; that of the file is known. */
+static size_t measure_path(const struct found_file *file, const char *why) {
+    bool own = file && starts_with(why, file->path);
+    const char *colon = strstr(why + (own ? strlen(file->path) : 0), ": ");
+    return colon ? (size_t)(colon - why) : 0;
+}
+
+void walk_count_skipped(struct walk *walk, const struct found_file *file, const char *why) {
+    size_t size = measure_path(file, why);
+    const char *text = size > 0 ? why + size + 2 : why;
+    struct skip_reason *reason = find_reason(walk, make_key(text), text);
+    keep(walk, file ? file->source : NULL, why, size);
     reason->n++;
     if (reason->n <= SHOWN_FILES && size > 0)
         buffer_printf(&reason->files, "%s%.*s", reason->n > 1 ? ", " : "", (int)size, why);

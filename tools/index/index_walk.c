@@ -31,7 +31,7 @@ static void skip(struct walk *walk, const char *path, const char *why) {
     struct buffer text = {0};
     buffer_printf(&text, "%s: %s", path, why);
     if (!walk->quiet) color_line(stderr, COLOR_YELLOW, "skipped:", " %s", text.data);
-    walk_count_skipped(walk, text.data);
+    walk_count_skipped(walk, NULL, text.data);
     buffer_free(&text);
 }
 
@@ -299,6 +299,6 @@ void walk_free(struct walk *walk) {
     free(walk->files);
     free(walk->roots);
     free(walk->base);
-    skip_reasons_free(walk);
+    walk_free_skipped(walk);
     buffer_free(&walk->dotted);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "config/base/hash.h"
+#include "retrieval/kept/scan_record.h"
 #include "tools/index/index_adder.h"
 
 /* After the last event it is quiet for so long before files are read, and at most so long after the
@@ -22,6 +23,7 @@ enum { QUIET_MILLISECONDS = 300, PATIENCE_MILLISECONDS = 3000, AGAIN_MILLISECOND
 struct folder_watch {
     struct adder adder;
     int inotify;
+    int lock;                  /* says that the folders are followed; -1: none */
     struct key_set signatures; /* of a source: its file as it was read last */
     bool warned;               /* that there are too many folders */
 };
@@ -109,7 +111,9 @@ static int64_t sign_file(const char *path) {
 /* A round: what the walk has found, and what was read of it. */
 struct watch_round {
     struct folder_watch *watcher;
+    struct walk before; /* the round before this one */
     struct gone_search gone;
+    struct key_set tried; /* sources that were read, or skipped, in this round */
 };
 
 static enum status read_file(struct watch_round *watch_round, int number, struct error *e) {
@@ -121,6 +125,7 @@ static enum status read_file(struct watch_round *watch_round, int number, struct
     bool read = false;
     gone_set_file(&watch_round->gone, file->source, GONE_FILE_THERE);
     if (known && *known == signature) return STATUS_OK;
+    key_set_add(&watch_round->tried, path.a, path.b);
     enum status status = adder_put_file(&watch->adder, number, &read, e);
     if (status) return status;
     if (read) gone_set_file(&watch_round->gone, file->source, GONE_FILE_READ);
@@ -146,7 +151,24 @@ static void begin_round(struct watch_round *watch_round) {
     watch->adder.seen = &watch_round->gone.ids;
 }
 
-static void end_round(struct watch_round *watch_round) { gone_free(&watch_round->gone); }
+/* A file that was skipped stays so until it is another, or is gone. `whole`: all files were seen.
+ */
+static void carry_skipped(struct watch_round *watch_round, bool whole) {
+    struct walk *walk = &watch_round->watcher->adder.walk;
+    for (int i = 0; i < watch_round->before.n_skipped; i++) {
+        const struct skipped_file *skipped = &watch_round->before.skipped[i];
+        struct name_key path = key_of(skipped->source ? skipped->source : "");
+        bool there = !whole || key_set_number(&watch_round->gone.files, path.a, path.b) != NULL;
+        if (skipped->source && there && !key_set_number(&watch_round->tried, path.a, path.b))
+            walk_carry_skipped(walk, skipped);
+    }
+}
+
+static void end_round(struct watch_round *watch_round) {
+    gone_free(&watch_round->gone);
+    key_set_free(&watch_round->tried);
+    walk_free(&watch_round->before);
+}
 
 static enum status carry_out_round(struct watch_round *watch_round, struct error *e) {
     struct adder *adder = &watch_round->watcher->adder;
@@ -162,18 +184,23 @@ static enum status carry_out_round(struct watch_round *watch_round, struct error
 }
 
 static enum status run_round(struct folder_watch *watch, struct error *e) {
+    const struct index_arguments *arguments = watch->adder.arguments;
     struct watch_round watch_round = {.watcher = watch,
+                                      .before = watch->adder.walk,
                                       .gone = {.adder = &watch->adder, .whole = true}};
-    struct walk fresh = {.verbose = watch->adder.arguments->build.verbose,
+    struct walk fresh = {.verbose = arguments->build.verbose,
                          .follow = watch->adder.walk.follow,
                          .pictures = watch->adder.walk.pictures,
                          .ocr = watch->adder.walk.ocr,
                          .quiet = watch->adder.walk.quiet};
-    walk_free(&watch->adder.walk);
     watch->adder.walk = fresh;
     begin_round(&watch_round);
     enum status status = carry_out_round(&watch_round, e);
-    index_sweep_files(watch->adder.collection, watch->adder.arguments->rest[0]);
+    carry_skipped(&watch_round, status == STATUS_OK);
+    if (status == STATUS_OK)
+        walk_record(&watch->adder.walk, arguments->rest[0], arguments->rest + 1,
+                    arguments->n_rest - 1);
+    index_sweep_files(watch->adder.collection, arguments->rest[0]);
     known_texts_free(&watch->adder.texts);
     end_round(&watch_round);
     return status;
@@ -196,10 +223,20 @@ static enum status follow_once(struct folder_watch *watch, struct error *e) {
     return status;
 }
 
+/* A server that shows the folders says that they are followed. */
+static void tell_followed(struct folder_watch *watch) {
+    const struct index_arguments *arguments = watch->adder.arguments;
+    struct error e;
+    if (scan_follow(arguments->rest[0], arguments->rest + 1, arguments->n_rest - 1, &watch->lock,
+                    &e))
+        line_print(stderr, "servers are not told that the folders are watched: %s", e.text);
+}
+
 /* Until a signal comes. */
 static void follow(struct folder_watch *watch) {
     struct error e;
     char last[sizeof e.text] = "";
+    tell_followed(watch);
     while (!index_interrupted) {
         enum status status = run_round(watch, &e);
         bool failed = status != STATUS_OK && status != STATUS_CANCELLED;
@@ -215,7 +252,7 @@ static void follow(struct folder_watch *watch) {
 }
 
 int run_watch(struct index_arguments *arguments, struct error *e) {
-    struct folder_watch watch = {.adder = {.arguments = arguments}};
+    struct folder_watch watch = {.adder = {.arguments = arguments}, .lock = -1};
     if (arguments->n_rest < 2) {
         error_set(e, STATUS_INVALID, "watch needs DIR and at least one PATH; --help says more");
         return EXIT_FAILED;
@@ -235,6 +272,7 @@ int run_watch(struct index_arguments *arguments, struct error *e) {
         fprintf(stderr, "ended; what was printed is kept\n");
     bool skipped = arguments->watch_once && watch.adder.walk.n_skipped > 0;
     if (watch.inotify >= 0) close(watch.inotify);
+    if (watch.lock >= 0) close(watch.lock);
     adder_close(&watch.adder);
     key_set_free(&watch.signatures);
     if (status) return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
