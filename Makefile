@@ -9,6 +9,7 @@
 #   make container-test  a container's image of the package, by buildah, which it installs (root; docs/packages.md)
 #   make test     deps, build, every test that needs no GPU
 #   make clients-test  langchain-openai, llama-index, lm-eval and MCP's client against the server, in an environment of their own
+#   make agents-test   Claude Code, Codex and LangChain's client of MCP against the server, in an environment of their own
 #   make replicas-test  three servers behind nginx and HAProxy, which it installs: docs/replicas.md
 #   make milvus-test  collections in a real Milvus, which it fetches (make test has a fake one)
 #   make page-test  the page at GET / in a real Chromium, which it installs
@@ -405,6 +406,12 @@ clients-test: deps
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/clients-venv/bin/python -m pytest -q -p no:cacheprovider tests/clients
 
+# Apart from `make test`: Claude Code, Codex and LangChain's client of MCP, half a gigabyte.
+agents-test: deps
+	@tools/deps_venv.sh $(DEPS) agents
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/agents-venv/bin/python -m pytest -q -p no:cacheprovider tests/agents
+
 # Apart from `make test`: three servers behind nginx and HAProxy, which it installs.
 replicas-test: deps
 	@tools/deps_extra.sh nginx-light haproxy
@@ -484,7 +491,7 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: all bench c-test c-tests clean clients-test container-test cuda-check cuda-checked deb deb-test demo demo-embedder \
+.PHONY: agents-test all bench c-test c-tests clean clients-test container-test cuda-check cuda-checked deb deb-test demo demo-embedder \
 	demo-parts deps deps-train emulated format fuzz gpu-bundle gpu-bundled gpu-check gpu-ops gpu-programs hostile-test hosts-test info \
 	install lint list-c-tests milvus-test noninterference page-test replicas-test soak test test-train train-smoke \
 	valgrind arm64-test

@@ -4,7 +4,7 @@
 #   tools/deps_venv.sh PREFIX NAME [PACKAGE]
 #
 # PACKAGE is a folder with a pyproject.toml that is installed from its place. Environments that are large and that few
-# need are apart from the one of `make deps`: NAME is clients, page or train (PyTorch: some minutes, some gigabytes).
+# need are apart from the one of `make deps`: NAME is agents, clients, page or train (PyTorch: some minutes, some gigabytes).
 set -euo pipefail
 
 prefix=${1:?usage: deps_venv.sh PREFIX NAME [PACKAGE]}

@@ -169,7 +169,8 @@ enum status kept_file_open(struct kept_files *files, const struct stored_documen
                          "this server gives no files of documents (option retrieval.keep_files)");
     if (name.kind == KEPT_NOTHING || (name.kind == KEPT_COPY && files->folder == NULL) ||
         (name.kind == KEPT_SAME && document->source[0] == '\0'))
-        return error_set(e, STATUS_NOT_FOUND, "no file was kept of the document");
+        return error_set(e, STATUS_NOT_FOUND,
+                         "no file was kept of the document (option retrieval.keep_files)");
     snprintf(out->tag, sizeof out->tag, "%s", name.hash);
     enum status status = name.kind == KEPT_COPY ? open_copy(files, &name, out, e)
                                                 : open_same(files, document, &name, out, e);

@@ -89,7 +89,9 @@ static enum status add_tool(struct tool_list *list, const struct json *tool,
     }
     list->tools = xgrow(list->tools, list->n, &list->capacity, sizeof *list->tools);
     struct tool *added = &list->tools[list->n];
-    *added = (struct tool){.name = xstrdup(own)};
+    const struct json *annotations = json_member(tool, "annotations");
+    *added = (struct tool){.name = xstrdup(own),
+                           .reads = json_bool(json_member(annotations, "readOnlyHint"))};
     list->n++;
     write_tool(&added->json, tool, name.data);
     list->bytes += added->json.size;

@@ -44,6 +44,7 @@ void tool_events_free(struct tool_events *events);
 struct tool {
     char *name;         /* the server's own */
     struct buffer json; /* {"type": "function", "function": {...}}, its name behind the server's */
+    bool reads;         /* the server says that it only reads */
 };
 
 /* Counted, and constant once it is complete. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "config/base/text.h"
+#include "server/threads/tally.h"
 #include "server/tools/tools_private.h"
 
 enum {
@@ -21,7 +22,8 @@ struct tools {
     struct tool_server **servers; /* [n] */
     bool *asked;                  /* [n] whose tools are being asked for; guarded by lock */
     int n;
-    pthread_mutex_t lock; /* guards the next two, and `asked` */
+    pthread_mutex_t lock; /* guards the next three, and `asked` */
+    struct tally calls;
     struct tool_job *jobs;
     int n_threads;
     pthread_cond_t ended; /* a thread has */
@@ -156,43 +158,29 @@ const struct tool_settings *tools_settings(const struct tools *tools) { return t
 
 bool tools_are_stopped(struct tools *tools) { return atomic_load(&tools->stopped); }
 
+const atomic_bool *tools_stopped(const struct tools *tools) { return &tools->stopped; }
+
+/* Counters. */
+
+static const struct tally_form calls_form = {
+    "retro_tool_calls_total",
+    "Calls of tools of other servers (option tools.mcp), by server and how they ended.",
+    {"server", "outcome"}};
+
+void tools_note_call(struct tools *tools, const struct tool_server *server, const char *outcome) {
+    pthread_mutex_lock(&tools->lock);
+    tally_add(&tools->calls, &calls_form, (const char *[]){tool_server_name(server), outcome}, 1);
+    pthread_mutex_unlock(&tools->lock);
+}
+
+void tools_print_counts(struct tools *tools, struct buffer *out) {
+    if (tools == NULL) return;
+    pthread_mutex_lock(&tools->lock);
+    tally_print(&tools->calls, &calls_form, out);
+    pthread_mutex_unlock(&tools->lock);
+}
+
 /* Calls. */
-
-/* A line for each call, without what was asked and answered. */
-static void log_call(const struct tool_job *job, const struct tool_ask *ask, double seconds,
-                     const struct error *e) {
-    const char *who = job->who ? job->who : "-";
-    if (e->status)
-        log_warn("tool %s of %s, key %s: failed in %.3f s: %.*s", ask->tool,
-                 tool_server_name(ask->server), who, seconds, SHOWN_BYTES, e->text);
-    else
-        log_info("tool %s of %s, key %s: %zu bytes asked, %zu answered in %.3f s%s", ask->tool,
-                 tool_server_name(ask->server), who, ask->arguments.size, ask->result.size, seconds,
-                 ask->failed ? ", as an error" : "");
-}
-
-static void carry_out(struct tool_job *job, struct tool_ask *ask) {
-    const struct tool_settings *settings = job->tools->settings;
-    double start = time_now();
-    struct tool_wait wait = {.deadline = start + settings->timeout,
-                             .most = (size_t)settings->max_result_bytes,
-                             .most_option = "tools.max_result_bytes",
-                             .unwanted = &job->unwanted,
-                             .stopped = &job->tools->stopped};
-    struct text_span arguments = {ask->arguments.data, ask->arguments.size};
-    struct tool_result result = {0};
-    struct error e = {0};
-    if (wait.deadline > job->deadline) wait.deadline = job->deadline;
-    if (tool_wait_check(&wait, &e) == STATUS_OK)
-        tool_server_call(ask->server, ask->tool, arguments, &wait, &result, &e);
-    ask->result = result.text;
-    ask->failed = result.failed;
-    log_call(job, ask, time_now() - start, &e);
-    if (e.status == STATUS_OK) return;
-    ask->failed = true;
-    buffer_clear(&ask->result);
-    buffer_printf(&ask->result, "The tool could not be called: %s", e.text);
-}
 
 static void leave(struct tools *tools, struct tool_job *job) {
     pthread_mutex_lock(&tools->lock);
@@ -205,7 +193,7 @@ static void leave(struct tools *tools, struct tool_job *job) {
 static void *run_job(void *argument) {
     struct tool_job *job = argument;
     struct tools *tools = job->tools;
-    for (int i = 0; i < job->n; i++) carry_out(job, &job->asks[i]);
+    tool_calls_carry_out(job);
     leave(tools, job);
     job->done(job);
     end_thread(tools);

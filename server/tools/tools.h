@@ -47,12 +47,14 @@ const char *tool_server_name(const struct tool_server *server);
 struct tool_ask {
     struct tool_server *server;
     const char *tool;        /* its own name, of the set */
+    bool reads;              /* its server says that it only reads */
     struct buffer arguments; /* JSON */
     struct buffer result;    /* what came, or why nothing did */
     bool failed;
 };
 
-/* Calls, one after the other. The owner fills in the first part, and keeps it until `done`. */
+/* Calls of one turn, some of them side by side. The owner fills in the first part, and keeps it
+ * until `done`. */
 struct tool_job {
     struct tool_ask *asks; /* [n] */
     int n;
@@ -69,3 +71,8 @@ struct tool_job {
 /* STATUS_BUSY: too many jobs run, or the server stops; then `done` is not called. */
 enum status tools_ask(struct tools *tools, struct tool_job *job, struct error *e);
 bool tools_are_stopped(struct tools *tools);
+
+/* Counts a call by how it ended, a constant string of few; and the counters of all calls, as
+ * Prometheus reads them. NULL: nothing. */
+void tools_note_call(struct tools *tools, const struct tool_server *server, const char *outcome);
+void tools_print_counts(struct tools *tools, struct buffer *out);

@@ -104,6 +104,27 @@ static void make_functions(int n, struct buffer *out) {
     buffer_append_string(out, "]}}");
 }
 
+static void make_namespaces(int n, struct buffer *out) {
+    buffer_append_string(out, "{\"input\":\"a\",\"tools\":[{\"type\":\"web_search\"}");
+    for (int i = 0; i < n; i++)
+        buffer_printf(out,
+                      ",{\"type\":\"namespace\",\"name\":\"n%d\",\"tools\":[{\"type\":"
+                      "\"function\",\"name\":\"f\",\"parameters\":{}}]}",
+                      i);
+    buffer_append_string(out, "]}");
+}
+
+/* Tools that are told of, each of which goes and comes. */
+static void make_changes(int n, struct buffer *out) {
+    buffer_append_string(out, MESSAGES_BEGIN "{\"role\":\"user\",\"content\":[");
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, "{\"type\":\"tool_reference\",\"tool_name\":\"f%d\"},", i);
+    buffer_append_string(out, "{\"type\":\"text\",\"text\":\"end\"}]}],\"tools\":[");
+    for (int i = 0; i < n; i++)
+        buffer_printf(out, "{\"name\":\"f%d\",\"defer_loading\":true,\"input_schema\":{}},", i);
+    buffer_append_string(out, "{\"name\":\"g\",\"input_schema\":{}}]}");
+}
+
 static void make_calls(int n, struct buffer *out) {
     buffer_append_string(out,
                          "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}");
@@ -178,6 +199,8 @@ static const struct growth_case cases[] = {
     {"door/messages_blocks", 500, make_blocks, run_messages},
     {"door/messages_document", 1000, make_document, run_messages},
     {"door/messages_unknown", 1000, make_unknown, run_messages},
+    {"door/messages_changes", 500, make_changes, run_messages},
+    {"door/responses_namespaces", 500, make_namespaces, run_responses},
     {"door/responses_items", 500, make_items, run_responses},
     {"door/responses_tools", 500, make_functions, run_responses},
     {"door/ollama_turns", 500, make_calls, run_ollama},

@@ -3,6 +3,7 @@ import base64
 import json
 import re
 
+import prometheus
 import pytest
 
 from conftest import ROOT
@@ -374,3 +375,27 @@ def test_metrics_count_sessions(server):
     text = server.request("GET", "/metrics").body.decode()
     assert int(re.search(r"^retro_mcp_sessions (\d+)$", text, re.MULTILINE)[1]) == before + 1
     session.end()
+
+
+def requests_counted(server, **labels):
+    return prometheus.value(prometheus.read(server.request("GET", "/metrics").body.decode()), "retro_mcp_requests_total", **labels)
+
+
+def test_metrics_count_requests(server):
+    """By method and tool of those that there are; what a client makes up is "other"."""
+    def look():
+        return [requests_counted(server, **labels) for labels in (
+            {"method": "tools/call", "tool": "search", "outcome": "ok"}, {"method": "tools/call", "tool": "search", "outcome": "tool_error"},
+            {"method": "tools/call", "tool": "other", "outcome": "fault"}, {"method": "other", "outcome": "fault"},
+            {"method": "tools/list", "tool": "", "outcome": "ok"})]
+
+    before = look()
+    call(server, "search", {"query": "a pipe", "k": 1})
+    refusal(server, "search", {"query": "a pipe", "k": 99})
+    params = {"name": "made-up", "arguments": {}}
+    post(server, message("tools/call", {**params, "_meta": meta()}), modern_headers("tools/call", params))
+    post(server, message("made/up"), ACCEPT)
+    post(server, "{", ACCEPT)
+    ask_modern(server, "tools/list")
+    assert [now - then for then, now in zip(before, look())] == [1, 1, 1, 2, 1]
+    assert b"made" not in server.request("GET", "/metrics").body

@@ -1,5 +1,6 @@
 """POST /v1/messages by raw requests, with a model whose answers are known (chat_model.py)."""
 import json
+import time
 
 import pytest
 from chat_model import SOURCES, THOUGHTS, WORDS, make_chat_model
@@ -261,6 +262,56 @@ def test_unknown_fields_are_passed_over_and_counted(server):
                  tools=[{"type": "web_search_20250305", "name": "web_search"}])
     assert reply.status == 200, reply.body
     assert passed("field") - before[0] == 3 and passed("tool") - before[1] == 1
+
+
+def says(server, messages, **fields):
+    reply = post(server, messages=messages, **fields)
+    assert reply.status == 200, reply.body
+    return reply.json()["content"][0]["text"], reply.json()["usage"]["input_tokens"]
+
+
+def test_tools_that_a_search_finds(server):
+    """Tools with defer_loading are told once a result refers to them; the model of the tests calls where it is told of any."""
+    search = {"type": "tool_use", "id": "toolu_1", "name": "ToolSearch", "input": {"city": "weather"}}
+    found = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "tool_reference", "tool_name": "get_weather"}]}
+    deferred = [tool | {"defer_loading": True} for tool in TOOLS]
+    asked, answered = USER, [*USER, {"role": "assistant", "content": [search]}, {"role": "user", "content": [found]}]
+    assert says(server, asked, tools=deferred)[0] == TEXT, "nobody has found them"
+    assert says(server, answered, tools=deferred)[0] != TEXT
+    one, both = says(server, answered, tools=deferred)[1], says(server, answered, tools=TOOLS)[1]
+    assert one < both, "the other was not found"
+    server_side = [*deferred, {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}]
+    assert says(server, asked, tools=server_side)[0] != TEXT, "a search that would run at Anthropic finds none, so all are told"
+    broken = post(server, messages=[*USER, {"role": "user", "content": [{"type": "tool_reference"}]}])
+    assert "tool_reference" in error(broken, 400, "invalid_request_error")
+
+
+def test_tools_that_come_and_go_on_the_way(server):
+    definition = {"type": "tool_definition", "definition": TOOLS[0]}
+    come = [*USER, {"role": "system", "content": [{"type": "tool_addition", "tool": definition}]}, *USER]
+    gone = [*come, {"role": "system", "content": [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": TOOLS[0]["name"]}}]}, *USER]
+    back = [*gone, {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": TOOLS[0]["name"]}}]}, *USER]
+    assert [says(server, turns)[0] == TEXT for turns in (USER, come, gone, back)] == [True, False, True, False]
+    assert says(server, gone, tools=TOOLS[:1])[0] == TEXT, "the request's own goes too"
+    wrong = post(server, messages=[*USER, {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "x"}}}]}])
+    assert "input_schema" in error(wrong, 400, "invalid_request_error")
+
+
+def test_many_changes_of_tools_are_read_in_time(server):
+    """Names are looked up: many of them take no longer than their text."""
+    blocks = [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": f"t{i}"}} for i in range(20000)]
+    tools = [TOOLS[0] | {"name": f"t{i}"} for i in range(20000)]
+    start = time.monotonic()
+    reply = post(server, "/v1/messages/count_tokens", messages=[*USER, {"role": "system", "content": blocks}], tools=tools)
+    assert reply.status in (200, 400) and time.monotonic() - start < 20, reply.body[:200]
+
+
+def test_a_picture_in_a_result_is_told_to_a_model_that_sees_none(server):
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    use = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"city": "x.png"}}
+    turns = [*USER, {"role": "assistant", "content": [use]},
+             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [picture]}]}]
+    assert says(server, turns)[0] == TEXT
 
 
 def test_errors_have_the_shape_of_their_path(server):

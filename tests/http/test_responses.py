@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from chat_model import WORDS, make_chat_model
+from chat_model import TEMPLATE, WORDS, make_chat_model
 from conftest import Server, loads
 from test_keys import Keys, bearer
 
@@ -22,9 +22,9 @@ def folder(tmp_path_factory):
     return path
 
 
-def start_server(folder, **server):
+def start_server(folder, model="script", **server):
     config = folder / "retro.json"
-    config.write_text(json.dumps({"model": {"path": str(folder / "script")}, "server": {"port": 0, "max_context": 1024} | server}))
+    config.write_text(json.dumps({"model": {"path": str(folder / model), "name": "script"}, "server": {"port": 0, "max_context": 1024} | server}))
     return Server(config, folder)
 
 
@@ -231,12 +231,51 @@ def test_what_codex_sends(server):
                              parallel_tool_calls=False, include=["reasoning.encrypted_content"], prompt_cache_key="k",
                              reasoning={"effort": "medium", "summary": "auto"}, text={"verbosity": "low"},
                              client_metadata={"a": "b"}, brand_new=1))
-    assert whole["status"] == "completed" and [t["type"] for t in whole["tools"]] == ["function", "function"]
+    assert whole["status"] == "completed" and [t["type"] for t in whole["tools"]] == ["function", "function", "namespace"]
     last = assembled(events(server, input=[], instructions="x", max_output_tokens=1))
     assert last["status"] == "incomplete"
     metrics = server.request("GET", "/metrics").body.decode()
-    assert 'retro_passed_over_total{door="responses",what="tool"} 5' in metrics
+    assert 'retro_passed_over_total{door="responses",what="tool"} 4' in metrics
     assert 'retro_passed_over_total{door="responses",what="item"} 1' in metrics
+
+
+def test_functions_in_namespaces(server):
+    """As Codex sends those of each MCP server: the model calls get_weather, and the client gets namespace and name apart."""
+    space = {"type": "namespace", "name": "get_", "description": "d", "tools": [TOOLS[0] | {"name": "weather"}, {"type": "custom", "name": "x"}]}
+    other = {"type": "namespace", "name": "mcp__documents", "description": "d", "tools": [TOOLS[1] | {"name": "search"}]}
+    plain, joined = [TOOLS[0] | {"name": "get___weather"}, TOOLS[1]], [space, TOOLS[1], other]
+    found = events(server, tools=joined)
+    whole = assembled(found)
+    calls = [item for item in whole["output"] if item["type"] == "function_call"]
+    assert [(call["name"], call.get("namespace")) for call in calls] == [("get_weather", None), ("get_time", None)]
+    assert [tool["type"] for tool in whole["tools"]] == ["namespace", "function", "namespace"]
+    assert ask(server, tools=plain)["usage"]["input_tokens"] < whole["usage"]["input_tokens"]
+    for tool, word in (({"type": "namespace", "tools": []}, "name"), ({"type": "namespace", "name": "m"}, "array"),
+                       ({"type": "namespace", "name": "m", "tools": [{"type": "function"}]}, "name")):
+        assert word in post(server, tools=[tool]).error()["message"]
+
+
+def test_a_call_in_a_namespace_comes_and_goes(folder):
+    scripts = {"<|to_words|>": WORDS, "<|to_calls|>": ['<tool_call>{"name": "mcp__documents__search", "arguments": {"city": "b"}}</tool_call>']}
+    make_chat_model(folder / "spaces", scripts, TEMPLATE.replace("elif tools", "elif tools and messages[-1].role != 'tool'"))
+    running = start_server(folder, model="spaces")
+    try:
+        tools = [{"type": "namespace", "name": "mcp__documents", "description": "d", "tools": [TOOLS[0] | {"name": "search"}]}]
+        found = events(running, tools=tools)
+        [done] = [event for event in found if event["type"] == "response.function_call_arguments.done"]
+        assert (done["name"], done["namespace"]) == ("search", "mcp__documents")
+        [call] = assembled(found)["output"]
+        assert (call["name"], call["namespace"]) == ("search", "mcp__documents")
+        turns = [{"role": "user", "content": "Hi"}, call, {"type": "function_call_output", "call_id": call["call_id"], "output": [
+            {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]
+        assert ask(running, tools=tools, input=turns)["output"][0]["content"][0]["text"] == TEXT
+        kept = ask(running, tools=tools)
+        more = [{"type": "function_call_output", "call_id": kept["output"][0]["call_id"], "output": "found"}]
+        assert ask(running, tools=tools, input=more, previous_response_id=kept["id"])["output"][0]["content"][0]["text"] == TEXT
+        forced = ask(running, tools=tools, tool_choice={"type": "function", "namespace": "mcp__documents", "name": "search"})
+        assert forced["output"][0]["type"] == "function_call"
+    finally:
+        assert running.stop() == 0, running.log.read_text()
 
 
 def test_codex_reads_the_context(server):

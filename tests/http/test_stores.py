@@ -93,7 +93,7 @@ def test_a_file_is_uploaded_shown_and_deleted(client):
     assert file["object"] == "file" and file["bytes"] == len(TEXTS["bread.md"]) and file["status"] == "processed"
     assert abs(file["created_at"] - time.time()) < PATIENCE
     assert client.ask("GET", f"files/{file['id']}") == file
-    assert client.ask("GET", f"files/{file['id']}/content").body.decode() == TEXTS["bread.md"]
+    assert "retrieval.keep_files" in client.ask("GET", f"files/{file['id']}/content", status=404).error()["message"]
     assert {f["id"] for f in client.ask("GET", "files?limit=1000")["data"]} == before | {file["id"]}
     assert [f["id"] for f in client.ask("GET", "files?purpose=user_data")["data"]] == [file["id"]]
     assert file["id"] not in {f["id"] for f in client.ask("GET", "files?purpose=assistants&limit=1000")["data"]}
@@ -103,6 +103,24 @@ def test_a_file_is_uploaded_shown_and_deleted(client):
     for method, path in (("GET", ""), ("GET", "/content"), ("DELETE", "")):
         client.ask(method, f"files/{file['id']}{path}", status=404)
     assert {f["id"] for f in client.ask("GET", "files?limit=1000")["data"]} == before
+
+
+def test_a_file_is_given_as_it_was_uploaded(start, folder):
+    client = Client(start(*options(folder, "retrieval.keep_files=copy")))
+    page = b"<html><body><script>alert(1)</script><p>Lime mortar hardens \xc3\xa4 slowly.</p></body></html>\r\n"
+    file = client.form([("file", "lime.html", page), ("purpose", None, b"assistants")])
+    store = client.store(file)
+    reply = client.ask("GET", f"files/{file['id']}/content")
+    assert reply.body == page and reply.headers["Content-Type"] == "application/octet-stream"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff" and "lime.html" in reply.headers["Content-Disposition"]
+    text = client.ask("GET", f"vector_stores/{store['id']}/files/{file['id']}/content")["data"][0]["text"]
+    assert "hardens ä slowly" in text and "alert" not in text
+    part = client.server.request("GET", f"/v1/files/{file['id']}/content", headers={"Range": "bytes=6-9"})
+    assert (part.status, part.body) == (206, page[6:10])
+    client.ask("POST", "documents", {"id": "note", "path": "note.txt", "text": "A text of a request has no file."})
+    assert "keep_files" in client.ask("GET", "files/file-note/content", status=404).error()["message"]
+    client.ask("DELETE", f"files/{file['id']}")
+    client.ask("GET", f"files/{file['id']}/content", status=404)
 
 
 def test_two_files_of_a_name_are_two(client):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import prometheus
 import pytest
 from chat_model import WORDS, make_chat_model
 from conftest import BUILD, Server, loads
@@ -43,6 +44,8 @@ def scripts_of():
     calls["own"] = [one_call("get_time")]
     calls["both"] = ["See: ", one_call("lines__echo") + one_call("get_time")]
     calls["two"] = ["See, ", one_call("lines__echo", text="1") + one_call("http__echo", text="2")]
+    calls["meeting"] = ["Both: ", one_call("http__meet", text="1") + one_call("http__meet", text="2")]
+    calls["ordered"] = ["All: ", "".join(one_call("http__order", text=str(i)) for i in range(4)) + one_call("lines__echo")]
     calls["marked"] = ["<tool_call>", one_call("lines__echo", text="S")[11:-12], "</tool_call>"]
     calls["text"] = ['<tool_call>{"name": "lines__echo", "arguments": "no object"}</tool_call>']
     return calls
@@ -237,6 +240,38 @@ def test_two_calls_of_a_turn(server):
     assert [(c["index"], c["server"], c["output"]) for c in reply["choices"][0]["message"]["mcp_calls"]] == [
         (0, "lines", "said: 1"), (1, "http", "said: 2")]
     assert reply["choices"][0]["message"]["content"] == "See," + TEXT
+
+
+def outputs(reply):
+    return [c.get("output") or c["error"] for c in reply["choices"][0]["message"]["mcp_calls"]]
+
+
+def test_calls_that_read_go_side_by_side(folder, entries, tmp_path):
+    """Each of two calls waits for the other: only together are they answered."""
+    running = start(folder, entries, tmp_path, timeout=60)
+    try:
+        wait_for(running, ["http"])
+        assert outputs(ask(running, "meeting", mcp=["http"])) == ["met", "met"]
+    finally:
+        assert running.stop() == 0, running.log.read_text()
+
+
+def test_calls_that_write_keep_their_order(server):
+    said = outputs(ask(server, "ordered", mcp=["lines", "http"]))
+    assert said == [*(f"call {i} is {i}, 1" for i in range(4)), "said: "]
+
+
+def calls_counted(at, **labels):
+    return prometheus.value(prometheus.read(at.request("GET", "/metrics").body.decode()), "retro_tool_calls_total", **labels)
+
+
+def test_metrics_count_calls(server):
+    before = {outcome: calls_counted(server, server="lines", outcome=outcome) for outcome in ("ok", "tool_error", "failed", "not_called")}
+    for want in ("lines__echo", "lines__fails", "lines__wrong"):
+        ask(server, want)
+    ask(server, "both", tools=OWN)
+    after = {outcome: calls_counted(server, server="lines", outcome=outcome) for outcome in before}
+    assert {outcome: after[outcome] - before[outcome] for outcome in before} == dict.fromkeys(before, 1)
 
 
 @pytest.mark.parametrize(("option", "calls", "words"), [

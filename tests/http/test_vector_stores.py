@@ -33,7 +33,7 @@ def config(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(config, tmp_path_factory):
-    running = Server(config, tmp_path_factory.mktemp("server"), "retrieval.documents=read")
+    running = Server(config, tmp_path_factory.mktemp("server"), "retrieval.documents=read", "retrieval.keep_files=path")
     yield running
     assert running.stop() == 0, running.log.read_text()
 

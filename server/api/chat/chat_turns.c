@@ -246,7 +246,10 @@ static void take_calls(struct chat_turns *turns, struct chat_choice *choice) {
         progress->finish = FINISH_STOP;
 }
 
-static void settle(struct chat_call *call, const char *why) {
+static void settle(struct chat_turns *turns, struct chat_call *call, const char *why) {
+    struct tool_server *server;
+    tool_set_find(&turns->set, call->name, &server);
+    tools_note_call(turns->set.tools, server, "not_called");
     call->failed = true;
     buffer_clear(&call->result);
     buffer_append_string(&call->result, why);
@@ -254,7 +257,7 @@ static void settle(struct chat_call *call, const char *why) {
 
 /* Calls that are not carried out, and end the answer. */
 static void settle_all(struct chat_turns *turns, const char *why) {
-    for (int i = turns->first_call; i < turns->n_calls; i++) settle(&turns->calls[i], why);
+    for (int i = turns->first_call; i < turns->n_calls; i++) settle(turns, &turns->calls[i], why);
     show_results(turns);
 }
 
@@ -281,7 +284,7 @@ static void add_ask(struct chat_turns *turns, int i) {
     const struct chat_call *call = &turns->calls[i];
     struct tool_ask *ask = &job->asks[job->n];
     *ask = (struct tool_ask){.tool = call->tool};
-    tool_set_find(&turns->set, call->name, &ask->server);
+    ask->reads = tool_set_find(&turns->set, call->name, &ask->server)->reads;
     buffer_append(&ask->arguments, call->arguments.data, call->arguments.size);
     turns->called[job->n] = i;
     job->n++;
@@ -298,9 +301,9 @@ static void choose_calls(struct chat_turns *turns, const struct choice *choice) 
     turns->called = xcalloc(n, sizeof *turns->called);
     for (int i = turns->first_call; i < turns->n_calls; i++) {
         if (limit)
-            settle(&turns->calls[i], limit);
+            settle(turns, &turns->calls[i], limit);
         else if (i >= settings->max_calls)
-            settle(&turns->calls[i],
+            settle(turns, &turns->calls[i],
                    "Not called: the answer has as many calls as it may have (option "
                    "tools.max_calls). Answer without tools.");
         else

@@ -3,9 +3,9 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "server/threads/histogram.h"
+#include "server/threads/tally.h"
 
 /* Paths times statuses that are told apart. */
 enum { TRAFFIC_ROWS = 256 };
@@ -16,17 +16,18 @@ struct traffic_row {
     int64_t n;
 };
 
-/* Parts of requests that a door passed over. */
-struct passed_row {
-    const char *door, *what;
-    int64_t n;
-};
-enum { PASSED_ROWS = 64 };
+static const struct tally_form
+    passed_form = {"retro_passed_over_total",
+                   "Parts of requests to the doors for agents that change nothing here, and were "
+                   "passed over.",
+                   {"door", "what"}},
+    mcp_form = {"retro_mcp_requests_total",
+                "Requests of MCP clients, by method, tool and how they ended.",
+                {"method", "tool", "outcome"}};
 
 struct traffic {
     pthread_mutex_t lock;
-    struct passed_row passed[PASSED_ROWS];
-    int n_passed;
+    struct tally passed, mcp;
     struct traffic_row rows[TRAFFIC_ROWS];
     int n;
     struct histogram seconds;
@@ -59,31 +60,17 @@ void traffic_note(struct traffic *traffic, const char *path, int status, double 
 }
 
 void traffic_note_passed(struct traffic *traffic, const char *door, const char *what, int n) {
-    int i = 0;
     if (n == 0) return;
     pthread_mutex_lock(&traffic->lock);
-    while (i < traffic->n_passed && (strcmp(traffic->passed[i].door, door) != 0 ||
-                                     strcmp(traffic->passed[i].what, what) != 0))
-        i++;
-    if (i == traffic->n_passed && i < PASSED_ROWS) {
-        traffic->passed[i] = (struct passed_row){.door = door, .what = what};
-        traffic->n_passed++;
-    }
-    if (i < PASSED_ROWS) traffic->passed[i].n += n;
+    tally_add(&traffic->passed, &passed_form, (const char *[]){door, what}, n);
     pthread_mutex_unlock(&traffic->lock);
 }
 
-/* While the lock is held. */
-static void print_passed(const struct traffic *traffic, struct buffer *out) {
-    buffer_append_string(
-        out,
-        "# HELP retro_passed_over_total Parts of requests to the doors for agents that change "
-        "nothing here, and were passed over.\n"
-        "# TYPE retro_passed_over_total counter\n");
-    for (int i = 0; i < traffic->n_passed; i++)
-        buffer_printf(out, "retro_passed_over_total{door=\"%s\",what=\"%s\"} %lld\n",
-                      traffic->passed[i].door, traffic->passed[i].what,
-                      (long long)traffic->passed[i].n);
+void traffic_note_mcp(struct traffic *traffic, const char *method, const char *tool,
+                      const char *outcome) {
+    pthread_mutex_lock(&traffic->lock);
+    tally_add(&traffic->mcp, &mcp_form, (const char *[]){method, tool, outcome}, 1);
+    pthread_mutex_unlock(&traffic->lock);
 }
 
 void traffic_print(struct traffic *traffic, struct buffer *out) {
@@ -96,7 +83,8 @@ void traffic_print(struct traffic *traffic, struct buffer *out) {
         buffer_printf(out, "retro_http_requests_total{path=\"%s\",code=\"%d\"} %lld\n",
                       traffic->rows[i].path, traffic->rows[i].status,
                       (long long)traffic->rows[i].n);
-    print_passed(traffic, out);
+    tally_print(&traffic->passed, &passed_form, out);
+    tally_print(&traffic->mcp, &mcp_form, out);
     buffer_append_string(
         out,
         "# HELP retro_http_request_duration_seconds From a request's first line to its end.\n"

@@ -13,5 +13,9 @@ void traffic_note(struct traffic *traffic, const char *path, int status, double 
 /* Any thread: parts of a request that a door passed over. Both names are constant strings of few.
  */
 void traffic_note_passed(struct traffic *traffic, const char *door, const char *what, int n);
+/* Any thread: a request of MCP. All three are constant strings of few; tool: "" where none is
+ * called. */
+void traffic_note_mcp(struct traffic *traffic, const char *method, const char *tool,
+                      const char *outcome);
 /* As Prometheus reads it. */
 void traffic_print(struct traffic *traffic, struct buffer *out);

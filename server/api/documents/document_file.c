@@ -1,6 +1,6 @@
-/* server/api/documents/document_file.c: GET /v1/documents/ID/file: the file that a document came
- * from, as it came, whole or in part. It came from anywhere, so a browser may do nothing but show
- * it, and is not even told what it could run. */
+/* server/api/documents/document_file.c: GET /v1/documents/ID/file, and /v1/files/ID/content: the
+ * file that a document came from, as it came, whole or in part. It came from anywhere, so a browser
+ * may do nothing but show it, and is not even told what it could run. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "retrieval/extract/extract.h"
 #include "server/api/api.h"
 #include "server/api/documents/byte_range.h"
+#include "server/api/documents/document_file.h"
 #include "server/api/documents/look.h"
 
 enum { PIECE_BYTES = 256 << 10, MAX_NAME = 200 };
@@ -20,7 +21,8 @@ struct document_file_look {
     const struct served_model *model;
     struct principal who; /* held: no other documents are there than it sees */
     char *id;
-    char *range, *if_range, *if_none_match; /* headers; NULL: not there */
+    bool (*hides)(const struct stored_document *document); /* NULL: none is hidden */
+    char *range, *if_range, *if_none_match;                /* headers; NULL: not there */
     struct kept_file file;
     enum document_kind kind;
     char *name; /* to save it by */
@@ -80,7 +82,10 @@ static enum status run_file_look(struct look *base, struct error *e) {
     struct collection_found found;
     if (collection_find(look->model->collection, principal_filter(&look->who), look->id, &found, e))
         return e->status;
-    enum status status = open_kept(look, &found.document, e);
+    enum status status =
+        look->hides && look->hides(&found.document)
+            ? error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", look->id)
+            : open_kept(look, &found.document, e);
     collection_found_release(&found);
     if (status) return status;
     choose_part(look);
@@ -226,15 +231,25 @@ struct answer *document_file(struct api *api, const struct api_request *request,
         documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
     const char *id = request->path + strlen(documents_path);
+    const struct document_file_ask ask = {.model = model,
+                                          .id = xstrndup(id, strlen(id) - strlen(file_path))};
+    return document_file_ask(request, &ask, waker, failure);
+}
+
+struct answer *document_file_ask(const struct api_request *request,
+                                 const struct document_file_ask *ask, struct waker waker,
+                                 struct failure *failure) {
     struct document_file_look *look = xcalloc(1, sizeof *look);
     look->base = (struct look){
         .run = run_file_look, .head = add_headers, .more = send_more, .free = free_file_look};
-    look->model = model;
+    look->base.lost = ask->lost;
+    look->model = ask->model;
+    look->hides = ask->hides;
     look->who = principal_hold(request->principal);
-    look->id = xstrndup(id, strlen(id) - strlen(file_path));
+    look->id = ask->id;
     look->file.fd = -1;
     if (strcmp(request->method, "GET") == 0) look->range = copy_header(request, "Range");
     look->if_range = copy_header(request, "If-Range");
     look->if_none_match = copy_header(request, "If-None-Match");
-    return look_ask(&look->base, model, waker, failure);
+    return look_ask(&look->base, ask->model, waker, failure);
 }

@@ -7,6 +7,7 @@
 #include "server/api/api.h"
 #include "server/api/core/traffic.h"
 #include "server/api/operations/metrics_server.h"
+#include "server/tools/tools.h"
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
@@ -194,6 +195,7 @@ struct answer *metrics_open(struct api *api, const struct api_request *request, 
     print_drafts(all, api->n_models, &body);
     print_histograms(all, api->n_models, &body);
     traffic_print(api->traffic, &body);
+    tools_print_counts(api->tools, &body);
     metrics_print_keys(api, &body);
     metrics_print_process(api, &body);
     free(all);

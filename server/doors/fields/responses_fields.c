@@ -11,8 +11,8 @@ static const struct json_field asked_fields[] = {
     DOOR_VALUE("previous_response_id", AT(previous), DOOR_TEXT,
                "a response that was stored, which the input goes on from"),
     DOOR_VALUE("tools", AT(tools), DOOR_LIST,
-               "functions, file_search, and mcp with the server_label of a server of option "
-               "tools.mcp; tools of types that run elsewhere are passed over"),
+               "functions, also in namespaces, file_search, and mcp with the server_label of a "
+               "server of option tools.mcp; tools of types that run elsewhere are passed over"),
     DOOR_VALUE("tool_choice", AT(tool_choice), "{\"anyOf\":[" DOOR_TEXT "," DOOR_OBJECT "]}",
                "auto, none, required, a function by name, or allowed_tools"),
     DOOR_VALUE("parallel_tool_calls", AT(parallel_tool_calls), DOOR_BOOL,

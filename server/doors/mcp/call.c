@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/core/traffic.h"
 #include "server/doors/mcp/words.h"
+
+const char mcp_answered[] = "ok", mcp_tool_failed[] = "tool_error", mcp_faulty[] = "fault",
+           mcp_unknown[] = "other";
 
 #define METHOD(verb, in, handler, ...) \
     { .name = (verb), .eras = (in), .open = handler, __VA_ARGS__ }
@@ -169,11 +173,13 @@ static void write_failure(struct mcp_call *call, struct buffer *out) {
     read_failure(call, &failure);
     begin_result(call, out);
     if (call->excuse && call->excuse(call, failure.message)) {
+        call->outcome = mcp_tool_failed;
         end_result(call);
         failure_free(&failure);
         return;
     }
     buffer_clear(out);
+    call->outcome = mcp_faulty;
     mcp_fault_from(&fault, &failure);
     settle_code(&fault, call->era);
     call->base.http = status_of(&fault, call->era);
@@ -187,6 +193,7 @@ static void write_result(struct mcp_call *call, struct buffer *out) {
         return;
     }
     begin_result(call, out);
+    call->outcome = mcp_answered;
     call->wrap(call, (struct text_span){call->body.data, call->body.size});
     end_result(call);
 }
@@ -270,7 +277,14 @@ static void call_close(struct answer *base) {
     mcp_call_free(call);
 }
 
+static void note_end(const struct mcp_call *call) {
+    if (call->message.kind == MCP_REQUEST)
+        traffic_note_mcp(call->api->traffic, call->method ? call->method->name : mcp_unknown,
+                         call->tool ? call->tool : "", call->outcome ? call->outcome : "left");
+}
+
 void mcp_call_free(struct mcp_call *call) {
+    note_end(call);
     if (call->inner) answer_close(call->inner);
     mcp_session_release(call->mcp, call->session);
     principal_release(&call->who);
@@ -282,6 +296,7 @@ void mcp_call_free(struct mcp_call *call) {
 
 static struct answer *answer_now(struct mcp_call *call, struct buffer *out) {
     end_result(call);
+    if (call->outcome == NULL) call->outcome = mcp_answered;
     struct answer *answer = answer_text(200, JSON_TYPE, out);
     if (call->method->open == mcp_initialize && call->session && !call->lines)
         answer_add_header(answer, "Mcp-Session-Id", "%s", mcp_session_id(call->session));
@@ -298,11 +313,13 @@ struct answer *mcp_call_open(struct mcp_call *call) {
     if (inner == NULL && fault.code == 0) return answer_now(call, &out);
     buffer_free(&out);
     if (inner == NULL) {
+        call->outcome = mcp_faulty;
         inner = mcp_fault_answer(&fault, call);
         mcp_call_free(call);
         return inner;
     }
     if (call->method->streams) {
+        call->outcome = mcp_answered;
         mcp_call_free(call); /* the stream has all that it needs of it */
         return inner;
     }

@@ -45,6 +45,8 @@ struct mcp_call {
     struct mcp_session *session; /* held; NULL: it has none */
     struct mcp_message message;
     const struct mcp_method *method;
+    const char *tool;    /* that is called, "other" of an unknown one; NULL: none is */
+    const char *outcome; /* how the call ended, for /metrics; NULL: its client left before */
     struct waker waker;
     struct json_writer w;
     struct answer *inner;
@@ -56,6 +58,9 @@ struct mcp_call {
     int done;                   /* as it was told last */
     struct mcp_pending pending; /* with a session */
 };
+
+/* Outcomes of calls, and the name in /metrics of methods and tools that there are not. */
+extern const char mcp_answered[], mcp_tool_failed[], mcp_faulty[], mcp_unknown[];
 
 /* The answer to a request that was read; takes the call. */
 struct answer *mcp_call_open(struct mcp_call *call);

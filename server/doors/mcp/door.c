@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "server/api/core/traffic.h"
 #include "server/doors/mcp/batch.h"
 #include "server/doors/mcp/listen.h"
 #include "server/doors/mcp/state.h"
@@ -152,6 +153,7 @@ static bool find_method(struct mcp_call *call, struct mcp_fault *fault) {
 /* Takes the call. */
 static struct answer *refuse_call(struct mcp_call *call, struct mcp_fault *fault) {
     struct answer *answer = mcp_fault_answer(fault, call);
+    call->outcome = mcp_faulty;
     mcp_call_free(call);
     return answer;
 }
@@ -217,7 +219,10 @@ static bool takes_batches(const struct mcp_request *request) {
 struct answer *mcp_ask(const struct mcp_request *request) {
     struct mcp_fault fault = {0};
     struct json *json = mcp_body_parse(request->text, &fault);
-    if (json == NULL) return mcp_fault_answer(&fault, NULL);
+    if (json == NULL) {
+        traffic_note_mcp(request->mcp->options.api->traffic, mcp_unknown, "", mcp_faulty);
+        return mcp_fault_answer(&fault, NULL);
+    }
     if (json_is_list(json) && takes_batches(request)) return mcp_batch_open(request, json);
     return mcp_take(request, json, json);
 }

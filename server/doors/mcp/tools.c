@@ -233,6 +233,7 @@ static const struct mcp_tool *find_tool(struct mcp_call *call, struct mcp_fault 
     if (name == NULL) return NULL;
     for (size_t i = 0; i < ARRAY_COUNT(tools); i++)
         if (strcmp(tools[i].name, name) == 0 && is_there(call, &tools[i])) return &tools[i];
+    call->tool = mcp_unknown;
     mcp_fault_set(fault, MCP_BAD_PARAMS, "there is no tool %.100s, see tools/list", name);
     return NULL;
 }
@@ -240,6 +241,7 @@ static const struct mcp_tool *find_tool(struct mcp_call *call, struct mcp_fault 
 struct answer *mcp_tools_call(struct mcp_call *call, struct mcp_fault *fault) {
     const struct mcp_tool *tool = find_tool(call, fault);
     if (tool == NULL) return NULL;
+    call->tool = tool->name;
     const struct json *arguments = json_member(call->message.params, "arguments");
     struct failure failure = {0};
     struct json *none = NULL;
@@ -257,6 +259,7 @@ struct answer *mcp_tools_call(struct mcp_call *call, struct mcp_fault *fault) {
         failure_set(&failure, 400, "invalid_type", "arguments", "arguments must be an object");
     json_close(none);
     if (answer) return answer;
+    call->outcome = mcp_tool_failed;
     excuse_tool(call, failure.message);
     failure_free(&failure);
     return NULL;

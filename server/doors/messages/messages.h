@@ -2,7 +2,10 @@
 #pragma once
 
 #include "server/api/chat/chat_turns.h"
+#include "server/doors/fields/messages_fields.h"
 #include "server/doors/messages/citable.h"
+#include "server/doors/messages/tool_changes.h"
+#include "server/doors/shared/door_fields.h"
 
 enum messages_block { BLOCK_NONE, BLOCK_THINKING, BLOCK_TEXT };
 
@@ -19,6 +22,7 @@ struct messages_answer {
     struct chat_answer chat; /* first */
     struct json *body;       /* the request, which texts of `citables` are parts of */
     struct citable_list citables;
+    struct tool_changes changes;
     bool thinks;       /* thoughts are shown */
     bool counts_cache; /* the request marks what is to be kept: usage tells what was */
 };
@@ -34,6 +38,12 @@ void messages_free(struct chat_answer *answer);
 bool messages_read_turns(struct messages_answer *answer, struct api *api,
                          const struct json *messages, struct conversation *conversation,
                          struct failure *failure);
+
+/* messages_tools.c: tools and the choice among them as members of the chat's body, once the turns
+ * were read. */
+bool messages_put_tools(struct messages_answer *answer, struct api *api,
+                        const struct messages_request *asked, struct chat_body *body,
+                        struct failure *failure);
 
 /* messages_json.c: parts of an answer, whole or of a stream. */
 void messages_write_id(struct json_writer *w, const struct writing_answer *answer);

@@ -2,10 +2,7 @@
 #include <string.h>
 
 #include "config/base/text.h"
-#include "server/api/core/traffic.h"
-#include "server/doors/fields/messages_fields.h"
 #include "server/doors/messages/messages.h"
-#include "server/doors/shared/door_fields.h"
 
 /* System text. */
 
@@ -36,6 +33,7 @@ static bool read_conversation(struct messages_answer *answer, struct api *api,
                               const struct messages_request *asked,
                               struct conversation *conversation, struct failure *failure) {
     conversation_begin(conversation);
+    conversation->blind = door_model_is_blind(api, asked->model);
     conversation_turn(conversation, SPEAKER_SYSTEM);
     answer->citables.enabled = citable_is_wanted(asked->messages);
     if (!read_system(asked->system, conversation, failure)) return false;
@@ -43,98 +41,6 @@ static bool read_conversation(struct messages_answer *answer, struct api *api,
         conversation_say(conversation, (struct text_span){citable_words, strlen(citable_words)});
     if (!conversation->speaks) conversation->speaker = SPEAKER_NOBODY;
     return messages_read_turns(answer, api, asked->messages, conversation, failure);
-}
-
-/* Tools. */
-
-static bool put_tool(struct json_writer *w, const struct json *tool, struct failure *failure) {
-    const struct json *schema = json_member(tool, "input_schema");
-    if (!json_is_text(json_member(tool, "name")) || json_kind(schema) != JSON_KIND_OBJECT)
-        return failure_set(failure, 400, "invalid_value", "tools",
-                           "tools: each has a name, and an object as input_schema");
-    put_object(w);
-    put_key_string(w, "type", "function");
-    put_key_object(w, "function");
-    for (struct json_entry it = {0}; json_next(tool, &it);) {
-        bool described = span_is(it.name, "name") || span_is(it.name, "description") ||
-                         span_is(it.name, "strict");
-        if (!described || json_is_absent(it.value)) continue;
-        put_key_n(w, it.name.text, it.name.size);
-        put_json(w, it.value);
-    }
-    put_key(w, "parameters");
-    put_json(w, schema);
-    put_object_end(w);
-    put_object_end(w);
-    return true;
-}
-
-/* A server of option tools.mcp by its name: the request never says where it is. */
-static bool put_toolset(struct json_writer *w, const struct json *tool, struct failure *failure) {
-    const struct json *name = json_member(tool, "mcp_server_name");
-    if (!json_is_text(name))
-        return failure_set(failure, 400, "invalid_value", "tools",
-                           "tools: an mcp_toolset has mcp_server_name, the name of a server of "
-                           "option tools.mcp");
-    if (!json_is_absent(json_member(tool, "configs")) ||
-        !json_is_absent(json_member(tool, "default_config")))
-        return failure_set(failure, 400, "unsupported_parameter", "tools",
-                           "tools: the tools of an mcp_toolset are those that option tools.mcp "
-                           "allows; configs and default_config are not read");
-    put_json(w, name);
-    return true;
-}
-
-static bool put_toolsets(const struct json *tools, struct chat_body *body,
-                         struct failure *failure) {
-    bool any = false, ok = true;
-    for (size_t i = 0; i < json_count(tools); i++)
-        any = any || json_text_is(json_member(json_item(tools, i), "type"), "mcp_toolset");
-    if (!any) return true;
-    put_key_array(&body->w, "mcp");
-    for (size_t i = 0; ok && i < json_count(tools); i++)
-        if (json_text_is(json_member(json_item(tools, i), "type"), "mcp_toolset"))
-            ok = put_toolset(&body->w, json_item(tools, i), failure);
-    put_array_end(&body->w);
-    return ok;
-}
-
-/* Tools of other types run at Anthropic, or have schemas that only its models know. */
-static bool put_tools(struct api *api, const struct json *tools, struct chat_body *body,
-                      struct failure *failure) {
-    int n_passed = 0;
-    if (json_is_absent(tools)) return true;
-    if (!json_is_list(tools))
-        return failure_set(failure, 400, "invalid_type", "tools", "tools: must be an array");
-    put_key_array(&body->w, "tools");
-    for (size_t i = 0; i < json_count(tools); i++) {
-        const struct json *tool = json_item(tools, i), *type = json_member(tool, "type");
-        bool own = json_is_absent(type) || json_text_is(type, "custom");
-        n_passed += !own && !json_text_is(type, "mcp_toolset");
-        if (own && !put_tool(&body->w, tool, failure)) return false;
-    }
-    put_array_end(&body->w);
-    traffic_note_passed(api->traffic, "messages", "tool", n_passed);
-    return put_toolsets(tools, body, failure);
-}
-
-static bool put_choice(const struct json *choice, struct chat_body *body, struct failure *failure) {
-    const struct json *type = json_member(choice, "type"), *name = json_member(choice, "name");
-    struct json_writer *w = &body->w;
-    if (json_is_absent(choice)) return true;
-    if (json_bool(json_member(choice, "disable_parallel_tool_use")))
-        put_key_bool(w, "parallel_tool_calls", false);
-    if (json_text_is(type, "tool") && json_is_text(name)) {
-        chat_body_put_function(body, name);
-        return true;
-    }
-    bool any = json_text_is(type, "any");
-    if (any || json_text_is(type, "auto") || json_text_is(type, "none")) {
-        put_key_string(w, "tool_choice", any ? "required" : json_word(type));
-        return true;
-    }
-    return failure_set(failure, 400, "invalid_value", "tool_choice",
-                       "tool_choice: type must be auto, any, tool with a name, or none");
 }
 
 /* The shape of the answer. */
@@ -226,8 +132,8 @@ static bool translate(struct messages_answer *answer, struct api *api,
     chat_body_put(&body, "model", asked->model);
     bool ok = read_thinking(answer, asked->thinking, failure) &&
               read_conversation(answer, api, asked, &conversation, failure) &&
-              put_tools(api, asked->tools, &body, failure) &&
-              put_choice(asked->tool_choice, &body, failure) && put_format(asked, &body, failure);
+              messages_put_tools(answer, api, asked, &body, failure) &&
+              put_format(asked, &body, failure);
     if (ok) {
         put_continued(asked->messages, &conversation, &body);
         put_drawing(asked, &body);
@@ -270,5 +176,6 @@ bool messages_read_counted(struct chat_answer *answer, struct api *api,
 void messages_free(struct chat_answer *base) {
     struct messages_answer *answer = (struct messages_answer *)base;
     citable_free(&answer->citables);
+    tool_changes_free(&answer->changes);
     json_close(answer->body);
 }

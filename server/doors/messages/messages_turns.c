@@ -60,6 +60,9 @@ static bool read_image(const struct turn_reader *reader, const struct json *bloc
 static bool read_shown(const struct turn_reader *reader, const struct json *block) {
     if (type_is(block, "text")) return read_text(reader, block);
     if (type_is(block, "image")) return read_image(reader, block);
+    if (tool_change_is(block))
+        return tool_change_read(&reader->answer->changes, block, reader->conversation) ||
+               refuse_block(reader, block);
     if (citable_block_is(block))
         return citable_read(&reader->answer->citables, block, reader->conversation,
                             reader->failure);

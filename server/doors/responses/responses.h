@@ -1,6 +1,7 @@
 /* server/doors/responses/responses.h: one request of OpenAI's Responses on its way. */
 #pragma once
 
+#include "config/base/lookup.h"
 #include "server/api/chat/chat_turns.h"
 #include "server/doors/fields/responses_fields.h"
 #include "server/doors/fields/stores_fields.h"
@@ -29,6 +30,26 @@ struct responses_choice {
     int n_events; /* of a stream, that were written */
 };
 
+/* responses_names.c: functions in namespaces, by the one word that a model calls them by. */
+struct responses_name {
+    char *told;
+    struct text_span space, name; /* of the request */
+};
+struct responses_names {
+    struct responses_name *list; /* [n] */
+    int n, capacity;
+    struct lookup_table by_told; /* numbers in the list, by the hash of `told` */
+};
+/* Appends the word. */
+void responses_name_join(struct buffer *out, struct text_span space, struct text_span name);
+/* The word, which the names own. */
+const char *responses_name_add(struct responses_names *names, struct text_span space,
+                               struct text_span name);
+/* NULL: the word is a function's that is in no namespace. */
+const struct responses_name *responses_name_find(const struct responses_names *names,
+                                                 const char *told);
+void responses_names_free(struct responses_names *names);
+
 enum { RESPONSE_ID_BYTES = 48 };
 
 struct responses_answer {
@@ -39,6 +60,7 @@ struct responses_answer {
     struct file_search_tool search;
     struct store_set stores;
     struct responses_request asked; /* its values */
+    struct responses_names names;   /* of its tools in namespaces */
     struct buffer history;          /* items before the input, as a list of JSON */
     char id[RESPONSE_ID_BYTES];
 };
@@ -90,6 +112,8 @@ struct responses_told {
     const struct failure *failed; /* of RESPONSE_FAILS */
 };
 void responses_write(struct json_writer *w, const struct responses_told *told);
+/* "name" of a call of the client's and, where it has one, "namespace". */
+void responses_put_name(struct json_writer *w, const struct responses_told *told, int call);
 /* Item i, whole or as it begins. */
 void responses_write_item(struct json_writer *w, const struct responses_told *told, int i,
                           bool begins);

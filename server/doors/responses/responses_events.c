@@ -91,7 +91,7 @@ static void write_done(struct event_writer *events) {
     const struct responses_item *item = &events->choice->items[last_item(events)];
     bool call = item->kind == ITEM_CALL;
     begin_of_item(events, names[item->kind]);
-    if (call) put_key_string(&events->w, "name", events->choice->chat.reply.calls[item->call].name);
+    if (call) responses_put_name(&events->w, events->told, item->call);
     bool arguments = call || item->kind == ITEM_MCP_CALL;
     put_key_string_n(&events->w, arguments ? "arguments" : "text", text.text, text.size);
     put_no_logprobs(events);

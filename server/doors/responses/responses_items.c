@@ -126,6 +126,17 @@ static void say_custom(const struct item_reader *reader, const struct json *item
     buffer_free(&arguments);
 }
 
+/* By the name that the model knows the function by. */
+static void say_call(const struct item_reader *reader, const struct json *item) {
+    struct buffer name = {0};
+    responses_name_join(&name, json_text(json_member(item, "namespace")),
+                        json_text(json_member(item, "name")));
+    conversation_call(reader->conversation, json_text(json_member(item, "call_id")),
+                      (struct text_span){name.data, name.size},
+                      json_text(json_member(item, "arguments")));
+    buffer_free(&name);
+}
+
 static bool read_call(const struct item_reader *reader, const struct json *item) {
     const struct json *arguments = json_member(item, "arguments");
     bool custom = type_is(item, "custom_tool_call");
@@ -136,8 +147,7 @@ static bool read_call(const struct item_reader *reader, const struct json *item)
     if (custom)
         say_custom(reader, item);
     else
-        conversation_call(reader->conversation, json_text(json_member(item, "call_id")),
-                          json_text(json_member(item, "name")), json_text(arguments));
+        say_call(reader, item);
     return true;
 }
 

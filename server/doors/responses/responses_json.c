@@ -74,6 +74,17 @@ static const char *item_status(const struct responses_told *told, int i, bool be
     return begins ? "in_progress" : cut ? "incomplete" : "completed";
 }
 
+void responses_put_name(struct json_writer *w, const struct responses_told *told, int call) {
+    const char *word = told->choice->chat.reply.calls[call].name;
+    const struct responses_name *name = responses_name_find(&told->answer->names, word);
+    if (name == NULL) {
+        put_key_string(w, "name", word);
+        return;
+    }
+    put_key_string_n(w, "name", name->name.text, name->name.size);
+    put_key_string_n(w, "namespace", name->space.text, name->space.size);
+}
+
 static void put_call(struct json_writer *w, const struct responses_told *told, int i, bool begins) {
     const struct responses_choice *choice = told->choice;
     int number = choice->items[i].call;
@@ -81,7 +92,7 @@ static void put_call(struct json_writer *w, const struct responses_told *told, i
     char id[CALL_ID_BYTES];
     chat_call_id(&told->answer->chat, &choice->chat, number, id);
     put_key_string(w, "call_id", id);
-    put_key_string(w, "name", call->name);
+    responses_put_name(w, told, number);
     put_key_string_n(w, "arguments", call->arguments.data, begins ? 0 : call->arguments.size);
 }
 
@@ -140,8 +151,8 @@ void responses_write_item(struct json_writer *w, const struct responses_told *to
 
 static bool is_told_tool(const struct json *tool) {
     const struct json *type = json_member(tool, "type");
-    return json_text_is(type, "function") || json_text_is(type, "file_search") ||
-           json_text_is(type, "mcp");
+    return json_text_is(type, "function") || json_text_is(type, "namespace") ||
+           json_text_is(type, "file_search") || json_text_is(type, "mcp");
 }
 
 /* A function that is not held to its parameters is not strict, whatever was asked. */

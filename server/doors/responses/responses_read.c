@@ -41,6 +41,7 @@ static bool read_conversation(struct responses_answer *answer, struct conversati
                               struct failure *failure) {
     const struct json *instructions = answer->asked.instructions;
     conversation_begin(conversation);
+    conversation->blind = door_model_is_blind(answer->api, answer->asked.model);
     if (!json_is_absent(instructions) && !json_is_text(instructions))
         return refuse(failure, "instructions", "must be a string");
     if (json_text(instructions).size > 0) {
@@ -200,5 +201,6 @@ bool responses_read_counted(struct chat_answer *answer, struct api *api,
 void responses_free(struct chat_answer *base) {
     struct responses_answer *answer = (struct responses_answer *)base;
     buffer_free(&answer->history);
+    responses_names_free(&answer->names);
     json_close(answer->body);
 }

@@ -43,13 +43,15 @@ static bool allowed_has(const struct allowed *allowed, const struct json *tool) 
            span_equals(json_text(json_member(json_item(allowed->list, (size_t)i), "name")), name);
 }
 
-static void put_function(struct json_writer *w, const struct json *tool) {
+/* A function by the name that the model is told. */
+static void put_function(struct json_writer *w, const struct json *tool, const char *name) {
     put_object(w);
     put_key_string(w, "type", "function");
     put_key_object(w, "function");
+    put_key_string(w, "name", name);
     for (struct json_entry it = {0}; json_next(tool, &it);) {
-        bool told = span_is(it.name, "name") || span_is(it.name, "description") ||
-                    span_is(it.name, "parameters") || span_is(it.name, "strict");
+        bool told = span_is(it.name, "description") || span_is(it.name, "parameters") ||
+                    span_is(it.name, "strict");
         if (!told || json_is_absent(it.value)) continue;
         put_key_n(w, it.name.text, it.name.size);
         put_json(w, it.value);
@@ -102,20 +104,45 @@ static void put_servers(struct json_writer *w, const struct json *tools) {
     put_array_end(w);
 }
 
+static void pass_over(const struct responses_answer *answer) {
+    traffic_note_passed(answer->api->traffic, "responses", "tool", 1);
+}
+
+/* The functions of a namespace. */
+static bool put_namespace(struct responses_answer *answer, struct json_writer *w,
+                          const struct json *tool, const struct allowed *allowed,
+                          struct failure *failure) {
+    const struct json *space = json_member(tool, "name"), *list = json_member(tool, "tools");
+    if (json_word(space) == NULL || !json_is_list(list))
+        return refuse(failure, "tools", "a namespace has a name and tools, an array");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_item(list, i), *name = json_member(one, "name");
+        bool called = type_is(one, "function");
+        if (!called) pass_over(answer);
+        if (called && json_word(name) == NULL)
+            return refuse(failure, "tools", "a function has a name");
+        if (called && allowed_has(allowed, one))
+            put_function(w, one,
+                         responses_name_add(&answer->names, json_text(space), json_text(name)));
+    }
+    return true;
+}
+
 /* Tools that run at OpenAI or in the client, in ways that the models here do not know, are not told
  * to the model. */
 static bool put_tool(struct responses_answer *answer, struct json_writer *w,
                      const struct json *tool, const struct allowed *allowed,
                      struct failure *failure) {
+    if (type_is(tool, "namespace")) return put_namespace(answer, w, tool, allowed, failure);
     if (type_is(tool, "mcp")) return check_mcp(tool, failure);
     if (type_is(tool, "file_search")) return responses_read_search(answer, tool, failure);
     if (!type_is(tool, "function")) {
-        traffic_note_passed(answer->api->traffic, "responses", "tool", 1);
+        pass_over(answer);
         return true;
     }
-    if (!json_is_text(json_member(tool, "name")))
-        return refuse(failure, "tools", "a function has a name");
-    if (allowed_has(allowed, tool)) put_function(w, tool);
+    const char *name = json_word(json_member(tool, "name"));
+    if (name == NULL) return refuse(failure, "tools", "a function has a name");
+    if (allowed_has(allowed, tool)) put_function(w, tool, name);
     return true;
 }
 
@@ -139,7 +166,11 @@ static bool put_choice(struct chat_body *body, const struct json *choice, struct
     if (json_is_absent(choice) || type_is(choice, "file_search")) return true;
     if (type_is(choice, "allowed_tools")) mode = json_member(choice, "mode");
     if (type_is(choice, "function") && json_is_text(json_member(choice, "name"))) {
-        chat_body_put_function(body, json_member(choice, "name"));
+        struct buffer name = {0};
+        responses_name_join(&name, json_text(json_member(choice, "namespace")),
+                            json_text(json_member(choice, "name")));
+        chat_body_put_function(body, (struct text_span){name.data, name.size});
+        buffer_free(&name);
         return true;
     }
     if (json_text_is(mode, "auto") || json_text_is(mode, "none") ||

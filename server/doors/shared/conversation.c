@@ -111,7 +111,12 @@ void conversation_say(struct conversation *conversation, struct text_span text) 
 }
 
 void conversation_show(struct conversation *conversation, struct text_span url) {
+    static const char unseen[] = "[A picture, which you cannot see.]";
     const struct buffer *said = &conversation->said;
+    if (conversation->blind && conversation->speaker == SPEAKER_TOOL) {
+        conversation_say(conversation, (struct text_span){unseen, sizeof unseen - 1});
+        return;
+    }
     if (!conversation->shows && conversation->speaks)
         add_text_part(conversation, (struct text_span){said->data, said->size});
     conversation->shows = true;

@@ -22,6 +22,7 @@ struct conversation {
     struct buffer said;   /* its text, until it shows a picture */
     struct buffer parts;  /* from then on: its parts, as items of JSON */
     struct json_writer parts_w;
+    bool blind;            /* the model reads no pictures: one in a result is told in words */
     bool shows;            /* it has a picture */
     bool speaks;           /* it has a text, which may be empty */
     struct buffer thought; /* what was thought before it */
@@ -40,7 +41,8 @@ void conversation_result(struct conversation *conversation, struct text_span cal
                          struct text_span tool);
 /* Texts of one message are lines of it. */
 void conversation_say(struct conversation *conversation, struct text_span text);
-/* A picture by its URL, "data:..." too. */
+/* A picture by its URL, "data:..." too. An agent goes on where a tool shows one that the model
+ * cannot see. */
 void conversation_show(struct conversation *conversation, struct text_span url);
 /* Of the assistant's turn. `arguments` is JSON text. */
 void conversation_think(struct conversation *conversation, struct text_span text);

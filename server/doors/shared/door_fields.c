@@ -53,13 +53,19 @@ void chat_body_put_retrieval(struct chat_body *body, const struct json *asked) {
     put_object_end(&body->w);
 }
 
-void chat_body_put_function(struct chat_body *body, const struct json *name) {
+bool door_model_is_blind(const struct api *api, const struct json *name) {
+    struct failure failure = {0};
+    const struct served_model *model = api_model(api, json_word(name), &failure);
+    failure_free(&failure);
+    return model && model->picture_input == NULL;
+}
+
+void chat_body_put_function(struct chat_body *body, struct text_span name) {
     struct json_writer *w = &body->w;
     put_key_object(w, "tool_choice");
     put_key_string(w, "type", "function");
     put_key_object(w, "function");
-    put_key(w, "name");
-    put_json(w, name);
+    put_key_string_n(w, "name", name.text, name.size);
     put_object_end(w);
     put_object_end(w);
 }

@@ -23,10 +23,12 @@ struct chat_body {
 void chat_body_begin(struct chat_body *body);
 /* The member, where there is a value. */
 void chat_body_put(struct chat_body *body, const char *name, const struct json *value);
+/* Whether the model of that name is there and reads no pictures. */
+bool door_model_is_blind(const struct api *api, const struct json *name);
 /* The wish for retrieval; a turn of an agent without one gets no passages. */
 void chat_body_put_retrieval(struct chat_body *body, const struct json *asked);
 /* The choice of one function as the tool to be called; `name` is a text. */
-void chat_body_put_function(struct chat_body *body, const struct json *name);
+void chat_body_put_function(struct chat_body *body, struct text_span name);
 /* Ends the body with these messages, and reads it as a chat's request; frees it. */
 bool chat_body_parse(struct chat_body *body, struct conversation *conversation, struct api *api,
                      struct chat_request *out, struct failure *failure);

@@ -29,6 +29,15 @@ const struct served_model *stores_model(struct api *api, const struct principal 
     return NULL;
 }
 
+char *file_of_path(const struct api_request *request, int segment, struct failure *failure) {
+    char id[FILE_ID_BYTES];
+    char *document =
+        route_segment(request->path, segment, id, sizeof id) ? file_document(id) : NULL;
+    if (document == NULL)
+        failure_set(failure, 404, "not_found", "file_id", "there is no file %.80s", id);
+    return document;
+}
+
 /* Stores. */
 
 bool store_is_expired(const struct store_record *store, int64_t now) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/documents/document_file.h"
 #include "server/api/documents/look.h"
 #include "server/api/routes.h"
 #include "server/doors/stores/stores_private.h"
@@ -15,7 +16,7 @@ struct file_look {
     const struct served_model *model;
     struct principal who; /* held: no other documents are there than it sees */
     enum file_shape shape;
-    bool content;   /* the text is asked for */
+    bool content;   /* its text is asked for; of SHAPE_STORE_FILE */
     char *document; /* NULL: a list is asked for */
     struct files_query query;
     char *after;           /* the document's id; NULL: from the first */
@@ -109,12 +110,10 @@ static enum status show(struct file_look *look, struct error *e) {
         return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", look->document);
     }
     put_begin(&w, &look->base.body);
-    if (!look->content)
-        put_shaped(&w, look, &found.document);
-    else if (look->shape == SHAPE_STORE_FILE)
+    if (look->content)
         put_content(&w, &found.document);
     else
-        buffer_append(&look->base.body, found.document.text.text, found.document.text.size);
+        put_shaped(&w, look, &found.document);
     collection_found_release(&found);
     return STATUS_OK;
 }
@@ -178,15 +177,6 @@ static enum status run_look(struct look *base, struct error *e) {
     return look->document ? show(look, e) : list(look, e);
 }
 
-/* A text of anybody's, which no browser is to take for a page. */
-static void add_headers(const struct look *base, struct answer *answer) {
-    const struct file_look *look = (const struct file_look *)base;
-    if (!look->content || look->shape != SHAPE_FILE) return;
-    answer_set_header(answer, "Content-Type", "text/plain; charset=utf-8");
-    answer_add_header(answer, "X-Content-Type-Options", "nosniff");
-    answer_add_header(answer, "Content-Security-Policy", "default-src 'none'; sandbox");
-}
-
 /* Asking. */
 
 static struct file_look *make_look(struct api *api, const struct api_request *request,
@@ -195,7 +185,7 @@ static struct file_look *make_look(struct api *api, const struct api_request *re
         documents_model(api, &request->principal, DOCUMENTS_READ, failure);
     if (model == NULL) return NULL;
     struct file_look *look = xcalloc(1, sizeof *look);
-    look->base = (struct look){.run = run_look, .head = add_headers, .free = free_look};
+    look->base = (struct look){.run = run_look, .free = free_look};
     look->api = api;
     look->model = model;
     look->who = principal_hold(request->principal);
@@ -217,13 +207,11 @@ static struct filter *purpose_filter(int purpose) {
 
 static struct answer *ask_one(struct file_look *look, const struct api_request *request,
                               int segment, struct waker waker, struct failure *failure) {
-    char id[FILE_ID_BYTES];
     if (look == NULL) return NULL;
     look->base.lost = "file_id";
-    if (route_segment(request->path, segment, id, sizeof id)) look->document = file_document(id);
+    look->document = file_of_path(request, segment, failure);
     if (look->document) return look_ask(&look->base, look->model, waker, failure);
     look_free(&look->base);
-    failure_set(failure, 404, "not_found", "file_id", "there is no file %.80s", id);
     return NULL;
 }
 
@@ -259,9 +247,12 @@ struct answer *file_show(struct api *api, const struct api_request *request, str
 
 struct answer *file_content(struct api *api, const struct api_request *request, struct waker waker,
                             struct failure *failure) {
-    struct file_look *look = make_look(api, request, SHAPE_FILE, failure);
-    if (look) look->content = true;
-    return ask_one(look, request, 2, waker, failure);
+    const struct served_model *model =
+        documents_model(api, &request->principal, DOCUMENTS_READ, failure);
+    char *document = model ? file_of_path(request, 2, failure) : NULL;
+    const struct document_file_ask ask = {
+        .model = model, .id = document, .lost = "file_id", .hides = is_over};
+    return document ? document_file_ask(request, &ask, waker, failure) : NULL;
 }
 
 /* The collection as a store. */

@@ -45,20 +45,11 @@ void put_store_file(struct json_writer *w, struct api *api, const struct princip
 
 static bool is_collection(const char *store) { return strcmp(store, collection_store) == 0; }
 
-/* The document of the path's file; the caller frees it. NULL with *failure set: it is no id. */
-static char *document_of_path(const struct api_request *request, struct failure *failure) {
-    char id[FILE_ID_BYTES];
-    char *document = route_segment(request->path, 4, id, sizeof id) ? file_document(id) : NULL;
-    if (document == NULL)
-        failure_set(failure, 404, "not_found", "file_id", "there is no file %.80s", id);
-    return document;
-}
-
 /* The file of the path, in the store. */
 static bool find_member(struct api *api, const struct api_request *request, const char *store,
                         struct store_member *out, struct failure *failure) {
     struct error e;
-    char *document = document_of_path(request, failure);
+    char *document = file_of_path(request, 4, failure);
     if (document == NULL) return false;
     enum status status = member_find(api, &request->principal, store, document, out, &e);
     free(document);
