@@ -63,9 +63,9 @@ enum status store_search(const struct snapshot *snapshot, const struct nearest_q
                          int64_t *ids, float *similarities, struct error *e);
 /* The k chunks of the snapshot that fit the words of a text best (BM25), best first, equal ones in
  * order of their numbers; -1 where fewer share a word with it. Statistics are those of the
- * documents that the filter allows. The first call for a generation reads all of its text; others
- * that come meanwhile wait for it (STATUS_CANCELLED where they are cancelled), and nothing else
- * does. STATUS_NO_MEMORY. */
+ * documents that the filter allows. The words of the log's documents are made by the first call
+ * that needs them; others that come meanwhile wait for it. STATUS_CANCELLED, STATUS_NO_MEMORY, and
+ * STATUS_CORRUPT where the index of words is damaged. */
 enum status store_search_words(const struct snapshot *snapshot, const struct word_query *query,
                                struct word_found *found, struct error *e);
 /* Pictures of the snapshot that have vectors of their own, and vectors of their own embedder. */

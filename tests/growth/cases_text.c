@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieval/words/words.h"
+#include "retrieval/words/word_demands.h"
 #include "retro/text/tokenizer.h"
 #include "tests/growth/growth.h"
 
@@ -184,6 +184,23 @@ static void run_words(struct text_span text) {
     struct word_text words[8];
     CHECK(words_split(text, words, 8) > 0);
 }
+/* A phrase whose beginnings are everywhere and which stands nowhere. */
+static void run_phrase(struct text_span text) {
+    struct word_demands *demands;
+    struct error e;
+    const char *query = "\"a a a a a a a a a a a a a a a b\"";
+    CHECK(word_demands_parse(&demands, (struct text_span){query, strlen(query)}, &e) == STATUS_OK);
+    CHECK(!word_demands_allow(demands, text));
+    word_demands_free(demands);
+}
+static void make_phrase(int n, struct buffer *out) { put_times(out, n, "a a "); }
+static void run_operators(struct text_span text) {
+    struct word_demands *demands;
+    struct error e;
+    CHECK(word_demands_parse(&demands, text, &e) == STATUS_OK);
+    word_demands_free(demands);
+}
+static void make_operators(int n, struct buffer *out) { put_times(out, n, "a - * \"\" "); }
 /* Marks on one letter are one stretch: in canonical order, where tables fold it, and in none. The
  * tables are made before. */
 static void put_letter_with(struct buffer *out, int n, const char *marks) {
@@ -210,6 +227,8 @@ static const struct growth_case cases[] = {
     {"sentencepiece/words", 300, make_sentencepiece_words, run_encode},
     {"words/sorted-marks", 4000, make_sorted_marks, run_words},
     {"words/mixed-marks", 4000, make_mixed_marks, run_words},
+    {"words/phrase", 4000, make_phrase, run_phrase},
+    {"words/operators", 4000, make_operators, run_operators},
     {"tokenizer.json/added", 250, make_open_bpe, run_open},
     {"tokenizer.json/merges", 250, make_open_merges, run_open},
     {"tokenizer.json/unigram", 1000, make_open_unigram, run_open},
