@@ -54,5 +54,5 @@ enum status model_answer_read(struct text_span answer, int tokens, struct buffer
     if (markdown->size > MOST_MARKDOWN)
         return error_set(e, STATUS_INVALID, "its answer has more than %d bytes", MOST_MARKDOWN);
     return markdown_is_sound(markdown) ? STATUS_OK
-                              : error_set(e, STATUS_INVALID, "its answer holds no text");
+                                       : error_set(e, STATUS_INVALID, "its answer holds no text");
 }

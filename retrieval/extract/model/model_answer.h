@@ -1,4 +1,5 @@
-/* retrieval/extract/model/model_answer.h: what a model says of a page, out of a chat's completion. */
+/* retrieval/extract/model/model_answer.h: what a model says of a page, out of a chat's completion.
+ */
 #pragma once
 
 #include "config/base/buffer.h"

@@ -56,8 +56,8 @@ static bool take_kept(const char *name, struct buffer *markdown) {
     struct buffer path = {0};
     struct error ignored;
     buffer_printf(&path, "%s.md", name);
-    bool kept =
-        file_read(path.data, MOST_MARKDOWN, markdown, &ignored) == STATUS_OK && markdown_is_sound(markdown);
+    bool kept = file_read(path.data, MOST_MARKDOWN, markdown, &ignored) == STATUS_OK &&
+                markdown_is_sound(markdown);
     if (!kept) buffer_clear(markdown);
     buffer_free(&path);
     return kept;
@@ -140,7 +140,8 @@ static enum status ask(const struct model_page *page, const struct extract_limit
                               .cancelled = limits->cancelled,
                               .stopped = limits->stopped};
     enum status status = model_link_post(&call, &answer, e);
-    if (status == STATUS_OK) status = model_answer_read((struct text_span){answer.data, answer.size}, model->tokens,
+    if (status == STATUS_OK)
+        status = model_answer_read((struct text_span){answer.data, answer.size}, model->tokens,
                                    markdown, e);
     buffer_free(&body);
     buffer_free(&answer);
