@@ -39,9 +39,9 @@ enum activation {
  * at most 2^-8 of its size. f32 and f16 weights meet x as it is. With int8 and int4 weights a
  * backend may round x to integers too: in each block of QUANTISE_BLOCK to multiples of its largest
  * magnitude / 127, so each x is off by at most 1 / 254 of that; for int4 to multiples of the least
- * power of two that is not below it, so off by at most 1 / 127. Q4_K, Q5_K and Q6_K weights do as
- * int8 with blocks of SUPER_BLOCK. A NaN or, on the CPU, an infinity in x makes that row of y NaN.
- * The header of kernels/cuda/linear.cu says what that device rounds. */
+ * power of two that is not below it, so off by at most 1 / 127. MXFP4 weights do as int8; Q4_K,
+ * Q5_K and Q6_K weights do as int8 with blocks of SUPER_BLOCK. A NaN or, on the CPU, an infinity in
+ * x makes that row of y NaN. The header of kernels/cuda/linear.cu says what that device rounds. */
 struct linear_args {
     struct tensor y, x;
     const struct weight *weight;
@@ -99,6 +99,9 @@ struct attention_args {
                  */
     float softcap; /* > 0: a score s becomes softcap tanh(s / softcap), after scale, before the
                       bias. 0: it stays */
+    /* Each head's softmax has one more score, sinks[head], whose value is zero: what it takes, the
+     * keys lack. Device, [heads]; NULL: none. */
+    const float *sinks;
 };
 
 /* Keys [first, first + n) of a span; or key groups [first, first + n) of all. */
@@ -152,10 +155,17 @@ struct add_args {
     float scale;            /* > 0: as above; 0: none, as 1 */
 };
 
-/* y = activation(x[:, :F]) * x[:, F:]; x [rows, 2F], y [rows, F]. */
+/* How the two halves of a gated unit meet: activation(g) * (u + shift), where limit > 0 cuts g off
+ * above it, and u above it and below -limit. All zero: activation(g) * u. */
+struct gating {
+    enum activation activation;
+    float limit, shift;
+};
+
+/* y = gating(g = x[:, :F], u = x[:, F:]); x [rows, 2F], y [rows, F]. */
 struct glu_args {
     struct tensor y, x;
-    enum activation activation;
+    struct gating gating;
 };
 
 /* The experts that a row uses, and their weights: y[i] = the k largest of the row's scores, largest
@@ -178,10 +188,10 @@ struct route_args {
 };
 
 /* A mixture of experts: y = sum over j of weight j times expert j of x's row, in the order of
- * routes, where an expert is (activation(g) * u) W2^T, [g, u] = x W1^T and, where there is a shared
- * expert, + sigmoid(gate) shared, or + shared where it has no gate. The routes are read by the
- * device when the op runs: the host need not know them. A row's result is the same whatever other
- * rows its experts meet.
+ * routes, where an expert is gating(g, u) W2^T + b2, [g, u] = x W1^T + b1 and, where there is a
+ * shared expert, + sigmoid(gate) shared, or + shared where it has no gate. The routes are read by
+ * the device when the op runs: the host need not know them. A row's result is the same whatever
+ * other rows its experts meet.
  *
  * Each expert meets its own rows only. */
 struct experts_args {
@@ -189,11 +199,12 @@ struct experts_args {
     struct tensor routes; /* [rows, 2 k], of backend_route */
     const struct weight *fc1,
         *fc2; /* [n_experts]: [2F, d] with the rows of g first, [d, F]; host arrays */
-    struct tensor shared, gate; /* [rows, d], [rows, 1]; data NULL: there is none */
-    struct tensor few, parts;   /* to work in: [rows, d], [rows, k d] */
-    struct tensor wide, gated;  /* likewise: [rows, 2F], [rows, F] */
+    float *const *bias1, *const *bias2; /* [n_experts]: device, [2F], [d]; NULL: there are none */
+    struct tensor shared, gate;         /* [rows, d], [rows, 1]; data NULL: there is none */
+    struct tensor few, parts;           /* to work in: [rows, d], [rows, k d] */
+    struct tensor wide, gated;          /* likewise: [rows, 2F], [rows, F] */
     int n_experts;
-    enum activation activation;
+    struct gating gating;
 };
 
 /* x = cap tanh(x / cap), in place; cap > 0. */

@@ -8,9 +8,9 @@
 
 const char *dtype_name(enum dtype dtype) {
     static const char *const names[] = {
-        [DTYPE_F32] = "f32",   [DTYPE_F16] = "f16",   [DTYPE_BF16] = "bf16",
-        [DTYPE_INT8] = "int8", [DTYPE_INT4] = "int4", [DTYPE_FP8] = "fp8",
-        [DTYPE_Q4_K] = "q4_k", [DTYPE_Q5_K] = "q5_k", [DTYPE_Q6_K] = "q6_k"};
+        [DTYPE_F32] = "f32",   [DTYPE_F16] = "f16",    [DTYPE_BF16] = "bf16", [DTYPE_INT8] = "int8",
+        [DTYPE_INT4] = "int4", [DTYPE_FP8] = "fp8",    [DTYPE_Q4_K] = "q4_k", [DTYPE_Q5_K] = "q5_k",
+        [DTYPE_Q6_K] = "q6_k", [DTYPE_MXFP4] = "mxfp4"};
     return names[dtype];
 }
 

@@ -11,6 +11,7 @@
  *     fp8    w = scale * q with q of e4m3 (a sign, 4 bits of exponent, 3 of mantissa) and one f32
  * scale a row: made on a GPU's way in from wider weights. No file holds it, and the CPU does not
  * run it. Q4_K, Q5_K, Q6_K   GGUF's super-blocks of SUPER_BLOCK along n_in: kernels/kquants.h
+ *     MXFP4  w = 2^(exponent - 127) * q with q of e2m1: kernels/mxfp4.h; the CPU alone runs it
  *
  * n_in is a multiple of the block. */
 enum dtype {
@@ -22,7 +23,8 @@ enum dtype {
     DTYPE_FP8,
     DTYPE_Q4_K,
     DTYPE_Q5_K,
-    DTYPE_Q6_K
+    DTYPE_Q6_K,
+    DTYPE_MXFP4
 };
 
 enum { QUANTISE_BLOCK = 32, SUPER_BLOCK = 256 };
@@ -33,7 +35,11 @@ static inline size_t super_block_bytes(enum dtype dtype) {
 }
 static inline bool dtype_kquant(enum dtype dtype) { return super_block_bytes(dtype) != 0; }
 static inline bool dtype_quantised(enum dtype dtype) {
-    return dtype == DTYPE_INT8 || dtype == DTYPE_INT4 || dtype_kquant(dtype);
+    return dtype == DTYPE_INT8 || dtype == DTYPE_INT4 || dtype == DTYPE_MXFP4 ||
+           dtype_kquant(dtype);
+}
+static inline bool dtype_two_a_byte(enum dtype dtype) {
+    return dtype == DTYPE_INT4 || dtype == DTYPE_MXFP4;
 }
 /* Columns that one block of a quantised type holds. */
 static inline int dtype_block(enum dtype dtype) {
@@ -49,12 +55,13 @@ static inline size_t matrix_bytes(enum dtype dtype, size_t elements) {
     if (dtype == DTYPE_FP8) return elements;
     if (dtype_kquant(dtype)) return elements / SUPER_BLOCK * super_block_bytes(dtype);
     if (!dtype_quantised(dtype)) return elements * dtype_bytes(dtype);
+    if (dtype == DTYPE_MXFP4) return elements / QUANTISE_BLOCK * (QUANTISE_BLOCK / 2 + 1);
     return elements / QUANTISE_BLOCK *
            (dtype == DTYPE_INT8 ? QUANTISE_BLOCK + 2 : QUANTISE_BLOCK / 2 + 4);
 }
 const char *dtype_name(enum dtype dtype);
 /* "f32", "float32", "F32", ... as configuration and checkpoints spell it; false when unknown, or
- * when no wider weights can be converted to it (fp8, Q4_K, Q5_K, Q6_K). */
+ * when no wider weights can be converted to it (fp8, Q4_K, Q5_K, Q6_K, MXFP4). */
 bool dtype_parse(enum dtype *out, const char *name);
 
 /* Rows of device memory. Element (i, j) is at data + (i * stride + j) * dtype_bytes(dtype). */
@@ -90,14 +97,16 @@ static inline float *tensor_f32(struct tensor t) {
     return (float *)t.data;
 }
 
-/* A matrix [n_out, n_in] as files hold it, row after row. int8: one int8_t each; int4: two a byte,
- * the even column in the low nibble. scales and minimums are f16 [n_out, n_in / QUANTISE_BLOCK],
- * NULL where the dtype has none. Q4_K, Q5_K and Q6_K: rows of super-blocks as a GGUF file holds
- * them, which have their scales inside; no alignment. */
+/* A matrix [n_out, n_in] as files hold it, row after row. int8: one int8_t each; int4 and MXFP4:
+ * two a byte, the even column in the low nibble. scales and minimums are f16 [n_out, n_in /
+ * QUANTISE_BLOCK], NULL where the dtype has none. Q4_K, Q5_K and Q6_K: rows of super-blocks as a
+ * GGUF file holds them, which have their scales inside; no alignment. exponents are MXFP4's, in
+ * place of scales. */
 struct host_matrix {
     const void *values;
     const uint16_t *scales, *minimums;
     enum dtype dtype;
+    const uint8_t *exponents;
 };
 
 /* W [n_out, n_in] of y = x W^T in the backend's packed layout; made by backend_pack, owned by

@@ -1,5 +1,7 @@
 /* kernels/cpu/activation.c: the gated unit and the soft-cap; plain activations run in the epilogue
  * of linear. */
+#include <math.h>
+
 #include "kernels/cpu/cpu.h"
 
 struct gated {
@@ -7,13 +9,31 @@ struct gated {
     const struct cpu_kernels *kernels;
 };
 
+/* NaN stays NaN. */
+static inline float cut(float x, float low, float high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+static void cut_gates(float *y, const float *x, int n, float limit) {
+#pragma omp simd
+    for (int j = 0; j < n; j++) y[j] = cut(x[j], -INFINITY, limit);
+}
+
 static void glu_row(const void *context, int i, int thread) {
     (void)thread;
     const struct gated *gated = context;
     const float *x = row_f32(gated->args->x, i);
     float *y = row_f32(gated->args->y, i);
+    const struct gating *gating = &gated->args->gating;
     int n = gated->args->y.cols;
-    gated->kernels->activate(y, x, n, gated->args->activation);
+    if (gating->limit > 0) cut_gates(y, x, n, gating->limit);
+    gated->kernels->activate(y, gating->limit > 0 ? y : x, n, gating->activation);
+    if (gating->limit > 0 || gating->shift != 0) {
+        const float limit = gating->limit > 0 ? gating->limit : INFINITY;
+#pragma omp simd
+        for (int j = 0; j < n; j++) y[j] *= cut(x[n + j], -limit, limit) + gating->shift;
+        return;
+    }
 #pragma omp simd
     for (int j = 0; j < n; j++) y[j] *= x[n + j];
 }

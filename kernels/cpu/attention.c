@@ -13,6 +13,8 @@
  *
  *     m' = max(m, m_range);  sum = sum_range exp(m_range - m') + sum exp(m - m');  out likewise.
  *
+ * A sink is a range before the first: m is its score, sum is 1, out zeros.
+ *
  * Keys the row may not see are left out, not multiplied by zero: what they hold, NaN included, has
  * no effect. Ranges without a key that a piece (below) sees are not read, so with a window the cost
  * follows the window. The order depends on the row's own list of keys alone, so the result is the
@@ -122,11 +124,18 @@ static struct attention_sums sums_at(const struct call *call, struct attention_s
                                    .sum = floats + ATTENTION_ROWS * (call->padded + 1)};
 }
 
+/* The query head of row i of a piece, counted over its key heads. */
+static int query_head(const struct call *call, const struct attention_piece *piece, int i) {
+    return (piece->first_head + i / piece->rows) * call->group +
+           (piece->first + i % piece->rows) % call->group;
+}
+
 static void sums_begin(const struct call *call, const struct attention_piece *piece,
                        const struct attention_sums *total) {
+    const float *sinks = call->args->sinks;
     for (int row = 0; row < piece->heads * piece->rows; row++) {
-        total->largest[row] = -INFINITY;
-        total->sum[row] = 0;
+        total->largest[row] = sinks ? sinks[query_head(call, piece, row)] : -INFINITY;
+        total->sum[row] = sinks ? 1 : 0;
     }
     memset(total->out, 0,
            (size_t)(piece->heads * piece->rows) * (size_t)call->padded * sizeof(float));
@@ -174,11 +183,8 @@ static void find_bias(const struct call *call, const struct attention_piece *pie
     if (range->reach < 0) return;
     for (int row = 0; row < piece->rows; row++)
         range->distance[row] = key - query_stands(call, piece, row);
-    for (int i = 0; i < piece->heads * piece->rows; i++) {
-        int head = (piece->first_head + i / piece->rows) * call->group +
-                   (piece->first + i % piece->rows) % call->group;
-        range->bias[i] = row_f32(args->bias, head) + range->reach;
-    }
+    for (int i = 0; i < piece->heads * piece->rows; i++)
+        range->bias[i] = row_f32(args->bias, query_head(call, piece, i)) + range->reach;
 }
 
 /* The sums of one range, which holds a key that the piece's last row sees. */

@@ -7,6 +7,7 @@
  *     int8   sum = sum + (weight scale * x scale) * (sum of q_w q_x)
  *     int4   sum = sum + weight minimum * (x scale * sum of q_x)
  *            sum = sum + (weight scale * x scale) * (sum of q_w q_x)
+ *     MXFP4  sum = sum + (2^(exponent - 127) * half the x scale) * (sum of 2 q_w q_x)
  *     Q4_K, Q5_K, Q6_K: x is rounded by super-blocks, and each is a chain over its parts in rising
  * order inner = -(dmin * (sum of m * (sum of the part's q_x))), in Q6_K 0 inner = inner + (d s) *
  * (sum of the part's q_w q_x) sum = sum + x scale * inner
@@ -21,12 +22,13 @@
 /* A block of one row of x: x = scale * q, q in [-127, 127]. */
 struct input_block {
     int8_t q[QUANTISE_BLOCK];
-    float scale; /* 0 for a block of nothing but zeros, NaN where x is not finite (q is 0) */
+    float scale; /* 0 for a block of nothing but zeros, NaN where x is not finite (q is 0); for
+                    MXFP4 half of it, as doubled weights meet q */
     float power; /* for int4: of two, which the scale is; -infinity and NaN where the scale is 0 and
                     NaN */
     union {
         int32_t offset; /* for int8: -INT8_OFFSET * sum of q, what makes up for the offset of the
-                           packed weights */
+                           packed weights; for MXFP4 -MXFP4_LARGEST * sum of q likewise */
         float sum;      /* for int4: scale * sum of q */
     };
 };
@@ -107,8 +109,8 @@ static inline void input_power(struct input_block *to, float largest, bool finit
 /* Sets the scale; returns the inverse. */
 static inline float input_begin(struct input_block *to, float largest, bool finite,
                                 enum dtype weights) {
-    if (weights == DTYPE_INT8) {
-        to->scale = input_scale(largest, finite);
+    if (weights == DTYPE_INT8 || weights == DTYPE_MXFP4) {
+        to->scale = input_scale(largest, finite) * (weights == DTYPE_MXFP4 ? 0.5f : 1);
         to->power = 0;
         return input_inverse(largest, finite);
     }
@@ -118,6 +120,8 @@ static inline float input_begin(struct input_block *to, float largest, bool fini
 static inline void input_finish(struct input_block *to, int sum, enum dtype weights) {
     if (weights == DTYPE_INT8)
         to->offset = -INT8_OFFSET * sum;
+    else if (weights == DTYPE_MXFP4)
+        to->offset = -MXFP4_LARGEST * sum;
     else
         to->sum = to->scale * (float)sum;
 }

@@ -1,5 +1,5 @@
-/* kernels/cpu/blocks_generic.c: int8 and int4 products in plain loops, the specification of what
- * blocks.h states. */
+/* kernels/cpu/blocks_generic.c: int8, int4 and MXFP4 products in plain loops, the specification of
+ * what blocks.h states. */
 #include <math.h>
 #include <string.h>
 
@@ -24,12 +24,19 @@ void quantise_generic(struct input_block *to, int step, const float *from, int b
     }
 }
 
+static int weight_of(struct packed_block block, int lane, int k, enum dtype dtype) {
+    if (dtype == DTYPE_INT8) return packed_int8(block, lane, k);
+    int code = packed_int4(block, lane, k);
+    return dtype == DTYPE_MXFP4 ? mxfp4_doubled(code) : code;
+}
+
 static float block_sum(float sum, const struct input_block *block, struct packed_block packed_block,
                        int lane, enum dtype dtype) {
     int dot = 0;
     for (int k = 0; k < QUANTISE_BLOCK; k++)
-        dot += block->q[k] * (dtype == DTYPE_INT8 ? packed_int8(packed_block, lane, k)
-                                                  : packed_int4(packed_block, lane, k));
+        dot += block->q[k] * weight_of(packed_block, lane, k, dtype);
+    if (dtype == DTYPE_MXFP4)
+        return sum + mxfp4_scale(packed_block.exponents[lane]) * block->scale * (float)dot;
     if (dtype == DTYPE_INT4)
         sum += f16_to_f32(packed_block.scales[TILE_COLUMNS + lane]) * block->sum;
     return sum + f16_to_f32(packed_block.scales[lane]) * block->scale * (float)dot;

@@ -35,10 +35,25 @@ struct block_place {
 /* The scales and values of one strip at one block. */
 struct block_at {
     const uint16_t *scales;
-    const uint8_t *values;
+    const uint8_t *values, *exponents; /* of MXFP4, which has no scales */
 };
 
+typedef uint8_t exponents_of __attribute__((vector_size(LANES)));
+typedef uint32_t powers_of __attribute__((vector_size(LANES * QUAD)));
+
+/* 2^(byte - 127) of each of LANES bytes (mxfp4_scale). */
+ALWAYS_INLINE struct floats floats_load_exponents(const uint8_t *p) {
+    exponents_of bytes;
+    struct floats scales;
+    memcpy(&bytes, p, sizeof bytes);
+    powers_of bits = __builtin_convertvector(bytes, powers_of) << 23;
+    memcpy(&scales, &bits, sizeof scales);
+    return scales;
+}
+
 ALWAYS_INLINE size_t block_offset(const enum dtype dtype, size_t b) {
+    if (dtype == DTYPE_MXFP4)
+        return b / MXFP4_GROUP * MXFP4_GROUP_BYTES + b % MXFP4_GROUP * MXFP4_BLOCK_BYTES;
     return dtype == DTYPE_INT4 ? b * INT4_BLOCK_BYTES : (b >> 1) * INT8_PAIR_BYTES;
 }
 
@@ -46,10 +61,16 @@ ALWAYS_INLINE size_t block_offset(const enum dtype dtype, size_t b) {
 ALWAYS_INLINE struct block_at block_at(const char *tile, int half, const enum dtype dtype,
                                        size_t b) {
     size_t second = dtype == DTYPE_INT8 ? b & 1 : 0;
+    const char *group = tile + b / MXFP4_GROUP * MXFP4_GROUP_BYTES;
     tile += block_offset(dtype, b);
+    if (dtype == DTYPE_MXFP4)
+        return (struct block_at){
+            .values = (const uint8_t *)tile + LINE_BYTES + half * STRIP_BYTES,
+            .exponents = (const uint8_t *)group + b % MXFP4_GROUP * TILE_COLUMNS + half * LANES};
     return (struct block_at){
-        (const uint16_t *)(const void *)tile + second * TILE_COLUMNS + half * LANES,
-        (const uint8_t *)tile + LINE_BYTES + second * INT8_BLOCK_BYTES + half * STRIP_BYTES};
+        .scales = (const uint16_t *)(const void *)tile + second * TILE_COLUMNS + half * LANES,
+        .values =
+            (const uint8_t *)tile + LINE_BYTES + second * INT8_BLOCK_BYTES + half * STRIP_BYTES};
 }
 
 /* The compile-time constants of a kernel. */
@@ -74,6 +95,10 @@ ALWAYS_INLINE struct block_scales scales_load(const struct block_at *at,
                                               const struct kernel_form form) {
     struct block_scales scales;
     for (int s = 0; s < form.strips; s++) {
+        if (form.dtype == DTYPE_MXFP4) {
+            scales.scales[s] = floats_load_exponents(at[s].exponents);
+            continue;
+        }
         scales.scales[s] = floats_load_f16(at[s].scales);
         scales.minimums[s] =
             form.dtype == DTYPE_INT4 ? floats_load_f16(at[s].scales + TILE_COLUMNS) : floats_zero();
@@ -92,8 +117,10 @@ ALWAYS_INLINE void add_block(struct block_sums *sums, const struct input_block *
             block = int4_finish(block);
             *total = floats_fma(scales->minimums[s], floats_set1(input_block[r].sum), *total);
         }
-        *total = floats_fma(floats_scaled(scales->scales[s], input_block + r, form.powers),
-                            floats_of(block), *total);
+        struct floats scale = form.dtype == DTYPE_MXFP4
+                                  ? floats_mul(scales->scales[s], floats_set1(input_block[r].scale))
+                                  : floats_scaled(scales->scales[s], input_block + r, form.powers);
+        *total = floats_fma(scale, floats_of(block), *total);
     }
 }
 
@@ -144,15 +171,52 @@ ALWAYS_INLINE void block_int4(struct block_sums *sums, const struct input_block 
     }
 }
 
+/* Codes become doubled weights, MXFP4_LARGEST too large, so without a sign; the sum starts with
+ * that taken off. Four quads of at most 24 bring at most 4 * 2 * 24 * 127 = 24384 to a 16-bit sum.
+ */
+ALWAYS_INLINE void block_mxfp4(struct block_sums *sums, const struct input_block *block,
+                               const struct block_at *at, const struct kernel_form form) {
+    const int halves = BLOCK_QUADS / 2, together = halves / 2;
+    struct block_scales scales;
+    struct ints near[DOT_SUMS];
+    __typeof__(load_quads(NULL)) low[MOST_STRIPS], high[MOST_STRIPS];
+    for (int i = 0; i < form.rows * form.strips; i++)
+        sums->block[i] = ints_set1(block[i / form.strips].offset);
+#pragma GCC unroll 4
+    for (int quad = 0; quad < halves; quad++) {
+        const bool first = quad % together == 0, last = quad % together == together - 1;
+        if (quad == halves - 1) scales = scales_load(at, form);
+        for (int s = 0; s < form.strips; s++) {
+            high[s] = load_quads(at[s].values + quad * QUAD_BYTES);
+            low[s] = codes_look_up(low_halves(high[s]));
+            high[s] = codes_look_up(high_halves(high[s]));
+        }
+        for (int r = 0; r < form.rows; r++) {
+            for (int i = r * form.strips; i < (r + 1) * form.strips; i++) {
+                const int s = i - r * form.strips;
+                if (first) near[i] = bytes_begin(sums->block[i]);
+                near[i] = int4_add(near[i], low[s], block[r].q + quad * QUAD);
+                near[i] = int4_add(near[i], high[s], block[r].q + (quad + halves) * QUAD);
+                if (last) sums->block[i] = bytes_end(sums->block[i], near[i]);
+            }
+            if (quad == halves - 1) add_block(sums, block, &scales, r, form);
+        }
+    }
+}
+
 /* Past the matrix this does nothing. */
 ALWAYS_INLINE void fetch_block(struct block_fetch *fetch, size_t tile_bytes, const enum dtype dtype,
                                const bool near) {
     if (--fetch->wait > 0) return;
     fetch->wait = fetch->every;
     const size_t b = fetch->block++, second = dtype == DTYPE_INT8 ? b & 1 : 0;
+    const bool begins = dtype == DTYPE_MXFP4 && b % MXFP4_GROUP == 0;
     const char *from =
         fetch->from + block_offset(dtype, b) + second * (LINE_BYTES + INT8_BLOCK_BYTES);
-    const int lines = dtype == DTYPE_INT8 ? 9 - (int)second : INT4_BLOCK_BYTES / LINE_BYTES;
+    const int lines = dtype == DTYPE_INT8    ? 9 - (int)second
+                      : dtype == DTYPE_MXFP4 ? MXFP4_BLOCK_BYTES / LINE_BYTES + begins
+                                             : INT4_BLOCK_BYTES / LINE_BYTES;
+    if (dtype == DTYPE_MXFP4 && !begins) from += LINE_BYTES;
     for (int t = 0; t < fetch->tiles; t++, from += tile_bytes)
         for (int i = 0; i < lines; i++) {
             if (near)
@@ -184,6 +248,8 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
         fetch_block(&fetch, tile_bytes, dtype, rows <= FEW_ROWS && strips == TILE_STRIPS);
         if (dtype == DTYPE_INT8)
             block_int8(&sums, block, at, form);
+        else if (dtype == DTYPE_MXFP4)
+            block_mxfp4(&sums, block, at, form);
         else
             block_int4(&sums, block, at, form);
     }
@@ -254,6 +320,8 @@ ALWAYS_INLINE void blocks_vector(const struct block_product *product, int first_
         strips = min_int(most, end - strip);
         if (product->args->weight->dtype == DTYPE_INT8)
             block_turn(product, strip, strips, DTYPE_INT8, false);
+        else if (product->args->weight->dtype == DTYPE_MXFP4)
+            block_turn(product, strip, strips, DTYPE_MXFP4, false);
         else
             block_turn(product, strip, strips, DTYPE_INT4, powers);
     }

@@ -9,6 +9,12 @@ static void word_blocks(float *y, const struct weight *weight, int id) {
     int lane = id % TILE_COLUMNS;
     for (int i = 0; i < weight->n_in / QUANTISE_BLOCK; i++, y += QUANTISE_BLOCK) {
         struct packed_block block = packed_block(weight, id / TILE_COLUMNS, i);
+        if (weight->dtype == DTYPE_MXFP4) {
+            float half = 0.5f * mxfp4_scale(block.exponents[lane]);
+            for (int k = 0; k < QUANTISE_BLOCK; k++)
+                y[k] = half * (float)mxfp4_doubled(packed_int4(block, lane, k));
+            continue;
+        }
         float scale = f16_to_f32(block.scales[lane]);
         if (weight->dtype == DTYPE_INT8) {
             for (int k = 0; k < QUANTISE_BLOCK; k++)

@@ -132,12 +132,15 @@ static void run_expert(struct backend *backend, const struct experts_args *args,
     if (n == 0) return;
     struct tensor few = tensor_rows(args->few, 0, n), wide = tensor_rows(args->wide, 0, n),
                   gated = tensor_rows(args->gated, 0, n);
-    backend->ops->linear(backend,
-                         &(struct linear_args){.y = wide, .x = few, .weight = &args->fc1[expert]});
-    backend->ops->glu(backend,
-                      &(struct glu_args){.y = gated, .x = wide, .activation = args->activation});
-    backend->ops->linear(backend,
-                         &(struct linear_args){.y = few, .x = gated, .weight = &args->fc2[expert]});
+    const float *bias1 = args->bias1 ? args->bias1[expert] : NULL,
+                *bias2 = args->bias2 ? args->bias2[expert] : NULL;
+    backend->ops->linear(
+        backend,
+        &(struct linear_args){.y = wide, .x = few, .weight = &args->fc1[expert], .bias = bias1});
+    backend->ops->glu(backend, &(struct glu_args){.y = gated, .x = wide, .gating = args->gating});
+    backend->ops->linear(
+        backend,
+        &(struct linear_args){.y = few, .x = gated, .weight = &args->fc2[expert], .bias = bias2});
     scatter_outputs(args, expert);
 }
 

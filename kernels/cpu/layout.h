@@ -19,12 +19,15 @@
  * bit i of `fifth` belongs to quad i. Q6_K       [super-block]{ f16 d[16], f16 zero[16], int8
  * scale[4][16][4], { uint8 q[4][16][4], uint8 upper[2][16][4] } [8] }: bits 0 and 1 of upper[i]
  * belong to quad 2 i of the block, bits 2 and 3 to quad 2 i + 4, then quads 2 i + 1 and 2 i + 5.
+ * MXFP4      [block / 4]{ uint8 exponent[4][16], uint8 q[4][4][16][4] }: four blocks, each as in
+ * int4. What lacks of a last four is zeros.
  *
  * So every vector of values lies on a cache line where the weight does, and each thread reads one
  * stream. */
 #pragma once
 
 #include "kernels/kquants.h"
+#include "kernels/mxfp4.h"
 
 /* Changes with the layout. */
 #define CPU_PACKED_LAYOUT "cpu-tiles16-2"
@@ -40,6 +43,9 @@ enum {
     INT8_PAIR_BYTES = LINE_BYTES + 2 * INT8_BLOCK_BYTES,
     INT4_BLOCK_BYTES = LINE_BYTES + BLOCK_QUADS / 2 * QUAD_BYTES,
     INT8_OFFSET = 128,
+    MXFP4_BLOCK_BYTES = BLOCK_QUADS / 2 * QUAD_BYTES, /* codes alone */
+    MXFP4_GROUP = QUAD_BYTES / TILE_COLUMNS,          /* blocks whose exponents share a line */
+    MXFP4_GROUP_BYTES = LINE_BYTES + MXFP4_GROUP * MXFP4_BLOCK_BYTES,
     SUPER_BLOCKS = SUPER_BLOCK / QUANTISE_BLOCK
 };
 
@@ -68,6 +74,7 @@ static inline size_t packed_tile_bytes(enum dtype dtype, int n_in) {
     size_t blocks = (size_t)n_in / QUANTISE_BLOCK;
     if (dtype == DTYPE_INT8) return (blocks + 1) / 2 * INT8_PAIR_BYTES;
     if (dtype == DTYPE_INT4) return blocks * INT4_BLOCK_BYTES;
+    if (dtype == DTYPE_MXFP4) return (blocks + MXFP4_GROUP - 1) / MXFP4_GROUP * MXFP4_GROUP_BYTES;
     if (dtype_kquant(dtype)) return (size_t)n_in / SUPER_BLOCK * packed_super_bytes(dtype);
     return packed_depth(dtype, n_in) * TILE_COLUMNS * dtype_bytes(dtype);
 }
@@ -89,29 +96,38 @@ static inline size_t packed_index(enum dtype dtype, int n_in, int row, int k) {
     return (start + (size_t)k / 2 * packed_step(dtype)) / 2 + lane * 2 + ((size_t)k & 1);
 }
 
-/* One block of all columns of a tile of int8 or int4: where its scales and its values start;
+/* One block of all columns of a tile of int8, int4 or MXFP4: where its scales and its values start;
  * minimums follow scales. */
 struct packed_block {
-    const uint16_t *scales;
-    const uint8_t *values;
+    const uint16_t *scales; /* NULL for MXFP4, which has exponents */
+    const uint8_t *values, *exponents;
 };
 static inline struct packed_block packed_block(const struct weight *weight, int tile, int block) {
     const char *at =
         (const char *)weight->data + (size_t)tile * packed_tile_bytes(weight->dtype, weight->n_in);
     if (weight->dtype == DTYPE_INT4) {
         at += (size_t)block * INT4_BLOCK_BYTES;
-        return (struct packed_block){(const uint16_t *)(const void *)at,
-                                     (const uint8_t *)at + LINE_BYTES};
+        return (struct packed_block){.scales = (const uint16_t *)(const void *)at,
+                                     .values = (const uint8_t *)at + LINE_BYTES};
+    }
+    if (weight->dtype == DTYPE_MXFP4) {
+        size_t within = (size_t)block % MXFP4_GROUP;
+        at += (size_t)block / MXFP4_GROUP * MXFP4_GROUP_BYTES;
+        return (struct packed_block){
+            .values = (const uint8_t *)at + LINE_BYTES + within * MXFP4_BLOCK_BYTES,
+            .exponents = (const uint8_t *)at + within * TILE_COLUMNS};
     }
     size_t second = (size_t)block & 1;
     at += (size_t)block / 2 * INT8_PAIR_BYTES;
-    return (struct packed_block){(const uint16_t *)(const void *)at + second * TILE_COLUMNS,
-                                 (const uint8_t *)at + LINE_BYTES + second * INT8_BLOCK_BYTES};
+    return (struct packed_block){
+        .scales = (const uint16_t *)(const void *)at + second * TILE_COLUMNS,
+        .values = (const uint8_t *)at + LINE_BYTES + second * INT8_BLOCK_BYTES};
 }
 /* The q of column `lane`, k in 0 .. 31 of the block. */
 static inline int packed_int8(struct packed_block block, int lane, int k) {
     return block.values[k / QUAD * QUAD_BYTES + lane * QUAD + k % QUAD] - INT8_OFFSET;
 }
+/* Of MXFP4 the code. */
 static inline int packed_int4(struct packed_block block, int lane, int k) {
     int quad = k / QUAD, half = BLOCK_QUADS / 2;
     return block.values[quad % half * QUAD_BYTES + lane * QUAD + k % QUAD] >>

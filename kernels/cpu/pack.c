@@ -201,6 +201,33 @@ static void pack_int4(const struct weight_packing *packing, int tile) {
     }
 }
 
+static void pack_mxfp4(const struct weight_packing *packing, int tile) {
+    static const char absent[QUANTISE_BLOCK / 2];
+    const struct weight *weight = packing->weight;
+    const int blocks = weight->n_in / QUANTISE_BLOCK;
+    char spread[TILE_COLUMNS][QUANTISE_BLOCK / 2];
+    const char *rows[TILE_COLUMNS];
+    for (int i = 0; i < blocks; i++) {
+        struct packed_block block = packed_block(weight, tile, i);
+        uint8_t *exponents = (uint8_t *)(uintptr_t)block.exponents;
+        block_rows(rows, packing, tile, i, absent);
+        for (int j = 0; j < TILE_COLUMNS; j++) {
+            size_t row = (size_t)tile * TILE_COLUMNS + (size_t)j;
+            bool there = row < (size_t)weight->n_out;
+            exponents[j] = there ? packing->host->exponents[row * (size_t)blocks + (size_t)i] : 0;
+            spread_int4(spread[j], rows[j]);
+            rows[j] = spread[j];
+        }
+        words_turn((void *)(uintptr_t)block.values, QUAD_BYTES, rows, BLOCK_QUADS / 2, 0);
+    }
+    if (blocks % MXFP4_GROUP == 0) return;
+    char *end =
+        (char *)weight->data + ((size_t)tile + 1) * packed_tile_bytes(DTYPE_MXFP4, weight->n_in);
+    size_t lacks = (size_t)(MXFP4_GROUP - blocks % MXFP4_GROUP);
+    memset(end - MXFP4_GROUP_BYTES + LINE_BYTES - lacks * TILE_COLUMNS, 0, lacks * TILE_COLUMNS);
+    memset(end - lacks * MXFP4_BLOCK_BYTES, 0, lacks * MXFP4_BLOCK_BYTES);
+}
+
 /* Super-block after super-block: the columns' images are turned into the lines behind the first. */
 static void pack_supers(const struct weight_packing *packing, int tile) {
     const struct weight *weight = packing->weight;
@@ -237,6 +264,7 @@ static void pack_piece(const void *context, int piece, int thread) {
         switch (packing->weight->dtype) {
             case DTYPE_INT8: pack_int8(packing, tile); break;
             case DTYPE_INT4: pack_int4(packing, tile); break;
+            case DTYPE_MXFP4: pack_mxfp4(packing, tile); break;
             case DTYPE_Q4_K:
             case DTYPE_Q5_K:
             case DTYPE_Q6_K: pack_supers(packing, tile); break;

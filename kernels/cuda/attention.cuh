@@ -24,6 +24,7 @@ struct attention_shape {
     const int32_t *blocks; /* NULL: keys and values lie row after row */
     const float *bias;     /* of the first head; NULL: none */
     int64_t bias_stride;
+    const float *sinks; /* a head's further score, with a value of zeros; NULL: none */
     int heads, kv_heads, head_dim, group; /* group: query heads per key head */
     float scale, softcap;                 /* softcap 0: none */
     int causal, window;                   /* window 0: all keys */

@@ -18,6 +18,15 @@ struct decode_args {
     float *partials; /* [slot][heads][head_dim + 2]: output, maximum, sum */
 };
 
+/* A sink enters sums that are relative to `most`: rescaled where its score is larger. */
+__device__ static void sink_join(const struct attention_shape &shape, int head, float most,
+                                 float &total, float &value) {
+    if (shape.sinks == NULL) return;
+    float sink = shape.sinks[head], largest = fmaxf(most, sink), keep = expf(most - largest);
+    total = fmaf(total, keep, expf(sink - largest));
+    value *= keep;
+}
+
 /* One group's results for each row; the groups of a block are merged through them. */
 template <int LANES, int E, int ROWS>
 struct decode_shared {
@@ -165,6 +174,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
             value = fmaf(shared.out[g][r][d], weight, value);
         }
         if (piece.slot < 0) {
+            sink_join(shape, head, most, total, value);
             ((float *)shape.out
                  .data)[span.q_start * shape.out.stride + (int64_t)head * shape.head_dim + d] =
                 value / total;
@@ -210,6 +220,7 @@ __global__ void attention_combine_kernel(struct combine_args args) {
             total = fmaf(parts[i * step + shape.head_dim + 1], weight, total);
             value = fmaf(parts[i * step + d], weight, value);
         }
+        sink_join(shape, head, most, total, value);
         out[d] = value / total;
     }
 }

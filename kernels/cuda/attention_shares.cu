@@ -83,7 +83,9 @@ __global__ void attention_shares_kernel(struct shares_args args) {
         for (int key = row.first + (int)threadIdx.x; key < row.seen; key += ATTENTION_THREADS)
             largest = fmaxf(largest, score_key(shape, row, shared.q, key));
         largest = block_largest(largest, shared.sums);
+        if (shape.sinks) largest = fmaxf(largest, shape.sinks[row.head]);
         float total = sum_keys(shape, row, shared, row.first, row.seen, largest);
+        if (shape.sinks) total += expf(shape.sinks[row.head] - largest);
         for (int g = 0; g < list.n; g++) {
             const struct key_group keys = args.groups[list.first + g];
             float sum = sum_keys(shape, row, shared, keys.first, keys.first + keys.n, largest);

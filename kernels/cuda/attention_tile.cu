@@ -37,8 +37,9 @@ __device__ static void tile_begin(const struct tile_args &a, Tile &shared,
     for (int r = (int)threadIdx.x; r < R; r += ATTENTION_THREADS) {
         shared.seen[r] = r >= rows ? 0 : tile_seen(shape, span, piece.first + r);
         shared.first[r] = first_seen(shape, shared.seen[r]);
-        shared.largest[r] = -INFINITY;
-        shared.sum[r] = 0;
+        int head = kv_head * shape.group + (piece.first + r) % shape.group;
+        shared.largest[r] = shape.sinks ? shape.sinks[head] : -INFINITY;
+        shared.sum[r] = shape.sinks ? 1 : 0;
     }
 }
 

@@ -292,6 +292,41 @@ static void multiply_experts(struct backend *backend, const struct expert_produc
     }
 }
 
+struct biases_kernel_args {
+    view y;
+    const int32_t *starts;
+    const void *const *biases; /* [experts]: [y.cols] f32 */
+    int experts, unused;
+};
+
+/* grid (sorted rows, pieces of columns), block 32 .. 256. Bound by bytes: reads and writes y. */
+__global__ void experts_biases_kernel(struct biases_kernel_args args) {
+    int row = (int)blockIdx.x, col = first_column<1>(), low = 0, high = args.experts;
+    if (col >= args.y.cols) return;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (args.starts[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    ((float *)args.y.data)[row * args.y.stride + col] += ((const float *)args.biases[low])[col];
+}
+
+/* Each sorted row gets its expert's bias, where there are any. */
+static void add_biases(struct backend *backend, const struct expert_product *product,
+                       const struct tensor &y, float *const *biases) {
+    if (biases == NULL) return;
+    size_t n = (size_t)product->rows.experts;
+    struct host_list *list = &cuda_of(backend)->expert_weights;
+    const void **data = (const void **)host_list_reserve(list, n * sizeof *data);
+    for (size_t i = 0; i < n; i++) data[i] = biases[i];
+    struct biases_kernel_args args = {y, product->rows.starts, array_stage(backend, data, n),
+                                      product->rows.experts, 0};
+    kernel_launch(backend, experts_biases_kernel, row_grid(y.rows, y.cols, 1),
+                  row_threads(y.cols, 1), 0, args);
+}
+
 /* Pieces of one workspace, for one mixture. */
 struct expert_room {
     int32_t *starts, *tiles, *order, *places;
@@ -336,7 +371,7 @@ void cuda_experts(struct backend *backend, const struct experts_args *args) {
                                 args->x.rows};
     struct expert_product down = {
         args->fc2, rows, room.tiles, room.gated, (float *)room.parts.data, args->x.rows};
-    struct glu_args glu = {room.gated, room.wide, args->activation};
+    struct glu_args glu = {room.gated, room.wide, args->gating};
     struct combine_kernel_args combine = {args->y,      room.parts, args->routes,
                                           args->shared, args->gate, room.places};
 
@@ -344,8 +379,10 @@ void cuda_experts(struct backend *backend, const struct experts_args *args) {
                   WARP * sizeof(int), sort);
     copy_rows(backend, gather);
     multiply_experts(backend, &up);
+    add_biases(backend, &up, room.wide, args->bias1);
     cuda_glu(backend, &glu);
     multiply_experts(backend, &down);
+    add_biases(backend, &down, room.parts, args->bias2);
     kernel_launch(backend, combine_experts_kernel, row_grid(args->x.rows, args->x.cols, 1),
                   row_threads(args->x.cols, 1), 0, combine);
 }

@@ -64,13 +64,22 @@ bool add_take_back(struct backend *backend, const struct tensor *x, const struct
     return true;
 }
 
-/* y = activation(x[:, :F]) x[:, F:] */
+/* y = gating(x[:, :F], x[:, F:]) */
 
 struct glu_kernel_args {
     view y, x;
-    enum activation activation;
+    struct gating gating;
     int unused = 0;
 };
+
+/* NaN stays NaN. */
+__device__ static float value_gate(const struct gating &gating, float gate, float up) {
+    if (gating.limit > 0) {
+        gate = gate > gating.limit ? gating.limit : gate;
+        up = up < -gating.limit ? -gating.limit : up > gating.limit ? gating.limit : up;
+    }
+    return value_activate(gate, gating.activation) * (up + gating.shift);
+}
 
 /* grid (rows, pieces of F), block 32 .. 256. Bound by bytes: reads 2F, writes F. */
 template <int V>
@@ -79,12 +88,12 @@ __global__ void glu_rows_kernel(struct glu_kernel_args k) {
     if (col >= k.y.cols) return;
     lanes<V> gate = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
     lanes<V> up = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + k.y.cols + col);
-    for (int j = 0; j < V; j++) gate.at[j] = value_activate(gate.at[j], k.activation) * up.at[j];
+    for (int j = 0; j < V; j++) gate.at[j] = value_gate(k.gating, gate.at[j], up.at[j]);
     lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, gate);
 }
 
 void cuda_glu(struct backend *backend, const struct glu_args *args) {
-    struct glu_kernel_args glu_kernel_args = {args->y, args->x, args->activation};
+    struct glu_kernel_args glu_kernel_args = {args->y, args->x, args->gating};
     if (view_divides(&args->y, 4) && view_divides(&args->x, 4))
         kernel_launch(backend, glu_rows_kernel<4>, row_grid(args->y.rows, args->y.cols, 4),
                       row_threads(args->y.cols, 4), 0, glu_kernel_args);

@@ -109,7 +109,9 @@ enum status backend_pack(struct backend *backend, struct weight *weight,
                          backend->ops->name, weight->n_out, weight->n_in, dtype_name(host->dtype),
                          dtype_name(weight->dtype));
     CHECK(!quantised || weight->n_in % dtype_block(weight->dtype) == 0);
-    CHECK(!quantised || (host->scales != NULL) != dtype_kquant(weight->dtype));
+    bool halves = weight->dtype == DTYPE_INT8 || weight->dtype == DTYPE_INT4;
+    CHECK(!quantised || (host->scales != NULL) == halves);
+    CHECK(!quantised || (host->exponents != NULL) == (weight->dtype == DTYPE_MXFP4));
     CHECK(!quantised || (host->minimums != NULL) == (weight->dtype == DTYPE_INT4));
     return backend->ops->pack(backend, weight, host, e);
 }
@@ -221,7 +223,7 @@ void backend_add(struct backend *backend, const struct add_args *args) {
 
 void backend_glu(struct backend *backend, const struct glu_args *args) {
     CHECK(args->x.cols % 2 == 0 && tensor_is_f32(&args->x, args->x.rows, args->x.cols));
-    CHECK(tensor_is_f32(&args->y, args->x.rows, args->x.cols / 2));
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->x.cols / 2) && args->gating.limit >= 0);
     if (!backend->error.status) backend->ops->glu(backend, args);
 }
 
@@ -241,6 +243,10 @@ static void experts_check(const struct experts_args *args) {
     for (int i = 0; i < args->n_experts; i++) {
         CHECK(args->fc1[i].data != NULL && args->fc1[i].n_in == d && args->fc1[i].n_out == 2 * ffn);
         CHECK(args->fc2[i].data != NULL && args->fc2[i].n_in == ffn && args->fc2[i].n_out == d);
+    }
+    for (int i = 0; i < args->n_experts; i++) {
+        CHECK(args->bias1 == NULL || args->bias1[i] != NULL);
+        CHECK(args->bias2 == NULL || args->bias2[i] != NULL);
     }
     CHECK(tensor_is_f32(&args->wide, rows, 2 * ffn) && tensor_is_f32(&args->gated, rows, ffn));
 }

@@ -64,6 +64,8 @@ int32_t chat_end(const struct chat *chat, const struct tokenizer *tokenizer);
 const char *chat_stop(const struct chat *chat);
 /* Whether a template of the model writes </think>, so that its answers may begin with thoughts. */
 bool chat_reasons(const struct chat *chat);
+/* Whether a template of the model writes messages in channels, as its answers are (harmony.h). */
+bool chat_has_channels(const struct chat *chat);
 
 /* Appends the ids of a rendered text. Control tokens are the tokenizer's special tokens, and the
  * added tokens that the template itself writes. Those of the template become their ids; one within

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "retro/chat/chat_private.h"
+#include "retro/chat/harmony.h"
 #include "retro/text/open/tokenizer_gguf.h"
 #include "retro/weights/gguf_folder.h"
 
@@ -130,15 +131,16 @@ int32_t chat_end(const struct chat *chat, const struct tokenizer *tokenizer) {
     return -1;
 }
 
-bool chat_reasons(const struct chat *chat) {
-    static const char mark[] = "</think>";
-    for (int i = 0; i < chat->n_templates; i++) {
-        struct text_span text = {0};
-        if (chat->templates[i].template) text = template_literals(chat->templates[i].template);
-        if (text.size > 0 && memmem(text.text, text.size, mark, strlen(mark))) return true;
-    }
+/* Whether a template of the model writes texts of which that is true. */
+static bool any_writes(const struct chat *chat, bool (*is)(struct text_span literals)) {
+    for (int i = 0; i < chat->n_templates; i++)
+        if (chat->templates[i].template && is(template_literals(chat->templates[i].template)))
+            return true;
     return false;
 }
+
+bool chat_reasons(const struct chat *chat) { return any_writes(chat, template_reasons); }
+bool chat_has_channels(const struct chat *chat) { return any_writes(chat, harmony_is_written); }
 
 /* *out stays NULL when there is no such file. */
 static enum status file_load(struct json **out, const char *folder, const char *file,

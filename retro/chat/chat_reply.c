@@ -6,6 +6,8 @@
 
 #include "config/base/text.h"
 #include "config/json/json_writer.h"
+#include "retro/chat/chat_reply_private.h"
+#include "retro/chat/harmony.h"
 
 static const char think_begin[] = "<think>", think_end[] = "</think>";
 static const char hermes_begin[] = "<tool_call>", hermes_end[] = "</tool_call>";
@@ -31,7 +33,7 @@ static struct text_span rest_of(const struct chat_reply *reply, const char *text
     return (struct text_span){text + reply->read, size - reply->read};
 }
 
-static size_t find(struct text_span span, const char *mark) {
+size_t span_find(struct text_span span, const char *mark) {
     const char *at = span.size > 0 ? memmem(span.text, span.size, mark, strlen(mark)) : NULL;
     return at ? (size_t)(at - span.text) : SIZE_MAX;
 }
@@ -41,8 +43,7 @@ static bool may_become(struct text_span span, const char *mark) {
     return span.size < strlen(mark) && memcmp(span.text, mark, span.size) == 0;
 }
 
-/* The bytes that cannot be part of a mark that is still to come. */
-static size_t before_mark(struct text_span span, const char *mark) {
+size_t span_before_mark(struct text_span span, const char *mark) {
     size_t at = span.size >= strlen(mark) ? span.size - strlen(mark) + 1 : 0;
     while (at < span.size && !may_become((struct text_span){span.text + at, span.size - at}, mark))
         at++;
@@ -83,8 +84,8 @@ size_t chat_reply_place(const struct chat_reply *reply, size_t written) {
     return said;
 }
 
-/* Moves `size` bytes to `to`; blanks at the front go where the part before ended with a mark. */
-static void take(struct chat_reply *reply, struct buffer *to, struct text_span span, size_t size) {
+/* Blanks at the front go where the part before ended with a mark. */
+void reply_take(struct chat_reply *reply, struct buffer *to, struct text_span span, size_t size) {
     size_t from = 0;
     if (reply->trims) {
         struct text_span part = {span.text, size};
@@ -117,17 +118,17 @@ static bool read_begin(struct chat_reply *reply, struct text_span span, bool las
 }
 
 static bool read_thoughts(struct chat_reply *reply, struct text_span span, bool last) {
-    size_t end = find(span, think_end);
+    size_t end = span_find(span, think_end);
     if (end != SIZE_MAX) {
-        take(reply, &reply->reasoning, span, without_blanks(span, end));
+        reply_take(reply, &reply->reasoning, span, without_blanks(span, end));
         reply->read += end - without_blanks(span, end) + strlen(think_end);
         reply->part = REPLY_SAYS;
         reply->trims = true;
         return true;
     }
     /* Blanks wait: before the mark they are dropped. */
-    size_t size = last ? span.size : without_blanks(span, before_mark(span, think_end));
-    take(reply, &reply->reasoning, span, size);
+    size_t size = last ? span.size : without_blanks(span, span_before_mark(span, think_end));
+    reply_take(reply, &reply->reasoning, span, size);
     return false;
 }
 
@@ -149,6 +150,20 @@ static void add_call(struct chat_reply *reply, const char *name, const struct js
         put_object(&w);
         put_object_end(&w);
     }
+}
+
+bool reply_add_call(struct chat_reply *reply, struct text_span name, struct text_span arguments) {
+    struct error e;
+    struct json *json;
+    if (name.size == 0 || memchr(name.text, '\0', name.size) ||
+        json_parse(&json, arguments, "call", &e))
+        return false;
+    bool good = json_kind(json) == JSON_KIND_OBJECT;
+    char *word = xstrndup(name.text, name.size);
+    if (good) add_call(reply, word, json);
+    free(word);
+    json_close(json);
+    return good;
 }
 
 static bool is_call(const struct json *call) {
@@ -199,7 +214,7 @@ enum call_found { CALL_READ, CALL_WRONG, CALL_WAITS };
 
 static enum call_found read_hermes(struct chat_reply *reply, struct text_span span, bool last,
                                    size_t *used) {
-    size_t begin = strlen(hermes_begin), end = find(span, hermes_end);
+    size_t begin = strlen(hermes_begin), end = span_find(span, hermes_end);
     size_t from = blanks_at(span, begin);
     struct text_span inside = {span.text + from, (end == SIZE_MAX ? span.size : end) - from};
     if (end == SIZE_MAX && !last) return CALL_WAITS;
@@ -215,7 +230,7 @@ static enum call_found read_mistral_named(struct chat_reply *reply, struct text_
     size_t name_end = brace ? (size_t)(brace - span.text) : span.size;
     struct text_span rest = {span.text + name_end, span.size - name_end},
                      name = {span.text + from, name_end - from};
-    size_t size = json_size(rest), arguments = find(name, mistral_arguments);
+    size_t size = json_size(rest), arguments = span_find(name, mistral_arguments);
     struct error e;
     struct json *json;
     if (size == 0) return last ? CALL_WRONG : CALL_WAITS;
@@ -279,8 +294,9 @@ static size_t find_call(const struct chat_reply *reply, struct text_span span, b
         if (!last && may_become(rest, llama_begin)) *sure = 0;
         return !reply->says && begins ? at : SIZE_MAX;
     }
-    size_t at = find(span, call_mark(reply));
-    if (at == SIZE_MAX && !last) *sure = without_blanks(span, before_mark(span, call_mark(reply)));
+    size_t at = span_find(span, call_mark(reply));
+    if (at == SIZE_MAX && !last)
+        *sure = without_blanks(span, span_before_mark(span, call_mark(reply)));
     return at;
 }
 
@@ -294,12 +310,12 @@ static enum call_found read_call(struct chat_reply *reply, struct text_span span
 static bool read_words(struct chat_reply *reply, struct text_span span, bool last) {
     size_t sure, used = 0, at = find_call(reply, span, last, &sure);
     if (at == SIZE_MAX) {
-        take(reply, &reply->content, span, sure);
+        reply_take(reply, &reply->content, span, sure);
         return false;
     }
     struct text_span call = {span.text + at, span.size - at};
     size_t words = without_blanks(span, at);
-    take(reply, &reply->content, span, words);
+    reply_take(reply, &reply->content, span, words);
     enum call_found found = read_call(reply, call, last, &used);
     if (found == CALL_WAITS) return false;
     if (found == CALL_READ) {
@@ -309,8 +325,8 @@ static bool read_words(struct chat_reply *reply, struct text_span span, bool las
     }
     /* Not a call after all: it is text, and so is the mark. */
     size_t mark = reply->format == CALLS_LLAMA ? call.size : strlen(call_mark(reply));
-    take(reply, &reply->content, (struct text_span){span.text + words, span.size - words},
-         at - words + mark);
+    reply_take(reply, &reply->content, (struct text_span){span.text + words, span.size - words},
+               at - words + mark);
     return true;
 }
 
@@ -318,7 +334,9 @@ void chat_reply_read(struct chat_reply *reply, const char *text, size_t size, bo
     bool more = true;
     while (more && reply->read < size) {
         struct text_span rest = rest_of(reply, text, size);
-        if (reply->part == REPLY_BEGINS)
+        if (reply->channels)
+            more = harmony_read(reply, rest, last);
+        else if (reply->part == REPLY_BEGINS)
             more = read_begin(reply, rest, last);
         else if (reply->part == REPLY_THINKS)
             more = read_thoughts(reply, rest, last);

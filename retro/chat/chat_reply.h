@@ -28,10 +28,11 @@ struct reply_piece {
     size_t size;
 };
 
-/* Zero-initialised but for format, reasons and part; free when done. */
+/* Zero-initialised but for format, reasons, channels and part; free when done. */
 struct chat_reply {
     enum call_format format;
-    bool reasons; /* the model's template knows <think> */
+    bool reasons;  /* the model's template knows <think> */
+    bool channels; /* the model writes messages in channels (harmony.h) */
     enum reply_part part;
     size_t read; /* bytes of the answer's text that have been taken apart */
     struct buffer reasoning, content;

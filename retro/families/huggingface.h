@@ -46,6 +46,8 @@ struct huggingface_decoder {
     int max_window_layers; /* the first layer with a window, where layer_types is silent */
     int window_pattern;    /* the period of layers without */
     const struct json *layer_types;
+    const struct json *quantisation; /* quantization_config */
+    bool mxfp4;                      /* which may say that some weights are MXFP4 */
 };
 /* A decoder with RMS norms before branches and a gated MLP: sizes, biases that the two keys ask
  * for, the rotary tables, the window (of no layer yet). The caller changes the rest. */

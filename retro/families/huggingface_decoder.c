@@ -45,7 +45,7 @@ static const struct json_field fields[] = {
     {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
     {.name = "pruned_heads", .type = JSON_EMPTY},
     {.name = "per_layer_config", .type = JSON_EMPTY},
-    {.name = "quantization_config", .type = JSON_EMPTY},
+    {"quantization_config", JSON_RAW, JSON_AT(struct huggingface_decoder, quantisation)},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
@@ -53,6 +53,17 @@ static const struct json_table table = JSON_TABLE(fields, .open = true);
 static bool is_null(const struct json *config, const char *key) {
     const struct json *value = json_member(config, key);
     return value && json_is_absent(value);
+}
+
+static enum status check_quantisation(const struct huggingface_decoder *decoder, struct error *e) {
+    const struct json *value = decoder->quantisation;
+    if (json_is_absent(value) || (json_kind(value) == JSON_KIND_OBJECT && json_count(value) == 0))
+        return STATUS_OK;
+    if (decoder->mxfp4 && json_text_is(json_member(value, "quant_method"), "mxfp4"))
+        return STATUS_OK;
+    return error_set(
+        e, STATUS_UNSUPPORTED, "config.json: \"quantization_config\" is not supported%s",
+        decoder->mxfp4 ? " but with the \"quant_method\" \"mxfp4\"" : ": leave it out");
 }
 
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *decoder,
@@ -69,7 +80,8 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
         return error_set(e, STATUS_INVALID,
                          "config.json: \"sliding_window\" is 0, allowed is 1 .. %d",
                          LIMIT_POSITIONS);
-    if (huggingface_derive(spec, dims, e) || huggingface_read_rope(config, &decoder->rope, spec, e))
+    if (check_quantisation(decoder, e) || huggingface_derive(spec, dims, e) ||
+        huggingface_read_rope(config, &decoder->rope, spec, e))
         return e->status;
 
     dims->norm = NORM_RMS;

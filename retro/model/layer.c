@@ -169,7 +169,8 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
         .n_blocks = pass->cache.n_blocks,
         .window = layer->spec.window,
         .softcap = stack->dims.score_cap,
-        .bias = layer->spec.relative ? stack->relative : (struct tensor){0}};
+        .bias = layer->spec.relative ? stack->relative : (struct tensor){0},
+        .sinks = layer->sinks.data};
     attend(pass, &attention, pass->self_shares);
     project_row_parallel(pass, pass->scratch.mixed, &layer->proj, &layer->norm_attention);
 }
@@ -202,6 +203,11 @@ static void cross_attention(const struct pass *pass, const struct layer *layer) 
     add_branch(pass, residual, &layer->cross_proj, &none, source->row_scale);
 }
 
+static struct gating gating_of(const struct dims *dims) {
+    return (struct gating){
+        .activation = dims->activation, .limit = dims->gate_limit, .shift = dims->gate_shift};
+}
+
 /* The rows that the second product of an MLP of F columns reads. */
 static struct tensor widen_rows(const struct pass *pass, struct tensor input,
                                 const struct projection *fc1, int ffn) {
@@ -212,7 +218,7 @@ static struct tensor widen_rows(const struct pass *pass, struct tensor input,
         struct tensor wide = tensor_cols(pass->scratch.wide, 0, 2 * ffn);
         project_rows(model, wide, input, fc1, ACTIVATION_NONE);
         backend_glu(model->backend,
-                    &(struct glu_args){.y = gated, .x = wide, .activation = dims->activation});
+                    &(struct glu_args){.y = gated, .x = wide, .gating = gating_of(dims)});
     } else {
         project_rows(model, gated, input, fc1, dims->activation);
     }
@@ -229,8 +235,7 @@ static void apply_mlp(const struct pass *pass, const struct layer *layer, struct
 static void route_rows(const struct pass *pass, const struct layer *layer, struct tensor input) {
     const struct dims *dims = &pass->stack->dims;
     struct tensor logits = tensor_cols(pass->scratch.choices, 0, dims->experts);
-    backend_linear(pass->model->backend,
-                   &(struct linear_args){.y = logits, .x = input, .weight = &layer->router});
+    project_rows(pass->model, logits, input, &layer->router, ACTIVATION_NONE);
     backend_route(pass->model->backend,
                   &(struct route_args){.y = pass->scratch.routes,
                                        .logits = logits,
@@ -261,14 +266,16 @@ static void apply_experts(const struct pass *pass, const struct layer *layer, st
     struct experts_args args = {.y = pass->scratch.branch,
                                 .x = input,
                                 .routes = pass->scratch.routes,
-                                .fc1 = layer->expert_fc1,
-                                .fc2 = layer->expert_fc2,
+                                .fc1 = layer->expert_fc1.weights,
+                                .fc2 = layer->expert_fc2.weights,
+                                .bias1 = layer->expert_fc1.biases,
                                 .few = pass->scratch.few,
                                 .parts = pass->scratch.parts,
                                 .wide = tensor_cols(pass->scratch.wide, 0, 2 * ffn),
                                 .gated = tensor_cols(pass->scratch.gated, 0, ffn),
                                 .n_experts = dims->experts,
-                                .activation = dims->activation};
+                                .gating = gating_of(dims)};
+    if (model->comm->rank == 0) args.bias2 = layer->expert_fc2.biases; /* ranks are summed */
     route_rows(pass, layer, input);
     if (dims->shared_ffn > 0) {
         args.shared = pass->scratch.shared;

@@ -46,10 +46,11 @@ void loader_report(struct loader *loader, const char *name, const struct place *
 }
 
 /* A matrix keeps its type, or takes the one the options ask for. One that no blocks fit stays
- * wider: random or fp8. */
+ * wider: random or fp8. Devices other than the CPU hold MXFP4 as bf16, which loses nothing. */
 static enum dtype choose_dtype(const struct loader *loader, enum dtype from, int cols) {
     const struct model_options *options = loader->options;
-    if (!options->convert) return from;
+    bool cpu = strcmp(loader->model->backend->ops->name, "cpu") == 0;
+    if (!options->convert) return from == DTYPE_MXFP4 && !cpu ? DTYPE_BF16 : from;
     if (loader->weights == NULL && dtype_quantised(options->dtype))
         return dtype_quantised(from) ? from : DTYPE_BF16;
     return options->dtype == DTYPE_FP8 && cols % QUANTISE_BLOCK != 0 ? DTYPE_BF16 : options->dtype;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/kquants.h"
+#include "kernels/mxfp4.h"
 #include "kernels/quantise.h"
 #include "retro/model/tensors.h"
 #include "retro/weights/gguf_blocks.h"

@@ -54,6 +54,31 @@ static enum status find_tensor(struct loader *loader, const char *name, int rows
     return STATUS_OK;
 }
 
+static bool halves_finite(const struct stored_tensor *stored) {
+    const uint16_t *values = stored->data;
+    uint16_t largest = 0;
+    for (size_t i = 0; i < stored->elements; i++) {
+        uint16_t exponent = values[i] & 0x7c00;
+        largest = exponent > largest ? exponent : largest;
+    }
+    return largest != 0x7c00;
+}
+
+static bool exponents_finite(const struct stored_tensor *stored) {
+    const uint8_t *bytes = stored->data;
+    uint8_t largest = 0;
+    for (size_t i = 0; i < stored->elements; i++) largest = bytes[i] > largest ? bytes[i] : largest;
+    return largest <= MXFP4_MOST;
+}
+
+/* Bytes are int4, or MXFP4 where their scales are bytes too. */
+static bool is_mxfp4(const struct loader *loader, const struct stored_tensor *stored) {
+    char full[TENSOR_NAME + 16];
+    snprintf(full, sizeof full, "%s%s", stored->name, plane_suffix[PLANE_SCALES]);
+    const struct stored_tensor *scales = weights_find(loader->weights, full);
+    return stored->dtype == STORED_U8 && scales && scales->dtype == STORED_U8;
+}
+
 /* The scales or minimums of a quantised tensor. */
 static enum status find_blocks(struct loader *loader, struct stored_part *part, const char *name,
                                enum plane plane, struct error *e) {
@@ -65,16 +90,11 @@ static enum status find_blocks(struct loader *loader, struct stored_part *part, 
         return error_set(e, STATUS_INVALID, "tensor %s is quantised (%s), but %s is missing", name,
                          dtype_name(part->planes.dtype), full);
     if (find_tensor(loader, full, part->rows, blocks, &stored, e)) return e->status;
-    if (stored->dtype != STORED_F16)
+    bool bytes = part->planes.dtype == DTYPE_MXFP4;
+    if (stored->dtype != (bytes ? STORED_U8 : STORED_F16))
         return error_set(e, STATUS_INVALID, "tensor %s is %s; scales and minimums are F16", full,
                          stored_dtype_name(stored->dtype));
-    const uint16_t *values = stored->data;
-    uint16_t largest = 0;
-    for (size_t i = 0; i < stored->elements; i++) {
-        uint16_t exponent = values[i] & 0x7c00;
-        largest = exponent > largest ? exponent : largest;
-    }
-    if (largest == 0x7c00)
+    if (!(bytes ? exponents_finite(stored) : halves_finite(stored)))
         return error_set(e, STATUS_CORRUPT, "tensor %s holds a number that is not finite", full);
     part->planes.at[plane] = stored->data;
     return STATUS_OK;
@@ -118,6 +138,7 @@ static enum status find_part(struct loader *loader, struct stored_part *part, co
     part->planes = (struct matrix_planes){.cols = part->transposed ? part->rows : part->cols};
     if (stored && stored->form) return find_block_rows(loader, part, name, e);
     if (stored && convert_type(stored, &part->planes.dtype, e)) return e->status;
+    if (stored && is_mxfp4(loader, stored)) part->planes.dtype = DTYPE_MXFP4;
     bool blocks = dtype_quantised(part->planes.dtype);
     if (blocks && part->cols % QUANTISE_BLOCK != 0)
         return error_set(e, STATUS_INVALID,
@@ -127,7 +148,7 @@ static enum status find_part(struct loader *loader, struct stored_part *part, co
                          name, stored_dtype_name(stored->dtype), QUANTISE_BLOCK, part->rows,
                          part->cols);
 
-    int cols = part->planes.dtype == DTYPE_INT4 ? part->cols / 2 : part->cols;
+    int cols = dtype_two_a_byte(part->planes.dtype) ? part->cols / 2 : part->cols;
     bool vector = cols == 1;
     int stored_rows = part->transposed && !vector ? cols : part->rows,
         stored_cols = part->transposed && !vector ? part->rows : cols;
@@ -142,8 +163,7 @@ static enum status find_part(struct loader *loader, struct stored_part *part, co
 }
 
 static int count_rows(const struct share *share, enum part part) {
-    bool whole = part == PART_WHOLE || part == PART_BY_HEAD;
-    return whole ? share->whole_rows : share->blocks[part - PART_FIRST];
+    return part_is_all(part) ? share->whole_rows : share->blocks[part - PART_FIRST];
 }
 
 /* Other spellings of a tensor that was found are the same tensor again: Megatron's T5 registers
@@ -178,7 +198,7 @@ static int find_whole(const struct loader *loader, const struct place *the_place
     size_t place = the_place->rows->rows[the_place->row].place;
     for (int i = the_place->row + 1; i < the_place->rows->n; i++) {
         const struct tensor_row *row = &the_place->rows->rows[i];
-        if (row->place == place && row->part == PART_WHOLE && has_spelling(loader, the_place, i))
+        if (row->place == place && part_is_all(row->part) && has_spelling(loader, the_place, i))
             return i;
     }
     return -1;
@@ -189,7 +209,7 @@ static bool is_row_of(const struct place *place, int i, int whole) {
     const struct tensor_row *row = &place->rows->rows[i];
     if (row->place != place->rows->rows[place->row].place) return false;
     if (whole >= 0) return i == whole;
-    bool other = row->part == PART_WHOLE && i != place->row;
+    bool other = part_is_all(row->part) && i != place->row;
     return !other && (int)row->part < (int)PART_FIRST + place->share.n_blocks;
 }
 

@@ -16,7 +16,8 @@ void *loader_room(struct loader *loader, int which, size_t n, size_t size) {
 
 size_t plane_bytes(enum dtype dtype, int plane, int n) {
     if (dtype_kquant(dtype)) return plane == PLANE_VALUES ? matrix_bytes(dtype, (size_t)n) : 0;
-    if (plane == PLANE_VALUES && dtype == DTYPE_INT4) return (size_t)n / 2;
+    if (plane == PLANE_VALUES && dtype_two_a_byte(dtype)) return (size_t)n / 2;
+    if (plane == PLANE_SCALES && dtype == DTYPE_MXFP4) return (size_t)n / QUANTISE_BLOCK;
     if (plane == PLANE_VALUES) return (size_t)n * (dtype == DTYPE_INT8 ? 1 : dtype_bytes(dtype));
     bool has = plane == PLANE_SCALES ? dtype_quantised(dtype) : dtype == DTYPE_INT4;
     return has ? (size_t)n / QUANTISE_BLOCK * sizeof(uint16_t) : 0;
@@ -36,6 +37,11 @@ void planes_widen(float *to, const struct matrix_planes *planes, int64_t i, int 
     }
     if (dtype_kquant(planes->dtype)) {
         kquants_widen(to, planes->dtype, values, n);
+        return;
+    }
+    if (planes->dtype == DTYPE_MXFP4) {
+        mxfp4_widen(to, (const uint8_t *)values,
+                    (const uint8_t *)plane_at(planes, PLANE_SCALES, i, first), n);
         return;
     }
     struct quantised_row row = {(void *)(uintptr_t)values,
@@ -71,6 +77,7 @@ float *stage_widen(struct loader *loader, const struct staged_place *staged) {
 static int find_row(const struct share *share, int head_dim, enum part part, int i) {
     int first = 0;
     if (part == PART_WHOLE) return i;
+    if (part == PART_IN_TURN) return i % share->n_blocks * share->blocks[0] + i / share->n_blocks;
     if (part != PART_BY_HEAD) {
         for (int b = 0; b < (int)part - (int)PART_FIRST; b++) first += share->blocks[b];
         return first + i;

@@ -97,6 +97,10 @@ static enum status upload_matrix(struct loader *loader, const struct staged_plac
                                .scales = (const uint16_t *)(const void *)from->at[PLANE_SCALES],
                                .minimums = (const uint16_t *)(const void *)from->at[PLANE_MINIMUMS],
                                .dtype = from->dtype};
+    if (from->dtype == DTYPE_MXFP4) {
+        host.exponents = (const uint8_t *)from->at[PLANE_SCALES];
+        host.scales = NULL;
+    }
     if (dtype_quantised(from->dtype) && !dtype_quantised(weight->dtype)) {
         const float *wide = stage_widen(loader, staged);
         if (wide == NULL)

@@ -33,6 +33,7 @@ const struct family *const model_families[] = {&family_retro,
                                                &family_ernie_moe,
                                                &family_glm4_moe,
                                                &family_minimax_m2,
+                                               &family_gpt_oss,
                                                &family_cohere2,
                                                &family_granite,
                                                &family_smollm3,
@@ -378,6 +379,18 @@ static void fill_info(struct model *model) {
     info->retrieved_length = retro->retrieved_length;
 }
 
+static struct expert_projections take_experts(const struct dims *dims) {
+    struct expert_projections experts = {0};
+    experts.weights = xcalloc((size_t)dims->experts, sizeof *experts.weights);
+    if (dims->expert_bias) experts.biases = xcalloc((size_t)dims->experts, sizeof *experts.biases);
+    return experts;
+}
+
+static void free_experts(struct expert_projections *experts) {
+    free(experts->weights);
+    free(experts->biases);
+}
+
 /* Layers exist from here on; the depth of an encoder may come from the checkpoint (inspect). */
 static void make_layers(struct model *model) {
     for (int id = 0; id < STACK_COUNT; id++) {
@@ -390,8 +403,8 @@ static void make_layers(struct model *model) {
             layer->spec = model_part_of(model, (enum stack_id)id)
                               .family->layer(&model->spec, (enum stack_id)id, i);
             if (!layer->spec.experts) continue;
-            layer->expert_fc1 = xcalloc((size_t)stack->dims.experts, sizeof *layer->expert_fc1);
-            layer->expert_fc2 = xcalloc((size_t)stack->dims.experts, sizeof *layer->expert_fc2);
+            layer->expert_fc1 = take_experts(&stack->dims);
+            layer->expert_fc2 = take_experts(&stack->dims);
         }
     }
 }
@@ -453,8 +466,8 @@ enum status model_open(struct model **out, const char *folder, struct backend *b
 
 static void free_layers(struct stack *stack) {
     for (int i = 0; stack->layers && i < stack->dims.n_layers; i++) {
-        free(stack->layers[i].expert_fc1);
-        free(stack->layers[i].expert_fc2);
+        free_experts(&stack->layers[i].expert_fc1);
+        free_experts(&stack->layers[i].expert_fc2);
     }
     free(stack->layers);
 }

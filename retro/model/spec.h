@@ -65,6 +65,7 @@ struct dims {
     bool shared_gated;         /* which is weighed by a gate */
     bool router_sigmoid;       /* scores of experts are sigmoids, else a softmax */
     bool router_bias; /* experts are chosen by their scores and a bias (struct route_args) */
+    bool expert_bias; /* of the router's product, and of each expert's two */
     int router_groups, router_groups_used; /* 0: experts stand in one group */
     float router_scale;                    /* of the weights of a row's experts; 0: none, as 1 */
     enum norm_kind norm;
@@ -72,6 +73,8 @@ struct dims {
     bool zero_centered_gamma;
     enum activation activation;
     bool gated;
+    float gate_limit, gate_shift; /* of gated MLPs (struct gating); 0: none */
+    bool sinks;                   /* heads of self attention have sinks */
     bool qkv_bias, proj_bias,
         mlp_bias; /* of self attention's queries, keys and values; of attention's others; MLP's */
     bool final_norm; /* a norm after the last layer */
@@ -218,9 +221,15 @@ struct projection {
     float *bias; /* device, f32; NULL without */
 };
 
+/* The same product of each expert of a layer. */
+struct expert_projections {
+    struct weight *weights; /* [dims.experts], owned; NULL where the layer has no experts */
+    float **biases;         /* device, f32, [dims.experts], owned; NULL without */
+};
+
 /* Self attention is one product: rows Q [H h], K [G h], V [G h]. cross_kv likewise K, V. Gated fc1:
  * gate [F], up [F]. A layer with experts has, in place of fc1 and fc2, the router [experts, d],
- * those of each expert without biases, and the shared expert's with its gate [1, d] where there is
+ * those of each expert, and the shared expert's with its gate [1, d] where there is
  * one that is weighed.
  *
  * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch,
@@ -230,9 +239,11 @@ struct layer {
     struct layer_spec spec;
     struct norm_weights norm_in, norm_cross, norm_mlp, norm_attention, norm_out, norm_q, norm_k;
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2, shared_fc1, shared_fc2;
-    struct weight router, shared_gate;
-    struct tensor router_bias;              /* [1, experts] */
-    struct weight *expert_fc1, *expert_fc2; /* [dims.experts], owned; NULL without */
+    struct projection router;
+    struct weight shared_gate;
+    struct tensor router_bias; /* [1, experts] */
+    struct tensor sinks;       /* [1, local H]; data NULL without */
+    struct expert_projections expert_fc1, expert_fc2;
     uint64_t
         absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
 };
@@ -244,6 +255,7 @@ enum part {
     PART_WHOLE,
     PART_BY_HEAD, /* for each key/value head: its rows of each block (docs/spec/retro-model.md 5.6,
                      8) */
+    PART_IN_TURN, /* a row of each block, then the next of each */
     PART_FIRST,
     PART_SECOND,
     PART_THIRD,
@@ -255,6 +267,8 @@ enum part {
     PART_GATE = PART_FIRST,
     PART_UP = PART_SECOND
 };
+/* Whether the part is all rows of its projection, in whatever order. */
+static inline bool part_is_all(enum part part) { return part < PART_FIRST; }
 
 /* The stored tensors of one norm, projection or table. Its place, say offsetof(struct layer, qkv),
  * gives shape and split over ranks (tensors.c). */
@@ -295,13 +309,13 @@ struct family {
 extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5,
     family_gpt2, family_llama, family_mistral, family_granite, family_smollm3, family_qwen2,
     family_qwen3, family_phi3, family_olmo2, family_olmo3, family_glm, family_glm4, family_seed_oss,
-    family_ernie_moe, family_glm4_moe, family_minimax_m2, family_ernie, family_cohere2,
-    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral,
-    family_qwen2_moe, family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet,
-    family_distilbert, family_clip_vit, family_radio_vit, family_radio_hub, family_projector,
-    family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava, family_llava_next,
-    family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf, family_qwen2_vl,
-    family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision;
+    family_ernie_moe, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_ernie,
+    family_cohere2, family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2,
+    family_mixtral, family_qwen2_moe, family_qwen3_moe, family_roberta, family_xlm_roberta,
+    family_mpnet, family_distilbert, family_clip_vit, family_radio_vit, family_radio_hub,
+    family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
+    family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf,
+    family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

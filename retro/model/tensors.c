@@ -67,6 +67,7 @@ static bool has_bias(const struct model *model, const struct dims *dims,
     if (shape->in == EXTENT_PATCH) return model->spec.tower.patch_bias;
     if (shape->kind == KIND_NORM) return dims->norm == NORM_LAYER;
     if (shape->out == EXTENT_VOCAB) return model->spec.output_bias;
+    if (shape->out == EXTENT_EXPERTS || shape->kind == KIND_EXPERTS) return dims->expert_bias;
     if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return dims->mlp_bias;
     if (shape->out == EXTENT_SHARED_FC1 || shape->in == EXTENT_SHARED_FFN) return false;
     bool cross =
@@ -103,13 +104,20 @@ static struct share share_of_bias(struct share share) {
     return share;
 }
 
-/* One place for each expert. */
+/* The one or two places of each expert. */
 static enum status visit_experts(const struct tensor_walk *walk, struct place place,
-                                 struct weight *experts) {
+                                 struct expert_projections *experts) {
     int n = walk->model->stacks[place.stack].dims.experts;
+    const struct share share = place.share;
     for (int i = 0; i < n; i++) {
         place.expert = i;
-        if (visit_one(walk, &place, PLACE_MATRIX, false, &experts[i])) return walk->error->status;
+        place.share = share;
+        if (visit_one(walk, &place, PLACE_MATRIX, false, &experts->weights[i]))
+            return walk->error->status;
+        if (experts->biases == NULL) continue;
+        place.share = share_of_bias(share);
+        if (visit_one(walk, &place, PLACE_VECTOR, true, &experts->biases[i]))
+            return walk->error->status;
     }
     return STATUS_OK;
 }
@@ -125,7 +133,7 @@ static enum status visit_row(const struct tensor_walk *walk, struct place place,
 
     switch (shape->kind) {
         case KIND_MATRIX: return visit_one(walk, &place, PLACE_MATRIX, false, at);
-        case KIND_EXPERTS: return visit_experts(walk, place, *(struct weight **)(void *)at);
+        case KIND_EXPERTS: return visit_experts(walk, place, (void *)at);
         case KIND_TABLE: return visit_one(walk, &place, PLACE_TABLE, false, at);
         case KIND_RELATIVE: return visit_one(walk, &place, PLACE_RELATIVE, false, at);
         case KIND_NORM: {
@@ -167,6 +175,7 @@ static bool is_shared_expert(size_t place) {
 static bool has_place(const struct layer *layer, const struct dims *dims, size_t place) {
     if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
         return dims->qk_norm != QK_NORM_NONE;
+    if (place == offsetof(struct layer, sinks)) return dims->sinks;
     if (is_expert(place)) return layer->spec.experts;
     if (place == offsetof(struct layer, router_bias))
         return layer->spec.experts && dims->router_bias;

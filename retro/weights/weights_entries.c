@@ -39,9 +39,8 @@ static void add_expert(struct weights *weights, const struct stored_tensor *whol
     const char *own = stored->name;
     *stored = *whole;
     stored->name = own;
-    stored->n_dims = 2;
-    stored->shape[0] = whole->shape[1];
-    stored->shape[1] = whole->shape[2];
+    stored->n_dims = whole->n_dims - 1;
+    for (int dim = 0; dim < stored->n_dims; dim++) stored->shape[dim] = whole->shape[dim + 1];
     stored->elements = whole->elements / n;
     stored->bytes = whole->bytes / n;
     stored->data = (const char *)whole->data + (size_t)i * stored->bytes;
@@ -51,7 +50,7 @@ enum status weights_add_experts(struct weights *weights, const struct stored_ten
                                 const char *name, struct error *e) {
     const char *number = strchr(name, '#');
     int64_t n = whole->shape[0];
-    if (whole->n_dims != 3 || whole->elements == 0 || n > ENTRY_LIMIT - weights->count)
+    if (whole->n_dims < 2 || whole->elements == 0 || n > ENTRY_LIMIT - weights->count)
         return error_set(e, STATUS_CORRUPT,
                          "tensor \"%.*s\": expected [experts, out, in], and at most %d tensors",
                          NAME_SHOWN, whole->name, ENTRY_LIMIT);
@@ -65,26 +64,43 @@ enum status weights_add_experts(struct weights *weights, const struct stored_ten
     return STATUS_OK;
 }
 
-/* "layers.0.mlp.experts.down_proj" of transformers 5. */
-static bool is_stacked(const struct stored_tensor *stored) {
-    static const char *const endings[] = {".experts.gate_up_proj", ".experts.down_proj"};
+/* What ends the names of stacked tensors, and those of the experts' own: weights as transformers 4
+ * names what is not stacked. */
+static const struct stacked_name {
+    const char *ending, *own;
+    int n_dims;
+} stacked_names[] = {
+    {".experts.gate_up_proj", ".experts.#.gate_up_proj.weight", 3},
+    {".experts.down_proj", ".experts.#.down_proj.weight", 3},
+    {".experts.gate_up_proj_bias", ".experts.#.gate_up_proj.bias", 2},
+    {".experts.down_proj_bias", ".experts.#.down_proj.bias", 2},
+    {".experts.gate_up_proj_blocks", ".experts.#.gate_up_proj.weight", 4},
+    {".experts.gate_up_proj_scales", ".experts.#.gate_up_proj.weight.scale", 3},
+    {".experts.down_proj_blocks", ".experts.#.down_proj.weight", 4},
+    {".experts.down_proj_scales", ".experts.#.down_proj.weight.scale", 3},
+};
+
+/* That of "layers.0.mlp.experts.down_proj"; NULL for other tensors. */
+static const struct stacked_name *find_stacked(const struct stored_tensor *stored) {
     size_t size = strlen(stored->name);
-    for (size_t i = 0;
-         i < ARRAY_COUNT(endings) && stored->n_dims == 3 && !strchr(stored->name, '#'); i++) {
-        size_t tail = strlen(endings[i]);
-        if (size > tail && strcmp(stored->name + size - tail, endings[i]) == 0) return true;
+    if (strchr(stored->name, '#')) return NULL;
+    for (size_t i = 0; i < ARRAY_COUNT(stacked_names); i++) {
+        size_t tail = strlen(stacked_names[i].ending);
+        if (stored->n_dims == stacked_names[i].n_dims && size > tail &&
+            strcmp(stored->name + size - tail, stacked_names[i].ending) == 0)
+            return &stacked_names[i];
     }
-    return false;
+    return NULL;
 }
 
-/* "layers.0.mlp.experts.#.down_proj.weight", as transformers 4 names what is not stacked. The first
- * expert owns the copy, where there is one. */
+/* The first expert owns the copy, where there is one. */
 static enum status unstack_entry(struct weights *weights, int i, struct error *e) {
     const struct stored_tensor whole = weights->entries[i].tensor;
-    const char *last = strrchr(whole.name, '.');
+    const struct stacked_name *stacked = find_stacked(&whole);
+    size_t root = strlen(whole.name) - strlen(stacked->ending);
     struct buffer name = {0};
     int first = weights->count;
-    buffer_printf(&name, "%.*s.#%s.weight", (int)(last - whole.name), whole.name, last);
+    buffer_printf(&name, "%.*s%s", (int)root, whole.name, stacked->own);
     enum status status = weights_add_experts(weights, &whole, name.data, e);
     buffer_free(&name);
     if (status) return status;
@@ -96,12 +112,12 @@ static enum status unstack_entry(struct weights *weights, int i, struct error *e
 enum status weights_unstack_experts(struct weights *weights, struct error *e) {
     int count = weights->count, kept = 0;
     for (int i = 0; i < count; i++)
-        if (is_stacked(&weights->entries[i].tensor) && unstack_entry(weights, i, e))
+        if (find_stacked(&weights->entries[i].tensor) && unstack_entry(weights, i, e))
             return e->status;
     if (weights->count == count) return STATUS_OK;
     for (int i = 0; i < weights->count; i++) {
         struct entry *entry = &weights->entries[i];
-        if (is_stacked(&entry->tensor)) {
+        if (find_stacked(&entry->tensor)) {
             free((void *)(uintptr_t)entry->tensor.name);
             continue;
         }

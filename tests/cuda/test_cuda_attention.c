@@ -14,12 +14,12 @@ struct attention_case {
     bool zero_keys;    /* then all weights are 1, which no type rounds */
     int window, reach; /* reach: of the bias, and `biased` whether there is one */
     bool biased;
-    float softcap;
+    float softcap, sinks; /* the factor of random sinks; 0: none */
 };
 
 /* The four tensors and what an op is told of them; the reference's arguments. */
 struct attention_data {
-    struct both q, k, v, out, bias;
+    struct both q, k, v, out, bias, sinks;
     struct attention_args args;
 };
 
@@ -47,6 +47,13 @@ static struct attention_data make_attention(const struct attention_case *c) {
         d.bias = both_random(DTYPE_F32, c->heads, 2 * c->reach + 1, 2);
         d.args.bias = d.bias.host;
     }
+    if (c->sinks > 0) {
+        struct tensor sinks = random_tensor(DTYPE_F32, 1, c->heads, 0);
+        for (int i = 0; i < c->heads; i++)
+            tensor_set(sinks, 0, i, c->sinks * (float)tensor_get(sinks, 0, i));
+        d.sinks = both_copy(sinks);
+        d.args.sinks = d.sinks.host.data;
+    }
     return d;
 }
 
@@ -56,6 +63,7 @@ static void free_attention(struct attention_data *d) {
     both_free(d->v);
     both_free(d->out);
     if (d->bias.host.data) both_free(d->bias);
+    if (d->sinks.host.data) both_free(d->sinks);
 }
 
 static void attend_on_device(const struct attention_data *d, const struct attention_span *spans,
@@ -68,6 +76,7 @@ static void attend_on_device(const struct attention_data *d, const struct attent
     a.k = d->k.device;
     a.v = d->v.device;
     a.bias = d->bias.device;
+    a.sinks = d->sinks.device.data;
     a.spans = lent;
     a.n_spans = n_spans;
     backend_attention(device, &a);
@@ -306,6 +315,9 @@ static void test_attention_ways(void **state) {
         {.mask = MASK_CAUSAL, .biased = true, .reach = 0, .softcap = 2},
         {.mask = MASK_NONE, .softcap = 0.7f},
         {.mask = MASK_CAUSAL, .softcap = 5, .window = 65},
+        {.mask = MASK_CAUSAL, .sinks = 3},
+        {.mask = MASK_CAUSAL, .window = 40, .sinks = 60},
+        {.mask = MASK_NONE, .biased = true, .reach = 20, .sinks = 1},
     };
     for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
         for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {

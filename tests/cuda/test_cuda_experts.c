@@ -136,6 +136,9 @@ enum { EXPERTS = 5, USED = 2 };
 struct mixture {
     struct weight fc1[2][EXPERTS], fc2[2][EXPERTS];
     struct both y, x, routes, shared, gate, few, parts, wide, gated;
+    struct both biases1, biases2; /* an expert a row */
+    float *bias1[2][EXPERTS], *bias2[2][EXPERTS];
+    bool biased; /* with a shifted, cut gate too */
 };
 
 static void mixture_open(struct mixture *m, enum dtype dtype, int rows, int hidden, int ffn) {
@@ -163,11 +166,21 @@ static void mixture_open(struct mixture *m, enum dtype dtype, int rows, int hidd
     m->parts = both_empty(DTYPE_F32, rows, USED * hidden, 0);
     m->wide = both_empty(DTYPE_F32, rows, 2 * ffn, 2);
     m->gated = both_empty(DTYPE_F32, rows, ffn, 1);
+    m->biases1 = both_random(DTYPE_F32, EXPERTS, 2 * ffn, 0);
+    m->biases2 = both_random(DTYPE_F32, EXPERTS, hidden, 0);
+    m->biased = false;
+    for (int i = 0; i < EXPERTS; i++)
+        for (int side = 0; side < 2; side++) {
+            struct tensor first = side ? m->biases1.device : m->biases1.host,
+                          second = side ? m->biases2.device : m->biases2.host;
+            m->bias1[side][i] = tensor_rows(first, i, 1).data;
+            m->bias2[side][i] = tensor_rows(second, i, 1).data;
+        }
 }
 
 static void mixture_close(struct mixture *m) {
-    struct both *all[] = {&m->y,   &m->x,     &m->routes, &m->shared, &m->gate,
-                          &m->few, &m->parts, &m->wide,   &m->gated};
+    struct both *all[] = {&m->y,     &m->x,    &m->routes, &m->shared,  &m->gate,   &m->few,
+                          &m->parts, &m->wide, &m->gated,  &m->biases1, &m->biases2};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) both_free(*all[i]);
     for (int i = 0; i < EXPERTS; i++) {
         backend_release(reference, m->fc1[0][i].data);
@@ -182,6 +195,8 @@ static struct tensor side(struct both t, int on_device) { return on_device ? t.d
 /* Rows [first, first + rows). */
 static struct experts_args mixture_on(const struct mixture *m, int on_device, int first, int rows) {
 #define ROWS(name) tensor_rows(side(m->name, on_device), first, rows)
+    struct gating gating = {.activation = ACTIVATION_SILU};
+    if (m->biased) gating = (struct gating){ACTIVATION_QUICK_GELU, 0.5f, 1};
     return (struct experts_args){.y = ROWS(y),
                                  .x = ROWS(x),
                                  .routes = ROWS(routes),
@@ -194,7 +209,9 @@ static struct experts_args mixture_on(const struct mixture *m, int on_device, in
                                  .wide = ROWS(wide),
                                  .gated = ROWS(gated),
                                  .n_experts = EXPERTS,
-                                 .activation = ACTIVATION_SILU};
+                                 .bias1 = m->biased ? m->bias1[on_device] : NULL,
+                                 .bias2 = m->biased ? m->bias2[on_device] : NULL,
+                                 .gating = gating};
 #undef ROWS
 }
 
@@ -213,8 +230,7 @@ static void round_rows(enum dtype dtype, struct tensor t) {
 /* The rows' part of expert e, to a->few. */
 static void run_rounded(const struct experts_args *a, enum dtype dtype, int e) {
     backend_linear(reference, &(struct linear_args){.y = a->wide, .x = a->x, .weight = &a->fc1[e]});
-    backend_glu(reference,
-                &(struct glu_args){.y = a->gated, .x = a->wide, .activation = a->activation});
+    backend_glu(reference, &(struct glu_args){.y = a->gated, .x = a->wide, .gating = a->gating});
     round_rows(dtype, a->gated);
     backend_linear(reference,
                    &(struct linear_args){.y = a->few, .x = a->gated, .weight = &a->fc2[e]});
@@ -302,6 +318,21 @@ static void test_mixed_types(void **state) {
     mixture_close(&m);
 }
 
+/* Biases of both products, and gates that are cut off. */
+static void test_biases(void **state) {
+    (void)state;
+    static const int row_counts[] = {1, 7, 40};
+    for (size_t i = 0; i < ARRAY_COUNT(row_counts); i++) {
+        if (!chosen()) continue;
+        struct mixture m;
+        mixture_open(&m, DTYPE_F32, row_counts[i], 37, 21);
+        m.biased = true;
+        for (int on_device = 0; on_device < 2; on_device++) run_mixture(&m, on_device, i == 1);
+        assert_both(m.y, 1e-4, "experts with biases");
+        mixture_close(&m);
+    }
+}
+
 static float *download_rows(struct tensor t) {
     float *rows = xmalloc((size_t)t.rows * (size_t)t.stride * sizeof *rows);
     backend_download(device, rows, t.data, (size_t)t.rows * (size_t)t.stride * sizeof *rows);
@@ -358,7 +389,7 @@ static void check_single(enum dtype dtype, int rows) {
     backend_experts(device, &a);
     float *found = download_rows(a.y);
     backend_linear(device, &(struct linear_args){.y = a.wide, .x = a.x, .weight = &a.fc1[0]});
-    backend_glu(device, &(struct glu_args){.y = a.gated, .x = a.wide, .activation = a.activation});
+    backend_glu(device, &(struct glu_args){.y = a.gated, .x = a.wide, .gating = a.gating});
     backend_linear(device, &(struct linear_args){.y = a.y, .x = a.gated, .weight = &a.fc2[0]});
     float *expected = download_rows(a.y);
     for (int i = 0; i < rows; i++) {
@@ -388,9 +419,9 @@ static void test_single_expert(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {TEST(test_route),         TEST(test_route_order),
-                                       TEST(test_experts),       TEST(test_shapes),
-                                       TEST(test_mixed_types),   TEST(test_rows_alone),
-                                       TEST(test_single_expert), TEST(test_route_rules)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_route),      TEST(test_route_order),   TEST(test_experts),
+        TEST(test_shapes),     TEST(test_mixed_types),   TEST(test_biases),
+        TEST(test_rows_alone), TEST(test_single_expert), TEST(test_route_rules)};
     RUN_TESTS(argc, argv, tests);
 }

@@ -281,7 +281,7 @@ static void test_glu(void **state) {
             struct both x = both_random(DTYPE_F32, rows, 2 * widths[w], activation % 2 * 4);
             struct both y = both_empty(DTYPE_F32, rows, widths[w], activation % 3);
             struct glu_args a = {
-                .y = y.host, .x = x.host, .activation = (enum activation)activation};
+                .y = y.host, .x = x.host, .gating = {.activation = (enum activation)activation}};
             backend_glu(reference, &a);
             a.y = y.device;
             a.x = x.device;

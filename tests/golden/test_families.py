@@ -179,6 +179,11 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("qwen2_moe", "mlp_only_layers", ["1"], "no integer"),
     ("qwen2_moe", "decoder_sparse_step", 0, "allowed is 1"),
     ("glm4_moe", "n_group", 4, "n_group"),
+    ("gpt_oss", "swiglu_alpha", 1.5, "swiglu_alpha"),
+    ("gpt_oss", "swiglu_limit", 0, "swiglu_limit"),
+    ("gpt_oss", "layer_types", ["full_attention"], "must be a list of 3"),
+    ("gpt_oss", "quantization_config", {"quant_method": "gptq"}, "mxfp4"),
+    ("gpt_oss", "rope_parameters", None, "rope_scaling"),
     ("glm4_moe", "topk_group", 5, "topk_group"),
     ("ernie4_5_moe", "use_bias", True, "use_bias"),
     ("olmo3", "layer_types", ["chunked_attention"] * 3, "chunked_attention"),
@@ -225,7 +230,10 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("cohere2", "logit_scale", 0.25), ("cohere2", "layer_types", ["sliding_attention"] * 4), ("cohere2", "layer_norm_eps", 0.1),
     ("glm4_moe", "routed_scaling_factor", 1), ("glm4_moe", "topk_group", 1),
     ("glm4_moe", "norm_topk_prob", False), ("glm4_moe", "num_experts_per_tok", 1), ("ernie4_5_moe", "moe_k", 2),
-    ("minimax_m2", "num_experts_per_tok", 1), ("cohere2", "sliding_window", 6), ("ernie4_5", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
+    ("minimax_m2", "num_experts_per_tok", 1), ("gpt_oss", "swiglu_limit", 0.2), ("gpt_oss", "sliding_window", 6),
+    ("gpt_oss", "num_experts_per_tok", 1), ("gpt_oss", "layer_types", ["full_attention"] * 3),
+    ("gpt_oss", "rope_parameters", {"rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                    "original_max_position_embeddings": 4096}), ("cohere2", "sliding_window", 6), ("ernie4_5", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0}),
     ("glm", "rope_parameters", {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
@@ -278,6 +286,54 @@ def test_layers_behind_the_last_are_not_read(tmp_path, family):
     expect_equal(folder)
     write_tensors(folder / "model.safetensors", tensors | {f"model.layers.{n - 1}.eh_proj.weight": zeros(4, 4)})
     expect_refusal(folder, f"tensor model.layers.{n - 1}.eh_proj.weight has no place")
+
+
+@pytest.mark.parametrize("family", ["gpt_oss", "gpt_oss_mxfp4"])
+def test_sinks_and_biases_over_ranks(family):
+    """Each rank has the sinks of its heads and its columns of each expert; one of them adds the second bias."""
+    for way in ("tensor", "pipeline"):
+        done = parity(GOLDEN / family, "--set", f"parallel.{way}=2", "--set", "parallel.comm=threads")
+        assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_mxfp4_in_four_bits(tmp_path):
+    """Published experts stay as they are: opened, converted to int8 beside the rest, and widened without loss."""
+    four = subprocess.run([EVAL, "parity", "--tolerance", "0.3", GOLDEN / "gpt_oss_mxfp4"], capture_output=True, text=True)
+    assert four.returncode == 0 and "4 passed" in four.stdout, four.stdout + four.stderr
+    for kind in ("int8", "bf16"):
+        folder = tmp_path / kind
+        done = subprocess.run([EVAL.parent / "retro-convert", GOLDEN / "gpt_oss_mxfp4", folder, "--to", kind], capture_output=True,
+                              text=True)
+        assert done.returncode == 0, done.stderr
+        dtype, shape, values = read_tensors(folder / "model.safetensors")["model.layers.0.mlp.experts.2.down_proj.weight"]
+        assert (dtype, shape) == (("U8", [160, 32]) if kind == "int8" else ("BF16", [64, 160]))
+    shutil.copy(GOLDEN / "gpt_oss_mxfp4/cases.safetensors", folder)
+    expect_equal(folder)
+    done = subprocess.run([EVAL.parent / "retro-convert", GOLDEN / "gpt_oss_mxfp4", tmp_path / "packed", "--to", "packed"],
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "which packed models do not hold" in done.stderr
+
+
+def test_mxfp4_is_checked(tmp_path):
+    """Codes without exponents, exponents of another shape or type, and the exponent that stands for NaN."""
+    folder = copy_family("gpt_oss_mxfp4", tmp_path)
+    tensors = read_tensors(folder / "model.safetensors")
+    name = "model.layers.1.mlp.experts.down_proj"
+    kind, shape, values = tensors[name + "_scales"]
+    assert (kind, shape) == ("U8", [4, 160, 2]) and tensors[name + "_blocks"][1] == [4, 160, 2, 16]
+
+    def refuse(words, **changed):
+        less = {key: t for key, t in tensors.items() if changed.get(key.removeprefix(name), 1)}
+        write_tensors(folder / "model.safetensors", less | {name + key: t for key, t in changed.items() if t})
+        expect_refusal(folder, words)
+
+    refuse("down_proj.weight is quantised (int4), but", _scales=None)
+    refuse("down_proj.weight is missing", _blocks=None)
+    refuse("down_proj.weight.scale is [160, 1]", _scales=(kind, [4, 160, 1], values[:640]))
+    refuse("not finite", _scales=(kind, shape, values[:-1] + b"\xff"))
+    refuse("config.json makes it", _blocks=("U8", [4, 160, 1, 16], tensors[name + "_blocks"][2][:4 * 160 * 16]))
+    write_tensors(folder / "model.safetensors", tensors)
+    expect_equal(folder)
 
 
 def test_window_that_is_off(tmp_path):

@@ -278,6 +278,7 @@ static void test_decoders(void **state) {
     check_folder("tests/golden/hf/gemma2", DTYPE_F32, 9);
     check_folder("tests/golden/hf/mixtral", DTYPE_BF16, 20);
     check_folder("tests/golden/hf/phi3", DTYPE_F16, 1);
+    check_folder("tests/golden/hf/gpt_oss_mxfp4", DTYPE_BF16, 20);
 }
 
 static void test_neighbors(void **state) {

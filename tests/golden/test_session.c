@@ -191,7 +191,7 @@ static void test_batch_is_bitwise_alone(void **state) {
 }
 
 /* Windows, two rotary tables, norms of heads and after branches, soft-caps, parallel branches,
- * scales. */
+ * scales, sinks, experts in four bits. */
 static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     (void)state;
     check_folder("tests/golden/hf/gemma2", DTYPE_F32);
@@ -200,6 +200,8 @@ static void test_batch_of_decoders_is_bitwise_alone(void **state) {
     check_folder("tests/golden/hf/phi3", DTYPE_F32);
     check_folder("tests/golden/hf/gpt_neox_parallel", DTYPE_F32);
     check_folder("tests/golden/hf/granite", DTYPE_BF16);
+    check_folder("tests/golden/hf/gpt_oss", DTYPE_F32);
+    check_folder("tests/golden/hf/gpt_oss_mxfp4", DTYPE_BF16);
 }
 
 /* More closed chunks in one step than the encoder takes at once give the bits of single steps. */

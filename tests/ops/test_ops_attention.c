@@ -39,11 +39,13 @@ static void reference_row(const struct attention_args *a, const struct attention
     int kv = head / (a->heads / a->kv_heads) * a->head_dim;
     double *scores = xcalloc((size_t)span->k_count + 1, sizeof *scores), largest = -INFINITY,
            sum = 0;
+    if (a->sinks) largest = (double)a->sinks[head];
     for (int key = 0; key < span->k_count; key++) {
         if (!key_seen(a, span, query, key)) continue;
         scores[key] = score(a, span, query, head, key);
         largest = fmax(largest, scores[key]);
     }
+    if (a->sinks) sum = exp((double)a->sinks[head] - largest);
     for (int d = 0; d < a->head_dim; d++) out[d] = 0;
     for (int key = 0; key < span->k_count; key++) {
         if (!key_seen(a, span, query, key)) continue;
@@ -304,13 +306,15 @@ struct attention_way {
     int window, reach; /* reach: of the bias; -1: none */
     float softcap;
     enum mask mask;
+    float sinks; /* the size of the heads' sinks; 0: none */
 };
 
 static const struct attention_way ways[] = {
-    {0, 20, 0, MASK_NONE},        {0, 3, 0, MASK_CAUSAL},     {0, 0, 0, MASK_NONE},
-    {0, -1, 2, MASK_NONE},        {0, -1, 0.5f, MASK_CAUSAL}, {1, -1, 0, MASK_CAUSAL},
-    {33, -1, 0, MASK_CAUSAL},     {128, -1, 0, MASK_CAUSAL},  {200, 150, 4, MASK_CAUSAL},
-    {1 << 30, 7, 9, MASK_CAUSAL}, {0, -1, 0, MASK_CAUSAL},
+    {0, 20, 0, MASK_NONE, 0},        {0, 3, 0, MASK_CAUSAL, 0},     {0, 0, 0, MASK_NONE, 0},
+    {0, -1, 2, MASK_NONE, 0},        {0, -1, 0.5f, MASK_CAUSAL, 0}, {1, -1, 0, MASK_CAUSAL, 0},
+    {33, -1, 0, MASK_CAUSAL, 0},     {128, -1, 0, MASK_CAUSAL, 0},  {200, 150, 4, MASK_CAUSAL, 0},
+    {1 << 30, 7, 9, MASK_CAUSAL, 0}, {0, -1, 0, MASK_CAUSAL, 0},    {0, -1, 0, MASK_CAUSAL, 2},
+    {33, -1, 0, MASK_CAUSAL, 5},     {0, 20, 3, MASK_NONE, 1},      {128, -1, 0, MASK_CAUSAL, 80},
 };
 
 /* Adds what the way gives to random attention over the mixed spans. */
@@ -322,12 +326,18 @@ static struct attention_args attention_in_way(enum dtype dtype, const int heads[
     a.mask = way->mask;
     a.window = way->window;
     a.softcap = way->softcap;
+    if (way->sinks > 0) {
+        float *sinks = xcalloc((size_t)heads[0], sizeof *sinks);
+        for (int i = 0; i < heads[0]; i++) sinks[i] = way->sinks * (i % 2 ? random_value() : 1);
+        a.sinks = sinks;
+    }
     if (way->reach >= 0) a.bias = random_tensor(DTYPE_F32, heads[0], 2 * way->reach + 1, 3);
     return a;
 }
 
 static void free_way(struct attention_args *a) {
     free(a->bias.data);
+    free((void *)(uintptr_t)a->sinks);
     free_attention(a);
 }
 

@@ -1,19 +1,20 @@
-/* tests/ops/test_ops_blocks.c: linear and embed with int8 and int4 weights: every variant against
- * double loops over the integers that the format defines, the extremes where sums could saturate,
- * and a row alone against a row in a batch.
+/* tests/ops/test_ops_blocks.c: linear and embed with int8, int4 and MXFP4 weights: every variant
+ * against double loops over the integers that the format defines, the extremes where sums could
+ * saturate, and a row alone against a row in a batch.
  */
 #include "kernels/cpu/variants.h"
+#include "kernels/mxfp4.h"
 #include "tests/ops/ops.h"
 
-static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4};
+static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4, DTYPE_MXFP4};
 
 /* A host matrix, what it packs into, and its integers. */
 struct matrix {
     struct weight weight;
     struct host_matrix host;
-    int8_t *q; /* [n_out, n_in] */
-    float *scales,
-        *minimums; /* [n_out, n_in / QUANTISE_BLOCK], as f16 holds them; minimums of int8 are 0 */
+    int8_t *q;                /* [n_out, n_in]; of MXFP4 twice its numbers */
+    float *scales, *minimums; /* [n_out, n_in / QUANTISE_BLOCK], as f16 holds them; of MXFP4 powers
+                                 of two; minimums but of int4 are 0 */
 };
 
 static void *copy_of(const void *from, size_t bytes) { return memcpy(xmalloc(bytes), from, bytes); }
@@ -25,15 +26,38 @@ static uint16_t *halves_of(float *values, size_t n) {
     return halves;
 }
 
+/* Scales of doubled numbers become the powers of two below them, and the bytes that say so. */
+static uint8_t *exponents_of(float *scales, size_t n) {
+    uint8_t *bytes = xmalloc(n);
+    for (size_t i = 0; i < n; i++) {
+        int exponent;
+        frexpf(scales[i], &exponent);
+        bytes[i] = (uint8_t)(exponent - 1 + 128);
+        scales[i] = ldexpf(1, exponent - 1);
+    }
+    return bytes;
+}
+
+static int code_of(const struct matrix *m, size_t i) {
+    int code = 0;
+    if (m->weight.dtype == DTYPE_INT4) return m->q[i];
+    while (mxfp4_doubled(code) != m->q[i]) code++;
+    return code;
+}
+
 /* Packs q, scales and minimums, all of which it takes over. */
 static void pack_matrix(struct backend *b, struct matrix *m) {
     size_t n = (size_t)m->weight.n_out * (size_t)m->weight.n_in, blocks = n / QUANTISE_BLOCK;
     uint8_t *values = copy_of(m->q, n);
-    if (m->weight.dtype == DTYPE_INT4)
-        for (size_t i = 0; i < n / 2; i++)
-            values[i] = (uint8_t)(m->q[2 * i] | m->q[2 * i + 1] << 4);
+    bool exponents = m->weight.dtype == DTYPE_MXFP4;
+    for (size_t i = 0; dtype_two_a_byte(m->weight.dtype) && i < n / 2; i++)
+        values[i] = (uint8_t)(code_of(m, 2 * i) | code_of(m, 2 * i + 1) << 4);
     m->host = (struct host_matrix){.values = values, .dtype = m->weight.dtype};
-    m->host.scales = halves_of(m->scales, blocks);
+    if (exponents)
+        m->host.exponents = exponents_of(m->scales, blocks);
+    else
+        m->host.scales = halves_of(m->scales, blocks);
+    for (size_t i = 0; i < blocks && m->weight.dtype != DTYPE_INT4; i++) m->minimums[i] = 0;
     if (m->weight.dtype == DTYPE_INT4) m->host.minimums = halves_of(m->minimums, blocks);
     assert_int_equal(backend_pack(b, &m->weight, &m->host, NULL), STATUS_OK);
 }
@@ -50,7 +74,9 @@ static struct matrix random_matrix(struct backend *b, enum dtype dtype, int n_ou
     struct matrix m = new_matrix(dtype, n_out, n_in);
     size_t n = (size_t)n_out * (size_t)n_in;
     for (size_t i = 0; i < n; i++)
-        m.q[i] = (int8_t)(dtype == DTYPE_INT8 ? random_int(255) - 127 : random_int(16));
+        m.q[i] = (int8_t)(dtype == DTYPE_INT8   ? random_int(255) - 127
+                          : dtype == DTYPE_INT4 ? random_int(16)
+                                                : mxfp4_doubled(random_int(16)));
     for (size_t i = 0; i < n / QUANTISE_BLOCK; i++) {
         m.scales[i] = random_value() / 64;
         if (dtype == DTYPE_INT4) m.minimums[i] = random_value() / 8;
@@ -64,6 +90,7 @@ static void free_matrix(struct backend *b, struct matrix *m) {
     free((void *)(uintptr_t)m->host.values);
     free((void *)(uintptr_t)m->host.scales);
     free((void *)(uintptr_t)m->host.minimums);
+    free((void *)(uintptr_t)m->host.exponents);
     free(m->q);
     free(m->scales);
     free(m->minimums);
@@ -147,6 +174,8 @@ static void linear_sizes(struct backend *b) {
     static const int rows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 31, -1};
     sweep_linear(b, &(struct linear_sweep){outs, ins, rows, DTYPE_INT8, DTYPE_INT4, {79, 96}},
                  run_linear);
+    sweep_linear(b, &(struct linear_sweep){outs, ins, rows, DTYPE_MXFP4, DTYPE_MXFP4, {79, 96}},
+                 run_linear);
 }
 
 static void test_linear(void **state) {
@@ -210,9 +239,10 @@ static void linear_extremes(struct backend *b) {
             for (int j = 0; j < N_OUT; j++)
                 for (int k = 0; k < N_IN; k++) {
                     bool low = pattern >= 2 && (k >> (pattern - 2) & 1);
+                    int most = dtypes[d] == DTYPE_INT8 ? 127 : MXFP4_LARGEST;
                     m.q[j * N_IN + k] = (int8_t)(dtypes[d] == DTYPE_INT4 ? low ? 0 : 15
-                                                 : low != (j & 1)        ? -127
-                                                                         : 127);
+                                                 : low != (j & 1)        ? -most
+                                                                         : most);
                 }
             pack_matrix(b, &m);
             struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0),
@@ -250,7 +280,9 @@ static void linear_agrees(struct backend *b) {
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
         struct matrix m = new_matrix(dtypes[d], N_OUT, N_IN);
         for (int i = 0; i < N_OUT * N_IN; i++)
-            m.q[i] = (int8_t)(d == 0 ? i * 7 % 255 - 127 : i * 7 % 16);
+            m.q[i] = (int8_t)(d == 0   ? i * 7 % 255 - 127
+                              : d == 1 ? i * 7 % 16
+                                       : mxfp4_doubled(i * 7 % 16));
         for (int i = 0; i < N_OUT * N_IN / QUANTISE_BLOCK; i++)
             m.scales[i] = m.minimums[i] = sinf((float)i);
         pack_matrix(b, &m);
@@ -416,8 +448,27 @@ static void test_pack(void **state) {
     for_each_variant(pack_copy, 1);
 }
 
+/* Every code and exponent against the definition: (-1)^s 2^(e - 1) (1 + m / 2), or m / 2 where e is
+ * 0; and what bf16 makes of it. */
+static void test_mxfp4_numbers(void **state) {
+    (void)state;
+    for (int byte = 1; byte <= MXFP4_MOST; byte++)
+        for (int code = 0; code < 16; code++) {
+            uint8_t codes[QUANTISE_BLOCK / 2], exponent = (uint8_t)byte;
+            float wide[QUANTISE_BLOCK];
+            memset(codes, code << 4, sizeof codes);
+            mxfp4_widen(wide, codes, &exponent, QUANTISE_BLOCK);
+            int power = code >> 1 & 3, mantissa = code & 1;
+            double size = power ? ldexp(1 + mantissa / 2.0, power - 1) : mantissa / 2.0;
+            double expected = ldexp(code & 8 ? -size : size, byte - 127);
+            assert_true(wide[0] == 0 && (double)wide[1] == expected);
+            assert_true(bf16_to_f32(f32_to_bf16(wide[31])) == wide[31]);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mxfp4_numbers),
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_linear_batch_invariance),
         cmocka_unit_test(test_linear_many_rows),

@@ -151,6 +151,7 @@ struct mixture {
     struct experts_args args;
     struct weight fc1[EXPERTS], fc2[EXPERTS];
     float *wide1[EXPERTS], *wide2[EXPERTS];
+    float *bias1[EXPERTS], *bias2[EXPERTS];
 };
 
 static float *pack_random(struct backend *b, struct weight *w, enum dtype dtype, int n_out,
@@ -167,7 +168,8 @@ static float *pack_random(struct backend *b, struct weight *w, enum dtype dtype,
         for (int i = 0; i < n_out; i++)
             assert_true(quantise_row(dtype, quantised_row_at(rows, dtype, n_in, i), wide + i * n_in,
                                      NULL, n_in));
-        host = (struct host_matrix){values, scales, rows.minimums, dtype};
+        host = (struct host_matrix){
+            .values = values, .scales = scales, .minimums = rows.minimums, .dtype = dtype};
     }
     assert_int_equal(backend_pack(b, w, &host, NULL), STATUS_OK);
     free(values);
@@ -182,6 +184,8 @@ static void mixture_open(struct mixture *m, struct backend *b, enum dtype dtype)
     for (int i = 0; i < EXPERTS; i++) {
         m->wide1[i] = pack_random(b, &m->fc1[i], dtype, 2 * FFN, HIDDEN);
         m->wide2[i] = pack_random(b, &m->fc2[i], dtype, HIDDEN, FFN);
+        m->bias1[i] = random_array(2 * FFN);
+        m->bias2[i] = random_array(HIDDEN);
     }
     struct tensor logits = random_tensor(DTYPE_F32, ROWS, EXPERTS, 0);
     for (int i = 0; i < ROWS; i++) tensor_set(logits, i, 4, -50); /* an expert that nobody uses */
@@ -197,7 +201,7 @@ static void mixture_open(struct mixture *m, struct backend *b, enum dtype dtype)
                                     .wide = plain_rows(2 * FFN),
                                     .gated = plain_rows(FFN),
                                     .n_experts = EXPERTS,
-                                    .activation = ACTIVATION_SILU};
+                                    .gating = {.activation = ACTIVATION_SILU}};
     free(logits.data);
 }
 
@@ -211,20 +215,29 @@ static void mixture_close(struct mixture *m, struct backend *b) {
         backend_release(b, m->fc2[i].data);
         free(m->wide1[i]);
         free(m->wide2[i]);
+        free(m->bias1[i]);
+        free(m->bias2[i]);
     }
 }
 
 /* out += weight * expert(row of x). */
-static void add_expert(const struct mixture *m, int row, int expert, double weight,
-                       double out[HIDDEN]) {
+static void add_expert(const struct mixture *m, const struct experts_args *args, int row,
+                       int expert, double weight, double out[HIDDEN]) {
+    const struct gating *gating = &args->gating;
+    double limit = gating->limit > 0 ? (double)gating->limit : INFINITY,
+           slope = gating->activation == ACTIVATION_QUICK_GELU ? 1.702 : 1;
+    for (int j = 0; args->bias2 && j < HIDDEN; j++) out[j] += weight * m->bias2[expert][j];
     for (int f = 0; f < FFN; f++) {
-        double gate = 0, up = 0;
+        double gate = args->bias1 ? m->bias1[expert][f] : 0,
+               up = args->bias1 ? m->bias1[expert][FFN + f] : 0;
         for (int j = 0; j < HIDDEN; j++) {
             double x = tensor_get(m->args.x, row, j);
             gate += x * m->wide1[expert][f * HIDDEN + j];
             up += x * m->wide1[expert][(FFN + f) * HIDDEN + j];
         }
-        double inner = weight * up * gate / (1 + exp(-gate));
+        gate = fmin(gate, limit);
+        up = fmax(-limit, fmin(up, limit)) + gating->shift;
+        double inner = weight * up * gate / (1 + exp(-slope * gate));
         for (int j = 0; j < HIDDEN; j++) out[j] += inner * m->wide2[expert][j * FFN + f];
     }
 }
@@ -232,16 +245,21 @@ static void add_expert(const struct mixture *m, int row, int expert, double weig
 static void experts_sum(struct backend *b) {
     struct mixture m;
     mixture_open(&m, b, DTYPE_F32);
-    for (int with = 0; with < 3; with++) {
+    for (int with = 0; with < 4; with++) {
         struct experts_args a = m.args;
         if (with == 0) a.shared = (struct tensor){0};
         if (with != 1) a.gate = (struct tensor){0};
+        if (with == 3) {
+            a.bias1 = m.bias1;
+            a.bias2 = m.bias2;
+            a.gating = (struct gating){ACTIVATION_QUICK_GELU, 0.5f, 1};
+        }
         backend_experts(b, &a);
         for (int i = 0; i < ROWS; i++) {
             double out[HIDDEN] = {0}, gate = 1;
             if (with == 1) gate = 1 / (1 + exp(-tensor_get(m.args.gate, i, 0)));
             for (int j = 0; j < USED; j++)
-                add_expert(&m, i, (int)tensor_get(a.routes, i, USED + j),
+                add_expert(&m, &a, i, (int)tensor_get(a.routes, i, USED + j),
                            tensor_get(a.routes, i, j), out);
             for (int j = 0; j < HIDDEN; j++) {
                 double expected = out[j] + (with ? gate * tensor_get(m.args.shared, i, j) : 0);

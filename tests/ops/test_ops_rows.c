@@ -123,7 +123,8 @@ static void glu_values(struct backend *b) {
         tensor_set(x, 0, N + j, 1);
     }
     for (int kind = ACTIVATION_NONE; kind <= ACTIVATION_QUICK_GELU; kind++) {
-        backend_glu(b, &(struct glu_args){.y = y, .x = x, .activation = (enum activation)kind});
+        backend_glu(
+            b, &(struct glu_args){.y = y, .x = x, .gating = {.activation = (enum activation)kind}});
         for (int j = 0; j < N; j++) {
             double v = activated(tensor_get(x, 0, j), (enum activation)kind);
             if (!(fabs(tensor_get(y, 0, j) - v) <= 1e-6 * fmax(1, fabs(v)) * 0.5))
@@ -136,7 +137,8 @@ static void glu_values(struct backend *b) {
     for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
         x = random_tensor(DTYPE_F32, 17, 2 * sizes[s], 1);
         y = padded_tensor(DTYPE_F32, 17, sizes[s], 4);
-        backend_glu(b, &(struct glu_args){.y = y, .x = x, .activation = ACTIVATION_SILU});
+        backend_glu(b,
+                    &(struct glu_args){.y = y, .x = x, .gating = {.activation = ACTIVATION_SILU}});
         for (int i = 0; i < 17; i++)
             for (int j = 0; j < sizes[s]; j++) {
                 double v = activated(tensor_get(x, i, j), ACTIVATION_SILU) *

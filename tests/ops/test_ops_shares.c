@@ -70,7 +70,7 @@ static double score(const struct attention_args *a, const struct attention_span 
 /* One head of one query gives so much to a group. */
 static double share_of(const struct attention_args *a, const struct attention_span *span, int query,
                        int head, struct key_group keys) {
-    double all = 0, sum = 0;
+    double all = a->sinks ? exp((double)a->sinks[head]) : 0, sum = 0;
     for (int key = 0; key < span->k_count; key++) {
         double p = key_seen(a, span, query, key) ? exp(score(a, span, query, head, key)) : 0;
         all += p;
@@ -117,11 +117,9 @@ static const struct shares_way {
     int window, reach;
     float softcap;
     enum mask mask;
-} ways[] = {{0, -1, 0, MASK_NONE},
-            {0, -1, 0, MASK_CAUSAL},
-            {33, -1, 0, MASK_CAUSAL},
-            {0, 3, 0, MASK_NONE},
-            {150, 20, 2, MASK_CAUSAL}};
+    float sinks; /* the size of the heads' sinks; 0: none */
+} ways[] = {{0, -1, 0, MASK_NONE, 0}, {0, -1, 0, MASK_CAUSAL, 0},   {33, -1, 0, MASK_CAUSAL, 0},
+            {0, 3, 0, MASK_NONE, 0},  {150, 20, 2, MASK_CAUSAL, 0}, {33, -1, 0, MASK_CAUSAL, 2}};
 
 static void shares_in_all_ways(struct backend *b) {
     for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
@@ -132,10 +130,14 @@ static void shares_in_all_ways(struct backend *b) {
             a.of.mask = ways[w].mask;
             if (ways[w].reach >= 0)
                 a.of.bias = random_tensor(DTYPE_F32, a.of.heads, 2 * ways[w].reach + 1, 3);
+            float *sinks = random_array((size_t)a.of.heads);
+            for (int i = 0; i < a.of.heads; i++) sinks[i] *= ways[w].sinks;
+            if (ways[w].sinks > 0) a.of.sinks = sinks;
             struct tensor before = copy_of(a.y);
             backend_attention_shares(b, &a);
             check_shares(&a, before);
             free(before.data);
+            free(sinks);
             free_shares(&a);
         }
 }

@@ -18,6 +18,7 @@ from pathlib import Path
 os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
 warnings.filterwarnings("ignore")
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 from safetensors.numpy import save_file
@@ -38,6 +39,9 @@ FACTORS = dict(short_factor=[1.0, 1.1, 1.3], long_factor=[1.5, 2.5, 4.0])
 def rope(kind, **keys):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 10000.0, **keys}}
 
+
+UNTRUNCATED = dict(rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=32.0, truncate=False, beta_fast=32.0, beta_slow=1.0,
+                                        original_max_position_embeddings=4096))
 
 # Folder: model_type, and what differs from SIZES and from transformers' defaults.
 FAMILIES = {
@@ -77,6 +81,9 @@ FAMILIES = {
     "ernie4_5_moe": ("ernie4_5_moe", dict(MOE, moe_num_experts=6, moe_k=3, moe_intermediate_size=16, num_hidden_layers=4,
                                           moe_layer_interval=2, moe_num_shared_experts=1)),
     "minimax_m2": ("minimax_m2", dict(MOE, head_dim=16, num_local_experts=5, num_experts_per_tok=2, rotary_dim=8)),
+    "gpt_oss": ("gpt_oss", dict(MOE, **UNTRUNCATED, head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=5, num_hidden_layers=3)),
+    "gpt_oss_mxfp4": ("gpt_oss", dict(MOE, **UNTRUNCATED, head_dim=16, hidden_size=160, intermediate_size=64, num_local_experts=4,
+                                      num_experts_per_tok=3, sliding_window=5)),
     "granite": ("granite", dict(embedding_multiplier=1.5, residual_multiplier=0.7, attention_multiplier=0.2,
                                 logits_scaling=2.0, tie_word_embeddings=True)),
     "smollm3": ("smollm3", dict(no_rope_layers=[1, 0, 1], num_hidden_layers=3, use_sliding_window=True,
@@ -114,6 +121,45 @@ def fill(model, seed):
             z = 1.2 * z / np.sqrt(p.shape[0] if "c_" in name and model.config.model_type == "gpt2" else p.shape[-1])
         with torch.no_grad():
             p.copy_(torch.from_numpy(np.ascontiguousarray(z, np.float32)))
+
+
+LEVELS = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def to_blocks(w):
+    """Numbers [..., columns] as MXFP4: codes, two a byte, the exponents, and the numbers that they stand for."""
+    blocks = w.reshape(*w.shape[:-1], -1, 32)
+    exponents = np.ceil(np.log2(np.abs(blocks).max(-1) / 6)).clip(-126, 127).astype(np.int32)
+    scaled = blocks / np.exp2(exponents)[..., None]
+    codes = np.abs(np.abs(scaled)[..., None] - LEVELS).argmin(-1)
+    back = np.sign(scaled) * LEVELS[codes] * np.exp2(exponents)[..., None]
+    codes = (codes + 8 * (scaled < 0)).astype(np.uint8)
+    return codes[..., ::2] | codes[..., 1::2] << 4, (exponents + 127).astype(np.uint8), back.reshape(w.shape).astype(np.float32)
+
+
+@torch.no_grad()
+def publish(model):
+    """The form in which gpt-oss is published: experts in MXFP4, all else in bf16; the model gets the same numbers."""
+    for name, p in model.named_parameters():
+        p.copy_(p.bfloat16().float())
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            p.copy_(torch.from_numpy(to_blocks(p.transpose(1, 2).numpy())[2]).transpose(1, 2))
+
+
+def write_published(model, folder):
+    tensors = {}
+    for name, t in model.state_dict().items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            codes, exponents, _ = to_blocks(t.transpose(1, 2).numpy())
+            tensors |= {name + "_blocks": torch.from_numpy(np.ascontiguousarray(codes)),
+                        name + "_scales": torch.from_numpy(np.ascontiguousarray(exponents))}
+        else:
+            tensors[name] = t.bfloat16().contiguous()
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}}
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 @torch.no_grad()
@@ -197,11 +243,16 @@ def make_folder(folder, model_type, options, seed):
     config._attn_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config).eval().float()
     fill(model, seed)
+    published = folder.name.endswith("_mxfp4")
+    if published:
+        publish(model)
     data = make_cases(model, np.random.Generator(np.random.PCG64(seed)))
 
     # Experts are taken apart when they are saved, but in folders that hold what the model has in memory.
     model.save_pretrained(folder, save_original_format=not folder.name.endswith("_stacked"))
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if published:
+        write_published(model, folder)
     save_file(data, folder / "cases.safetensors", metadata={"format": "np"})
     expect_same(model, folder, None, data)
     written = json.loads((folder / "config.json").read_text())

@@ -70,6 +70,11 @@ static inline uint8x16_t load_quads(const uint8_t *p) { return vld1q_u8(p); }
 /* Two vectors of int4 quads out of one. */
 static inline uint8x16_t low_halves(uint8x16_t v) { return vandq_u8(v, vdupq_n_u8(15)); }
 static inline uint8x16_t high_halves(uint8x16_t v) { return vshrq_n_u8(v, 4); }
+/* Twice the number of each code of MXFP4, MXFP4_LARGEST added. */
+static inline uint8x16_t codes_look_up(uint8x16_t codes) {
+    static const uint8_t shifted[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    return vqtbl1q_u8(vld1q_u8(shifted), codes);
+}
 
 /* sum + the four products of each column, bytes with a sign. */
 static inline struct ints bytes_dot(struct ints sum, int8x16_t w, int8x16_t x) {

@@ -71,6 +71,12 @@ static inline __m256i load_quads(const uint8_t *p) {
 /* Two vectors of int4 quads out of one. */
 static inline __m256i low_halves(__m256i v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
 static inline __m256i high_halves(__m256i v) { return low_halves(_mm256_srli_epi16(v, 4)); }
+/* Twice the number of each code of MXFP4, MXFP4_LARGEST added. */
+static inline __m256i codes_look_up(__m256i codes) {
+    const __m128i shifted =
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(shifted), codes);
+}
 
 #ifdef __AVXVNNI__
 

@@ -68,6 +68,12 @@ static inline __m512i load_quads(const uint8_t *p) { return _mm512_loadu_si512(p
 /* Two vectors of int4 quads out of one. */
 static inline __m512i low_halves(__m512i v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
 static inline __m512i high_halves(__m512i v) { return low_halves(_mm512_srli_epi16(v, 4)); }
+/* Twice the number of each code of MXFP4, MXFP4_LARGEST added. */
+static inline __m512i codes_look_up(__m512i codes) {
+    const __m128i shifted =
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(shifted), codes);
+}
 
 #ifdef __AVX512VNNI__
 

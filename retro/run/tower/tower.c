@@ -344,8 +344,9 @@ static void project_rows(struct tower *tower, struct tensor from) {
                                                   .bias = weights->fc1.bias,
                                                   .activation = now});
     if (spec->gated)
-        backend_glu(backend,
-                    &(struct glu_args){.y = gated, .x = wide, .activation = spec->activation});
+        backend_glu(
+            backend,
+            &(struct glu_args){.y = gated, .x = wide, .gating = {.activation = spec->activation}});
     backend_linear(
         backend,
         &(struct linear_args){

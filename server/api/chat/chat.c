@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "retro/chat/chat.h"
+#include "retro/chat/harmony.h"
 #include "server/api/chat/chat_fit.h"
 #include "server/api/chat/chat_guide.h"
 #include "server/api/chat/chat_pictures.h"
@@ -60,17 +61,26 @@ static void add_end(const struct chat_answer *answer, struct sequence_end *end) 
     end->n_stop_ids++;
 }
 
+static bool has_channels(const struct chat_answer *answer) {
+    return !answer->request.raw && chat_has_channels(answer->base.model->chat);
+}
+
+static void show_mark(const struct chat_answer *answer, struct sequence_request *asked,
+                      const char *mark) {
+    int32_t id =
+        tokenizer_added_id(answer->base.model->tokenizer, (struct text_span){mark, strlen(mark)});
+    if (id < 0) return;
+    asked->shown[asked->n_shown] = id;
+    asked->n_shown++;
+}
+
 /* Special tokens that an answer is taken apart by. */
 static void add_shown(const struct chat_answer *answer, struct sequence_request *asked) {
-    asked->shown = xcalloc(MARK_KINDS, sizeof *asked->shown);
-    for (int i = 0; i < MARK_KINDS; i++) {
-        const char *mark = grammar_mark_text((enum grammar_mark)i);
-        int32_t id = tokenizer_added_id(answer->base.model->tokenizer,
-                                        (struct text_span){mark, strlen(mark)});
-        if (id < 0) continue;
-        asked->shown[asked->n_shown] = id;
-        asked->n_shown++;
-    }
+    asked->shown = xcalloc((size_t)MARK_KINDS + HARMONY_MARKS, sizeof *asked->shown);
+    for (int i = 0; i < MARK_KINDS; i++)
+        show_mark(answer, asked, grammar_mark_text((enum grammar_mark)i));
+    for (int i = 0; has_channels(answer) && i < HARMONY_MARKS; i++)
+        show_mark(answer, asked, harmony_marks[i]);
 }
 
 bool chat_ask(struct chat_answer *answer, struct choice *choice, const struct chat_prompt *prompt,
@@ -95,12 +105,17 @@ bool chat_ask(struct chat_answer *answer, struct choice *choice, const struct ch
     return true;
 }
 
+static bool is_guided(const struct chat_answer *answer) {
+    return answer->request.writing.guide.kind != GUIDE_NONE;
+}
+
 void chat_begin_reply(const struct chat_answer *answer, struct chat_reply *reply, bool thinks) {
     reply->reasons = thinks || chat_may_reason(answer);
+    reply->channels = has_channels(answer);
     if (thinks) {
         reply->part = REPLY_THINKS;
         reply->trims = true;
-    } else if (answer->request.continues) {
+    } else if (answer->request.continues || (reply->channels && is_guided(answer))) {
         reply->part = REPLY_SAYS;
     } else {
         reply->trims = !answer->request.raw && chat_is_plain(answer->base.model->chat);

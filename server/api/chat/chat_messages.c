@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "retro/chat/chat.h"
+#include "retro/chat/harmony.h"
 #include "server/api/chat/chat.h"
 #include "server/api/chat/chat_place.h"
 #include "server/api/chat/chat_skills.h"
@@ -369,6 +370,20 @@ static bool open_place(const struct served_model *model, const struct chat_reque
                        "no such message has a text");
 }
 
+/* A guided answer of a model that writes in channels is its final message, which is begun for it:
+ * it thinks nothing before. */
+static bool begin_final(const struct served_model *model, const struct chat_request *request,
+                        const struct chat_input *in, struct chat_prompt *out,
+                        struct failure *failure) {
+    struct error e;
+    if (request->writing.guide.kind == GUIDE_NONE || !in->add_generation_prompt ||
+        !chat_has_channels(model->chat))
+        return true;
+    return !tokenizer_encode(model->tokenizer, harmony_final, strlen(harmony_final),
+                             TOKENIZER_PARSE_SPECIAL, &out->ids, &e) ||
+           failure_from_error(failure, &e);
+}
+
 static bool fill(const struct served_model *model, const struct chat_request *request,
                  struct chat_input *in, struct chat_prompt *out, enum call_format *format,
                  struct failure *failure) {
@@ -386,6 +401,7 @@ static bool fill(const struct served_model *model, const struct chat_request *re
               (!out->place || chat_place_find(out->place, &text, failure));
     if (ok && chat_encode(template, model->tokenizer, &text, &out->ids, &e))
         ok = failure_from_error(failure, &e);
+    ok = ok && begin_final(model, request, in, out, failure);
     if (ok && out->place) chat_place_keep(out->place, template, model->tokenizer, &text);
     if (ok && out->place && out->pictures)
         ok = chat_place_count(out->place, model_picture_id(out->pictures->model), failure);

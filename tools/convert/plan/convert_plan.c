@@ -30,7 +30,17 @@ static void collector_free(struct collector *collector) {
     free(collector->tensors);
 }
 
-static enum dtype dtype_of(const struct stored_tensor *stored) {
+/* Bytes with scales that are bytes. */
+static bool is_mxfp4(const struct weights *weights, const struct stored_tensor *stored) {
+    struct buffer name = {0};
+    buffer_printf(&name, "%s%s", stored->name, plane_suffixes[1]);
+    const struct stored_tensor *scales = weights_find(weights, name.data);
+    buffer_free(&name);
+    return stored->dtype == STORED_U8 && scales && scales->dtype == STORED_U8;
+}
+
+static enum dtype dtype_of(const struct weights *weights, const struct stored_tensor *stored) {
+    if (is_mxfp4(weights, stored)) return DTYPE_MXFP4;
     switch (stored->dtype) {
         case STORED_F16: return DTYPE_F16;
         case STORED_BF16: return DTYPE_BF16;
@@ -86,13 +96,17 @@ static void add_change(struct conversion *conversion, const struct loaded_tensor
     struct change *change = &conversion->changes[conversion->n];
     conversion->n++;
     const struct stored_tensor *stored = weights_find(conversion->weights, tensor->name);
-    *change = (struct change){
-        .stored = stored, .role = tensor->role, .weight = tensor->weight, .from = dtype_of(stored)};
+    *change = (struct change){.stored = stored,
+                              .role = tensor->role,
+                              .weight = tensor->weight,
+                              .from = dtype_of(conversion->weights, stored)};
     take_shape(change, stored);
     bool columns = tensor->transposed && !stored->turned && !dtype_quantised(change->from);
     int64_t n_in = columns ? change->rows : change->cols;
     bool stays = tensor->role == TENSOR_OTHER || conversion_keeps(options, tensor->name) ||
                  (dtype_quantised(options->dtype) && n_in % QUANTISE_BLOCK != 0);
+    /* MXFP4 is as small as anything that it could become. */
+    stays = stays || (change->from == DTYPE_MXFP4 && dtype_quantised(options->dtype));
     change->to = stays ? change->from : conversion_choose(tensor->role, options->dtype);
     /* Blocks that are smaller than what is asked for gain nothing. */
     if (stored->form && change->from == DTYPE_INT4 && change->to == DTYPE_INT8)

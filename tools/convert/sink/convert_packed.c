@@ -46,11 +46,15 @@ static enum status add_place(void *context, const struct place *place, struct er
                                                [DTYPE_BF16] = STORED_BF16,
                                                [DTYPE_INT8] = STORED_I8,
                                                [DTYPE_INT4] = STORED_U8};
-    (void)e;
     struct packing *packing = context;
     if (packing->matrices != (place->form == PLACE_MATRIX)) return STATUS_OK;
     if (packing->matrices) {
         const struct weight *weight = place->at;
+        if (weight->dtype == DTYPE_MXFP4)
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "%s is MXFP4, which packed models do not hold: use --to bf16, or the "
+                             "model as it is",
+                             place->name);
         add_tensor(packing, place->name, stored[weight->dtype], weight->data,
                    packing->conversion->backend->ops->packed_bytes(weight));
     } else {

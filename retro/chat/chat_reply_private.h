@@ -1,0 +1,14 @@
+/* retro/chat/chat_reply_private.h: what the readers of answers share. */
+#pragma once
+
+#include "retro/chat/chat_reply.h"
+
+/* Where the mark is in the span; SIZE_MAX: it is not. */
+size_t span_find(struct text_span span, const char *mark);
+/* The bytes that cannot be part of a mark that is still to come. */
+size_t span_before_mark(struct text_span span, const char *mark);
+/* Moves the first `size` bytes that have not been read to `to`, which is the reply's reasoning or
+ * content. */
+void reply_take(struct chat_reply *reply, struct buffer *to, struct text_span span, size_t size);
+/* Adds a call with arguments that are a JSON object; false: they are not, or the name is none. */
+bool reply_add_call(struct chat_reply *reply, struct text_span name, struct text_span arguments);
