@@ -35,7 +35,7 @@ const struct served_model *stores_model(struct api *api, const struct principal 
                                         struct failure *failure);
 
 void file_append_id(struct buffer *out, const char *document);
-struct json *json_copy(const struct json *value); /* of an absent one: NULL */
+struct json *json_duplicate(const struct json *value); /* of an absent one: NULL */
 
 /* Store. */
 bool store_is_expired(const struct store_record *store, int64_t now);
