@@ -78,7 +78,11 @@ keep_licence() {
 }
 
 installed="-DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_INSTALL_LIBDIR=lib/$triplet"
-with_cmake() { echo "cmake -S . -B build $installed -DBUILD_SHARED_LIBS=OFF $* && make -C build -j$(nproc) install"; }
+# Some have folders of their own mind.
+with_cmake() {
+    echo "cmake -S . -B build $installed -DBUILD_SHARED_LIBS=OFF $* && make -C build -j$(nproc) install &&
+        find /usr/lib -maxdepth 1 -name 'lib*.a' -exec mv {} /usr/lib/$triplet \;"
+}
 configure="./configure --prefix=/usr --libdir=/usr/lib/$triplet"
 microhttpd="$configure --disable-static --disable-doc --disable-examples --disable-curl --enable-https && make -j$(nproc) install"
 # HTTP and HTTPS, by the library that the server's own TLS has.
@@ -150,10 +154,12 @@ build_programs() {
         CXX="g++ --sysroot=$system -nostdinc++ -isystem $cxx -isystem $system/usr/include/$triplet/c++/10" \
         SYSROOT="$system" CUDA= NCCL= MPI= CURL=1 FAISS=1 FAISS_GPU= FAISS_HOME="$base/faiss" \
         GMIME_FLAGS="$(opened_flags gmime-3.0)" POPPLER_FLAGS="$(opened_flags poppler-glib cairo)" \
-        LDLIBS="-B$libraries/ -L$libraries -Wl,-Bstatic -Wl,--start-group ${static[*]/#/-l} -Wl,--end-group -Wl,-Bdynamic -lmicrohttpd -lgnutls -lnettle \
+        LDLIBS="-B$libraries/ -L$libraries -Wl,--trace -Wl,-Bstatic -Wl,--start-group ${static[*]/#/-l} -Wl,--end-group -Wl,-Bdynamic -lmicrohttpd -lgnutls -lnettle \
             -lsentencepiece -lstdc++ -lm -ldl -lpthread" \
         "$@" > "$folder/build.log" 2>&1 ||
         { grep -E 'error|undefined|\*\*\*' "$folder/build.log" | head -30; fail "the build failed: $folder/build.log"; }
+    # What --trace names of libraries and of what begins a program. The compiler's own part is this machine's.
+    ! grep -E "^/.*/\.\./$triplet/|^/(usr/)?lib/$triplet/" "$folder/build.log" || fail "these are this machine's"
 }
 
 needed() { objdump -p "$1" | awk '$1 == "NEEDED" { print $2 }'; }
@@ -181,7 +187,7 @@ add_libraries() {
         if is_of_system "$name" || [ -e "$beside/$name" ]; then continue; fi
         from=$(realpath "$libraries/$name") || fail "$1 needs $name, which is not in $libraries"
         cp "$from" "$beside/$name"
-        package=$(inside dpkg -S "*/${from##*/}" 2> /dev/null | sed -n 's/:.*//p' | head -1)
+        package=$({ inside dpkg -S "*/${from##*/}" 2> /dev/null || true; } | sed -n 's/:.*//p' | head -1)
         # What no package brought was compiled, and has its licence.
         [ -z "$package" ] || keep_package "$package"
         add_libraries "$beside/$name"
@@ -209,8 +215,10 @@ make_tree() {
     local file
     rm -rf "$tree"
     mkdir -p "$tree" "$licences"
-    "$here/install.sh" "$folder/objects" "$tree" / retro-server retro-index retro-eval retro-bench retro-convert > "$folder/install.log"
+    "$here/install.sh" "$folder/objects" "$tree" / retro-server retro-index retro-convert > "$folder/install.log"
     (cd "$tree/lib" && rm -r systemd sysusers.d tmpfiles.d)
+    # What measures is left out, which is a tenth of the whole.
+    find "$tree" \( -name '*retro-eval*' -o -name '*retro-bench*' \) -exec rm -r {} +
     # The name that glibc before 2.33 has for such processors.
     ln -s glibc-hwcaps/x86-64-v3 "$beside/haswell"
     mkdir -p "$tree/share/retro-server"
