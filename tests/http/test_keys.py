@@ -133,7 +133,7 @@ def test_requests_at_a_time(start, keys):
     reply = ask(server, bearer(secret))
     assert reply.status == 429 and "1 requests at a time" in reply.error()["message"]
     stream.close()
-    server.wait_until(idle, 5)
+    server.wait_until(idle, 60)
     deadline = time.monotonic() + 20
     while ask(server, bearer(secret)).status != 200:
         assert time.monotonic() < deadline
@@ -225,14 +225,14 @@ def test_one_client_does_not_fill_the_queue(start, keys):
         s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s"
                   % (many.encode(), len(body), body))
         sockets.append(s)
-    server.wait_until(lambda h: h["running"] == 2 and h["waiting"] >= 20, 10)
+    server.wait_until(lambda h: h["running"] == 2 and h["waiting"] >= 20, 60)
     assert ask(server, bearer(many)).status == 503
     before = server.health()["generated_tokens"]
     assert ask(server, bearer(one)).status == 200
     assert server.health()["generated_tokens"] - before < 4 * 480, "it waited for a sequence, not for the queue"
     for s in sockets:
         s.close()
-    server.wait_until(idle, 5)
+    server.wait_until(idle, 60)
 
 
 def test_the_embedder_takes_turns(start, keys):
@@ -274,7 +274,7 @@ def keep_busy(server):
     for _ in range(5):
         busy = [send(server, {"prompt": ["The"] * 16, **LONG}) for _ in range(2)]
         try:
-            server.wait_until(lambda h: h["running"] == 1 and h["waiting"] >= 31, 10)
+            server.wait_until(lambda h: h["running"] == 1 and h["waiting"] >= 31, 60)
             return busy
         except AssertionError:
             for s in busy:

