@@ -6,6 +6,7 @@
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
 #   make deb      a Debian package in build/deb; make deb-test installs it on a bare Debian 12 (root; docs/packages.md)
+#   make dist     an archive in build/dist that runs on other distributions; make dist-test tries it on five (root; docs/packages.md)
 #   make container-test  a container's image of the package, by buildah, which it installs (root; docs/packages.md)
 #   make test     deps, build, every test that needs no GPU
 #   make clients-test  langchain-openai, llama-index, lm-eval and MCP's client against the server, in an environment of their own
@@ -88,11 +89,14 @@ CURL ?= $(call probe,curl/curl.h,-lcurl)
 CURL := $(CURL)
 CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 
+# The system that is built for, where it is another than this machine's (tools/dist.sh): CC and CXX are told of it, too.
+SYSROOT ?=
+
 # pass-failed: clang warns where sanitizers keep it from vectorising an `omp simd` loop; gcc does not know the name.
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef -Wno-pass-failed
 CPPFLAGS += -I. -D_GNU_SOURCE -DCPU_X86=$(if $(filter x86,$(CPU)),1,0) -DCPU_ARM=$(if $(filter arm,$(CPU)),1,0) \
 	$(CUDA_DEFINES) -DXXH_INLINE_ALL \
-	-isystem /usr/include/libxml2
+	-isystem $(SYSROOT)/usr/include/libxml2
 # What debuggers read costs a sixth of the compiler's time: a first build by make demo has lines of functions alone. Later
 # builds are as the one that is there, unless DEBUG= says another.
 DEBUG ?= $(or $(firstword $(filter -g%,$(shell cat $(BUILD)/built-with 2>/dev/null))),$(if $(filter demo,$(MAKECMDGOALS)),-g1,-g))
@@ -374,6 +378,13 @@ deb-test: deb
 	@tools/deps_extra.sh debootstrap systemd
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/deb
 
+# An archive that runs on other distributions, and its test on some of them.
+dist: deps
+	@tools/deps_extra.sh debootstrap patchelf
+	@tools/dist.sh $(DEPS) $(BUILD)/dist
+dist-test: dist
+	@tests/dist/run.sh $(BUILD)/dist/retro-server-*-x86_64.tar.gz $(DEPS)/minilm
+
 # The image that buildah makes of it, as root and without a daemon.
 container-test: deb
 	@tools/deps_extra.sh buildah uidmap
@@ -492,7 +503,7 @@ clean:
 	rm -rf build
 
 .PHONY: agents-test all bench c-test c-tests clean clients-test container-test cuda-check cuda-checked deb deb-test demo demo-embedder \
-	demo-parts deps deps-train emulated format fuzz gpu-bundle gpu-bundled gpu-check gpu-ops gpu-programs hostile-test hosts-test info \
+	demo-parts deps deps-train dist dist-test emulated format fuzz gpu-bundle gpu-bundled gpu-check gpu-ops gpu-programs hostile-test hosts-test info \
 	install lint list-c-tests milvus-test noninterference page-test replicas-test soak test test-train train-smoke \
 	valgrind arm64-test
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

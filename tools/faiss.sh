@@ -7,23 +7,12 @@ set -euo pipefail
 folder=${1:?usage: faiss.sh FOLDER FLAGS [CMAKE_OPTION...]} flags=${2?usage: faiss.sh FOLDER FLAGS [CMAKE_OPTION...]}
 version=1.7.3
 
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
-
-# The source entry of the same mirror and suite that libfaiss-dev itself comes from.
-source_entry() {
-    apt-cache policy libfaiss-dev |
-        awk '$1 ~ /^[0-9]+$/ && $2 ~ /:\/\// { split($3, s, "/");
-             print "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]", $2, s[1], s[2]; exit }'
-}
+# shellcheck source=tools/source_package.sh
+. "$(dirname "$0")/source_package.sh"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ -n "$(source_entry)" ] || as_root apt-get update -qq
-source_entry > "$work/source.list"
-mkdir -p "$work/lists/partial" "$work/cache"
-private=(-o "Dir::Etc::sourcelist=$work/source.list" -o Dir::Etc::sourceparts=-
-    -o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=)
-(cd "$work" && apt-get -qq "${private[@]}" update && apt-get -qq "${private[@]}" source faiss)
+source_package faiss libfaiss-dev "$work"
 # The library includes cublas_v2.h, which does not go together with the header it replaced.
 sed -i 's/<cublas\.h>/<cublas_v2.h>/' "$work/faiss-$version/c_api/gpu/DeviceUtils_c.h"
 cmake -S "$work/faiss-$version" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \

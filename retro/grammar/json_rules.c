@@ -76,7 +76,7 @@ int json_character(struct json_rules *rules) {
     return draft->rules[rules->character - 1].expr;
 }
 
-int json_string(struct json_rules *rules) {
+int json_string_rule(struct json_rules *rules) {
     struct grammar_draft *draft = rules->draft;
     int call;
     if (!begin_rule(rules, &rules->string, "string", &call)) return call;
@@ -86,7 +86,7 @@ int json_string(struct json_rules *rules) {
     return call;
 }
 
-int json_integer(struct json_rules *rules) {
+int json_integer_rule(struct json_rules *rules) {
     struct grammar_draft *draft = rules->draft;
     int call;
     if (!begin_rule(rules, &rules->integer, "integer", &call)) return call;
@@ -107,7 +107,7 @@ int json_number(struct json_rules *rules) {
     int exponent = optional(draft, EXPR_SEQUENCE_OF(draft, set_of(draft, "eE"),
                                                     optional(draft, set_of(draft, "+-")), digits));
     end_rule(rules, rules->number,
-             EXPR_SEQUENCE_OF(draft, json_integer(rules), fraction, exponent));
+             EXPR_SEQUENCE_OF(draft, json_integer_rule(rules), fraction, exponent));
     return call;
 }
 
@@ -118,7 +118,7 @@ int json_any(struct json_rules *rules) {
     int words = EXPR_EITHER_OF(draft, expr_word(draft, "null"), expr_word(draft, "true"),
                                expr_word(draft, "false"));
     int others = EXPR_EITHER_OF(draft, json_any_object(rules), json_any_array(rules),
-                                json_string(rules), json_number(rules));
+                                json_string_rule(rules), json_number(rules));
     end_rule(rules, rules->value, EXPR_EITHER_OF(draft, words, others));
     return call;
 }
@@ -126,8 +126,8 @@ int json_any(struct json_rules *rules) {
 int json_any_object(struct json_rules *rules) {
     int call;
     if (!begin_rule(rules, &rules->object, "object", &call)) return call;
-    struct expr_object object = {.more =
-                                     json_member_of(rules, json_string(rules), json_any(rules))};
+    struct expr_object object = {
+        .more = json_member_of(rules, json_string_rule(rules), json_any(rules))};
     end_rule(rules, rules->object, json_object_of(rules, &object));
     return call;
 }

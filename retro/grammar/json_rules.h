@@ -16,9 +16,9 @@ struct json_rules {
 int json_blanks(struct json_rules *rules);
 /* One character within a string, escaped or not. */
 int json_character(struct json_rules *rules);
-int json_string(struct json_rules *rules);
+int json_string_rule(struct json_rules *rules);
 int json_number(struct json_rules *rules);
-int json_integer(struct json_rules *rules);
+int json_integer_rule(struct json_rules *rules);
 int json_any(struct json_rules *rules);
 int json_any_object(struct json_rules *rules);
 int json_any_array(struct json_rules *rules);

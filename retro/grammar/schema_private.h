@@ -98,7 +98,7 @@ bool schema_values_meet(struct schema_compiler *compiler, const struct value_lis
                         int *first, int *second);
 int schema_compile_values(struct schema_compiler *compiler, const struct schema_list *list,
                           const struct value_list *values);
-bool json_equal(const struct json *left, const struct json *right);
+bool json_same(const struct json *left, const struct json *right);
 int json_type_bit(const struct json *json);
 
 /* schema_text.The compiler */

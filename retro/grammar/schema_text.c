@@ -104,7 +104,7 @@ static bool has_one_value(const struct schema_list *list, const char *keyword,
                           const struct json *value) {
     for (int i = 0; i < list->n; i++) {
         const struct json *other = json_member(list->items[i], keyword);
-        if (other && !json_equal(other, value)) return false;
+        if (other && !json_same(other, value)) return false;
     }
     return true;
 }
@@ -134,7 +134,7 @@ int schema_string(struct schema_compiler *compiler, const struct schema_list *li
                                "format beside another format, minLength or maxLength");
         return compile_format(compiler, other, format);
     }
-    if (!counted) return json_string(compiler->rules);
+    if (!counted) return json_string_rule(compiler->rules);
     if (max >= 0 && max < min) return EXPR_NOTHING;
     int body = expr_repeat(draft, json_character(compiler->rules), min, max);
     return EXPR_SEQUENCE_OF(draft, expr_word(draft, "\""), body, expr_word(draft, "\""));
@@ -173,7 +173,7 @@ int schema_number(struct schema_compiler *compiler, const struct schema_list *li
         bounds.high_excluded = true;
     }
     if (isinf(least) && isinf(most))
-        return bounds.fractions ? json_number(compiler->rules) : json_integer(compiler->rules);
+        return bounds.fractions ? json_number(compiler->rules) : json_integer_rule(compiler->rules);
     if (!bounds.fractions) {
         least = bounds.low_excluded && least == floor(least) ? least + 1 : ceil(least);
         most = bounds.high_excluded && most == floor(most) ? most - 1 : floor(most);

@@ -30,16 +30,16 @@ static bool same_number(const struct json *left, const struct json *right) {
     return number_of(left) == number_of(right);
 }
 
-bool json_equal(const struct json *left, const struct json *right) {
+bool json_same(const struct json *left, const struct json *right) {
     if (json_is_numeric(left) && json_is_numeric(right)) return same_number(left, right);
     if (json_kind(left) != json_kind(right) || json_count(left) != json_count(right)) return false;
     if (json_is_text(left)) return span_equals(json_text(left), json_text(right));
     if (json_kind(left) == JSON_KIND_BOOL) return json_bool(left) == json_bool(right);
     for (size_t i = 0; json_is_list(left) && i < json_count(left); i++)
-        if (!json_equal(json_item(left, i), json_item(right, i))) return false;
+        if (!json_same(json_item(left, i), json_item(right, i))) return false;
     for (struct json_entry it = {0}; json_kind(left) == JSON_KIND_OBJECT && json_next(left, &it);) {
         const struct json *other = json_member_n(right, it.name);
-        if (other == NULL || !json_equal(it.value, other)) return false;
+        if (other == NULL || !json_same(it.value, other)) return false;
     }
     return true;
 }
@@ -92,7 +92,7 @@ static bool among(struct schema_compiler *compiler, const struct json *const *so
     }
     for (; low < n && compare_kinds(sorted[low], value) == 0 && schema_charge(compiler, value, 1);
          low++)
-        if (json_equal(sorted[low], value)) return true;
+        if (json_same(sorted[low], value)) return true;
     return false;
 }
 
@@ -119,7 +119,7 @@ static void keep_equal(const struct json *schema, struct value_list *values) {
     int kept = 0;
     for (int i = 0; i < values->n; i++) {
         values->items[kept] = values->items[i];
-        kept += one == NULL || json_equal(one, values->items[i]);
+        kept += one == NULL || json_same(one, values->items[i]);
     }
     values->n = kept;
 }
@@ -181,7 +181,7 @@ bool schema_values_meet(struct schema_compiler *compiler, const struct value_lis
         for (size_t j = i + 1; j < size && !meet && compare_kinds(all[i].value, all[j].value) == 0;
              j++) {
             if (!schema_charge(compiler, all[i].value, 1)) break;
-            meet = all[i].list != all[j].list && json_equal(all[i].value, all[j].value);
+            meet = all[i].list != all[j].list && json_same(all[i].value, all[j].value);
             *first = all[i].list;
             *second = all[j].list;
         }

@@ -1,5 +1,6 @@
 /* server/tools/child_link.c: a server of tools that is a process of ours: a message is a line. See
  * tool_link.h. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -7,12 +8,13 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/tools/tool_link.h"
 
-enum { READ_BYTES = 64 << 10 };
+enum { READ_BYTES = 64 << 10, CLOSED_MOST = 64 << 10 };
 
 /* Waiting. */
 
@@ -40,6 +42,28 @@ enum status tool_wait_lock(const struct tool_wait *wait, pthread_mutex_t *lock, 
 static const char *const environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8",
                                           "HOME=/nonexistent", NULL};
 
+/* All descriptors above standard error. glibc has one action for them since 2.34. With an older one
+ * each that the process may have gets its own, and no other thread can open one that is missed. */
+static enum status close_others(posix_spawn_file_actions_t *actions, struct error *e) {
+    __typeof__(&posix_spawn_file_actions_addclose) found = NULL;
+    struct rlimit limit;
+    *(void **)&found = dlsym(RTLD_DEFAULT, "posix_spawn_file_actions_addclosefrom_np");
+    if (found) {
+        found(actions, STDERR_FILENO + 1);
+        return STATUS_OK;
+    }
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return error_errno(e, "limit of open files");
+    if (limit.rlim_cur > CLOSED_MOST)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "this system's C library is older than glibc 2.34 and starts no server of "
+                         "tools where a process may have more than %d open files: lower the limit "
+                         "(ulimit -n, LimitNOFILE)",
+                         CLOSED_MOST);
+    for (int i = STDERR_FILENO + 1; i < (int)limit.rlim_cur; i++)
+        posix_spawn_file_actions_addclose(actions, i);
+    return STATUS_OK;
+}
+
 static enum status spawn(struct child_link *link, char *const *argv, const int theirs[2],
                          struct error *e) {
     posix_spawn_file_actions_t actions;
@@ -50,7 +74,10 @@ static enum status spawn(struct child_link *link, char *const *argv, const int t
     posix_spawn_file_actions_adddup2(&actions, theirs[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, theirs[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+    if (close_others(&actions, e)) {
+        posix_spawn_file_actions_destroy(&actions);
+        return e->status;
+    }
     posix_spawn_file_actions_addchdir_np(&actions, "/");
     posix_spawnattr_init(&attributes);
     sigfillset(&all);

@@ -53,7 +53,7 @@ struct member_job *member_job_make(struct api *api, const struct api_request *re
     return job;
 }
 
-struct json *json_copy(const struct json *value) {
+struct json *json_duplicate(const struct json *value) {
     struct buffer text = {0};
     struct json_writer w;
     struct json *copy = NULL;
@@ -70,7 +70,7 @@ struct json *json_copy(const struct json *value) {
 void member_job_add(struct member_job *job, char *document, const struct json *attributes) {
     job->files = xrealloc(job->files, (size_t)(job->n + 1) * sizeof *job->files);
     job->files[job->n] =
-        (struct member_file){.document = document, .attributes = json_copy(attributes)};
+        (struct member_file){.document = document, .attributes = json_duplicate(attributes)};
     job->n++;
 }
 

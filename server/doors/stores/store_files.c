@@ -327,7 +327,7 @@ struct answer *store_file_modify(struct api *api, const struct api_request *requ
     if (job == NULL) return NULL;
     bool ok = door_read(api, request, &rows, &body, &asked, failure) &&
               attributes_check(asked.attributes, "attributes", false, failure);
-    if (ok) job->files[0].attributes = json_copy(asked.attributes);
+    if (ok) job->files[0].attributes = json_duplicate(asked.attributes);
     json_close(body);
     job->write = write_changed;
     if (ok) return member_job_ask(job, waker, NULL, failure);

@@ -38,7 +38,7 @@ void file_append_id(struct buffer *out, const char *document);
 /* The document of the file that a segment of the path names; the caller frees it. NULL with
  * *failure set: it is no id. */
 char *file_of_path(const struct api_request *request, int segment, struct failure *failure);
-struct json *json_copy(const struct json *value); /* of an absent one: NULL */
+struct json *json_duplicate(const struct json *value); /* of an absent one: NULL */
 
 /* Store. */
 bool store_is_expired(const struct store_record *store, int64_t now);
