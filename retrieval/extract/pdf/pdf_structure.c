@@ -4,6 +4,7 @@
 #include "retrieval/extract/pdf/pdf_structure.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <poppler.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +33,9 @@ static struct {
 } tags;
 
 enum { MOST_ELEMENTS = 100000, MOST_DEPTH = 64, MOST_TEXT = 2000, MOST_LEVEL = 6 };
-/* Seconds of the processor for the texts of one page. */
-static const double PAGE_SECONDS = 0.25;
+/* Seconds of the processor for the texts of one page, and of all pages that a process reads: words
+ * need the rest of a file's time. */
+static const double PAGE_SECONDS = 0.25, ALL_SECONDS = 4;
 
 void pdf_structure_prepare(void *library) {
 #define FIND(name) \
@@ -53,7 +55,8 @@ struct pdf_tag {
 struct pdf_structure {
     struct pdf_tag *list; /* [n] in the order of the tree */
     int n, capacity;
-    int n_seen; /* elements */
+    int n_seen;  /* elements */
+    double left; /* of ALL_SECONDS */
 };
 
 /* The level of a heading by its tag, or by how deep its section lies; 0: a picture; -1: neither. */
@@ -120,6 +123,7 @@ struct pdf_structure *pdf_structure_open(const struct pdf *pdf) {
         tags.open ? tags.poppler_structure_element_iter_new(pdf_document(pdf)) : NULL;
     if (root == NULL) return NULL;
     struct pdf_structure *structure = xcalloc(1, sizeof *structure);
+    structure->left = ALL_SECONDS;
     walk_level(structure, root, 0, 0);
     tags.poppler_structure_element_iter_free(root);
     return structure;
@@ -142,9 +146,9 @@ static bool make_line(char *text) {
     return blanks < size;
 }
 
-void pdf_structure_walk(const struct pdf_structure *structure, int i, pdf_tag_taker *take,
+void pdf_structure_walk(struct pdf_structure *structure, int i, pdf_tag_taker *take,
                         void *context) {
-    double until = read_clock() + PAGE_SECONDS;
+    double began = read_clock(), until = began + fmin(PAGE_SECONDS, structure->left);
     for (int j = 0; j < structure->n; j++) {
         const struct pdf_tag *tag = &structure->list[j];
         if (tag->page != i) continue;
@@ -156,4 +160,5 @@ void pdf_structure_walk(const struct pdf_structure *structure, int i, pdf_tag_ta
             take(context, (struct text_span){text, strlen(text)}, i + 1, tag->level);
         tags.g_free(text);
     }
+    structure->left -= read_clock() - began;
 }

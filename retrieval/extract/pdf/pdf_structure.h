@@ -16,5 +16,4 @@ struct pdf_structure *pdf_structure_open(const struct pdf *pdf);
 typedef void pdf_tag_taker(void *context, struct text_span text, int page, int level);
 /* Calls the taker for the tags of page i, from 0, in the order of the tree. Texts that would take
  * too long are left out. */
-void pdf_structure_walk(const struct pdf_structure *structure, int i, pdf_tag_taker *take,
-                        void *context);
+void pdf_structure_walk(struct pdf_structure *structure, int i, pdf_tag_taker *take, void *context);
