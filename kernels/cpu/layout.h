@@ -20,7 +20,7 @@
  * scale[4][16][4], { uint8 q[4][16][4], uint8 upper[2][16][4] } [8] }: bits 0 and 1 of upper[i]
  * belong to quad 2 i of the block, bits 2 and 3 to quad 2 i + 4, then quads 2 i + 1 and 2 i + 5.
  * MXFP4      [block / 4]{ uint8 exponent[4][16], uint8 q[4][4][16][4] }: four blocks, each as in
- * int4. What lacks of a last four is zeros.
+ * int4. The rest of a last four is zeros.
  *
  * So every vector of values lies on a cache line where the weight does, and each thread reads one
  * stream. */

@@ -32,7 +32,7 @@ bool harmony_is_written(struct text_span literals) {
            span_find(literals, harmony_marks[HARMONY_MESSAGE]) != SIZE_MAX;
 }
 
-/* What ends a message's text: its end, or the next message. */
+/* The marks behind a message's text: its end, or the next message. */
 static const int ends[] = {HARMONY_END, HARMONY_CALL, HARMONY_RETURN, HARMONY_START};
 
 /* Where the first of them is, and how long; SIZE_MAX: none is there. */

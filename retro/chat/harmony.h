@@ -15,7 +15,7 @@
 enum { HARMONY_MARKS = 7 };
 extern const char *const harmony_marks[HARMONY_MARKS];
 
-/* What begins the message that says the answer, behind the prompt. */
+/* The beginning of the message that says the answer, behind the prompt. */
 extern const char harmony_final[];
 
 /* Whether the texts that a template writes are in channels. */

@@ -64,7 +64,7 @@ enum status weights_add_experts(struct weights *weights, const struct stored_ten
     return STATUS_OK;
 }
 
-/* What ends the names of stacked tensors, and those of the experts' own: weights as transformers 4
+/* The endings of names of stacked tensors, and those of the experts' own: weights as transformers 4
  * names what is not stacked. */
 static const struct stacked_name {
     const char *ending, *own;

@@ -307,8 +307,10 @@ def test_mxfp4_in_four_bits(tmp_path):
         assert done.returncode == 0, done.stderr
         dtype, shape, values = read_tensors(folder / "model.safetensors")["model.layers.0.mlp.experts.2.down_proj.weight"]
         assert (dtype, shape) == (("U8", [160, 32]) if kind == "int8" else ("BF16", [64, 160]))
-    shutil.copy(GOLDEN / "gpt_oss_mxfp4/cases.safetensors", folder)
+        shutil.copy(GOLDEN / "gpt_oss_mxfp4/cases.safetensors", folder)
     expect_equal(folder)
+    eight = subprocess.run([EVAL, "parity", "--tolerance", "3", tmp_path / "int8"], capture_output=True, text=True)
+    assert eight.returncode == 0 and "4 passed" in eight.stdout, eight.stdout + eight.stderr
     done = subprocess.run([EVAL.parent / "retro-convert", GOLDEN / "gpt_oss_mxfp4", tmp_path / "packed", "--to", "packed"],
                           capture_output=True, text=True)
     assert done.returncode == 1 and "which packed models do not hold" in done.stderr

@@ -83,7 +83,7 @@ static void test_channels(void **state) {
         for (size_t step = 1; step < 8; step++) check_case(&cases[i], step);
 }
 
-/* What has been said is told before the message ends; a mark that has begun waits. */
+/* Words are told before the message ends; a mark that has begun waits. */
 static void test_stream(void **state) {
     (void)state;
     static const char text[] = FINAL("words <|en");
