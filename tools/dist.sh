@@ -25,7 +25,7 @@ v3_flags='-mavx -mavx2 -mbmi -mbmi2 -mf16c -mfma -mlzcnt -mmovbe -mpopcnt'
 
 say() { printf '\033[1mdist:\033[0m %s\n' "$*"; }
 fail() { echo "tools/dist.sh: $*" >&2; exit 1; }
-inside() { chroot "$system" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+inside() { chroot "$system" env -i HOME=/ PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 
 # Of Debian 11, as they are: parts of the programs, their headers, and what lies beside the programs.
 static_packages=(libpcre2-dev libjpeg62-turbo-dev libpng-dev libwebp-dev liblzma-dev libzstd-dev

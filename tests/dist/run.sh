@@ -26,7 +26,7 @@ release() {
 trap release EXIT
 trap 'exit 130' INT TERM
 
-as_root_there() { chroot "$system" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+as_root_there() { chroot "$system" env -i HOME=/ PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 reader=(env -i HOME="$home" PATH=/usr/bin:/bin LC_ALL=C.UTF-8)
 as_reader() { chroot --userspec=1000:1000 "$system" "${reader[@]}" "$@"; }
 
