@@ -80,8 +80,8 @@ run_c_tests() {
 }
 
 # These need what the server does not (PyTorch, a browser, many packages, proxies, namespaces, a bare system as root): make test-train,
-# page-test, clients-test, replicas-test, hosts-test, deb-test and container-test run them.
-apart=(train page clients replicas hosts deb container)
+# page-test, clients-test, agents-test, replicas-test, hosts-test, deb-test, container-test and dist-test run them.
+apart=(train page clients agents replicas hosts deb container dist)
 run_python_tests() {
     local log=$logs/pytest.log start status p f
     if [ ! -x "$deps/venv/bin/python" ]; then

@@ -53,7 +53,10 @@ static void pack_blocks(struct backend *b, int n_out, int n_in, enum dtype t) {
         scales[i] = (uint16_t)random_bits();
         minimums[i] = (uint16_t)random_bits();
     }
-    struct host_matrix host = {values, scales, t == DTYPE_INT4 ? minimums : NULL, t};
+    struct host_matrix host = {.values = values,
+                               .scales = scales,
+                               .minimums = t == DTYPE_INT4 ? minimums : NULL,
+                               .dtype = t};
     struct weight w = {.dtype = t, .n_out = n_out, .n_in = n_in};
     char *expected = xcalloc(b->ops->packed_bytes(&w), 1);
     struct weight view = {expected, t, n_out, n_in};
