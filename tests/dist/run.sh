@@ -119,7 +119,7 @@ check_source() {
         curl -sf "http://127.0.0.1:$port/v1/completions" -d @-) || { cat "$log"; fail "no answer to: $1"; }
     [ -n "$(jq -r '.choices[0].text' <<< "$reply")" ] || fail "an empty answer to: $1"
     first=$(jq -r '.retrieval[0].neighbors[0].document' <<< "$reply")
-    [[ $first == *"$2" ]] || fail "\"$1\" read $first, not $2"
+    [[ $first == *"$2" ]] || { cat "$log"; fail "\"$1\" read $first, not $2"; }
 }
 
 check_programs() {
@@ -141,7 +141,8 @@ try_system() {
     grep -q 'soup.pdf: .*install the package libpoppler-glib8' "$log" || { cat "$log"; fail "the missing reader is not named"; }
     check_source "Question: What is the cat of the lighthouse called? Answer:" cat.txt
     check_source "Question: Who opened the iron bridge of Altamura? Answer:" bridge.html
-    curl -sf "http://127.0.0.1:$port/" | grep -q '<title>' || fail "there is no page"
+    page=$(curl -sf "http://127.0.0.1:$port/") || fail "there is no page"
+    [[ $page == *"<title>"* ]] || fail "the page has no title"
     stop_server
 
     as_root_there apt-get install -y -qq --no-install-recommends libpoppler-glib8 > "$work/packages" 2>&1 ||
