@@ -52,7 +52,7 @@ enum status weights_add_experts(struct weights *weights, const struct stored_ten
     int64_t n = whole->shape[0];
     if (whole->n_dims < 2 || whole->elements == 0 || n > ENTRY_LIMIT - weights->count)
         return error_set(e, STATUS_CORRUPT,
-                         "tensor \"%.*s\": expected [experts, out, in], and at most %d tensors",
+                         "tensor \"%.*s\": expected [experts, ...], and at most %d tensors",
                          NAME_SHOWN, whole->name, ENTRY_LIMIT);
     struct buffer one = {0};
     for (int64_t i = 0; i < n; i++) {

@@ -27,7 +27,7 @@ int entry_compare(const void *a, const void *b); /* by name */
  * from two shards. */
 enum status weights_sort(struct weights *weights, const char *path, struct error *e);
 
-/* Adds the experts that lie in one tensor, [experts, out, in], as tensors of their own; '#' in the
+/* Adds the experts that lie in one tensor, [experts, ...], as tensors of their own; '#' in the
  * name stands for their numbers. */
 enum status weights_add_experts(struct weights *weights, const struct stored_tensor *whole,
                                 const char *name, struct error *e);

@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_chat.c: any bytes as a chat template, rendered with a conversation: the text is
  * valid UTF-8 and every byte of it is marked; or there is an error with words. Inputs that begin
- * with a digit are answers of a model: taken apart as they come, and all at once, they give the
- * same. */
+ * with a digit are answers of a model, from 8 on in channels: taken apart as they come, and all at
+ * once, they give the same. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -54,7 +54,9 @@ static bool same(const struct buffer *a, const struct buffer *b) {
 }
 
 static void check_reply(int how, struct text_span text) {
-    struct chat_reply once = {.format = (enum call_format)(how & 3), .reasons = how & 4},
+    struct chat_reply once = {.format = (enum call_format)(how & 3),
+                              .reasons = how & 4,
+                              .channels = how & 8},
                       slow = once;
     chat_reply_read(&once, text.text, text.size, true);
     for (size_t n = 0; n <= text.size; n++) chat_reply_read(&slow, text.text, n, n == text.size);
@@ -70,7 +72,7 @@ static void check_reply(int how, struct text_span text) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct text_span text = {(const char *)data, size};
-    if (size > 0 && data[0] >= '0' && data[0] <= '7' && size < 2000)
+    if (size > 0 && data[0] >= '0' && data[0] <= '9' && size < 2000)
         check_reply(data[0] - '0', (struct text_span){text.text + 1, size - 1});
     else
         check_render(text);
