@@ -24,7 +24,7 @@ BUILD = (ROOT / os.environ.get("RETRO_BUILD", "build")).resolve()
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"(?P<skip><!-- not run: [^\n]+ -->\n+)?^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGE_SECONDS = 300
+PAGE_SECONDS = 1200
 
 
 def blocks(page):

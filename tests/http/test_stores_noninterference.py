@@ -51,7 +51,7 @@ class Side:
             if made == "file":
                 self.name(json.loads(text)["id"].removeprefix("file-"), "plain")
             else:
-                self.settle(json.loads(text))
+                text = json.dumps(self.settle(json.loads(text)))  # how far it was at first depends on the machine
         for identity in sorted(self.names, key=len, reverse=True):
             text = text.replace(identity, f"<{self.names[identity]}>")
         try:
@@ -60,10 +60,11 @@ class Side:
             return status, text
 
     def settle(self, made):
+        """What became of it."""
         path = f"vector_stores/{made['id']}"
         if made["object"] == "vector_store.files_batch":
             path = f"vector_stores/{made['vector_store_id']}/file_batches/{made['id']}"
-        self.client.settled(path)
+        return self.client.settled(path)
 
     def without_times(self, value):
         if isinstance(value, list):

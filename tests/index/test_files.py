@@ -215,7 +215,7 @@ def test_threads_change_nothing(good, hostile, tmp_path):
         out = tmp_path / f"c{threads}"
         done = build(out, good, *some, tmp_path / "docs", "--threads", threads, "--max-file-bytes", 1 << 20, "--index", "Exact")
         assert done.returncode == 2, done.stderr
-        files = {f.relative_to(out): f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file()}
+        files = {f.relative_to(out): f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file() and f.parent.name != "scans"}
         said = [re.sub("(its parser ended|takes over).*", "", line) for line in done.stderr.splitlines() if line.startswith(("skipped", "note"))]
         seen.append((files, said))
         added = run("add", out, good / "all.zip", tmp_path / "docs", "--threads", threads).stdout
