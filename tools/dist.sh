@@ -10,7 +10,8 @@
 #
 # What reads documents beside the programs (Poppler, GMime, Tesseract, mandoc, catdoc) is the user's own, and is named where
 # it is missing. So are glibc and the C++ library. Of the other libraries, most become part of the programs: a library that
-# a reader brings must not meet an older copy of itself. The rest lies in lib/retro-server.
+# a reader brings must not meet an older copy of itself. The rest lies in lib/retro-server. GnuTLS, which Poppler may bring,
+# lies there under another name, with names of its own for the versions of its symbols; what it is made of is part of it.
 set -euo pipefail
 
 prefix=$(realpath -m "${1:?usage: dist.sh PREFIX FOLDER}") folder=$(realpath -m "${2:?usage: dist.sh PREFIX FOLDER}")
@@ -29,8 +30,8 @@ inside() { chroot "$system" env -i HOME=/ PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_
 
 # Of Debian 11, as they are: parts of the programs, their headers, and what lies beside the programs.
 static_packages=(libpcre2-dev libjpeg62-turbo-dev libpng-dev libwebp-dev liblzma-dev libzstd-dev
-    liblz4-dev libbz2-dev libyaml-dev libsqlite3-dev libseccomp-dev zlib1g-dev libxxhash-dev)
-other_packages=(g++ make cmake pkg-config libgnutls28-dev nettle-dev libopenblas-openmp-dev)
+    liblz4-dev libbz2-dev libyaml-dev libsqlite3-dev libseccomp-dev zlib1g-dev libxxhash-dev nettle-dev)
+other_packages=(g++ make m4 automake cmake pkg-config libopenblas-openmp-dev)
 
 # done_once NAME COMMAND...: runs COMMAND unless it completed before.
 done_once() {
@@ -49,6 +50,8 @@ make_system() {
     cp -a /usr/include/linux /usr/include/asm-generic /usr/include/tesseract /usr/include/leptonica "$system/usr/include"
     cp -a "/usr/include/$triplet/asm" "$system/usr/include/$triplet"
     make_links_relative
+    # Of these the linker is to find what becomes part of something.
+    rm "$libraries"/lib{nettle,hogweed,gmp}.so
 }
 
 # Links of the system lead to the system, from outside too. Where they lead on from there is not looked up: it would be
@@ -84,6 +87,19 @@ with_cmake() {
         find /usr/lib -maxdepth 1 -name 'lib*.a' -exec mv {} /usr/lib/$triplet \;"
 }
 configure="./configure --prefix=/usr --libdir=/usr/lib/$triplet"
+# For every processor, not this machine's; and to be part of a library. Debian's source has no folder of its manual.
+gmp="mkdir doc && echo 'all install:' > doc/Makefile.in &&
+    $configure --build=$triplet --disable-shared --with-pic CFLAGS=-O2 && make -j$(nproc) install"
+# Debian's patches add sources, which automake is told of. libtool keeps the order of what it is given by -Wl.
+gnutls="sed -i 's/GNUTLS_/RETRO_GNUTLS_/' lib/libgnutls.map &&
+    sed -i 's/^libgnutls_la_LDFLAGS = /&-release retro /' lib/Makefile.am &&
+    AUTOPOINT=true LIBTOOLIZE=true GTKDOCIZE=true autoreconf -f &&
+    HOGWEED_LIBS=-Wl,-lhogweed,-lnettle,-lgmp LDFLAGS=-Wl,-z,defs \
+    $configure --sysconfdir=/etc --disable-static --with-included-libtasn1 --with-included-unistring \
+    --with-default-trust-store-file=/etc/ssl/certs/ca-certificates.crt \
+    $(printf -- '--disable-%s ' doc tools tests cxx guile libdane nls) \
+    $(printf -- '--without-%s ' p11-kit idn tpm tpm2 zlib brotli zstd) &&
+    make -C gl -j$(nproc) && make -C lib -j$(nproc) install && rm /usr/lib/$triplet/libgnutls.la"
 microhttpd="$configure --disable-static --disable-doc --disable-examples --disable-curl --enable-https && make -j$(nproc) install"
 # HTTP and HTTPS, by the library that the server's own TLS has.
 curl="$configure --disable-shared --with-gnutls --with-ca-bundle=/etc/ssl/certs/ca-certificates.crt --without-ca-path \
@@ -95,6 +111,8 @@ sentencepiece="cmake -S . -B build $installed -DSPM_ENABLE_TCMALLOC=OFF && make 
     cp -d build/src/libsentencepiece.so* /usr/lib/$triplet && cp src/sentencepiece_processor.h /usr/include"
 
 build_libraries() {
+    done_once gmp build_library gmp libgmp-dev "$gmp"
+    done_once gnutls build_library gnutls28 libgnutls28-dev "$gnutls"
     done_once libmicrohttpd build_library libmicrohttpd libmicrohttpd-dev "$microhttpd"
     done_once jansson build_library jansson libjansson-dev "$(with_cmake -DJANSSON_EXAMPLES=OFF -DJANSSON_BUILD_DOCS=OFF \
         -DJANSSON_WITHOUT_TESTS=ON)"
@@ -147,14 +165,17 @@ opened_flags() { pkg-config --cflags "$@" | sed 's/-I/-isystem /g'; }
 # this machine's.
 build_programs() {
     local cxx=$system/usr/include/c++/10 static=(jansson pcre2-8 utf8proc curl xml2 jpeg png webpdemux webp archive yaml
-        sqlite3 seccomp lzma zstd lz4 bz2 z)
+        sqlite3 seccomp nettle lzma zstd lz4 bz2 z)
     say "building the programs"
+    # The build runs them for their manual pages, and this machine has none of that name.
+    mkdir -p "$folder/objects/lib"
+    ln -sfn "$libraries/libgnutls-retro.so.30" "$folder/objects/lib"
     make -C "$here/.." --no-print-directory -j"$(nproc)" BUILD="$folder/objects" DEBUG=-g0 DEPS=. \
         CC="gcc --sysroot=$system -L$system/usr/lib/gcc/$triplet/10" \
         CXX="g++ --sysroot=$system -nostdinc++ -isystem $cxx -isystem $system/usr/include/$triplet/c++/10" \
         SYSROOT="$system" CUDA= NCCL= MPI= CURL=1 FAISS=1 FAISS_GPU= FAISS_HOME="$base/faiss" \
         GMIME_FLAGS="$(opened_flags gmime-3.0)" POPPLER_FLAGS="$(opened_flags poppler-glib cairo)" \
-        LDLIBS="-B$libraries/ -L$libraries -Wl,--trace -Wl,-Bstatic -Wl,--start-group ${static[*]/#/-l} -Wl,--end-group -Wl,-Bdynamic -lmicrohttpd -lgnutls -lnettle \
+        LDLIBS="-B$libraries/ -L$libraries -Wl,--trace -Wl,-Bstatic -Wl,--start-group ${static[*]/#/-l} -Wl,--end-group -Wl,-Bdynamic -lmicrohttpd -lgnutls \
             -lsentencepiece -lstdc++ -lm -ldl -lpthread" \
         "$@" > "$folder/build.log" 2>&1 ||
         { grep -E 'error|undefined|\*\*\*' "$folder/build.log" | head -30; fail "the build failed: $folder/build.log"; }
@@ -236,9 +257,16 @@ newest() {
     find "$tree/bin" "$beside" -type f -exec objdump -T {} \; | grep -oE "\b$1_[0-9.]+" | sort -uV | tail -1
 }
 
-# No newer than Debian 11 has, and no word of this machine's folders.
+# Libraries that readers do not bring; but for libgomp, which Tesseract brings, and asks for nothing newer than Debian 11's.
+beside_names="libfaiss.so libfaiss_c.so libgfortran.so.5 libgnutls-retro.so.30 libgomp.so.1 libmicrohttpd.so.12 \
+libopenblas.so.0 libquadmath.so.0 libsentencepiece.so.0"
+
+# No newer than Debian 11 has, no other libraries than those, and no word of this machine's folders.
 check_tree() {
-    local limit path
+    local limit path names
+    names=$(cd "$beside" && printf '%s\n' lib*.so* | sort | xargs)
+    [ "$names" = "$(xargs -n 1 <<< "$beside_names" | sort | xargs)" ] ||
+        fail "beside the programs lie $names: a reader's libraries may ask for later ones of the same names"
     for limit in GLIBC_2.31 GLIBCXX_3.4.28 CXXABI_1.3.12; do
         [ "$(printf '%s\n' "$limit" "$(newest "${limit%_*}")" | sort -V | tail -1)" = "$limit" ] ||
             fail "something needs $(newest "${limit%_*}"), later than $limit"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tests/dist/run.sh ARCHIVE EMBEDDER [SUITE...]: unpacks the archive that `make dist` made as a user on bare systems, which
-# debootstrap makes in a temporary folder and which are removed, and asks a server there about a text, a page and a PDF.
-# Needs root, for chroot. SYSTEMS=FOLDER keeps the bare systems there for the next run. What goes wrong ends the run with
-# the system's name; the last line says how many passed.
+# debootstrap makes in a temporary folder and which are removed, and asks a server there about a text, a page and, by HTTPS, a PDF.
+# Needs root, for chroot. SYSTEMS=FOLDER keeps the bare systems there for the next run. A system where something goes wrong
+# is left for the next one. One line for each says whether it passed, and the last line how many did; status 1 if any failed.
 set -euo pipefail
 usage="usage: run.sh ARCHIVE EMBEDDER [SUITE...]"
 archive=$(realpath "${1:?$usage}") embedder=$(realpath "${2:?$usage}")
@@ -11,16 +11,23 @@ suites=("${@:3}")
 [ "${#suites[@]}" != 0 ] || suites=(bullseye bookworm trixie jammy noble)
 name=$(basename "$archive" .tar.gz)
 work=$(mktemp -d /var/tmp/retro-dist.XXXXXX)
-home=/home/reader server=
+home=/home/reader server='' trial=''
 
 say() { printf '%s: %s\n' "$suite" "$*"; }
-fail() { say "FAILED: $*" >&2; exit 1; }
+fail() { say "$*" >&2; exit 1; }
+
+# What a trial leaves of its system.
+release_system() {
+    [ -z "$server" ] || kill "$server" 2> /dev/null || true
+    for mount in dev proc; do ! mountpoint -q "$system/$mount" || umount -l "$system/$mount"; done
+    rm -rf --one-file-system "$system"
+}
 
 release() {
-    [ -z "$server" ] || kill "$server" 2> /dev/null || true
-    for folder in "$work"/*/; do
-        for mount in dev proc; do ! mountpoint -q "$folder$mount" || umount -l "$folder$mount"; done
-    done
+    if [ -n "$trial" ]; then
+        kill -- "-$trial" 2> /dev/null || true
+        wait "$trial" || true
+    fi
     rm -rf --one-file-system "$work"
 }
 trap release EXIT
@@ -49,6 +56,8 @@ make_system() {
     mkdir -p "$system$home/documents"
     cp "$archive" "$system$home"
     cp -r "$embedder" "$system$home/embedder"
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=dist -addext subjectAltName=IP:127.0.0.1 \
+        -keyout "$system$home/tls.key" -out "$system$home/tls.pem" 2> /dev/null
     write_documents "$system$home/documents"
     chown -R 1000:1000 "$system$home"
     as_reader tar -C $home -xf "$home/$name.tar.gz"
@@ -88,17 +97,20 @@ endobj
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
-# start_server NAME: with a collection of its own of that name.
+# What the server answers, by HTTP or HTTPS.
+ask() { curl -sf --cacert "$system$home/tls.pem" "$url$1" "${@:2}"; }
+
+# start_server NAME SCHEME OPTION...: with a collection of its own of that name.
 start_server() {
     log=$work/$suite-$1.log
-    port=$(free_port)
+    port=$(free_port) url=$2://127.0.0.1:$port
     # Not by as_reader, whose process would be a shell's.
     chroot --userspec=1000:1000 "$system" "${reader[@]}" XDG_DATA_HOME="$home/$1" "$home/$name/bin/retro-server" \
         "$home/$name/share/retro-server/models/retro-docs" "$home/documents" \
-        --set server.port="$port" --set retrieval.embedder=$home/embedder > "$log" 2>&1 &
+        --set server.port="$port" --set retrieval.embedder=$home/embedder "${@:3}" > "$log" 2>&1 &
     server=$!
     for _ in $(seq 3000); do
-        ! curl -sf -o /dev/null "http://127.0.0.1:$port/health" || return 0
+        ! ask /health -o /dev/null || return 0
         kill -0 "$server" 2> /dev/null || { cat "$log"; fail "the server did not start"; }
         sleep 0.1
     done
@@ -116,7 +128,7 @@ stop_server() {
 check_source() {
     local reply first
     reply=$(jq -n --arg prompt "$1" '{prompt: $prompt, max_tokens: 8, temperature: 0}' |
-        curl -sf "http://127.0.0.1:$port/v1/completions" -d @-) || { cat "$log"; fail "no answer to: $1"; }
+        ask /v1/completions -d @-) || { cat "$log"; fail "no answer to: $1"; }
     [ -n "$(jq -r '.choices[0].text' <<< "$reply")" ] || fail "an empty answer to: $1"
     first=$(jq -r '.retrieval[0].neighbors[0].document' <<< "$reply")
     [[ $first == *"$2" ]] || { cat "$log"; fail "\"$1\" read $first, not $2"; }
@@ -132,29 +144,41 @@ check_programs() {
         { cat "$work/check"; fail "the example configuration is wrong"; }
 }
 
+# Its status is that of the system's trial; what goes wrong ends it.
 try_system() {
-    system=$work/$suite
+    set +m
+    trap release_system EXIT
+    trap 'exit 130' INT TERM
     make_system
     check_programs
 
-    start_server without
+    start_server without http
     grep -q 'soup.pdf: .*install the package libpoppler-glib8' "$log" || { cat "$log"; fail "the missing reader is not named"; }
     check_source "Question: What is the cat of the lighthouse called? Answer:" cat.txt
     check_source "Question: Who opened the iron bridge of Altamura? Answer:" bridge.html
-    page=$(curl -sf "http://127.0.0.1:$port/") || fail "there is no page"
+    page=$(ask /) || fail "there is no page"
     [[ $page == *"<title>"* ]] || fail "the page has no title"
     stop_server
 
     as_root_there apt-get install -y -qq --no-install-recommends libpoppler-glib8 > "$work/packages" 2>&1 ||
         { tail "$work/packages"; fail "there is no package libpoppler-glib8"; }
-    start_server with
+    start_server with https --set server.tls_certificate=$home/tls.pem --set server.tls_key=$home/tls.key
     check_source "Question: What does the recipe for plum soup need? Answer:" soup.pdf
     stop_server
     say "passed, with $(as_reader ldd --version | head -1)"
-    for mount in dev proc; do umount -l "$system/$mount"; done
-    rm -rf --one-file-system "$system"
 }
 
 [ "$(id -u)" = 0 ] || { echo "tests/dist/run.sh: needs root, for chroot" >&2; exit 1; }
-for suite in "${suites[@]}"; do try_system; done
-echo "${#suites[@]} passed, 0 failed"
+failed=0
+for suite in "${suites[@]}"; do
+    system=$work/$suite
+    # In a group of its own, which a signal ends at once. A command before || would go on after errors.
+    set -m
+    (try_system) &
+    trial=$!
+    set +m
+    wait "$trial" || { failed=$((failed + 1)); say failed; }
+    trial=
+done
+echo "$((${#suites[@]} - failed)) passed, $failed failed"
+[ "$failed" = 0 ]
