@@ -143,7 +143,7 @@ static struct collection *open_notes(int n) {
                                          .tokenizer = "toy",
                                          .index_factory = INDEX_EXACT};
     struct generation_builder *builder;
-    struct collection *collection;
+    struct collection *collection = NULL;
     struct error e;
     if (builder_create(&builder, test_folder, &options, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < CHUNKS; i++) notes[i].there = i < n;
