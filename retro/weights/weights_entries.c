@@ -47,13 +47,14 @@ static void add_expert(struct weights *weights, const struct stored_tensor *whol
 }
 
 enum status weights_add_experts(struct weights *weights, const struct stored_tensor *whole,
-                                const char *name, struct error *e) {
+                                int n_dims, const char *name, struct error *e) {
     const char *number = strchr(name, '#');
     int64_t n = whole->shape[0];
-    if (whole->n_dims < 2 || whole->elements == 0 || n > ENTRY_LIMIT - weights->count)
-        return error_set(e, STATUS_CORRUPT,
-                         "tensor \"%.*s\": expected [experts, ...], and at most %d tensors",
-                         NAME_SHOWN, whole->name, ENTRY_LIMIT);
+    if (whole->n_dims != n_dims || whole->elements == 0 || n > ENTRY_LIMIT - weights->count)
+        return error_set(
+            e, STATUS_CORRUPT,
+            "tensor \"%.*s\": expected %d dimensions, experts first, and at most %d tensors",
+            NAME_SHOWN, whole->name, n_dims, ENTRY_LIMIT);
     struct buffer one = {0};
     for (int64_t i = 0; i < n; i++) {
         buffer_clear(&one);
@@ -101,7 +102,7 @@ static enum status unstack_entry(struct weights *weights, int i, struct error *e
     struct buffer name = {0};
     int first = weights->count;
     buffer_printf(&name, "%.*s%s", (int)root, whole.name, stacked->own);
-    enum status status = weights_add_experts(weights, &whole, name.data, e);
+    enum status status = weights_add_experts(weights, &whole, stacked->n_dims, name.data, e);
     buffer_free(&name);
     if (status) return status;
     weights->entries[first].copy = weights->entries[i].copy;

@@ -27,10 +27,10 @@ int entry_compare(const void *a, const void *b); /* by name */
  * from two shards. */
 enum status weights_sort(struct weights *weights, const char *path, struct error *e);
 
-/* Adds the experts that lie in one tensor, [experts, ...], as tensors of their own; '#' in the
- * name stands for their numbers. */
+/* Adds the experts that lie in one tensor of n_dims dimensions, [experts, ...], as tensors of their
+ * own; '#' in the name stands for their numbers. */
 enum status weights_add_experts(struct weights *weights, const struct stored_tensor *whole,
-                                const char *name, struct error *e);
+                                int n_dims, const char *name, struct error *e);
 /* Replaces the stacked experts of a folder, as transformers 5 has them, by tensors of their own; in
  * order of name. */
 enum status weights_unstack_experts(struct weights *weights, struct error *e);

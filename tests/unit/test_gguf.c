@@ -600,7 +600,7 @@ static void test_experts(void **state) {
     draft_tensor(&d, "blk.0.ffn_up_exps.weight", 0, 2, 5, 40);
     write_draft(&d, "model.gguf");
     assert_int_equal(open_weights(&w, "model.gguf", &e), STATUS_CORRUPT);
-    expect_words(&e, "tensor \"blk.0.ffn_up_exps.weight\": expected [experts, out, in]");
+    expect_words(&e, "tensor \"blk.0.ffn_up_exps.weight\": expected 3 dimensions, experts first");
 }
 
 /* The gate of a shared expert is a vector in some files, a row in others. */

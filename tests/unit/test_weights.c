@@ -356,7 +356,7 @@ static void test_experts(void **state) {
     expect_error(
         "{\"experts\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
         "\"x.experts.down_proj\":{\"dtype\":\"U8\",\"shape\":[5,0,1],\"data_offsets\":[1,1]}}",
-        1, STATUS_CORRUPT, "tensor \"x.experts.down_proj\": expected [experts, out, in]");
+        1, STATUS_CORRUPT, "tensor \"x.experts.down_proj\": expected 3 dimensions, experts first");
 }
 
 int main(void) {
