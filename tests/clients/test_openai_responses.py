@@ -94,7 +94,7 @@ def documents(tmp_path_factory):
     retrieval = {"collection": str(folder / "collection"), "embedder": str(DEPS / "minilm"), "documents": "read"}
     config.write_text(json.dumps({"model": {"path": str(folder / "script")}, "retrieval": retrieval, "server": {"port": 0}}))
     subprocess.run([BUILD / "retro-index", "build", "--out", folder / "collection", "--config", config, folder / "pages"], check=True)
-    running = Server(config, folder)
+    running = Server(config, folder, "retrieval.keep_files=path")
     yield openai.OpenAI(base_url=running.url + "/v1", api_key="none", max_retries=0)
     assert running.stop() == 0, running.log.read_text()
 

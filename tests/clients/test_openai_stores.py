@@ -21,7 +21,7 @@ def client(tmp_path_factory):
                                   "retrieval": {"collection": str(folder / "collection"), "embedder": str(DEPS / "minilm"), "documents": "write"}}))
     done = subprocess.run([BUILD / "retro-index", "build", "--out", folder / "collection", "--config", config, folder / "seed.md"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    running = Server(config, folder)
+    running = Server(config, folder, "retrieval.keep_files=copy")
     yield openai.OpenAI(base_url=running.url + "/v1", api_key="none", max_retries=0)
     assert running.stop() == 0, running.log.read_text()
 
