@@ -95,12 +95,20 @@ static void part_texts(struct buffer *text) {
     if (text->size > 0) buffer_append_string(text, "\n");
 }
 
+/* Text without a header is words. A mark that begins no message is one of them: it would be taken
+ * for the end of words before it for ever. */
+static void begin_words(struct chat_reply *reply, struct text_span span) {
+    const char *start = harmony_marks[HARMONY_START];
+    reply->part = REPLY_SAYS;
+    if (span_starts_with(span, start)) reply_take(reply, &reply->content, span, strlen(start));
+}
+
 static bool read_header(struct chat_reply *reply, struct text_span span, bool last) {
     size_t end = span_find(span, harmony_marks[HARMONY_MESSAGE]);
     bool header = begins_header(span, last) && (end == SIZE_MAX ? span.size : end) <= HEADER_MOST;
     if (header && end == SIZE_MAX && !last) return false;
     if (!header || end == SIZE_MAX) {
-        reply->part = REPLY_SAYS;
+        begin_words(reply, span);
         return true;
     }
     struct text_span head = {span.text, end},

@@ -49,6 +49,8 @@ static const struct channel_case {
     {" to be", "", " to be", {0}},
     {"<|chan", "", "<|chan", {0}},
     {"<|channel|>final", "", "<|channel|>final", {0}},
+    {"<|start|>nobody", "", "<|start|>nobody", {0}},
+    {THINKS("a") NEXT " to=f", "a", "<|start|>assistant to=f", {0}},
     {"", "", "", {0}},
 };
 
