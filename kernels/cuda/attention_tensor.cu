@@ -137,9 +137,8 @@ template <typename Tile>
 __device__ static void tensor_begin(const struct attention_shape &s,
                                     const struct attention_span &span, int first,
                                     tensor_pairs<Tile> &pairs) {
-    constexpr float LOG2_E = 1.44269504f;
     int lane = (int)threadIdx.x % WARP;
-    float scale = s.scale * LOG2_E;
+    float scale = s.scale * 1.44269504f;
     first += (int)threadIdx.x / WARP * Tile::WARP_PAIRS;
     UNROLL
     for (int p = 0; p < 2 * Tile::M; p++) {
@@ -154,8 +153,8 @@ __device__ static void tensor_begin(const struct attention_shape &s,
             float high = there && col + 1 < s.head_dim ? q[col + 1] * scale : 0;
             pairs.q[p / 2][i / 2][i % 2 * 2 + p % 2] = halves_pack<Tile::T>(low, high);
         }
-        pairs.largest[p] = s.sinks ? s.sinks[head] * LOG2_E : -INFINITY;
-        pairs.sum[p] = s.sinks && lane % 4 == 0 ? 1 : 0; /* the four lanes' are added */
+        pairs.largest[p] = -INFINITY;
+        pairs.sum[p] = 0;
         UNROLL
         for (int i = 0; i < Tile::D / 8 * 2; i++) pairs.out[p / 2][i / 2][p % 2 * 2 + i % 2] = 0;
     }
@@ -420,7 +419,7 @@ static void tensor_launch_width(struct backend *b, const struct attention_args *
 }
 
 bool attention_fits_tensor(const struct attention_args *args) {
-    return args->head_dim <= 256 && args->k.dtype == args->v.dtype &&
+    return args->head_dim <= 256 && !args->sinks && args->k.dtype == args->v.dtype &&
            (args->k.dtype == DTYPE_BF16 || args->k.dtype == DTYPE_F16);
 }
 
