@@ -47,12 +47,17 @@ bool utf8_is_valid(const char *text, size_t size) {
     return true;
 }
 
+/* Bytes behind a character's first are 10xxxxxx. */
+static bool utf8_begins(char byte) { return ((uint8_t)byte & 0xC0) != 0x80; }
+
+size_t utf8_count(const char *text, size_t size) {
+    size_t n = 0;
+    for (size_t i = 0; i < size; i++) n += utf8_begins(text[i]);
+    return n;
+}
+
 size_t utf8_prefix(const char *text, size_t size, size_t limit) {
-    size_t used = 0;
-    while (used < size) {
-        size_t next = (size_t)max_int(utf8_length(text + used, size - used), 1);
-        if (used + next > limit) break;
-        used += next;
-    }
-    return used;
+    if (limit >= size) return size;
+    while (limit > 0 && !utf8_begins(text[limit])) limit--;
+    return limit;
 }

@@ -6,6 +6,7 @@
 
 #include "config/base/hash.h"
 #include "config/base/text.h"
+#include "config/base/utf8.h"
 
 /* Reading. */
 
@@ -68,12 +69,6 @@ static enum status add_demand(struct word_demands *demands, const struct query_p
     return STATUS_OK;
 }
 
-static int count_characters(struct text_span text) {
-    int n = 0;
-    for (size_t i = 0; i < text.size; i++) n += (text.text[i] & 0xc0) != 0x80;
-    return n;
-}
-
 /* The last word of a part before its '*'; those before it are sought as they are. */
 static enum status add_prefix(struct word_demands *demands, struct text_span text,
                               struct error *e) {
@@ -91,7 +86,7 @@ static enum status add_prefix(struct word_demands *demands, struct text_span tex
     }
     word_reader_close(&reader);
     if (latest.size == 0) return STATUS_OK;
-    if (count_characters((struct text_span){latest.bytes, latest.size}) < 2)
+    if (utf8_count(latest.bytes, latest.size) < 2)
         return error_set(e, STATUS_INVALID,
                          "a word's beginning before * needs two characters or more");
     if (demands->n_prefixes == WORD_PREFIXES)

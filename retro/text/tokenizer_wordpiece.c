@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/utf8.h"
 #include "retro/text/tokenizer_private.h"
 
 enum { WORDPIECE_MAX_PREFIX = 16 };
@@ -60,10 +61,9 @@ static int32_t longest_piece(const struct tokenizer *tokenizer, struct wordpiece
 static void encode_word(const struct tokenizer *tokenizer, struct wordpiece_call *call,
                         const struct mapped_text *word, struct tokens *out) {
     const struct wordpiece *wordpiece = tokenizer->model;
-    size_t characters = 0, length;
+    size_t length;
     int before = out->n;
-    for (size_t i = 0; i < word->size; i++) characters += ((uint8_t)word->text[i] & 0xC0) != 0x80;
-    bool known = characters <= (size_t)wordpiece->max_characters;
+    bool known = utf8_count(word->text, word->size) <= (size_t)wordpiece->max_characters;
     if (word->size + WORDPIECE_MAX_PREFIX > call->capacity) {
         call->capacity = word->size * 2 + WORDPIECE_MAX_PREFIX;
         call->bytes = xrealloc(call->bytes, call->capacity);

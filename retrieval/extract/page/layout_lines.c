@@ -140,9 +140,7 @@ void layout_gather_rows(struct layout_word *words, int n, int *row_of) {
 /* Facts of a line. */
 
 static int letters_of(const struct layout_word *word) {
-    int letters = 0;
-    for (size_t i = 0; i < word->text.size; i++) letters += (word->text.text[i] & 0xc0) != 0x80;
-    return letters;
+    return (int)utf8_count(word->text.text, word->text.size);
 }
 
 static void weigh_line(struct layout_line *line) {

@@ -85,11 +85,7 @@ static void write_prose(struct text_writer *writer, const struct layout_block *b
 
 /* Code. */
 
-static int count_letters(struct text_span text) {
-    int n = 0;
-    for (size_t i = 0; i < text.size; i++) n += (text.text[i] & 0xc0) != 0x80;
-    return n;
-}
+static int count_letters(struct text_span text) { return (int)utf8_count(text.text, text.size); }
 
 /* The width of a letter: the font's pitch. */
 static float find_advance(const struct text_writer *writer, const struct layout_block *block) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "config/base/utf8.h"
 #include "server/api/chat/chat_guide.h"
 #include "server/api/chat/chat_turns.h"
 
@@ -18,9 +19,7 @@ static void cut_result(const struct tokenizer *tokenizer, int most, struct buffe
     if (text->size <= (size_t)most) return; /* a token has a byte at least */
     if (tokenizer_encode(tokenizer, text->data, text->size, TOKENIZER_PLAIN, &tokens, &e) == 0 &&
         tokens.n > most) {
-        size_t end = tokens.starts[most];
-        while (end > 0 && ((unsigned char)text->data[end] & 0xC0) == 0x80) end--;
-        text->size = end;
+        text->size = utf8_prefix(text->data, text->size, tokens.starts[most]);
         buffer_printf(text, "\n(cut: these are %d of %d tokens, option tools.max_result_tokens)",
                       most, tokens.n);
     }

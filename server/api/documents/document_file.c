@@ -173,9 +173,7 @@ static void put_escaped(struct buffer *out, const char *name, size_t size) {
 /* RFC 6266: a name of ASCII, and the whole name in UTF-8 where it is another. */
 static void add_disposition(const struct document_file_look *look, struct answer *answer) {
     struct buffer value = {0};
-    size_t size = strlen(look->name);
-    if (size > MAX_NAME) size = MAX_NAME;
-    while (size > 0 && ((unsigned char)look->name[size] & 0xC0) == 0x80) size--;
+    size_t size = utf8_prefix(look->name, strlen(look->name), MAX_NAME);
     buffer_printf(&value, "%s; filename=\"", is_shown(look->kind) ? "inline" : "attachment");
     size_t before = value.size;
     put_plain(&value, look->name, size);

@@ -16,13 +16,6 @@ static int32_t row_token(const struct sequence *sequence, int row) {
                                           : sequence->answer.ids[row - sequence->asked.n_prompt];
 }
 
-/* Characters, not bytes: what clients count in text_offset. */
-static int64_t count_characters(const char *text, size_t size) {
-    int64_t n = 0;
-    for (size_t i = 0; i < size; i++) n += (text[i] & 0xC0) != 0x80;
-    return n;
-}
-
 /* A token that is not whole characters has no text of its own; its bytes are spelt out, so that two
  * of them differ. */
 static void token_text(const struct tokenizer *tokenizer, int32_t id, struct buffer *out) {
@@ -73,7 +66,7 @@ static void write_top(struct json_writer *w, const struct completion *completion
 static void write_offsets(struct json_writer *w, const struct completion *completion,
                           const struct completion_choice *choice, struct rows rows) {
     const struct sequence *sequence = choice->base.sequence;
-    int64_t prompt = count_characters(choice->prompt_text.data, choice->prompt_text.size),
+    int64_t prompt = (int64_t)utf8_count(choice->prompt_text.data, choice->prompt_text.size),
             characters = 0;
     size_t counted = 0;
     for (int row = rows.first; row < rows.end; row++) {
@@ -86,7 +79,7 @@ static void write_offsets(struct json_writer *w, const struct completion *comple
                        : i > 0   ? sequence->answer.text_ends[i - 1]
                                  : 0;
         if (start > text->size) start = text->size; /* cut by a stop string */
-        characters += count_characters(text->data + counted, start - counted);
+        characters += (int64_t)utf8_count(text->data + counted, start - counted);
         counted = start;
         put_int(w, characters);
     }
@@ -249,7 +242,7 @@ static struct told_answer tell(const struct writing_answer *answer, const struct
                                 .index = choice->index,
                                 .found_sent = choice->found_sent,
                                 .text = {choice->text.data, choice->text.size},
-                                .before = count_characters(prompt->data, prompt->size)};
+                                .before = (int64_t)utf8_count(prompt->data, prompt->size)};
 }
 
 const struct openai_shape completion_shape = {.prefix = "cmpl-",

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/base/utf8.h"
 #include "retrieval/filter/scope.h"
 #include "retrieval/picture_document.h"
 
@@ -18,8 +19,7 @@ void neighbor_write_shown(struct json_writer *w, struct text_span text) {
         put_string_n(w, text.text, text.size);
         return;
     }
-    size_t n = SHOWN_BYTES;
-    while (n > 0 && ((uint8_t)text.text[n] & 0xc0) == 0x80) n--;
+    size_t n = utf8_prefix(text.text, text.size, SHOWN_BYTES);
     memcpy(shown, text.text, n);
     memcpy(shown + n, ellipsis, sizeof ellipsis - 1);
     put_string_n(w, shown, n + sizeof ellipsis - 1);

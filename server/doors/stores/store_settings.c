@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/utf8.h"
 #include "server/doors/stores/stores_private.h"
 
 enum { NAME_MOST = 256, MOST_ATTRIBUTES = 16, KEY_MOST = 64, VALUE_MOST = 512, DAYS_MOST = 365 };
@@ -12,9 +13,8 @@ static bool refuse(struct failure *failure, const char *field, const char *why) 
 }
 
 static bool is_short(struct text_span text, size_t characters) {
-    size_t n = 0;
-    for (size_t i = 0; i < text.size; i++) n += ((uint8_t)text.text[i] & 0xc0) != 0x80;
-    return n <= characters && (text.size == 0 || memchr(text.text, '\0', text.size) == NULL);
+    return utf8_count(text.text, text.size) <= characters &&
+           (text.size == 0 || memchr(text.text, '\0', text.size) == NULL);
 }
 
 static bool check_attribute(const struct json_entry *entry, const char *field, bool texts_only,

@@ -1,6 +1,8 @@
 /* server/host/documents/chunk_context.c: see chunk_context.h. */
 #include "server/host/documents/chunk_context.h"
 
+#include "config/base/utf8.h"
+
 /* Parts. */
 
 /* The first tokens of a text, at most `most`, as a part. Texts that cannot be counted are none. */
@@ -14,10 +16,7 @@ static struct context_part make_part(struct context_reader *reader, struct text_
     if (text.size == 0 ||
         tokenizer_encode(reader->tokenizer, text.text, text.size, TOKENIZER_PLAIN, tokens, &e))
         return (struct context_part){0};
-    if (tokens->n > most) {
-        text.size = tokens->starts[most];
-        while (text.size > 0 && ((uint8_t)text.text[text.size] & 0xc0) == 0x80) text.size--;
-    }
+    if (tokens->n > most) text.size = utf8_prefix(text.text, text.size, tokens->starts[most]);
     return (struct context_part){text, min_int(tokens->n, most)};
 }
 
