@@ -32,9 +32,7 @@ static curl_socket_t open_socket(void *context, curlsocktype purpose, struct cur
 
 void web_guard_set(void *handle, struct web_guard *guard) {
     CURL *h = handle;
-    curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+    curl_confine(h);
     curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(h, CURLOPT_FRESH_CONNECT, 1L);
     curl_easy_setopt(h, CURLOPT_FORBID_REUSE, 1L);

@@ -63,13 +63,9 @@ static struct curl_slist *make_headers(const struct model_call *call) {
  * said. */
 static void set_up(CURL *handle, struct model_transfer *transfer, const char *url, double seconds) {
     const struct model_call *call = transfer->call;
-    double to_connect = seconds < connect_seconds ? seconds : connect_seconds;
+    curl_confine(handle);
+    curl_limit(handle, seconds, connect_seconds);
     curl_easy_setopt(handle, CURLOPT_URL, url);
-    curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(handle, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, (long)(1000 * seconds) + 1);
-    curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, (long)(1000 * to_connect) + 1);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDS, call->body.text);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body.size);
     curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_body);

@@ -212,16 +212,11 @@ static long choose_version(const struct milvus_link *milvus_link, bool kept) {
 
 static void set_up(const struct milvus_link *milvus_link, CURL *handle, const char *url,
                    double seconds, struct link_attempt *attempt) {
-    long limit = (long)(1000 * seconds) + 1;
-    long to_connect = (long)(1000 * (seconds < connect_seconds ? seconds : connect_seconds)) + 1;
+    curl_confine(handle);
+    curl_limit(handle, seconds, connect_seconds);
     curl_easy_setopt(handle, CURLOPT_URL, url);
-    curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(handle, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(handle, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
     curl_easy_setopt(handle, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, limit);
-    curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, to_connect);
     curl_easy_setopt(handle, CURLOPT_HTTPHEADER, milvus_link->headers);
     if (milvus_link->authority[0]) curl_easy_setopt(handle, CURLOPT_CAINFO, milvus_link->authority);
     curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_body);
