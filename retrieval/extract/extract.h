@@ -88,6 +88,8 @@ struct extract_ocr {
     int page_seconds;      /* that a page may take; 0: OCR_PAGE_SECONDS */
 };
 enum { OCR_PAGE_SECONDS = 30 };
+/* Of the passwords that a process gets with a file. */
+enum { EXTRACT_PASSWORD_BYTES = 2048 };
 
 /* A model with pictures that reads pages in place of the readers of their kinds. */
 struct extract_model {

@@ -19,7 +19,7 @@ struct ocr_count {
     uint32_t n;
 };
 
-enum { OCR_BATCH = 256, OCR_PASSWORD_BYTES = 2048 };
+enum { OCR_BATCH = 256 };
 struct ocr_child_options {
     const struct ocr_source *source;
     int32_t n;                /* pages; 0: they are counted */
@@ -28,8 +28,8 @@ struct ocr_child_options {
     uint64_t memory;          /* bytes that there are */
     int32_t pages[OCR_BATCH]; /* [n] from 0 */
     char languages[OCR_MOST_LANGUAGES * OCR_LANGUAGE_SIZE]; /* ocr_languages_parse takes them */
-    char passwords[OCR_PASSWORD_BYTES]; /* that the file may be opened with, one a line */
-    char name[512];                     /* of the file, for messages */
+    char passwords[EXTRACT_PASSWORD_BYTES]; /* that the file may be opened with, one a line */
+    char name[512];                         /* of the file, for messages */
 };
 _Static_assert(sizeof(struct ocr_child_options) <= SANDBOX_OPTIONS_BYTES, "a job has that room");
 

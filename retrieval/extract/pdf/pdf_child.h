@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/sandbox/sandbox.h"
+#include "retrieval/extract/extract.h"
 
 enum pdf_piece_kind {
     PIECE_FACTS = 0x50444630, /* struct facts_piece, the title, then bookmarks as records */
@@ -21,12 +22,11 @@ struct pdf_facts_piece {
     uint32_t n_pages, title;
 };
 
-enum { PDF_PASSWORD_BYTES = 2048 };
 struct pdf_child_options {
-    int32_t first, step;                /* pages, from 0 */
-    int32_t tags;                       /* true: the file's tags are read too */
-    char passwords[PDF_PASSWORD_BYTES]; /* one a line */
-    char name[SANDBOX_OPTIONS_BYTES - 12 - PDF_PASSWORD_BYTES];
+    int32_t first, step;                    /* pages, from 0 */
+    int32_t tags;                           /* true: the file's tags are read too */
+    char passwords[EXTRACT_PASSWORD_BYTES]; /* one a line */
+    char name[SANDBOX_OPTIONS_BYTES - 12 - EXTRACT_PASSWORD_BYTES];
 };
 
 void pdf_child_prepare(const struct sandbox_call *call);

@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "retrieval/extract/extract.h"
 #include "retrieval/extract/pdf/pdf_library.h"
 #include "retrieval/picture_document.h"
 
-enum { PICTURE_DPI = 144, MOST_BYTES = 16 << 20, PASSWORD_BYTES = 2048 };
+enum { PICTURE_DPI = 144, MOST_BYTES = 16 << 20 };
 
 struct picture_head {
     uint32_t status; /* enum status */
@@ -18,8 +19,8 @@ struct picture_head {
 
 struct picture_options {
     int32_t number; /* of the page, from 1 */
-    char password[PASSWORD_BYTES];
-    char name[SANDBOX_OPTIONS_BYTES - sizeof(int32_t) - PASSWORD_BYTES];
+    char password[EXTRACT_PASSWORD_BYTES];
+    char name[SANDBOX_OPTIONS_BYTES - sizeof(int32_t) - EXTRACT_PASSWORD_BYTES];
 };
 
 /* In the process. */
