@@ -13,6 +13,7 @@
 #include "config/base/text.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/kept/kept_copy.h"
+#include "retrieval/open/collection_open.h"
 
 /* Files that were hashed last, and how long a file must have been left alone for its times to tell
  * that it is the same: clocks of file systems tick slowly. */
@@ -28,7 +29,7 @@ struct kept_files {
 
 enum status kept_files_open(struct kept_files **out, const char *collection, enum keep_files keep,
                             struct error *e) {
-    bool remote = strstr(collection, "://") != NULL;
+    bool remote = collection_name_is_remote(collection);
     *out = NULL;
     if (keep == KEEP_COPY && remote)
         return error_set(e, STATUS_UNSUPPORTED,

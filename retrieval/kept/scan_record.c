@@ -14,11 +14,10 @@
 #include "config/base/hash.h"
 #include "config/base/text.h"
 #include "config/json/json_writer.h"
+#include "retrieval/open/collection_open.h"
 
 enum { RECORD_BYTES = 1 << 20, LOOKED_AT = 256 };
 static const char record_end[] = ".json", lock_end[] = ".lock";
-
-static bool is_remote(const char *collection) { return strstr(collection, "://") != NULL; }
 
 static char *scans_folder(const char *collection) {
     struct buffer path = {0};
@@ -101,7 +100,7 @@ static enum status replace_file(const char *place, const struct buffer *text, st
 
 enum status scan_write(const char *collection, const struct scan_record *record, struct error *e) {
     struct buffer text = {0};
-    if (is_remote(collection)) return STATUS_OK;
+    if (collection_name_is_remote(collection)) return STATUS_OK;
     char *folder = scans_folder(collection);
     char *place = place_of(folder, record->paths, record->n_paths, record_end);
     put_record(record, &text);
@@ -123,7 +122,7 @@ enum status scan_follow(const char *collection, char *const *paths, int n_paths,
                         struct error *e) {
     struct flock whole = whole_file(F_RDLCK); /* several programs may follow the same paths */
     *lock = -1;
-    if (is_remote(collection)) return STATUS_OK;
+    if (collection_name_is_remote(collection)) return STATUS_OK;
     char *folder = scans_folder(collection);
     char *place = place_of(folder, paths, n_paths, lock_end);
     enum status status = make_folder(folder, e);
@@ -153,7 +152,7 @@ static bool is_followed(const char *record) {
 /* Calls `take` for the file of each record until it gives false. */
 static void walk_records(const char *collection, bool (*take)(void *context, const char *record),
                          void *context) {
-    if (is_remote(collection)) return;
+    if (collection_name_is_remote(collection)) return;
     char *folder = scans_folder(collection);
     DIR *d = opendir(folder);
     bool going = d != NULL;
