@@ -124,15 +124,15 @@ static bool check_purpose(const char *purpose, struct failure *failure) {
                        purpose);
 }
 
-static bool read_expiry(const struct file_form *form, int64_t *until, struct failure *failure) {
+static bool read_expiry(const struct file_form *form, struct file_upload *told,
+                        struct failure *failure) {
     long seconds = form->seconds ? strtol(form->seconds, NULL, 10) : 0;
-    *until = 0;
     if (form->anchor == NULL && form->seconds == NULL) return true;
     if (form->anchor == NULL || strcmp(form->anchor, "created_at") != 0)
         return refuse(failure, "expires_after[anchor]", "must be created_at");
     if (seconds < LEAST_SECONDS || seconds > MOST_SECONDS)
         return refuse(failure, "expires_after[seconds]", "must be 3600 .. 2592000");
-    *until = time(NULL) + seconds;
+    told->until = told->created + seconds;
     return true;
 }
 
@@ -180,16 +180,15 @@ static bool read_parts(const struct multipart *multipart, struct api *api, struc
 static bool read_multipart(struct file_change *change, struct api *api,
                            const struct multipart *multipart, struct failure *failure) {
     struct file_form form = {0};
-    int64_t until = 0;
+    change->told.created = time(NULL);
     bool ok = read_parts(multipart, api, &form, failure) && check_purpose(form.purpose, failure) &&
-              read_expiry(&form, &until, failure);
+              read_expiry(&form, &change->told, failure);
     for (int i = 0; ok && i < multipart->n; i++)
         if (strcmp(multipart->parts[i].name, "file") == 0)
             ok = take_file(change, &multipart->parts[i], failure);
     if (ok && change->name == NULL)
         ok = failure_set(failure, 400, "missing_field", "file", "the body has no part \"file\"");
     if (ok) change->purpose = xstrdup(form.purpose);
-    change->told.until = until;
     json_table_free(&file_form_table, &form);
     return ok;
 }
@@ -239,7 +238,6 @@ static bool fill_upload(struct file_change *change, const struct served_model *m
     change->document = xstrdup(id);
     change->told.purpose = change->purpose;
     change->told.owner = store_owner(&change->who);
-    change->told.created = time(NULL);
     change->told.bytes = (int64_t)change->bytes.size;
     file_metadata_begin(&change->metadata, &change->told);
     if (filter_fill(principal_filter(&change->who), &change->metadata, &e))
