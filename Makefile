@@ -155,7 +155,8 @@ endif
 # Kernels of one instruction set are compiled for it and picked by CPUID at run time.
 # Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
 # Fuzzing is for what parses: instrumented for it, one of these files takes clang minutes.
-VECTOR := $(if $(SANITIZE),-O1,-O3) $(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
+# What debuggers want of variables, a third of the compiler's time there, says little of registers: lines are enough.
+VECTOR := $(if $(SANITIZE),-O1,-O3) $(if $(filter -g,$(DEBUG)),-g1) $(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
 $(BUILD)/kernels/cpu/%.c.o: CFLAGS += $(ALIGN)
 $(BUILD)/kernels/cpu/arm/%_neon.c.o: CFLAGS += $(VECTOR)
 $(BUILD)/kernels/cpu/arm/%_dotprod.c.o: CFLAGS += -march=armv8.2-a+dotprod $(VECTOR)

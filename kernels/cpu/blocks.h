@@ -50,25 +50,44 @@ static inline int super_sum_place(int p) { return (p & 4) | (p & 1) << 1 | (p >>
 
 enum { INPUT_ROWS = 6 }; /* the most rows that a kernel takes at once */
 
-/* A product whose x is rounded. Rows are in groups of `group`, the last may be smaller, and blocks
- * of one group's rows lie side by side: [group][block][row in the group]. */
+/* A product whose x is rounded. Rows are in groups: those before row `split` in groups of `group`,
+ * the others in groups of `rest`, of which the last may be smaller. Blocks of one group's rows lie
+ * side by side: [group][block][row in the group]. */
 struct block_product {
     const struct linear_args *args;
     union {
         const struct input_block *x;
         const struct super_input *supers; /* of Q4_K, Q5_K, Q6_K */
     };
-    int group;
+    int groups, group, split, rest;
 };
 
-static inline int group_rows(const struct block_product *product, int first) {
-    return min_int(product->group, product->args->x.rows - first);
+/* As few groups as kernels can take, and of equal size but for the last. What would leave one or
+ * two rows is shared by the last two, so that no group of several has fewer than INPUT_ROWS / 2. */
+static inline void rows_group(struct block_product *product) {
+    const int rows = product->args->x.rows, groups = (rows + INPUT_ROWS - 1) / INPUT_ROWS,
+              group = (rows + groups - 1) / groups, last = rows - (groups - 1) * group;
+    const bool shared = groups > 1 && last < INPUT_ROWS / 2;
+    product->groups = groups;
+    product->group = group;
+    product->split = (shared ? groups - 2 : groups - 1) * group;
+    product->rest = shared ? (group + last + 1) / 2 : last;
+}
+/* The first row of the group that row i is in. */
+static inline int group_first(const struct block_product *product, int i) {
+    if (i < product->split) return i / product->group * product->group;
+    return product->split + (i - product->split) / product->rest * product->rest;
+}
+/* How many rows are in the group that row i is in. */
+static inline int group_rows(const struct block_product *product, int i) {
+    if (i < product->split) return product->group;
+    return min_int(product->rest, product->args->x.rows - group_first(product, i));
 }
 /* Where block 0 of row i is; the row's next block is group_rows further. */
 static inline size_t group_index(const struct block_product *product, int i) {
     const struct weight *weight = product->args->weight;
     size_t blocks = (size_t)(weight->n_in / dtype_block(weight->dtype)),
-           first = (size_t)(i / product->group * product->group);
+           first = (size_t)group_first(product, i);
     return first * blocks + (size_t)i - first;
 }
 static inline const struct input_block *group_input(const struct block_product *product, int i) {

@@ -47,7 +47,7 @@ static void tile_row(const struct block_product *product, int tile, int row) {
     const struct weight *weight = args->weight;
     const int column = tile * TILE_COLUMNS, n = min_int(TILE_COLUMNS, weight->n_out - column);
     const struct input_block *block = group_input(product, row);
-    const int step = group_rows(product, row / product->group * product->group);
+    const int step = group_rows(product, row);
     float sums[TILE_COLUMNS] = {0};
     for (int b = 0; b < weight->n_in / QUANTISE_BLOCK; b++, block += step)
         for (int j = 0; j < n; j++)

@@ -14,16 +14,31 @@
 enum {
     TILE_STRIPS = TILE_COLUMNS / LANES,
     MOST_STRIPS = TILE_STRIPS > 2 ? TILE_STRIPS : 2, /* of a kernel */
+    PASS_STRIPS = DOT_SUMS / INPUT_ROWS,             /* of a kernel that takes INPUT_ROWS rows */
     STRIP_BYTES = LANES * QUAD
 };
 
-/* The bytes fetched while the groups of rows pass over the tiles of one turn: of `tiles` tiles from
+/* How many strips one group of up to FEW_ROWS rows takes at once: a tile's, or one. */
+#define FEW_STRIPS(rows) (TILE_STRIPS * (rows) <= DOT_SUMS ? TILE_STRIPS : 1)
+
+/* Whether groups of more than FEW_ROWS rows in all meet such a kernel: full passes, and what a full
+ * pass leaves of the last tile. */
+#define MANY_MEET(rows, strips) \
+    ((rows) >= INPUT_ROWS / 2 && \
+     ((strips) == PASS_STRIPS || ((strips) < PASS_STRIPS && TILE_STRIPS % PASS_STRIPS != 0)))
+
+/* The bytes fetched while the groups of rows pass over the tiles of one turn: of tiles_of tiles from
  * `from` on, the next block after every `every` blocks. */
 struct block_fetch {
     const char *from;
     size_t block;
-    int tiles, every, wait;
+    int every, wait;
 };
+
+/* How many tiles so many strips touch. */
+ALWAYS_INLINE int tiles_of(const int strips) {
+    return strips > TILE_STRIPS ? strips / TILE_STRIPS : 1;
+}
 
 /* Where one kernel instance works: the group of rows from `row` on, strips from `strip` on. */
 struct block_place {
@@ -205,8 +220,10 @@ ALWAYS_INLINE void block_mxfp4(struct block_sums *sums, const struct input_block
 }
 
 /* Past the matrix this does nothing. */
-ALWAYS_INLINE void fetch_block(struct block_fetch *fetch, size_t tile_bytes, const enum dtype dtype,
-                               const bool near) {
+ALWAYS_INLINE void fetch_block(struct block_fetch *fetch, size_t tile_bytes,
+                               const struct kernel_form form) {
+    const enum dtype dtype = form.dtype;
+    const bool near = form.rows <= FEW_ROWS && form.strips == TILE_STRIPS;
     if (--fetch->wait > 0) return;
     fetch->wait = fetch->every;
     const size_t b = fetch->block++, second = dtype == DTYPE_INT8 ? b & 1 : 0;
@@ -217,7 +234,7 @@ ALWAYS_INLINE void fetch_block(struct block_fetch *fetch, size_t tile_bytes, con
                       : dtype == DTYPE_MXFP4 ? MXFP4_BLOCK_BYTES / LINE_BYTES + begins
                                              : INT4_BLOCK_BYTES / LINE_BYTES;
     if (dtype == DTYPE_MXFP4 && !begins) from += LINE_BYTES;
-    for (int t = 0; t < fetch->tiles; t++, from += tile_bytes)
+    for (int t = 0; t < tiles_of(form.strips); t++, from += tile_bytes)
         for (int i = 0; i < lines; i++) {
             if (near)
                 __builtin_prefetch(from + i * LINE_BYTES, 0, 3);
@@ -245,7 +262,7 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
             at[s] = block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
                              strips < TILE_STRIPS ? place->strip % TILE_STRIPS : s % TILE_STRIPS,
                              dtype, b);
-        fetch_block(&fetch, tile_bytes, dtype, rows <= FEW_ROWS && strips == TILE_STRIPS);
+        fetch_block(&fetch, tile_bytes, form);
         if (dtype == DTYPE_INT8)
             block_int8(&sums, block, at, form);
         else if (dtype == DTYPE_MXFP4)
@@ -263,66 +280,77 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
         }
 }
 
-ALWAYS_INLINE void block_strips(const struct block_place *place, int rows,
-                                const struct kernel_form form) {
-    const int strips = form.strips;
-    const enum dtype dtype = form.dtype;
-    if (rows == 1 && strips <= DOT_SUMS)
-        block_kernel(place, (struct kernel_form){1, strips, dtype, form.powers});
-    if (rows == 2 && 2 * strips <= DOT_SUMS)
-        block_kernel(place, (struct kernel_form){2, strips, dtype, form.powers});
-    if (rows == 3 && 3 * strips <= DOT_SUMS)
-        block_kernel(place, (struct kernel_form){3, strips, dtype, form.powers});
-    if (rows == 4 && 4 * strips <= DOT_SUMS)
-        block_kernel(place, (struct kernel_form){4, strips, dtype, form.powers});
-    if (rows == 5 && 5 * strips <= DOT_SUMS)
-        block_kernel(place, (struct kernel_form){5, strips, dtype, form.powers});
-    if (rows == 6 && 6 * strips <= DOT_SUMS)
-        block_kernel(place, (struct kernel_form){6, strips, dtype, form.powers});
-}
+/* Whether there is such a kernel. Each costs the compiler a quarter of a second, in every build and
+ * for every instruction set: what nothing meets is not made. */
+#define BLOCK_EXISTS(rows, strips) \
+    (MANY_MEET(rows, strips) || ((rows) <= FEW_ROWS && (strips) == FEW_STRIPS(rows)))
+
+typedef void block_function(const struct block_place *place);
+
+#define FOR_EACH_ROWS(X, ...) \
+    X(__VA_ARGS__, 1) X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) \
+    X(__VA_ARGS__, 4) X(__VA_ARGS__, 5) X(__VA_ARGS__, 6)
+
+/* A function of its own for each kernel: compilers take minutes over one that holds all. */
+#define BLOCK_FUNCTION(type, strips, dtype, powers, rows) \
+    static __attribute__((noinline)) void type##_##rows##x##strips( \
+        const struct block_place *place) { \
+        block_kernel(place, (struct kernel_form){rows, strips, dtype, powers}); \
+    }
+#define BLOCK_COLUMN(type, rows) \
+    {BLOCK_EXISTS(rows, 1) ? type##_##rows##x1 : NULL, \
+     BLOCK_EXISTS(rows, 2) ? type##_##rows##x2 : NULL, \
+     BLOCK_EXISTS(rows, 4) ? type##_##rows##x4 : NULL},
+/* The kernels of a type, by rows - 1 and by strips: 1, 2, 4. */
+#define BLOCK_KERNELS(type, dtype, powers) \
+    FOR_EACH_ROWS(BLOCK_FUNCTION, type, 1, dtype, powers) \
+    FOR_EACH_ROWS(BLOCK_FUNCTION, type, 2, dtype, powers) \
+    FOR_EACH_ROWS(BLOCK_FUNCTION, type, 4, dtype, powers) \
+    static block_function *const type##_kernels[INPUT_ROWS][3] = { \
+        FOR_EACH_ROWS(BLOCK_COLUMN, type)};
+
+BLOCK_KERNELS(int8, DTYPE_INT8, false)
+BLOCK_KERNELS(int4, DTYPE_INT4, false)
+BLOCK_KERNELS(mxfp4, DTYPE_MXFP4, false)
 
 /* All groups of rows pass over the same strips, which stay in cache meanwhile. */
-ALWAYS_INLINE void block_turn(const struct block_product *product, int strip, int strips,
-                              const enum dtype dtype, const bool powers) {
+static void strips_pass(const struct block_product *product, int strip, int strips,
+                        block_function *const kernels[INPUT_ROWS][3]) {
     const struct weight *weight = product->args->weight;
-    int rows = product->args->x.rows, groups = (rows + product->group - 1) / product->group;
-    size_t tile_bytes = packed_tile_bytes(dtype, weight->n_in);
+    const int rows = product->args->x.rows;
+    const size_t tile_bytes = packed_tile_bytes(weight->dtype, weight->n_in);
     /* Half a tile fetches half of the next. */
-    int tiles = max_int(1, strips / TILE_STRIPS),
-        passes = groups * max_int(1, TILE_STRIPS / strips);
-    struct block_fetch fetch = {.tiles = tiles, .every = passes, .wait = passes};
+    const int passes = product->groups * max_int(1, TILE_STRIPS / strips);
+    struct block_fetch fetch = {.every = passes, .wait = passes};
     fetch.from = (const char *)weight->data + (size_t)(strip / TILE_STRIPS) * tile_bytes;
-    fetch.from += rows <= FEW_ROWS ? FETCH_AHEAD : (size_t)tiles * tile_bytes;
+    fetch.from += rows <= FEW_ROWS ? FETCH_AHEAD : (size_t)tiles_of(strips) * tile_bytes;
     if (strip % TILE_STRIPS != 0 && strips < TILE_STRIPS)
         fetch.block =
             (size_t)weight->n_in / QUANTISE_BLOCK * (size_t)(strip % TILE_STRIPS) / TILE_STRIPS;
-    for (int row = 0; row < rows; row += product->group) {
-        struct block_place place = {
+    for (int row = 0; row < rows; row += group_rows(product, row)) {
+        const struct block_place place = {
             .product = product, .fetch = &fetch, .row = row, .strip = strip};
-        const int together = group_rows(product, row);
-        if (strips == 4 && MOST_STRIPS == 4)
-            block_strips(&place, together,
-                         (struct kernel_form){.strips = 4, .dtype = dtype, .powers = powers});
-        if (strips == 2)
-            block_strips(&place, together,
-                         (struct kernel_form){.strips = 2, .dtype = dtype, .powers = powers});
-        if (strips == 1)
-            block_strips(&place, together, (struct kernel_form){.strips = 1, .dtype = dtype});
+        block_function *kernel = kernels[group_rows(product, row) - 1][strips / 2];
+        CHECK(kernel != NULL);
+        kernel(&place);
     }
 }
 
-ALWAYS_INLINE void blocks_vector(const struct block_product *product, int first_tile, int n_tiles,
-                                 const bool powers) {
-    int end = (first_tile + n_tiles) * TILE_STRIPS, most = DOT_SUMS / INPUT_ROWS;
-    if (product->args->x.rows <= FEW_ROWS)
-        most = TILE_STRIPS * product->group <= DOT_SUMS ? TILE_STRIPS : 1;
+static void tiles_pass(const struct block_product *product, int first_tile, int n_tiles,
+                       block_function *const kernels[INPUT_ROWS][3]) {
+    const int rows = product->args->x.rows, end = (first_tile + n_tiles) * TILE_STRIPS;
+    const int most = rows <= FEW_ROWS ? FEW_STRIPS(rows) : PASS_STRIPS;
     for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
         strips = min_int(most, end - strip);
-        if (product->args->weight->dtype == DTYPE_INT8)
-            block_turn(product, strip, strips, DTYPE_INT8, false);
-        else if (product->args->weight->dtype == DTYPE_MXFP4)
-            block_turn(product, strip, strips, DTYPE_MXFP4, false);
-        else
-            block_turn(product, strip, strips, DTYPE_INT4, powers);
+        strips_pass(product, strip, strips, kernels);
+    }
+}
+
+static void blocks_vector(const struct block_product *product, int first_tile, int n_tiles) {
+    switch (product->args->weight->dtype) {
+        case DTYPE_INT8: tiles_pass(product, first_tile, n_tiles, int8_kernels); break;
+        case DTYPE_INT4: tiles_pass(product, first_tile, n_tiles, int4_kernels); break;
+        case DTYPE_MXFP4: tiles_pass(product, first_tile, n_tiles, mxfp4_kernels); break;
+        default: break; /* supers_vector.h and linear_vector.h */
     }
 }

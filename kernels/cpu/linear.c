@@ -140,8 +140,7 @@ static void quantise_row(const void *context, int i, int thread) {
     const struct linear_args *args = product->args;
     const enum dtype dtype = args->weight->dtype;
     const size_t index = group_index(product, i);
-    const int step = group_rows(product, i / product->group * product->group),
-              blocks = args->weight->n_in / dtype_block(dtype);
+    const int step = group_rows(product, i), blocks = args->weight->n_in / dtype_block(dtype);
     if (dtype_kquant(dtype))
         quantising->kernels->quantise_supers((struct super_input *)quantising->to + index, step,
                                              row_f32(args->x, i), blocks, dtype);
@@ -150,7 +149,7 @@ static void quantise_row(const void *context, int i, int thread) {
                                       row_f32(args->x, i), blocks, dtype);
 }
 
-/* The same for quantised weights; rows are put in equal groups that a kernel takes whole. */
+/* The same for quantised weights; rows are put in groups that a kernel takes whole. */
 static void multiply_blocks(struct backend *backend, const struct linear_args *args) {
     const struct cpu *cpu = cpu_of(backend);
     const enum dtype dtype = args->weight->dtype;
@@ -160,12 +159,12 @@ static void multiply_blocks(struct backend *backend, const struct linear_args *a
     CHECK(row_bytes <= INPUT_BYTES);
     int most = (int)(INPUT_BYTES / row_bytes);
     for (int row = 0; row < args->x.rows; row += most) {
-        int rows = min_int(most, args->x.rows - row), groups = (rows + INPUT_ROWS - 1) / INPUT_ROWS;
+        int rows = min_int(most, args->x.rows - row);
         struct linear_args part = *args;
         part.x = tensor_rows(args->x, row, rows);
         part.y = tensor_rows(args->y, row, rows);
-        struct block_product product = {
-            .args = &part, .x = cpu->inputs, .group = (rows + groups - 1) / groups};
+        struct block_product product = {.args = &part, .x = cpu->inputs};
+        rows_group(&product);
         struct quantising quantising = {
             .product = &product, .to = cpu->inputs, .kernels = cpu->kernels};
         cpu_run(backend, (double)rows * args->weight->n_in / 2, rows, quantise_row, &quantising);

@@ -101,9 +101,7 @@ static void column_rows(const struct block_product *product, int tile, int lane)
         struct super_block block;
         packed_super_read(&block, weight->dtype, packed_super(weight, tile, (size_t)s), lane);
         for (int i = 0; i < rows; i++) {
-            const struct super_input *input =
-                group_super(product, i) +
-                s * group_rows(product, i / product->group * product->group);
+            const struct super_input *input = group_super(product, i) + s * group_rows(product, i);
             float *y = &row_f32(args->y, i)[column];
             *y = super_sum(*y, input, &block, weight->dtype);
         }

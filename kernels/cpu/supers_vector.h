@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/variants.h"
 
-enum { PANEL_SUPERS = 4, PANEL_STRIPS = 2, DIRECT_ROWS = 24, PASS_STRIPS = DOT_SUMS / INPUT_ROWS };
+enum { PANEL_SUPERS = 4, PANEL_STRIPS = 2, DIRECT_ROWS = 4 * INPUT_ROWS };
 
 /* Lanes of 32 bits, for the compiler's own operators. */
 typedef uint32_t words_of __attribute__((vector_size(LANES * QUAD), may_alias));
@@ -31,15 +31,14 @@ struct super_panel {
 /* The work of one turn: strips from `strip` on, super-blocks [first, first + supers). */
 struct super_turn {
     const struct block_product *product;
-    const struct super_panel *panel;
-    int strip, first, supers;
-    bool last, direct; /* direct: the panel holds scales only */
+    struct super_panel *panel;
+    int strip, first, supers, group; /* of rows */
+    bool last;
     /* The weights to be fetched meanwhile: while the groups of rows pass over super-block i of the
-     * turn, the super-block i places behind `next` is fetched, in each of `tiles` tiles. Each part
+     * turn, the super-block i places behind `next` is fetched, in each tile of the strips. Each part
      * fetches `share` / 2^16 of its lines. */
     const uint8_t *next;
     uint32_t share;
-    int tiles;
 };
 
 /* Strip s of super-block i of the turn. */
@@ -111,19 +110,27 @@ ALWAYS_INLINE void stream_fetch(const uint8_t *from, const int lines) {
         __builtin_prefetch((const char *)from + FETCH_AHEAD + i * LINE_BYTES, 0, 3);
 }
 
-/* `packed` is the tile's super-block, `half` which strip of the tile it is. */
-ALWAYS_INLINE void super_unpack(struct panel_super *to, const uint8_t *packed, int half,
-                                const bool direct, const enum dtype dtype) {
+/* Strip s of super-block i of the turn: its scales, to their place in the panel. */
+ALWAYS_INLINE void head_unpack(const struct super_turn *turn, int i, int s,
+                               const enum dtype dtype) {
+    const int half = (turn->strip + s) % TILE_STRIPS;
+    const uint8_t *packed = turn_packed(turn, i, s) - half * STRIP_BYTES;
     stream_fetch(packed, super_head_lines(dtype));
-    const uint8_t *values = packed + super_head_lines(dtype) * LINE_BYTES + half * STRIP_BYTES;
-    scales_unpack(to, packed + LINE_BYTES + half * STRIP_BYTES,
+    scales_unpack(&turn->panel->at[i % PANEL_SUPERS][s], packed + LINE_BYTES + half * STRIP_BYTES,
                   (const uint16_t *)(const void *)packed + half * LANES, dtype);
-    if (direct) return;
+}
+
+/* The same with its values. */
+ALWAYS_INLINE void super_unpack(const struct super_turn *turn, int i, int s,
+                                const enum dtype dtype) {
+    struct panel_super *to = &turn->panel->at[i][s];
+    const uint8_t *values = turn_packed(turn, i, s) + super_head_lines(dtype) * LINE_BYTES;
+    head_unpack(turn, i, s, dtype);
     for (int b = 0; b < SUPER_BLOCKS; b++, values += super_block_lines(dtype) * LINE_BYTES) {
 #pragma GCC unroll 8
-        for (int i = 0; i < BLOCK_QUADS; i++) {
-            words_of v = quad_unpack(values, i, dtype);
-            memcpy(to->values[b][i], &v, sizeof v);
+        for (int quad = 0; quad < BLOCK_QUADS; quad++) {
+            words_of v = quad_unpack(values, quad, dtype);
+            memcpy(to->values[b][quad], &v, sizeof v);
         }
     }
 }
@@ -209,19 +216,20 @@ ALWAYS_INLINE void part_add(struct floats *inner, const struct super_at *at, con
 
 /* Fetches the share of visit number `visit` of the super-block i places behind `next`. */
 ALWAYS_INLINE void lines_fetch(const struct super_turn *turn, int i, int visit,
-                               const enum dtype dtype) {
+                               const struct super_form form) {
+    const enum dtype dtype = form.dtype;
     const uint32_t first = (uint32_t)visit * turn->share >> 16,
                    end = (uint32_t)(visit + 1) * turn->share >> 16;
     const size_t tile_bytes = packed_tile_bytes(dtype, turn->product->args->weight->n_in);
     const char *from = (const char *)turn->next + (size_t)i * packed_super_bytes(dtype);
-    for (int tile = 0; tile < turn->tiles; tile++, from += tile_bytes)
+    for (int tile = 0; tile < tiles_of(form.strips); tile++, from += tile_bytes)
         for (uint32_t line = first; line < end; line++)
             __builtin_prefetch(from + line * LINE_BYTES, 0, 2);
 }
 
 /* inner = what super-block i of the turn brings before the scale of the input. */
 ALWAYS_INLINE void super_multiply(struct floats *inner, const struct super_turn *turn,
-                                  const struct super_input *input, int i, int group,
+                                  const struct super_input *input, int i,
                                   const struct super_form form) {
     const int strips = form.strips;
     const enum dtype dtype = form.dtype;
@@ -229,7 +237,7 @@ ALWAYS_INLINE void super_multiply(struct floats *inner, const struct super_turn 
     const int parts = QUANTISE_BLOCK / super_part(dtype),
               step = super_block_lines(dtype) * LINE_BYTES;
     const bool stream = form.rows <= FEW_ROWS && strips == TILE_STRIPS;
-    struct super_at at = {.x = input, .w = turn->panel->at[i], .packed = {NULL}};
+    struct super_at at = {.x = input, .w = turn->panel->at[i % PANEL_SUPERS], .packed = {NULL}};
     for (int s = 0; s < strips && direct; s++)
         at.packed[s] = turn_packed(turn, i, s) + super_head_lines(dtype) * LINE_BYTES;
     inner_begin(inner, &at, form.rows, strips, dtype);
@@ -237,7 +245,7 @@ ALWAYS_INLINE void super_multiply(struct floats *inner, const struct super_turn 
         if (stream)
             stream_fetch(at.packed[0], super_block_lines(dtype));
         else
-            lines_fetch(turn, i, group * SUPER_BLOCKS + at.block, dtype);
+            lines_fetch(turn, i, turn->group * SUPER_BLOCKS + at.block, form);
         part_add(inner, &at, 0, form);
         if (parts == 2) part_add(inner, &at, 1, form);
         for (int s = 0; s < strips && direct; s++) at.packed[s] += step;
@@ -247,9 +255,9 @@ ALWAYS_INLINE void super_multiply(struct floats *inner, const struct super_turn 
 /* The group of rows from `row` on passes over the turn's weights. Totals stay in memory, which the
  * assembly makes the compiler believe: they are needed once a super-block, the registers all the
  * time. */
-ALWAYS_INLINE void super_kernel(const struct super_turn *turn, int row, const int rows,
-                                const int strips, const enum dtype dtype, const bool direct) {
-    const struct super_form form = {rows, strips, dtype, direct};
+ALWAYS_INLINE void super_kernel(const struct super_turn *turn, int row,
+                                const struct super_form form) {
+    const int rows = form.rows, strips = form.strips;
     const struct linear_args *args = turn->product->args;
     const struct super_input *input = group_super(turn->product, row) + (size_t)turn->first * rows;
     struct floats totals[DOT_SUMS];
@@ -263,8 +271,10 @@ ALWAYS_INLINE void super_kernel(const struct super_turn *turn, int row, const in
         }
     for (int i = 0; i < turn->supers; i++, input += rows) {
         struct floats inner[DOT_SUMS];
+        for (int s = 0; s < strips && form.direct && turn->group == 0; s++)
+            head_unpack(turn, i, s, form.dtype);
         __asm__("" : : "r"(totals) : "memory");
-        super_multiply(inner, turn, input, i, row / turn->product->group, form);
+        super_multiply(inner, turn, input, i, form);
         for (int r = 0; r < rows; r++)
             for (int s = 0; s < strips; s++) {
                 struct floats *total = &totals[r * strips + s];
@@ -279,116 +289,115 @@ ALWAYS_INLINE void super_kernel(const struct super_turn *turn, int row, const in
         }
 }
 
-/* Whether there is such a kernel: sums fit the registers. Panels are for full passes only, and a
- * pass that reads many rows directly has groups of at least three: other instances would cost the
- * compiler time for nothing. */
-ALWAYS_INLINE bool kernel_exists(const int rows, const int strips, const bool direct) {
-    const bool full = strips == PASS_STRIPS;
-    return rows * strips <= DOT_SUMS && (direct ? !full || rows >= 3 : full);
-}
+/* What few rows take at once; and whether there is such a kernel, as in blocks_vector.h. Panels are
+ * for full passes of more than DIRECT_ROWS rows. */
+#define FEW_SUPERS(rows) (FEW_STRIPS(rows) < PANEL_STRIPS ? FEW_STRIPS(rows) : PANEL_STRIPS)
+#define DIRECT_EXISTS(rows, strips) \
+    (MANY_MEET(rows, strips) || ((rows) <= FEW_ROWS && (strips) == FEW_SUPERS(rows)))
+#define PANEL_EXISTS(rows, strips) ((rows) >= INPUT_ROWS / 2 && (strips) == PASS_STRIPS)
 
-ALWAYS_INLINE void super_rows(const struct super_turn *turn, int row, int rows, const int strips,
-                              const enum dtype dtype, const bool direct) {
-    if (rows == 1 && kernel_exists(1, strips, direct))
-        super_kernel(turn, row, 1, strips, dtype, direct);
-    if (rows == 2 && kernel_exists(2, strips, direct))
-        super_kernel(turn, row, 2, strips, dtype, direct);
-    if (rows == 3 && kernel_exists(3, strips, direct))
-        super_kernel(turn, row, 3, strips, dtype, direct);
-    if (rows == 4 && kernel_exists(4, strips, direct))
-        super_kernel(turn, row, 4, strips, dtype, direct);
-    if (rows == 5 && kernel_exists(5, strips, direct))
-        super_kernel(turn, row, 5, strips, dtype, direct);
-    if (rows == 6 && kernel_exists(6, strips, direct))
-        super_kernel(turn, row, 6, strips, dtype, direct);
-}
+typedef void super_function(const struct super_turn *turn, int row);
+typedef void unpack_function(const struct super_turn *turn, int i, int s);
 
-/* Chooses the weights to be fetched while the rows pass: the next panel. Few rows take the weights
- * as one stream instead and fetch its later lines. */
-ALWAYS_INLINE void turn_fetch(struct super_turn *turn, const int strips, const enum dtype dtype) {
+/* What there is for a type; kernels by rows - 1 and strips - 1. */
+struct super_kernels {
+    unpack_function *unpack;
+    super_function *direct[INPUT_ROWS][PANEL_STRIPS], *panel[INPUT_ROWS][PANEL_STRIPS];
+};
+
+#define SUPER_FUNCTION(type, way, rows, strips, dtype, direct) \
+    static __attribute__((noinline)) void type##_##way##_##rows##x##strips( \
+        const struct super_turn *turn, int row) { \
+        const struct super_turn own = *turn; \
+        super_kernel(&own, row, (struct super_form){rows, strips, dtype, direct}); \
+    }
+#define SUPER_FUNCTIONS(type, dtype, rows) \
+    SUPER_FUNCTION(type, direct, rows, 1, dtype, true) \
+    SUPER_FUNCTION(type, direct, rows, 2, dtype, true) \
+    SUPER_FUNCTION(type, panel, rows, 1, dtype, false) \
+    SUPER_FUNCTION(type, panel, rows, 2, dtype, false)
+#define DIRECT_COLUMN(type, rows) \
+    {DIRECT_EXISTS(rows, 1) ? type##_direct_##rows##x1 : NULL, \
+     DIRECT_EXISTS(rows, 2) ? type##_direct_##rows##x2 : NULL},
+#define PANEL_COLUMN(type, rows) \
+    {PANEL_EXISTS(rows, 1) ? type##_panel_##rows##x1 : NULL, \
+     PANEL_EXISTS(rows, 2) ? type##_panel_##rows##x2 : NULL},
+#define SUPER_KERNELS(type, dtype) \
+    FOR_EACH_ROWS(SUPER_FUNCTIONS, type, dtype) \
+    static __attribute__((noinline)) void type##_unpack(const struct super_turn *turn, int i, \
+                                                        int s) { \
+        super_unpack(turn, i, s, dtype); \
+    } \
+    static const struct super_kernels type##_kernels = { \
+        .unpack = type##_unpack, \
+        .direct = {FOR_EACH_ROWS(DIRECT_COLUMN, type)}, \
+        .panel = {FOR_EACH_ROWS(PANEL_COLUMN, type)}};
+
+SUPER_KERNELS(q4_k, DTYPE_Q4_K)
+SUPER_KERNELS(q5_k, DTYPE_Q5_K)
+SUPER_KERNELS(q6_k, DTYPE_Q6_K)
+
+/* Chooses the weights to be fetched while the rows pass: what a panel holds from the turn's second
+ * on, or of few rows, which have one turn, the next super-block. */
+static void turn_fetch(struct super_turn *turn, int strips) {
     const struct block_product *product = turn->product;
     const struct weight *weight = product->args->weight;
-    const int rows = product->args->x.rows, groups = (rows + product->group - 1) / product->group;
-    const int lines = (int)packed_super_bytes(dtype) / LINE_BYTES;
+    const int lines = (int)packed_super_bytes(weight->dtype) / LINE_BYTES;
     const int tile = turn->strip / TILE_STRIPS;
-    turn->tiles = max_int(1, strips / TILE_STRIPS);
-    turn->share = ((uint32_t)lines << 16) / (uint32_t)(groups * SUPER_BLOCKS) + 1;
-    if (turn->last)
+    turn->share = ((uint32_t)lines << 16) / (uint32_t)(product->groups * SUPER_BLOCKS) + 1;
+    if (product->args->x.rows <= FEW_ROWS)
+        turn->next = packed_super(weight, tile, 1);
+    else if (turn->last)
         turn->next = packed_super(weight, (turn->strip + strips) / TILE_STRIPS, 0);
     else
         turn->next = packed_super(weight, tile, (size_t)(turn->first + turn->supers));
 }
 
-/* All super-blocks of some strips, a panel at a time. */
-ALWAYS_INLINE void strips_multiply(const struct block_product *product, struct super_panel *panel,
-                                   int strip, const int strips, const enum dtype dtype) {
+static void panel_unpack(const struct super_turn *turn, int strips, unpack_function *unpack) {
+    for (int i = 0; i < turn->supers; i++)
+        for (int s = 0; s < strips; s++) unpack(turn, i, s);
+}
+
+/* All super-blocks of some strips, a panel at a time. One group of rows alone needs no more than
+ * one super-block's scales at a time. */
+static void strips_multiply(const struct block_product *product, struct super_panel *panel,
+                            int strip, int strips, const struct super_kernels *kernels) {
     const int supers = product->args->weight->n_in / SUPER_BLOCK, rows = product->args->x.rows;
-    const int most = rows <= FEW_ROWS ? 1 : PANEL_SUPERS;
-    struct super_turn turn = {.product = product,
-                              .panel = panel,
-                              .strip = strip,
-                              .direct = rows <= DIRECT_ROWS || strips != PASS_STRIPS};
+    const int most = rows <= FEW_ROWS ? supers : PANEL_SUPERS;
+    const bool direct = rows <= DIRECT_ROWS || strips != PASS_STRIPS;
+    struct super_turn turn = {.product = product, .panel = panel, .strip = strip};
     for (; turn.first < supers; turn.first += most) {
         turn.supers = min_int(most, supers - turn.first);
         turn.last = turn.first + turn.supers == supers;
-        turn_fetch(&turn, strips, dtype);
-        for (int i = 0; i < turn.supers; i++)
-            for (int s = 0; s < strips; s++) {
-                const int half = (strip + s) % TILE_STRIPS;
-                super_unpack(&panel->at[i][s], turn_packed(&turn, i, s) - half * STRIP_BYTES, half,
-                             turn.direct, dtype);
-            }
-        for (int row = 0; row < rows; row += product->group) {
-            if (turn.direct)
-                super_rows(&turn, row, group_rows(product, row), strips, dtype, true);
-            else
-                super_rows(&turn, row, group_rows(product, row), strips, dtype, false);
+        turn_fetch(&turn, strips);
+        if (!direct) panel_unpack(&turn, strips, kernels->unpack);
+        turn.group = 0;
+        for (int row = 0; row < rows; row += group_rows(product, row), turn.group++) {
+            const int together = group_rows(product, row);
+            super_function *kernel = direct ? kernels->direct[together - 1][strips - 1]
+                                            : kernels->panel[together - 1][strips - 1];
+            CHECK(kernel != NULL);
+            kernel(&turn, row);
         }
     }
 }
 
-/* A function of its own for each type and width: compilers take minutes over one function that
- * holds all kernels. */
-#define STRIPS_MULTIPLY(name, strips, dtype) \
-    static __attribute__((noinline)) void name(const struct block_product *p, \
-                                               struct super_panel *panel, int strip) { \
-        strips_multiply(p, panel, strip, strips, dtype); \
-    }
-STRIPS_MULTIPLY(strip_multiply_q4_k, 1, DTYPE_Q4_K)
-STRIPS_MULTIPLY(strip_multiply_q5_k, 1, DTYPE_Q5_K)
-STRIPS_MULTIPLY(strip_multiply_q6_k, 1, DTYPE_Q6_K)
-STRIPS_MULTIPLY(pair_multiply_q4_k, 2, DTYPE_Q4_K)
-STRIPS_MULTIPLY(pair_multiply_q5_k, 2, DTYPE_Q5_K)
-STRIPS_MULTIPLY(pair_multiply_q6_k, 2, DTYPE_Q6_K)
-
-typedef void strips_function(const struct block_product *p, struct super_panel *panel, int strip);
-
 static void tiles_multiply(const struct block_product *product, int first_tile, int n_tiles,
-                           strips_function *one, strips_function *two) {
+                           const struct super_kernels *kernels) {
     struct super_panel panel;
-    int end = (first_tile + n_tiles) * TILE_STRIPS, most = PASS_STRIPS;
-    if (product->args->x.rows <= FEW_ROWS)
-        most = TILE_STRIPS * product->group <= DOT_SUMS ? min_int(TILE_STRIPS, PANEL_STRIPS) : 1;
+    const int rows = product->args->x.rows, end = (first_tile + n_tiles) * TILE_STRIPS;
+    const int most = rows <= FEW_ROWS ? FEW_SUPERS(rows) : PASS_STRIPS;
     for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
         strips = min_int(most, end - strip);
-        if (strips == 2)
-            two(product, &panel, strip);
-        else
-            one(product, &panel, strip);
+        strips_multiply(product, &panel, strip, strips, kernels);
     }
 }
 
 static void supers_vector(const struct block_product *product, int first_tile, int n_tiles) {
     switch (product->args->weight->dtype) {
-        case DTYPE_Q4_K:
-            tiles_multiply(product, first_tile, n_tiles, strip_multiply_q4_k, pair_multiply_q4_k);
-            break;
-        case DTYPE_Q5_K:
-            tiles_multiply(product, first_tile, n_tiles, strip_multiply_q5_k, pair_multiply_q5_k);
-            break;
-        case DTYPE_Q6_K:
-            tiles_multiply(product, first_tile, n_tiles, strip_multiply_q6_k, pair_multiply_q6_k);
-            break;
+        case DTYPE_Q4_K: tiles_multiply(product, first_tile, n_tiles, &q4_k_kernels); break;
+        case DTYPE_Q5_K: tiles_multiply(product, first_tile, n_tiles, &q5_k_kernels); break;
+        case DTYPE_Q6_K: tiles_multiply(product, first_tile, n_tiles, &q6_k_kernels); break;
         default: break; /* blocks_vector.h and linear_vector.h */
     }
 }

@@ -6,7 +6,7 @@
 #include "kernels/cpu/supers_vector.h"
 
 void blocks_neon(const struct block_product *product, int first_tile, int n_tiles) {
-    blocks_vector(product, first_tile, n_tiles, false);
+    blocks_vector(product, first_tile, n_tiles);
 }
 
 void supers_neon(const struct block_product *product, int first_tile, int n_tiles) {
