@@ -43,13 +43,22 @@ static bool find_functions(void) {
     return true;
 }
 
+/* Leptonica's interface is called the fifth in Debian 12 and the sixth in Debian 13, whose library
+ * has another name, too; what is used here is in both. */
+static void *open_leptonica(void) {
+    void *library = dlopen("liblept.so.5", RTLD_NOW | RTLD_LOCAL);
+    return library ? library : dlopen("libleptonica.so.6", RTLD_NOW | RTLD_LOCAL);
+}
+
 enum status scan_open_library(struct error *e) {
     if (lept.library) return STATUS_OK;
-    lept.library = dlopen("liblept.so.5", RTLD_NOW | RTLD_LOCAL);
+    lept.library = open_leptonica();
     if (lept.library == NULL || !find_functions()) {
         const char *reason = dlerror();
         lept.library = NULL;
-        return error_set(e, STATUS_UNSUPPORTED, "OCR is not installed: package tesseract-ocr (%s)",
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "OCR is not installed: package tesseract-ocr "
+                         "(needs liblept.so.5 or libleptonica.so.6: %s)",
                          reason ? reason : "");
     }
     lept.setMsgSeverity(L_SEVERITY_NONE);
