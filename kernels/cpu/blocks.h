@@ -62,8 +62,9 @@ struct block_product {
     int groups, group, split, rest;
 };
 
-/* As few groups as kernels can take, and of equal size but for the last. What would leave one or
- * two rows is shared by the last two, so that no group of several has fewer than INPUT_ROWS / 2. */
+/* As few groups as kernels can take, and of equal size but for the last. The last two share
+ * their rows where the last would have one or two: no group of several has fewer than INPUT_ROWS
+ * / 2. */
 static inline void rows_group(struct block_product *product) {
     const int rows = product->args->x.rows, groups = (rows + INPUT_ROWS - 1) / INPUT_ROWS,
               group = (rows + groups - 1) / groups, last = rows - (groups - 1) * group;

@@ -27,8 +27,8 @@ enum {
     ((rows) >= INPUT_ROWS / 2 && \
      ((strips) == PASS_STRIPS || ((strips) < PASS_STRIPS && TILE_STRIPS % PASS_STRIPS != 0)))
 
-/* The bytes fetched while the groups of rows pass over the tiles of one turn: of tiles_of tiles from
- * `from` on, the next block after every `every` blocks. */
+/* The bytes fetched while the groups of rows pass over the tiles of one turn: of tiles_of tiles
+ * from `from` on, the next block after every `every` blocks. */
 struct block_fetch {
     const char *from;
     size_t block;
@@ -280,21 +280,21 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
         }
 }
 
-/* Whether there is such a kernel. Each costs the compiler a quarter of a second, in every build and
- * for every instruction set: what nothing meets is not made. */
+/* Whether there is such a kernel. Each costs the compiler time in every build and for every
+ * instruction set, so there are none that no group of rows meets. */
 #define BLOCK_EXISTS(rows, strips) \
     (MANY_MEET(rows, strips) || ((rows) <= FEW_ROWS && (strips) == FEW_STRIPS(rows)))
 
 typedef void block_function(const struct block_place *place);
 
 #define FOR_EACH_ROWS(X, ...) \
-    X(__VA_ARGS__, 1) X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) \
-    X(__VA_ARGS__, 4) X(__VA_ARGS__, 5) X(__VA_ARGS__, 6)
+    X(__VA_ARGS__, 1) \
+    X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4) X(__VA_ARGS__, 5) X(__VA_ARGS__, 6)
 
 /* A function of its own for each kernel: compilers take minutes over one that holds all. */
 #define BLOCK_FUNCTION(type, strips, dtype, powers, rows) \
-    static __attribute__((noinline)) void type##_##rows##x##strips( \
-        const struct block_place *place) { \
+    static \
+        __attribute__((noinline)) void type##_##rows##x##strips(const struct block_place *place) { \
         block_kernel(place, (struct kernel_form){rows, strips, dtype, powers}); \
     }
 #define BLOCK_COLUMN(type, rows) \

@@ -35,8 +35,8 @@ struct super_turn {
     int strip, first, supers, group; /* of rows */
     bool last;
     /* The weights to be fetched meanwhile: while the groups of rows pass over super-block i of the
-     * turn, the super-block i places behind `next` is fetched, in each tile of the strips. Each part
-     * fetches `share` / 2^16 of its lines. */
+     * turn, the super-block i places behind `next` is fetched, in each tile of the strips. Each
+     * part fetches `share` / 2^16 of its lines. */
     const uint8_t *next;
     uint32_t share;
 };
@@ -289,8 +289,8 @@ ALWAYS_INLINE void super_kernel(const struct super_turn *turn, int row,
         }
 }
 
-/* What few rows take at once; and whether there is such a kernel, as in blocks_vector.h. Panels are
- * for full passes of more than DIRECT_ROWS rows. */
+/* FEW_SUPERS is how many strips few rows take at once. The others say whether there is such a
+ * kernel, as in blocks_vector.h; panels are for full passes of more than DIRECT_ROWS rows. */
 #define FEW_SUPERS(rows) (FEW_STRIPS(rows) < PANEL_STRIPS ? FEW_STRIPS(rows) : PANEL_STRIPS)
 #define DIRECT_EXISTS(rows, strips) \
     (MANY_MEET(rows, strips) || ((rows) <= FEW_ROWS && (strips) == FEW_SUPERS(rows)))
@@ -299,7 +299,7 @@ ALWAYS_INLINE void super_kernel(const struct super_turn *turn, int row,
 typedef void super_function(const struct super_turn *turn, int row);
 typedef void unpack_function(const struct super_turn *turn, int i, int s);
 
-/* What there is for a type; kernels by rows - 1 and strips - 1. */
+/* The functions of a type; kernels by rows - 1 and strips - 1. */
 struct super_kernels {
     unpack_function *unpack;
     super_function *direct[INPUT_ROWS][PANEL_STRIPS], *panel[INPUT_ROWS][PANEL_STRIPS];
