@@ -366,13 +366,30 @@ static float least_pitch(const struct aligned_grid *grid) {
     return least;
 }
 
+static bool is_number(const struct aligned_grid *grid, const struct cell_words *cell) {
+    for (int i = cell->first; i < cell->end; i++)
+        if (!is_numeric_word(grid->rows->words[i].text)) return false;
+    return cell->column > 0;
+}
+
+/* Whether the row has a number below one of the row above: numbers go on in no second line. */
+static bool counts_on(const struct aligned_grid *grid, int row) {
+    const struct table_row *here = &grid->list[row], *above = &grid->list[row - 1];
+    for (int i = 0; i < here->n; i++)
+        for (int j = 0; j < above->n && is_number(grid, &here->cells[i]); j++)
+            if (above->cells[j].column == here->cells[i].column &&
+                is_number(grid, &above->cells[j]))
+                return true;
+    return false;
+}
+
 static bool is_further_line(const struct aligned_grid *grid, int i, float least, bool parted) {
     const struct table_row *row = &grid->list[i];
     float left = row->box.left, right = row->box.right;
     if (has_rule_below(grid, i - 1, &left, &right)) return false;
     bool close = row_pitch(grid, i) < 1.2F * least;
-    if (parted) return close;
     bool has_first = row->n > 0 && row->cells[0].column == 0;
+    if (parted) return close && !(has_first && counts_on(grid, i));
     if (!has_first) return !row->numeric && close;
     const struct layout_word *word = &grid->rows->words[row->cells[0].first];
     char c = word->text.text[0];
