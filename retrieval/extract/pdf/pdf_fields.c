@@ -91,7 +91,7 @@ static void read_value(PopplerFormField *field, struct buffer *value) {
     }
 }
 
-/* Which are shown. */
+/* Fields that are shown. */
 
 static bool is_same(const PopplerRectangle *a, const PopplerRectangle *b) {
     static const double NEAR = 0.01; /* points */
@@ -99,7 +99,7 @@ static bool is_same(const PopplerRectangle *a, const PopplerRectangle *b) {
            fabs(a->y2 - b->y2) < NEAR;
 }
 
-/* What the field says that the note draws. */
+/* The value of the field that the note draws. */
 static void read_widget(PopplerAnnot *note, const GList *widgets, struct buffer *value) {
     PopplerRectangle box;
     int n = 0;
