@@ -74,6 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         add_thing(&pages, data + i);
     for (int i = 0; sound && i < pages.n; i++) page_judge(&pages.list[i]);
 
+    if (sound) pages_part_turns(&pages);
     if (sound) pages_lay_out(&pages, &out);
     CHECK(out.text.size == 0 || utf8_is_valid(out.text.data, out.text.size));
     CHECK(out.text.size == 0 || memchr(out.text.data, '\0', out.text.size) == NULL);
