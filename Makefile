@@ -199,7 +199,7 @@ GMIME_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags
 $(BUILD)/retrieval/extract/mail/message.c.o: CPPFLAGS += $(GMIME_FLAGS)
 # Poppler's and cairo's headers alone, likewise.
 POPPLER_FLAGS := $(patsubst -I%,-isystem%,$(filter -I%,$(shell pkg-config --cflags poppler-glib cairo)))
-$(BUILD)/retrieval/extract/pdf/pdf_library.c.o $(BUILD)/retrieval/extract/pdf/pdf_structure.c.o: CPPFLAGS += $(POPPLER_FLAGS)
+$(patsubst %,$(BUILD)/retrieval/extract/pdf/pdf_%.c.o,fields library structure): CPPFLAGS += $(POPPLER_FLAGS)
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 

@@ -42,9 +42,12 @@ static enum status read_member(struct unpacker *unpacker, const char *member, st
     return STATUS_OK;
 }
 
+/* A name that is none is one of no known kind, which is counted: a file that is not read is told.
+ */
 static const char *member_name(struct archive_entry *entry) {
     const char *name = archive_entry_pathname_utf8(entry);
-    return name ? name : archive_entry_pathname(entry);
+    if (name == NULL) name = archive_entry_pathname(entry);
+    return name ? name : "(a name that cannot be read)";
 }
 
 static enum status take_entry(struct unpacker *unpacker, struct archive_entry *entry,
@@ -52,7 +55,7 @@ static enum status take_entry(struct unpacker *unpacker, struct archive_entry *e
     const struct unpack_job *job = unpacker->job;
     const char *name = member_name(entry);
     struct error why = {0};
-    if (name == NULL || archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry))
+    if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry))
         return STATUS_OK;
     if (!job->choose(job->context, name)) return STATUS_OK;
     enum status status = read_member(unpacker, name, &why);

@@ -3,6 +3,7 @@
  * children and tells how they ended; one whose asker has closed its control socket is killed. */
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -116,10 +117,19 @@ static void keep_socket(int fd) {
     close_from(4);
 }
 
+/* libarchive hands out names of members in the letters of the locale alone, and loses others. No
+ * other category is set: numbers are written as before. */
+static void know_letters(void) {
+    static const char *const names[] = {"C.UTF-8", "C.utf8", "en_US.UTF-8"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (setlocale(LC_CTYPE, names[i])) return;
+}
+
 static void keeper_open(struct keeper *keeper, int fd, char **argv) {
     keep_socket(fd);
     forget_secrets(argv);
     prctl(PR_SET_NAME, "retro-keeper", 0, 0, 0);
+    know_letters();
     *keeper = (struct keeper){.jobs = 3, .signals = open_signals()};
     keeper->refused = enter_empty_directory() ? calls_compile() : "an empty directory in /tmp";
     keeper->refused_errno = errno;

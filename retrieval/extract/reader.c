@@ -7,9 +7,9 @@
 
 /* Of each reader; 1 .. 65535. */
 static const uint16_t versions[READER_COUNT] = {
-    [READER_TEXT] = 1,    [READER_HTML] = 1,    [READER_MAN] = 1,    [READER_PDF] = 1,
-    [READER_OFFICE] = 1,  [READER_SHEET] = 1,   [READER_LEGACY] = 1, [READER_NOTEBOOK] = 1,
-    [READER_XML] = 1,     [READER_RECORDS] = 1, [READER_MAIL] = 1,   [READER_OCR] = 1,
+    [READER_TEXT] = 1,    [READER_HTML] = 2,    [READER_MAN] = 1,    [READER_PDF] = 2,
+    [READER_OFFICE] = 2,  [READER_SHEET] = 1,   [READER_LEGACY] = 1, [READER_NOTEBOOK] = 1,
+    [READER_XML] = 1,     [READER_RECORDS] = 2, [READER_MAIL] = 1,   [READER_OCR] = 1,
     [READER_PICTURE] = 1,
 };
 

@@ -72,8 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t i = 1; !is_record && i + THING_BYTES <= size && i < MOST_THINGS * THING_BYTES;
          i += THING_BYTES)
         add_thing(&pages, data + i);
-    for (int i = 0; sound && i < pages.n; i++) page_needs_ocr(&pages.list[i]);
+    for (int i = 0; sound && i < pages.n; i++) page_judge(&pages.list[i]);
 
+    if (sound) pages_part_turns(&pages);
     if (sound) pages_lay_out(&pages, &out);
     CHECK(out.text.size == 0 || utf8_is_valid(out.text.data, out.text.size));
     CHECK(out.text.size == 0 || memchr(out.text.data, '\0', out.text.size) == NULL);

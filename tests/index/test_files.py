@@ -10,6 +10,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import zipfile
 
 import pytest
 
@@ -72,6 +73,40 @@ def test_skipped_within(good):
     assert "records.jsonl#3: record:1:2: not JSON" in extract(good / "records.jsonl").stderr
     assert extract(good / "letter.eml").stderr.splitlines()[-1].endswith(
         "letter.eml: 1 of its attachments are of no known kind, the first is photo.png")
+
+
+def test_records_as_programs_write_them(tmp_path):
+    (tmp_path / "excel.csv").write_bytes(b"sep=;\r\nboat;price\r\nKayak;1,50\r\n")
+    (tmp_path / "said.csv").write_bytes(b"sep=,b\n1,2\n")
+    (tmp_path / "nested.jsonl").write_text('{"name": "Kayak", "hire": {"days": [1, 2, {"free": true}], "by": {"town": "Oakhurst"}}, "none": null}\n'
+                                           + '{"deep": ' * 30 + '"too deep"' + "}" * 30 + "\n" + '{"a": "b"}\n')
+    assert extract(tmp_path / "excel.csv").stdout == "==> #3 <==\nboat: Kayak\nprice: 1,50\n"
+    assert extract(tmp_path / "said.csv").stdout == "==> #2 <==\nsep=: 1\nb: 2\n"
+    done = extract(tmp_path / "nested.jsonl")
+    assert done.stdout == ("==> #1 <==\nname: Kayak\nhire.days: 1\nhire.days: 2\nhire.days.free: true\nhire.by.town: Oakhurst\n"
+                           "==> #3 <==\na: b\n"), done
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_names_of_members(tmp_path, locale):
+    """In letters of any script, as archives of today note them, and in bytes of old ones."""
+    names = ["caf\u00e9/\u65e5\u672c.txt", "Stra\u00dfe.md", "plain.txt"]
+    with zipfile.ZipFile(tmp_path / "names.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, f"words of {name}")
+    with tarfile.open(tmp_path / "names.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        for name in names:
+            data = f"words of {name}".encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    for archive in ("names.zip", "names.tar"):
+        done = extract(tmp_path / archive, env={"LC_ALL": locale, "PATH": os.environ["PATH"]})
+        assert done.returncode == 0 and done.stdout == "".join(f"==> !/{name} <==\nwords of {name}" for name in names), done
+    old = (tmp_path / "names.zip").read_bytes().replace("Stra\u00dfe.md".encode(), b"Stra\xe1\xe1e.md")
+    (tmp_path / "old.zip").write_bytes(old)
+    done = extract(tmp_path / "old.zip")
+    assert "words of Stra\u00dfe.md" in done.stdout or "a name that cannot be read" in done.stderr, done
 
 
 def test_one_name_twice(tmp_path):

@@ -667,4 +667,17 @@ def underlined():
     return Case("underlined text", [page], sentences)
 
 
+@case
+def table_on_its_side():
+    """Below an upright title most of the page is turned; the names of an axis that is turned are left out elsewhere."""
+    writer, page, other = Writer(48), Page(), Page()
+    sentences = writer.sentences(10)
+    page.text(72, 60, "Appendix A. The quiet harbours", 14, "B")
+    for i, line in enumerate(wrap(" ".join(sentences[:6]), 600, 11)):
+        page.text(120 + 14 * i, 780, line, 11, angle=90)
+    flow(other, 72, 90, 450, " ".join(sentences[6:]), 11)
+    other.text(60, 500, "Tons of silt", 9, angle=90)
+    return Case("a page on its side under an upright title", [page, other], ["Appendix A. The quiet harbours", *sentences], absent=["Tons of silt"])
+
+
 import tables  # noqa: E402,F401  adds its cases

@@ -438,3 +438,27 @@ def names_over_rows():
     for x in (edges[0], edges[-1]):
         page.line(x, 100, x, y)
     return Case("names over groups of rows", [page], cells=cells)
+
+
+@case
+def invoice():
+    """Pairs of names and values, items under names with a line below them, and sums without names of their own."""
+    page = Page()
+    page.text(72, 60, "INVOICE", 20, "B")
+    pairs = [("Invoice no.", "2026-0417"), ("Date", "3 May 2026"), ("Customer", "Quill & Sons"), ("Due", "17 May 2026")]
+    for i, (name, value) in enumerate(pairs):
+        page.text(72, 100 + 14 * i, name)
+        page.text(180, 100 + 14 * i, value)
+    heads, places = ["Item", "Qty", "Unit price", "Amount"], [72, 300, 370, 470]
+    rows = [["Kayak, two seats", "2", "290.00", "580.00"], ["Paddle", "4", "25.50", "102.00"], ["Life jacket, large", "3", "40.00", "120.00"]]
+    for x, head in zip(places, heads):
+        page.text(x, 190, head, 10, "B")
+    page.line(72, 194, 540, 194)
+    for i, row in enumerate(rows):
+        for x, value in zip(places, row):
+            page.text(x, 210 + 16 * i, value)
+    page.line(72, 262, 540, 262)
+    for i, (name, value) in enumerate([("Subtotal", "802.00"), ("VAT 20%", "160.40"), ("Total", "962.40")]):
+        page.text(370, 276 + 14 * i, name)
+        page.text(470, 276 + 14 * i, value)
+    return Case("an invoice", [page], ["INVOICE", *(f"{name} | {value}\n" for name, value in pairs)], cells=plain_cells(heads, rows))

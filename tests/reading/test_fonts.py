@@ -30,6 +30,14 @@ def test_spoiled_fonts_are_read_by_ocr(tmp_path, kind):
 
 
 @needs_ocr
+def test_letters_that_are_nearly_as_frequent(tmp_path):
+    """Letters of German that were exchanged by ROT13 are half of them frequent ones."""
+    text = " ".join(scan_texts.GERMAN[:3])[:1500].rpartition(" ")[0]
+    done = extract(made(tmp_path, fonts.turn, text))
+    assert scan_scores.error_rate(done.stdout, text) < 0.02, done
+
+
+@needs_ocr
 @pytest.mark.parametrize("text", [TEXT, " ".join(scan_texts.GERMAN[:3])[:1500], " ".join(scan_texts.POLISH[:3])[:1500], "0f3c 9ab7 deadbeef " * 60, "48291 77310 5024 " * 60])
 def test_good_fonts_are_believed(tmp_path, text):
     """Without OCR's languages too: what stands in the file is kept letter by letter."""

@@ -502,12 +502,12 @@ static void test_rereading(void **state) {
     const uint32_t by_ocr = 1U << 16;
     struct document_text d = {0};
     (void)state;
-    assert_int_equal(judge(1, READER_PDF, 0, all), REREAD_NOT);
-    assert_int_equal(judge(0, READER_PDF, 0, none), REREAD_NEWER);
+    assert_int_equal(judge(2, READER_PDF, 0, all), REREAD_NOT);
+    assert_int_equal(judge(1, READER_PDF, 0, none), REREAD_NEWER);
     assert_int_equal(judge(1, READER_COUNT, 0, none), REREAD_UNKNOWN);
-    assert_int_equal(judge(1 | by_ocr, READER_PDF, 2 << 8, three), REREAD_OCR);
-    assert_int_equal(judge(1 | by_ocr, READER_PDF, 3 << 8, three), REREAD_NOT);
-    assert_int_equal(judge(1 | by_ocr, READER_PDF, 0, none), REREAD_NOT);
+    assert_int_equal(judge(2 | by_ocr, READER_PDF, 2 << 8, three), REREAD_OCR);
+    assert_int_equal(judge(2 | by_ocr, READER_PDF, 3 << 8, three), REREAD_NOT);
+    assert_int_equal(judge(2 | by_ocr, READER_PDF, 0, none), REREAD_NOT);
     assert_int_equal(judge(1, READER_SHEET, 1, three), REREAD_NOT);
     assert_int_equal(judge(1, READER_SHEET, 1, all), REREAD_HIDDEN);
     assert_int_equal(reader_judges((struct mark_span){0}, &none), REREAD_UNKNOWN);

@@ -193,16 +193,16 @@ static void test_needs(void **state) {
     struct pages pages = {0};
     (void)state;
     struct page *page = add_page(&pages);
-    assert_int_equal(page_needs_ocr(page), PAGE_IS_EMPTY);
+    assert_int_equal(page_judge(page).need, PAGE_IS_EMPTY);
     page_add_picture(page, &(struct page_rect){0, 0, 600, 800});
-    assert_int_equal(page_needs_ocr(page), PAGE_HAS_NO_TEXT);
+    assert_int_equal(page_judge(page).need, PAGE_HAS_NO_TEXT);
     add_word(page, 500, 20, "B-0012");
-    assert_int_equal(page_needs_ocr(page), PAGE_HAS_A_STAMP);
+    assert_int_equal(page_judge(page).need, PAGE_HAS_A_STAMP);
     for (int i = 0; i < 100; i++)
         add_word(page, 70 + 50 * (float)(i % 10), 90 + 12 * (float)(i / 10), "harbour");
-    assert_int_equal(page_needs_ocr(page), PAGE_NEEDS_NOTHING);
+    assert_int_equal(page_judge(page).need, PAGE_NEEDS_NOTHING);
     for (int i = 0; i < 400; i++) add_word(page, 70, 300, "\xee\x80\x81\xee\x80\x82\xee\x80\x83");
-    assert_int_equal(page_needs_ocr(page), PAGE_HAS_GIBBERISH);
+    assert_int_equal(page_judge(page).need, PAGE_HAS_GIBBERISH);
     pages_free(&pages);
 }
 

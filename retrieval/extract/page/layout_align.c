@@ -7,156 +7,6 @@
 #include "config/base/text.h"
 #include "retrieval/extract/page/layout_private.h"
 
-enum { MAX_COLUMNS = 41 };
-
-static bool is_numeric_word(struct text_span text) {
-    size_t digits = 0, letters = 0;
-    for (size_t i = 0; i < text.size; i++) {
-        char c = text.text[i];
-        digits += is_digit(c);
-        letters += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    }
-    return (digits > 0 && digits >= letters) || span_is(text, "-") || span_is(text, "–") ||
-           span_is(text, "%");
-}
-
-static int column_of(const struct strip *strips, int n_strips, float x) {
-    int column = 0;
-    while (column < n_strips && x > (strips[column].left + strips[column].right) / 2) column++;
-    return column;
-}
-
-/* Whether they are a table. */
-
-struct aligned_column {
-    int cells, words, letters, numbers, counting;
-    long last; /* the last whole number */
-};
-
-static void read_cell(const struct aligned_rows *rows, int first, int end,
-                      struct aligned_column *facts) {
-    bool numeric = true;
-    for (int i = first; i < end; i++) {
-        struct text_span text = rows->words[i].text;
-        facts->words++;
-        facts->letters += (int)text.size;
-        numeric = numeric && is_numeric_word(text);
-    }
-    facts->cells++;
-    facts->numbers += numeric;
-    struct text_span text = rows->words[first].text;
-    char digits[8] = {0}, *rest = digits;
-    if (end - first != 1 || text.size >= sizeof digits) return;
-    memcpy(digits, text.text, text.size);
-    long number = strtol(digits, &rest, 10);
-    if (*rest || number < facts->last) return;
-    facts->counting++;
-    facts->last = number;
-}
-
-/* Rows of which several columns have text. */
-static int read_columns(const struct aligned_rows *rows, const struct strip *strips, int n_strips,
-                        struct aligned_column *facts) {
-    int matched = 0;
-    for (int i = 0; i < rows->n_rows; i++) {
-        int filled = 0;
-        for (int at = rows->rows[i].first, end; at < rows->rows[i].end; at = end) {
-            int column = column_of(strips, n_strips, rect_center(&rows->words[at].box));
-            for (end = at + 1; end < rows->rows[i].end; end++)
-                if (column_of(strips, n_strips, rect_center(&rows->words[end].box)) != column)
-                    break;
-            read_cell(rows, at, end, &facts[column]);
-            filled++;
-        }
-        matched += filled > 1;
-    }
-    return matched;
-}
-
-/* Titles and the numbers of their pages. */
-static bool is_contents(const struct aligned_column *facts, int n) {
-    const struct aligned_column *last = &facts[n - 1];
-    return n <= 3 && last->cells > 2 && last->counting == last->cells &&
-           facts[n - 2].words > facts[n - 2].cells;
-}
-
-static bool is_code(const struct aligned_rows *rows) {
-    int fixed = 0, n = rows->rows[rows->n_rows - 1].end - rows->rows[0].first;
-    for (int i = rows->rows[0].first; i < rows->rows[rows->n_rows - 1].end; i++)
-        fixed += rows->words[i].source->fixed_pitch;
-    return 2 * fixed > n;
-}
-
-static bool is_formula(const struct aligned_rows *rows) {
-    for (int i = rows->rows[0].first; i < rows->rows[rows->n_rows - 1].end; i++)
-        if (span_is(rows->words[i].text, "=")) return true;
-    return false;
-}
-
-/* A column of numbers that count on, beside lines of prose. */
-static bool counts_lines(const struct aligned_column *facts, int columns) {
-    const struct aligned_column *first = &facts[0];
-    if (first->cells < 4 || first->counting < first->cells) return false;
-    for (int i = 1; i < columns; i++)
-        if (facts[i].words < 5 * facts[i].cells) return false;
-    return true;
-}
-
-/* Whether the columns' cells are as short as a table's. */
-static bool is_table(const struct aligned_column *facts, int columns, int n_rows, int matched) {
-    int brief = 0, numeric = 0, prose = 0;
-    for (int i = 0; i < columns; i++) {
-        const struct aligned_column *column = &facts[i];
-        if (column->cells == 0) continue;
-        bool numbers = 2 * column->numbers > column->cells;
-        numeric += numbers;
-        brief += numbers ||
-                 (2 * column->words <= 5 * column->cells && column->letters <= 22 * column->cells);
-        prose += !numbers && 2 * column->words > 9 * column->cells && column->cells > 2;
-    }
-    if (3 * matched < n_rows) return false;
-    if (n_rows < 3) return numeric > 0 && brief == columns;
-    if (prose >= 2 && numeric == 0) return false;
-    return 2 * brief >= columns;
-}
-
-/* Rows of prose that end before the second column: names with a mark at the right, and what is said
- * of them below. */
-static int count_loose(const struct aligned_rows *rows, const struct strip *strips) {
-    int loose = 0;
-    for (int i = 0; i < rows->n_rows; i++) {
-        const struct cut_row *row = &rows->rows[i];
-        loose += row->end - row->first > 4 && row->box.right < strips[0].right;
-    }
-    return loose;
-}
-
-/* The least strip between columns of few rows: words of prose stand as far apart by chance. */
-static bool strips_are_wide(const struct aligned_rows *rows, const struct strip *strips,
-                            int n_strips) {
-    float size = rows->words[rows->rows[0].first].size;
-    for (int i = 0; i < n_strips; i++)
-        if (strips[i].right - strips[i].left < 1.2F * size) return false;
-    return true;
-}
-
-enum aligned_kind aligned_kind(const struct aligned_rows *rows, const struct strip *strips,
-                               int n_strips) {
-    struct aligned_column facts[MAX_COLUMNS] = {{0}};
-    int columns = n_strips + 1, matched = read_columns(rows, strips, n_strips, facts);
-    if (is_code(rows) || is_contents(facts, columns)) return ALIGNED_LINES;
-    if (is_formula(rows)) return rows->n_rows < 12 ? ALIGNED_LINES : ALIGNED_COLUMNS;
-    if (rows->n_rows < 2 || counts_lines(facts, columns)) return ALIGNED_COLUMNS;
-    int last = facts[columns - 1].cells;
-    bool tags = last > 0 && facts[columns - 1].words <= 3 * last && 3 * last < 2 * rows->n_rows &&
-                facts[columns - 1].numbers == 0;
-    if (tags && 4 * count_loose(rows, strips) >= rows->n_rows) return ALIGNED_LINES;
-    if (rows->n_rows < 4 && !strips_are_wide(rows, strips, n_strips)) return ALIGNED_COLUMNS;
-    bool sparse = 2 * matched < rows->n_rows && 2 * facts[0].cells < rows->n_rows;
-    bool table = !sparse && is_table(facts, columns, rows->n_rows, matched);
-    return table ? ALIGNED_TABLE : ALIGNED_COLUMNS;
-}
-
 /* Cells. */
 
 struct cell_words {
@@ -225,7 +75,7 @@ static void list_cells(const struct aligned_grid *grid, int row) {
     out->box = cut->box;
     for (int at = cut->first, end; at < cut->end; at = end) {
         float right = rows->words[at].box.right;
-        int last = column_of(grid->strips, grid->n_strips, rect_center(&rows->words[at].box)),
+        int last = strip_column(grid->strips, grid->n_strips, rect_center(&rows->words[at].box)),
             column = last;
         for (int strip = 0; strip < grid->n_strips; strip++)
             if (rows->words[at].box.left < grid->strips[strip].left &&
@@ -235,7 +85,7 @@ static void list_cells(const struct aligned_grid *grid, int row) {
             }
         for (end = at + 1; end < cut->end; end++) {
             const struct layout_word *word = &rows->words[end];
-            int next = column_of(grid->strips, grid->n_strips, rect_center(&word->box));
+            int next = strip_column(grid->strips, grid->n_strips, rect_center(&word->box));
             bool near = word->box.left - right < 0.5F * word->size;
             if (next > last && !near) break;
             last = max_int(last, next);
@@ -247,7 +97,7 @@ static void list_cells(const struct aligned_grid *grid, int row) {
         for (int i = at; i < end; i++) {
             cell->bold = cell->bold && rows->words[i].source->bold;
             out->numeric |=
-                column > 0 && is_numeric_word(rows->words[i].text) && rows->words[i].text.size != 4;
+                column > 0 && text_is_numeric(rows->words[i].text) && rows->words[i].text.size != 4;
         }
         out->n++;
     }
@@ -366,13 +216,30 @@ static float least_pitch(const struct aligned_grid *grid) {
     return least;
 }
 
+static bool is_number(const struct aligned_grid *grid, const struct cell_words *cell) {
+    for (int i = cell->first; i < cell->end; i++)
+        if (!text_is_numeric(grid->rows->words[i].text)) return false;
+    return cell->column > 0;
+}
+
+/* Whether the row has a number below one of the row above: numbers go on in no second line. */
+static bool counts_on(const struct aligned_grid *grid, int row) {
+    const struct table_row *here = &grid->list[row], *above = &grid->list[row - 1];
+    for (int i = 0; i < here->n; i++)
+        for (int j = 0; j < above->n && is_number(grid, &here->cells[i]); j++)
+            if (above->cells[j].column == here->cells[i].column &&
+                is_number(grid, &above->cells[j]))
+                return true;
+    return false;
+}
+
 static bool is_further_line(const struct aligned_grid *grid, int i, float least, bool parted) {
     const struct table_row *row = &grid->list[i];
     float left = row->box.left, right = row->box.right;
     if (has_rule_below(grid, i - 1, &left, &right)) return false;
     bool close = row_pitch(grid, i) < 1.2F * least;
-    if (parted) return close;
     bool has_first = row->n > 0 && row->cells[0].column == 0;
+    if (parted) return close && !(has_first && counts_on(grid, i));
     if (!has_first) return !row->numeric && close;
     const struct layout_word *word = &grid->rows->words[row->cells[0].first];
     char c = word->text.text[0];

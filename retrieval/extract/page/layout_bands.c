@@ -246,6 +246,23 @@ static bool rows_are_table(const struct page_cutter *cutter, const struct part *
     return n > 0 && aligned.n_rows > 1 && aligned_kind(&aligned, strips, n) == ALIGNED_TABLE;
 }
 
+/* Whether row i names the columns of another table: bold words with wide gaps between them, far
+ * below what is above, of which some words are not bold. */
+static bool begins_table(const struct page_cutter *cutter, const struct part *part,
+                         const struct part_rows *rows, const struct band *band, int i) {
+    const struct cut_row *row = &rows->list[i];
+    int gaps = 0, plain = 0;
+    if (row_gap(rows, i) < usual_gap(rows) + cutter->size) return false;
+    for (int j = row->first; j < row->end; j++) {
+        if (!part->words[j].source->bold) return false;
+        gaps += j > row->first &&
+                part->words[j].box.left - part->words[j - 1].box.right > 1.2F * cutter->size;
+    }
+    for (int j = rows->list[band->first].first; j < row->first; j++)
+        plain += !part->words[j].source->bold;
+    return gaps > 0 && plain > 0;
+}
+
 /* Adds the next row unless it closes the band: no strip is left, it is a heading over both columns,
  * or it is prose that crosses a strip of a table. */
 static bool take_row(const struct page_cutter *cutter, const struct part *part,
@@ -255,8 +272,9 @@ static bool take_row(const struct page_cutter *cutter, const struct part *part,
     int i = band->end, inner = inner_strips(cover, cutter);
     const struct cut_row *row = &rows->list[i];
     if (i > band->first + 2 && is_heading_row(cutter, part, rows, i)) return false;
-    bool caption = words_are_caption(part->words + row->first, row->end - row->first);
-    if (caption && i > band->first && inner > 0 &&
+    bool begins = words_are_caption(part->words + row->first, row->end - row->first) ||
+                  (i > band->first && begins_table(cutter, part, rows, band, i));
+    if (begins && i > band->first && inner > 0 &&
         rows_are_table(cutter, part, rows, (const int[2]){band->first, i}, cover))
         return false;
     cover_row(cover, cutter, part, &rows->list[i]);

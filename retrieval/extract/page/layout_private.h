@@ -4,7 +4,7 @@
  *     layout_repeats  heads, feet and numbers of pages
  *     layout_rules    tables between rules
  *     layout_cut      columns and bands: words to regions in the order of reading
- *     layout_align    tables without rules
+ *     layout_align    tables without rules, and layout_align_kind, which rows are one
  *     layout_lines    words of a region to lines
  *     layout_blocks   lines to headings, paragraphs, items, code, notes
  *     layout_text     blocks to text and marks
@@ -140,7 +140,7 @@ void layout_cut_page(struct page_layout *layout, int page);
  * repeated there they are not written again. */
 void layout_join_tables(struct page_layout *layout);
 
-/* layout_align.c: rows of words that white strips cut into columns. */
+/* layout_align_kind.c: rows of words that white strips cut into columns. */
 struct cut_row {
     int first, end; /* words */
     struct page_rect box;
@@ -162,7 +162,12 @@ enum aligned_kind {
 };
 enum aligned_kind aligned_kind(const struct aligned_rows *rows, const struct strip *strips,
                                int n_strips);
-/* Adds the table; its number. */
+/* The column of x, from 0. */
+int strip_column(const struct strip *strips, int n_strips, float x);
+/* A number, or a sign in place of one. */
+bool text_is_numeric(struct text_span text);
+enum { MAX_COLUMNS = 41 };
+/* layout_align.c: adds the table; its number. */
 int aligned_add_table(struct page_layout *layout, const struct aligned_rows *rows,
                       const struct strip *strips, int n_strips);
 /* The words of a cell, line by line. Their order changes. */

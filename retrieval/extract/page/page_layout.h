@@ -17,7 +17,8 @@ struct page_bookmark {
 
 /* The pages of one document. Zero-initialise; free when done. */
 struct pages {
-    struct page *list; /* [n], by number; a page that was lost is not there */
+    struct page *list; /* [n], by number; a page that was lost is not there, and one whose words
+                          lead several ways may be there for each of them */
     int n, capacity;
     struct buffer bookmarks; /* struct page_bookmark */
     struct buffer titles;
@@ -27,6 +28,10 @@ struct pages {
 struct page *pages_add(struct pages *pages, int number);
 void pages_add_bookmark(struct pages *pages, struct text_span title, uint32_t page, uint32_t level);
 void pages_free(struct pages *pages);
+
+/* Parts pages of which some words are upright and others are not: the layout reads one turn of a
+ * page. A few words on their side stay where they are, and are not read. */
+void pages_part_turns(struct pages *pages);
 
 /* Appends the text of the pages to out->text, with its marks: pages with their sizes, headings,
  * blocks, cells of tables, and the box of every line and word. Words are taken as they are but for

@@ -2,7 +2,6 @@
 #include "retrieval/extract/page/page_needs.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "config/base/text.h"
 #include "config/base/utf8.h"
@@ -11,8 +10,9 @@
 static const float SCAN_SHARE = 0.5F, SLIVER_SHARE = 0.03F;
 enum { STAMP_WORDS = 25, FEW_LETTERS = 40, MANY_LETTERS = 200 };
 /* Of a text's letters a to z at least so many are frequent ones: 64 % in English, German and
- * French, 52 % in Polish, and 31 % where letters were exchanged at random. */
-static const float COMMON_SHARE = 0.46F;
+ * French, 52 % in Polish, 31 % where letters were exchanged at random, and 47 % in German by ROT13.
+ */
+static const float COMMON_SHARE = 0.495F;
 
 struct text_facts {
     size_t words, letters; /* letters: characters of any kind */
@@ -24,15 +24,25 @@ struct text_facts {
     float area;    /* of the words, square points */
 };
 
+enum letter_kind { VOWEL = 1, COMMON = 2 };
+#define LETTER(letter) [letter - 'a']
+static const uint8_t letter_kinds['z' - 'a' + 1] = {
+    LETTER('a') = VOWEL | COMMON, LETTER('e') = VOWEL | COMMON, LETTER('i') = VOWEL | COMMON,
+    LETTER('o') = VOWEL | COMMON, LETTER('u') = VOWEL,          LETTER('y') = VOWEL,
+    LETTER('t') = COMMON,         LETTER('n') = COMMON,         LETTER('s') = COMMON,
+    LETTER('r') = COMMON};
+
 static void read_character(int32_t c, struct text_facts *facts) {
     int32_t lower = c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
     facts->letters++;
     facts->strange += c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0xe000 && c <= 0xf8ff) ||
                       c == 0xfffd || c >= 0xf0000;
-    facts->ascii += lower >= 'a' && lower <= 'z';
     facts->digits += c >= '0' && c <= '9';
-    facts->common += lower > 0 && lower < 0x80 && strchr("etaoinsr", lower) != NULL;
-    facts->vowels += lower > 0 && lower < 0x80 && strchr("aeiouy", lower) != NULL;
+    if (lower < 'a' || lower > 'z') return;
+    uint8_t kind = letter_kinds[lower - 'a'];
+    facts->ascii++;
+    facts->vowels += (kind & VOWEL) != 0;
+    facts->common += (kind & COMMON) != 0;
 }
 
 static void read_facts(const struct page *page, struct text_facts *facts) {
@@ -68,31 +78,29 @@ static bool is_gibberish(const struct text_facts *facts) {
     return latin && facts->vowels * 8 < facts->ascii;
 }
 
-enum page_need page_needs_ocr(const struct page *page) {
-    struct text_facts facts;
-    float share = picture_share(page), area = page->width * page->height;
-    read_facts(page, &facts);
-    if (facts.words == 0) return share > 0 ? PAGE_HAS_NO_TEXT : PAGE_IS_EMPTY;
-    if (is_gibberish(&facts)) {
-        bool layer = facts.hidden * 2 > facts.words && share >= SCAN_SHARE;
+static enum page_need find_need(const struct text_facts *facts, float share, float area) {
+    if (facts->words == 0) return share > 0 ? PAGE_HAS_NO_TEXT : PAGE_IS_EMPTY;
+    if (is_gibberish(facts)) {
+        bool layer = facts->hidden * 2 > facts->words && share >= SCAN_SHARE;
         return layer ? PAGE_HAS_BAD_LAYER : PAGE_HAS_GIBBERISH;
     }
-    bool sliver = facts.words < STAMP_WORDS && facts.area < SLIVER_SHARE * area;
+    bool sliver = facts->words < STAMP_WORDS && facts->area < SLIVER_SHARE * area;
     return share >= SCAN_SHARE && sliver ? PAGE_HAS_A_STAMP : PAGE_NEEDS_NOTHING;
 }
 
-bool page_has_layer(const struct page *page) {
-    struct text_facts facts;
-    read_facts(page, &facts);
-    return facts.hidden * 2 > facts.words && picture_share(page) >= SCAN_SHARE;
+static bool is_doubtful(const struct text_facts *facts) {
+    if (facts->letters >= MANY_LETTERS && facts->digits * 10 > facts->letters * 9) return true;
+    return facts->ascii >= MANY_LETTERS && facts->ascii * 2 > facts->letters &&
+           (float)facts->common < COMMON_SHARE * (float)facts->ascii;
 }
 
-bool page_is_doubtful(const struct page *page) {
+struct page_verdict page_judge(const struct page *page) {
     struct text_facts facts;
+    float share = picture_share(page);
     read_facts(page, &facts);
-    if (facts.letters >= MANY_LETTERS && facts.digits * 10 > facts.letters * 9) return true;
-    return facts.ascii >= MANY_LETTERS && facts.ascii * 2 > facts.letters &&
-           (float)facts.common < COMMON_SHARE * (float)facts.ascii;
+    return (struct page_verdict){.need = find_need(&facts, share, page->width * page->height),
+                                 .has_layer = facts.hidden * 2 > facts.words && share >= SCAN_SHARE,
+                                 .is_doubtful = is_doubtful(&facts)};
 }
 
 const char *page_need_name(enum page_need need) {

@@ -13,11 +13,13 @@ enum page_need {
     PAGE_HAS_GIBBERISH, /* its letters are not those that are seen: a font without Unicode */
 };
 
-enum page_need page_needs_ocr(const struct page *page);
-/* Whether most of its words lie hidden under a picture: a scan that was read before. */
-bool page_has_layer(const struct page *page);
-/* Whether its letters are as frequent as in no usual language, or all but none beside digits: fonts
- * may name wrong ones. */
-bool page_is_doubtful(const struct page *page);
+struct page_verdict {
+    enum page_need need;
+    bool has_layer; /* most of its words lie hidden under a picture: a scan that was read before */
+    /* Its letters are as frequent as in no usual language, or there are all but none beside digits:
+     * fonts may name wrong ones. */
+    bool is_doubtful;
+};
+struct page_verdict page_judge(const struct page *page);
 /* "a picture without text" */
 const char *page_need_name(enum page_need need);

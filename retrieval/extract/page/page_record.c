@@ -141,6 +141,7 @@ enum status extract_pages(const struct extract_file *file, struct document_text 
                           struct error *e) {
     struct pages pages = {0};
     enum status status = records_read(file->bytes, &pages, e);
+    if (status == STATUS_OK) pages_part_turns(&pages);
     if (status == STATUS_OK) pages_lay_out(&pages, out);
     pages_free(&pages);
     return status;

@@ -129,15 +129,18 @@ static bool is_long(struct text_span text) {
 bool table_row_names(const struct table *table, uint32_t row) {
     size_t n;
     const struct table_cell *cells = cells_of(table, &n);
-    bool number_first = false, number_below = false;
+    bool number_first = false, number_below = false, is_form = true, value_is_number = false;
     for (size_t i = 0; i < n; i++) {
         struct text_span text = {table->text.data + cells[i].text, cells[i].size};
         if (cells[i].head && cells[i].row == row) return true;
+        is_form = is_form && cells[i].column + cells[i].columns <= 2;
+        if (cells[i].row == row && cells[i].column == 1)
+            value_is_number = is_numeric(text) && !is_year(text);
         if (cells[i].row == row && is_long(text)) return false;
         if (cells[i].column == 0 && cells[i].row == row) number_first = is_numeric(text);
         if (cells[i].column == 0 && cells[i].row == row + 1) number_below = is_numeric(text);
     }
-    return !number_first || !number_below;
+    return (!number_first || !number_below) && !(is_form && value_is_number);
 }
 
 /* The last row that a cell of a head row reaches. */

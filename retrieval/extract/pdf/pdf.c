@@ -74,10 +74,11 @@ static void judge_page(struct pdf_scan *page, int number) {
         buffer_clear(&page->record);
         buffer_append_string(&page->loss, "its reader writes nonsense");
     } else {
-        page->need = page_needs_ocr(&pages.list[0]);
-        bool layer = page_has_layer(&pages.list[0]);
-        page->is_doubtful = !layer && page_is_doubtful(&pages.list[0]);
-        page->has_layer = page->need == PAGE_NEEDS_NOTHING && (layer || page->is_doubtful);
+        struct page_verdict verdict = page_judge(&pages.list[0]);
+        page->need = verdict.need;
+        page->is_doubtful = !verdict.has_layer && verdict.is_doubtful;
+        page->has_layer =
+            page->need == PAGE_NEEDS_NOTHING && (verdict.has_layer || page->is_doubtful);
         page->n_words = pages.list[0].words.size / sizeof(struct page_word);
     }
     pages_free(&pages);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "retrieval/extract/page/page_record.h"
+#include "retrieval/extract/pdf/pdf_fields.h"
 #include "retrieval/extract/pdf/pdf_structure.h"
 #include "retrieval/extract/pdf/pdf_words.h"
 
@@ -56,6 +57,7 @@ struct page_reading_child {
     bool reads_tags;            /* they are still to be opened */
     struct pdf_structure *tags; /* NULL: there are none */
     struct buffer tagged;       /* records of those of the page */
+    struct pdf_fields fields;
     struct buffer boxes, record;
 };
 
@@ -97,10 +99,13 @@ static void read_page(struct page_reading_child *reader, struct pdf *pdf, int i)
     reader->reads_tags = false;
     if (reader->tags) pdf_structure_walk(reader->tags, i, take_tag, &reader->tagged);
     take_pictures(reader, page);
+    pdf_fields_read(page, &reader->fields);
     if (pdf_page_draw(page, 1, MOST_PIXELS, &pixels, &why)) {
         write_error(reader->fd, PIECE_LOST, &why);
     } else {
+        pdf_fields_clear_ink(&reader->fields, &pixels);
         pdf_ink_add(&pixels, &reader->page);
+        pdf_fields_add_words(&reader->fields, &reader->page);
         write_page(reader, PIECE_PAGE);
     }
     free(pixels.grey);

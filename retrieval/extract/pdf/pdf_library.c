@@ -1,5 +1,6 @@
 /* retrieval/extract/pdf/pdf_library.c: the door to Poppler's GLib library and to cairo, with
- * pdf_structure.c for its tags: no other file includes them. See pdf_library.h.
+ * pdf_structure.c for its tags and pdf_fields.c for its forms: no other file includes them. See
+ * pdf_library.h.
  *
  * The process of a parser alone opens them, with dlopen, before its files are out of reach;
  * programs run without them. */
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "retrieval/extract/pdf/pdf_fields.h"
 #include "retrieval/extract/pdf/pdf_structure.h"
 
 #define POPPLER_FUNCTIONS(X) \
@@ -116,6 +118,7 @@ enum status pdf_open_library(const char *file, struct error *e) {
     if (table != (iconv_t)-1) iconv_close(table);
     warm_passwords();
     pdf_structure_prepare(lib.poppler);
+    pdf_fields_prepare(lib.poppler);
     return STATUS_OK;
 }
 
@@ -265,6 +268,8 @@ void pdf_page_close(struct pdf_page *page) {
     lib.g_object_unref(page->page);
     free(page);
 }
+
+void *pdf_page_handle(const struct pdf_page *page) { return page->page; }
 
 void pdf_page_size(const struct pdf_page *page, float *width, float *height) {
     double w = 0, h = 0;

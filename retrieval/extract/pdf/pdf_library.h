@@ -44,6 +44,8 @@ struct pdf_page; /* a page that is open */
 /* Page i, from 0. STATUS_INVALID: it is damaged. */
 enum status pdf_page_open(struct pdf *pdf, int i, struct pdf_page **page, struct error *e);
 void pdf_page_close(struct pdf_page *page);
+/* Poppler's own handle, for pdf_fields.c. */
+void *pdf_page_handle(const struct pdf_page *page);
 void pdf_page_size(const struct pdf_page *page, float *width, float *height);
 void pdf_page_letters(const struct pdf_page *page, struct pdf_letters *letters);
 /* Appends struct page_rect: where the page's pictures are. */

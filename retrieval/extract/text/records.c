@@ -168,6 +168,17 @@ static void add_fields(struct document_text *text, const struct table_reader *re
     }
 }
 
+/* A first line "sep=;" tells Excel the delimiter, and is no record. */
+static void skip_delimiter_line(struct table_reader *reader) {
+    const char *at = reader->at;
+    bool told = reader->end - at > 5 && strncmp(at, "sep=", 4) == 0;
+    const char *after = told ? at + 5 + (at[5] == '\r') : at;
+    if (!told || after == reader->end || *after != '\n') return;
+    reader->delimiter = at[4];
+    reader->at = after + 1;
+    reader->line++;
+}
+
 static void write_table(struct table_reader *reader, const char *note,
                         struct child_writer *writer) {
     struct document_text text = {.note = note};
@@ -194,17 +205,28 @@ static void write_table(struct table_reader *reader, const char *note,
 
 /* Lines of JSON. */
 
+enum { MOST_NESTED = 8 }; /* objects within each other */
+
+/* Members of an object within the record are called "outer.inner". */
 static void add_json(struct document_text *text, const char *name, const struct json *json,
-                     const struct record_place *place) {
+                     const struct record_place *place, int depth) {
     char shown[JSON_SHOWN_SIZE];
-    if (json_is_text(json))
+    if (json_is_text(json)) {
         add_value(text, name, json_text(json).text, place);
-    else if (json_is_numeric(json) || json_kind(json) == JSON_KIND_BOOL)
+    } else if (json_is_numeric(json) || json_kind(json) == JSON_KIND_BOOL) {
         add_value(text, name, json_shown(json, shown), place);
-    else if (json_is_list(json))
+    } else if (depth < MOST_NESTED && json_is_list(json)) {
         for (size_t i = 0; i < json_count(json); i++)
-            if (json_is_text(json_item(json, i)))
-                add_value(text, name, json_text(json_item(json, i)).text, place);
+            add_json(text, name, json_item(json, i), place, depth + 1);
+    } else if (depth < MOST_NESTED && json_kind(json) == JSON_KIND_OBJECT) {
+        struct buffer inner = {0};
+        for (struct json_entry it = {0}; json_next(json, &it);) {
+            buffer_clear(&inner);
+            buffer_printf(&inner, "%s.%s", name, it.name.text);
+            add_json(text, inner.data, it.value, place, depth + 1);
+        }
+        buffer_free(&inner);
+    }
 }
 
 /* An object whose text is in one member is that text; of any other its members are shown. */
@@ -221,7 +243,7 @@ static void add_object(struct document_text *document_text, const struct json *o
         return;
     }
     for (struct json_entry it = {0}; json_next(object, &it);)
-        add_json(document_text, it.name.text, it.value, place);
+        add_json(document_text, it.name.text, it.value, place, 0);
 }
 
 static void write_lines(const struct extract_file *file, const struct document_text *text,
@@ -264,6 +286,7 @@ enum status extract_records(const struct extract_file *file, struct child_writer
         .at = span.text, .end = span.text + span.size, .delimiter = '\t', .line = 1};
     if (status == STATUS_OK && file->kind == DOCUMENT_CSV)
         reader.delimiter = find_delimiter(span.text, span.size);
+    if (status == STATUS_OK && file->kind == DOCUMENT_CSV) skip_delimiter_line(&reader);
     if (status == STATUS_OK && file->kind == DOCUMENT_JSONL)
         write_lines(file, &text, writer);
     else if (status == STATUS_OK)
