@@ -21,6 +21,7 @@ struct documents {
     struct embedder reranker; /* zeroed without retrieval.reranker */
     struct retriever *retriever;
     struct filter *filter; /* of all searches; NULL: none */
+    const struct config *config; /* of documents_follow_embedders; else NULL */
     bool attends; /* the model can read the collection's tokens by chunked cross attention */
 };
 
@@ -60,6 +61,12 @@ enum status documents_open(struct documents *documents, const struct config *con
 /* The same for no model and without a filter: what is searched, with its embedders. */
 enum status documents_open_search(struct documents *documents, const struct config *config,
                                   int max_k, struct error *e);
+/* From now on the collection may turn to vectors of another embedder (retro-index embed): snapshots
+ * name theirs, and that of a new generation is opened and shared by several threads. Where the
+ * configuration names another one, or one of both reads pictures, the collection stays as it was,
+ * and a warning says what to do. Opened documents, whose embedder is shared already; they and the
+ * configuration stay where they are. */
+void documents_follow_embedders(struct documents *documents, const struct config *config);
 void documents_close(struct documents *documents); /* of zeroed documents: nothing */
 
 /* Refuses what documents_open would refuse, as far as the MANIFEST and the folders tell. Loads
