@@ -20,6 +20,7 @@ struct embed_run {
     struct embedder embedder;
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
+    bool is_done;   /* the collection was turned before */
     bool is_filled; /* all texts of the snapshot are embedded */
     bool has_eyes;  /* pictures have vectors of their own embedder, which stay */
     struct unfinished unfinished;
@@ -189,6 +190,19 @@ static enum status open_unfinished(struct embed_run *run, struct error *e) {
     return STATUS_OK;
 }
 
+/* An index that cannot be made is refused before the texts are embedded. */
+static enum status check_index(const struct embed_run *run, const struct collection_info *info,
+                               struct error *e) {
+    const char *asked = run->arguments->build.index_factory;
+    if (asked == NULL) asked = index_asked(info->index_factory, info->n_chunks, info->dim);
+    if (index_check_factory(asked, run->embedder.dim, e))
+        return error_prefix(e, "vectors of %d numbers need another --index", run->embedder.dim);
+    if (info->n_chunks >= index_least_vectors(asked)) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "--index %s needs at least %" PRId64 " chunks, and there are %" PRId64, asked,
+                     index_least_vectors(asked), info->n_chunks);
+}
+
 static enum status open_makers(struct embed_run *run, const struct collection_info *info,
                                struct error *e) {
     const struct config *config = &run->arguments->config;
@@ -204,10 +218,7 @@ static enum status open_makers(struct embed_run *run, const struct collection_in
     run->has_eyes = info->pictures.embedder != NULL;
     run->vectors =
         xmalloc((size_t)BATCH_CHUNKS * (size_t)run->embedder.dim * sizeof *run->vectors);
-    const char *asked = run->arguments->build.index_factory;
-    if (asked == NULL) asked = index_asked(info->index_factory, info->n_chunks, info->dim);
-    if (index_check_factory(asked, run->embedder.dim, e) == STATUS_OK) return STATUS_OK;
-    return error_prefix(e, "vectors of %d numbers need another --index", run->embedder.dim);
+    return check_index(run, info, e);
 }
 
 static enum status change_vectors(struct embed_run *run, struct error *e) {
@@ -257,7 +268,8 @@ static enum status embed(struct embed_run *run, struct collection *collection, s
     struct error why;
     run->snapshot = collection_hold(collection);
     if (open_makers(run, run->snapshot->info, e)) return e->status;
-    if (collection_match_embedder(run->snapshot->info, &run->embedder, &why) == STATUS_OK) {
+    run->is_done = collection_match_embedder(run->snapshot->info, &run->embedder, &why) == STATUS_OK;
+    if (run->is_done) {
         line_print(stderr, "%s has the vectors of %s already", run->dir, run->embedder.name);
         return remove_leftovers(run, e);
     }
@@ -272,7 +284,7 @@ static enum status print_end(const struct embed_run *run, struct error *e) {
     struct collection *collection;
     if (store_open(&collection, run->dir, e)) return e->status;
     struct snapshot *snapshot = collection_hold(collection);
-    index_print_state(run->arguments, "embedded", run->dir, snapshot);
+    index_print_state(run->arguments, run->is_done ? "unchanged" : "embedded", run->dir, snapshot);
     snapshot_release(snapshot);
     collection_close(collection);
     warn_of_config(run);

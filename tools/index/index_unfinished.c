@@ -104,13 +104,17 @@ uint64_t unfinished_maker(const struct embedder *embedder, const struct config *
     return hash;
 }
 
+/* The file of another program is left alone: without its path, nothing is removed at the end. */
 static enum status lock_file(struct unfinished *unfinished, struct error *e) {
     if (flock(unfinished->fd, LOCK_EX | LOCK_NB) == 0) return STATUS_OK;
-    if (errno != EWOULDBLOCK) return error_errno(e, "%s: lock", unfinished->path);
+    enum status status =
+        errno == EWOULDBLOCK ? error_set(e, STATUS_BUSY, "%s: another program embeds this collection",
+                                         unfinished->path)
+                             : error_errno(e, "%s: lock", unfinished->path);
     close(unfinished->fd);
-    unfinished->fd = -1;
-    return error_set(e, STATUS_BUSY, "%s: another program embeds this collection",
-                     unfinished->path);
+    free(unfinished->path);
+    unfinished->path = NULL;
+    return status;
 }
 
 enum status unfinished_open(struct unfinished *unfinished, const char *dir, uint64_t maker, int dim,
