@@ -26,8 +26,8 @@ struct collection_options {
 /* To make another collection by the same embedder and tokenizer; it points into info. Its index is
  * chosen by size. */
 struct collection_options collection_options_of(const struct collection_info *info);
-/* Whether documents can be put as they are from a collection with these options: embedders, prompts,
- * tokenizer and chunks are the same. */
+/* Whether documents can be put as they are from a collection with these options: embedders,
+ * prompts, tokenizer and chunks are the same. */
 bool collection_is_made_so(const struct collection_info *info,
                            const struct collection_options *options);
 

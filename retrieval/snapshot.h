@@ -44,13 +44,12 @@ struct collection_info {
 struct snapshot {
     const struct snapshot_ops *ops;
     const struct collection_info
-        *info;       /* of its generation, whose counts it has; lives as long as the snapshot */
-    const struct embedder
-        *embedder; /* that its vectors are of, where the collection was given a source of embedders
-                      (collection_follow_embedders); lives as long as the snapshot. NULL: it was
-                      not, or cannot change */
-    int64_t version; /* of the same source: a later state has a larger one */
-    int generation;  /* that it stands on, and how many changes it has since, for people */
+        *info; /* of its generation, whose counts it has; lives as long as the snapshot */
+    const struct embedder *embedder; /* that its vectors are of, where the collection was given a
+                                        source of embedders (collection_follow_embedders); lives as
+                                        long as the snapshot. NULL: it was not, or cannot change */
+    int64_t version;                 /* of the same source: a later state has a larger one */
+    int generation; /* that it stands on, and how many changes it has since, for people */
     int64_t n_changes;
     int64_t n_documents, n_chunks;
     int64_t

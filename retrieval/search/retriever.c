@@ -126,9 +126,8 @@ static const struct embedder *embedder_of(const struct retriever *retriever,
 static enum status embed_queries(const struct retriever *retriever, bool pictures,
                                  const struct retriever_query *queries, int n, float **out,
                                  struct error *e) {
-    const struct embedder *embedder = pictures
-                                          ? retriever->embedders.pictures
-                                          : embedder_of(retriever, queries[0].snapshot);
+    const struct embedder *embedder =
+        pictures ? retriever->embedders.pictures : embedder_of(retriever, queries[0].snapshot);
     struct retriever_query *asked = xcalloc((size_t)n + 1, sizeof *asked);
     *out = xcalloc((size_t)n * (size_t)embedder->dim + 1, sizeof **out);
     for (int i = 0; i < n; i++) {
@@ -172,8 +171,7 @@ static enum status search_embedded(const struct retriever *retriever,
                                   .k = query_width(query, retriever->reranker, retriever->max_k),
                                   .hits = &hits[i]};
         if (seeks_passages(retriever, query))
-            ranked[i].passages =
-                batch->passages + (size_t)i * (size_t)dim;
+            ranked[i].passages = batch->passages + (size_t)i * (size_t)dim;
         if (seeks_pictures(retriever, query))
             ranked[i].pictures =
                 batch->pictures + (size_t)i * (size_t)retriever->embedders.pictures->dim;

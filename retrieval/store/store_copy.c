@@ -1,7 +1,7 @@
-/* retrieval/store/store_copy.c: store_copy and store_move. The files of the generation are opened, its log is
- * copied, and if CURRENT names that generation still, both belong together: then the files are
- * copied, which stay readable when another program removes them. Otherwise it begins again with the
- * generation that CURRENT names now. */
+/* retrieval/store/store_copy.c: store_copy and store_move. The files of the generation are opened,
+ * its log is copied, and if CURRENT names that generation still, both belong together: then the
+ * files are copied, which stay readable when another program removes them. Otherwise it begins
+ * again with the generation that CURRENT names now. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>

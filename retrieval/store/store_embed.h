@@ -1,11 +1,11 @@
 /* retrieval/store/store_embed.h: the vectors of a collection by another embedder, while it is
  * searched and changed.
  *
- * The second set grows in a collection of its own, DIR/embedding, made of a snapshot. What comes
- * and goes in DIR meanwhile is brought over; the last of it under DIR's lock, behind which the
- * generation is moved into DIR and CURRENT turns. So a reader sees one set or the other, whole, and
- * no acknowledged change is lost. DIR is not locked before that. What is in DIR/embedding after a
- * crash is used again as far as it is whole. */
+ * The second set grows in a collection of its own, DIR/embedding, made of a snapshot. Documents
+ * that come and go in DIR meanwhile are brought over, the last of them under DIR's lock; then the
+ * generation is moved into DIR, and CURRENT turns. So a reader sees one set or the other, whole,
+ * and no acknowledged change is lost. DIR is not locked before that. DIR/embedding is used again
+ * after a crash, as far as it is whole. */
 #pragma once
 
 #include "retrieval/store/store.h"
@@ -29,8 +29,8 @@ struct vector_change {
 
 /* How it went. */
 struct vector_changed {
-    int64_t n_later;        /* documents that came or went since the snapshot, and were brought over */
-    double locked_seconds;  /* for which other programs could not change the collection */
+    int64_t n_later; /* documents that came or went since the snapshot, and were brought over */
+    double locked_seconds; /* for which other programs could not change the collection */
 };
 
 /* Fills a second set of vectors and turns to it. STATUS_CANCELLED, and any failure: the collection

@@ -27,7 +27,7 @@ static bool was_removed(const struct store *store, const struct epoch *epoch) {
 }
 
 enum status store_load_newest(const struct store *store, struct epoch **out,
-                               struct change_log_end *end, struct error *e) {
+                              struct change_log_end *end, struct error *e) {
     enum status status = load_generation(store, out, end, e);
     while (status == STATUS_OK && was_removed(store, *out)) {
         epoch_release(*out);

@@ -43,7 +43,7 @@ struct epoch {
     atomic_int holders;
     struct disk_generation *generation;
     struct held_embedder *embedder; /* of its vectors; NULL: the store has no source of them */
-    gone_at *gone; /* [n_documents] of the generation */
+    gone_at *gone;                  /* [n_documents] of the generation */
     struct logged_document *pages[LOG_PAGES];
     atomic_llong n_gone_chunks; /* of the generation: what a search may have to pass over */
     struct selections selections;
@@ -87,7 +87,7 @@ struct store {
     struct epoch
         *epoch; /* and behind it older ones: what is deleted goes from their snapshots too */
     struct store_snapshot *newest;
-    struct change_log_end end; /* of the changes that the epoch has */
+    struct change_log_end end;     /* of the changes that the epoch has */
     struct embedder_source source; /* open is NULL: embedders are not followed */
     struct refused_generation {
         struct generation_origin origin;

@@ -392,7 +392,8 @@ static void *run_keeping(void *argument) {
         document_sweep(&sweeper);
         if (time_now() < again || !upkeep_is_due(thread->o.collection, thread->o.compact_after))
             continue;
-        if (!upkeep_compact(thread->o.collection, &thread->stopped)) again = time_now() + COMPACT_AGAIN_SECONDS;
+        if (!upkeep_compact(thread->o.collection, &thread->stopped))
+            again = time_now() + COMPACT_AGAIN_SECONDS;
     }
     return NULL;
 }

@@ -297,8 +297,7 @@ static enum status search_document(void *context, const struct stored_document *
           sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
     make(&made, sees_pictures(snapshot), id, version);
     if (check_picture(snapshot, d, made.document.picture, e)) return e->status;
-    struct nearest_query query = {
-        .vectors = made_vectors(&made, snapshot->info), .n = 1, .k = 1};
+    struct nearest_query query = {.vectors = made_vectors(&made, snapshot->info), .n = 1, .k = 1};
     if (store_search(snapshot, &query, &found, &similarity, e)) return e->status;
     return found >= 0 && similarity > 0.999F
                ? STATUS_OK

@@ -218,10 +218,9 @@ static void test_states_have_their_embedders(void **state) {
     struct hits hits[4];
     struct collection *collection = open_following(false);
     struct snapshot *before = collection_hold(collection);
-    assert_int_equal(
-        retriever_open(&retriever, collection, (struct retriever_embedders){&letters, NULL}, MAX_K,
-                       &e),
-        STATUS_OK);
+    assert_int_equal(retriever_open(&retriever, collection,
+                                    (struct retriever_embedders){&letters, NULL}, MAX_K, &e),
+                     STATUS_OK);
     turn_well();
     assert_int_equal(collection_follow(collection, &e), STATUS_OK);
     assert_int_equal(shelf.n_opened, 1);
@@ -294,7 +293,7 @@ static void test_refused(void **state) {
     assert_int_equal(shelf.n_closed, 1);
 }
 
-/* What came while it was embedded is there, and was embedded once. */
+/* Documents that came while it was embedded are there, and were embedded once. */
 static void test_changes_meanwhile(void **state) {
     (void)state;
     struct other_program program = {.changes = true};

@@ -84,7 +84,9 @@ static void add_waiting(struct embed_run *run, int chunk) {
 }
 
 /* Whether the picture's vector is of the embedder that changes. */
-static bool is_seen(const struct embed_run *run) { return run->cutter.is_picture && !run->has_eyes; }
+static bool is_seen(const struct embed_run *run) {
+    return run->cutter.is_picture && !run->has_eyes;
+}
 
 static enum status see_picture(struct embed_run *run, const struct collection_document *document,
                                float *vectors, struct error *e) {
@@ -95,7 +97,7 @@ static enum status see_picture(struct embed_run *run, const struct collection_do
     return STATUS_OK;
 }
 
-/* What store_change_vectors asks for. */
+/* The vectors that store_change_vectors asks for. */
 static enum status embed_document(void *context, const struct collection_document *document,
                                   float *vectors, struct error *e) {
     struct embed_run *run = context;
@@ -181,8 +183,9 @@ static enum status open_unfinished(struct embed_run *run, struct error *e) {
     free(folder);
     if (status) return status;
     if (run->unfinished.emptied)
-        line_print(stderr, "the vectors of another embedder, of an embed that did not end, are "
-                           "removed");
+        line_print(stderr,
+                   "the vectors of another embedder, of an embed that did not end, are "
+                   "removed");
     if (run->unfinished.n_kept > 0)
         line_print(stderr,
                    "going on: an interrupted embed has left the vectors of %" PRId64 " texts",
@@ -212,12 +215,10 @@ static enum status open_makers(struct embed_run *run, const struct collection_in
     if (tokenizer_open(&run->tokenizer, tokenizer, e) ||
         collection_match_tokens(info, tokenizer_hash(run->tokenizer), info->chunk_length, e))
         return e->status;
-    run->cutter = (struct document_cutter){.tokenizer = run->tokenizer,
-                                           .embedder = &run->embedder,
-                                           .rules = chunk_rules_of(info)};
+    run->cutter = (struct document_cutter){
+        .tokenizer = run->tokenizer, .embedder = &run->embedder, .rules = chunk_rules_of(info)};
     run->has_eyes = info->pictures.embedder != NULL;
-    run->vectors =
-        xmalloc((size_t)BATCH_CHUNKS * (size_t)run->embedder.dim * sizeof *run->vectors);
+    run->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)run->embedder.dim * sizeof *run->vectors);
     return check_index(run, info, e);
 }
 
@@ -243,7 +244,7 @@ static enum status change_vectors(struct embed_run *run, struct error *e) {
     return STATUS_OK;
 }
 
-/* What a command has left that ended between the switch and the end. */
+/* A command that ended between the switch and the end has left its folder. */
 static enum status remove_leftovers(const struct embed_run *run, struct error *e) {
     bool there;
     enum status status = store_embedding_remove(run->dir, &there, e);
@@ -268,7 +269,8 @@ static enum status embed(struct embed_run *run, struct collection *collection, s
     struct error why;
     run->snapshot = collection_hold(collection);
     if (open_makers(run, run->snapshot->info, e)) return e->status;
-    run->is_done = collection_match_embedder(run->snapshot->info, &run->embedder, &why) == STATUS_OK;
+    run->is_done =
+        collection_match_embedder(run->snapshot->info, &run->embedder, &why) == STATUS_OK;
     if (run->is_done) {
         line_print(stderr, "%s has the vectors of %s already", run->dir, run->embedder.name);
         return remove_leftovers(run, e);

@@ -151,8 +151,8 @@ static const struct index_row {
      OPTION_REPAIR, COMMAND_VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON,
      COMMAND_LIST | COMMAND_SHOW | READS | COMMAND_CHANGE | COMMAND_DELETE | COMMAND_STATS |
-         COMMAND_COPY | COMMAND_EMBED | COMMAND_VERIFY | COMMAND_SEARCH | COMMAND_BUILD | COMMAND_NEIGHBORS |
-         COMMAND_EXTRACT},
+         COMMAND_COPY | COMMAND_EMBED | COMMAND_VERIFY | COMMAND_SEARCH | COMMAND_BUILD |
+         COMMAND_NEIGHBORS | COMMAND_EXTRACT},
     {"--long", NULL, "id and number of chunks before each path, title behind it", OPTION_LONG,
      COMMAND_LIST},
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT,

@@ -111,9 +111,9 @@ enum status build_check_memory(const struct builder *builder, struct error *e) {
 static enum status open_unfinished(struct builder *builder, const struct config *config,
                                    struct error *e) {
     struct unfinished *unfinished = &builder->unfinished;
-    enum status status = unfinished_open(unfinished, builder->options->out,
-                                         unfinished_maker(&builder->embedder, config),
-                                         builder->embedder.dim, e);
+    enum status status =
+        unfinished_open(unfinished, builder->options->out,
+                        unfinished_maker(&builder->embedder, config), builder->embedder.dim, e);
     if (status == STATUS_OK && unfinished->n_kept > 0)
         fprintf(stderr,
                 "going on: an interrupted build has left the vectors of %" PRId64 " chunks\n",

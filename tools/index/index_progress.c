@@ -65,8 +65,8 @@ void progress_show(struct index_progress *progress, bool last) {
                 (long long)progress->chunks, rate, left);
     else
         fprintf(stderr, "%3.0f %%  %d/%d %s  %lld chunks  %.0f/s  ETA %s\n", share * 100,
-                progress->files, progress->total_files, progress->unit,
-                (long long)progress->chunks, rate, left);
+                progress->files, progress->total_files, progress->unit, (long long)progress->chunks,
+                rate, left);
     progress->drawn = progress->terminal;
     if (last && progress->terminal) fputc('\n', stderr);
     if (last) progress->drawn = false;

@@ -108,9 +108,10 @@ uint64_t unfinished_maker(const struct embedder *embedder, const struct config *
 static enum status lock_file(struct unfinished *unfinished, struct error *e) {
     if (flock(unfinished->fd, LOCK_EX | LOCK_NB) == 0) return STATUS_OK;
     enum status status =
-        errno == EWOULDBLOCK ? error_set(e, STATUS_BUSY, "%s: another program embeds this collection",
-                                         unfinished->path)
-                             : error_errno(e, "%s: lock", unfinished->path);
+        errno == EWOULDBLOCK
+            ? error_set(e, STATUS_BUSY, "%s: another program embeds this collection",
+                        unfinished->path)
+            : error_errno(e, "%s: lock", unfinished->path);
     close(unfinished->fd);
     free(unfinished->path);
     unfinished->path = NULL;

@@ -63,8 +63,8 @@ static inline void cutter_fill(const struct document_cutter *cutter,
  * reads none. The document stays as it is until its last chunk is embedded. */
 enum status document_cut(struct document_cutter *cutter, const struct collection_document *document,
                          struct error *e);
-/* As document_cut, of a stored document: its tokens and chunks are filled in, and its chunks stay as
- * they are. STATUS_INVALID where the tokenizer makes other tokens of its text now. */
+/* As document_cut, of a stored document: its tokens and chunks are filled in, and its chunks stay
+ * as they are. STATUS_INVALID where the tokenizer makes other tokens of its text now. */
 enum status document_recut(struct document_cutter *cutter,
                            const struct collection_document *document, struct error *e);
 /* Appends the text that is embedded for chunk i of the document that was cut: what stands over it

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "server/host/documents/embedder_model.h"
-#include "server/host/documents/embedder_shared.h"
 #include "server/host/documents/reranker_model.h"
 
 /* The settings without a token: whoever fills it in wipes it. */
@@ -164,69 +163,6 @@ enum status documents_open(struct documents *documents, const struct config *con
     return status
                ? status
                : filter_parse(&documents->filter, config->retrieval.filter, "retrieval.filter", e);
-}
-
-/* Embedders that come later. */
-
-static void close_shared(struct held_embedder *held) {
-    embedder_unshare(&held->embedder);
-    embedder_model_close(&held->embedder);
-    free(held);
-}
-
-/* The documents have it. */
-static void close_first(struct held_embedder *held) { free(held); }
-
-static struct held_embedder *hold_new(void (*close)(struct held_embedder *held)) {
-    struct held_embedder *held = xcalloc(1, sizeof *held);
-    atomic_init(&held->holders, 1);
-    held->close = close;
-    return held;
-}
-
-/* Queries bring pictures as the embedder reads them that was there at the start. */
-static enum status check_sight(const struct documents *documents, const struct embedder *embedder,
-                               struct error *e) {
-    bool sees = documents->embedder.sees || embedder->sees;
-    if (!sees || documents->pictures.self) return STATUS_OK;
-    return error_set(e, STATUS_UNSUPPORTED, "an embedder that reads pictures");
-}
-
-static enum status open_named(const struct documents *documents, const struct collection_info *info,
-                              struct embedder *out, struct error *e) {
-    const struct config *config = documents->config;
-    if (embedder_model_open(out, documents_embedder(config, info->embedder), config, e) ||
-        collection_match_embedder(info, out, e))
-        return e->status;
-    return check_sight(documents, out, e);
-}
-
-static enum status open_next(void *context, const struct collection_info *info,
-                             struct held_embedder **out, struct error *e) {
-    const struct documents *documents = context;
-    struct held_embedder *held = hold_new(close_shared);
-    struct error why;
-    if (open_named(documents, info, &held->embedder, &why) == STATUS_OK) {
-        embedder_share(&held->embedder);
-        log_info("collection: generation %d has vectors of the embedder %s", info->generation,
-                 held->embedder.name);
-        *out = held;
-        return STATUS_OK;
-    }
-    close_shared(held);
-    return error_set(e, STATUS_BUSY,
-                     "the collection has vectors of another embedder since generation %d, and this "
-                     "program goes on with those before: %s; let retrieval.embedder be %s, or leave "
-                     "it out, and restart",
-                     info->generation, why.text, info->embedder);
-}
-
-void documents_follow_embedders(struct documents *documents, const struct config *config) {
-    const struct embedder_source source = {open_next, documents};
-    struct held_embedder *first = hold_new(close_first);
-    first->embedder = documents->embedder;
-    documents->config = config;
-    collection_follow_embedders(documents->collection, &source, first);
 }
 
 void documents_close(struct documents *documents) {
