@@ -9,10 +9,11 @@ import time
 import pytest
 
 from conftest import BUILD, ROOT, Server
+import prometheus
 from test_documents import call
 
 OLD, NEW = (ROOT / "tests/golden/embedder" / name for name in ("bert_cls", "mpnet_mean"))
-N = 120
+N = 600
 PROBE = {"query": "note 7 about seven rivers", "k": 4, "hybrid": False, "filter": {"not": {"eq": {"kind": "later"}}}}
 
 
@@ -109,6 +110,7 @@ def test_searches_are_whole_and_changes_are_kept(collection, serve):
     for thread in threads:
         thread.start()
     try:
+        until(lambda: before in seen)
         running = embed(collection, "--load", "20")
         out, err = running.communicate(timeout=300)
         assert running.returncode == 0, err
@@ -140,6 +142,7 @@ def test_goes_on_after_kill(collection):
     """Texts that were embedded before are not embedded again, and the lock is free meanwhile."""
     running = embed(collection, "--load", "1")
     until(lambda: kept_vectors(collection) > 0)
+    running.send_signal(signal.SIGSTOP)  # it holds what it holds
     assert "another program embeds" in index("embed", "--with", NEW, collection, code=1).stderr
     assert facts(collection)["embedder"] == str(OLD)
     running.kill()
@@ -155,6 +158,25 @@ def test_goes_on_after_kill(collection):
     index("embed", "--with", OLD, collection)
     index("embed", "--with", NEW, collection)
     assert index("search", "--json", collection, "seven rivers").stdout == first
+
+
+def test_progress(collection, serve):
+    """Servers tell how far it is as long as it goes on."""
+    server = serve(collection)
+
+    def read():
+        families = prometheus.read(server.request("GET", "/metrics").body.decode())
+        return [list(families[name]["samples"].values()) for name in ("retro_embed_chunks_done", "retro_embed_chunks")]
+
+    assert read() == [[], []]
+    running = embed(collection, "--load", "1")
+    until(lambda: read()[0])
+    done, chunks = read()
+    assert 0 < done[0] < chunks[0] == facts(collection)["chunks"]
+    running.kill()
+    running.communicate()
+    index("embed", "--with", NEW, collection)
+    assert read() == [[], []]
 
 
 def test_leftovers(collection):

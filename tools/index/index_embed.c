@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "retrieval/store/embed_progress.h"
 #include "retrieval/store/store_embed.h"
 #include "server/host/documents/documents.h"
 #include "server/host/documents/embedder_model.h"
@@ -49,6 +50,12 @@ static void rest(const struct embed_run *run, double worked) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_MILLISECONDS * 1000000L}, NULL);
 }
 
+static void note_progress(struct embed_run *run, size_t made, size_t kept) {
+    progress_embedded(&run->progress, run->n_waiting, made, kept);
+    const struct embed_progress progress = {run->progress.chunks, run->snapshot->n_chunks};
+    embed_progress_write(run->dir, &progress);
+}
+
 /* The vectors of the texts that wait, into `vectors` [n, dim]. */
 static enum status embed_waiting(struct embed_run *run, float *vectors, struct error *e) {
     struct text_span texts[BATCH_CHUNKS];
@@ -68,7 +75,7 @@ static enum status embed_waiting(struct embed_run *run, float *vectors, struct e
         made += fresh ? run->sizes[i] : 0;
         kept += fresh ? 0 : run->sizes[i];
     }
-    if (!run->is_filled) progress_embedded(&run->progress, run->n_waiting, made, kept);
+    if (!run->is_filled) note_progress(run, made, kept);
     run->n_waiting = 0;
     buffer_clear(&run->waiting);
     if (made > 0) rest(run, time_now() - begun);
