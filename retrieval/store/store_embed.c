@@ -233,9 +233,20 @@ static enum status turn_locked(struct second_set *set, bool *again, struct error
     return store_move(set->folder, set->dir, e);
 }
 
+/* A server may compact just now, or take one change behind the other: that is worth waiting for. */
+static enum status take_lock(const struct second_set *set, int *lock, struct error *e) {
+    enum { LOCK_ATTEMPTS = 30 }; /* of ten seconds */
+    enum status status = STATUS_BUSY;
+    for (int i = 0; i < LOCK_ATTEMPTS && status == STATUS_BUSY; i++) {
+        status = generation_lock_soon(lock, set->dir, e);
+        if (status == STATUS_BUSY && check_cancelled(set, e)) return e->status;
+    }
+    return status;
+}
+
 static enum status turn(struct second_set *set, bool *again, struct error *e) {
     int lock;
-    if (generation_lock_soon(&lock, set->dir, e)) return e->status;
+    if (take_lock(set, &lock, e)) return e->status;
     double start = time_now();
     enum status status = turn_locked(set, again, e);
     generation_unlock(lock);

@@ -35,7 +35,7 @@ struct vector_changed {
 
 /* Fills a second set of vectors and turns to it. STATUS_CANCELLED, and any failure: the collection
  * is as it was, and the next call goes on from here. STATUS_BUSY where another program holds its
- * lock for longer than ten seconds. STATUS_CORRUPT where its log is damaged, STATUS_INVALID where
+ * lock for minutes. STATUS_CORRUPT where its log is damaged, STATUS_INVALID where
  * every document is deleted. One caller at a time. */
 enum status store_change_vectors(const char *dir, const struct vector_change *change,
                                  struct vector_changed *out, struct error *e);

@@ -2,6 +2,7 @@
  * to the embedder that it was made with. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "retrieval/store/store_private.h"
 
@@ -137,7 +138,8 @@ enum status store_follow_folder(struct collection *collection, struct error *e) 
     pthread_mutex_unlock(&store->lock);
     enum status status = store_follow(store, e);
     pthread_mutex_lock(&store->lock);
-    bool told = status != STATUS_OK && until > 0 && until == store->refused.until;
+    bool told = status != STATUS_OK && until > 0 && until == store->refused.until &&
+                strcmp(e->text, store->refused.why.text) == 0;
     pthread_mutex_unlock(&store->lock);
     return told ? STATUS_OK : status;
 }

@@ -45,12 +45,13 @@ def collection(built, tmp_path):
 
 
 @pytest.fixture()
-def serve(config, tmp_path):
-    """Starts servers of the collection; each ends well."""
-    servers = []
+def serve(tmp_path):
+    """Starts servers of the collection, whose configuration names no embedder; each ends well."""
+    servers, config = [], tmp_path / "retro.json"
+    config.write_text(json.dumps({"model": {"path": str(ROOT / "models/retro-docs")}, "server": {"port": 0}}))
 
     def start(collection, *sets):
-        servers.append(Server(config, tmp_path, f"retrieval.collection={collection}", "retrieval.embedder=", *sets))
+        servers.append(Server(config, tmp_path, f"retrieval.collection={collection}", *sets))
         return servers[-1]
 
     yield start
