@@ -26,6 +26,10 @@ struct collection_options {
 /* To make another collection by the same embedder and tokenizer; it points into info. Its index is
  * chosen by size. */
 struct collection_options collection_options_of(const struct collection_info *info);
+/* Whether documents can be put as they are from a collection with these options: embedders,
+ * prompts, tokenizer and chunks are the same. */
+bool collection_is_made_so(const struct collection_info *info,
+                           const struct collection_options *options);
 
 /* Whether the collection was built with this embedder and its prompts; and with this tokenizer and
  * chunk length, which only models need that read its tokens. STATUS_INVALID says what differs. */
@@ -36,6 +40,20 @@ enum status collection_match_picture_embedder(const struct collection_info *info
                                               const struct embedder *embedder, struct error *e);
 enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash,
                                     int chunk_length, struct error *e);
+/* A hash of all that a vector depends on beside its text, as the collection and as the embedder has
+ * it; never 0. Vectors of two marks do not mix. */
+uint64_t collection_vector_mark(const struct collection_info *info);
+uint64_t embedder_vector_mark(const struct embedder *embedder);
+
+/* Where embedders come from, for a program that goes on when the collection turns to vectors of
+ * another one. */
+struct embedder_source {
+    /* Opens the one that a generation was made with, which is slow. A failure leaves the collection
+     * in the state before. */
+    enum status (*open)(void *context, const struct collection_info *info,
+                        struct held_embedder **out, struct error *e);
+    void *context;
+};
 
 /* Vectors whose nearest chunks are sought. */
 struct nearest_query {
@@ -154,6 +172,8 @@ struct collection_ops {
     enum status (*remove)(struct collection *collection, const struct filter *filter,
                           const char *id, struct error *e);
     /* A folder alone does these; NULL elsewhere. */
+    void (*follow_embedders)(struct collection *collection, const struct embedder_source *source,
+                             struct held_embedder *first);
     enum status (*move)(struct collection *collection, const char *device, struct error *e);
     struct collection_changes (*changes)(struct collection *collection);
     enum status (*compact)(struct collection *collection, const atomic_bool *cancelled,
@@ -177,6 +197,19 @@ static inline struct snapshot *collection_hold(struct collection *collection) {
  */
 static inline enum status collection_follow(struct collection *collection, struct error *e) {
     return collection->ops->follow(collection, e);
+}
+/* From now on each snapshot names the embedder of its vectors: `first`, which is that of the newest
+ * one, and whose hold is taken over, or one of the source. A generation whose embedder the source
+ * does not open is not turned to: searches go on as before, changes are refused with its words, and
+ * after a minute it is asked again. Nothing in Milvus, whose vectors stay those of one embedder.
+ * Before the collection is shared. */
+static inline void collection_follow_embedders(struct collection *collection,
+                                               const struct embedder_source *source,
+                                               struct held_embedder *first) {
+    if (collection->ops->follow_embedders)
+        collection->ops->follow_embedders(collection, source, first);
+    else
+        embedder_release(first);
 }
 /* Where the index searches, now and later (index_move); before it is shared. Milvus searches where
  * it does. */

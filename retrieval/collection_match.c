@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "config/base/hash.h"
 #include "retrieval/collection.h"
 
 static enum status match_prompt(const char *option, const char *built, const char *now,
@@ -84,6 +85,26 @@ enum status collection_match_tokens(const struct collection_info *info, uint64_t
     return STATUS_OK;
 }
 
+static uint64_t hash_vector_facts(uint64_t hash, int dim, const char *query_prompt,
+                                  const char *document_prompt) {
+    struct buffer facts = {0};
+    buffer_printf(&facts, "%016" PRIx64 " %d %zu %s\n%s", hash, dim, strlen(query_prompt),
+                  query_prompt, document_prompt);
+    uint64_t mark = hash_bytes(facts.data, facts.size, 0);
+    buffer_free(&facts);
+    return mark ? mark : 1;
+}
+
+uint64_t collection_vector_mark(const struct collection_info *info) {
+    return hash_vector_facts(info->embedder_hash, info->dim, info->query_prompt,
+                             info->document_prompt);
+}
+
+uint64_t embedder_vector_mark(const struct embedder *embedder) {
+    return hash_vector_facts(embedder->hash, embedder->dim, embedder->prompts[EMBED_QUERY],
+                             embedder->prompts[EMBED_DOCUMENT]);
+}
+
 struct collection_options collection_options_of(const struct collection_info *info) {
     return (struct collection_options){.chunk_length = info->chunk_length,
                                        .cut = info->cut,
@@ -98,4 +119,22 @@ struct collection_options collection_options_of(const struct collection_info *in
                                        .embedder = info->embedder,
                                        .tokenizer = info->tokenizer,
                                        .pictures = info->pictures};
+}
+
+static bool same_space(const struct picture_space *left, const struct picture_space *right) {
+    if (left->embedder == NULL || right->embedder == NULL) return left->embedder == right->embedder;
+    return left->embedder_hash == right->embedder_hash && left->dim == right->dim &&
+           strcmp(left->query_prompt, right->query_prompt) == 0 &&
+           strcmp(left->document_prompt, right->document_prompt) == 0;
+}
+
+bool collection_is_made_so(const struct collection_info *info,
+                           const struct collection_options *options) {
+    return info->embedder_hash == options->embedder_hash &&
+           info->tokenizer_hash == options->tokenizer_hash && info->dim == options->dim &&
+           info->chunk_length == options->chunk_length && info->cut == options->cut &&
+           info->context == options->context && info->overlap == options->overlap &&
+           info->eod == options->eod && strcmp(info->query_prompt, options->query_prompt) == 0 &&
+           strcmp(info->document_prompt, options->document_prompt) == 0 &&
+           same_space(&info->pictures, &options->pictures);
 }

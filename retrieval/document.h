@@ -38,6 +38,8 @@ struct collection_document {
     const int32_t *ids;     /* [n] */
     int n, n_chunks;
     const struct chunk_range *chunks; /* [n_chunks] in order */
+    uint64_t mark; /* collection_vector_mark of what its vectors are of: a put refuses those of
+                      another embedder. 0: they are of the collection's, whichever that is */
     const float *picture; /* [pictures.dim] of unit length, by the pictures' own embedder; NULL: it
                              has none */
 };

@@ -4,6 +4,8 @@
  * open at once. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "config/base/buffer.h"
 
 /* The kind of a text, which decides the prompt that is put before it. */
@@ -55,6 +57,20 @@ struct embedder {
                                 struct embedder_picture *out, struct error *e);
     void *self;
 };
+
+/* An embedder that several states of a collection share: it is there as long as one of them is. */
+struct held_embedder {
+    struct embedder embedder;
+    atomic_int holders;                        /* 1 when made: its maker's */
+    void (*close)(struct held_embedder *held); /* by whoever lets go of it last; frees it */
+};
+static inline struct held_embedder *embedder_hold(struct held_embedder *held) {
+    if (held) atomic_fetch_add(&held->holders, 1);
+    return held;
+}
+static inline void embedder_release(struct held_embedder *held) { /* NULL: nothing */
+    if (held && atomic_fetch_sub(&held->holders, 1) == 1) held->close(held);
+}
 
 /* NULL for a zeroed one, which is not open. */
 static inline const struct embedder *embedder_if_open(const struct embedder *embedder) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "retrieval/document.h"
+#include "retrieval/embedder.h"
 
 /* Where pictures have an embedder of their own: a second space of vectors, in which each picture
  * has one, at its first chunk. The chunks of its caption have vectors of the collection's embedder,
@@ -43,9 +44,12 @@ struct collection_info {
 struct snapshot {
     const struct snapshot_ops *ops;
     const struct collection_info
-        *info;       /* of its generation, whose counts it has; lives as long as the snapshot */
-    int64_t version; /* of the same source: a later state has a larger one */
-    int generation;  /* that it stands on, and how many changes it has since, for people */
+        *info; /* of its generation, whose counts it has; lives as long as the snapshot */
+    const struct embedder *embedder; /* that its vectors are of, where the collection was given a
+                                        source of embedders (collection_follow_embedders); lives as
+                                        long as the snapshot. NULL: it was not, or cannot change */
+    int64_t version;                 /* of the same source: a later state has a larger one */
+    int generation; /* that it stands on, and how many changes it has since, for people */
     int64_t n_changes;
     int64_t n_documents, n_chunks;
     int64_t
@@ -78,6 +82,24 @@ static inline void snapshot_release(struct snapshot *snapshot) {
 /* A chunk that was found in the snapshot, or that a document in it has. */
 static inline struct chunk snapshot_chunk(const struct snapshot *snapshot, int64_t id) {
     return snapshot->ops->chunk(snapshot, id);
+}
+
+/* A document of the snapshot with its tokens and chunks, to be put elsewhere: it points into the
+ * snapshot, and to `ranges` [n_chunks], which it fills in. Its chunks are at hand. */
+static inline struct collection_document snapshot_document_again(
+    const struct snapshot *snapshot, const struct stored_document *document,
+    struct chunk_range *ranges) {
+    struct collection_document again = document_again(document);
+    struct chunk chunk = snapshot_chunk(snapshot, document->first_chunk);
+    again.ids = chunk_document_ids(&chunk);
+    again.n = chunk_document_tokens(&chunk);
+    for (int64_t i = 0; i < document->n_chunks; i++) {
+        chunk = snapshot_chunk(snapshot, document->first_chunk + i);
+        ranges[i] = chunk_range_of(&chunk);
+    }
+    again.chunks = ranges;
+    again.n_chunks = (int)document->n_chunks;
+    return again;
 }
 
 /* The vectors [n, dim] of chunks [first, first + n) of one document, as the index keeps them.

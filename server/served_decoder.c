@@ -142,6 +142,12 @@ enum status decoder_part_open_documents(struct decoder_part *part, const struct 
     embedder_share(&documents->embedder); /* with clients that ask for vectors */
     if (documents->pictures.self) embedder_share(&documents->pictures);
     if (documents->reranker.self) embedder_share(&documents->reranker);
+    documents->follower =
+        (struct embedder_follower){.config = config,
+                                   .first = &documents->embedder,
+                                   .pictures = embedder_if_open(&documents->pictures),
+                                   .shares = true};
+    embedders_follow(&documents->follower, documents->collection);
     if (retrieval_thread_open(&part->retrieval, documents->retriever, capacity, threads, e))
         return e->status;
     return open_changes(part, config, e);

@@ -8,13 +8,15 @@
 #include "retrieval/store/store.h"
 
 enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11, PICTURE_DIM = 5 };
+/* Of a second embedder, which a collection can be turned to. */
+enum { OTHER_DIM = 6, OTHER_HASH = 4711 };
 
 /* Document `id` in its version `version`: its text, tokens and vectors follow from both. */
 struct made_document {
     char id[16], path[24], source[40], text[2 * LONGEST + 1], metadata[32];
     int32_t ids[LONGEST];
     struct chunk_range chunks[LONGEST / CHUNK + 1];
-    float vectors[(LONGEST / CHUNK + 1) * DIM];
+    float vectors[(LONGEST / CHUNK + 1) * DIM], other[(LONGEST / CHUNK + 1) * OTHER_DIM];
     float picture[PICTURE_DIM];
     struct mark
         marks[2]; /* its first line, and a page whose number is the version, at the last byte */
@@ -59,6 +61,9 @@ static inline void make_document(struct made_document *d, int id, int version) {
     for (int i = 0; i < n_chunks; i++) d->chunks[i] = grid_chunk(i, n, 2);
     for (int i = 0; i < n_chunks; i++)
         make_vector(d->vectors + i * DIM, DIM, mix((uint32_t)id, (uint32_t)version), i * DIM);
+    for (int i = 0; i < n_chunks; i++)
+        make_vector(d->other + i * OTHER_DIM, OTHER_DIM, mix((uint32_t)version, (uint32_t)id),
+                    (1 + i) * 100);
     d->marks[0] = (struct mark){.kind = MARK_LINE, .value = 1};
     d->marks[1] =
         (struct mark){.at = (uint32_t)(2 * n - 1), .kind = MARK_PAGE, .value = (uint32_t)version};
@@ -74,6 +79,12 @@ static inline void make_document(struct made_document *d, int id, int version) {
                                                .chunks = d->chunks,
                                                .n_chunks = n_chunks,
                                                .n = n};
+}
+
+/* Its vectors by the embedder of a collection. */
+static inline const float *made_vectors(const struct made_document *d,
+                                        const struct collection_info *info) {
+    return info->embedder_hash == OTHER_HASH ? d->other : d->vectors;
 }
 
 /* The space of pictures of collections that have one. */

@@ -154,11 +154,11 @@ static struct generation_builder *make_builder(const char *dir) {
 }
 
 enum status builder_adopt(struct generation_builder **out, const char *dir,
-                          struct manifest *manifest, struct error *e) {
+                          struct manifest *manifest, bool locked, struct error *e) {
     struct generation_builder *builder = make_builder(dir);
     builder->manifest = *manifest;
     *manifest = (struct manifest){0};
-    enum status status = generation_lock_soon(&builder->lock, dir, e);
+    enum status status = locked ? STATUS_OK : generation_lock_soon(&builder->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(builder, e);
     if (status) {
         builder_abandon(builder);

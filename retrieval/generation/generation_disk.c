@@ -85,7 +85,8 @@ char *disk_generation_path(const char *dir, int generation) {
     return disk_path(dir, name);
 }
 
-static enum status remove_entries(DIR *d, const char *folder, struct error *e) {
+/* The files in it, then the folder; it holds no folders. */
+static enum status remove_with_files(DIR *d, const char *folder, struct error *e) {
     enum status status = STATUS_OK;
     for (struct dirent *entry; status == STATUS_OK && (entry = readdir(d)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
@@ -93,23 +94,22 @@ static enum status remove_entries(DIR *d, const char *folder, struct error *e) {
         status = disk_remove(path, e);
         free(path);
     }
+    if (status) return status;
+    step("remove");
+    return rmdir(folder) == 0 ? STATUS_OK : error_errno(e, "%s: remove", folder);
+}
+
+enum status disk_remove_folder(const char *folder, struct error *e) {
+    DIR *d = opendir(folder);
+    if (d == NULL) return errno == ENOENT ? STATUS_OK : error_errno(e, "%s", folder);
+    enum status status = remove_with_files(d, folder, e);
+    closedir(d);
     return status;
 }
 
 enum status disk_remove_generation(const char *dir, int generation, struct error *e) {
     char *folder = disk_generation_path(dir, generation);
-    DIR *d = opendir(folder);
-    enum status status = STATUS_OK;
-    if (d == NULL) {
-        if (errno != ENOENT) status = error_errno(e, "%s", folder);
-    } else {
-        status = remove_entries(d, folder, e);
-        closedir(d);
-        if (status == STATUS_OK) {
-            step("remove");
-            if (rmdir(folder) != 0) status = error_errno(e, "%s: remove", folder);
-        }
-    }
+    enum status status = disk_remove_folder(folder, e);
     free(folder);
     return status;
 }

@@ -102,9 +102,10 @@ enum status file_map_verified(struct file_map *map, const char *path,
                               const struct file_facts *facts, struct error *e);
 
 /* A builder of a generation whose files the caller writes, in builder_folder. The facts are those
- * of m, whose strings it takes over; the number is new. It holds the lock. */
+ * of m, whose strings it takes over; the number is new. It holds the lock, unless the caller does.
+ */
 enum status builder_adopt(struct generation_builder **out, const char *dir,
-                          struct manifest *manifest, struct error *e);
+                          struct manifest *manifest, bool locked, struct error *e);
 const char *builder_folder(const struct generation_builder *builder);
 /* Writes MANIFEST, and puts the folder on the disk: what builder_prepare ends with. */
 enum status builder_seal(struct generation_builder *builder, struct error *e);
@@ -136,7 +137,8 @@ enum status disk_truncate(const char *path, uint64_t size, struct error *e);
 enum status disk_write_whole(const char *path, const struct buffer *text, struct error *e);
 enum status disk_rename(const char *from, const char *to, struct error *e);
 enum status disk_remove(const char *path, struct error *e);
-/* Removes the files in a generation's folder, then the folder. It holds no folders. */
+/* Removes the files in a folder, then the folder, where it is there. It holds no folders. */
+enum status disk_remove_folder(const char *folder, struct error *e);
 enum status disk_remove_generation(const char *dir, int generation, struct error *e);
 /* mkdir with parents; an existing folder is fine. */
 enum status disk_make_folder(const char *path, struct error *e);

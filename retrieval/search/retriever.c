@@ -115,13 +115,19 @@ static bool seeks_pictures(const struct retriever *retriever, const struct retri
            query->choice.way != RETRIEVE_WORDS;
 }
 
+/* The embedder of a state of the collection: queries are embedded as its documents were. */
+static const struct embedder *embedder_of(const struct retriever *retriever,
+                                          const struct snapshot *snapshot) {
+    return snapshot->embedder ? snapshot->embedder : retriever->embedders.texts;
+}
+
 /* The queries' vectors by one of the embedders, [n, dim], zeros where a query is not for its list.
  */
 static enum status embed_queries(const struct retriever *retriever, bool pictures,
                                  const struct retriever_query *queries, int n, float **out,
                                  struct error *e) {
     const struct embedder *embedder =
-        pictures ? retriever->embedders.pictures : retriever->embedders.texts;
+        pictures ? retriever->embedders.pictures : embedder_of(retriever, queries[0].snapshot);
     struct retriever_query *asked = xcalloc((size_t)n + 1, sizeof *asked);
     *out = xcalloc((size_t)n * (size_t)embedder->dim + 1, sizeof **out);
     for (int i = 0; i < n; i++) {
@@ -138,7 +144,7 @@ static enum status embed_queries(const struct retriever *retriever, bool picture
 
 /* A batch of queries with their vectors. */
 struct retriever_batch {
-    struct retriever_query *queries; /* [n] each with a snapshot */
+    struct retriever_query *queries; /* [n] each with a snapshot, all of one embedder */
     float *passages, *pictures;      /* [n, dim of each]; pictures NULL: none are sought */
     int n;
 };
@@ -157,6 +163,7 @@ static enum status search_embedded(const struct retriever *retriever,
                                    const struct retriever_batch *batch, struct hits *hits,
                                    struct error *e) {
     struct ranked_query *ranked = xcalloc((size_t)batch->n + 1, sizeof *ranked);
+    int dim = embedder_of(retriever, batch->queries[0].snapshot)->dim;
     for (int i = 0; i < batch->n; i++) {
         const struct retriever_query *query = &batch->queries[i];
         ranked[i] =
@@ -164,12 +171,11 @@ static enum status search_embedded(const struct retriever *retriever,
                                   .k = query_width(query, retriever->reranker, retriever->max_k),
                                   .hits = &hits[i]};
         if (seeks_passages(retriever, query))
-            ranked[i].passages =
-                batch->passages + (size_t)i * (size_t)retriever->embedders.texts->dim;
+            ranked[i].passages = batch->passages + (size_t)i * (size_t)dim;
         if (seeks_pictures(retriever, query))
             ranked[i].pictures =
                 batch->pictures + (size_t)i * (size_t)retriever->embedders.pictures->dim;
-        CHECK(query->snapshot->info->dim == retriever->embedders.texts->dim);
+        CHECK(query->snapshot->info->dim == dim);
     }
     enum status status = ranking_find(retriever->collection, ranked, batch->n, e);
     for (int i = 0; i < batch->n && status == STATUS_OK; i++)
@@ -203,28 +209,49 @@ static enum status read_operators(const struct retriever *retriever, struct retr
     return STATUS_OK;
 }
 
+static enum status search_batch(const struct retriever *retriever, struct retriever_query *queries,
+                                int n, struct hits *hits, struct error *e) {
+    struct retriever_batch batch = {.queries = queries, .n = n};
+    enum status status = embed_all(retriever, &batch, e);
+    if (status == STATUS_OK) status = search_embedded(retriever, &batch, hits, e);
+    free(batch.passages);
+    free(batch.pictures);
+    return status;
+}
+
+/* The first queries, whose states are of one embedder: all, but for a moment after the
+ * collection has turned to another one. */
+static int count_alike(const struct retriever *retriever, const struct retriever_query *queries,
+                       int n) {
+    const struct embedder *embedder = embedder_of(retriever, queries[0].snapshot);
+    int alike = 1;
+    while (alike < n && embedder_of(retriever, queries[alike].snapshot) == embedder) alike++;
+    return alike;
+}
+
 enum status retriever_search(struct retriever *retriever, const struct retriever_query *queries,
                              int n, struct hits *hits, struct error *e) {
     struct snapshot *newest = retriever_hold(retriever);
-    struct retriever_batch batch = {.queries = xcalloc((size_t)n + 1, sizeof *batch.queries),
-                                    .n = n};
+    struct retriever_query *asked = xcalloc((size_t)n + 1, sizeof *asked);
     struct word_demands **demands = xcalloc((size_t)n + 1, sizeof(struct word_demands *));
     enum status status = STATUS_OK;
     memset(hits, 0, (size_t)n * sizeof *hits);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
-        batch.queries[i] = queries[i];
-        if (queries[i].snapshot == NULL) batch.queries[i].snapshot = newest;
-        batch.queries[i].choice.way = choose_way(retriever, &queries[i]);
-        status = read_operators(retriever, &batch.queries[i], &demands[i], e);
+        asked[i] = queries[i];
+        if (queries[i].snapshot == NULL) asked[i].snapshot = newest;
+        asked[i].choice.way = choose_way(retriever, &queries[i]);
+        status = read_operators(retriever, &asked[i], &demands[i], e);
     }
-    if (status == STATUS_OK) status = embed_all(retriever, &batch, e);
-    if (status == STATUS_OK) status = search_embedded(retriever, &batch, hits, e);
+    for (int i = 0, alike = 0; i < n && status == STATUS_OK; i += alike) {
+        alike = count_alike(retriever, asked + i, n - i);
+        status = search_batch(retriever, asked + i, alike, hits + i, e);
+        /* Nobody waits for these; somebody may for the others. */
+        if (status == STATUS_CANCELLED && alike < n) status = STATUS_OK;
+    }
     for (int i = 0; i < n && status; i++) hits_free(&hits[i]);
     for (int i = 0; i < n; i++) word_demands_free(demands[i]);
     free(demands);
-    free(batch.queries);
-    free(batch.passages);
-    free(batch.pictures);
+    free(asked);
     snapshot_release(newest);
     return status;
 }

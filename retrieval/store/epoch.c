@@ -138,6 +138,7 @@ void epoch_release(struct epoch *epoch) {
     key_set_free(&epoch->places);
     selections_close(&epoch->selections);
     disk_generation_close(epoch->generation);
+    embedder_release(epoch->embedder);
     free(epoch->gone);
     free(epoch->gone_list);
     free(epoch);

@@ -103,6 +103,7 @@ static struct store_snapshot *make_snapshot(struct epoch *epoch, uint64_t sequen
     CHECK(sequence <= UINT32_MAX);
     snapshot->base.ops = &snapshot_ops;
     snapshot->base.info = disk_generation_info(epoch->generation);
+    snapshot->base.embedder = epoch->embedder ? &epoch->embedder->embedder : NULL;
     snapshot->base.generation = snapshot->base.info->generation;
     snapshot->base.n_changes = (int64_t)sequence;
     snapshot->base.version = ((int64_t)snapshot->base.generation << 32) | (int64_t)sequence;
@@ -260,85 +261,6 @@ void store_refresh(struct store *store) {
     if (store->end.sequence != before.sequence) store_renew(store);
 }
 
-/* A generation with its changes. */
-static enum status load_generation(const struct store *store, struct epoch **out,
-                                   struct change_log_end *end, struct error *e) {
-    struct disk_generation *generation;
-    if (disk_generation_open(&generation, store->dir, e)) return e->status;
-    if (store->device && disk_generation_move(generation, store->device, e)) {
-        disk_generation_close(generation);
-        return e->status;
-    }
-    return epoch_load(out, generation, end, e);
-}
-
-/* Another program may remove the generation, with its log, before the log is read. Then CURRENT
- * names another one. */
-static bool was_removed(const struct store *store, const struct epoch *epoch) {
-    struct generation_origin now;
-    struct error e;
-    return current_read(store->dir, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
-           now.generation != disk_generation_info(epoch->generation)->generation;
-}
-
-static enum status load_newest(const struct store *store, struct epoch **out,
-                               struct change_log_end *end, struct error *e) {
-    enum status status = load_generation(store, out, end, e);
-    while (status == STATUS_OK && was_removed(store, *out)) {
-        epoch_release(*out);
-        status = load_generation(store, out, end, e);
-    }
-    if (status == STATUS_OK && end->damaged)
-        log_warn("%s: the log of changes is damaged behind change %" PRIu64 ": %" PRIu64
-                 " bytes are not read; retro-index verify --repair cuts them off",
-                 disk_generation_folder((*out)->generation), end->sequence, end->torn);
-    return status;
-}
-
-/* Following. */
-
-/* Whether the epoch is of this generation. Numbers alone do not tell: after a repair one may come a
- * second time. */
-static bool is_of(const struct epoch *epoch, struct generation_origin origin) {
-    return origin_equal(disk_generation_origin(epoch->generation), origin);
-}
-
-/* Takes the epoch over where it is what CURRENT names now, and the newest epoch is not or went
- * astray. */
-static bool take_followed(struct store *store, struct epoch *epoch,
-                          const struct change_log_end *end) {
-    struct generation_origin now;
-    struct error e;
-    if (store->log || current_read(store->dir, &now.generation, &now.manifest_checksum, &e) ||
-        !is_of(epoch, now))
-        return false;
-    if (is_of(store->epoch, now) && !store->astray) return false;
-    store_turn(store, epoch, end);
-    return true;
-}
-
-enum status store_follow(struct store *store, struct error *e) {
-    struct generation_origin origin;
-    struct epoch *epoch;
-    struct change_log_end end;
-    store_tidy(store);
-    if (current_read(store->dir, &origin.generation, &origin.manifest_checksum, e))
-        return e->status;
-    pthread_mutex_lock(&store->lock);
-    bool newest = is_of(store->epoch, origin) && !store->astray;
-    pthread_mutex_unlock(&store->lock);
-    if (newest) return STATUS_OK;
-
-    if (load_newest(store, &epoch, &end, e)) return e->status;
-    pthread_mutex_lock(&store->lock);
-    /* Changes of this program that began meanwhile have turned to it themselves. */
-    bool taken = take_followed(store, epoch, &end);
-    pthread_mutex_unlock(&store->lock);
-    if (!taken) epoch_release(epoch);
-    store_tidy(store);
-    return STATUS_OK;
-}
-
 /* The table. */
 
 static enum status move_index(struct collection *collection, const char *device, struct error *e) {
@@ -406,14 +328,10 @@ static void close_store(struct collection *collection) {
     free(store);
 }
 
-static enum status follow_folder(struct collection *collection, struct error *e) {
-    return store_follow(store_of(collection), e);
-}
-
 enum status store_open(struct collection **out, const char *dir, struct error *e) {
     static const struct collection_ops ops = {.close = close_store,
                                               .hold = hold_newest,
-                                              .follow = follow_folder,
+                                              .follow = store_follow_folder,
                                               .search = search_vectors,
                                               .search_words = search_words,
                                               .has_words = has_words,
@@ -424,6 +342,7 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
                                               .put_all = store_put_all,
                                               .remove = store_remove,
                                               .move = move_index,
+                                              .follow_embedders = store_follow_embedders,
                                               .changes = count_changes,
                                               .compact = store_compact};
     struct store *store = xcalloc(1, sizeof *store);
@@ -435,7 +354,7 @@ enum status store_open(struct collection **out, const char *dir, struct error *e
     store->pending_end = &store->pending;
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->changed, NULL);
-    enum status status = load_newest(store, &epoch, &end, e);
+    enum status status = store_load_newest(store, &epoch, &end, e);
     if (status) {
         close_store(&store->base);
         return status;

@@ -263,13 +263,30 @@ static enum status check_allowed(const struct epoch *epoch, const struct filter 
     return filter_refuse(filter, e);
 }
 
+/* The rules that a document is held to when its turn has come. */
+struct put_rules {
+    const struct filter *filter; /* NULL: all documents may be put */
+    uint64_t mark;               /* of its vectors */
+};
+
+/* Vectors of another embedder are refused: the collection has turned to its own meanwhile. */
+static enum status check_mark(uint64_t mark, const struct collection_info *info, struct error *e) {
+    if (mark == collection_vector_mark(info)) return STATUS_OK;
+    return error_set(
+        e, STATUS_BUSY,
+        "the collection has turned to vectors of another embedder meanwhile; try again");
+}
+
 /* Takes over the change. */
 static enum status put_locked(struct store *store, struct pending_change *change,
-                              const struct filter *filter, enum change_effect *effect,
+                              const struct put_rules *rules, enum change_effect *effect,
                               struct error *e) {
     const struct collection_document *document = &change->bytes->image.document;
     enum status status = await_turn(store, document->id, e);
-    bool refused = status == STATUS_OK && check_allowed(store->epoch, filter, change->bytes, e);
+    if (status == STATUS_OK)
+        status = check_mark(rules->mark, disk_generation_info(store->epoch->generation), e);
+    bool refused =
+        status == STATUS_OK && check_allowed(store->epoch, rules->filter, change->bytes, e);
     if (refused) status = e->status;
     if (status == STATUS_OK) status = epoch_check_room(store->epoch, e);
     int64_t place = status ? -1 : epoch_find(store->epoch, document->id);
@@ -289,8 +306,11 @@ static enum status put_document(struct store *store, const struct filter *filter
     struct pending_change *change = xcalloc(1, sizeof *change);
     struct snapshot *snapshot = collection_hold(&store->base);
     change->kind = CHANGE_PUT;
+    const struct put_rules rules = {filter, collection_vector_mark(snapshot->info)};
     enum status status =
-        logged_bytes_make(&change->bytes, put->document, put->vectors, snapshot->info, e);
+        put->document->mark ? check_mark(put->document->mark, snapshot->info, e) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = logged_bytes_make(&change->bytes, put->document, put->vectors, snapshot->info, e);
     snapshot_release(snapshot);
     if (status) {
         free_pending(change);
@@ -300,7 +320,7 @@ static enum status put_document(struct store *store, const struct filter *filter
     pthread_mutex_lock(&store->lock);
     status = store_begin_change(store, e);
     if (status == STATUS_OK) {
-        status = put_locked(store, change, filter, &put->effect, e);
+        status = put_locked(store, change, &rules, &put->effect, e);
         store_end_change(store);
     } else {
         free_pending(change);

@@ -57,16 +57,8 @@ static enum status copy_document(void *context, const struct stored_document *do
     if (check_cancelled(compaction, e)) return e->status;
     grow_room(compaction, document->n_chunks, info->dim);
 
-    struct chunk chunk = snapshot_chunk(compaction->snapshot, document->first_chunk);
-    struct collection_document copy = document_again(document);
-    copy.ids = chunk_document_ids(&chunk);
-    copy.n = chunk_document_tokens(&chunk);
-    for (int64_t i = 0; i < document->n_chunks; i++) {
-        chunk = snapshot_chunk(compaction->snapshot, document->first_chunk + i);
-        compaction->chunks[i] = chunk_range_of(&chunk);
-    }
-    copy.chunks = compaction->chunks;
-    copy.n_chunks = (int)document->n_chunks;
+    struct collection_document copy =
+        snapshot_document_again(compaction->snapshot, document, compaction->chunks);
     bool has_picture;
     enum status status = copy_vectors(compaction, document, e);
     if (status == STATUS_OK)
@@ -177,6 +169,8 @@ static void take_over(struct store *store, const struct log_copy *copy) {
 static enum status turn(struct compaction *compaction, struct error *e) {
     struct log_copy copy = {.epoch = epoch_open(compaction->next)};
     compaction->next = NULL;
+    copy.epoch->embedder =
+        embedder_hold(store_snapshot_read(compaction->snapshot)->epoch->embedder);
     enum status status = copy_changes(compaction, &copy, e);
     if (status == STATUS_OK) status = publish(compaction, e);
     if (status) {

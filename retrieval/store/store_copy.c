@@ -1,20 +1,19 @@
-/* retrieval/store/store_copy.c: store_copy. The files of the generation are opened, its log is
- * copied, and if CURRENT names that generation still, both belong together: then the files are
- * copied, which stay readable when another program removes them. Otherwise it begins again with the
- * generation that CURRENT names now. */
+/* retrieval/store/store_copy.c: store_copy and store_move. The files of the generation are opened,
+ * its log is copied, and if CURRENT names that generation still, both belong together: then the
+ * files are copied, which stay readable when another program removes them. Otherwise it begins
+ * again with the generation that CURRENT names now. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "retrieval/generation/change_log.h"
-#include "retrieval/generation/generation_private.h"
-#include "retrieval/store/store.h"
+#include "retrieval/store/store_private.h"
 
 enum { COPY_ATTEMPTS = 5, COPY_PIECE = 1 << 20 };
 
 struct copy {
     const char *from, *to;
+    bool moves; /* the files, into a folder that the caller has locked */
     const atomic_bool *cancelled;
     struct generation_origin origin;
     char *folder; /* of the generation that is copied */
@@ -121,11 +120,23 @@ static enum status copy_file(const struct copy *copy, enum generation_file file,
     return status;
 }
 
-static enum status copy_files(const struct copy *copy, struct error *e) {
+/* It was compared when it was opened. */
+static enum status move_file(const struct copy *copy, enum generation_file file, struct error *e) {
+    const char *name = generation_file_name(file, &copy->manifest.info);
+    char *source = disk_path(copy->folder, name);
+    char *target = disk_path(builder_folder(copy->builder), name);
+    enum status status = disk_rename(source, target, e);
+    free(source);
+    free(target);
+    return status;
+}
+
+static enum status bring_files(const struct copy *copy, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < GENERATION_FILE_COUNT && status == STATUS_OK; i++) {
         enum generation_file file = (enum generation_file)i;
-        if (generation_has_file(file, &copy->manifest.info)) status = copy_file(copy, file, e);
+        if (!generation_has_file(file, &copy->manifest.info)) continue;
+        status = copy->moves ? move_file(copy, file, e) : copy_file(copy, file, e);
     }
     return status ? status : disk_sync(builder_folder(copy->builder), e);
 }
@@ -133,7 +144,7 @@ static enum status copy_files(const struct copy *copy, struct error *e) {
 static enum status begin_target(struct copy *copy, struct error *e) {
     struct manifest manifest;
     if (manifest_read(&manifest, copy->folder, copy->origin, e) ||
-        builder_adopt(&copy->builder, copy->to, &manifest, e)) {
+        builder_adopt(&copy->builder, copy->to, &manifest, copy->moves, e)) {
         manifest_free(&manifest);
         return e->status;
     }
@@ -151,7 +162,7 @@ static enum status try_to_copy(struct copy *copy, bool *replaced, struct error *
         status =
             error_set(e, STATUS_BUSY, "%s: its generations are replaced faster than they are read",
                       copy->from);
-    if (status == STATUS_OK) status = copy_files(copy, e);
+    if (status == STATUS_OK) status = bring_files(copy, e);
     change_log_close(copy->log);
     copy->log = NULL;
     close_source(copy);
@@ -181,4 +192,10 @@ enum status store_copy(const char *from, const char *to, const atomic_bool *canc
         again = again && status != STATUS_OK;
     }
     return status;
+}
+
+enum status store_move(const char *from, const char *to, struct error *e) {
+    struct copy copy = {.from = from, .to = to, .moves = true};
+    bool replaced;
+    return try_to_copy(&copy, &replaced, e);
 }

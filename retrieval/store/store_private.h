@@ -42,7 +42,8 @@ enum { LOG_PAGE = 1024, LOG_PAGES = 4096 };
 struct epoch {
     atomic_int holders;
     struct disk_generation *generation;
-    gone_at *gone; /* [n_documents] of the generation */
+    struct held_embedder *embedder; /* of its vectors; NULL: the store has no source of them */
+    gone_at *gone;                  /* [n_documents] of the generation */
     struct logged_document *pages[LOG_PAGES];
     atomic_llong n_gone_chunks; /* of the generation: what a search may have to pass over */
     struct selections selections;
@@ -86,7 +87,13 @@ struct store {
     struct epoch
         *epoch; /* and behind it older ones: what is deleted goes from their snapshots too */
     struct store_snapshot *newest;
-    struct change_log_end end; /* of the changes that the epoch has */
+    struct change_log_end end;     /* of the changes that the epoch has */
+    struct embedder_source source; /* open is NULL: embedders are not followed */
+    struct refused_generation {
+        struct generation_origin origin;
+        double until; /* of time_now: then its embedder is sought again */
+        struct error why;
+    } refused;
     bool astray; /* the epoch has changes that the log has no more: store_follow reads it again */
 
     /* While changes of this program are under way. */
@@ -120,6 +127,16 @@ enum status store_remove(struct collection *collection, const struct filter *fil
                          struct error *e);
 enum status store_compact(struct collection *collection, const atomic_bool *cancelled,
                           struct error *e);
+enum status store_follow_folder(struct collection *collection, struct error *e);
+void store_follow_embedders(struct collection *collection, const struct embedder_source *source,
+                            struct held_embedder *first);
+/* The generation that CURRENT names, with its changes, read up to *end. */
+enum status store_load_newest(const struct store *store, struct epoch **out,
+                              struct change_log_end *end, struct error *e);
+
+/* As store_copy, but the files of the generation are moved: `from` holds nothing whole afterwards,
+ * on failure too. The caller holds the lock of `to`. */
+enum status store_move(const char *from, const char *to, struct error *e);
 
 /* A generation without changes; takes over the caller's hold of the generation. */
 struct epoch *epoch_open(struct disk_generation *generation);

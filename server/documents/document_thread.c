@@ -2,12 +2,12 @@
 #include "server/documents/document_thread.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "server/documents/collection_upkeep.h"
 #include "server/documents/document_sweep.h"
 
 /* How often other programs' generations are looked for, and counts of a collection in Milvus, which
@@ -32,6 +32,7 @@ struct document_thread {
 /* How far a job is carried out. */
 struct document_progress {
     struct document_cutter cutter;
+    struct snapshot *snapshot; /* whose embedder the cutter has; NULL: not yet */
     struct document_quota quota;
     int item, part; /* the next one, of a file that may hold several its part */
     bool taken;     /* of that file: its parts have room */
@@ -114,13 +115,25 @@ struct document_fate {
     struct error *error;
 };
 
+/* A document is embedded as the collection is when it is begun. Whether that is by another embedder
+ * than before. */
+static bool choose_embedder(struct document_thread *thread, struct document_progress *progress) {
+    const struct embedder *before = progress->cutter.embedder;
+    struct snapshot *newest = collection_hold(thread->o.collection);
+    if (newest->embedder) progress->cutter.embedder = newest->embedder;
+    snapshot_release(progress->snapshot);
+    progress->snapshot = newest;
+    return progress->cutter.embedder != before;
+}
+
 /* A part of putting a document; false when it is over. */
 static bool put_some(struct document_thread *thread, struct document_job *job,
                      struct collection_document *document, const struct document_fate *fate) {
     struct document_progress *progress = job->progress;
     struct error *e = fate->error;
-    bool is_there = false, more = false;
+    bool is_there = false, more = false, turned = false;
     enum status status = check_goes_on(thread, job, e);
+    if (!progress->begun) choose_embedder(thread, progress);
     if (status == STATUS_OK && !progress->begun)
         status = document_put_begin(&progress->cutter, thread->o.collection, document, &is_there,
                                     fate->effect, e);
@@ -133,6 +146,12 @@ static bool put_some(struct document_thread *thread, struct document_job *job,
     if (status == STATUS_OK && !is_there)
         status =
             document_put_end(&progress->cutter, thread->o.collection, document, fate->effect, e);
+    /* The collection has turned to another embedder meanwhile: the document begins again. */
+    if (status == STATUS_BUSY) turned = choose_embedder(thread, progress);
+    if (turned)
+        status = document_put_begin(&progress->cutter, thread->o.collection, document, &is_there,
+                                    fate->effect, e);
+    if (turned && status == STATUS_OK && !is_there) return true;
     if (status == STATUS_OK && !is_there && job->steps)
         atomic_fetch_add(&job->steps->chunks, progress->cutter.n_chunks);
     *fate->status = status;
@@ -316,6 +335,7 @@ static void end_job(struct document_thread *thread, struct document_job *job) {
         if (job->items[i].upload) kept_copy_release(&job->items[i].upload->copy);
     if (job->who) principal_charge(job->who, job->progress->cutter.n_tokens_read, 0);
     document_cutter_close(&job->progress->cutter);
+    snapshot_release(job->progress->snapshot);
     free(job->progress);
     job->progress = NULL;
     pthread_mutex_lock(&thread->lock);
@@ -334,38 +354,6 @@ static void *run_changes(void *argument) {
 }
 
 /* The thread that keeps the collection in order. */
-
-static void follow(struct document_thread *thread) {
-    struct error e;
-    if (collection_follow(thread->o.collection, &e))
-        log_warn("the collection stays as it was: %s", e.text);
-}
-
-static bool is_due(struct document_thread *thread) {
-    struct collection_changes changes;
-    struct error e;
-    if (collection_count_changes(thread->o.collection, &changes, &e)) return false;
-    return thread->o.compact_after > 0 &&
-           changes.n_chunks + changes.n_deleted_chunks >= thread->o.compact_after;
-}
-
-/* Returns false where it failed. */
-static bool compact(struct document_thread *thread) {
-    struct error e;
-    double start = time_now();
-    enum status status = collection_compact(thread->o.collection, &thread->stopped, &e);
-    if (status == STATUS_CANCELLED) return true;
-    if (status) {
-        log_warn("the collection is not compacted: %s", e.text);
-        return false;
-    }
-    struct snapshot *snapshot = collection_hold(thread->o.collection);
-    log_info("collection: compacted to generation %d in %.1f s, %" PRId64 " documents, %" PRId64
-             " chunks",
-             snapshot->generation, time_now() - start, snapshot->n_documents, snapshot->n_chunks);
-    snapshot_release(snapshot);
-    return true;
-}
 
 /* Waits; returns false when the thread shall end. */
 static bool wait_a_little(struct document_thread *thread) {
@@ -400,10 +388,12 @@ static void *run_keeping(void *argument) {
         .collection = thread->o.collection, .folder = thread->o.files, .version = -1};
     while (wait_a_little(thread)) {
         tend(thread);
-        follow(thread);
+        upkeep_follow(thread->o.collection);
         document_sweep(&sweeper);
-        if (time_now() < again || !is_due(thread)) continue;
-        if (!compact(thread)) again = time_now() + COMPACT_AGAIN_SECONDS;
+        if (time_now() < again || !upkeep_is_due(thread->o.collection, thread->o.compact_after))
+            continue;
+        if (!upkeep_compact(thread->o.collection, &thread->stopped))
+            again = time_now() + COMPACT_AGAIN_SECONDS;
     }
     return NULL;
 }

@@ -144,8 +144,8 @@ class Scenario:
         self.cases.append((label, place, text))
         self.counts[kind] += 1
 
-    def add_power_cuts(self):
-        for k in range(len(self.events) + 1):
+    def add_power_cuts(self, step=1):
+        for k in range(0, len(self.events) + 1, step):
             printed = self.text.encode()[:self.events[k].printed].decode() if k < len(self.events) else self.text
             for state in range(STATES):
                 rng = random.Random(f"{self.words} {k} {state}")
@@ -174,10 +174,10 @@ class Scenario:
                         tree = disk.cut_power(self.base, events, rng, share)
                         self.add(f"{kind}, power cut", f"{kind} at {k}, power cut, state {state}", tree, text)
 
-    def add_second_programs(self):
+    def add_second_programs(self, step=1):
         """The program is ended, or a write or fsync of it fails; another one changes the collection; the power is cut."""
         for kind in ("kill", "eio"):
-            for k in range(1, self.events[-1].number + 1):
+            for k in range(1, self.events[-1].number + 1, step):
                 text = self.run("run", f"{kind}:{k}")
                 text += work(self.folder / "run", ["change", self.target], goes_on=True)
                 tree = disk.cut_power(self.base, disk.read_journal(self.folder / "journal"), None, 0)
@@ -219,6 +219,7 @@ class Scenario:
                 continue
             assert lines[-1] == "well", said + done.stderr[-3000:]
             first, second = "\n".join(lines).split("goes on\n")
+            assert "done embed" not in text or "embedder second" in first and "embedder second" in second, said
             seen = [frozenset((int(a), int(b)) for a, b in (x.split()[1:] for x in part.splitlines() if x.startswith("document")))
                     for part in (first, second)]
             if isinstance(allowed, dict):
@@ -273,6 +274,29 @@ def test_compact(folder):
     s.add_second_programs()
     s.check()
     report("compact", s)
+
+
+def test_embed(folder):
+    """The collection turns to another embedder: its vectors are all of one, before and after."""
+    begin(folder)
+    plain("change", folder / "base/c")
+    s = Scenario(folder, ["embed", "c"], "c", Model(CHANGED))
+    s.add_power_cuts()
+    s.add_faults(("kill", "torn", "eio", "enospc"), step=2 if MUCH == 1 else 1)
+    s.add_second_programs(step=3 if MUCH == 1 else 1)
+    s.check()
+    report("embed", s)
+
+
+def test_embed_beside_changes(folder):
+    """Another program changes the collection while it is embedded, and just before the switch."""
+    begin(folder)
+    s = Scenario(folder, ["embed", "c", "changes"], "c", Model(START))
+    assert all(f"done {x}" in s.text for x in ("7 1", "2 0", "7 2", "3 4", "2 2", "7 0"))
+    s.add_power_cuts(step=3 if MUCH == 1 else 1)
+    s.add_faults(("kill", "torn", "eio"), step=5 if MUCH == 1 else 1)
+    s.check()
+    report("embed beside changes", s)
 
 
 @pytest.mark.skipif(not FAISS, reason="built without FAISS")

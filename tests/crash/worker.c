@@ -5,13 +5,15 @@
  *   build DIR N VERSION FACTORY [pictures]   documents 0 .. N - 1, some of them pictures with
  * vectors of their own change DIR                    a fixed list of puts and deletions together
  * DIR                  three threads with documents of their own compact DIR, copy FROM TO, repair
- * DIR verify DIR...                 prints the documents of each, or that it is damaged check
+ * DIR embed DIR [change]        turns to the second embedder, where `change` beside other changes
+ * verify DIR...                 prints the documents of each, or that it is damaged check
  * DIR...                  prints the documents of each, changes it, compacts it and looks again */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "retrieval/generation/generation_private.h"
+#include "retrieval/store/store_embed.h"
 #include "tests/documents.h"
 
 /* One line, at once: the shim asks how many were printed. */
@@ -84,8 +86,10 @@ static enum status change(struct collection *l, int id, int version, struct erro
     enum change_effect effect;
     struct snapshot *snapshot = collection_hold(l);
     make(&d, sees_pictures(snapshot), id, version);
+    const float *vectors = made_vectors(&d, snapshot->info);
+    d.document.mark = collection_vector_mark(snapshot->info);
     snapshot_release(snapshot);
-    if (version > 0) return collection_put(l, NULL, &d.document, d.vectors, &effect, e);
+    if (version > 0) return collection_put(l, NULL, &d.document, vectors, &effect, e);
     enum status status = collection_delete(l, NULL, d.id, e);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
@@ -178,15 +182,84 @@ static int repair(const char *dir) {
     return 0;
 }
 
+/* Another embedder. */
+
+static enum status read_made(const struct stored_document *d, int *id, int *version,
+                             struct error *e) {
+    bool known =
+        sscanf(d->id, "id %d", id) == 1 && sscanf(d->metadata, "{\"version\":%d}", version) == 1;
+    return known && *id >= 0 && *id < IDS ? STATUS_OK
+                                          : error_set(e, STATUS_CORRUPT, "document %s", d->id);
+}
+
+/* Another program, which changes the collection at each step. */
+struct other_program {
+    const char *dir; /* NULL: there is none */
+    int n_steps;
+};
+
+static void change_beside(void *context, const char *step) {
+    static const int changes[][2] = {{7, 1}, {2, 0}, {7, 2}, {3, 4}, {2, 2}, {7, 0}};
+    struct other_program *other = context;
+    (void)step;
+    if (other->dir == NULL || other->n_steps >= 3) return;
+    struct collection *l = open_store(other->dir);
+    for (int i = 0; i < 2 && l; i++)
+        try_change(l, changes[2 * other->n_steps + i][0], changes[2 * other->n_steps + i][1]);
+    collection_close(l);
+    other->n_steps++;
+}
+
+static enum status embed_document(void *context, const struct collection_document *document,
+                                  float *vectors, struct error *e) {
+    struct made_document made;
+    int id, version;
+    const struct stored_document stored = {.id = document->id, .metadata = document->metadata};
+    if (read_made(&stored, &id, &version, e)) return e->status;
+    make_document(&made, id, version);
+    CHECK(document->n_chunks == made.document.n_chunks);
+    (void)context;
+    memcpy(vectors, made.other, (size_t)document->n_chunks * OTHER_DIM * sizeof *vectors);
+    return STATUS_OK;
+}
+
+static bool is_turned(const char *dir) {
+    struct collection *l = open_store(dir);
+    struct snapshot *snapshot = l ? collection_hold(l) : NULL;
+    bool turned = snapshot && snapshot->info->embedder_hash == OTHER_HASH;
+    snapshot_release(snapshot);
+    collection_close(l);
+    return turned;
+}
+
+static int embed(const char *dir, bool changes) {
+    struct error e;
+    struct vector_changed changed;
+    struct other_program other = {.dir = changes ? dir : NULL};
+    const struct vector_change change = {.embedder = "other toy",
+                                         .embedder_hash = OTHER_HASH,
+                                         .query_prompt = "",
+                                         .document_prompt = "passage: ",
+                                         .dim = OTHER_DIM,
+                                         .embed = embed_document,
+                                         .tell = change_beside,
+                                         .context = &other};
+    bool there;
+    SAY("begin embed\n");
+    enum status status = is_turned(dir) ? store_embedding_remove(dir, &there, &e)
+                                        : store_change_vectors(dir, &change, &changed, &e);
+    if (status) return complain("embed", &e);
+    SAY("done embed\n");
+    return 0;
+}
+
 /* Checking. */
 
 static enum status say_document(void *context, const struct stored_document *d, struct error *e) {
     struct made_document made;
     int id = -1, version = -1;
     (void)context;
-    bool known =
-        sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1;
-    if (!known || id < 0 || id >= IDS) return error_set(e, STATUS_CORRUPT, "document %s", d->id);
+    if (read_made(d, &id, &version, e)) return e->status;
     make_document(&made, id, version);
     if (d->text.size != made.document.text.size ||
         memcmp(d->text.text, made.text, d->text.size) != 0 || strcmp(d->path, made.path) != 0)
@@ -224,7 +297,7 @@ static enum status search_document(void *context, const struct stored_document *
           sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
     make(&made, sees_pictures(snapshot), id, version);
     if (check_picture(snapshot, d, made.document.picture, e)) return e->status;
-    struct nearest_query query = {.vectors = made.vectors, .n = 1, .k = 1};
+    struct nearest_query query = {.vectors = made_vectors(&made, snapshot->info), .n = 1, .k = 1};
     if (store_search(snapshot, &query, &found, &similarity, e)) return e->status;
     return found >= 0 && similarity > 0.999F
                ? STATUS_OK
@@ -234,6 +307,7 @@ static enum status search_document(void *context, const struct stored_document *
 static int look(struct collection *l) {
     struct error e;
     struct snapshot *snapshot = collection_hold(l);
+    SAY("embedder %s\n", snapshot->info->embedder_hash == OTHER_HASH ? "second" : "first");
     enum status status = store_walk(snapshot, say_document, NULL, &e);
     if (status == STATUS_OK) status = store_walk(snapshot, search_document, snapshot, &e);
     snapshot_release(snapshot);
@@ -303,11 +377,13 @@ int main(int argc, char **argv) {
     if (strcmp(what, "change") == 0 && n == 1) return change_all(words[0]);
     if (strcmp(what, "together") == 0 && n == 1) return change_together(words[0]);
     if (strcmp(what, "compact") == 0 && n == 1) return compact(words[0]);
+    if (strcmp(what, "embed") == 0 && n == 1) return embed(words[0], false);
+    if (strcmp(what, "embed") == 0 && n == 2) return embed(words[0], true);
     if (strcmp(what, "copy") == 0 && n == 2) return copy(words[0], words[1]);
     if (strcmp(what, "repair") == 0 && n == 1) return repair(words[0]);
     if (strcmp(what, "verify") == 0) return verify_all(n, words);
     if (strcmp(what, "check") == 0) return check_all(n, words);
     fprintf(stderr,
-            "usage: worker build|change|together|compact|copy|repair|verify|check DIR...\n");
+            "usage: worker build|change|together|compact|copy|embed|repair|verify|check DIR...\n");
     return 2;
 }

@@ -93,10 +93,13 @@ void walk_free(struct walk *walk);
 struct index_progress {
     bool terminal, drawn;
     double started, shown;
+    const char *unit; /* of what is counted: "files" */
     int files, total_files;
     int64_t chunks, fresh; /* fresh: those that were embedded now */
     struct index_estimate estimate;
 };
+/* So many of `unit` will be read. */
+void progress_begin(struct index_progress *progress, const char *unit, int total);
 /* The files that will be read. */
 void progress_start(struct index_progress *progress, const struct walk *walk);
 /* A document was read: of its file, so many bytes of text had been expected in its place. */
@@ -175,6 +178,8 @@ struct index_arguments {
     bool by_picture;    /* a search is by the picture in a file */
     bool explain;       /* what put each hit where it stands is printed */
     bool operators;     /* the query has operators */
+    const char *with;   /* folder of the embedder that embed turns to; NULL: not said */
+    int load;           /* percent of the time in which embed may work */
     const char *id;     /* of the document added; NULL: made of its path */
     bool replace;       /* a document may be replaced by that of another file */
     struct buffer
@@ -248,3 +253,4 @@ int run_snapshot(struct index_arguments *arguments, struct error *e);
 int run_restore(struct index_arguments *arguments, struct error *e);
 int run_copy(struct index_arguments *arguments, struct error *e);
 int run_compact(struct index_arguments *arguments, struct error *e);
+int run_embed(struct index_arguments *arguments, struct error *e);

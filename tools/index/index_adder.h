@@ -3,6 +3,7 @@
 #pragma once
 
 #include "server/host/documents/document_group.h"
+#include "server/host/documents/documents.h"
 #include "tools/index/index_names.h"
 #include "tools/index/index_reader.h"
 
@@ -10,6 +11,8 @@ struct adder {
     struct index_arguments *arguments;
     struct collection *collection;
     struct embedder embedder, pictures; /* the latter zeroed: pictures have none of their own */
+    struct embedder_follower follower;  /* of these, where the collection turns to another one */
+    struct snapshot *snapshot;          /* whose embedder the cutter has */
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
     struct document_group group;

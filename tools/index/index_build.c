@@ -35,38 +35,19 @@ static enum status add_vectors(struct builder *builder, const float *vectors, in
     return status ? status : build_check_interrupted(e);
 }
 
-/* The vectors of the waiting chunks. Those of equal texts, and those that an interrupted build has
- * kept, are computed once; *embedded: bytes of text that were embedded. */
+/* The vectors of the waiting chunks; *embedded: bytes of text that were embedded. */
 static enum status make_vectors(struct builder *builder, const struct text_span *texts,
                                 size_t *embedded, struct error *e) {
-    struct text_span missing[BATCH_CHUNKS];
-    int places[BATCH_CHUNKS], n = 0,
-                              n_kept = 0; /* of each chunk: in `missing`; -1: its vector is there */
-    size_t dim = (size_t)builder->embedder.dim;
+    enum vector_origin origins[BATCH_CHUNKS];
+    const struct text_batch batch = {texts, builder->n_waiting};
+    if (unfinished_embed(&builder->unfinished, &builder->embedder, &batch, builder->vectors,
+                         origins, e))
+        return e->status;
     for (int i = 0; i < builder->n_waiting; i++) {
-        places[i] = -1;
-        if (unfinished_find(&builder->unfinished, texts[i], builder->vectors + (size_t)i * dim)) {
-            n_kept++;
-            continue;
-        }
-        for (places[i] = 0; places[i] < n && !span_equals(missing[places[i]], texts[i]);)
-            places[i]++;
-        if (places[i] < n) continue;
-        missing[n] = texts[i];
-        *embedded += builder->sizes[i];
-        n++;
+        builder->progress.fresh += origins[i] != VECTOR_KEPT;
+        builder->n_embedded += origins[i] == VECTOR_MADE;
+        if (origins[i] == VECTOR_MADE) *embedded += builder->sizes[i];
     }
-    builder->n_embedded += n;
-    builder->progress.fresh += builder->n_waiting - n_kept;
-    struct embed_request request = {
-        .texts = missing, .n = n, .role = EMBED_DOCUMENT, .vectors = builder->made};
-    if (n > 0 && embedder_embed(&builder->embedder, &request, e)) return e->status;
-    for (int i = 0; i < n; i++)
-        unfinished_keep(&builder->unfinished, missing[i], builder->made + (size_t)i * dim);
-    for (int i = 0; i < builder->n_waiting; i++)
-        if (places[i] >= 0)
-            memcpy(builder->vectors + (size_t)i * dim, builder->made + (size_t)places[i] * dim,
-                   dim * sizeof *builder->made);
     return STATUS_OK;
 }
 
@@ -390,7 +371,6 @@ int index_build(const struct build_options *options, const struct config *config
     document_cutter_close(&builder->cutter);
     unfinished_close(&builder->unfinished);
     free(builder->vectors);
-    free(builder->made);
     free(builder);
     return code;
 }

@@ -32,7 +32,6 @@ struct builder {
     size_t ends[BATCH_CHUNKS], sizes[BATCH_CHUNKS]; /* sizes: without what stands over them */
     int n_waiting;
     float *vectors; /* [BATCH_CHUNKS, dim] */
-    float *made;    /* [BATCH_CHUNKS, dim] those of them that were embedded now */
 };
 
 static inline enum status build_check_interrupted(struct error *e) {

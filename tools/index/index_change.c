@@ -190,6 +190,14 @@ static enum status take_part(void *context, const char *part, const struct docum
 
 static void skip_part(void *context, const struct error *why) { report_skipped(context, why); }
 
+/* Documents are embedded as the collection is now. */
+static void choose_embedder(struct adder *adder) {
+    struct snapshot *newest = collection_hold(adder->collection);
+    if (newest->embedder) adder->cutter.embedder = newest->embedder;
+    snapshot_release(adder->snapshot);
+    adder->snapshot = newest;
+}
+
 enum status adder_put_file(struct adder *adder, int number, bool *read, struct error *e) {
     const struct found_file *file = &adder->walk.files[number];
     struct document_taker taker = {.context = adder, .take = take_part, .skip = skip_part};
@@ -198,6 +206,7 @@ enum status adder_put_file(struct adder *adder, int number, bool *read, struct e
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
     adder->file = file;
     adder->failed = STATUS_OK;
+    choose_embedder(adder);
     enum status status = adder->reader ? reader_take(adder->reader, number, &taker, &why)
                                        : read_documents(&adder->arguments->build, file,
                                                         &index_interrupted, &taker, &why);
@@ -237,12 +246,17 @@ enum status adder_open(struct adder *adder, struct error *e) {
                                            .take = take_put,
                                            .context = adder};
     snapshot_release(snapshot);
+    adder->follower = (struct embedder_follower){.config = &arguments->config,
+                                                 .first = &adder->embedder,
+                                                 .pictures = embedder_if_open(&adder->pictures)};
+    if (status == STATUS_OK) embedders_follow(&adder->follower, adder->collection);
     return status;
 }
 
 void adder_close(struct adder *adder) {
     reader_close(adder->reader);
     group_free(&adder->group);
+    snapshot_release(adder->snapshot);
     collection_close(adder->collection);
     known_files_free(&adder->known);
     known_texts_free(&adder->texts);

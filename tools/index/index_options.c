@@ -22,7 +22,8 @@ enum {
     OPENS_FILES = COMMAND_BUILD | COMMAND_EXTRACT | READS,
     PUTS = COMMAND_ADD | COMMAND_UPDATE | COMMAND_WATCH,
     ALL_OPEN = COMMAND_BUILD | COMMAND_SEARCH | COMMAND_NEIGHBORS | COMMAND_VERIFY | READS |
-               COMMAND_LIST | COMMAND_SHOW | COMMAND_STATS | COMMAND_CHANGE | COMMAND_DELETE
+               COMMAND_LIST | COMMAND_SHOW | COMMAND_STATS | COMMAND_CHANGE | COMMAND_DELETE |
+               COMMAND_EMBED
 };
 
 enum option_id {
@@ -64,6 +65,8 @@ enum option_id {
     OPTION_REPAIR,
     OPTION_YES,
     OPTION_RECALL,
+    OPTION_WITH,
+    OPTION_LOAD,
     OPTION_HELP
 };
 
@@ -104,6 +107,11 @@ static const struct index_row {
      "the number of\n"
      "chunks decides (docs/indexing.md)",
      OPTION_INDEX, COMMAND_BUILD},
+    {"--with", "FOLDER", "the new embedder", OPTION_WITH, COMMAND_EMBED},
+    {"--load", "PERCENT", "works so much of the time and rests in between (100)", OPTION_LOAD,
+     COMMAND_EMBED},
+    {"--index", "FACTORY", "another kind of index; else as it was asked for", OPTION_INDEX,
+     COMMAND_EMBED},
     {"--base", "DIR",
      "documents are known by their path below DIR, wherever DIR lies; else by the file's whole "
      "path\n"
@@ -143,8 +151,8 @@ static const struct index_row {
      OPTION_REPAIR, COMMAND_VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON,
      COMMAND_LIST | COMMAND_SHOW | READS | COMMAND_CHANGE | COMMAND_DELETE | COMMAND_STATS |
-         COMMAND_COPY | COMMAND_VERIFY | COMMAND_SEARCH | COMMAND_BUILD | COMMAND_NEIGHBORS |
-         COMMAND_EXTRACT},
+         COMMAND_COPY | COMMAND_EMBED | COMMAND_VERIFY | COMMAND_SEARCH | COMMAND_BUILD |
+         COMMAND_NEIGHBORS | COMMAND_EXTRACT},
     {"--long", NULL, "id and number of chunks before each path, title behind it", OPTION_LONG,
      COMMAND_LIST},
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT,
@@ -226,6 +234,7 @@ static enum status parse_number(struct index_arguments *arguments, int option, c
         {OPTION_THREADS, "--threads", 1, LARGEST_THREADS, &build->threads},
         {OPTION_CONFIDENCE, "--min-confidence", 1, 100,
          &arguments->config.retrieval.choice.min_confidence},
+        {OPTION_LOAD, "--load", 1, 100, &arguments->load},
         {'k', "-k", 1, LARGEST_K, &arguments->k}};
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         long long n = 0;
@@ -268,6 +277,7 @@ static enum status parse_option(struct index_arguments *arguments, int option, c
             status = set_config(arguments, "retrieval.password_file", value, e);
             break;
         case OPTION_BY_PICTURE: arguments->by_picture = true; break;
+        case OPTION_WITH: arguments->with = value; break;
         case OPTION_ID: arguments->id = value; break;
         case OPTION_BASE: arguments->build.base = value; break;
         case OPTION_REPLACE: arguments->replace = true; break;

@@ -19,7 +19,8 @@ enum {
     COMMAND_COPY = 1 << 11,
     COMMAND_WATCH = 1 << 12,
     COMMAND_DELETE = 1 << 13,
-    COMMAND_REREAD = 1 << 14
+    COMMAND_REREAD = 1 << 14,
+    COMMAND_EMBED = 1 << 15
 };
 
 /* Reads the options of one command (a bit) and finds the words behind them; argv[0] is the

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/base/hash.h"
 #include "config/json/json_table.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/documents/documents.h"
@@ -109,23 +108,12 @@ enum status build_check_memory(const struct builder *builder, struct error *e) {
     return budget_check_host(&parts, e);
 }
 
-/* All that a vector depends on, beside its text. */
-static uint64_t hash_maker(const struct builder *builder, const struct config *config) {
-    struct buffer facts = {0};
-    const char *prompt = builder->embedder.prompts[EMBED_DOCUMENT];
-    buffer_printf(&facts, "%016" PRIx64 " %d %d %s\n%s", builder->embedder.hash,
-                  builder->embedder.dim, (int)config->retrieval.embedder_dtype,
-                  config->model.device, prompt ? prompt : "");
-    uint64_t hash = hash_bytes(facts.data, facts.size, 0);
-    buffer_free(&facts);
-    return hash;
-}
-
 static enum status open_unfinished(struct builder *builder, const struct config *config,
                                    struct error *e) {
     struct unfinished *unfinished = &builder->unfinished;
-    enum status status = unfinished_open(unfinished, builder->options->out,
-                                         hash_maker(builder, config), builder->embedder.dim, e);
+    enum status status =
+        unfinished_open(unfinished, builder->options->out,
+                        unfinished_maker(&builder->embedder, config), builder->embedder.dim, e);
     if (status == STATUS_OK && unfinished->n_kept > 0)
         fprintf(stderr,
                 "going on: an interrupted build has left the vectors of %" PRId64 " chunks\n",
@@ -176,8 +164,6 @@ enum status build_open_parts(struct builder *builder, const struct config *confi
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
     builder->vectors =
         xmalloc((size_t)BATCH_CHUNKS * (size_t)builder->embedder.dim * sizeof *builder->vectors);
-    builder->made =
-        xmalloc((size_t)BATCH_CHUNKS * (size_t)builder->embedder.dim * sizeof *builder->made);
     /* Other programs may start in other folders. */
     char *embedder = realpath(config->retrieval.embedder, NULL),
          *tokenizer = realpath(config->model.path, NULL);

@@ -6,12 +6,17 @@
 
 enum { BAR = 24, LINE_SECONDS = 10 };
 
-void progress_start(struct index_progress *progress, const struct walk *walk) {
+void progress_begin(struct index_progress *progress, const char *unit, int total) {
     *progress = (struct index_progress){.terminal = isatty(STDERR_FILENO) == 1,
                                         .started = time_now(),
                                         .shown = time_now(),
-                                        .total_files = walk->n};
+                                        .unit = unit,
+                                        .total_files = total};
     estimate_start(&progress->estimate, progress->started);
+}
+
+void progress_start(struct index_progress *progress, const struct walk *walk) {
+    progress_begin(progress, "files", walk->n);
     for (int i = 0; i < walk->n; i++)
         estimate_expect(&progress->estimate, walk->files[i].text_bytes);
 }
@@ -55,12 +60,13 @@ void progress_show(struct index_progress *progress, bool last) {
     for (int i = 0; i < BAR; i++) bar[i] = i < (int)(share * BAR) ? '#' : '.';
     bar[BAR] = '\0';
     if (progress->terminal)
-        fprintf(stderr, "\r[%s] %3.0f %%  %d/%d files  %lld chunks  %.0f/s  ETA %s \033[K", bar,
-                share * 100, progress->files, progress->total_files, (long long)progress->chunks,
-                rate, left);
+        fprintf(stderr, "\r[%s] %3.0f %%  %d/%d %s  %lld chunks  %.0f/s  ETA %s \033[K", bar,
+                share * 100, progress->files, progress->total_files, progress->unit,
+                (long long)progress->chunks, rate, left);
     else
-        fprintf(stderr, "%3.0f %%  %d/%d files  %lld chunks  %.0f/s  ETA %s\n", share * 100,
-                progress->files, progress->total_files, (long long)progress->chunks, rate, left);
+        fprintf(stderr, "%3.0f %%  %d/%d %s  %lld chunks  %.0f/s  ETA %s\n", share * 100,
+                progress->files, progress->total_files, progress->unit, (long long)progress->chunks,
+                rate, left);
     progress->drawn = progress->terminal;
     if (last && progress->terminal) fputc('\n', stderr);
     if (last) progress->drawn = false;

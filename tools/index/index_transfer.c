@@ -59,19 +59,12 @@ static void document_free(struct transfer_document *document) {
 /* Its tokens, which lie in the snapshot, and its chunks. */
 static void read_chunks(const struct stored_document *document,
                         struct transfer_document *transfer_document) {
-    int n = (int)document->n_chunks;
-    struct collection_document *copy = &transfer_document->document;
-    struct chunk chunk = snapshot_chunk(transfer_document->snapshot, document->first_chunk);
-    *copy = document_again(document);
-    copy->ids = chunk_document_ids(&chunk);
-    copy->n = chunk_document_tokens(&chunk);
-    transfer_document->chunks = xmalloc((size_t)n * sizeof *transfer_document->chunks);
-    for (int i = 0; i < n; i++) {
-        chunk = snapshot_chunk(transfer_document->snapshot, document->first_chunk + i);
-        transfer_document->chunks[i] = chunk_range_of(&chunk);
-    }
-    copy->chunks = transfer_document->chunks;
-    copy->n_chunks = n;
+    const struct snapshot *snapshot = transfer_document->snapshot;
+    transfer_document->chunks =
+        xmalloc((size_t)document->n_chunks * sizeof *transfer_document->chunks);
+    transfer_document->document =
+        snapshot_document_again(snapshot, document, transfer_document->chunks);
+    transfer_document->document.mark = collection_vector_mark(snapshot->info);
 }
 
 static enum status read_picture(const struct stored_document *document,
@@ -134,28 +127,15 @@ static enum status open_from(struct collection_transfer *transfer, struct error 
     return STATUS_OK;
 }
 
-static bool same_space(const struct picture_space *left, const struct picture_space *right) {
-    if (left->embedder == NULL || right->embedder == NULL) return left->embedder == right->embedder;
-    return left->embedder_hash == right->embedder_hash && left->dim == right->dim &&
-           strcmp(left->query_prompt, right->query_prompt) == 0 &&
-           strcmp(left->document_prompt, right->document_prompt) == 0;
-}
-
 static enum status match_ends(const struct collection_transfer *transfer,
                               const struct collection_info *to, struct error *e) {
-    const struct collection_info *from = &transfer->info;
-    bool same = from->embedder_hash == to->embedder_hash &&
-                from->tokenizer_hash == to->tokenizer_hash && from->dim == to->dim &&
-                from->chunk_length == to->chunk_length && from->cut == to->cut &&
-                from->context == to->context && from->overlap == to->overlap &&
-                from->eod == to->eod && strcmp(from->query_prompt, to->query_prompt) == 0 &&
-                strcmp(from->document_prompt, to->document_prompt) == 0 &&
-                same_space(&from->pictures, &to->pictures);
-    return same ? STATUS_OK
-                : error_set(e, STATUS_INVALID,
-                            "%s was made with another embedder, tokenizer, prompt, chunk length, "
-                            "cut, context or overlap than %s",
-                            transfer->to.name, transfer->from.name);
+    const struct collection_options from = collection_options_of(&transfer->info);
+    return collection_is_made_so(to, &from)
+               ? STATUS_OK
+               : error_set(e, STATUS_INVALID,
+                           "%s was made with another embedder, tokenizer, prompt, chunk length, "
+                           "cut, context or overlap than %s",
+                           transfer->to.name, transfer->from.name);
 }
 
 /* A folder begins as a generation of one document; the others come into its log. */

@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "config/base/hash.h"
 #include "config/base/line.h"
+#include "config/base/text.h"
 
 struct unfinished_head {
     char magic[8];
@@ -90,6 +93,31 @@ static enum status continue_file(struct unfinished *unfinished, uint64_t maker, 
     return whole > 0 ? STATUS_OK : write_bytes(unfinished, &head, sizeof head, e);
 }
 
+uint64_t unfinished_maker(const struct embedder *embedder, const struct config *config) {
+    struct buffer facts = {0};
+    const char *prompt = embedder->prompts[EMBED_DOCUMENT];
+    buffer_printf(&facts, "%016" PRIx64 " %d %d %s\n%s", embedder->hash, embedder->dim,
+                  (int)config->retrieval.embedder_dtype, config->model.device,
+                  prompt ? prompt : "");
+    uint64_t hash = hash_bytes(facts.data, facts.size, 0);
+    buffer_free(&facts);
+    return hash;
+}
+
+/* The file of another program is left alone: without its path, nothing is removed at the end. */
+static enum status lock_file(struct unfinished *unfinished, struct error *e) {
+    if (flock(unfinished->fd, LOCK_EX | LOCK_NB) == 0) return STATUS_OK;
+    enum status status =
+        errno == EWOULDBLOCK
+            ? error_set(e, STATUS_BUSY, "%s: another program embeds this collection",
+                        unfinished->path)
+            : error_errno(e, "%s: lock", unfinished->path);
+    close(unfinished->fd);
+    free(unfinished->path);
+    unfinished->path = NULL;
+    return status;
+}
+
 enum status unfinished_open(struct unfinished *unfinished, const char *dir, uint64_t maker, int dim,
                             struct error *e) {
     struct buffer path = {0};
@@ -98,10 +126,12 @@ enum status unfinished_open(struct unfinished *unfinished, const char *dir, uint
     unfinished->dim = dim;
     unfinished->fd = open(unfinished->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (unfinished->fd < 0) return error_errno(e, "%s: create", unfinished->path);
-    enum status status = file_map_open(&unfinished->kept, unfinished->path, e);
-    if (status == STATUS_OK)
-        status = continue_file(unfinished, maker, read_records(unfinished, maker), e);
-    return status;
+    enum status status = lock_file(unfinished, e);
+    if (status == STATUS_OK) status = file_map_open(&unfinished->kept, unfinished->path, e);
+    if (status) return status;
+    size_t whole = read_records(unfinished, maker);
+    unfinished->emptied = whole == 0 && unfinished->kept.size > sizeof(struct unfinished_head);
+    return continue_file(unfinished, maker, whole, e);
 }
 
 /* Of an earlier build or of this one. */
@@ -152,6 +182,49 @@ void unfinished_keep(struct unfinished *unfinished, struct text_span text, const
                e.text);
     close(unfinished->fd);
     unfinished->fd = -1;
+}
+
+/* Sorts out the texts whose vectors are there or are made with an earlier one: returns how many are
+ * to be embedded, in `missing`; places[i] is that of text i there. */
+static int find_missing(struct unfinished *unfinished, const struct text_batch *batch,
+                        float *vectors, enum vector_origin *origins, struct text_span *missing,
+                        int *places) {
+    int n = 0;
+    for (int i = 0; i < batch->n; i++) {
+        origins[i] = VECTOR_KEPT;
+        if (unfinished_find(unfinished, batch->texts[i],
+                            vectors + (size_t)i * (size_t)unfinished->dim))
+            continue;
+        for (places[i] = 0; places[i] < n && !span_equals(missing[places[i]], batch->texts[i]);)
+            places[i]++;
+        origins[i] = places[i] < n ? VECTOR_EQUAL : VECTOR_MADE;
+        if (origins[i] == VECTOR_EQUAL) continue;
+        missing[n] = batch->texts[i];
+        n++;
+    }
+    return n;
+}
+
+enum status unfinished_embed(struct unfinished *unfinished, const struct embedder *embedder,
+                             const struct text_batch *batch, float *vectors,
+                             enum vector_origin *origins, struct error *e) {
+    size_t dim = (size_t)unfinished->dim, n_texts = (size_t)batch->n;
+    struct text_span *missing = xcalloc(n_texts + 1, sizeof *missing);
+    int *places = xcalloc(n_texts + 1, sizeof *places);
+    int n = find_missing(unfinished, batch, vectors, origins, missing, places);
+    float *made = xmalloc(((size_t)n * dim + 1) * sizeof *made);
+    struct embed_request request = {
+        .texts = missing, .n = n, .role = EMBED_DOCUMENT, .vectors = made};
+    enum status status = n > 0 ? embedder_embed(embedder, &request, e) : STATUS_OK;
+    for (int i = 0; i < n && status == STATUS_OK; i++)
+        unfinished_keep(unfinished, missing[i], made + (size_t)i * dim);
+    for (int i = 0; i < batch->n && status == STATUS_OK; i++)
+        if (origins[i] != VECTOR_KEPT)
+            memcpy(vectors + (size_t)i * dim, made + (size_t)places[i] * dim, dim * sizeof *made);
+    free(missing);
+    free(places);
+    free(made);
+    return status;
 }
 
 void unfinished_remove(struct unfinished *unfinished) {

@@ -202,6 +202,13 @@ static const struct index_command {
      COMMAND_CHANGE,
      run_compact,
      "compact notes"},
+    {{"embed", "--with FOLDER [OPTION...] DIR",
+      "turns the collection to the vectors of another embedder while servers search it and change "
+      "it: makes them of the\n"
+      "stored text, then turns at once. One that was broken off goes on where it ended"},
+     COMMAND_EMBED,
+     run_embed,
+     "embed --with ~/models/bge-small notes\nembed --with ~/models/bge-small --load 50 notes"},
     {{"snapshot", "DIR OUT",
       "copies the collection, with its changes up to now, into the new folder OUT, and verifies "
       "the copy; servers and\n"
@@ -320,6 +327,8 @@ static const char *tell_interrupted(const struct index_command *command,
                                     const struct index_arguments *arguments) {
     if (command->bit & (COMMAND_ADD | COMMAND_UPDATE | COMMAND_REREAD))
         return "what was printed is kept";
+    if (command->bit == COMMAND_EMBED)
+        return "the collection is as it was, and the next embed goes on from here";
     if (command->bit == COMMAND_BUILD && !arguments->build.dry_run)
         return "what was there before is unchanged, and the next build goes on from here";
     return "what was there before is unchanged";
@@ -328,7 +337,7 @@ static const char *tell_interrupted(const struct index_command *command,
 static int run(const struct index_command *command, int argc, char **argv) {
     struct error e = {0};
     struct index_arguments arguments = {
-        .k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT, .context = -1}};
+        .k = 5, .load = 100, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT, .context = -1}};
     config_init(&arguments.config);
     int code = index_options_parse(&arguments, command->bit, argc, argv, &e) ? EXIT_FAILED
                : arguments.help                                              ? print_help(command)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "retrieval/store/embed_progress.h"
 #include "server/api/api.h"
 #include "server/api/core/traffic.h"
 #include "server/api/operations/metrics_server.h"
@@ -162,6 +163,21 @@ static void print_drafts(const struct model_metrics *all, int n, struct buffer *
     print_draft_counts(all, n, accepted, offsetof(struct draft_counts, accepted), out);
 }
 
+static void print_embed(const struct api *api, const struct model_metrics *all, bool done,
+                        struct buffer *out) {
+    const char *name = done ? "retro_embed_chunks_done" : "retro_embed_chunks";
+    struct embed_progress progress;
+    metrics_print_head(out, name, "gauge",
+                       done ? "Chunks with vectors of the embedder that the collection turns to."
+                            : "Chunks that are to have such.");
+    for (int j = 0; j < api->n_models; j++) {
+        const char *collection = api->models[j].collection_name;
+        if (collection && embed_progress_read(collection, &progress))
+            buffer_printf(out, "%s{%s} %lld\n", name, all[j].labels,
+                          (long long)(done ? progress.done : progress.all));
+    }
+}
+
 static void print_histograms(const struct model_metrics *all, int n, struct buffer *out) {
     for (size_t i = 0; i < ARRAY_COUNT(histograms); i++) {
         const struct histogram_row *row = &histograms[i];
@@ -193,6 +209,8 @@ struct answer *metrics_open(struct api *api, const struct api_request *request, 
     print_numbers(all, api->n_models, &body);
     print_finished(all, api->n_models, &body);
     print_drafts(all, api->n_models, &body);
+    print_embed(api, all, true, &body);
+    print_embed(api, all, false, &body);
     print_histograms(all, api->n_models, &body);
     traffic_print(api->traffic, &body);
     tools_print_counts(api->tools, &body);

@@ -2,6 +2,7 @@
 #include "server/host/documents/document_cutter.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "retrieval/chunk_ends.h"
 #include "retrieval/picture_document.h"
@@ -59,6 +60,26 @@ enum status document_cut(struct document_cutter *cutter, const struct collection
     buffer_clear(&cutter->chunks);
     cutter->n_chunks = chunks_cut(&source, cutter->is_picture ? CHUNKS_GRID : cutter->rules.cut,
                                   cutter->rules.chunk_length, &cutter->chunks);
+    begin_contexts(cutter, document);
+    return STATUS_OK;
+}
+
+enum status document_recut(struct document_cutter *cutter,
+                           const struct collection_document *document, struct error *e) {
+    struct picture_document picture;
+    cutter->is_picture = picture_document_read(&picture, document->text);
+    if (cut_part(cutter, document->text, cutter->is_picture ? picture.caption : document->text, e))
+        return error_prefix(e, "%s", document->path);
+    if (cutter->tokens.n != document->n ||
+        memcmp(cutter->tokens.ids, document->ids, (size_t)document->n * sizeof *document->ids) != 0)
+        return error_set(e, STATUS_INVALID,
+                         "%s: the tokenizer makes other tokens of its text now; build the "
+                         "collection again with retro-index",
+                         document->path);
+    buffer_clear(&cutter->chunks);
+    buffer_append(&cutter->chunks, document->chunks,
+                  (size_t)document->n_chunks * sizeof *document->chunks);
+    cutter->n_chunks = document->n_chunks;
     begin_contexts(cutter, document);
     return STATUS_OK;
 }

@@ -54,6 +54,7 @@ static inline void cutter_fill(const struct document_cutter *cutter,
     document->n = cutter->tokens.n;
     document->chunks = cutter_chunks(cutter);
     document->n_chunks = cutter->n_chunks;
+    document->mark = embedder_vector_mark(cutter->embedder);
     document->picture = cutter_picture(cutter);
 }
 
@@ -62,6 +63,10 @@ static inline void cutter_fill(const struct document_cutter *cutter,
  * reads none. The document stays as it is until its last chunk is embedded. */
 enum status document_cut(struct document_cutter *cutter, const struct collection_document *document,
                          struct error *e);
+/* As document_cut, of a stored document: its tokens and chunks are filled in, and its chunks stay
+ * as they are. STATUS_INVALID where the tokenizer makes other tokens of its text now. */
+enum status document_recut(struct document_cutter *cutter,
+                           const struct collection_document *document, struct error *e);
 /* Appends the text that is embedded for chunk i of the document that was cut: what stands over it
  * (chunk_context.h), the tokens before it that overlap, and its own. Chunks are asked for in order.
  */

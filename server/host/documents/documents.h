@@ -14,13 +14,21 @@
 #include "server/host/models/budget.h"
 #include "server/host/options/config.h"
 
+/* Whoever follows the embedders of a collection. */
+struct embedder_follower {
+    const struct config *config;
+    const struct embedder *first, *pictures; /* at the start; pictures NULL: they have none */
+    bool shares; /* embedders that come later are used by several threads */
+};
+
 struct documents {
     struct collection *collection;
     struct embedder embedder;
     struct embedder pictures; /* the pictures' own embedder; zeroed: they have none */
     struct embedder reranker; /* zeroed without retrieval.reranker */
     struct retriever *retriever;
-    struct filter *filter; /* of all searches; NULL: none */
+    struct filter *filter;             /* of all searches; NULL: none */
+    struct embedder_follower follower; /* of programs that follow their embedders */
     bool attends; /* the model can read the collection's tokens by chunked cross attention */
 };
 
@@ -60,6 +68,11 @@ enum status documents_open(struct documents *documents, const struct config *con
 /* The same for no model and without a filter: what is searched, with its embedders. */
 enum status documents_open_search(struct documents *documents, const struct config *config,
                                   int max_k, struct error *e);
+/* From now on the collection may turn to vectors of another embedder (retro-index embed): snapshots
+ * name theirs, and that of a new generation is opened. Where the configuration names another one,
+ * or one of both reads pictures, the collection stays as it was, and the error says what to do. All
+ * of the follower stays where it is, and is borrowed. */
+void embedders_follow(struct embedder_follower *follower, struct collection *collection);
 void documents_close(struct documents *documents); /* of zeroed documents: nothing */
 
 /* Refuses what documents_open would refuse, as far as the MANIFEST and the folders tell. Loads

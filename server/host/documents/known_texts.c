@@ -84,6 +84,8 @@ static const struct known_text *find_text(const struct known_texts *texts, struc
 static enum status read_from_snapshot(const struct snapshot *snapshot, int64_t first,
                                       struct document_cutter *cutter, struct error *e) {
     bool seen = false;
+    if (collection_match_embedder(snapshot->info, cutter->embedder, e))
+        return error_set(e, STATUS_NOT_FOUND, "the vectors there are of another embedder");
     document_make_room(cutter);
     if (snapshot_vectors(snapshot, first, cutter->n_chunks, cutter->vectors, e)) return e->status;
     if (!cutter->is_picture || cutter->pictures == NULL) return STATUS_OK;
