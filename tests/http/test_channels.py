@@ -169,6 +169,13 @@ def test_strict_tools_need_no_call(sayer):
     assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == ("Hello", None, "stop")
 
 
+def test_a_message_that_goes_on_calls_nothing(sayer):
+    with pytest.raises(openai.BadRequestError) as failed:
+        sayer.client().chat.completions.create(model="script", messages=[*USER, {"role": "assistant", "content": "He"}], tools=STRICT, extra_body={
+            "continue_final_message": True, "add_generation_prompt": False})
+    assert failed.value.param == "continue_final_message"
+
+
 def test_json_or_calls(sayer, wishes):
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": {"a": 1}}}}
     said = ask(sayer.client(), tools=STRICT, response_format=schema, **FREE).choices[0].message

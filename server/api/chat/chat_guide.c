@@ -108,6 +108,10 @@ bool chat_guide_tools(struct chat_answer *answer, struct failure *failure) {
                            "the model's chat template writes calls in a way that is not known "
                            "here: they cannot be %s",
                            answer->request.forces_call ? "forced" : "held to strict parameters");
+    if (answer->format == CALLS_HARMONY && answer->request.continues)
+        return failure_set(failure, 400, "unsupported_parameter", "continue_final_message",
+                           "an answer that goes on with a message calls no tools: send tool_choice "
+                           "\"none\" with it");
     if (!answer->request.forces_call && !tells_calls(answer))
         return answer->request.lenient ||
                failure_set(failure, 400, "unsupported_parameter", "tools",
