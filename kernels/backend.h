@@ -229,7 +229,8 @@ struct embed_args {
  * rotated/2) or interleaved pairs (2i, 2i+1). Angle = float32(position * inv_freq[i]), inv_freq f32
  * [rotated / 2], host memory. The rotated dims are also multiplied by `scale`. A row may have
  * several positions, as time, row and column of a picture's patch: pair i turns by the row's
- * position section_of[i]. */
+ * position section_of[i]. Where `grows_after` is set, the rotated dims of a row whose first
+ * position is p are also multiplied by 1 + growth log(1 + floor(p / grows_after)). */
 struct rope_args {
     struct tensor x;          /* [rows, heads * head_dim] */
     const int32_t *positions; /* [rows, sections] */
@@ -240,6 +241,8 @@ struct rope_args {
     int heads, head_dim, rotated;
     bool interleaved;
     float scale; /* > 0: as above; 0: none, as 1 */
+    float growth;
+    int grows_after; /* 0: rows are not multiplied by their place */
 };
 
 /* y[i] = x[rows[i]], converting the dtype; a negative index gives a row of zeros. */

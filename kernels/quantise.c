@@ -4,16 +4,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/mxfp4.h"
+
 /* How far the search moves each end of a block's range inwards: TRIES steps of a fifth of a
  * quantisation step. */
 enum { BLOCK = QUANTISE_BLOCK, LEVELS = 15, TRIES = 6 };
 
 struct quantised_row quantised_row_at(struct quantised_row first, enum dtype dtype, int n,
                                       int64_t i) {
-    int64_t blocks = n / BLOCK;
+    int64_t blocks = n / BLOCK, scale = dtype == DTYPE_MXFP4 ? 1 : sizeof *first.scales;
     return (struct quantised_row){
-        .values = (char *)first.values + i * (dtype == DTYPE_INT4 ? n / 2 : n),
-        .scales = first.scales + i * blocks,
+        .values = (char *)first.values + i * (dtype_two_a_byte(dtype) ? n / 2 : n),
+        .scales = (void *)((char *)first.scales + i * blocks * scale),
         .minimums = dtype == DTYPE_INT4 ? first.minimums + i * blocks : NULL,
     };
 }
@@ -165,6 +167,10 @@ bool quantise_row(enum dtype dtype, struct quantised_row to, const float *w,
 }
 
 void dequantise_row(float *w, enum dtype dtype, struct quantised_row from, int n) {
+    if (dtype == DTYPE_MXFP4) {
+        mxfp4_widen(w, from.values, (const uint8_t *)from.scales, n);
+        return;
+    }
     CHECK((dtype == DTYPE_INT8 || dtype == DTYPE_INT4) && n % BLOCK == 0);
     const int8_t *bytes = from.values;
     const uint8_t *halves = from.values;

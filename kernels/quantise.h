@@ -13,7 +13,7 @@
 #include "kernels/tensor.h"
 
 /* One row of n columns, n a multiple of 32: n or n / 2 bytes of values, n / 32 scales, for int4 as
- * many minimums. */
+ * many minimums. Rows of MXFP4, which none are rounded to, have bytes for scales (mxfp4.h). */
 struct quantised_row {
     void *values;
     uint16_t *scales, *minimums;

@@ -10,7 +10,8 @@
 #include "retro/grammar/grammar.h"
 
 /* Ids behind those of the bytes. */
-enum { TEST_END = 256, TEST_CALL, TEST_CALL_END, TEST_THINK, TEST_THINK_END, TEST_WORDS };
+enum { TEST_END = 256, TEST_CALL, TEST_CALL_END, TEST_THINK, TEST_THINK_END, TEST_CHANNELS };
+enum { TEST_CHANNEL_MARKS = 6, TEST_WORDS = TEST_CHANNELS + TEST_CHANNEL_MARKS };
 
 static const char *const test_words[] = {
     "\"",        "\": ",    "\", \"",   "\":\"",    "\"}",      "},",       "}]",     "{\"",
@@ -34,8 +35,9 @@ static inline void put_test_byte(struct buffer *out, int byte) {
 }
 
 static inline struct tokenizer *open_test_tokenizer(void) {
-    static const char *const marks[] = {"<end>", "<tool_call>", "</tool_call>", "<think>",
-                                        "</think>"};
+    static const char *const marks[] = {
+        "<end>",       "<tool_call>", "</tool_call>",  "<think>", "</think>", "<|start|>",
+        "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>"};
     struct buffer json = {0};
     struct tokenizer *t;
     struct error e;

@@ -313,6 +313,8 @@ struct rope_kernel_args {
     int interleaved;
     float scale;
     int sections;
+    float growth;
+    int grows_after;
 };
 
 /* grid rows, block 256; thread (pair p, head group) walks the heads of its pair, so sine and cosine
@@ -324,13 +326,16 @@ __global__ void rope_pairs_kernel(struct rope_kernel_args args) {
     const int32_t *positions = args.positions + (int64_t)blockIdx.x * args.sections;
     int width = args.half < ROW_THREADS ? args.half : ROW_THREADS, groups = ROW_THREADS / width;
     int group = (int)threadIdx.x / width;
+    double scale = args.scale;
+    if (args.grows_after > 0)
+        scale *= 1 + args.growth * log((double)(1 + positions[0] / args.grows_after));
     if (group >= groups || group >= args.heads) return;
     for (int p = (int)threadIdx.x % width; p < args.half; p += width) {
         float position = (float)positions[args.section_of ? args.section_of[p] : 0];
         double angle = (double)__fmul_rn(position, args.inv_freq[p]);
         double sine, cosine;
         sincos(angle, &sine, &cosine);
-        float c = (float)(args.scale * cosine), s = (float)(args.scale * sine);
+        float c = (float)(scale * cosine), s = (float)(scale * sine);
         int first = args.interleaved ? 2 * p : p,
             second = args.interleaved ? 2 * p + 1 : p + args.half;
         for (int head = group; head < args.heads; head += groups) {
@@ -354,7 +359,9 @@ void cuda_rope(struct backend *backend, const struct rope_args *args) {
         half,
         args->interleaved,
         args->scale > 0 ? args->scale : 1,
-        sections};
+        sections,
+        args->growth,
+        args->grows_after};
     kernel_launch(backend, rope_pairs_kernel, dim3((unsigned)args->x.rows), ROW_THREADS, 0,
                   rope_kernel_args);
 }

@@ -289,6 +289,7 @@ void backend_rope(struct backend *backend, const struct rope_args *args) {
           tensor_is_f32(&args->x, args->x.rows, args->heads * args->head_dim));
     CHECK(args->rotated >= 0 && args->rotated <= args->head_dim && args->rotated % 2 == 0);
     CHECK(args->head_dim <= ATTENTION_MAX_HEAD && args->scale >= 0 && args->sections >= 0);
+    CHECK(args->grows_after >= 0);
     for (int p = 0; args->section_of && p < args->rotated / 2; p++)
         CHECK(args->section_of[p] < args->sections);
     if (!backend->error.status) backend->ops->rope(backend, args);

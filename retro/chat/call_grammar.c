@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "config/base/text.h"
 #include "retro/chat/chat_reply.h"
 
 enum { MOST_CALLS = 16 };
@@ -53,6 +54,67 @@ static int draft_named(struct call_draft *draft, const struct json *function) {
                             draft_arguments(draft, function));
 }
 
+/* Messages in channels. */
+
+static int draft_mark(const struct call_draft *draft, enum grammar_mark mark) {
+    return expr_of_mark(draft->d, draft->vocab, mark);
+}
+
+/* Any text: marks are none. */
+static int draft_text(const struct call_draft *draft) {
+    struct symbol_set bytes = {0};
+    for (int byte = 0; byte < GRAMMAR_BYTES; byte++) symbol_set_add(&bytes, byte);
+    return expr_repeat(draft->d, expr_set(draft->d, &bytes), 0, -1);
+}
+
+/* <|channel|>NAME<|message|>BODY */
+static int draft_message(const struct call_draft *draft, const char *channel, int body) {
+    return EXPR_SEQUENCE_OF(draft->d, draft_mark(draft, MARK_CHANNEL), expr_word(draft->d, channel),
+                            draft_mark(draft, MARK_MESSAGE), body);
+}
+
+/* The same and the beginning of the next message. */
+static int draft_message_before(const struct call_draft *draft, const char *channel) {
+    return EXPR_SEQUENCE_OF(draft->d, draft_message(draft, channel, draft_text(draft)),
+                            draft_mark(draft, MARK_MESSAGE_END), draft_mark(draft, MARK_START),
+                            expr_word(draft->d, "assistant"));
+}
+
+/* A header ends the name of its tool at a blank or a mark. */
+static bool name_fits_header(struct text_span name) {
+    for (size_t i = 0; i < name.size; i++)
+        if (is_blank(name.text[i]) || name.text[i] == '<') return false;
+    return name.size > 0;
+}
+
+/* A message to functions.NAME. Models write the tool behind the channel, templates before it. */
+static int draft_addressed(struct call_draft *draft, const struct json *function) {
+    struct grammar_draft *d = draft->d;
+    struct text_span name = json_text(json_member(function, "name"));
+    if (!name_fits_header(name))
+        error_set(draft->e, STATUS_INVALID,
+                  "the model's messages cannot name the tool \"%.100s\": its name has blanks or <",
+                  name.text);
+    int to =
+            EXPR_SEQUENCE_OF(d, expr_word(d, " to=functions."), expr_text(d, name.text, name.size)),
+        channel = EXPR_SEQUENCE_OF(d, draft_mark(draft, MARK_CHANNEL), expr_word(d, "commentary")),
+        blank = expr_repeat(d, expr_word(d, " "), 0, 1);
+    int type = EXPR_EITHER_OF(
+        d, EXPR_EMPTY, expr_word(d, " json"),
+        EXPR_SEQUENCE_OF(d, blank, draft_mark(draft, MARK_CONSTRAIN), expr_word(d, "json")));
+    return EXPR_SEQUENCE_OF(
+        d, EXPR_EITHER_OF(d, EXPR_SEQUENCE_OF(d, channel, to), EXPR_SEQUENCE_OF(d, to, channel)),
+        type, draft_mark(draft, MARK_MESSAGE), draft_arguments(draft, function));
+}
+
+/* Calls. */
+
+/* One call of a tool. */
+static int draft_one(struct call_draft *draft, const struct json *function) {
+    if (draft->format == CALLS_HARMONY) return draft_addressed(draft, function);
+    return is_named(draft) ? draft_named(draft, function) : draft_object(draft, function);
+}
+
 /* One call of any of the tools that may be called. */
 static int draft_call(struct call_draft *draft, const struct json *guide) {
     const struct json *tools = json_member(guide, "tools"), *wanted = json_member(guide, "name");
@@ -61,8 +123,7 @@ static int draft_call(struct call_draft *draft, const struct json *guide) {
         const struct json *function = json_member(json_item(tools, i), "function");
         const char *name = json_word(json_member(function, "name"));
         if (json_is_text(wanted) && !json_text_is(wanted, name)) continue;
-        expr_list_add(
-            &all, is_named(draft) ? draft_named(draft, function) : draft_object(draft, function));
+        expr_list_add(&all, draft_one(draft, function));
     }
     int expr = expr_either(draft->d, all.items, all.n);
     free(all.items);
@@ -93,18 +154,40 @@ static int draft_mistral(struct call_draft *draft, int call, int most, bool begu
                             json_list_of(&draft->rules, NULL, 0, call, 1, most));
 }
 
+/* <|call|> ends the text: messages between calls end by <|end|>. */
+static int draft_harmony(struct call_draft *draft, int call, int most, bool forced, int answer) {
+    struct grammar_draft *d = draft->d;
+    int thoughts = draft_message_before(draft, "analysis"),
+        words = draft_message_before(draft, "commentary");
+    int next = EXPR_SEQUENCE_OF(d, draft_mark(draft, MARK_MESSAGE_END),
+                                draft_mark(draft, MARK_START), expr_word(d, "assistant"), call);
+    int calls = EXPR_SEQUENCE_OF(d, call, expr_repeat(d, next, 0, most - 1),
+                                 expr_repeat(d, draft_mark(draft, MARK_MESSAGE_CALL), 0, 1));
+    if (forced && answer == EXPR_NOTHING)
+        return EXPR_SEQUENCE_OF(d, expr_repeat(d, thoughts, 0, 1), calls);
+    int final = draft_message(draft, "final", forced ? answer : draft_text(draft));
+    return EXPR_SEQUENCE_OF(d, expr_repeat(d, EXPR_EITHER_OF(d, thoughts, words), 0, -1),
+                            EXPR_EITHER_OF(d, calls, final));
+}
+
+/* All calls, with `call` for each of them. */
+static int draft_calls(struct call_draft *draft, int call, int most, bool forced) {
+    if (draft->format == CALLS_HERMES) return draft_hermes(draft, call, most, !forced);
+    if (draft->format == CALLS_MISTRAL) return draft_mistral(draft, call, most, !forced);
+    return call;
+}
+
 enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *vocab,
-                               const struct json *guide, int *out, struct error *e) {
+                               const struct json *guide, int answer, int *out, struct error *e) {
     struct call_draft call_draft = {.d = draft, .vocab = vocab, .rules.draft = draft, .e = e};
     bool forced = json_bool(json_member(guide, "forced"));
     int most = json_is_text(json_member(guide, "name")) ? 1 : MOST_CALLS;
     *e = (struct error){0};
     call_draft.format = (enum call_format)json_int(json_member(guide, "format"));
     int call = draft_call(&call_draft, guide);
-    if (call_draft.format == CALLS_HERMES)
-        *out = draft_hermes(&call_draft, call, most, !forced);
+    if (call_draft.format == CALLS_HARMONY)
+        *out = draft_harmony(&call_draft, call, most, forced, answer);
     else
-        *out = call_draft.format == CALLS_MISTRAL ? draft_mistral(&call_draft, call, most, !forced)
-                                                  : call;
+        *out = EXPR_EITHER_OF(draft, draft_calls(&call_draft, call, most, forced), answer);
     return e->status;
 }

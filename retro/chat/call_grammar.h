@@ -5,7 +5,9 @@
 #include "retro/grammar/vocab.h"
 
 /* guide: {"format", "tools", "name", "forced"}: calls of the tools, or of the one that `name`
- * names. Forced: one call or several, and nothing else; else the rest of the answer behind the mark
- * of a first call. */
+ * names. Forced: one call or several, or `answer`, EXPR_NOTHING for none, in their place; else the
+ * rest of the answer behind the mark of a first call. In channels all of the answer is described:
+ * thoughts, then calls or the final message, which is `answer` and any text where nothing is
+ * forced. */
 enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *vocab,
-                               const struct json *guide, int *out, struct error *e);
+                               const struct json *guide, int answer, int *out, struct error *e);

@@ -19,6 +19,7 @@ static bool contains(struct text_span span, const char *words) {
 }
 
 enum call_format call_format_of(struct text_span literals) {
+    if (harmony_is_written(literals)) return CALLS_HARMONY;
     if (contains(literals, mistral_begin)) return CALLS_MISTRAL;
     if (contains(literals, hermes_begin))
         return contains(literals, "<function=") ? CALLS_NONE : CALLS_HERMES;

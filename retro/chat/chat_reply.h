@@ -10,8 +10,9 @@ enum call_format {
     CALLS_HERMES,  /* <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Hermes, Qwen */
     CALLS_MISTRAL, /* [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...] or
                       [TOOL_CALLS]name[ARGS]{...} */
-    CALLS_LLAMA    /* {"name": ..., "parameters": {...}} as the whole answer, also behind
+    CALLS_LLAMA,   /* {"name": ..., "parameters": {...}} as the whole answer, also behind
                       <|python_tag|> */
+    CALLS_HARMONY  /* messages to functions.NAME (harmony.h) */
 };
 
 struct tool_call {

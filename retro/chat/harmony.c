@@ -7,19 +7,6 @@
 #include "config/base/text.h"
 #include "retro/chat/chat_reply_private.h"
 
-enum {
-    HARMONY_START,
-    HARMONY_CHANNEL,
-    HARMONY_MESSAGE,
-    HARMONY_CONSTRAIN,
-    HARMONY_END,
-    HARMONY_CALL,
-    HARMONY_RETURN
-};
-const char *const harmony_marks[HARMONY_MARKS] = {"<|start|>",     "<|channel|>", "<|message|>",
-                                                  "<|constrain|>", "<|end|>",     "<|call|>",
-                                                  "<|return|>"};
-
 const char harmony_final[] = "<|channel|>final<|message|>";
 
 /* Longer ones are no headers: the model does not write in channels. */
@@ -28,21 +15,22 @@ enum { HEADER_MOST = 512 };
 static const char recipient_mark[] = "to=", tool_prefix[] = "functions.";
 
 bool harmony_is_written(struct text_span literals) {
-    return span_find(literals, harmony_marks[HARMONY_CHANNEL]) != SIZE_MAX &&
-           span_find(literals, harmony_marks[HARMONY_MESSAGE]) != SIZE_MAX;
+    return span_find(literals, grammar_mark_text(MARK_CHANNEL)) != SIZE_MAX &&
+           span_find(literals, grammar_mark_text(MARK_MESSAGE)) != SIZE_MAX;
 }
 
 /* The marks behind a message's text: its end, or the next message. */
-static const int ends[] = {HARMONY_END, HARMONY_CALL, HARMONY_RETURN, HARMONY_START};
+static const enum grammar_mark ends[] = {MARK_MESSAGE_END, MARK_MESSAGE_CALL, MARK_MESSAGE_RETURN,
+                                         MARK_START};
 
 /* Where the first of them is, and how long; SIZE_MAX: none is there. */
 static size_t find_end(struct text_span span, size_t *size) {
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < ARRAY_COUNT(ends); i++) {
-        size_t at = span_find(span, harmony_marks[ends[i]]);
+        size_t at = span_find(span, grammar_mark_text(ends[i]));
         if (at >= first) continue;
         first = at;
-        *size = ends[i] == HARMONY_START ? 0 : strlen(harmony_marks[ends[i]]);
+        *size = ends[i] == MARK_START ? 0 : strlen(grammar_mark_text(ends[i]));
     }
     return first;
 }
@@ -51,7 +39,7 @@ static size_t find_end(struct text_span span, size_t *size) {
 static size_t before_end(struct text_span span) {
     size_t sure = span.size;
     for (size_t i = 0; i < ARRAY_COUNT(ends); i++) {
-        size_t before = span_before_mark(span, harmony_marks[ends[i]]);
+        size_t before = span_before_mark(span, grammar_mark_text(ends[i]));
         sure = before < sure ? before : sure;
     }
     return sure;
@@ -98,13 +86,13 @@ static void part_texts(struct buffer *text) {
 /* Text without a header is words. A mark that begins no message is one of them: it would be taken
  * for the end of words before it for ever. */
 static void begin_words(struct chat_reply *reply, struct text_span span) {
-    const char *start = harmony_marks[HARMONY_START];
+    const char *start = grammar_mark_text(MARK_START);
     reply->part = REPLY_SAYS;
     if (span_starts_with(span, start)) reply_take(reply, &reply->content, span, strlen(start));
 }
 
 static bool read_header(struct chat_reply *reply, struct text_span span, bool last) {
-    size_t end = span_find(span, harmony_marks[HARMONY_MESSAGE]);
+    size_t end = span_find(span, grammar_mark_text(MARK_MESSAGE));
     bool header = begins_header(span, last) && (end == SIZE_MAX ? span.size : end) <= HEADER_MOST;
     if (header && end == SIZE_MAX && !last) return false;
     if (!header || end == SIZE_MAX) {
@@ -112,8 +100,8 @@ static bool read_header(struct chat_reply *reply, struct text_span span, bool la
         return true;
     }
     struct text_span head = {span.text, end},
-                     channel = word_behind(head, harmony_marks[HARMONY_CHANNEL]);
-    size_t body = end + strlen(harmony_marks[HARMONY_MESSAGE]);
+                     channel = word_behind(head, grammar_mark_text(MARK_CHANNEL));
+    size_t body = end + strlen(grammar_mark_text(MARK_MESSAGE));
     size_t used = read_call(reply, word_behind(head, recipient_mark),
                             (struct text_span){span.text + body, span.size - body}, last);
     if (used == SIZE_MAX) return false;

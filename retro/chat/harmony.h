@@ -5,15 +5,12 @@
  * <|constrain|>json<|message|>{...}<|call|>
  *     <|start|>assistant<|channel|>final<|message|>what it says<|return|>
  *
- * The prompt ends with <|start|>assistant, so the first message begins with its channel or with the
- * tool that it is for. */
+ * The marks are MARK_HARMONY and those behind it. The prompt ends with <|start|>assistant, so the
+ * first message begins with its channel or with the tool that it is for. */
 #pragma once
 
 #include "retro/chat/chat_reply.h"
-
-/* Special tokens that an answer is taken apart by; [HARMONY_MARKS]. */
-enum { HARMONY_MARKS = 7 };
-extern const char *const harmony_marks[HARMONY_MARKS];
+#include "retro/grammar/vocab.h"
 
 /* The beginning of the message that says the answer, behind the prompt. */
 extern const char harmony_final[];

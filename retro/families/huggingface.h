@@ -19,6 +19,8 @@ struct rope_rules {
     int original;      /* 0: max_position_embeddings */
     bool renames_yarn; /* "yarn" is longrope */
     bool neox_names;   /* rotary_emb_base and rotary_pct */
+    bool grows;        /* queries grow by llama_4_scaling_beta, which is needed then */
+    bool alpha;        /* "dynamic" with an "alpha" has a larger base, and no more */
     bool multimodal;   /* a row has three positions, of which mrope_section gives each pair one */
 };
 /* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters;
@@ -95,8 +97,11 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     {.place = offsetof(struct layer, qkv), .part = PART_Q, .names = {"self_attn.q_proj.*"}}, \
         {.place = offsetof(struct layer, qkv), .part = PART_K, .names = {"self_attn.k_proj.*"}}, \
         {.place = offsetof(struct layer, qkv), .part = PART_V, .names = {"self_attn.v_proj.*"}}, \
-        {.place = offsetof(struct layer, norm_q), .names = {"self_attn.q_norm.*"}}, \
-        {.place = offsetof(struct layer, norm_k), .names = {"self_attn.k_norm.*"}}, { \
+        {.place = offsetof(struct layer, norm_q), \
+         .names = {"self_attn.q_norm.*", "self_attn.query_layernorm.*"}}, \
+        {.place = offsetof(struct layer, norm_k), \
+         .names = {"self_attn.k_norm.*", "self_attn.key_layernorm.*"}}, \
+    { \
         .place = offsetof(struct layer, proj), .names = { "self_attn.o_proj.*" } \
     }
 #define HUGGINGFACE_MLP_ROWS \

@@ -31,6 +31,7 @@ struct rope_keys {
     double base, partial, factor, attention_factor;
     double low, high;                                /* llama3 */
     double beta_fast, beta_slow, mscale, mscale_all; /* yarn */
+    double growth, alpha;
     bool truncate;
     const struct json *short_factor, *long_factor; /* longrope */
     bool sectioned;                                /* there is an mrope_section */
@@ -94,6 +95,8 @@ static enum status parse_sections(struct json_reader *reader, const struct json 
         {"beta_slow", JSON_DOUBLE, JSON_AT(struct rope_keys, beta_slow)}, \
         {"mscale", JSON_DOUBLE, JSON_AT(struct rope_keys, mscale)}, \
         {"mscale_all_dim", JSON_DOUBLE, JSON_AT(struct rope_keys, mscale_all)}, \
+        {"llama_4_scaling_beta", JSON_DOUBLE, JSON_AT(struct rope_keys, growth)}, \
+        {"alpha", JSON_DOUBLE, JSON_AT(struct rope_keys, alpha)}, \
         {"truncate", JSON_BOOL, JSON_AT(struct rope_keys, truncate), .fallback = true}, \
         {"short_factor", JSON_RAW, JSON_AT(struct rope_keys, short_factor)}, \
         {"long_factor", JSON_RAW, JSON_AT(struct rope_keys, long_factor)}, \
@@ -285,11 +288,19 @@ static enum status fill_table(struct dims *dims, enum rope_id id, const struct r
     return STATUS_OK;
 }
 
+/* A base for longer texts, which does not depend on the text. */
+static void stretch_base(struct rope_keys *keys, int head_dim) {
+    if (keys->kind != KIND_DYNAMIC || !(keys->alpha > 0) || head_dim <= 2) return;
+    keys->kind = KIND_DEFAULT;
+    keys->base *= pow(keys->alpha, (double)head_dim / (head_dim - 2));
+}
+
 /* The original length: the file's own key wins over the dictionary's. */
 static void complete_keys(struct rope_keys *keys, const struct rope_config *config,
                           const struct rope_rules *rules, const struct model_spec *spec) {
     if (keys->base == 0) keys->base = config->base != 0 ? config->base : rules->base;
     if (keys->partial == 0) keys->partial = config->partial != 0 ? config->partial : rules->partial;
+    if (rules->alpha) stretch_base(keys, spec->stacks[STACK_DECODER].head_dim);
     if (rules->renames_yarn && keys->kind == KIND_YARN) keys->kind = KIND_LONGROPE;
     if (config->original > 0) keys->original = config->original;
     if (keys->original == 0) keys->original = spec->max_positions;
@@ -323,6 +334,17 @@ static enum status refuse_sections(const struct rope_config *config, struct erro
                 e, STATUS_UNSUPPORTED,
                 "config.json: \"%s\" of the rotary positions is not supported in this family",
                 all[i]->sectioned ? "mrope_section" : "mrope");
+    return STATUS_OK;
+}
+
+/* Of queries, in proportion to the logarithm of their place. */
+static enum status read_growth(const struct rope_keys *keys, const struct rope_rules *rules,
+                               struct dims *dims, struct error *e) {
+    if (!rules->grows) return STATUS_OK;
+    if (!(keys->growth > 0))
+        return refuse_key("llama_4_scaling_beta", keys->growth, "positive in this family", e);
+    dims->query_growth = (float)keys->growth;
+    dims->query_grows_after = keys->original;
     return STATUS_OK;
 }
 
@@ -377,7 +399,8 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
         return e->status;
     if (dims->head_dim > ATTENTION_MAX_HEAD) return STATUS_OK; /* spec_check words it */
     dims->rotated = (dim + 1) / 2 * 2;
-    if (fill_table(dims, ROPE_GLOBAL, &global, dim, e)) return e->status;
+    if (fill_table(dims, ROPE_GLOBAL, &global, dim, e) || read_growth(&global, rules, dims, e))
+        return e->status;
     if (rules->multimodal ? read_sections(&global, dims, e) : refuse_sections(&rope_config, e))
         return e->status;
     return local ? fill_table(dims, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;

@@ -15,6 +15,14 @@ enum grammar_mark {
     MARK_CALLS,
     MARK_ARGUMENTS,
     MARK_PYTHON,
+    MARK_HARMONY, /* the first of those of messages in channels (retro/chat/harmony.h) */
+    MARK_START = MARK_HARMONY,
+    MARK_CHANNEL,
+    MARK_MESSAGE,
+    MARK_CONSTRAIN,
+    MARK_MESSAGE_END,
+    MARK_MESSAGE_CALL,
+    MARK_MESSAGE_RETURN,
     MARK_KINDS
 };
 const char *grammar_mark_text(enum grammar_mark mark);

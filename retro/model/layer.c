@@ -89,8 +89,9 @@ static void norm_queries_keys(const struct pass *pass, const struct layer *layer
     norm_heads(pass, k, &layer->norm_k, stack->kv_heads.n, 1);
 }
 
+/* `grows_after` is 0 for keys. */
 static void rotate_heads(const struct pass *pass, const struct layer *layer, struct tensor x,
-                         int heads) {
+                         int heads, int grows_after) {
     const struct dims *dims = &pass->stack->dims;
     bool far = dims->rope_long_after > 0 && pass->most_tokens > dims->rope_long_after;
     const struct rope_table *table =
@@ -107,7 +108,25 @@ static void rotate_heads(const struct pass *pass, const struct layer *layer, str
                             .head_dim = dims->head_dim,
                             .rotated = dims->rotated,
                             .interleaved = dims->rope_interleaved,
-                            .scale = table->scale});
+                            .scale = table->scale,
+                            .growth = dims->query_growth,
+                            .grows_after = grows_after});
+}
+
+/* At once where nothing tells them apart. */
+static void rotate_queries_keys(const struct pass *pass, const struct layer *layer, struct tensor q,
+                                struct tensor k) {
+    const struct stack *stack = pass->stack;
+    int heads = stack->heads.n, kv_heads = stack->kv_heads.n, h = stack->dims.head_dim,
+        grows_after = stack->dims.query_grows_after;
+    if (!layer->spec.rope) return;
+    if (grows_after == 0) {
+        struct tensor both = tensor_cols(pass->scratch.qkv, 0, (heads + kv_heads) * h);
+        rotate_heads(pass, layer, both, heads + kv_heads, 0);
+        return;
+    }
+    rotate_heads(pass, layer, q, heads, grows_after);
+    rotate_heads(pass, layer, k, kv_heads, 0);
 }
 
 /* New keys and values are written to the cache first, then everything is read from there, so a row
@@ -147,9 +166,9 @@ static void self_attention(const struct pass *pass, const struct layer *layer,
     struct tensor q = tensor_cols(qkv, 0, heads * h), k = tensor_cols(qkv, heads * h, kv_heads * h),
                   v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h);
     project_rows(model, qkv, input, &layer->qkv, ACTIVATION_NONE);
-    norm_queries_keys(pass, layer, q, k);
-    if (layer->spec.rope)
-        rotate_heads(pass, layer, tensor_cols(qkv, 0, (heads + kv_heads) * h), heads + kv_heads);
+    if (!stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
+    rotate_queries_keys(pass, layer, q, k);
+    if (stack->dims.qk_norm_last) norm_queries_keys(pass, layer, q, k);
 
     bool cached = pass->cache.rows != NULL;
     if (cached) store_keys(pass, k, v);

@@ -39,11 +39,6 @@ void planes_widen(float *to, const struct matrix_planes *planes, int64_t i, int 
         kquants_widen(to, planes->dtype, values, n);
         return;
     }
-    if (planes->dtype == DTYPE_MXFP4) {
-        mxfp4_widen(to, (const uint8_t *)values,
-                    (const uint8_t *)plane_at(planes, PLANE_SCALES, i, first), n);
-        return;
-    }
     struct quantised_row row = {(void *)(uintptr_t)values,
                                 (uint16_t *)(uintptr_t)plane_at(planes, PLANE_SCALES, i, first),
                                 (uint16_t *)(uintptr_t)plane_at(planes, PLANE_MINIMUMS, i, first)};

@@ -64,6 +64,7 @@ static enum dtype dtype_of(enum stored_dtype dtype) {
         case STORED_BF16: return DTYPE_BF16;
         case STORED_I8: return DTYPE_INT8;
         case STORED_U8: return DTYPE_INT4;
+        case STORED_MXFP4_PACKED: return DTYPE_MXFP4;
         default: return DTYPE_F32;
     }
 }

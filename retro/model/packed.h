@@ -4,12 +4,14 @@
  * It is a safetensors file whose data begins at a multiple of 64 bytes. An empty tensor
  * "packed_layout:NAME" names the layout (struct backend_ops). Every other tensor is one place of
  * the model under the place's name, of one dimension: matrices first, F32, F16, BF16, I8 for int8
- * and U8 for int4, each padded with zeros to a multiple of 64 bytes; then vectors and tables, F32,
- * as they are computed with. */
+ * U8 for int4 and BOOL for MXFP4, each padded with zeros to a multiple of 64 bytes; then vectors
+ * and tables, F32, as they are computed with. */
 #pragma once
 
 #include "retro/model/tensors.h"
 
+/* The type of MXFP4's bytes in such a file: safetensors has none, and U8 is int4. */
+#define STORED_MXFP4_PACKED STORED_BOOL
 #define PACKED_FILE "model.packed"
 #define PACKED_TAG "packed_layout:"
 enum { PACKED_ALIGNMENT = 64 };

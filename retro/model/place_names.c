@@ -23,6 +23,8 @@ static const struct place_name layer_names[] = {
     {IN_LAYER(norm_attention), PART_WHOLE, "post_attention_norm"},
     {IN_LAYER(norm_mlp), PART_WHOLE, "ffn_norm"},
     {IN_LAYER(norm_mlp), PART_WHOLE, "layer_output_norm"},
+    {IN_LAYER(norm_mlp), PART_WHOLE, "post_attention_norm"}, /* of gpt-oss */
+    {IN_LAYER(sinks), PART_WHOLE, "attn_sinks"},
     {IN_LAYER(fc1), PART_GATE, "ffn_gate"},
     {IN_LAYER(fc1), PART_UP, "ffn_up"},
     {IN_LAYER(fc1), PART_WHOLE, "ffn_up"},

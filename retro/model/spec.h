@@ -46,7 +46,8 @@ struct rope_table {
     float scale; /* of what is rotated; 0: none, as 1. YaRN's attention factor */
 };
 
-/* Norms of queries and keys between their projection and the rotation. */
+/* Norms of queries and keys, between their projection and the rotation where dims do not say else.
+ */
 enum qk_norm {
     QK_NORM_NONE,
     QK_NORM_HEAD,
@@ -79,6 +80,7 @@ struct dims {
         mlp_bias; /* of self attention's queries, keys and values; of attention's others; MLP's */
     bool final_norm; /* a norm after the last layer */
     enum qk_norm qk_norm;
+    bool qk_norm_last;    /* behind the rotation, not before it */
     bool parallel;        /* attention and MLP of a layer read the same rows */
     float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
     float score_cap;      /* the soft-cap of attention scores, 0: none */
@@ -89,8 +91,10 @@ struct dims {
     uint8_t rope_section[ATTENTION_MAX_HEAD /
                          2]; /* which of them pair i turns by; where there are several */
     struct rope_table rope[ROPE_COUNT];
-    int rope_long_after; /* sessions that may have more tokens turn by ROPE_LONG, not ROPE_GLOBAL;
-                            0: none do */
+    float query_growth;    /* of rotated queries, from this position on (struct rope_args); 0: */
+    int query_grows_after; /* none */
+    int rope_long_after;   /* sessions that may have more tokens turn by ROPE_LONG, not ROPE_GLOBAL;
+                              0: none do */
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
     enum edge reads;           /* of the layers that have cross attention */
 };
@@ -310,12 +314,13 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_gpt2, family_llama, family_mistral, family_granite, family_smollm3, family_qwen2,
     family_qwen3, family_phi3, family_olmo2, family_olmo3, family_glm, family_glm4, family_seed_oss,
     family_ernie_moe, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_ernie,
-    family_cohere2, family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2,
-    family_mixtral, family_qwen2_moe, family_qwen3_moe, family_roberta, family_xlm_roberta,
-    family_mpnet, family_distilbert, family_clip_vit, family_radio_vit, family_radio_hub,
-    family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
-    family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf,
-    family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision;
+    family_cohere2, family_ministral3, family_hunyuan_dense, family_gemma2, family_gemma3_text,
+    family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe, family_qwen3_moe,
+    family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
+    family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,
+    family_siglip_vision, family_llava, family_llava_next, family_clip, family_siglip,
+    family_megatron_bert, family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl,
+    family_qwen2_vl_vision, family_qwen2_5_vl_vision;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

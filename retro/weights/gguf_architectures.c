@@ -110,6 +110,15 @@ static const struct key_row qwen_moe_keys[] = {
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, 0},
 };
 
+/* All layers have experts, whose shape the tensors tell too. */
+static const struct key_row gpt_oss_keys[] = {
+    RMS_SIZES,
+    WHOLE_HEADS,
+    EXPERTS("num_local_experts"),
+    {"expert_feed_forward_length", "moe_intermediate_size", KEY_WRITTEN, 0},
+    {"attention.sliding_window", "sliding_window", KEY_INT, 0},
+};
+
 static const struct key_row bert_keys[] = {
     {"block_count", "num_hidden_layers", KEY_INT, 0},
     {"context_length", "max_position_embeddings", KEY_INT, 0},
@@ -165,6 +174,7 @@ static const struct architecture architectures[] = {
     {ARCHITECTURE("qwen3", "qwen3", llama_keys, llama_facts)},
     {ARCHITECTURE("qwen2moe", "qwen2_moe", qwen_moe_keys, qwen2_moe_facts)},
     {ARCHITECTURE("qwen3moe", "qwen3_moe", qwen_moe_keys, qwen3_moe_facts)},
+    {ARCHITECTURE("gpt-oss", "gpt_oss", gpt_oss_keys, llama_facts), .untruncated = true},
     {ARCHITECTURE("phi3", "phi3", phi3_keys, plain_facts)},
     {ARCHITECTURE("olmo2", "olmo2", llama_keys, llama_facts)},
     {ARCHITECTURE("gemma2", "gemma2", gemma2_keys, gemma_facts), .divisor = "query_pre_attn_scalar",

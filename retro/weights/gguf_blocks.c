@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/mxfp4.h"
+
 enum { RUN = QUANTISE_BLOCK, HALF = RUN / 2, SUPER = 256, RUNS = SUPER / RUN };
 
 static float read_half(const uint8_t *p) { return f16_to_f32((uint16_t)(p[0] | p[1] << 8)); }
@@ -171,6 +173,13 @@ static void unpack_iq4_xs(const uint8_t *b, struct block_run *run) {
     }
 }
 
+/* A byte that stands for a power of two, and codes of e2m1, whose doubled numbers are whole. */
+static void unpack_mxfp4(const uint8_t *b, struct block_run *run) {
+    set_run(run, 0.5f * mxfp4_scale(b[0]), 1, 0);
+    split_nibbles(run->q, b + 1, 0);
+    for (int j = 0; j < RUN; j++) run->q[j] = (int8_t)mxfp4_doubled(run->q[j]);
+}
+
 static const struct block_form forms[] = {
     {0, "F32", 1, 4, DTYPE_F32, DTYPE_F32, BLOCKS_EXACT, 0, NULL},
     {1, "F16", 1, 2, DTYPE_F16, DTYPE_F16, BLOCKS_EXACT, 0, NULL},
@@ -187,6 +196,7 @@ static const struct block_form forms[] = {
     {14, "Q6_K", SUPER, 210, DTYPE_INT8, DTYPE_Q6_K, BLOCKS_REQUANTISED, -32, unpack_q6_k},
     {20, "IQ4_NL", RUN, 18, DTYPE_INT8, DTYPE_INT8, BLOCKS_EXACT, -127, unpack_iq4_nl},
     {23, "IQ4_XS", SUPER, 136, DTYPE_INT8, DTYPE_INT8, BLOCKS_ROUNDED, -127, unpack_iq4_xs},
+    {39, "MXFP4", RUN, 17, DTYPE_MXFP4, DTYPE_MXFP4, BLOCKS_EXACT, -MXFP4_LARGEST, unpack_mxfp4},
 };
 
 const struct block_form *block_form_find(uint32_t type) {
@@ -267,6 +277,17 @@ static bool store_run(enum dtype dtype, struct quantised_row to, const struct bl
     return run_to_int8(to.values, to.scales, run);
 }
 
+/* The block in our order: exponents apart, and two neighbours a byte. False: the exponent is no
+ * number. */
+static bool store_mxfp4(struct quantised_row to, const uint8_t *block) {
+    int8_t codes[RUN];
+    uint8_t *values = to.values, *exponent = (uint8_t *)to.scales;
+    split_nibbles(codes, block + 1, 0);
+    for (int j = 0; j < HALF; j++) values[j] = (uint8_t)(codes[2 * j] | codes[2 * j + 1] << 4);
+    *exponent = block[0];
+    return *exponent <= MXFP4_MOST;
+}
+
 static void measure_run(struct deviation *lost, enum dtype dtype, struct quantised_row stored,
                         const struct block_run *run) {
     float w[RUN], back[RUN];
@@ -289,7 +310,9 @@ bool blocks_quantise(enum dtype dtype, struct quantised_row to, const struct blo
         form->unpack(block, runs);
         for (int i = 0; i < form->elements / RUN; i++) {
             struct quantised_row here = quantised_row_at(to, dtype, RUN, at / RUN + i);
-            if (!store_run(dtype, here, &runs[i], form->low)) return false;
+            bool stored = dtype == DTYPE_MXFP4 ? store_mxfp4(here, block)
+                                               : store_run(dtype, here, &runs[i], form->low);
+            if (!stored) return false;
             if (lost) measure_run(lost, dtype, here, &runs[i]);
         }
     }

@@ -218,6 +218,7 @@ static enum status write_scaling(struct json_writer *w, const struct gguf *gguf,
     if (!scales) type = (struct text_span){"default", 7};
     put_key_object(w, "rope_scaling");
     put_key_string_n(w, "rope_type", type.text, type.size);
+    if (architecture->untruncated) put_key_bool(w, "truncate", false);
     if (scales &&
         write_keys(w, gguf, architecture, architecture_scaling_keys, architecture_n_scaling, e))
         return e->status;
@@ -436,9 +437,10 @@ static void view_order(struct gguf_view *view, const struct family_tensor *tenso
                        const struct architecture *architecture, int64_t head,
                        const struct gguf_tensor *gguf_tensor) {
     int64_t rows = gguf_tensor->shape[0];
-    view->turned = tensor->transposed && gguf_tensor->n_dims == 2;
+    bool bias = strcmp(strrchr(gguf_tensor->name, '.'), ".bias") == 0;
+    if (strchr(tensor->name, '#')) view->stacked = bias ? 2 : 3;
+    view->turned = tensor->transposed && !bias && gguf_tensor->n_dims >= 2;
     view->row = tensor->one_row && gguf_tensor->n_dims == 1;
-    view->stacked = strchr(tensor->name, '#') != NULL;
     if (head <= 0 || head > INT32_MAX) return;
     if (architecture->paired && tensor->rotated && head % 2 == 0 && rows % head == 0)
         view->paired = (int)head;

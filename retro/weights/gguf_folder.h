@@ -51,7 +51,8 @@ struct gguf_view {
     int apart;  /* rows of a head: all queries, keys and values one after another in the file, those
                    of a head in the  folder. 0: none */
     bool row;   /* a vector, in the folder [1, in] */
-    bool stacked; /* [experts, out, in], and '#' in the name stands for the number of an expert */
+    int stacked; /* dimensions of a tensor of all experts, of which '#' in the name stands for the
+                    number: 3, of biases 2. 0: it is no such tensor */
 };
 enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *gguf,
                              const struct gguf_tensor *tensor, struct error *e);

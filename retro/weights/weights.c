@@ -367,7 +367,7 @@ static enum status add_gguf_tensor(struct weights *weights, const struct gguf_te
     if (gguf_view_tensor(&view, weights->gguf, from, e)) return e->status;
     if (view.name[0] == '\0') return STATUS_OK;
     describe_gguf(&whole, from, &view);
-    if (view.stacked) return weights_add_experts(weights, &whole, 3, view.name, e);
+    if (view.stacked) return weights_add_experts(weights, &whole, view.stacked, view.name, e);
     struct stored_tensor *stored = &weights_add_entry(weights, view.name)->tensor;
     whole.name = stored->name;
     *stored = whole;

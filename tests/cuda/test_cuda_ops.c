@@ -361,6 +361,8 @@ static void check_rope(const int *shape, int rows, int sections, bool interleave
     a.rotated = rotated;
     a.interleaved = interleaved;
     a.scale = interleaved ? 1.2f : 0;
+    a.growth = 0.3f;
+    a.grows_after = rows % 2 ? 700 : 0;
     backend_rope(reference, &a);
     size_t position_bytes = (size_t)(rows * sections) * sizeof *positions,
            pairs = (size_t)rotated / 2;

@@ -189,11 +189,40 @@ static void rope_scale(struct backend *b) {
     }
 }
 
+/* Rows far away are scaled by their place, in steps. */
+static void rope_growth(struct backend *b) {
+    enum { HEAD = 8, AFTER = 40 };
+    static const float inv_freq[] = {1, 0.3f, 0.1f, 0.01f};
+    int32_t positions[ROWS];
+    for (int i = 0; i < ROWS; i++) positions[i] = 39 * i;
+    struct tensor x = random_tensor(DTYPE_F32, ROWS, HEAD, 1);
+    struct tensor plain = padded_tensor(DTYPE_F32, ROWS, HEAD, 0);
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < HEAD; j++) tensor_set(plain, i, j, tensor_get(x, i, j));
+    struct rope_args a = {.positions = positions, .inv_freq = inv_freq, .heads = 1};
+    a.head_dim = a.rotated = HEAD;
+    a.x = plain;
+    backend_rope(b, &a);
+    a.x = x;
+    a.growth = 0.5f;
+    a.grows_after = AFTER;
+    backend_rope(b, &a);
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < HEAD; j++) {
+            double scale = 1 + 0.5 * log(1 + floor(positions[i] / (double)AFTER));
+            double expected = scale * tensor_get(plain, i, j);
+            assert_true(fabs(tensor_get(x, i, j) - expected) <= 2e-6);
+        }
+    free(x.data);
+    free(plain.data);
+}
+
 static void test_scales(void **state) {
     (void)state;
     for_each_variant(add_scale, 2);
     for_each_variant(embed_scale, 2);
     for_each_variant(rope_scale, 2);
+    for_each_variant(rope_growth, 2);
 }
 
 int main(void) {

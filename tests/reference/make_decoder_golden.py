@@ -74,6 +74,11 @@ FAMILIES = {
     "seed_oss": ("seed_oss", dict(head_dim=16, attention_out_bias=True, mlp_bias=True)),
     "ernie4_5": ("ernie4_5", dict(head_dim=16, use_bias=True)),
     "cohere2": ("cohere2", dict(sliding_window=5, num_hidden_layers=4, logit_scale=0.5)),
+    "ministral3": ("ministral3", dict(head_dim=16, sliding_window=21, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=6, beta_fast=4.0, beta_slow=1.0, mscale=1.0,
+        mscale_all_dim=1.0, llama_4_scaling_beta=0.4))),
+    "hunyuan_v1_dense": ("hunyuan_v1_dense", dict(head_dim=16, attention_bias=True, tie_word_embeddings=True, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0))),
     "glm4_moe": ("glm4_moe", dict(MOE, head_dim=16, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_group=3,
                                   topk_group=2, routed_scaling_factor=1.5, use_qk_norm=True, num_hidden_layers=3, attention_bias=True)),
     "glm4_moe_stacked": ("glm4_moe", dict(MOE, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=False,

@@ -290,6 +290,29 @@ static void test_turned_signs(void **state) {
     assert_memory_equal(want, back, sizeof want);
 }
 
+/* Numbers 0 .. 15 and 16 .. 31 share bytes in the file, neighbours do here; exponents lie apart. */
+static void test_mxfp4(void **state) {
+    (void)state;
+    enum { BLOCKS = 3, COLUMNS = BLOCKS * 32 };
+    uint8_t row[BLOCKS * 17], values[COLUMNS / 2], exponents[BLOCKS];
+    float want[COLUMNS], got[COLUMNS];
+    struct quantised_row to = {values, (uint16_t *)(void *)exponents, NULL};
+    const struct block_form *form = block_form_find(39);
+    for (int i = 0; i < BLOCKS * 17; i++) row[i] = (uint8_t)(i * 89);
+    row[0] = 127; /* 1, and the first number is a half */
+    row[1] = 0x21;
+    row[17] = 0;
+    row[34] = 252;
+    assert_int_equal(form->dtype, DTYPE_MXFP4);
+    blocks_widen(want, form, row, COLUMNS);
+    assert_true(want[0] == 0.5f && want[16] == 1);
+    assert_true(blocks_quantise(DTYPE_MXFP4, to, form, row, COLUMNS, NULL));
+    dequantise_row(got, DTYPE_MXFP4, to, COLUMNS);
+    for (int i = 0; i < COLUMNS; i++) assert_true(got[i] == want[i]);
+    row[34] = 253;
+    assert_false(blocks_quantise(DTYPE_MXFP4, to, form, row, COLUMNS, NULL));
+}
+
 static void test_scales_beyond(void **state) {
     (void)state;
     uint8_t q4_0[18] = {0xff, 0x7b}, q8_0[34] = {0x00, 0x7c}; /* the largest f16, infinity */
@@ -680,6 +703,7 @@ int main(void) {
         cmocka_unit_test(test_lying_places),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_turned_signs),
+        cmocka_unit_test(test_mxfp4),
         cmocka_unit_test(test_scales_beyond),
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_phi3_config),

@@ -48,39 +48,46 @@ bool chat_may_reason(const struct chat_answer *answer) {
     return !answer->request.raw && chat_reasons(answer->base.model->chat);
 }
 
-/* A turn ends by the template's own token or text too, whatever ends a text. */
-static void add_end(const struct chat_answer *answer, struct sequence_end *end) {
-    const struct served_model *model = answer->base.model;
-    if (end->ignore_eos || answer->request.raw) return;
-    const char *text = chat_stop(model->chat);
-    if (text) stops_add(&end->stops, text, strlen(text));
-    int32_t id = chat_end(model->chat, model->tokenizer);
+static bool has_channels(const struct chat_answer *answer) {
+    return !answer->request.raw && chat_has_channels(answer->base.model->chat);
+}
+
+static int32_t find_mark(const struct chat_answer *answer, enum grammar_mark mark) {
+    const char *text = grammar_mark_text(mark);
+    return tokenizer_added_id(answer->base.model->tokenizer,
+                              (struct text_span){text, strlen(text)});
+}
+
+static void add_end_id(struct sequence_end *end, int32_t id) {
     if (id < 0) return;
     end->stop_ids = xrealloc(end->stop_ids, ((size_t)end->n_stop_ids + 1) * sizeof *end->stop_ids);
     end->stop_ids[end->n_stop_ids] = id;
     end->n_stop_ids++;
 }
 
-static bool has_channels(const struct chat_answer *answer) {
-    return !answer->request.raw && chat_has_channels(answer->base.model->chat);
-}
-
-static void show_mark(const struct chat_answer *answer, struct sequence_request *asked,
-                      const char *mark) {
-    int32_t id =
-        tokenizer_added_id(answer->base.model->tokenizer, (struct text_span){mark, strlen(mark)});
-    if (id < 0) return;
-    asked->shown[asked->n_shown] = id;
-    asked->n_shown++;
+/* A turn ends by the template's own token or text too, whatever ends a text; in channels also
+ * behind a call. */
+static void add_end(const struct chat_answer *answer, struct sequence_end *end) {
+    const struct served_model *model = answer->base.model;
+    if (end->ignore_eos || answer->request.raw) return;
+    const char *text = chat_stop(model->chat);
+    if (text) stops_add(&end->stops, text, strlen(text));
+    add_end_id(end, chat_end(model->chat, model->tokenizer));
+    if (!has_channels(answer)) return;
+    add_end_id(end, find_mark(answer, MARK_MESSAGE_CALL));
+    add_end_id(end, find_mark(answer, MARK_MESSAGE_RETURN));
 }
 
 /* Special tokens that an answer is taken apart by. */
 static void add_shown(const struct chat_answer *answer, struct sequence_request *asked) {
-    asked->shown = xcalloc((size_t)MARK_KINDS + HARMONY_MARKS, sizeof *asked->shown);
-    for (int i = 0; i < MARK_KINDS; i++)
-        show_mark(answer, asked, grammar_mark_text((enum grammar_mark)i));
-    for (int i = 0; has_channels(answer) && i < HARMONY_MARKS; i++)
-        show_mark(answer, asked, harmony_marks[i]);
+    int kinds = has_channels(answer) ? MARK_KINDS : MARK_HARMONY;
+    asked->shown = xcalloc(MARK_KINDS, sizeof *asked->shown);
+    for (int i = 0; i < kinds; i++) {
+        int32_t id = find_mark(answer, (enum grammar_mark)i);
+        if (id < 0) continue;
+        asked->shown[asked->n_shown] = id;
+        asked->n_shown++;
+    }
 }
 
 bool chat_ask(struct chat_answer *answer, struct choice *choice, const struct chat_prompt *prompt,
@@ -105,8 +112,10 @@ bool chat_ask(struct chat_answer *answer, struct choice *choice, const struct ch
     return true;
 }
 
+/* The guide is of what the answer says, not of its calls. */
 static bool is_guided(const struct chat_answer *answer) {
-    return answer->request.writing.guide.kind != GUIDE_NONE;
+    enum guide_kind kind = answer->request.writing.guide.kind;
+    return kind != GUIDE_NONE && kind != GUIDE_CALLS;
 }
 
 void chat_begin_reply(const struct chat_answer *answer, struct chat_reply *reply, bool thinks) {

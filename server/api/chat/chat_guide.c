@@ -24,6 +24,17 @@ static enum grammar_mark call_mark(const struct chat_answer *answer) {
     return answer->format == CALLS_HERMES ? MARK_CALL : MARK_CALLS;
 }
 
+/* Whether tokens tell where a call begins. */
+static bool tells_calls(const struct chat_answer *answer) {
+    static const enum grammar_mark parts[] = {MARK_START, MARK_CHANNEL, MARK_MESSAGE,
+                                              MARK_MESSAGE_END};
+    bool all = answer->format == CALLS_HARMONY;
+    if (answer->format == CALLS_HERMES || answer->format == CALLS_MISTRAL)
+        return mark_id(answer, call_mark(answer)) >= 0;
+    for (size_t i = 0; i < ARRAY_COUNT(parts); i++) all = all && mark_id(answer, parts[i]) >= 0;
+    return all;
+}
+
 /* The answer where it is no call. */
 static void write_answer(struct json_writer *w, const struct request_guide *asked) {
     put_key_object(w, "answer");
@@ -70,9 +81,7 @@ static bool take_guide(struct chat_answer *answer, const char *field, struct fai
         return failure_set(failure, 400, "invalid_value", field,
                            "%s and %s both say what the answer must be: send one", guide->field,
                            field);
-    bool told = (answer->format == CALLS_HERMES || answer->format == CALLS_MISTRAL) &&
-                mark_id(answer, call_mark(answer)) >= 0;
-    if (!is_json(guide) || (!told && !answer->request.forces_call))
+    if (!is_json(guide) || (!tells_calls(answer) && !answer->request.forces_call))
         return failure_set(
             failure, 400, "unsupported_parameter", guide->field,
             "%s leaves no room for calls of tools: send tool_choice \"none\" with it",
@@ -91,15 +100,19 @@ bool chat_guide_tools(struct chat_answer *answer, struct failure *failure) {
     if (!answer->request.forces_call && !answers &&
         !any_strict(chat_request_tools(&answer->request)))
         return true;
-    if (answer->format == CALLS_NONE && answer->request.lenient && !answer->request.forces_call)
-        return true;
-    if (answer->format == CALLS_NONE)
+    bool unknown =
+        answer->format == CALLS_NONE || (answer->format == CALLS_HARMONY && !tells_calls(answer));
+    if (unknown && answer->request.lenient && !answer->request.forces_call) return true;
+    if (unknown)
         return failure_set(failure, 400, "unsupported_parameter", field,
                            "the model's chat template writes calls in a way that is not known "
                            "here: they cannot be %s",
                            answer->request.forces_call ? "forced" : "held to strict parameters");
-    if (!answer->request.forces_call &&
-        (answer->format == CALLS_LLAMA || mark_id(answer, call_mark(answer)) < 0))
+    if (answer->format == CALLS_HARMONY && answer->request.continues)
+        return failure_set(failure, 400, "unsupported_parameter", "continue_final_message",
+                           "an answer that goes on with a message calls no tools: send tool_choice "
+                           "\"none\" with it");
+    if (!answer->request.forces_call && !tells_calls(answer))
         return answer->request.lenient ||
                failure_set(failure, 400, "unsupported_parameter", "tools",
                            "strict tools need a model whose calls begin with a token of their own, "
@@ -119,7 +132,7 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
     int32_t think = mark_id(answer, MARK_THINK), end = mark_id(answer, MARK_THINK_END);
     if (guide->kind == GUIDE_NONE) return true;
     if (guide->kind == GUIDE_CALLS && !answer->request.forces_call &&
-        answer->asked_guide.kind == GUIDE_NONE) {
+        answer->asked_guide.kind == GUIDE_NONE && answer->format != CALLS_HARMONY) {
         begin->after = mark_id(answer, call_mark(answer));
         begin->free = begin->may_end = true;
         return true;

@@ -371,14 +371,14 @@ static bool open_place(const struct served_model *model, const struct chat_reque
 }
 
 /* A guided answer of a model that writes in channels is its final message, which is begun for it:
- * it thinks nothing before. */
+ * it thinks nothing before. Where the answer may be a call, the guide has the channels in it. */
 static bool begin_final(const struct served_model *model, const struct chat_request *request,
                         const struct chat_input *in, struct chat_prompt *out,
                         struct failure *failure) {
     struct error e;
-    if (request->writing.guide.kind == GUIDE_NONE || !in->add_generation_prompt ||
-        !chat_has_channels(model->chat))
-        return true;
+    enum guide_kind kind = request->writing.guide.kind;
+    bool whole = kind != GUIDE_NONE && kind != GUIDE_CALLS && !request->calls_tools;
+    if (!whole || !in->add_generation_prompt || !chat_has_channels(model->chat)) return true;
     return !tokenizer_encode(model->tokenizer, harmony_final, strlen(harmony_final),
                              TOKENIZER_PARSE_SPECIAL, &out->ids, &e) ||
            failure_from_error(failure, &e);

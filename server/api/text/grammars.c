@@ -99,23 +99,25 @@ static enum status draft_choice(struct grammar_draft *draft, const struct json *
     return STATUS_OK;
 }
 
-/* Calls of tools, or the answer in their place where one is described. */
+/* The answer in place of calls, where one is described. */
+static enum status draft_answer(struct grammar_draft *draft, const struct json *answer, int *out,
+                                struct error *e) {
+    const struct json *schema = json_member(answer, "schema");
+    const struct schema_options options = {.strict = json_bool(json_member(answer, "strict"))};
+    struct json_rules rules = {.draft = draft};
+    *out = EXPR_NOTHING;
+    if (answer == NULL) return STATUS_OK;
+    if (schema) return schema_compile(&rules, schema, &options, out, e);
+    *out = json_any_object(&rules);
+    return STATUS_OK;
+}
+
+/* Calls of tools, or the answer in their place. */
 static enum status draft_calls(struct grammars *grammars, struct grammar_draft *draft,
                                const struct json *guide, int *out, struct error *e) {
-    const struct json *answer = json_member(guide, "answer"),
-                      *schema = json_member(answer, "schema");
-    struct json_rules rules = {.draft = draft};
-    const struct schema_options options = {.strict = json_bool(json_member(answer, "strict"))};
-    int either[2] = {EXPR_NOTHING, EXPR_NOTHING};
-    enum status status = call_grammar_draft(draft, find_vocab(grammars), guide, &either[0], e);
-    *out = either[0];
-    if (status || answer == NULL) return status;
-    if (schema == NULL)
-        either[1] = json_any_object(&rules);
-    else
-        status = schema_compile(&rules, schema, &options, &either[1], e);
-    *out = expr_either(draft, either, 2);
-    return status;
+    int answer;
+    if (draft_answer(draft, json_member(guide, "answer"), &answer, e)) return e->status;
+    return call_grammar_draft(draft, find_vocab(grammars), guide, answer, out, e);
 }
 
 static enum status draft_json(struct grammars *grammars, struct grammar_draft *draft,

@@ -27,8 +27,8 @@ static void add_tensor(struct packing *packing, const char *name, enum stored_dt
         packing->sizes =
             xrealloc(packing->sizes, (size_t)packing->capacity * sizeof *packing->sizes);
     }
-    static const size_t element[] = {
-        [STORED_F32] = 4, [STORED_F16] = 2, [STORED_BF16] = 2, [STORED_I8] = 1, [STORED_U8] = 1};
+    static const size_t element[] = {[STORED_F32] = 4, [STORED_F16] = 2, [STORED_BF16] = 2,
+                                     [STORED_I8] = 1,  [STORED_U8] = 1,  [STORED_MXFP4_PACKED] = 1};
     size_t padded = packing->matrices ? packed_padded(bytes) : bytes;
     packing->data[packing->n] = data;
     packing->sizes[packing->n] = bytes;
@@ -41,20 +41,14 @@ static void add_tensor(struct packing *packing, const char *name, enum stored_dt
 }
 
 static enum status add_place(void *context, const struct place *place, struct error *e) {
-    static const enum stored_dtype stored[] = {[DTYPE_F32] = STORED_F32,
-                                               [DTYPE_F16] = STORED_F16,
-                                               [DTYPE_BF16] = STORED_BF16,
-                                               [DTYPE_INT8] = STORED_I8,
-                                               [DTYPE_INT4] = STORED_U8};
+    static const enum stored_dtype stored[] = {
+        [DTYPE_F32] = STORED_F32, [DTYPE_F16] = STORED_F16, [DTYPE_BF16] = STORED_BF16,
+        [DTYPE_INT8] = STORED_I8, [DTYPE_INT4] = STORED_U8, [DTYPE_MXFP4] = STORED_MXFP4_PACKED};
     struct packing *packing = context;
+    (void)e;
     if (packing->matrices != (place->form == PLACE_MATRIX)) return STATUS_OK;
     if (packing->matrices) {
         const struct weight *weight = place->at;
-        if (weight->dtype == DTYPE_MXFP4)
-            return error_set(e, STATUS_UNSUPPORTED,
-                             "%s is MXFP4, which packed models do not hold: use --to bf16, or the "
-                             "model as it is",
-                             place->name);
         add_tensor(packing, place->name, stored[weight->dtype], weight->data,
                    packing->conversion->backend->ops->packed_bytes(weight));
     } else {

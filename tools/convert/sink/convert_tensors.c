@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "config/base/buffer.h"
-#include "kernels/mxfp4.h"
 #include "retro/weights/gguf_blocks.h"
 #include "tools/convert/sink/sink.h"
 
@@ -75,9 +74,6 @@ static void read_row(float *w, const struct change *change, void *const source[M
         blocks_widen(w, change->stored->form, gguf_row(change, i), n);
     else if (!lies_ready(change->stored))
         dtype_convert(w, DTYPE_F32, gguf_row(change, i), change->from, (size_t)n);
-    else if (change->from == DTYPE_MXFP4)
-        mxfp4_widen(w, (const uint8_t *)source[0] + i * (n / 2),
-                    (const uint8_t *)source[1] + i * (n / QUANTISE_BLOCK), n);
     else if (dtype_quantised(change->from))
         dequantise_row(w, change->from, planes_row(source, change->from, n, i), n);
     else
