@@ -243,7 +243,8 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
         struct block_at at[MOST_STRIPS];
         for (int s = 0; s < strips; s++)
             at[s] = block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
-                             strips < TILE_STRIPS ? place->strip % TILE_STRIPS : s % TILE_STRIPS,
+                             (strips < TILE_STRIPS ? place->strip % TILE_STRIPS : 0) +
+                                 s % TILE_STRIPS,
                              dtype, b);
         fetch_block(&fetch, tile_bytes, dtype, rows <= FEW_ROWS && strips == TILE_STRIPS);
         if (dtype == DTYPE_INT8)
