@@ -16,7 +16,7 @@ libraries+=,zlib1g-dev,libgmime-3.0-dev,libseccomp-dev,libpng-dev,libwebp-dev,li
 libraries+=,libpoppler-glib-dev,libtesseract-dev,libleptonica-dev,libsqlite3-dev
 tests=(unit/test_base unit/test_quantise unit/test_tokenizer unit/test_unigram unit/test_grid unit/test_json_writer
     unit/test_pictures ops/test_ops_linear ops/test_ops_attention ops/test_ops_rows ops/test_ops_blocks ops/test_ops_supers ops/test_ops_pack
-    ops/test_ops_sample
+    ops/test_ops_sample ops/test_ops_pairs
     golden/test_session tp/test_comm)
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -50,8 +50,8 @@ fi
 # The variants whose kernels of an operation are not another's: each is tested once, on a processor that has all.
 variants_of() {
     case $1 in
-        ops/test_ops_attention | ops/test_ops_rows | ops/test_ops_sample) echo generic neon ;;
-        ops/test_ops_linear) echo generic neon bf16 ;;
+        ops/test_ops_attention | ops/test_ops_linear | ops/test_ops_rows | ops/test_ops_sample) echo generic neon ;;
+        ops/test_ops_pairs) echo generic neon bf16 ;;
         *) echo generic neon dotprod i8mm ;;
     esac
 }

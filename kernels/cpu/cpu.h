@@ -1,8 +1,8 @@
 /* kernels/cpu/cpu.h: private to the CPU backend: its state and the table of vector kernels.
  *
- * A variant (generic; avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx; neon, dotprod, i8mm, bf16) is
- * one struct cpu_kernels. The op files (linear.c, attention.c ...) cut the work, hand it to threads
- * and call the variant; a variant never sees threads. */
+ * A variant (generic; avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx; neon, dotprod, i8mm,
+ * bf16) is one struct cpu_kernels. The op files (linear.c, attention.c ...) cut the work, hand it
+ * to threads and call the variant; a variant never sees threads. */
 #pragma once
 
 #include "kernels/backend.h"

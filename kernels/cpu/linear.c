@@ -4,10 +4,10 @@
  * is even = sum over even k of x[i][k] W[j][k], odd = the same over odd k, each one chain in rising
  * k from zero; y = activation((even + odd) + bias[j]). So a row's result does not depend on the
  * other rows. The vector variants fuse each multiply-add, generic does not: variants differ in the
- * last bits, batches never do. The exceptions: avx512bf16, amx and Arm's bf16 with bf16 weights round
- * x to bf16 first and have one chain over pairs or blocks of k (linear_avx512bf16.c, linear_amx.c,
- * linear_bf16.c); with
- * quantised weights x is rounded to integers, and there is one chain over blocks (blocks.h). */
+ * last bits, batches never do. The exceptions: avx512bf16, amx and Arm's bf16 with bf16 weights
+ * round x to bf16 first and have one chain over pairs or blocks of k (linear_avx512bf16.c,
+ * linear_amx.c, linear_bf16.c); with quantised weights x is rounded to integers, and there is one
+ * chain over blocks (blocks.h). */
 #include "kernels/cpu/pairs.h"
 #include "kernels/cpu/panels.h"
 

@@ -61,8 +61,7 @@ struct access {
 /* One register, and atomic operations. */
 static struct access single_access(uint32_t i) {
     const unsigned size = bits(i, 30, 2), opc = bits(i, 22, 2);
-    if (bits(i, 26, 1))
-        return (struct access){1u << (size | (opc >> 1) << 2), (opc & 1) == 0};
+    if (bits(i, 26, 1)) return (struct access){1u << (size | (opc >> 1) << 2), (opc & 1) == 0};
     if (size == 3 && opc == 2) return (struct access){0, false};
     return (struct access){1u << size, opc == 0};
 }
@@ -114,8 +113,8 @@ static struct access access_of(uint32_t i) {
 }
 
 static void print_totals(const char *what) {
-    fprintf(stderr, "count %s instructions %" PRIu64 " loaded %" PRIu64 " stored %" PRIu64 "\n", what,
-            total.instructions, total.loaded, total.stored);
+    fprintf(stderr, "count %s instructions %" PRIu64 " loaded %" PRIu64 " stored %" PRIu64 "\n",
+            what, total.instructions, total.loaded, total.stored);
 }
 
 static void reach_mark(unsigned cpu, void *data) {

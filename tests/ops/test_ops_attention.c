@@ -257,7 +257,7 @@ static void check_threads(struct attention_args a) {
     const char *const *names = cpu_variant_names;
     struct tensor first = a.out;
     for (int i = 0; names[i] != NULL; i++)
-        for (int threads = 1; threads <= 5; threads++) {
+        for (int threads = 1; threads <= 5 && variant_wanted(names[i]); threads++) {
             struct backend *b;
             setenv("RETRO_CPU", names[i], 1);
             enum status s =

@@ -137,7 +137,8 @@ static uint64_t read_neon(const char *p, size_t bytes) {
     for (size_t i = 0; i < bytes; i += sizeof sums)
 #pragma GCC unroll 8
         for (size_t j = 0; j < 8; j++)
-            sums[j] = veorq_u64(sums[j], vld1q_u64((const uint64_t *)(const void *)(p + i) + 2 * j));
+            sums[j] =
+                veorq_u64(sums[j], vld1q_u64((const uint64_t *)(const void *)(p + i) + 2 * j));
     for (int j = 1; j < 8; j++) sums[0] = veorq_u64(sums[0], sums[j]);
     return vgetq_lane_u64(sums[0], 0) ^ vgetq_lane_u64(sums[0], 1);
 }
@@ -159,9 +160,9 @@ static uint64_t read_neon(const char *p, size_t bytes) {
 NEON_PROBE(multiply_neon, , float32x4_t, vdupq_n_f32((float)j), vaddq_f32, vgetq_lane_f32(x[0], 0),
            vfmaq_f32(vdupq_n_f32(1), x[j], vdupq_n_f32(0.5f)))
 NEON_PROBE(int8_neon, , int32x4_t, vdupq_n_s32(j), vaddq_s32, vgetq_lane_s32(x[0], 0),
-           vpadalq_s16(x[j], vpaddq_s16(vmull_s8(vget_low_s8(vreinterpretq_s8_s32(x[j])),
-                                                 vdup_n_s8(3)),
-                                        vmull_high_s8(vreinterpretq_s8_s32(x[j]), vdupq_n_s8(3)))))
+           vpadalq_s16(x[j],
+                       vpaddq_s16(vmull_s8(vget_low_s8(vreinterpretq_s8_s32(x[j])), vdup_n_s8(3)),
+                                  vmull_high_s8(vreinterpretq_s8_s32(x[j]), vdupq_n_s8(3)))))
 NEON_PROBE(int8_dotprod, ARM_SET("+dotprod"), int32x4_t, vdupq_n_s32(j), vaddq_s32,
            vgetq_lane_s32(x[0], 0), vdotq_s32(x[j], vdupq_n_s8(2), vdupq_n_s8(3)))
 NEON_PROBE(int8_i8mm, ARM_SET("+i8mm"), int32x4_t, vdupq_n_s32(j), vaddq_s32,

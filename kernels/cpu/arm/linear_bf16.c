@@ -54,8 +54,7 @@ ALWAYS_INLINE void dot_kernel(const struct dot_place *place, const int rows, con
         for (int i = 0; i < registers; i++) sums[r][i] = vdupq_n_f32(0);
     for (size_t k = 0; k < pairs; k++, at += packed_step(DTYPE_BF16)) {
         bfloat16x8_t value[STREAM_ROWS];
-        for (int t = 0; t < tiles; t++)
-            __builtin_prefetch(at + t * QUAD_BYTES + FETCH_AHEAD, 0, 2);
+        for (int t = 0; t < tiles; t++) __builtin_prefetch(at + t * QUAD_BYTES + FETCH_AHEAD, 0, 2);
         for (int r = 0; r < rows; r++)
             value[r] =
                 vreinterpretq_bf16_u32(vdupq_n_u32(values[(size_t)r * (size_t)x.stride / 2 + k]));

@@ -26,8 +26,7 @@ static void panel_unpack(struct depth_panel *panel, const struct weight *weight,
                          int first, int steps) {
     const uint8_t *packed =
         (const uint8_t *)weight->data + packed_tile_start(DTYPE_BF16, weight->n_in, tile);
-    const size_t pairs = packed_depth(DTYPE_BF16, weight->n_in) / 2,
-                 line = packed_step(DTYPE_BF16);
+    const size_t pairs = packed_depth(DTYPE_BF16, weight->n_in) / 2, line = packed_step(DTYPE_BF16);
     for (int step = 0; step < steps; step++) {
         const size_t pair = 2 * (size_t)(first + step);
         const uint8_t *at = packed + pair * line;
@@ -38,9 +37,7 @@ static void panel_unpack(struct depth_panel *panel, const struct weight *weight,
     }
 }
 
-ALWAYS_INLINE bfloat16x8_t four_of_two(const void *p) {
-    return vld1q_bf16((const bfloat16_t *)p);
-}
+ALWAYS_INLINE bfloat16x8_t four_of_two(const void *p) { return vld1q_bf16((const bfloat16_t *)p); }
 
 /* `pairs` pairs meet `steps` steps of KERNEL_STRIPS strips from `strip` on. */
 ALWAYS_INLINE void group_multiply(struct pair_place place, const struct depth_panel *panel,

@@ -57,8 +57,8 @@ ALWAYS_INLINE void block_unpack(struct strip_block *to, const struct block_at *a
 
 /* One block of one pair enters its sums. */
 ALWAYS_INLINE void block_add(float32x4_t sums[STRIP_TWOS], const struct strip_block *w,
-                             int8x16_t values[BLOCK_OCTETS][STRIP_TWOS],
-                             const union block_pair *x, const enum dtype dtype) {
+                             int8x16_t values[BLOCK_OCTETS][STRIP_TWOS], const union block_pair *x,
+                             const enum dtype dtype) {
     int32x4_t products[STRIP_TWOS] = {vdupq_n_s32(SUM_BEGINS), vdupq_n_s32(SUM_BEGINS)};
     for (int octet = 0; octet < BLOCK_OCTETS; octet++) {
         int8x16_t rows = vld1q_s8(x->joined.q[octet][0]);

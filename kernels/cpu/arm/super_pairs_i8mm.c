@@ -73,7 +73,7 @@ ALWAYS_INLINE void minimums_begin(float32x4_t inner[STRIP_TWOS], const struct st
     }
 }
 
-/* What a super-block brings before the scale of the input: parts of `octets` octets. */
+/* Adds the products of a super-block before the scale of the input: parts of `octets` octets. */
 ALWAYS_INLINE void parts_add(struct strip_sums *inner, const struct strip_super *w,
                              const union super_pair *x, const int pairs, const int octets) {
     for (int part = 0; part < SUPER_OCTETS / octets; part++) {
@@ -91,8 +91,8 @@ ALWAYS_INLINE void parts_add(struct strip_sums *inner, const struct strip_super 
             }
             for (int two = 0; two < STRIP_TWOS; two++) {
                 float32x4_t *sum = &inner->at[pair][two];
-                *sum = vfmaq_f32(*sum, vld1q_f32(w->scales[part][two]),
-                                 products_end(products[two]));
+                *sum =
+                    vfmaq_f32(*sum, vld1q_f32(w->scales[part][two]), products_end(products[two]));
             }
         }
     }
@@ -115,8 +115,8 @@ ALWAYS_INLINE void group_multiply(const struct pair_place *place, const struct s
 #pragma GCC unroll 4
         for (int i = 0; i < pairs; i++)
             for (int two = 0; two < STRIP_TWOS; two++)
-                sums.at[i][two] = vfmaq_f32(sums.at[i][two], rows_load(x[i].joined.scales),
-                                            inner.at[i][two]);
+                sums.at[i][two] =
+                    vfmaq_f32(sums.at[i][two], rows_load(x[i].joined.scales), inner.at[i][two]);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < pairs; i++) sums_end(sums.at[i], place, i);
