@@ -52,7 +52,7 @@ variants_of() {
     case $1 in
         ops/test_ops_attention | ops/test_ops_linear | ops/test_ops_rows | ops/test_ops_sample) echo generic neon ;;
         ops/test_ops_pairs) echo generic neon bf16 ;;
-        *) echo generic neon dotprod i8mm ;;
+        *) echo neon dotprod i8mm ;;
     esac
 }
 
