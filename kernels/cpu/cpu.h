@@ -9,6 +9,13 @@
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/pool.h"
 
+/* A loop that must vanish: only then are its sums registers. */
+#ifdef __clang__
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 32")
+#endif
+
 enum {
     ATTENTION_KEYS =
         128, /* keys of one range, whole blocks: the softmax of a row is made range by range */

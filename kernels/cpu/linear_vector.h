@@ -5,7 +5,10 @@
  * the weights past them once; or, for many rows of f32, twice as many rows and one chain at a time,
  * past which the weights come twice. R, T and the dtype are compile-time constants of each instance
  * (everything here is inlined into a switch); the arithmetic of one element is the same in all of
- * them. */
+ * them.
+ *
+ * gcc keeps sums in registers only where all their loops are gone before it looks, and -O3 spoils
+ * some of that again: the Makefile compiles these kernels with -O2. */
 #pragma once
 
 #include "kernels/cpu/cpu.h"
@@ -68,11 +71,14 @@ ALWAYS_INLINE void add_depth(struct vec *sums, const struct depth *at, const boo
                              const int rows, const int tiles, const enum dtype dtype) {
     const struct linear_args *args = at->place->a;
     struct vec v[MAX_TILES];
+    UNROLLED
     for (int t = 0; t < tiles; t++)
         v[t] =
             load_weights(at->weights + packed_tile_start(dtype, args->weight->n_in, t), dtype, odd);
+    UNROLLED
     for (int r = 0; r < rows; r++) {
         struct vec value = vec_set1(at->x[r * args->x.stride + odd]);
+        UNROLLED
         for (int t = 0; t < tiles; t++)
             sums[r * tiles + t] = vec_fma(value, v[t], sums[r * tiles + t]);
     }
@@ -82,6 +88,7 @@ ALWAYS_INLINE void add_depth(struct vec *sums, const struct depth *at, const boo
  * nothing. */
 ALWAYS_INLINE void fetch_ahead(const struct vector_place *place, const char *at, size_t ahead,
                                const int tiles, const enum dtype dtype) {
+    UNROLLED
     for (int t = 0; t < tiles; t++)
         for (size_t line = 0; line < 2 * TILE_COLUMNS * dtype_bytes(dtype); line += 64)
             __builtin_prefetch(
@@ -100,6 +107,7 @@ ALWAYS_INLINE void tile_kernel(const struct vector_place *place, const int rows,
     const size_t ahead =
         place->a->x.rows <= FEW_ROWS ? FETCH_AHEAD : turn * packed_tile_bytes(dtype, weight->n_in);
     struct vec even[MAX_SUMS], odd[MAX_SUMS];
+    UNROLLED
     for (int i = 0; i < rows * tiles; i++) even[i] = odd[i] = vec_zero();
     size_t k = 0;
     for (; k + 1 < n_in; k += 2, at.x += 2, at.weights += two_depths) {
@@ -108,9 +116,12 @@ ALWAYS_INLINE void tile_kernel(const struct vector_place *place, const int rows,
         add_depth(odd, &at, true, rows, tiles, dtype);
     }
     if (k < n_in) add_depth(even, &at, false, rows, tiles, dtype);
-    for (int r = 0; r < rows; r++)
+    UNROLLED
+    for (int r = 0; r < rows; r++) {
+        UNROLLED
         for (int t = 0; t < tiles; t++)
             store_sums(place, r, t, even[r * tiles + t], odd[r * tiles + t]);
+    }
 }
 
 /* Many rows: one chain after the other, so that the registers hold twice the sums and a load serves
@@ -130,6 +141,7 @@ ALWAYS_INLINE void add_chain(struct vec *sums, const struct vector_place *place,
     struct depth at = {
         place, row_f32(place->a->x, place->row),
         (const char *)weight->data + packed_tile_start(dtype, weight->n_in, place->tile)};
+    UNROLLED
     for (int i = 0; i < rows * tiles; i++) sums[i] = vec_zero();
     for (size_t k = odd; k < n_in; k += 2, at.x += 2, at.weights += two_depths) {
         if (chain == CHAIN_EVEN_FETCHING) fetch_ahead(place, at.weights, ahead, tiles, dtype);
@@ -145,9 +157,12 @@ ALWAYS_INLINE void chains_kernel(const struct vector_place *place, const bool fe
     else
         add_chain(even, place, CHAIN_EVEN, rows, tiles, dtype);
     add_chain(odd, place, CHAIN_ODD, rows, tiles, dtype);
-    for (int r = 0; r < rows; r++)
+    UNROLLED
+    for (int r = 0; r < rows; r++) {
+        UNROLLED
         for (int t = 0; t < tiles; t++)
             store_sums(place, r, t, even[r * tiles + t], odd[r * tiles + t]);
+    }
 }
 
 /* As many blocks of the most rows as there are, where there are many; how many rows these have.
@@ -186,8 +201,9 @@ ALWAYS_INLINE void run_kernel(const struct vector_place *place, int rows, int ti
 ALWAYS_INLINE void linear_tiles(const struct linear_args *args, int tile, int tiles,
                                 const struct shape shape) {
     int first = 0;
-    if (tiles == 1) first = chain_blocks(args, tile, 1, shape.dtype);
-    if (tiles == 2 && shape.sums >= 2) first = chain_blocks(args, tile, 2, shape.dtype);
+    if (CHAINS_ALONE && tiles == 1) first = chain_blocks(args, tile, 1, shape.dtype);
+    if (CHAINS_ALONE && tiles == 2 && shape.sums >= 2)
+        first = chain_blocks(args, tile, 2, shape.dtype);
     int rows = args->x.rows - first, most = min_int(MAX_ROWS, shape.sums / tiles),
         blocks = (rows + most - 1) / most;
     for (int i = 0, row = 0; i < blocks; i++) {

@@ -9,13 +9,6 @@
 /* 28 sums, two vectors of weights and one of x. Panels have at least half of PANEL_ROWS. */
 enum { PANEL_ROWS = 14, PANEL_TILES = 2, PANEL_SUMS = PANEL_ROWS * PANEL_TILES };
 
-/* A loop that must vanish: only then are its sums registers. */
-#ifdef __clang__
-#define UNROLLED _Pragma("unroll")
-#else
-#define UNROLLED _Pragma("GCC unroll 32")
-#endif
-
 /* Where one kernel instance works. */
 struct panel_place {
     struct vector_place at;

@@ -10,8 +10,9 @@ struct vec {
     float32x4_t r[4];
 };
 
-/* How many of these a kernel keeps as running sums, of 32 registers. */
-enum { VEC_SUMS = 6 };
+/* How many of these a kernel keeps as running sums, of 32 registers: two chains of half as many, or
+ * one chain alone. */
+enum { VEC_SUMS = 6, CHAINS_ALONE = 1 };
 
 #define VEC_EACH(expression) \
     struct vec to; \

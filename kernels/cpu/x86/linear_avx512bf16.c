@@ -47,8 +47,10 @@ ALWAYS_INLINE void tile_kernel(const struct tile_place *place, const int rows, c
     weights += packed_tile_start(DTYPE_BF16, place->a->weight->n_in, place->tile);
     __m512 sums[DOT_SUMS];
     __m512bh w[DOT_TILES];
+    UNROLLED
     for (int i = 0; i < rows * tiles; i++) sums[i] = _mm512_setzero_ps();
     for (size_t k = 0; k < pairs; k++) {
+        UNROLLED
         for (int t = 0; t < tiles; t++) {
             const char *at = weights + packed_tile_start(DTYPE_BF16, place->a->weight->n_in, t) +
                              k * packed_step(DTYPE_BF16);
@@ -57,14 +59,19 @@ ALWAYS_INLINE void tile_kernel(const struct tile_place *place, const int rows, c
                 _mm_prefetch(at + place->ahead, _MM_HINT_T1);
             w[t] = (__m512bh)_mm512_loadu_si512(at);
         }
+        UNROLLED
         for (int r = 0; r < rows; r++) {
             __m512bh pair = (__m512bh)_mm512_set1_epi32(values[(size_t)r * pair_stride + k]);
+            UNROLLED
             for (int t = 0; t < tiles; t++)
                 sums[r * tiles + t] = _mm512_dpbf16_ps(sums[r * tiles + t], w[t], pair);
         }
     }
-    for (int r = 0; r < rows; r++)
+    UNROLLED
+    for (int r = 0; r < rows; r++) {
+        UNROLLED
         for (int t = 0; t < tiles; t++) store_sum(place, r, t, sums[r * tiles + t]);
+    }
 }
 
 /* As many rows as the registers hold with `tiles` tiles; more are not even compiled. */

@@ -10,8 +10,9 @@ struct vec {
     __m256 a, b;
 };
 
-/* How many of these a kernel keeps as running sums, of 16 registers. */
-enum { VEC_SUMS = 6 };
+/* How many of these a kernel keeps as running sums, of 16 registers: two chains of half as many, or
+ * one chain alone, where the weights leave room for that: not here. */
+enum { VEC_SUMS = 6, CHAINS_ALONE = 0 };
 
 static inline struct vec vec_set1(float v) {
     return (struct vec){_mm256_set1_ps(v), _mm256_set1_ps(v)};

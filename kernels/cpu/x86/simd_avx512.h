@@ -9,8 +9,9 @@ struct vec {
     __m512 a;
 };
 
-/* How many of these a kernel keeps as running sums, of 32 registers. */
-enum { VEC_SUMS = 24 };
+/* How many of these a kernel keeps as running sums, of 32 registers: two chains of half as many, or
+ * one chain alone. */
+enum { VEC_SUMS = 24, CHAINS_ALONE = 1 };
 
 static inline __mmask16 vec_mask(int n) { return (__mmask16)((1u << n) - 1); }
 static inline struct vec vec_set1(float v) { return (struct vec){_mm512_set1_ps(v)}; }
