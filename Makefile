@@ -51,6 +51,14 @@ MACHINE := $(shell $(CC) -dumpmachine)
 CPU ?= $(if $(filter x86_64-%,$(MACHINE)),x86,$(if $(filter aarch64-%,$(MACHINE)),arm,generic))
 CPU := $(CPU)
 
+# What config/base/base.h refuses in every file is refused here once.
+MACROS := $(shell $(CC) $(CPPFLAGS) $(CFLAGS) -dM -E -x c /dev/null 2>/dev/null)
+ifneq ($(MACROS),)
+ifeq ($(and $(findstring __SIZEOF_POINTER__ 8,$(MACROS)),$(findstring __BYTE_ORDER__ __ORDER_LITTLE_ENDIAN__,$(MACROS))),)
+$(error retro-server is for 64-bit little-endian machines, as x86-64 and arm64 are, and $(CC) compiles for $(MACHINE))
+endif
+endif
+
 # Targets that build before they do something else compile on all cores, unless the caller's -j says how many.
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
@@ -161,6 +169,7 @@ $(BUILD)/kernels/cpu/%.c.o: CFLAGS += $(ALIGN)
 $(BUILD)/kernels/cpu/arm/%_neon.c.o: CFLAGS += $(VECTOR)
 $(BUILD)/kernels/cpu/arm/%_dotprod.c.o: CFLAGS += -march=armv8.2-a+dotprod $(VECTOR)
 $(BUILD)/kernels/cpu/arm/%_i8mm.c.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm $(VECTOR)
+$(BUILD)/kernels/cpu/arm/%_bf16.c.o: CFLAGS += -march=armv8.2-a+dotprod+i8mm+bf16 $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
 $(BUILD)/kernels/cpu/x86/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(VECTOR)
@@ -330,6 +339,10 @@ $(BUILD)/tests/crash/shim.so: tests/crash/shim.c $(BUILD)/built-with
 GROWTH := $(BUILD)/tests/growth/growth
 $(GROWTH): $(patsubst %,$(BUILD)/%.o,$(wildcard tests/growth/*.c)) $(CONVERT) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
+# A prompt and a step, whose instructions tests/arm/counts.py counts under qemu.
+STEP_COUNTS := $(BUILD)/tests/arm/step_counts
+$(STEP_COUNTS): $(STEP_COUNTS).c.o $(patsubst %,$(BUILD)/%.o,$(filter-out %/retro_bench.c,$(wildcard tools/bench/*.c))) $(LIBRARY)
+	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
 # The program of parity on GPUs is linked here too, where no GPU is needed to see that it links.
 c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(READING) $(GPU_PARITY)
 # The longest first: tests/run.sh runs several at once.

@@ -16,7 +16,7 @@ libraries+=,zlib1g-dev,libgmime-3.0-dev,libseccomp-dev,libpng-dev,libwebp-dev,li
 libraries+=,libpoppler-glib-dev,libtesseract-dev,libleptonica-dev,libsqlite3-dev
 tests=(unit/test_base unit/test_quantise unit/test_tokenizer unit/test_unigram unit/test_grid unit/test_json_writer
     unit/test_pictures ops/test_ops_linear ops/test_ops_attention ops/test_ops_rows ops/test_ops_blocks ops/test_ops_supers ops/test_ops_pack
-    ops/test_ops_sample
+    ops/test_ops_sample ops/test_ops_pairs
     golden/test_session tp/test_comm)
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -35,7 +35,10 @@ if [ "$(cat "$root/complete" 2>/dev/null)" != "$libraries" ]; then
         as_root chown -R "$(id -u):$(id -g)" "$root" && echo "$libraries" > "$root/complete" || exit 1
 fi
 
-programs=("${tests[@]/#/$build/tests/}")
+# What each processor takes; ops/test_ops_variant sees it.
+choices=("cortex-a72 neon" "cortex-a76 dotprod" "neoverse-n1 dotprod" "max bf16")
+
+programs=("${tests[@]/#/$build/tests/}" $build/tests/ops/test_ops_variant)
 if ! make --no-print-directory -s -j"$(nproc)" BUILD=$build FAISS= CUDA= MPI= NCCL= CURL= \
     CC="${CCACHE-} aarch64-linux-gnu-gcc --sysroot=$root" CXX="${CCACHE-} aarch64-linux-gnu-g++ --sysroot=$root" \
     AR=aarch64-linux-gnu-ar "${programs[@]}" > $build/build.log 2>&1; then
@@ -44,30 +47,43 @@ if ! make --no-print-directory -s -j"$(nproc)" BUILD=$build FAISS= CUDA= MPI= NC
     exit 1
 fi
 
-# A processor with all that there is, or where every variant has NEON's kernels one that has nothing else: the operation
-# is tested once.
-processor_of() {
+# The variants whose kernels of an operation are not another's: each is tested once, on a processor that has all.
+variants_of() {
     case $1 in
-        ops/test_ops_attention | ops/test_ops_linear | ops/test_ops_rows | ops/test_ops_sample) echo cortex-a72 ;;
-        *) echo max ;;
+        ops/test_ops_attention | ops/test_ops_linear | ops/test_ops_rows | ops/test_ops_sample) echo generic neon ;;
+        ops/test_ops_pairs) echo generic neon bf16 ;;
+        *) echo neon dotprod i8mm ;;
     esac
 }
 
+# run_program PROGRAM PROCESSOR [VARIABLE=VALUE]...
 run_program() {
-    local program=$1 name=${1#"$build"/tests/} start=$SECONDS
-    if timeout 900 qemu-aarch64 -cpu "$(processor_of "$name")" -L "$root" "$program" > "$program.log" 2>&1 &&
-        grep -q '\[  PASSED  \] [1-9]' "$program.log"; then
-        printf 'ok     %-28s %d s\n' "$name" $((SECONDS - start))
+    local program=$1 processor=$2 name=${1#"$build"/tests/} start=$SECONDS
+    local log=$program.$processor.log
+    shift 2
+    if timeout 900 env "$@" qemu-aarch64 -cpu "$processor" -L "$root" "$program" > "$log" 2>&1 &&
+        grep -q '\[  PASSED  \] [1-9]' "$log"; then
+        printf 'ok     %-28s %-12s %d s\n' "$name" "$processor" $((SECONDS - start))
     else
-        printf 'FAILED %-28s\n%s\n' "$name" "$(tail -20 "$program.log" | sed 's/^/    /')"
+        printf 'FAILED %-28s %-12s\n%s\n' "$name" "$processor" "$(tail -20 "$log" | sed 's/^/    /')"
         return 1
     fi
 }
 
+run_choices() {
+    local choice status=0
+    for choice in "${choices[@]}"; do
+        run_program $build/tests/ops/test_ops_variant "${choice% *}" EXPECTED_KERNELS="${choice#* }" || status=1
+    done
+    return $status
+}
+
 passed=0 failed=0 running=()
-for program in "${programs[@]}"; do
+run_choices &
+running+=($!)
+for name in "${tests[@]}"; do
     [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
-    run_program "$program" &
+    run_program "$build/tests/$name" max TEST_VARIANTS="$(variants_of "$name")" &
     running+=($!)
 done
 for job in "${running[@]}"; do

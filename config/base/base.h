@@ -92,3 +92,9 @@ static inline bool add_overflows(size_t a, size_t b, size_t *out) {
 
 /* Seconds of the monotonic clock. */
 double time_now(void);
+
+/* Files are mapped and read as they lie: packed weights, indexes and GGUF are little-endian, and
+ * larger than 32 bits can address. `make` says the same before it compiles. */
+#if __SIZEOF_POINTER__ != 8 || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "retro-server is for 64-bit little-endian machines, as x86-64 and arm64 are"
+#endif

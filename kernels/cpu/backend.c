@@ -117,8 +117,6 @@ static const struct backend_ops cpu_ops = {.name = "cpu",
 /* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run
  * all of them on one machine. */
 static const struct cpu_kernels *choose_kernels(struct error *e) {
-    static const char *const names[] = {"generic",    "avx2",       "avxvnni", "avx512",
-                                        "avx512vnni", "avx512bf16", "amx"};
     const char *forced = getenv("RETRO_CPU");
     for (int i = 0; cpu_variants[i] != NULL; i++) {
         if (forced != NULL && strcmp(forced, cpu_variants[i]->name) != 0) continue;
@@ -128,16 +126,17 @@ static const struct cpu_kernels *choose_kernels(struct error *e) {
                   forced);
         return NULL;
     }
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
-        if (strcmp(forced, names[i]) == 0) {
+    for (int i = 0; cpu_variant_names[i] != NULL; i++)
+        if (strcmp(forced, cpu_variant_names[i]) == 0) {
             error_set(e, STATUS_UNSUPPORTED,
-                      "RETRO_CPU=%s: this build has no kernels for it (CPU=generic, or not x86)",
+                      "RETRO_CPU=%s: this build has no kernels for it (CPU=generic, or another "
+                      "machine's)",
                       forced);
             return NULL;
         }
     error_set(e, STATUS_INVALID,
-              "RETRO_CPU=%.40s: expected generic, avx2, avxvnni, avx512, avx512vnni, avx512bf16 or "
-              "amx, or unset",
+              "RETRO_CPU=%.40s: expected generic, avx2, avxvnni, avx512, avx512vnni, avx512bf16, "
+              "amx, neon, dotprod, i8mm or bf16, or unset",
               forced);
     return NULL;
 }

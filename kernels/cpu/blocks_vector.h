@@ -259,9 +259,10 @@ ALWAYS_INLINE void block_kernel(const struct block_place *place, const struct ke
     for (size_t b = 0; b < blocks; b++, block += rows) {
         struct block_at at[MOST_STRIPS];
         for (int s = 0; s < strips; s++)
-            at[s] = block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
-                             strips < TILE_STRIPS ? place->strip % TILE_STRIPS : s % TILE_STRIPS,
-                             dtype, b);
+            at[s] =
+                block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
+                         (strips < TILE_STRIPS ? place->strip % TILE_STRIPS : 0) + s % TILE_STRIPS,
+                         dtype, b);
         fetch_block(&fetch, tile_bytes, form);
         if (dtype == DTYPE_INT8)
             block_int8(&sums, block, at, form);

@@ -1,8 +1,8 @@
 /* kernels/cpu/cpu.h: private to the CPU backend: its state and the table of vector kernels.
  *
- * A variant (generic; avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx; neon, dotprod, i8mm) is
- * one struct cpu_kernels. The op files (linear.c, attention.c ...) cut the work, hand it to threads
- * and call the variant; a variant never sees threads. */
+ * A variant (generic; avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx; neon, dotprod, i8mm,
+ * bf16) is one struct cpu_kernels. The op files (linear.c, attention.c ...) cut the work, hand it
+ * to threads and call the variant; a variant never sees threads. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -80,6 +80,7 @@ struct input_block;
 struct super_input;
 struct block_product;
 struct panel_product;
+struct pair_product;
 
 /* Kernels that every vector set has a form of, KERNEL(set, result, name, parameters, arguments,
  * inner): name_SET is the header's `inner`, compiled with the instructions of the set. An extension
@@ -151,6 +152,11 @@ struct cpu_kernels {
     void (*quantise_supers)(struct super_input *to, int step, const float *from, int supers,
                             enum dtype weights);
     void (*supers)(const struct block_product *product, int first_tile, int n_tiles);
+    /* The same products of more than FEW_ROWS rows, and with `round` those of bf16, in pairs of
+     * rows (pairs.h): one pair's copy; then columns of tiles as above. NULL: there are no such
+     * kernels. */
+    void (*pair)(const struct pair_product *product, int pair);
+    void (*pairs)(const struct pair_product *product, int first_tile, int n_tiles);
     COMMON_KERNELS(KERNEL_MEMBER, )
 };
 
@@ -160,10 +166,13 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kerne
     cpu_kernels_avx512vnni, cpu_kernels_avx512bf16, cpu_kernels_amx;
 #endif
 #if CPU_ARM
-extern const struct cpu_kernels cpu_kernels_neon, cpu_kernels_dotprod, cpu_kernels_i8mm;
+extern const struct cpu_kernels cpu_kernels_neon, cpu_kernels_dotprod, cpu_kernels_i8mm,
+    cpu_kernels_bf16;
 #endif
 /* The variants of this build, best first, then NULL. */
 extern const struct cpu_kernels *const cpu_variants[];
+/* The names of the variants of all builds, then NULL. */
+extern const char *const cpu_variant_names[];
 
 /* The state behind backend->device. */
 struct cpu {
@@ -171,7 +180,7 @@ struct cpu {
     int threads;
     struct pool *pool;
     struct attention_scratch *scratch; /* [threads] */
-    void *inputs; /* [INPUT_BYTES], what kernels->round, quantise and panel make */
+    void *inputs; /* [INPUT_BYTES], what kernels->round, quantise, panel and pair make */
     char description[48];
 };
 

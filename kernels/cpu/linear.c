@@ -4,10 +4,11 @@
  * is even = sum over even k of x[i][k] W[j][k], odd = the same over odd k, each one chain in rising
  * k from zero; y = activation((even + odd) + bias[j]). So a row's result does not depend on the
  * other rows. The vector variants fuse each multiply-add, generic does not: variants differ in the
- * last bits, batches never do. The exceptions: avx512bf16 and amx with bf16 weights round x to bf16
- * first and have one chain over pairs or blocks of k (linear_avx512bf16.c, linear_amx.c); with
- * quantised weights x is rounded to integers, and there is one chain over blocks (blocks.h). */
-#include "kernels/cpu/blocks.h"
+ * last bits, batches never do. The exceptions: avx512bf16, amx and Arm's bf16 with bf16 weights
+ * round x to bf16 first and have one chain over pairs or blocks of k (linear_avx512bf16.c,
+ * linear_amx.c, linear_bf16.c); with quantised weights x is rounded to integers, and there is one
+ * chain over blocks (blocks.h). */
+#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/panels.h"
 
 /* Rows from which on they are copied to panels. */
@@ -18,6 +19,7 @@ struct product {
     const struct linear_args *args;
     const struct block_product *blocks; /* of a quantised weight, else NULL */
     const struct panel_product *panels; /* of many rows with an f32 weight, else NULL */
+    const struct pair_product *pairs;   /* of rows in pairs, else NULL */
     const struct cpu_kernels *kernels;
     int tiles, group;
 };
@@ -32,6 +34,8 @@ static void product_piece(const void *context, int piece, int thread) {
         product->kernels->supers(product->blocks, tile, n_tiles);
     else if (product->blocks != NULL)
         product->kernels->blocks(product->blocks, tile, n_tiles);
+    else if (product->pairs != NULL)
+        product->kernels->pairs(product->pairs, tile, n_tiles);
     else if (product->panels != NULL)
         product->kernels->panels(product->panels, tile, n_tiles);
     else
@@ -52,7 +56,8 @@ static void pieces_multiply(struct backend *backend, struct product product) {
     double per_tile = (double)args->x.rows * args->weight->n_in * TILE_COLUMNS;
     product.kernels = cpu_of(backend)->kernels;
     product.tiles = packed_tiles(args->weight->n_out);
-    product.group = product.blocks != NULL && args->x.rows > FEW_ROWS ? 2 : 4;
+    bool few = product.blocks == NULL || args->x.rows <= FEW_ROWS;
+    product.group = few && product.pairs == NULL ? 4 : 2;
     while (product.group * per_tile < 32768 && product.group < product.tiles) product.group *= 2;
     cpu_run(backend, per_tile * product.tiles, (product.tiles + product.group - 1) / product.group,
             product_piece, &product);
@@ -172,11 +177,52 @@ static void multiply_blocks(struct backend *backend, const struct linear_args *a
     }
 }
 
+struct pairing {
+    const struct pair_product *product;
+    const struct cpu_kernels *kernels;
+};
+
+static void copy_pair(const void *context, int pair, int thread) {
+    (void)thread;
+    const struct pairing *pairing = context;
+    pairing->kernels->pair(pairing->product, pair);
+}
+
+/* The same for instructions that take two rows at once. */
+static void multiply_pairs(struct backend *backend, const struct linear_args *args) {
+    const struct cpu *cpu = cpu_of(backend);
+    const size_t pair_bytes = pair_blocks(args->weight) * pair_block_bytes(args->weight->dtype);
+    CHECK(pair_bytes <= INPUT_BYTES);
+    const int most = 2 * (int)(INPUT_BYTES / pair_bytes);
+    for (int row = 0; row < args->x.rows; row += most) {
+        int rows = min_int(most, args->x.rows - row), pairs = (rows + 1) / 2,
+            groups = (pairs + GROUP_PAIRS - 1) / GROUP_PAIRS;
+        struct linear_args part = *args;
+        part.x = tensor_rows(args->x, row, rows);
+        part.y = tensor_rows(args->y, row, rows);
+        struct pair_product product = {.args = &part,
+                                       .data = cpu->inputs,
+                                       .pairs = pairs,
+                                       .group = (pairs + groups - 1) / groups};
+        struct pairing pairing = {.product = &product, .kernels = cpu->kernels};
+        cpu_run(backend, (double)rows * args->weight->n_in / 2, pairs, copy_pair, &pairing);
+        pieces_multiply(backend, (struct product){.args = &part, .pairs = &product});
+    }
+}
+
+static bool takes_pairs(const struct cpu_kernels *kernels, const struct linear_args *args) {
+    const enum dtype dtype = args->weight->dtype;
+    if (kernels->pairs == NULL || args->x.rows <= FEW_ROWS) return false;
+    return dtype_quantised(dtype) || (dtype == DTYPE_BF16 && kernels->round != NULL);
+}
+
 void cpu_linear(struct backend *backend, const struct linear_args *args) {
     if (args->x.rows == 0) return;
     int most = panel_rows_most(backend, args);
     if (most > 0)
         multiply_panels(backend, args, most);
+    else if (takes_pairs(cpu_of(backend)->kernels, args))
+        multiply_pairs(backend, args);
     else if (dtype_quantised(args->weight->dtype))
         multiply_blocks(backend, args);
     else if (cpu_of(backend)->kernels->round != NULL && args->weight->dtype == DTYPE_BF16)

@@ -17,8 +17,13 @@ const struct cpu_kernels *const cpu_variants[] = {
     &cpu_kernels_avxvnni,    &cpu_kernels_avx2,
 #endif
 #if CPU_ARM
-    &cpu_kernels_i8mm,       &cpu_kernels_dotprod,
-    &cpu_kernels_neon,
+    &cpu_kernels_bf16,       &cpu_kernels_i8mm,
+    &cpu_kernels_dotprod,    &cpu_kernels_neon,
 #endif
     &cpu_kernels_generic,    NULL,
+};
+
+const char *const cpu_variant_names[] = {
+    "generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16",
+    "amx",     "neon", "dotprod", "i8mm",   "bf16",       NULL,
 };

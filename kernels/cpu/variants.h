@@ -40,7 +40,15 @@ PRODUCT_PROTOTYPES(amx)
 PRODUCT_PROTOTYPES(neon)
 PRODUCT_PROTOTYPES(dotprod)
 PRODUCT_PROTOTYPES(i8mm)
+PRODUCT_PROTOTYPES(bf16)
 
 void panel_avx512(const struct panel_product *product, int panel);
 void panels_avx512(const struct panel_product *product, int first_tile, int n_tiles);
 void round_avx512bf16(uint16_t *to, const float *from, int n);
+
+void pair_i8mm(const struct pair_product *product, int pair);
+void pairs_i8mm(const struct pair_product *product, int first_tile, int n_tiles);
+void super_pairs_i8mm(const struct pair_product *product, int first_tile, int n_tiles);
+void pair_bf16(const struct pair_product *product, int pair);
+void pairs_bf16(const struct pair_product *product, int first_tile, int n_tiles);
+void round_bf16(uint16_t *to, const float *from, int n);

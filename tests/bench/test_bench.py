@@ -189,7 +189,7 @@ def test_a_packed_model_loads_by_mapping(tmp_path):
 def test_a_table_for_readers():
     done = bench("roofline", "prefill", "--threads", "1", "--model", "s", "--prompt", "2")
     assert done.returncode == 0, done.stderr
-    for text in ("this machine, 1 thread", "read_gbps", "GB/s", "s bf16, 12 layers of 768", "prefill_share_of_peak"):
+    for text in ("this machine, 1 thread, ", "read_gbps", "GB/s", "s bf16, 12 layers of 768", "prefill_share_of_peak"):
         assert text in done.stdout
     assert "{" not in done.stdout
 

@@ -254,11 +254,10 @@ static void test_attention_large_scores(void **state) {
 /* One variant at a time: one thread's result is right, and any other number of threads repeats it.
  */
 static void check_threads(struct attention_args a) {
-    static const char *const names[] = {"generic",    "avx2",       "avxvnni", "avx512",
-                                        "avx512vnni", "avx512bf16", "amx"};
+    const char *const *names = cpu_variant_names;
     struct tensor first = a.out;
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
-        for (int threads = 1; threads <= 5; threads++) {
+    for (int i = 0; names[i] != NULL; i++)
+        for (int threads = 1; threads <= 5 && variant_wanted(names[i]); threads++) {
             struct backend *b;
             setenv("RETRO_CPU", names[i], 1);
             enum status s =

@@ -46,8 +46,8 @@ static double activated(double x, enum activation activation) {
 
 /* Variants that round activations to bf16 where the weight is bf16, as kernels/backend.h allows. */
 static bool rounds_activations(const struct backend *b, const struct weight *w) {
-    bool rounds = strstr(backend_describe(b), "avx512bf16") != NULL ||
-                  strstr(backend_describe(b), "amx") != NULL;
+    bool rounds =
+        strstr(backend_describe(b), "bf16") != NULL || strstr(backend_describe(b), "amx") != NULL;
     return w->dtype == DTYPE_BF16 && rounds;
 }
 

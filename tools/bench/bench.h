@@ -91,6 +91,7 @@ enum bench_product { BENCH_F32, BENCH_BF16, BENCH_INT8, BENCH_PRODUCTS };
  */
 struct roofline {
     int threads;
+    const char *kernels;           /* the variant whose instructions were measured */
     double read_gbps;              /* 1e9 bytes per second, from a buffer larger than the caches */
     double gflops[BENCH_PRODUCTS]; /* 1e9 operations per second, from registers; a multiply-add is
                                       two */

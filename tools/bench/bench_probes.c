@@ -7,6 +7,9 @@
 #if CPU_X86
 #include <immintrin.h>
 #endif
+#if CPU_ARM
+#include <arm_neon.h>
+#endif
 
 /* Chains of results that do not wait for each other: more than any instruction's latency. */
 enum { PLAIN_CHAINS = 16, CHAINS = 12 };
@@ -125,6 +128,54 @@ __attribute__((target("amx-tile,amx-bf16"))) static double bf16_amx(int steps) {
 enum { LANES_AVX2 = CHAINS * 8, LANES_AVX512 = CHAINS * 16 };
 #endif
 
+#if CPU_ARM
+enum { ARM_CHAINS = 16, LANES_NEON = ARM_CHAINS * 4 };
+
+static uint64_t read_neon(const char *p, size_t bytes) {
+    uint64x2_t sums[8];
+    for (int j = 0; j < 8; j++) sums[j] = vdupq_n_u64(0);
+    for (size_t i = 0; i < bytes; i += sizeof sums)
+#pragma GCC unroll 8
+        for (size_t j = 0; j < 8; j++)
+            sums[j] =
+                veorq_u64(sums[j], vld1q_u64((const uint64_t *)(const void *)(p + i) + 2 * j));
+    for (int j = 1; j < 8; j++) sums[0] = veorq_u64(sums[0], sums[j]);
+    return vgetq_lane_u64(sums[0], 0) ^ vgetq_lane_u64(sums[0], 1);
+}
+
+/* A probe of one instruction set: ARM_CHAINS registers x, each `step` of which multiplies. */
+#define NEON_PROBE(name, attribute, type, zero, add, sum, step) \
+    attribute static double name(int steps) { \
+        type x[ARM_CHAINS]; \
+        for (int j = 0; j < ARM_CHAINS; j++) x[j] = zero; \
+        for (int i = 0; i < steps; i++) \
+            _Pragma("GCC unroll 16") for (int j = 0; j < ARM_CHAINS; j++) x[j] = step; \
+        for (int j = 1; j < ARM_CHAINS; j++) x[0] = add(x[0], x[j]); \
+        return (double)sum; \
+    }
+#define ARM_SET(extensions) __attribute__((target("arch=armv8.2-a" extensions)))
+
+/* A product of bytes is one instruction that the kernels use, or the four that stand for it. The
+ * multiplied bytes are the sums themselves there, as above. */
+NEON_PROBE(multiply_neon, , float32x4_t, vdupq_n_f32((float)j), vaddq_f32, vgetq_lane_f32(x[0], 0),
+           vfmaq_f32(vdupq_n_f32(1), x[j], vdupq_n_f32(0.5f)))
+NEON_PROBE(int8_neon, , int32x4_t, vdupq_n_s32(j), vaddq_s32, vgetq_lane_s32(x[0], 0),
+           vpadalq_s16(x[j],
+                       vpaddq_s16(vmull_s8(vget_low_s8(vreinterpretq_s8_s32(x[j])), vdup_n_s8(3)),
+                                  vmull_high_s8(vreinterpretq_s8_s32(x[j]), vdupq_n_s8(3)))))
+NEON_PROBE(int8_dotprod, ARM_SET("+dotprod"), int32x4_t, vdupq_n_s32(j), vaddq_s32,
+           vgetq_lane_s32(x[0], 0), vdotq_s32(x[j], vdupq_n_s8(2), vdupq_n_s8(3)))
+NEON_PROBE(int8_i8mm, ARM_SET("+i8mm"), int32x4_t, vdupq_n_s32(j), vaddq_s32,
+           vgetq_lane_s32(x[0], 0), vmmlaq_s32(x[j], vdupq_n_s8(2), vdupq_n_s8(3)))
+NEON_PROBE(bf16_bf16, ARM_SET("+bf16"), float32x4_t, vdupq_n_f32((float)j), vaddq_f32,
+           vgetq_lane_f32(x[0], 0),
+           vbfmmlaq_f32(x[j], vreinterpretq_bf16_u16(vdupq_n_u16(1)),
+                        vreinterpretq_bf16_u16(vdupq_n_u16(2))))
+
+/* Operations a step and lane: SMMLA multiplies and adds eight bytes for each of its four sums,
+ * BFMMLA four bf16. */
+#endif
+
 static const struct bench_probe probes[] = {
 #if CPU_X86
     {"amx",
@@ -157,6 +208,26 @@ static const struct bench_probe probes[] = {
      {{multiply_avx2, 2 * LANES_AVX2},
       {multiply_avx2, 2 * LANES_AVX2},
       {int8_avx2, 8 * LANES_AVX2}}},
+#endif
+#if CPU_ARM
+    {"bf16",
+     read_neon,
+     {{multiply_neon, 2 * LANES_NEON}, {bf16_bf16, 8 * LANES_NEON}, {int8_i8mm, 16 * LANES_NEON}}},
+    {"i8mm",
+     read_neon,
+     {{multiply_neon, 2 * LANES_NEON},
+      {multiply_neon, 2 * LANES_NEON},
+      {int8_i8mm, 16 * LANES_NEON}}},
+    {"dotprod",
+     read_neon,
+     {{multiply_neon, 2 * LANES_NEON},
+      {multiply_neon, 2 * LANES_NEON},
+      {int8_dotprod, 8 * LANES_NEON}}},
+    {"neon",
+     read_neon,
+     {{multiply_neon, 2 * LANES_NEON},
+      {multiply_neon, 2 * LANES_NEON},
+      {int8_neon, 8 * LANES_NEON}}},
 #endif
     {"",
      read_plain,

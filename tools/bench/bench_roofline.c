@@ -72,7 +72,9 @@ enum status roofline_measure(struct roofline *roofline, int threads, struct erro
         for (int p = 0; p < BENCH_PRODUCTS; p++) multiply[p][i] = multiply_once(probe, p, threads);
     }
     free(data);
-    *roofline = (struct roofline){.threads = threads, .read_gbps = bench_median(read, ROUNDS)};
+    *roofline = (struct roofline){.threads = threads,
+                                  .kernels = probe->kernels[0] == '\0' ? "generic" : probe->kernels,
+                                  .read_gbps = bench_median(read, ROUNDS)};
     for (int p = 0; p < BENCH_PRODUCTS; p++)
         roofline->gflops[p] = bench_median(multiply[p], ROUNDS);
     return STATUS_OK;
@@ -86,7 +88,8 @@ enum status bench_roofline(const struct bench_options *options, struct error *e)
     for (at.threads = 1; at.threads <= options->threads; at.threads++) {
         struct roofline roofline;
         if (roofline_measure(&roofline, at.threads, e)) return e->status;
-        bench_print_title(&at, "this machine, %d thread%s", at.threads, at.threads > 1 ? "s" : "");
+        bench_print_title(&at, "this machine, %d thread%s, %s kernels", at.threads,
+                          at.threads > 1 ? "s" : "", roofline.kernels);
         bench_print(&at, "read_gbps", "GB/s", roofline.read_gbps);
         for (int p = 0; p < BENCH_PRODUCTS; p++)
             bench_print(&at, names[p], p == BENCH_INT8 ? "GOP/s" : "GFLOP/s", roofline.gflops[p]);

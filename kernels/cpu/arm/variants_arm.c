@@ -10,25 +10,37 @@ enum { CAP_DOTPROD = 1 << 20, CAP2_I8MM = 1 << 13, CAP2_BF16 = 1 << 14 };
 
 static bool has_dotprod(void) { return (getauxval(AT_HWCAP) & CAP_DOTPROD) != 0; }
 static bool has_i8mm(void) { return has_dotprod() && (getauxval(AT_HWCAP2) & CAP2_I8MM) != 0; }
+static bool has_bf16(void) { return has_i8mm() && (getauxval(AT_HWCAP2) & CAP2_BF16) != 0; }
 
-/* A set's products of quantised blocks; all take floats and quantise inputs as NEON does. */
-#define PRODUCTS_OF(quants) \
-    .linear = linear_neon, .quantise = quantise_neon, .blocks = blocks_##quants, \
+/* A set's products of quantised blocks; all quantise inputs as NEON does. */
+#define PRODUCTS_OF(floats, quants) \
+    .linear = linear_##floats, .quantise = quantise_neon, .blocks = blocks_##quants, \
     .quantise_supers = quantise_supers_neon, .supers = supers_##quants
 
 const struct cpu_kernels cpu_kernels_neon = {
-    PRODUCTS_OF(neon),
+    PRODUCTS_OF(neon, neon),
     KERNELS_OF(neon, neon),
 };
 
 const struct cpu_kernels cpu_kernels_dotprod = {
     .supported = has_dotprod,
-    PRODUCTS_OF(dotprod),
+    PRODUCTS_OF(neon, dotprod),
     KERNELS_OF(dotprod, neon),
 };
 
 const struct cpu_kernels cpu_kernels_i8mm = {
     .supported = has_i8mm,
-    PRODUCTS_OF(i8mm),
+    PRODUCTS_OF(neon, i8mm),
+    .pair = pair_i8mm,
+    .pairs = pairs_i8mm,
     KERNELS_OF(i8mm, neon),
+};
+
+const struct cpu_kernels cpu_kernels_bf16 = {
+    .supported = has_bf16,
+    PRODUCTS_OF(bf16, i8mm),
+    .round = round_bf16,
+    .pair = pair_bf16,
+    .pairs = pairs_bf16,
+    KERNELS_OF(bf16, neon),
 };
