@@ -104,7 +104,8 @@ void index_set_threads(int threads);
  * from the vectors; NULL is the kind that the number of vectors chooses; INDEX_EXACT and FAISS'
  * factory strings stand for themselves. */
 enum { INDEX_FACTORY_SIZE = 256 };
-/* The factory string, or INDEX_EXACT, of what is asked for. STATUS_INVALID where it is too long. */
+/* The factory string, or INDEX_EXACT, of what is asked for. STATUS_INVALID where it is too long,
+ * or has a 0 in it, by which FAISS ends. */
 enum status index_resolve(char factory[INDEX_FACTORY_SIZE], const char *asked, int64_t count,
                           int dim, struct error *e);
 /* The words that were asked for to get this factory string for so many vectors: asked again, it

@@ -62,12 +62,24 @@ static void choose_factory(char factory[INDEX_FACTORY_SIZE], int64_t count, int 
         snprintf(factory, INDEX_FACTORY_SIZE, INDEX_EXACT);
 }
 
+/* FAISS divides by such numbers, or reads what they say is there. */
+static bool names_zero(const char *factory) {
+    const char *const digits = "0123456789";
+    for (const char *at = strpbrk(factory, digits); at; at = strpbrk(at, digits)) {
+        if (strtoull(at, NULL, 10) == 0) return true;
+        at += strspn(at, digits);
+    }
+    return false;
+}
+
 enum status index_resolve(char factory[INDEX_FACTORY_SIZE], const char *asked, int64_t count,
                           int dim, struct error *e) {
     const struct index_kind *kind = asked ? find_kind(asked) : NULL;
     if (asked && strlen(asked) >= INDEX_FACTORY_SIZE)
         return error_set(e, STATUS_INVALID, "index \"%.40s...\": longer than %d characters", asked,
                          INDEX_FACTORY_SIZE - 1);
+    if (asked && kind == NULL && names_zero(asked))
+        return error_set(e, STATUS_INVALID, "index %s: a number in it is 0", asked);
     if (asked == NULL)
         choose_factory(factory, count, dim);
     else if (kind)

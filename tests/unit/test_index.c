@@ -310,6 +310,13 @@ static void test_factory_by_size(void **state) {
     }
     memset(longest, 'I', INDEX_FACTORY_SIZE);
     assert_int_equal(index_resolve(factory, longest, 1, 1, &e), STATUS_INVALID);
+
+    const char *const zeros[] = {"IVF0,Flat", "PQ0", "HNSW00", "IVF4,PQ4x0", "OPQ4_0,IVF4,PQ4"};
+    for (size_t i = 0; i < ARRAY_COUNT(zeros); i++) {
+        assert_int_equal(index_check_factory(zeros[i], 32, &e), STATUS_INVALID);
+        assert_non_null(strstr(e.text, "0"));
+    }
+    assert_int_equal(index_resolve(factory, "IVF100,PQ20", 1, 1, &e), STATUS_OK);
 }
 
 /* The words that were asked for are found again, so that they can be asked of more vectors. */
