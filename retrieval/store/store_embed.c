@@ -254,14 +254,30 @@ static enum status turn(struct second_set *set, bool *again, struct error *e) {
     return status;
 }
 
+/* Brings over what came meanwhile until little of it is left for the time under the lock. Where
+ * changes come faster than they are embedded, the lock ends the race. */
+static enum status catch_up_unlocked(struct second_set *set, struct error *e) {
+    enum { ROUNDS = 8, LITTLE = 4 }; /* documents */
+    enum status status = STATUS_OK;
+    int64_t brought = LITTLE + 1;
+    for (int i = 0; i < ROUNDS && brought > LITTLE; i++) {
+        const int64_t before = set->out->n_later;
+        status = take_snapshot(set, e);
+        if (status || !target_fits(set)) break;
+        status = catch_up(set, e);
+        if (status) break;
+        brought = set->out->n_later - before;
+    }
+    return status;
+}
+
 /* One attempt. */
 static enum status change_vectors(struct second_set *set, bool *again, struct error *e) {
     enum status status = take_snapshot(set, e);
     *again = false;
     if (status == STATUS_OK) status = open_target(set, e);
     if (status == STATUS_OK) tell(set, "looking for what came meanwhile");
-    if (status == STATUS_OK) status = take_snapshot(set, e);
-    if (status == STATUS_OK && target_fits(set)) status = catch_up(set, e);
+    if (status == STATUS_OK) status = catch_up_unlocked(set, e);
     if (status == STATUS_OK) tell(set, "turning to the new vectors");
     if (status == STATUS_OK) status = turn(set, again, e);
     close_target(set);
