@@ -8,13 +8,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/pool.h"
-
-/* A loop that must vanish: only then are its sums registers. */
-#ifdef __clang__
-#define UNROLLED _Pragma("unroll")
-#else
-#define UNROLLED _Pragma("GCC unroll 32")
-#endif
+#include "kernels/cpu/unrolled.h"
 
 enum {
     ATTENTION_KEYS =

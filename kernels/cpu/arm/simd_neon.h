@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/cpu/unrolled.h"
+
 struct vec {
     float32x4_t r[4];
 };
@@ -16,13 +18,14 @@ enum { VEC_SUMS = 6, CHAINS_ALONE = 1 };
 
 #define VEC_EACH(expression) \
     struct vec to; \
-    for (int i = 0; i < 4; i++) to.r[i] = (expression); \
+    UNROLLED for (int i = 0; i < 4; i++) to.r[i] = (expression); \
     return to
 
 static inline struct vec vec_set1(float v) { VEC_EACH(vdupq_n_f32(v)); }
 static inline struct vec vec_zero(void) { return vec_set1(0); }
 static inline struct vec vec_load(const float *p) { VEC_EACH(vld1q_f32(p + 4 * i)); }
 static inline void vec_store(float *p, struct vec v) {
+    UNROLLED
     for (int i = 0; i < 4; i++) vst1q_f32(p + 4 * i, v.r[i]);
 }
 /* The first n <= 16 elements; the others are zero, and not touched by the store. */
