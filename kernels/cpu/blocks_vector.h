@@ -108,7 +108,7 @@ struct block_scales {
 
 ALWAYS_INLINE struct block_scales scales_load(const struct block_at *at,
                                               const struct kernel_form form) {
-    struct block_scales scales;
+    struct block_scales scales = {0};
     for (int s = 0; s < form.strips; s++) {
         if (form.dtype == DTYPE_MXFP4) {
             scales.scales[s] = floats_load_exponents(at[s].exponents);
@@ -347,7 +347,7 @@ static void tiles_pass(const struct block_product *product, int first_tile, int 
     }
 }
 
-static void blocks_vector(const struct block_product *product, int first_tile, int n_tiles) {
+static inline void blocks_vector(const struct block_product *product, int first_tile, int n_tiles) {
     switch (product->args->weight->dtype) {
         case DTYPE_INT8: tiles_pass(product, first_tile, n_tiles, int8_kernels); break;
         case DTYPE_INT4: tiles_pass(product, first_tile, n_tiles, int4_kernels); break;
