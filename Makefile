@@ -51,7 +51,7 @@ MACHINE := $(shell $(CC) -dumpmachine)
 CPU ?= $(if $(filter x86_64-%,$(MACHINE)),x86,$(if $(filter aarch64-%,$(MACHINE)),arm,generic))
 CPU := $(CPU)
 
-# What config/base/base.h refuses in every file is refused here once.
+# Machines that config/base/base.h refuses in every file are refused here once.
 MACROS := $(shell $(CC) $(CPPFLAGS) $(CFLAGS) -dM -E -x c /dev/null 2>/dev/null)
 ifneq ($(MACROS),)
 ifeq ($(and $(findstring __SIZEOF_POINTER__ 8,$(MACROS)),$(findstring __BYTE_ORDER__ __ORDER_LITTLE_ENDIAN__,$(MACROS))),)
@@ -163,7 +163,7 @@ endif
 # Kernels of one instruction set are compiled for it and picked by CPUID at run time.
 # Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
 # Fuzzing is for what parses: instrumented for it, one of these files takes clang minutes.
-# What debuggers want of variables, a third of the compiler's time there, says little of registers: lines are enough.
+# Lines are enough for debuggers there: variables are registers, and finding them took a third of the compiler's time.
 VECTOR := $(if $(SANITIZE),-O1,-O3) $(if $(filter -g,$(DEBUG)),-g1) $(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
 $(BUILD)/kernels/cpu/%.c.o: CFLAGS += $(ALIGN)
 $(BUILD)/kernels/cpu/arm/%_neon.c.o: CFLAGS += $(VECTOR)

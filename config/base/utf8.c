@@ -47,9 +47,6 @@ bool utf8_is_valid(const char *text, size_t size) {
     return true;
 }
 
-/* Bytes behind a character's first are 10xxxxxx. */
-static bool utf8_begins(char byte) { return ((uint8_t)byte & 0xC0) != 0x80; }
-
 size_t utf8_count(const char *text, size_t size) {
     size_t n = 0;
     for (size_t i = 0; i < size; i++) n += utf8_begins(text[i]);

@@ -63,6 +63,14 @@ static void pieces_multiply(struct backend *backend, struct product product) {
             product_piece, &product);
 }
 
+/* The product of rows [row, row + rows). */
+static struct linear_args part_of(const struct linear_args *args, int row, int rows) {
+    struct linear_args part = *args;
+    part.x = tensor_rows(args->x, row, rows);
+    part.y = tensor_rows(args->y, row, rows);
+    return part;
+}
+
 /* Panels of as many rows as the buffer holds at a time. */
 
 static int panel_rows_most(const struct backend *backend, const struct linear_args *args) {
@@ -89,9 +97,7 @@ static void multiply_panels(struct backend *backend, const struct linear_args *a
     for (int pass = 0; pass < passes; pass++) {
         int row = (int)((int64_t)args->x.rows * pass / passes),
             end = (int)((int64_t)args->x.rows * (pass + 1) / passes);
-        struct linear_args part = *args;
-        part.x = tensor_rows(args->x, row, end - row);
-        part.y = tensor_rows(args->y, row, end - row);
+        struct linear_args part = part_of(args, row, end - row);
         struct panel_product product = {.args = &part, .data = cpu->inputs};
         product.panels = (end - row + cpu->kernels->panel_rows - 1) / cpu->kernels->panel_rows;
         struct panelling copying = {.product = &product, .kernels = cpu->kernels};
@@ -122,11 +128,11 @@ static void multiply_rounded(struct backend *backend, const struct linear_args *
     int most = (int)(INPUT_BYTES / sizeof(uint16_t) / depth);
     for (int row = 0; row < args->x.rows; row += most) {
         int rows = min_int(most, args->x.rows - row);
-        struct linear_args part = *args;
-        part.x = tensor_make(cpu->inputs, DTYPE_BF16, rows, (int)depth);
-        part.y = tensor_rows(args->y, row, rows);
-        struct rounding rounding = {
-            .to = part.x, .from = tensor_rows(args->x, row, rows), .kernels = cpu->kernels};
+        struct linear_args part = part_of(args, row, rows);
+        struct rounding rounding = {.to = tensor_make(cpu->inputs, DTYPE_BF16, rows, (int)depth),
+                                    .from = part.x,
+                                    .kernels = cpu->kernels};
+        part.x = rounding.to;
         cpu_run(backend, (double)rows * (double)depth / 4, rows, round_row, &rounding);
         pieces_multiply(backend, (struct product){.args = &part});
     }
@@ -165,9 +171,7 @@ static void multiply_blocks(struct backend *backend, const struct linear_args *a
     int most = (int)(INPUT_BYTES / row_bytes);
     for (int row = 0; row < args->x.rows; row += most) {
         int rows = min_int(most, args->x.rows - row);
-        struct linear_args part = *args;
-        part.x = tensor_rows(args->x, row, rows);
-        part.y = tensor_rows(args->y, row, rows);
+        struct linear_args part = part_of(args, row, rows);
         struct block_product product = {.args = &part, .x = cpu->inputs};
         rows_group(&product);
         struct quantising quantising = {
@@ -197,9 +201,7 @@ static void multiply_pairs(struct backend *backend, const struct linear_args *ar
     for (int row = 0; row < args->x.rows; row += most) {
         int rows = min_int(most, args->x.rows - row), pairs = (rows + 1) / 2,
             groups = (pairs + GROUP_PAIRS - 1) / GROUP_PAIRS;
-        struct linear_args part = *args;
-        part.x = tensor_rows(args->x, row, rows);
-        part.y = tensor_rows(args->y, row, rows);
+        struct linear_args part = part_of(args, row, rows);
         struct pair_product product = {.args = &part,
                                        .data = cpu->inputs,
                                        .pairs = pairs,

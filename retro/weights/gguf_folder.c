@@ -437,7 +437,7 @@ static void view_order(struct gguf_view *view, const struct family_tensor *tenso
                        const struct architecture *architecture, int64_t head,
                        const struct gguf_tensor *gguf_tensor) {
     int64_t rows = gguf_tensor->shape[0];
-    bool bias = strcmp(strrchr(gguf_tensor->name, '.'), ".bias") == 0;
+    bool bias = ends_with(gguf_tensor->name, ".bias");
     if (strchr(tensor->name, '#')) view->stacked = bias ? 2 : 3;
     view->turned = tensor->transposed && !bias && gguf_tensor->n_dims >= 2;
     view->row = tensor->one_row && gguf_tensor->n_dims == 1;

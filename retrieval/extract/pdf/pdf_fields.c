@@ -221,7 +221,7 @@ static size_t measure_line(struct text_span text, int most_letters) {
     int n = 0;
     while (end < text.size && text.text[end] != '\n' && text.text[end] != '\r') {
         if (is_blank(text.text[end])) blank = end;
-        n += (text.text[end] & 0xc0) != 0x80;
+        n += utf8_begins(text.text[end]);
         if (n > most_letters && blank > 0) return blank;
         end++;
     }

@@ -52,10 +52,11 @@ static bool has_channels(const struct chat_answer *answer) {
     return !answer->request.raw && chat_has_channels(answer->base.model->chat);
 }
 
-static int32_t find_mark(const struct chat_answer *answer, enum grammar_mark mark) {
+int32_t chat_mark_id(const struct chat_answer *answer, enum grammar_mark mark) {
+    const struct served_model *model = answer->base.model;
     const char *text = grammar_mark_text(mark);
-    return tokenizer_added_id(answer->base.model->tokenizer,
-                              (struct text_span){text, strlen(text)});
+    int32_t id = tokenizer_added_id(model->tokenizer, (struct text_span){text, strlen(text)});
+    return id < model->limits.vocab ? id : -1;
 }
 
 static void add_end_id(struct sequence_end *end, int32_t id) {
@@ -74,8 +75,8 @@ static void add_end(const struct chat_answer *answer, struct sequence_end *end) 
     if (text) stops_add(&end->stops, text, strlen(text));
     add_end_id(end, chat_end(model->chat, model->tokenizer));
     if (!has_channels(answer)) return;
-    add_end_id(end, find_mark(answer, MARK_MESSAGE_CALL));
-    add_end_id(end, find_mark(answer, MARK_MESSAGE_RETURN));
+    add_end_id(end, chat_mark_id(answer, MARK_MESSAGE_CALL));
+    add_end_id(end, chat_mark_id(answer, MARK_MESSAGE_RETURN));
 }
 
 /* Special tokens that an answer is taken apart by. */
@@ -83,7 +84,7 @@ static void add_shown(const struct chat_answer *answer, struct sequence_request 
     int kinds = has_channels(answer) ? MARK_KINDS : MARK_HARMONY;
     asked->shown = xcalloc(MARK_KINDS, sizeof *asked->shown);
     for (int i = 0; i < kinds; i++) {
-        int32_t id = find_mark(answer, (enum grammar_mark)i);
+        int32_t id = chat_mark_id(answer, (enum grammar_mark)i);
         if (id < 0) continue;
         asked->shown[asked->n_shown] = id;
         asked->n_shown++;

@@ -1,8 +1,6 @@
 /* server/api/chat/chat_guide.c: see chat_guide.h. */
 #include "server/api/chat/chat_guide.h"
 
-#include <string.h>
-
 static bool is_strict(const struct json *tool) {
     return json_bool(json_member(json_member(tool, "function"), "strict"));
 }
@@ -11,13 +9,6 @@ static bool any_strict(const struct json *tools) {
     for (size_t i = 0; i < json_count(tools); i++)
         if (is_strict(json_item(tools, i))) return true;
     return false;
-}
-
-static int32_t mark_id(const struct chat_answer *answer, enum grammar_mark mark) {
-    const char *text = grammar_mark_text(mark);
-    int32_t id =
-        tokenizer_added_id(answer->base.model->tokenizer, (struct text_span){text, strlen(text)});
-    return id < answer->base.model->limits.vocab ? id : -1;
 }
 
 static enum grammar_mark call_mark(const struct chat_answer *answer) {
@@ -30,8 +21,9 @@ static bool tells_calls(const struct chat_answer *answer) {
                                               MARK_MESSAGE_END};
     bool all = answer->format == CALLS_HARMONY;
     if (answer->format == CALLS_HERMES || answer->format == CALLS_MISTRAL)
-        return mark_id(answer, call_mark(answer)) >= 0;
-    for (size_t i = 0; i < ARRAY_COUNT(parts); i++) all = all && mark_id(answer, parts[i]) >= 0;
+        return chat_mark_id(answer, call_mark(answer)) >= 0;
+    for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
+        all = all && chat_mark_id(answer, parts[i]) >= 0;
     return all;
 }
 
@@ -129,11 +121,11 @@ bool chat_guide_begin(const struct chat_answer *answer, const struct chat_prompt
                       struct sequence_request *asked, struct failure *failure) {
     const struct request_guide *guide = &answer->request.writing.guide;
     struct matcher_begin *begin = &asked->grammar_begin;
-    int32_t think = mark_id(answer, MARK_THINK), end = mark_id(answer, MARK_THINK_END);
+    int32_t think = chat_mark_id(answer, MARK_THINK), end = chat_mark_id(answer, MARK_THINK_END);
     if (guide->kind == GUIDE_NONE) return true;
     if (guide->kind == GUIDE_CALLS && !answer->request.forces_call &&
         answer->asked_guide.kind == GUIDE_NONE && answer->format != CALLS_HARMONY) {
-        begin->after = mark_id(answer, call_mark(answer));
+        begin->after = chat_mark_id(answer, call_mark(answer));
         begin->free = begin->may_end = true;
         return true;
     }
