@@ -163,19 +163,29 @@ static void print_drafts(const struct model_metrics *all, int n, struct buffer *
     print_draft_counts(all, n, accepted, offsetof(struct draft_counts, accepted), out);
 }
 
-static void print_embed(const struct api *api, const struct model_metrics *all, bool done,
-                        struct buffer *out) {
+static void print_embed_chunks(const struct model_metrics *all, const struct embed_progress *found,
+                               int n, bool done, struct buffer *out) {
     const char *name = done ? "retro_embed_chunks_done" : "retro_embed_chunks";
-    struct embed_progress progress;
     metrics_print_head(out, name, "gauge",
                        done ? "Chunks with vectors of the embedder that the collection turns to."
                             : "Chunks that are to have such.");
+    for (int j = 0; j < n; j++)
+        if (found[j].all >= 0)
+            buffer_printf(out, "%s{%s} %lld\n", name, all[j].labels,
+                          (long long)(done ? found[j].done : found[j].all));
+}
+
+/* Both numbers of a collection are of one moment. */
+static void print_embed(const struct api *api, const struct model_metrics *all,
+                        struct buffer *out) {
+    struct embed_progress *found = xcalloc((size_t)api->n_models + 1, sizeof *found);
     for (int j = 0; j < api->n_models; j++) {
         const char *collection = api->models[j].collection_name;
-        if (collection && embed_progress_read(collection, &progress))
-            buffer_printf(out, "%s{%s} %lld\n", name, all[j].labels,
-                          (long long)(done ? progress.done : progress.all));
+        if (collection == NULL || !embed_progress_read(collection, &found[j])) found[j].all = -1;
     }
+    print_embed_chunks(all, found, api->n_models, true, out);
+    print_embed_chunks(all, found, api->n_models, false, out);
+    free(found);
 }
 
 static void print_histograms(const struct model_metrics *all, int n, struct buffer *out) {
@@ -209,8 +219,7 @@ struct answer *metrics_open(struct api *api, const struct api_request *request, 
     print_numbers(all, api->n_models, &body);
     print_finished(all, api->n_models, &body);
     print_drafts(all, api->n_models, &body);
-    print_embed(api, all, true, &body);
-    print_embed(api, all, false, &body);
+    print_embed(api, all, &body);
     print_histograms(all, api->n_models, &body);
     traffic_print(api->traffic, &body);
     tools_print_counts(api->tools, &body);
