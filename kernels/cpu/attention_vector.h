@@ -14,8 +14,6 @@
 
 #include "kernels/cpu/math_vector.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum {
     SCORE_ROWS = VEC_SUMS >= 16 ? 4 : 1, /* rows of a tile with four keys */
     MIX_ROWS = VEC_SUMS >= 16

@@ -9,8 +9,6 @@
 
 #include "kernels/cpu/variants.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum {
     TILE_STRIPS = TILE_COLUMNS / LANES,
     MOST_STRIPS = TILE_STRIPS > 2 ? TILE_STRIPS : 2, /* of a kernel */

@@ -6,9 +6,9 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include "kernels/cpu/compiler.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/pool.h"
-#include "kernels/cpu/unrolled.h"
 
 enum {
     ATTENTION_KEYS =

@@ -13,8 +13,6 @@
 
 #include "kernels/cpu/cpu.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum { MAX_ROWS = 6, MAX_TILES = 2, MAX_SUMS = 12, MANY_ROWS = 128 };
 
 /* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`,

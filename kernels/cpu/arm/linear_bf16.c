@@ -12,8 +12,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/variants.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum {
     LANES = 4,
     TILE_REGISTERS = TILE_COLUMNS / LANES,

@@ -47,24 +47,24 @@ ALWAYS_INLINE void group_multiply(struct pair_place place, const struct depth_pa
     struct strip_sums sums[KERNEL_STRIPS];
     for (int s = 0; s < KERNEL_STRIPS; s++) {
         place.column = column + s * LANES;
-#pragma GCC unroll 4
+        UNROLLED
         for (int i = 0; i < pairs; i++) sums_begin(sums[s].at[i], &place, i);
     }
     for (int step = 0; step < steps; step++, x += pairs) {
         bfloat16x8_t rows[GROUP_PAIRS];
-#pragma GCC unroll 4
+        UNROLLED
         for (int i = 0; i < pairs; i++) rows[i] = four_of_two(x[i].values);
         for (int s = 0; s < KERNEL_STRIPS; s++)
             for (int two = 0; two < STRIP_TWOS; two++) {
                 bfloat16x8_t columns = four_of_two(panel->at[step][strip + s][two]);
-#pragma GCC unroll 4
+                UNROLLED
                 for (int i = 0; i < pairs; i++)
                     sums[s].at[i][two] = vbfmmlaq_f32(sums[s].at[i][two], columns, rows[i]);
             }
     }
     for (int s = 0; s < KERNEL_STRIPS; s++) {
         place.column = column + s * LANES;
-#pragma GCC unroll 4
+        UNROLLED
         for (int i = 0; i < pairs; i++) sums_end(sums[s].at[i], &place, i);
     }
 }

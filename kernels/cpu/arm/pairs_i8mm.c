@@ -34,7 +34,7 @@ ALWAYS_INLINE uint8x16_t signed_bytes(uint8x16_t v, const enum dtype dtype) {
 ALWAYS_INLINE void block_unpack(struct strip_block *to, const struct block_at *at,
                                 const enum dtype dtype) {
     const int loads = dtype == DTYPE_INT8 ? BLOCK_OCTETS : BLOCK_OCTETS / 2;
-#pragma GCC unroll 4
+    UNROLLED
     for (int i = 0; i < loads; i++) {
         uint8x16_t first = load_quads(at->values + 2 * i * QUAD_BYTES),
                    second = load_quads(at->values + (2 * i + 1) * QUAD_BYTES);
@@ -80,17 +80,17 @@ ALWAYS_INLINE void group_multiply(const struct pair_place *place, const struct s
                                   const union block_pair *x, const int blocks, const int pairs,
                                   const enum dtype dtype) {
     struct strip_sums sums;
-#pragma GCC unroll 4
+    UNROLLED
     for (int i = 0; i < pairs; i++) sums_begin(sums.at[i], place, i);
     for (int block = 0; block < blocks; block++, w++, x += pairs) {
         int8x16_t values[BLOCK_OCTETS][STRIP_TWOS];
         for (int octet = 0; octet < BLOCK_OCTETS; octet++)
             for (int two = 0; two < STRIP_TWOS; two++)
                 values[octet][two] = vld1q_s8(w->values[octet][two]);
-#pragma GCC unroll 4
+        UNROLLED
         for (int i = 0; i < pairs; i++) block_add(sums.at[i], w, values, x + i, dtype);
     }
-#pragma GCC unroll 4
+    UNROLLED
     for (int i = 0; i < pairs; i++) sums_end(sums.at[i], place, i);
 }
 

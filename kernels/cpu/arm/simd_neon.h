@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/cpu/unrolled.h"
+#include "kernels/cpu/compiler.h"
 
 struct vec {
     float32x4_t r[4];

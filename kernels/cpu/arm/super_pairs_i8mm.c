@@ -50,7 +50,7 @@ ALWAYS_INLINE void strip_unpack(struct strip_super *to, const uint8_t *packed, i
 
     const uint8x16_t centre = vdupq_n_u8(dtype == DTYPE_Q6_K ? KQUANT_CENTRE : 0);
     for (int block = 0; block < SUPER_BLOCKS; block++) {
-#pragma GCC unroll 4
+        UNROLLED
         for (int octet = 0; octet < BLOCK_OCTETS; octet++) {
             uint8x16_t first = (uint8x16_t)quad_unpack(values, 2 * octet, dtype),
                        second = (uint8x16_t)quad_unpack(values, 2 * octet + 1, dtype);
@@ -81,7 +81,7 @@ ALWAYS_INLINE void parts_add(struct strip_sums *inner, const struct strip_super 
         for (int i = 0; i < octets; i++)
             for (int two = 0; two < STRIP_TWOS; two++)
                 values[i][two] = vld1q_s8(w->values[part * octets + i][two]);
-#pragma GCC unroll 4
+        UNROLLED
         for (int pair = 0; pair < pairs; pair++) {
             int32x4_t products[STRIP_TWOS] = {vdupq_n_s32(SUM_BEGINS), vdupq_n_s32(SUM_BEGINS)};
             for (int i = 0; i < octets; i++) {
@@ -102,23 +102,23 @@ ALWAYS_INLINE void group_multiply(const struct pair_place *place, const struct s
                                   const union super_pair *x, const int supers, const int pairs,
                                   const enum dtype dtype) {
     struct strip_sums sums;
-#pragma GCC unroll 4
+    UNROLLED
     for (int i = 0; i < pairs; i++) sums_begin(sums.at[i], place, i);
     for (int super = 0; super < supers; super++, w++, x += pairs) {
         struct strip_sums inner;
-#pragma GCC unroll 4
+        UNROLLED
         for (int i = 0; i < pairs; i++) {
             inner.at[i][0] = inner.at[i][1] = vdupq_n_f32(0);
             if (dtype != DTYPE_Q6_K) minimums_begin(inner.at[i], w, x + i);
         }
         parts_add(&inner, w, x, pairs, super_part(dtype) / OCTET);
-#pragma GCC unroll 4
+        UNROLLED
         for (int i = 0; i < pairs; i++)
             for (int two = 0; two < STRIP_TWOS; two++)
                 sums.at[i][two] =
                     vfmaq_f32(sums.at[i][two], rows_load(x[i].joined.scales), inner.at[i][two]);
     }
-#pragma GCC unroll 4
+    UNROLLED
     for (int i = 0; i < pairs; i++) sums_end(sums.at[i], place, i);
 }
 

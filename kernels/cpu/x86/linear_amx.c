@@ -13,8 +13,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/variants.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 enum {
     TILE_ROWS = 16,
     TILE_DEPTH = 32, /* values along K of one instruction */

@@ -11,8 +11,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/variants.h"
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 /* Up to STREAM_ROWS rows take the two tiles of a stream, which passes once: with the one chain of a
  * single tile a row would wait for the instruction, at 45 GB/s of weights, and twelve rows multiply
  * as fast as memory brings what they need. More rows are cut into blocks, and take four tiles while
