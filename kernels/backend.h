@@ -95,14 +95,22 @@ struct attention_args {
      * bias[h][D + distance], distance = key - where the query stands, at least -D and at most D.
      * data NULL: nothing. T5's relative positions are this (Raffel et al. 2020, section 2.1). */
     struct tensor bias;
-    int window; /* > 0: a query sees only the last `window` of its keys; needs MASK_CAUSAL. 0: all
-                 */
+    int window;    /* > 0: a query sees only keys nearer to where it stands than `window`; 0: all */
     float softcap; /* > 0: a score s becomes softcap tanh(s / softcap), after scale, before the
                       bias. 0: it stays */
     /* Each head's softmax has one more score, sinks[head], whose value is zero: what it takes, the
      * keys lack. Device, [heads]; NULL: none. */
     const float *sinks;
 };
+
+/* The keys [begin, end) of a span with `keys` of them that a query sees which stands at one. */
+static inline int attention_keys_begin(const struct attention_args *args, int stands) {
+    return args->window > 0 && stands >= args->window ? stands - args->window + 1 : 0;
+}
+static inline int attention_keys_end(const struct attention_args *args, int keys, int stands) {
+    if (args->mask == MASK_CAUSAL) return stands + 1;
+    return args->window > 0 && stands < keys - args->window ? stands + args->window : keys;
+}
 
 /* Keys [first, first + n) of a span; or key groups [first, first + n) of all. */
 struct key_group {

@@ -70,13 +70,11 @@ static int query_stands(const struct call *call, const struct attention_piece *p
 
 /* The row sees keys [keys_hidden, keys_seen) of its span. */
 static int keys_seen(const struct call *call, const struct attention_piece *piece, int row) {
-    return call->args->mask == MASK_NONE ? piece->span->k_count
-                                         : query_stands(call, piece, row) + 1;
+    return attention_keys_end(call->args, piece->span->k_count, query_stands(call, piece, row));
 }
 
 static int keys_hidden(const struct call *call, const struct attention_piece *piece, int row) {
-    return call->args->window == 0 ? 0
-                                   : max_int(0, keys_seen(call, piece, row) - call->args->window);
+    return attention_keys_begin(call->args, query_stands(call, piece, row));
 }
 
 /* Key heads of one piece of a span, and the pieces of each such set of heads. */
@@ -291,9 +289,11 @@ static void zero_out(const struct attention_args *args) {
 
 /* Keys that the queries of a piece see together, at most. */
 static int keys_together(const struct call *call, const struct attention_span *span) {
-    int queries = min_int(span->q_count, ATTENTION_ROWS / call->group + 2),
-        window = call->args->window;
-    return window == 0 || window >= span->k_count - queries ? span->k_count : window + queries;
+    const struct attention_args *args = call->args;
+    int queries = min_int(span->q_count, ATTENTION_ROWS / call->group + 2);
+    if (args->window == 0 || args->window >= span->k_count - queries) return span->k_count;
+    int sides = args->mask == MASK_NONE ? 2 : 1;
+    return min_int(span->k_count, queries + sides * args->window);
 }
 
 static void count_pieces(struct call *call) {

@@ -45,9 +45,13 @@ __device__ inline int key_row(const struct attention_shape &shape,
            key % ATTENTION_BLOCK;
 }
 
-/* The first key that a row sees which sees none from `seen` on. */
-__device__ inline int first_seen(const struct attention_shape &shape, int seen) {
-    return shape.window > 0 && seen > shape.window ? seen - shape.window : 0;
+/* The keys [begin, end) of a span with `keys` of them that a query sees which stands at one. */
+__device__ inline int keys_begin(const struct attention_shape &shape, int stands) {
+    return shape.window > 0 && stands >= shape.window ? stands - shape.window + 1 : 0;
+}
+__device__ inline int keys_end(const struct attention_shape &shape, int keys, int stands) {
+    if (shape.causal) return stands < keys ? stands + 1 : keys;
+    return shape.window > 0 && stands < keys - shape.window ? stands + shape.window : keys;
 }
 
 /* Whether scores are changed between the product and the softmax; such kernels are compiled for
@@ -90,11 +94,18 @@ struct tile_args {
     const struct tile_piece *pieces;
 };
 
-/* The key past the last that a pair sees. */
+/* A pair sees keys [tile_first, tile_seen) of its span. */
+__device__ inline int tile_stands(const struct attention_shape &shape,
+                                  const struct attention_span &span, int pair) {
+    return span.k_count - span.q_count + pair / shape.group;
+}
+__device__ inline int tile_first(const struct attention_shape &shape,
+                                 const struct attention_span &span, int pair) {
+    return keys_begin(shape, tile_stands(shape, span, pair));
+}
 __device__ inline int tile_seen(const struct attention_shape &shape,
                                 const struct attention_span &span, int pair) {
-    int seen = span.k_count - span.q_count + pair / shape.group + 1;
-    return shape.causal && seen < span.k_count ? seen : span.k_count;
+    return keys_end(shape, span.k_count, tile_stands(shape, span, pair));
 }
 
 /* At least n, and the same for many n: lists of work of steps that need about as much are equal

@@ -250,7 +250,7 @@ static void decode_launch(struct backend *b, const struct decode_args &a, int n_
  */
 static int parts_count(const struct attention_args *args, int span, int *first_key) {
     int keys = args->spans[span].k_count;
-    *first_key = args->window > 0 && keys > args->window ? keys - args->window : 0;
+    *first_key = attention_keys_begin(args, keys - 1);
     if (args->spans[span].q_count != 1) return 0;
     return (int)blocks_for(keys, PART_KEYS) - *first_key / PART_KEYS;
 }

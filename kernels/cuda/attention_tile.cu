@@ -36,7 +36,7 @@ __device__ static void tile_begin(const struct tile_args &a, Tile &shared,
     }
     for (int r = (int)threadIdx.x; r < R; r += ATTENTION_THREADS) {
         shared.seen[r] = r >= rows ? 0 : tile_seen(shape, span, piece.first + r);
-        shared.first[r] = first_seen(shape, shared.seen[r]);
+        shared.first[r] = tile_first(shape, span, piece.first + r);
         int head = kv_head * shape.group + (piece.first + r) % shape.group;
         shared.largest[r] = shape.sinks ? shape.sinks[head] : -INFINITY;
         shared.sum[r] = shape.sinks ? 1 : 0;
@@ -132,8 +132,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS, 2) attention_tile_kernel(st
     int end = tile_seen(shape, span, piece.first + rows - 1);
     float out[TILE_ROWS_PER_THREAD][TILE_COLUMNS_PER_THREAD] = {};
     tile_begin(a, shared, piece, span, rows);
-    for (int key = first_seen(shape, tile_seen(shape, span, piece.first)) / N * N; key < end;
-         key += N) {
+    for (int key = tile_first(shape, span, piece.first) / N * N; key < end; key += N) {
         int keys = end - key < N ? end - key : N, row = key_row(shape, span, key);
         __syncthreads();
         tile_load(a, shared, shape.k, row, keys);

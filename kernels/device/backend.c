@@ -154,7 +154,8 @@ static void spans_check(const struct attention_args *args) {
         const struct attention_span *span = &args->spans[s];
         CHECK(span->q_start >= 0 && span->q_count >= 0 &&
               span->q_count <= args->q.rows - span->q_start);
-        CHECK(args->mask == MASK_NONE || span->k_count == 0 || span->k_count >= span->q_count);
+        bool stands = args->mask == MASK_CAUSAL || args->window > 0;
+        CHECK(!stands || span->k_count == 0 || span->k_count >= span->q_count);
         keys_check(args, span);
     }
 }
@@ -168,7 +169,7 @@ static void attention_check(const struct attention_args *args) {
     CHECK(tensor_valid(&args->k) && args->k.cols == args->kv_heads * args->head_dim);
     CHECK(args->bias.data == NULL ||
           (tensor_is_f32(&args->bias, args->heads, args->bias.cols) && args->bias.cols % 2 == 1));
-    CHECK(args->window >= 0 && (args->window == 0 || args->mask == MASK_CAUSAL));
+    CHECK(args->window >= 0);
     CHECK(args->softcap >= 0);
     spans_check(args);
 }

@@ -315,6 +315,8 @@ static void test_attention_ways(void **state) {
         {.mask = MASK_CAUSAL, .biased = true, .reach = 0, .softcap = 2},
         {.mask = MASK_NONE, .softcap = 0.7f},
         {.mask = MASK_CAUSAL, .softcap = 5, .window = 65},
+        {.mask = MASK_NONE, .window = 40},
+        {.mask = MASK_NONE, .window = 65, .biased = true, .reach = 30},
         {.mask = MASK_CAUSAL, .sinks = 3},
         {.mask = MASK_CAUSAL, .window = 40, .sinks = 60},
         {.mask = MASK_NONE, .biased = true, .reach = 20, .sinks = 1},

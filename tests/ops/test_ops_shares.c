@@ -48,8 +48,8 @@ static void free_shares(struct attention_shares_args *a) {
 static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query,
                      int key) {
     int stands = span->k_count - span->q_count + query;
-    if (a->mask == MASK_NONE) return true;
-    return key <= stands && (a->window == 0 || key > stands - a->window);
+    bool near = a->window == 0 || abs(key - stands) < a->window;
+    return near && (a->mask == MASK_NONE || key <= stands);
 }
 
 static double score(const struct attention_args *a, const struct attention_span *span, int query,
@@ -119,7 +119,8 @@ static const struct shares_way {
     enum mask mask;
     float sinks; /* the size of the heads' sinks; 0: none */
 } ways[] = {{0, -1, 0, MASK_NONE, 0}, {0, -1, 0, MASK_CAUSAL, 0},   {33, -1, 0, MASK_CAUSAL, 0},
-            {0, 3, 0, MASK_NONE, 0},  {150, 20, 2, MASK_CAUSAL, 0}, {33, -1, 0, MASK_CAUSAL, 2}};
+            {0, 3, 0, MASK_NONE, 0},  {150, 20, 2, MASK_CAUSAL, 0}, {33, -1, 0, MASK_CAUSAL, 2},
+            {33, 3, 0, MASK_NONE, 0}};
 
 static void shares_in_all_ways(struct backend *b) {
     for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
