@@ -58,5 +58,5 @@ const struct family family_cohere2 = {
                               layer_rows,
                               ARRAY_COUNT(layer_rows)},
     .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
+    .ignores = huggingface_ignores_extras,
 };

@@ -1,4 +1,5 @@
-/* retro/families/family_gemma.c: Gemma 2 and the text part of Gemma 3 as Hugging Face stores them:
+/* retro/families/family_gemma.c: Gemma 2, the text part of Gemma 3 and EmbeddingGemma as Hugging
+ * Face stores them:
  * scaled words, norms before and after each branch with weights around zero, windows in most
  * layers. Gemma 2 caps scores and logits; Gemma 3 norms the queries and keys of each head and turns
  * windowed layers by frequencies of their own. */
@@ -65,9 +66,13 @@ static enum status read_gemma2(const struct json *config, struct model_spec *spe
 
 static enum status read_gemma3(const struct json *config, struct model_spec *spec,
                                struct error *e) {
-    struct huggingface_decoder decoder = {
-        .spec = *spec, .rope = {.base = 1e6, .local_base = 10000}, .window_pattern = 6};
+    struct huggingface_decoder decoder = {.spec = *spec,
+                                          .rope = {.base = 1e6, .local_base = 10000},
+                                          .window_pattern = 6,
+                                          .may_be_two_sided = true};
     if (read_gemma(config, &decoder, e)) return e->status;
+    if (decoder.spec.two_sided)
+        decoder.spec.window = decoder.spec.window / 2 + 1; /* to each side */
     decoder.spec.stacks[STACK_DECODER].qk_norm = QK_NORM_HEAD;
     decoder.spec.stacks[STACK_DECODER].score_cap =
         0; /* transformers reads attn_logit_softcapping and does nothing with it */

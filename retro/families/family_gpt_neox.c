@@ -58,7 +58,7 @@ static const struct tensor_row layer_rows[] = {
 static bool ignore_buffers(const char *name) {
     return huggingface_ends_with(name, ".attention.bias") ||
            huggingface_ends_with(name, ".attention.masked_bias") ||
-           huggingface_ignore_frequencies(name);
+           huggingface_ignores_extras(name);
 }
 
 const struct family family_gpt_neox = {

@@ -146,7 +146,7 @@ static void inspect_llava(const struct weights *weights, struct model_spec *spec
 
 /* The tower's head is not read. */
 static bool ignore_unread(const char *name) {
-    return huggingface_ignore_frequencies(name) || strstr(name, ".post_layernorm.") ||
+    return huggingface_ignores_extras(name) || strstr(name, ".post_layernorm.") ||
            strstr(name, "position_ids") || strstr(name, "vision_model.head.") ||
            strstr(name, "vision_tower.head.");
 }

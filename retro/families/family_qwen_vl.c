@@ -78,12 +78,12 @@ const struct family family_qwen2_vl = {
     .model_type = "qwen2_vl",
     .read = read_qwen2_vl,
     .inspect = huggingface_find_output,
-    .ignores = huggingface_ignore_frequencies,
+    .ignores = huggingface_ignores_extras,
 };
 
 const struct family family_qwen2_5_vl = {
     .model_type = "qwen2_5_vl",
     .read = read_qwen2_5_vl,
     .inspect = huggingface_find_output,
-    .ignores = huggingface_ignore_frequencies,
+    .ignores = huggingface_ignores_extras,
 };

@@ -47,6 +47,7 @@ struct huggingface_decoder {
     bool zero_window;      /* transformers 5 writes a window of 0 where there is none */
     int max_window_layers; /* the first layer with a window, where layer_types is silent */
     int window_pattern;    /* the period of layers without */
+    bool may_be_two_sided; /* the family has embedders with use_bidirectional_attention */
     const struct json *layer_types;
     const struct json *quantisation; /* quantization_config */
     bool mxfp4;                      /* which may say that some weights are MXFP4 */
@@ -70,8 +71,9 @@ struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id
 struct layer_spec huggingface_local_layer(const struct model_spec *spec, enum stack_id stack,
                                           int i);
 bool huggingface_ends_with(const char *name, const char *suffix);
-/* ignores: old checkpoints hold the frequencies of RoPE in every layer. */
-bool huggingface_ignore_frequencies(const char *name);
+/* ignores: old checkpoints hold the frequencies of RoPE in every layer, and a reranker's the matrix
+ * that scores (sequence_head.h). */
+bool huggingface_ignores_extras(const char *name);
 
 /* The tensors outside the layers of Llama and its relatives, and those of Llama's own layer. */
 enum { HUGGINGFACE_OUTER_ROWS = 3, HUGGINGFACE_LAYER_ROWS = 11 };
@@ -85,7 +87,7 @@ extern const struct tensor_row huggingface_layer_rows[HUGGINGFACE_LAYER_ROWS];
     .layer = (describe), \
     .stacks[STACK_DECODER] = {{"model.layers.#.", "layers.#."}, rows, ARRAY_COUNT(rows)}, \
     .outer = {{NULL}, huggingface_outer_rows, HUGGINGFACE_OUTER_ROWS}, \
-    .ignores = huggingface_ignore_frequencies
+    .ignores = huggingface_ignores_extras
 /* Those of BERT's, which may be parts of a model that has a name for them: "bert.". */
 #define HUGGINGFACE_ENCODER(type, reader, describe, root, prefix, rows, outer_rows) \
     .model_type = (type), .read = (reader), .layer = (describe), \

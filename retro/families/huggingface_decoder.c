@@ -40,7 +40,7 @@ static const struct json_field fields[] = {
     {"sliding_window_pattern|_sliding_window_pattern", JSON_INT,
      JSON_AT(struct huggingface_decoder, window_pattern), .min = 1, .max = INT_MAX},
     {"layer_types", JSON_RAW, JSON_AT(struct huggingface_decoder, layer_types)},
-    {.name = "use_bidirectional_attention", .type = JSON_MUST_BE_FALSE},
+    {"use_bidirectional_attention", JSON_BOOL, AT_SPEC(two_sided)},
     {.name = "is_encoder_decoder", .type = JSON_MUST_BE_FALSE},
     {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
     {.name = "pruned_heads", .type = JSON_EMPTY},
@@ -80,6 +80,10 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
         return error_set(e, STATUS_INVALID,
                          "config.json: \"sliding_window\" is 0, allowed is 1 .. %d",
                          LIMIT_POSITIONS);
+    if (spec->two_sided && !decoder->may_be_two_sided)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"use_bidirectional_attention\" is not supported in this "
+                         "family: leave it out or send false");
     if (check_quantisation(decoder, e) || huggingface_derive(spec, dims, e) ||
         huggingface_read_rope(config, &decoder->rope, spec, e))
         return e->status;
@@ -125,7 +129,7 @@ enum status huggingface_read_windows(struct huggingface_decoder *decoder, struct
 
 struct layer_spec huggingface_layer(const struct model_spec *spec, enum stack_id stack, int i) {
     return (struct layer_spec){.parallel = spec->stacks[stack].parallel,
-                               .mask = MASK_CAUSAL,
+                               .mask = spec->two_sided ? MASK_NONE : MASK_CAUSAL,
                                .window = spec->windowed[i] ? spec->window : 0,
                                .experts = spec->stacks[stack].experts > 0 && !spec->dense[i],
                                .rope = spec->stacks[stack].rotated > 0 && !spec->unrotated[i]};
@@ -143,8 +147,8 @@ bool huggingface_ends_with(const char *name, const char *suffix) {
     return size >= tail && strcmp(name + size - tail, suffix) == 0;
 }
 
-bool huggingface_ignore_frequencies(const char *name) {
-    return strstr(name, ".rotary_emb.inv_freq") != NULL;
+bool huggingface_ignores_extras(const char *name) {
+    return strstr(name, ".rotary_emb.inv_freq") != NULL || strcmp(name, "score.weight") == 0;
 }
 
 const struct tensor_row huggingface_outer_rows[HUGGINGFACE_OUTER_ROWS] = {

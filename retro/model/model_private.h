@@ -86,9 +86,10 @@ static inline const struct stack *model_decoder(const struct model *model) {
 static inline bool model_has_stack(const struct model *model, enum stack_id id) {
     return model->stacks[id].dims.n_layers > 0;
 }
-/* Whether the family writes text: it has a decoder with an output matrix. */
+/* Whether the model writes text: it has a decoder with an output matrix, whose tokens see none
+ * behind them. */
 static inline bool model_writes(const struct model *model) {
-    return model_has_stack(model, STACK_DECODER);
+    return model_has_stack(model, STACK_DECODER) && !model->spec.two_sided;
 }
 
 /* loader.c: fills m's stacks and everything else that holds weights from the weights, or with

@@ -189,8 +189,9 @@ struct model_spec {
     int eod;               /* id that ends and pads a text, -1: none */
     struct end_ids ends;   /* all ids that end a text; a family with one may set eod alone */
     int start;             /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
-    int window; /* keys that a decoder's windowed layers see, the token's own among them; 0: all */
-    bool windowed[MAX_LAYERS]; /* of the decoder */
+    int window;            /* of the layers that have one (struct attention_args); 0: none have */
+    bool windowed[MAX_LAYERS]; /* of the decoder, or of an encoder alone */
+    bool two_sided; /* tokens of the decoder see those behind them: it embeds and cannot write */
     bool dense[MAX_LAYERS]; /* of the decoder: a layer with a plain MLP in a stack that has experts
                              */
     bool unrotated[MAX_LAYERS]; /* of the decoder: a layer without RoPE in a stack that has it */
@@ -213,6 +214,7 @@ struct layer_spec {
     enum rope_id frequencies; /* by this table */
     bool relative;            /* adds the stack's relative bias to the scores of self attention */
     bool experts;             /* the MLP is one of experts, chosen row by row */
+    bool enters_bare;         /* self attention reads the rows themselves: there is no norm_in */
     bool cross;               /* has cross attention, which reads dims.reads */
     bool cross_residual_normed; /* the residual of cross attention is the normed stream */
 };
@@ -319,8 +321,8 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
     family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision,
     family_siglip_vision, family_llava, family_llava_next, family_clip, family_siglip,
-    family_megatron_bert, family_megatron_bert_hf, family_qwen2_vl, family_qwen2_5_vl,
-    family_qwen2_vl_vision, family_qwen2_5_vl_vision;
+    family_modernbert, family_nomic_bert, family_megatron_bert, family_megatron_bert_hf,
+    family_qwen2_vl, family_qwen2_5_vl, family_qwen2_vl_vision, family_qwen2_5_vl_vision;
 /* Every family that a folder can be of. */
 extern const struct family *const model_families[];
 extern const size_t model_family_count;

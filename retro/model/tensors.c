@@ -175,6 +175,7 @@ static bool is_shared_expert(size_t place) {
 static bool has_place(const struct layer *layer, const struct dims *dims, size_t place) {
     if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
         return dims->qk_norm != QK_NORM_NONE;
+    if (place == offsetof(struct layer, norm_in)) return !layer->spec.enters_bare;
     if (place == offsetof(struct layer, sinks)) return dims->sinks;
     if (is_expert(place)) return layer->spec.experts;
     if (place == offsetof(struct layer, router_bias))

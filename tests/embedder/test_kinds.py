@@ -190,7 +190,7 @@ def refuse_positions(folder):
 
 
 def refuse_family(folder):
-    change(folder / "config.json", model_type="modernbert")
+    change(folder / "config.json", model_type="eurobert")
 
 
 def refuse_chat(folder):
@@ -219,7 +219,7 @@ def refuse_reranker(folder):
 REFUSALS = [(refuse_pooling, '"pooling_mode" is "attention"'), (refuse_flag, "pooling_mode_attention"),
             (refuse_module, "sentence_transformers.models.LSTM"), (refuse_code, "custom_st.Transformer"),
             (refuse_activation, "activation.Mish"), (refuse_size, "in_features is 31"), (refuse_residual, "use_residual"),
-            (refuse_positions, "relative_key"), (refuse_family, "modernbert"), (refuse_chat, '"message"'),
+            (refuse_positions, "relative_key"), (refuse_family, "eurobert"), (refuse_chat, '"message"'),
             (refuse_limit, "max_seq_length is 41, the model has 40 positions"), (refuse_side, "truncation_side"),
             (refuse_case, "do_lower_case"), (refuse_reranker, "CrossEncoder")]
 
@@ -238,4 +238,28 @@ def test_a_decoder_without_modules_is_refused(tmp_path):
     (folder / "modules.json").unlink()
     shutil.rmtree(folder / "1_Pooling")
     done = run(folder, texts=["x"])
-    assert done.returncode == 1 and "a llama model writes text, and no modules.json says" in done.stderr
+    assert done.returncode == 1 and "a llama model has a decoder, and no modules.json says" in done.stderr
+
+
+def test_nomic_by_its_authors_names(tmp_path):
+    folder = copied("nomic_mean", tmp_path)
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    names = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+             "intermediate_size": "n_inner", "max_position_embeddings": "n_positions", "layer_norm_eps": "layer_norm_epsilon"}
+    published = {new: config[old] for old, new in names.items()} | {
+        "model_type": "nomic_bert", "vocab_size": config["vocab_size"], "type_vocab_size": 2, "activation_function": "swiglu",
+        "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_scaling_factor": None,
+        "prenorm": False, "qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False, "use_rms_norm": False,
+        "causal": False, "parallel_block": False, "auto_map": {"AutoModel": "x--y.Z"}}
+    path.write_text(json.dumps(published))
+    check(embed(folder), expected("nomic_mean")["plain"])
+    path.write_text(json.dumps({**published, "rotary_scaling_factor": 2}))
+    done = run(folder, texts=["x"])
+    assert done.returncode == 1 and "rotary_scaling_factor" in done.stderr
+
+
+def test_a_decoder_that_sees_both_sides_does_not_write():
+    server = subprocess.run([BUILD / "retro-server", "--set", f"model.path={GOLDEN / 'gemma_dense'}", "--check-config"],
+                            capture_output=True, text=True)
+    assert server.returncode != 0 and "does not write text" in server.stderr

@@ -67,3 +67,29 @@ def test_a_short_table_of_positions_is_refused(tmp_path):
     change(folder, max_position_embeddings=41)
     done = run(folder, tmp_path)
     assert done.returncode == 1 and "position_embeddings" in done.stderr
+
+
+def test_weights_of_sixteen_bits(tmp_path):
+    """Heads too are stored in the type of the checkpoint."""
+    for kind in ("modernbert", "qwen3"):
+        folder = pathlib.Path(shutil.copytree(GOLDEN / kind, tmp_path / kind))
+        halve(folder / "model.safetensors")
+        want = json.loads((GOLDEN / kind / "expected.json").read_text())
+        got = scores(folder, tmp_path)
+        assert np.abs(np.array([s["logit"] for s in got]) - want["logits"]).max() < 0.02, kind
+
+
+def halve(path):
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    header, data, stored = json.loads(raw[8:8 + size]), b"", {}
+    for name, tensor in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = tensor["data_offsets"]
+        halves = np.frombuffer(raw[8 + size + begin:8 + size + end], "<f4").astype("<f2").tobytes()
+        stored[name] = {"dtype": "F16", "shape": tensor["shape"], "data_offsets": [len(data), len(data) + len(halves)]}
+        data += halves
+    head = json.dumps(stored).encode()
+    head += b" " * (-len(head) % 8)
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data)

@@ -155,7 +155,7 @@ def test_untied_needs_an_output_matrix(tmp_path):
      "list of 4 numbers"),
     ("phi3", "rope_parameters", {"rope_type": "longrope", "long_factor": [1, 2, 3, 0], "short_factor": [1, 1, 1, 1]},
      "not positive"),
-    ("gemma2", "use_bidirectional_attention", True, "must be false"),
+    ("gemma2", "use_bidirectional_attention", True, "not supported in this family"),
     ("gemma2", "layer_types", ["chunked_attention", "full_attention"], "chunked_attention"),
     ("gemma2", "layer_types", ["full_attention"], "one for each layer"),
     ("gemma3_text", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}, "full_attention"),

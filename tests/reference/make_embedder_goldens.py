@@ -177,6 +177,24 @@ def qwen3_model(t):
                                                                     max_position_embeddings=512)))
 
 
+def modernbert_model(t):
+    """Windows of four tokens to each side, so that most texts are longer."""
+    return transformers.ModernBertModel(transformers.ModernBertConfig(
+        **sizes(t, max_position_embeddings=512, local_attention=8, pad_token_id=1, bos_token_id=0, eos_token_id=2,
+                cls_token_id=0, sep_token_id=2)))
+
+
+def nomic_model(t):
+    return transformers.NomicBertModel(transformers.NomicBertConfig(**sizes(t, max_position_embeddings=512)))
+
+
+def gemma_model(t):
+    """EmbeddingGemma: windows to both sides, and most layers have one."""
+    return transformers.Gemma3TextModel(transformers.Gemma3TextConfig(
+        **sizes(t, num_key_value_heads=1, head_dim=16, max_position_embeddings=512, sliding_window=8, sliding_window_pattern=2,
+                query_pre_attn_scalar=16, use_bidirectional_attention=True)))
+
+
 # Tokenizer, model, modules after it, prompts, limit of tokens (None: the files decide), and whether files are rewritten.
 KINDS = {
     "bert_cls": (bert_tokenizer, bert_model, lambda: [Pooling(HIDDEN, "cls"), Normalize()], INSTRUCTION, LIMIT, False),
@@ -200,6 +218,12 @@ KINDS = {
     "qwen3_last": (qwen_tokenizer, qwen3_model, lambda: [Pooling(HIDDEN, "lasttoken"), Normalize()], INSTRUCTION, None,
                    False),
     "megatron_bert": (bert_tokenizer, megatron_bert_model, lambda: [Pooling(HIDDEN, "mean"), Normalize()], {}, LIMIT, False),
+    "modernbert_cls": (roberta_tokenizer, modernbert_model, lambda: [Pooling(HIDDEN, "cls"), Normalize()], {}, None, False),
+    "nomic_mean": (bert_tokenizer, nomic_model, lambda: [Pooling(HIDDEN, "mean"), Normalize()], PROMPTS, LIMIT, False),
+    "gemma_dense": (llama_tokenizer, gemma_model,
+                    lambda: [Pooling(HIDDEN, "mean"), Dense(HIDDEN, 2 * HIDDEN, bias=False, activation_function=torch.nn.Identity()),
+                             Dense(2 * HIDDEN, HIDDEN, bias=False, activation_function=torch.nn.Identity()), Normalize()],
+                    PROMPTS, LIMIT, False),
 }
 
 

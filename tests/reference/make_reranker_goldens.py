@@ -19,7 +19,7 @@ import torch
 import transformers
 
 from make_embedder_goldens import (HIDDEN, HEADS, FFN, LAYERS, OUT as EMBEDDERS, SENTENCES, bert_tokenizer, randomize,
-                                   roberta_tokenizer, sizes, xlm_tokenizer)
+                                   qwen_tokenizer, roberta_tokenizer, sizes, xlm_tokenizer)
 
 OUT = EMBEDDERS.parent / "reranker"
 LONG = "open the file and read the words of it " * 6
@@ -47,8 +47,61 @@ def distilbert(t):
         num_labels=1))
 
 
+def modernbert(t, **more):
+    """Windows of four tokens to each side, so that most pairs are longer."""
+    return transformers.ModernBertForSequenceClassification(transformers.ModernBertConfig(
+        **sizes(t, max_position_embeddings=512, local_attention=8, pad_token_id=1, bos_token_id=0, eos_token_id=2,
+                cls_token_id=0, sep_token_id=2, num_labels=1, **more)))
+
+
+def modernbert_mean(t):
+    return modernbert(t, classifier_pooling="mean", classifier_bias=True, norm_bias=False)
+
+
 KINDS = {"bert": (bert_tokenizer, bert), "roberta": (roberta_tokenizer, roberta), "xlm": (xlm_tokenizer, xlm),
-         "distilbert": (bert_tokenizer, distilbert)}
+         "distilbert": (bert_tokenizer, distilbert), "modernbert": (bert_tokenizer, modernbert),
+         "modernbert_mean": (bert_tokenizer, modernbert_mean)}
+
+
+INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"
+BEFORE = ('<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. '
+          'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n')
+BEHIND = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+ROOM = 400
+
+
+def answers_tokenizer():
+    """A tokenizer of bytes in which the two answers are words."""
+    t = qwen_tokenizer()
+    t.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})
+    t.add_tokens(["yes", "no"])
+    return t
+
+
+def write_answers(kind, seed, scored):
+    """Qwen3-Reranker, as its model card scores pairs: the logit of yes less that of no; or the head that some make of it."""
+    folder = OUT / kind
+    shutil.rmtree(folder, ignore_errors=True)
+    tokenizer = answers_tokenizer()
+    tokenizer.model_max_length = ROOM
+    config = transformers.Qwen3Config(**sizes(tokenizer, num_key_value_heads=2, head_dim=16, max_position_embeddings=512,
+                                              num_labels=1, pad_token_id=0, tie_word_embeddings=True))
+    model = (transformers.Qwen3ForSequenceClassification if scored else transformers.Qwen3ForCausalLM)(config).eval()
+    randomize(model, seed)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    yes, no = (tokenizer.convert_tokens_to_ids(word) for word in ("yes", "no"))
+    before, behind = (tokenizer.encode(text, add_special_tokens=False) for text in (BEFORE, BEHIND))
+    tokens, logits = [], []
+    for query, text in PAIRS:
+        pair = tokenizer.encode(f"<Instruct>: {INSTRUCT}\n<Query>: {query}\n<Document>: {text}", add_special_tokens=False)
+        ids = before + pair[:ROOM - len(before) - len(behind)] + behind
+        with torch.inference_mode():
+            last = model(input_ids=torch.tensor([ids])).logits
+        logits.append(last.item() if scored else (last[0, -1, yes] - last[0, -1, no]).item())
+        tokens.append(len(ids))
+    (folder / "expected.json").write_text(json.dumps({"tokens": tokens, "logits": logits}) + "\n")
+    print(kind, min(logits), max(logits), min(tokens), max(tokens))
 
 
 def write_kind(kind, seed):
@@ -77,6 +130,9 @@ def main():
     for seed, kind in enumerate(KINDS):
         if len(sys.argv) == 1 or kind in sys.argv[1:]:
             write_kind(kind, seed)
+    for seed, (kind, scored) in enumerate({"qwen3": False, "qwen3_scored": True}.items(), 100):
+        if len(sys.argv) == 1 or kind in sys.argv[1:]:
+            write_answers(kind, seed, scored)
 
 
 if __name__ == "__main__":

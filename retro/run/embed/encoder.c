@@ -28,12 +28,13 @@ static enum status check_model(const struct text_stack *stack, const char *folde
             e, STATUS_UNSUPPORTED,
             "%s: a %s model is no embedder; one is BERT's kind, or a decoder with modules.json",
             folder, model->info.family);
-    if (model_writes(model) && !stack->folder.described)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: a %s model writes text, and no modules.json says how its rows become "
-                         "a vector; in a GGUF "
-                         "file pooling_type would",
-                         folder, model->info.family);
+    if (model_has_stack(model, STACK_DECODER) && !stack->folder.described)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "%s: a %s model has a decoder, and no modules.json says how its rows become "
+            "a vector; in a GGUF "
+            "file pooling_type would",
+            folder, model->info.family);
     return STATUS_OK;
 }
 

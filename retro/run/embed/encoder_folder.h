@@ -28,12 +28,17 @@ enum dense_activation {
 
 /* A module after pooling. */
 struct encoder_module {
-    bool normalize; /* divides by the L2 norm; else y = activation(x W^T + b) */
+    bool normalize; /* divides by the L2 norm; else y = norm(activation(x W^T + b)) */
     int n_in, n_out, bias, activation;
     char *folder; /* of W and b */
     /* Their names among the tensors of the folder's model; NULL: they are "linear.weight" and
      * "linear.bias" of a model.safetensors in the folder. */
     const char *weight_name, *bias_name;
+    /* W is one row of the tensor less another: row[0] - row[1]. n_out is 1 then. */
+    bool contrast;
+    int row[2];
+    const char *norm_name; /* of the gamma of a LayerNorm without beta; NULL: there is no norm */
+    float epsilon;         /* of that norm */
 };
 
 /* The kind of a text, which decides its prompt. */

@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/tensor.h"
 #include "retro/weights/weights.h"
 
 struct dense {
     struct weight weight; /* f32; data NULL where the module is none */
     float *bias;          /* device, or NULL */
+    float *gamma;         /* host, of the norm behind; or NULL */
 };
 
 struct pooling {
@@ -66,43 +68,106 @@ size_t pooling_bytes(const struct encoder_folder *folder, int max_rows, int d) {
 
 /* Dense modules. */
 
-/* A float tensor of this shape; cols 0: a vector. */
-static enum status find_floats(const struct weights *weights, const char *name, int rows, int cols,
-                               const float **out, struct error *e) {
+static bool stores_floats(const struct stored_tensor *stored) {
+    return stored->dtype == STORED_F32 || stored->dtype == STORED_F16 ||
+           stored->dtype == STORED_BF16;
+}
+
+/* Numbers [first, first + n) of a tensor that stores floats. */
+static void copy_floats(float *out, const struct stored_tensor *stored, size_t first, size_t n) {
+    const float *floats = stored->data;
+    const uint16_t *halves = stored->data;
+    for (size_t i = 0; i < n; i++)
+        out[i] = stored->dtype == STORED_F32   ? floats[first + i]
+                 : stored->dtype == STORED_F16 ? f16_to_f32(halves[first + i])
+                                               : bf16_to_f32(halves[first + i]);
+}
+
+/* The numbers of a float tensor of this shape, which the caller frees; cols 0: a vector. */
+static enum status read_floats(const struct weights *weights, const char *name, int rows, int cols,
+                               float **out, struct error *e) {
     const struct stored_tensor *stored = weights_find(weights, name);
     char shape[120];
     if (stored == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
     bool fits = stored->n_dims == (cols ? 2 : 1) && stored->shape[0] == rows &&
                 (cols == 0 || stored->shape[1] == cols);
-    if (!fits || stored->dtype != STORED_F32)
-        return error_set(e, STATUS_INVALID, "tensor %s is %s %s, config.json makes it F32 [%d, %d]",
-                         name, stored_dtype_name(stored->dtype),
+    if (!fits || !stores_floats(stored))
+        return error_set(e, STATUS_INVALID,
+                         "tensor %s is %s %s, config.json makes it F32, F16 or BF16 [%d, %d]", name,
+                         stored_dtype_name(stored->dtype),
                          stored_shape_text(stored, shape, sizeof shape), rows, cols);
-    *out = stored->data;
+    size_t n = (size_t)rows * (size_t)max_int(cols, 1);
+    *out = xmalloc(n * sizeof **out);
+    copy_floats(*out, stored, 0, n);
     return STATUS_OK;
+}
+
+/* One row of a matrix less another, which the caller frees. */
+static enum status read_contrast(const struct weights *weights, const char *name,
+                                 const struct encoder_module *module, float **out,
+                                 struct error *e) {
+    const struct stored_tensor *stored = weights_find(weights, name);
+    int last = max_int(module->row[0], module->row[1]);
+    if (stored == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
+    if (stored->n_dims != 2 || stored->shape[0] <= last || stored->shape[1] != module->n_in ||
+        !stores_floats(stored))
+        return error_set(e, STATUS_INVALID,
+                         "tensor %s is no F32, F16 or BF16 matrix with row %d of %d numbers", name,
+                         last, module->n_in);
+
+    size_t n = (size_t)module->n_in;
+    float *less = xmalloc(n * sizeof *less);
+    *out = xmalloc(n * sizeof **out);
+    copy_floats(*out, stored, (size_t)module->row[0] * n, n);
+    copy_floats(less, stored, (size_t)module->row[1] * n, n);
+    for (size_t i = 0; i < n; i++) (*out)[i] -= less[i];
+    free(less);
+    return STATUS_OK;
+}
+
+static enum status load_matrix(struct dense *dense, struct backend *backend,
+                               const struct encoder_module *module, const struct weights *weights,
+                               struct error *e) {
+    float *values = NULL;
+    const char *name = module->weight_name ? module->weight_name : "linear.weight";
+    if (module->contrast ? read_contrast(weights, name, module, &values, e)
+                         : read_floats(weights, name, module->n_out, module->n_in, &values, e))
+        return e->status;
+    struct weight weight = {.dtype = DTYPE_F32, .n_out = module->n_out, .n_in = module->n_in};
+    struct host_matrix host = {.values = values, .dtype = DTYPE_F32};
+    enum status status = backend_pack(backend, &weight, &host, e);
+    free(values);
+    if (status == STATUS_OK) dense->weight = weight;
+    return status;
+}
+
+static enum status load_bias(struct dense *dense, struct backend *backend,
+                             const struct encoder_module *module, const struct weights *weights,
+                             struct error *e) {
+    float *bias = NULL;
+    void *memory;
+    size_t bytes = (size_t)module->n_out * sizeof *bias;
+    const char *name = module->bias_name ? module->bias_name : "linear.bias";
+    if (read_floats(weights, name, module->n_out, 0, &bias, e)) return e->status;
+    enum status status = backend_alloc(backend, &memory, bytes, "bias", e);
+    if (status == STATUS_OK) {
+        dense->bias = memory;
+        backend_upload(backend, memory, bias, bytes);
+        status = backend_sync(backend, e);
+    }
+    free(bias);
+    return status;
 }
 
 static enum status load_dense(struct dense *dense, struct backend *backend,
                               const struct encoder_module *module, const struct weights *weights,
                               struct error *e) {
-    const float *values, *bias;
-    size_t bytes = (size_t)module->n_out * sizeof *bias;
-    void *memory;
-    if (find_floats(weights, module->weight_name ? module->weight_name : "linear.weight",
-                    module->n_out, module->n_in, &values, e))
+    if (load_matrix(dense, backend, module, weights, e) ||
+        (module->bias && load_bias(dense, backend, module, weights, e)))
         return e->status;
-    struct weight weight = {.dtype = DTYPE_F32, .n_out = module->n_out, .n_in = module->n_in};
-    struct host_matrix host = {.values = values, .dtype = DTYPE_F32};
-    if (backend_pack(backend, &weight, &host, e)) return e->status;
-    dense->weight = weight;
-    if (!module->bias) return STATUS_OK;
-    if (find_floats(weights, module->bias_name ? module->bias_name : "linear.bias", module->n_out,
-                    0, &bias, e) ||
-        backend_alloc(backend, &memory, bytes, "bias", e))
-        return e->status;
-    dense->bias = memory;
-    backend_upload(backend, memory, bias, bytes);
-    return backend_sync(backend, e);
+    return module->norm_name
+               ? read_floats(weights, module->norm_name, module->n_out, 0, &dense->gamma, e)
+               : STATUS_OK;
 }
 
 static enum status open_dense(struct pooling *pooling, int i, struct error *e) {
@@ -163,6 +228,7 @@ void pooling_close(struct pooling *pooling) {
     for (int i = 0; i < ENCODER_MAX_MODULES; i++) {
         backend_release(pooling->backend, pooling->dense[i].weight.data);
         backend_release(pooling->backend, pooling->dense[i].bias);
+        free(pooling->dense[i].gamma);
     }
     for (int i = 0; i < 2; i++) backend_release(pooling->backend, pooling->device[i].data);
     free(pooling->rows);
@@ -279,6 +345,15 @@ static float activate_dense(float x, enum dense_activation activation) {
     return x;
 }
 
+/* LayerNorm without beta, in place. */
+static void norm_vector(float *x, const float *gamma, int n, float epsilon) {
+    double mean = 0, variance = 0;
+    for (int j = 0; j < n; j++) mean += (double)x[j] / n;
+    for (int j = 0; j < n; j++) variance += ((double)x[j] - mean) * ((double)x[j] - mean) / n;
+    double scale = 1 / sqrt(variance + (double)epsilon);
+    for (int j = 0; j < n; j++) x[j] = (float)(((double)x[j] - mean) * scale * (double)gamma[j]);
+}
+
 /* vectors [n, n_in] become [n, n_out]. */
 static enum status run_dense(struct pooling *pooling, int i, int n, struct error *e) {
     const struct encoder_module *module = &pooling->folder->modules[i];
@@ -296,6 +371,9 @@ static enum status run_dense(struct pooling *pooling, int i, int n, struct error
     for (size_t j = 0; j < numbers; j++)
         pooling->vectors[j] =
             activate_dense(pooling->vectors[j], (enum dense_activation)module->activation);
+    for (int j = 0; j < n && pooling->dense[i].gamma; j++)
+        norm_vector(pooling->vectors + (size_t)j * (size_t)module->n_out, pooling->dense[i].gamma,
+                    module->n_out, module->epsilon);
     return STATUS_OK;
 }
 

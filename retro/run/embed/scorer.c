@@ -14,23 +14,72 @@
 struct scorer {
     struct text_stack pairs;
     struct tensor
-        places; /* f32 [2 P, d]: positions with type 0, positions with the second text's type */
-    struct tokens prefix, suffix; /* what the tokenizer puts before and behind a text */
+        places; /* f32 [2 P, d]: positions with type 0, positions with the second text's type; data
+                   NULL where the model has neither, and turns rows by their places */
+    bool asks;  /* a decoder is asked whether the text answers the query, and says yes or no */
+    struct tokens prefix, suffix; /* what the tokenizer puts before and behind a text, or the
+                                     question's own words */
     bool doubled; /* two suffixes are between the texts: RoBERTa's kinds and MPNet */
     int max_tokens;
     uint64_t hash;
 };
+
+/* The question of Qwen3-Reranker, word for word as its model card has it. */
+static const char question_before[] =
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+    "the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
+    "<|im_start|>user\n";
+static const char question_pair[] =
+    "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
+    "<Query>: %.*s\n<Document>: %.*s";
+static const char question_behind[] = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
 /* Opening. */
 
 static enum status scorer_check(const struct text_stack *stack, const char *folder,
                                 struct error *e) {
     const struct model *model = stack->model;
-    if (model_has_stack(model, STACK_DECODER) || model->spec.joint > 0 ||
+    if (model->spec.type_vocab > 0 && !model->spec.learned_positions)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: a reranker with token types and rotary positions is not supported",
+                         folder);
+    bool asks = strcmp(model->info.family, "qwen3") == 0;
+    if ((model_has_stack(model, STACK_DECODER) && !asks) || model->spec.joint > 0 ||
         stack->stack->dims.reads != EDGE_NONE)
-        return error_set(e, STATUS_UNSUPPORTED, "%s: a %s model is no reranker; one is BERT's kind",
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: a %s model is no reranker; one is BERT's kind, or Qwen3-Reranker",
                          folder, model->info.family);
     return STATUS_OK;
+}
+
+static enum status find_word(const struct text_stack *stack, const char *word, int *id,
+                             struct error *e) {
+    struct tokens tokens = {0};
+    enum status status =
+        tokenizer_encode(stack->tokenizer, word, strlen(word), TOKENIZER_PLAIN, &tokens, e);
+    if (status == STATUS_OK && tokens.n != 1)
+        status = error_set(e, STATUS_UNSUPPORTED, "%s: \"%s\" is %d tokens; a reranker has one",
+                           stack->folder.model, word, tokens.n);
+    if (status == STATUS_OK) *id = tokens.ids[0];
+    tokens_free(&tokens);
+    return status;
+}
+
+/* Opens the tokenizer too, which knows the ids of the two answers. */
+static enum status scorer_open_answer(struct scorer *scorer, struct error *e) {
+    struct text_stack *stack = &scorer->pairs;
+    int yes, no;
+    if (text_stack_open_tokenizer(stack, e) || find_word(stack, "yes", &yes, e) ||
+        find_word(stack, "no", &no, e))
+        return e->status;
+    scorer->asks = true;
+    return sequence_head_read_answer(&stack->folder, stack->stack->dims.hidden, yes, no, e);
+}
+
+static enum status scorer_open_head(struct scorer *scorer, struct error *e) {
+    struct text_stack *stack = &scorer->pairs;
+    if (model_has_stack(stack->model, STACK_DECODER)) return scorer_open_answer(scorer, e);
+    return sequence_head_read(&stack->folder, stack->stack->dims.hidden, e);
 }
 
 static enum status scorer_find_limit(struct scorer *scorer, int wanted, struct error *e) {
@@ -50,12 +99,22 @@ static enum status scorer_open_model(struct scorer *scorer, const char *folder,
     struct text_stack *stack = &scorer->pairs;
     if (encoder_folder_read_model(&stack->folder, folder, e) ||
         text_stack_load(stack, &options->model, e) || scorer_check(stack, folder, e) ||
-        sequence_head_read(&stack->folder, stack->stack->dims.hidden, e))
+        scorer_open_head(scorer, e))
         return e->status;
     return scorer_find_limit(scorer, options->max_tokens, e);
 }
 
+static enum status scorer_open_question(struct scorer *scorer, struct error *e) {
+    const struct tokenizer *tokenizer = scorer->pairs.tokenizer;
+    if (tokenizer_encode(tokenizer, question_before, sizeof question_before - 1,
+                         TOKENIZER_PARSE_SPECIAL, &scorer->prefix, e))
+        return e->status;
+    return tokenizer_encode(tokenizer, question_behind, sizeof question_behind - 1,
+                            TOKENIZER_PARSE_SPECIAL, &scorer->suffix, e);
+}
+
 static enum status scorer_open_tokenizer(struct scorer *scorer, struct error *e) {
+    if (scorer->asks) return scorer_open_question(scorer, e);
     if (text_stack_open_tokenizer(&scorer->pairs, e)) return e->status;
     const struct tokenizer *tokenizer = scorer->pairs.tokenizer;
     struct tokens around = {0};
@@ -82,12 +141,18 @@ static enum status scorer_read_table(const struct text_stack *stack, const struc
     return backend_sync(stack->backend, e);
 }
 
+/* Rows of scorer.places. */
+static size_t scorer_places(const struct text_stack *stack) {
+    const struct model_spec *spec = &stack->model->spec;
+    return spec->learned_positions ? 2 * (size_t)max_int(1, spec->max_positions) : 0;
+}
+
 /* Where there is one type, both texts have it. */
 static enum status scorer_open_places(struct scorer *scorer, struct error *e) {
     const struct text_stack *stack = &scorer->pairs;
     const struct embedding *table = &stack->model->embedding;
-    size_t d = (size_t)stack->stack->dims.hidden,
-           rows = (size_t)max_int(1, stack->model->spec.max_positions);
+    if (scorer_places(stack) == 0) return STATUS_OK;
+    size_t d = (size_t)stack->stack->dims.hidden, rows = scorer_places(stack) / 2;
     size_t bytes = 2 * rows * d * sizeof(float);
     float *host = xmalloc(bytes), *types = xmalloc(2 * d * sizeof *types);
     void *memory;
@@ -144,10 +209,9 @@ enum status scorer_measure(struct encoder_bytes *out, const char *folder, struct
     enum status status = scorer_open_model(&scorer, folder, &checked, e);
     if (status == STATUS_OK)
         status = text_stack_measure(out, &scorer.pairs, scorer_rows(&scorer, options), e);
-    if (status == STATUS_OK) {
-        size_t places = 2 * (size_t)scorer.pairs.model->spec.max_positions;
-        out->rows += places * (size_t)scorer.pairs.stack->dims.hidden * sizeof(float);
-    }
+    if (status == STATUS_OK)
+        out->rows +=
+            scorer_places(&scorer.pairs) * (size_t)scorer.pairs.stack->dims.hidden * sizeof(float);
     text_stack_close(&scorer.pairs);
     return status;
 }
@@ -169,6 +233,7 @@ uint64_t scorer_hash(const struct scorer *scorer) { return scorer->hash; }
 struct scoring_call {
     struct scorer *scorer;
     struct tokens query, text;
+    struct buffer question;
     float *logits; /* of the next pass */
 };
 
@@ -193,6 +258,7 @@ static void scorer_add_tokens(struct scorer *scorer, const struct tokens *tokens
 }
 
 static int scorer_marks(const struct scorer *scorer) {
+    if (scorer->asks) return scorer->prefix.n + scorer->suffix.n;
     return scorer->prefix.n + (scorer->doubled ? 3 : 2) * scorer->suffix.n;
 }
 
@@ -216,12 +282,13 @@ static enum status scorer_forward(struct scoring_call *call, struct error *e) {
     const struct model *model = stack->model;
     if (stack->n_texts == 0) return STATUS_OK;
     struct tensor x = text_stack_input(stack);
-    backend_embed(stack->backend, &(struct embed_args){.y = x,
-                                                       .word = &model->embedding.word,
-                                                       .position = &scorer->places,
-                                                       .ids = stack->ids,
-                                                       .positions = stack->positions,
-                                                       .scale = model->spec.embedding_scale});
+    backend_embed(stack->backend,
+                  &(struct embed_args){.y = x,
+                                       .word = &model->embedding.word,
+                                       .position = scorer->places.data ? &scorer->places : NULL,
+                                       .ids = stack->ids,
+                                       .positions = stack->positions,
+                                       .scale = model->spec.embedding_scale});
     if (model->embedding.norm.gamma) stack_norm(model, stack->stack, x, x, &model->embedding.norm);
     struct pooling_rows rows = text_stack_forward(stack);
 
@@ -234,6 +301,30 @@ static enum status scorer_encode(const struct scorer *scorer, struct text_span t
                                  struct tokens *out, struct error *e) {
     out->n = 0;
     return tokenizer_encode(scorer->pairs.tokenizer, text.text, text.size, TOKENIZER_PLAIN, out, e);
+}
+
+/* Query and text are read as one text, whose end is cut. */
+static enum status score_questions(struct scoring_call *call, const struct scorer_request *request,
+                                   struct error *e) {
+    struct scorer *scorer = call->scorer;
+    struct text_stack *stack = &scorer->pairs;
+    int room = scorer->max_tokens - scorer_marks(scorer);
+    for (int i = 0; i < request->n; i++) {
+        struct text_span query = request->query, text = request->texts[i];
+        buffer_clear(&call->question);
+        buffer_printf(&call->question, question_pair, (int)query.size, query.text, (int)text.size,
+                      text.text);
+        struct text_span question = {call->question.data, call->question.size};
+        if (scorer_encode(scorer, question, &call->text, e)) return e->status;
+        int n = min_int(call->text.n, room), rows = n + scorer_marks(scorer), position = 0;
+        if (!text_stack_fits(stack, rows) && scorer_forward(call, e)) return e->status;
+        scorer_add_tokens(scorer, &scorer->prefix, scorer->prefix.n, &position, false);
+        scorer_add_tokens(scorer, &call->text, n, &position, false);
+        scorer_add_tokens(scorer, &scorer->suffix, scorer->suffix.n, &position, false);
+        text_stack_end_text(stack);
+        if (request->n_tokens) request->n_tokens[i] = rows;
+    }
+    return scorer_forward(call, e);
 }
 
 static enum status score_pairs(struct scoring_call *call, const struct scorer_request *request,
@@ -256,8 +347,11 @@ enum status scorer_score(struct scorer *scorer, const struct scorer_request *req
                          struct error *e) {
     struct scoring_call call = {.scorer = scorer, .logits = request->logits};
     text_stack_begin(&scorer->pairs);
-    enum status status = scorer_encode(scorer, request->query, &call.query, e);
-    if (status == STATUS_OK) status = score_pairs(&call, request, e);
+    enum status status = STATUS_OK;
+    if (!scorer->asks) status = scorer_encode(scorer, request->query, &call.query, e);
+    if (status == STATUS_OK)
+        status = scorer->asks ? score_questions(&call, request, e) : score_pairs(&call, request, e);
+    buffer_free(&call.question);
     tokens_free(&call.query);
     tokens_free(&call.text);
     return status;

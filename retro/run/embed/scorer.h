@@ -1,6 +1,8 @@
 /* retro/run/embed/scorer.h: a cross-encoder: a query and a text are read together, and a number
  * says how well they fit. The model is BERT's kind on the same layers and kernels as the embedder's
- * (encoder.h), with Hugging Face's head for sequence classification (sequence_head.h). */
+ * (encoder.h), with Hugging Face's head for sequence classification (sequence_head.h); or a decoder
+ * that is asked whether the text answers the query (Qwen3-Reranker, Zhang et al. 2025), and its
+ * logit of yes less that of no. */
 #pragma once
 
 #include "retro/run/embed/encoder.h"

@@ -2,22 +2,43 @@
  * their tensors. */
 #include "retro/run/embed/sequence_head.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/json/json_table.h"
+#include "retro/model/spec.h"
 #include "retro/weights/weights.h"
 
-/* A head: activation(x W^T + b), then the classifier. */
+/* A head: norm(activation(x W^T + b)), then the classifier. `by_config`: its activation, its
+ * pooling and the norm's epsilon are in config.json. */
 static const struct sequence_head {
     const char *dense, *dense_bias, *classifier, *classifier_bias;
     enum dense_activation activation;
+    const char *norm;
+    bool by_config;
 } heads[] = {
-    {"bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight", "classifier.bias",
-     DENSE_TANH},
-    {"classifier.dense.weight", "classifier.dense.bias", "classifier.out_proj.weight",
-     "classifier.out_proj.bias", DENSE_TANH},
-    {"pre_classifier.weight", "pre_classifier.bias", "classifier.weight", "classifier.bias",
-     DENSE_RELU},
+    {.dense = "bert.pooler.dense.weight",
+     .dense_bias = "bert.pooler.dense.bias",
+     .classifier = "classifier.weight",
+     .classifier_bias = "classifier.bias",
+     .activation = DENSE_TANH},
+    {.dense = "classifier.dense.weight",
+     .dense_bias = "classifier.dense.bias",
+     .classifier = "classifier.out_proj.weight",
+     .classifier_bias = "classifier.out_proj.bias",
+     .activation = DENSE_TANH},
+    {.dense = "pre_classifier.weight",
+     .dense_bias = "pre_classifier.bias",
+     .classifier = "classifier.weight",
+     .classifier_bias = "classifier.bias",
+     .activation = DENSE_RELU},
+    {.dense = "head.dense.weight",
+     .dense_bias = "head.dense.bias",
+     .classifier = "classifier.weight",
+     .classifier_bias = "classifier.bias",
+     .norm = "head.norm.weight",
+     .by_config = true},
 };
 
 static const struct sequence_head *find_head(const struct weights *weights) {
@@ -27,16 +48,73 @@ static const struct sequence_head *find_head(const struct weights *weights) {
     return NULL;
 }
 
-static void add_layer(struct encoder_folder *folder, const char *weight, const char *bias, int n_in,
-                      int n_out, enum dense_activation activation) {
-    folder->modules[folder->n_modules] = (struct encoder_module){.n_in = n_in,
-                                                                 .n_out = n_out,
-                                                                 .bias = true,
-                                                                 .activation = (int)activation,
-                                                                 .folder = xstrdup(folder->model),
-                                                                 .weight_name = weight,
-                                                                 .bias_name = bias};
+static struct encoder_module *add_layer(struct encoder_folder *folder, const char *weight,
+                                        const char *bias, int n_in, int n_out) {
+    struct encoder_module *module = &folder->modules[folder->n_modules];
+    *module = (struct encoder_module){.n_in = n_in,
+                                      .n_out = n_out,
+                                      .bias = bias != NULL,
+                                      .folder = xstrdup(folder->model),
+                                      .weight_name = weight,
+                                      .bias_name = bias};
     folder->n_modules++;
+    return module;
+}
+
+/* ModernBERT's keys. */
+struct head_keys {
+    int activation, pooling;
+    float epsilon;
+};
+static const struct json_choice activations[] = {{"gelu", DENSE_GELU},
+                                                 {"relu", DENSE_RELU},
+                                                 {"silu", DENSE_SILU},
+                                                 {"tanh", DENSE_TANH},
+                                                 {NULL, 0}};
+static const struct json_choice poolings[] = {
+    {"cls", POOLING_CLS}, {"mean", POOLING_MEAN}, {NULL, 0}};
+static const struct json_field head_fields[] = {
+    {"classifier_activation", JSON_CHOICE, JSON_AT(struct head_keys, activation),
+     .choices = activations, .fallback = DENSE_GELU},
+    {"classifier_pooling", JSON_CHOICE, JSON_AT(struct head_keys, pooling), .choices = poolings,
+     .fallback = POOLING_CLS},
+    {"norm_eps", JSON_FLOAT, JSON_AT(struct head_keys, epsilon), .fallback = 1e-5},
+};
+static const struct json_table head_table = JSON_TABLE(head_fields, .open = true);
+
+static enum status read_head_keys(const struct encoder_folder *folder, struct head_keys *keys,
+                                  struct error *e) {
+    char path[4096];
+    struct json *root;
+    snprintf(path, sizeof path, "%s/config.json", folder->model);
+    if (json_parse_file(&root, path, e)) return e->status;
+    enum status status = spec_read(root, &head_table, keys, e);
+    json_close(root);
+    return status;
+}
+
+/* A bias that no tensor has is none. */
+static const char *bias_there(const struct weights *weights, const char *name) {
+    return weights_find(weights, name) ? name : NULL;
+}
+
+static enum status add_head(struct encoder_folder *folder, const struct sequence_head *head,
+                            const struct weights *weights, int hidden, struct error *e) {
+    struct head_keys keys = {.activation = (int)head->activation, .pooling = POOLING_CLS};
+    if (head->by_config && read_head_keys(folder, &keys, e)) return e->status;
+    folder->modes[0] = (enum pooling_mode)keys.pooling;
+    folder->n_modes = 1;
+    folder->include_prompt = true;
+    folder->pooled = -1;
+    folder->raw = true;
+
+    const char *bias = bias_there(weights, head->dense_bias);
+    struct encoder_module *dense = add_layer(folder, head->dense, bias, hidden, hidden);
+    dense->activation = keys.activation;
+    dense->norm_name = head->norm;
+    dense->epsilon = keys.epsilon;
+    add_layer(folder, head->classifier, bias_there(weights, head->classifier_bias), hidden, 1);
+    return STATUS_OK;
 }
 
 enum status sequence_head_read(struct encoder_folder *folder, int hidden, struct error *e) {
@@ -45,23 +123,49 @@ enum status sequence_head_read(struct encoder_folder *folder, int hidden, struct
     const struct sequence_head *head = find_head(weights);
     const struct stored_tensor *labels = head ? weights_find(weights, head->classifier) : NULL;
     int64_t n_labels = labels && labels->n_dims == 2 ? labels->shape[0] : 0;
-    weights_close(weights);
+    enum status status;
     if (head == NULL)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: no head that scores a text: a reranker is a BERT, RoBERTa, "
-                         "XLM-RoBERTa or DistilBERT "
-                         "\"ForSequenceClassification\"",
-                         folder->model);
-    if (n_labels != 1)
-        return error_set(e, STATUS_UNSUPPORTED, "%s: %s has %lld labels; a reranker has one",
-                         folder->model, head->classifier, (long long)n_labels);
-    folder->modes[0] = POOLING_CLS;
+        status =
+            error_set(e, STATUS_UNSUPPORTED,
+                      "%s: no head that scores a text: a reranker is a BERT, RoBERTa, XLM-RoBERTa, "
+                      "DistilBERT or ModernBERT \"ForSequenceClassification\"",
+                      folder->model);
+    else if (n_labels != 1)
+        status = error_set(e, STATUS_UNSUPPORTED, "%s: %s has %lld labels; a reranker has one",
+                           folder->model, head->classifier, (long long)n_labels);
+    else
+        status = add_head(folder, head, weights, hidden, e);
+    weights_close(weights);
+    return status;
+}
+
+/* The output matrix, or the word table of a tied one. */
+static const char *find_output(const struct weights *weights) {
+    static const char *const names[] = {"lm_head.weight", "model.embed_tokens.weight",
+                                        "embed_tokens.weight"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (weights_find(weights, names[i])) return names[i];
+    return NULL;
+}
+
+enum status sequence_head_read_answer(struct encoder_folder *folder, int hidden, int yes, int no,
+                                      struct error *e) {
+    struct weights *weights;
+    if (weights_open(&weights, folder->model, e)) return e->status;
+    bool scored = weights_find(weights, "score.weight") != NULL;
+    const char *name = scored ? "score.weight" : find_output(weights);
+    weights_close(weights);
+    if (name == NULL)
+        return error_set(e, STATUS_UNSUPPORTED, "%s: no matrix that says yes or no", folder->model);
+    folder->modes[0] = POOLING_LAST;
     folder->n_modes = 1;
     folder->include_prompt = true;
     folder->pooled = -1;
     folder->raw = true;
-    add_layer(folder, head->dense, head->dense_bias, hidden, hidden, head->activation);
-    add_layer(folder, head->classifier, head->classifier_bias, hidden, 1, DENSE_IDENTITY);
+    struct encoder_module *module = add_layer(folder, name, NULL, hidden, 1);
+    module->contrast = !scored;
+    module->row[0] = yes;
+    module->row[1] = no;
     return STATUS_OK;
 }
 

@@ -11,5 +11,10 @@
  * that we know, or it has more than one label.
  */
 enum status sequence_head_read(struct encoder_folder *folder, int hidden, struct error *e);
+/* The same for a decoder that answers a question by "yes" or "no", whose ids these are: out comes
+ * the logit of the one less that of the other, behind the last row. With the head of a
+ * ...ForSequenceClassification that head counts. */
+enum status sequence_head_read_answer(struct encoder_folder *folder, int hidden, int yes, int no,
+                                      struct error *e);
 /* STATUS_UNSUPPORTED where the folder has such a head: its rows were never made to be compared. */
 enum status sequence_head_refuse(const char *folder, struct error *e);
