@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "config/base/text.h"
-#include "retro/chat/chat_reply.h"
 
 enum { MOST_CALLS = 16 };
 
@@ -175,6 +174,11 @@ static int draft_calls(struct call_draft *draft, int call, int most, bool forced
     if (draft->format == CALLS_HERMES) return draft_hermes(draft, call, most, !forced);
     if (draft->format == CALLS_MISTRAL) return draft_mistral(draft, call, most, !forced);
     return call;
+}
+
+bool call_grammar_knows(enum call_format format) {
+    return format == CALLS_HERMES || format == CALLS_MISTRAL || format == CALLS_LLAMA ||
+           format == CALLS_HARMONY;
 }
 
 enum status call_grammar_draft(struct grammar_draft *draft, const struct vocab *vocab,

@@ -1,9 +1,12 @@
 /* retro/chat/call_grammar.h: calls of tools as grammars, in the formats that chat_reply.h reads. */
 #pragma once
 
+#include "retro/chat/chat_reply.h"
 #include "retro/grammar/schema.h"
 #include "retro/grammar/vocab.h"
 
+/* Whether calls of the format can be described; others are read alone. */
+bool call_grammar_knows(enum call_format format);
 /* guide: {"format", "tools", "name", "forced"}: calls of the tools, or of the one that `name`
  * names. Forced: one call or several, or `answer`, EXPR_NOTHING for none, in their place; else the
  * rest of the answer behind the mark of a first call. In channels all of the answer is described:

@@ -8,6 +8,7 @@
 #include "config/json/json_writer.h"
 #include "retro/chat/chat_reply_private.h"
 #include "retro/chat/harmony.h"
+#include "retro/chat/tagged_calls.h"
 
 static const char think_begin[] = "<think>", think_end[] = "</think>";
 static const char hermes_begin[] = "<tool_call>", hermes_end[] = "</tool_call>";
@@ -21,6 +22,12 @@ static bool contains(struct text_span span, const char *words) {
 enum call_format call_format_of(struct text_span literals) {
     if (harmony_is_written(literals)) return CALLS_HARMONY;
     if (contains(literals, mistral_begin)) return CALLS_MISTRAL;
+    if (contains(literals, tagged_calls_begin(CALLS_MINIMAX))) return CALLS_MINIMAX;
+    if (contains(literals, tagged_calls_begin(CALLS_DEEPSEEK))) return CALLS_DEEPSEEK;
+    if (contains(literals, tagged_calls_begin(CALLS_PYTHON))) return CALLS_PYTHON;
+    if (contains(literals, "<arg_key>")) return CALLS_GLM;
+    if (contains(literals, "<function=") && contains(literals, "<parameter="))
+        return CALLS_FUNCTION;
     if (contains(literals, hermes_begin))
         return contains(literals, "<function=") ? CALLS_NONE : CALLS_HERMES;
     if (contains(literals, "\"parameters\": dictionary of argument name")) return CALLS_LLAMA;
@@ -210,9 +217,6 @@ static bool read_json_calls(struct chat_reply *reply, struct text_span span) {
     return good;
 }
 
-/* Whether the call at s was read, cannot be one, or is not there whole. */
-enum call_found { CALL_READ, CALL_WRONG, CALL_WAITS };
-
 static enum call_found read_hermes(struct chat_reply *reply, struct text_span span, bool last,
                                    size_t *used) {
     size_t begin = strlen(hermes_begin), end = span_find(span, hermes_end);
@@ -279,6 +283,8 @@ static enum call_found read_llama(struct chat_reply *reply, struct text_span spa
 }
 
 static const char *call_mark(const struct chat_reply *reply) {
+    const char *tag = tagged_calls_begin(reply->format);
+    if (tag) return tag;
     return reply->format == CALLS_HERMES ? hermes_begin : mistral_begin;
 }
 
@@ -303,6 +309,7 @@ static size_t find_call(const struct chat_reply *reply, struct text_span span, b
 
 static enum call_found read_call(struct chat_reply *reply, struct text_span span, bool last,
                                  size_t *used) {
+    if (tagged_calls_begin(reply->format)) return tagged_calls_read(reply, span, last, used);
     if (reply->format == CALLS_HERMES) return read_hermes(reply, span, last, used);
     return reply->format == CALLS_MISTRAL ? read_mistral(reply, span, last, used)
                                           : read_llama(reply, span, last, used);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/base/buffer.h"
+#include "config/json/json_value.h"
 
 /* How a model writes that it calls a tool. */
 enum call_format {
@@ -12,7 +13,13 @@ enum call_format {
                       [TOOL_CALLS]name[ARGS]{...} */
     CALLS_LLAMA,   /* {"name": ..., "parameters": {...}} as the whole answer, also behind
                       <|python_tag|> */
-    CALLS_HARMONY  /* messages to functions.NAME (harmony.h) */
+    CALLS_HARMONY, /* messages to functions.NAME (harmony.h) */
+    /* Between tags (tagged_calls.h). */
+    CALLS_FUNCTION, /* Qwen3-Coder, Qwen3.5 */
+    CALLS_GLM,      /* GLM 4.5 and later */
+    CALLS_MINIMAX,
+    CALLS_DEEPSEEK,
+    CALLS_PYTHON /* LFM2 */
 };
 
 struct tool_call {
@@ -29,11 +36,12 @@ struct reply_piece {
     size_t size;
 };
 
-/* Zero-initialised but for format, reasons, channels and part; free when done. */
+/* Zero-initialised but for format, tools, reasons, channels and part; free when done. */
 struct chat_reply {
     enum call_format format;
-    bool reasons;  /* the model's template knows <think> */
-    bool channels; /* the model writes messages in channels (harmony.h) */
+    const struct json *tools; /* of the request, which says of what type arguments are; borrowed */
+    bool reasons;             /* the model's template knows <think> */
+    bool channels;            /* the model writes messages in channels (harmony.h) */
     enum reply_part part;
     size_t read; /* bytes of the answer's text that have been taken apart */
     struct buffer reasoning, content;
@@ -48,6 +56,10 @@ struct chat_reply {
 
 /* From the texts that the template writes (template_literals). */
 enum call_format call_format_of(struct text_span literals);
+/* Texts of tokens that answers of the format are read by, however special these tokens are:
+ * tags[CALL_FORMAT_TAGS], constant. Returns how many there are. */
+enum { CALL_FORMAT_TAGS = 7 };
+int call_format_tags(enum call_format format, const char **tags);
 bool template_reasons(struct text_span literals);
 /* Takes in all that is there of the answer, text[0, size); what could still become a mark waits
  * until `last`. */

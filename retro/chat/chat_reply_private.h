@@ -3,6 +3,9 @@
 
 #include "retro/chat/chat_reply.h"
 
+/* Whether the call that a span begins with was read, cannot be one, or is not there whole. */
+enum call_found { CALL_READ, CALL_WRONG, CALL_WAITS };
+
 /* Where the mark is in the span; SIZE_MAX: it is not. */
 size_t span_find(struct text_span span, const char *mark);
 /* The bytes that cannot be part of a mark that is still to come. */

@@ -53,10 +53,22 @@ static bool same(const struct buffer *a, const struct buffer *b) {
     return a->size == b->size && (a->size == 0 || memcmp(a->data, b->data, a->size) == 0);
 }
 
+/* Of calls between tags: the types of arguments. */
+static const char types[] =
+    "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"n\": {\"type\": "
+    "\"number\"}, "
+    "\"s\": {\"type\": \"string\"}, \"x\": {}}}}}]";
+
+/* The formats of how they begin, and behind nine those between tags. */
 static void check_reply(int how, struct text_span text) {
-    struct chat_reply once = {.format = (enum call_format)(how & 3),
-                              .reasons = how & 4,
-                              .channels = how & 8},
+    struct error e;
+    struct json *tools;
+    CHECK(json_parse(&tools, (struct text_span){types, sizeof types - 1}, "types", &e) == 0);
+    int format = how > 9 ? CALLS_FUNCTION + how - 10 : how & 3;
+    struct chat_reply once = {.format = (enum call_format)format,
+                              .tools = tools,
+                              .reasons = how < 10 && how & 4,
+                              .channels = how < 10 && how & 8},
                       slow = once;
     chat_reply_read(&once, text.text, text.size, true);
     for (size_t n = 0; n <= text.size; n++) chat_reply_read(&slow, text.text, n, n == text.size);
@@ -68,11 +80,12 @@ static void check_reply(int how, struct text_span text) {
               same(&once.calls[i].arguments, &slow.calls[i].arguments));
     chat_reply_free(&once);
     chat_reply_free(&slow);
+    json_close(tools);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct text_span text = {(const char *)data, size};
-    if (size > 0 && data[0] >= '0' && data[0] <= '9' && size < 2000)
+    if (size > 0 && data[0] >= '0' && data[0] <= '>' && size < 2000)
         check_reply(data[0] - '0', (struct text_span){text.text + 1, size - 1});
     else
         check_render(text);

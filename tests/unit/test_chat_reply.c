@@ -72,7 +72,131 @@ static const struct reply_case cases[] = {
      {"f {}", "g {}"}},
     {CALLS_LLAMA, false, "see {\"name\": \"f\"}", "", "see {\"name\": \"f\"}", {0}},
     {CALLS_LLAMA, false, "{\"answer\": 42}", "", "{\"answer\": 42}", {0}},
+    {CALLS_FUNCTION,
+     false,
+     "I look.\n\n<tool_call>\n<function=f>\n<parameter=path>\na "
+     "b\nc\n</parameter>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>",
+     "",
+     "I look.",
+     {"f {\"path\": \"a b\\nc\", \"n\": 3}"}},
+    {CALLS_FUNCTION,
+     false,
+     "<tool_call><function=g></function></tool_call>\n<tool_call><function=f><parameter=path></"
+     "function></parameter></function></tool_call>",
+     "",
+     "",
+     {"g {}", "f {\"path\": \"</function>\"}"}},
+    {CALLS_FUNCTION,
+     false,
+     "<tool_call><function=f><parameter=flag>True</parameter><parameter=other>7</"
+     "parameter><parameter=list>[1, {\"a\": null}]</parameter></function></tool_call>",
+     "",
+     "",
+     {"f {\"flag\": true, \"other\": \"7\", \"list\": [1, {\"a\": null}]}"}},
+    {CALLS_FUNCTION,
+     false,
+     "<tool_call><function=f><parameter=n>many</parameter><parameter=maybe>null</parameter></"
+     "function></tool_call>",
+     "",
+     "",
+     {"f {\"n\": \"many\", \"maybe\": null}"}},
+    {CALLS_FUNCTION,
+     false,
+     "x <tool_call><function=f><parameter=n>3</tool_call> y",
+     "",
+     "x <tool_call><function=f><parameter=n>3</tool_call> y",
+     {0}},
+    {CALLS_FUNCTION,
+     false,
+     "<tool_call>{\"name\": \"f\"}</tool_call>",
+     "",
+     "<tool_call>{\"name\": \"f\"}</tool_call>",
+     {0}},
+    {CALLS_GLM,
+     false,
+     "w\n<tool_call>f\n<arg_key>path</arg_key>\n<arg_value>a "
+     "\"b\"</arg_value>\n<arg_key>n</arg_key>\n<arg_value>-2.5</arg_value>\n</"
+     "tool_call>\n<tool_call>g</tool_call>",
+     "",
+     "w",
+     {"f {\"path\": \"a \\\"b\\\"\", \"n\": -2.5}", "g {}"}},
+    {CALLS_GLM,
+     false,
+     "<tool_call>f<arg_key>n</arg_key></tool_call>",
+     "",
+     "<tool_call>f<arg_key>n</arg_key></tool_call>",
+     {0}},
+    {CALLS_MINIMAX,
+     false,
+     "w<minimax:tool_call>\n<invoke name=\"f\">\n<parameter "
+     "name=\"path\">x</parameter>\n<parameter name=\"n\">1</parameter>\n</invoke>\n<invoke "
+     "name=\"g\">\n</invoke>\n</minimax:tool_call>",
+     "",
+     "w",
+     {"f {\"path\": \"x\", \"n\": 1}", "g {}"}},
+    {CALLS_MINIMAX,
+     false,
+     "<minimax:tool_call><invoke name=\"f\"></minimax:tool_call>",
+     "",
+     "<minimax:tool_call><invoke name=\"f\"></minimax:tool_call>",
+     {0}},
+    {CALLS_DEEPSEEK,
+     false,
+     "w<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": "
+     "1}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><"
+     "｜tool▁calls▁end｜>",
+     "",
+     "w",
+     {"f {\"n\": 1}", "g {}"}},
+    {CALLS_DEEPSEEK,
+     false,
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"path\": "
+     "\"a\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "",
+     "",
+     {"f {\"path\": \"a\"}"}},
+    {CALLS_DEEPSEEK,
+     false,
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": "
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"n\": "
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     {0}},
+    {CALLS_PYTHON,
+     false,
+     "w<|tool_call_start|>[f(path=\"a\\n\\\"b\\\"\", n=-1.5), g(list=[1, (2,), {'a': None}], "
+     "flag=True,)]<|tool_call_end|>",
+     "",
+     "w",
+     {"f {\"path\": \"a\\n\\\"b\\\"\", \"n\": -1.5}",
+      "g {\"list\": [1, [2], {\"a\": null}], \"flag\": true}"}},
+    {CALLS_PYTHON,
+     false,
+     "<|tool_call_start|>[f(path='\\u00e9\\x41\\q')]<|tool_call_end|>",
+     "",
+     "",
+     {"f {\"path\": \"éA\\\\q\"}"}},
+    {CALLS_PYTHON,
+     false,
+     "<|tool_call_start|>[f(n=1+2)]<|tool_call_end|>",
+     "",
+     "<|tool_call_start|>[f(n=1+2)]<|tool_call_end|>",
+     {0}},
+    {CALLS_PYTHON,
+     false,
+     "<|tool_call_start|>[g(), f(]<|tool_call_end|> end",
+     "",
+     "<|tool_call_start|>[g(), f(]<|tool_call_end|> end",
+     {0}},
 };
+
+/* Of the cases with tags: the types that arguments have. */
+static const char tools[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": "
+    "\"object\", "
+    "\"properties\": {\"path\": {\"type\": \"string\"}, \"n\": {\"type\": \"number\"}, \"flag\": "
+    "{\"type\": \"boolean\"}, \"list\": {}, \"maybe\": {\"type\": [\"string\", \"null\"]}}}}}]";
 
 static void check_text(const struct buffer *text, const char *want) {
     assert_int_equal(text->size, strlen(want));
@@ -96,8 +220,8 @@ static void check_pieces(const struct chat_reply *r, const char *text) {
     assert_int_equal(chat_reply_place(r, strlen(text)), said);
 }
 
-static void check_case(const struct reply_case *c, bool slow) {
-    struct chat_reply r = {.format = c->format, .reasons = c->reasons};
+static void check_case(const struct reply_case *c, const struct json *types, bool slow) {
+    struct chat_reply r = {.format = c->format, .reasons = c->reasons, .tools = types};
     size_t size = strlen(c->text);
     int n = 0;
     for (size_t i = slow ? 1 : size; i < size; i++) chat_reply_read(&r, c->text, i, false);
@@ -118,10 +242,14 @@ static void check_case(const struct reply_case *c, bool slow) {
 
 static void test_cases(void **state) {
     (void)state;
+    struct error e;
+    struct json *types;
+    assert_int_equal(json_parse(&types, (struct text_span){tools, strlen(tools)}, "tools", &e), 0);
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        check_case(&cases[i], false);
-        check_case(&cases[i], true);
+        check_case(&cases[i], types, false);
+        check_case(&cases[i], types, true);
     }
+    json_close(types);
 }
 
 static struct text_span span_of(const char *words) {
@@ -132,6 +260,12 @@ static void test_formats(void **state) {
     (void)state;
     assert_int_equal(call_format_of(span_of("x<tool_call>y")), CALLS_HERMES);
     assert_int_equal(call_format_of(span_of("<tool_call><function=")), CALLS_NONE);
+    assert_int_equal(call_format_of(span_of("<tool_call><function=a><parameter=b>")),
+                     CALLS_FUNCTION);
+    assert_int_equal(call_format_of(span_of("<tool_call>a<arg_key>")), CALLS_GLM);
+    assert_int_equal(call_format_of(span_of("<minimax:tool_call>")), CALLS_MINIMAX);
+    assert_int_equal(call_format_of(span_of("<|tool_call_start|>")), CALLS_PYTHON);
+    assert_int_equal(call_format_of(span_of("<｜tool▁calls▁begin｜>")), CALLS_DEEPSEEK);
     assert_int_equal(call_format_of(span_of("[TOOL_CALLS]")), CALLS_MISTRAL);
     assert_int_equal(call_format_of(span_of("\"parameters\": dictionary of argument name")),
                      CALLS_LLAMA);

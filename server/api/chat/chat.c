@@ -79,15 +79,22 @@ static void add_end(const struct chat_answer *answer, struct sequence_end *end) 
     add_end_id(end, chat_mark_id(answer, MARK_MESSAGE_RETURN));
 }
 
+static void show_id(struct sequence_request *asked, int32_t id) {
+    if (id < 0) return;
+    asked->shown[asked->n_shown] = id;
+    asked->n_shown++;
+}
+
 /* Special tokens that an answer is taken apart by. */
 static void add_shown(const struct chat_answer *answer, struct sequence_request *asked) {
     int kinds = has_channels(answer) ? MARK_KINDS : MARK_HARMONY;
-    asked->shown = xcalloc(MARK_KINDS, sizeof *asked->shown);
-    for (int i = 0; i < kinds; i++) {
-        int32_t id = chat_mark_id(answer, (enum grammar_mark)i);
-        if (id < 0) continue;
-        asked->shown[asked->n_shown] = id;
-        asked->n_shown++;
+    const char *tags[CALL_FORMAT_TAGS];
+    int n_tags = call_format_tags(answer->format, tags);
+    asked->shown = xcalloc(MARK_KINDS + CALL_FORMAT_TAGS, sizeof *asked->shown);
+    for (int i = 0; i < kinds; i++) show_id(asked, chat_mark_id(answer, (enum grammar_mark)i));
+    for (int i = 0; i < n_tags; i++) {
+        struct text_span tag = {tags[i], strlen(tags[i])};
+        show_id(asked, tokenizer_added_id(answer->base.model->tokenizer, tag));
     }
 }
 
@@ -138,7 +145,8 @@ static bool open_choice(struct chat_answer *answer, const struct chat_prompt *pr
         &answer->base, answer->door->choice_bytes, &answer->principal, answer->waker);
     choice->base.number = choice->base.index;
     choice->turns = answer->turns;
-    choice->reply = (struct chat_reply){.format = answer->format};
+    choice->reply = (struct chat_reply){.format = answer->format,
+                                        .tools = chat_request_tools(&answer->request)};
     chat_begin_reply(answer, &choice->reply, prompt->thinks);
     return chat_ask(answer, &choice->base, prompt, failure);
 }

@@ -1,6 +1,8 @@
 /* server/api/chat/chat_guide.c: see chat_guide.h. */
 #include "server/api/chat/chat_guide.h"
 
+#include "retro/chat/call_grammar.h"
+
 static bool is_strict(const struct json *tool) {
     return json_bool(json_member(json_member(tool, "function"), "strict"));
 }
@@ -92,13 +94,13 @@ bool chat_guide_tools(struct chat_answer *answer, struct failure *failure) {
     if (!answer->request.forces_call && !answers &&
         !any_strict(chat_request_tools(&answer->request)))
         return true;
-    bool unknown =
-        answer->format == CALLS_NONE || (answer->format == CALLS_HARMONY && !tells_calls(answer));
+    bool unknown = !call_grammar_knows(answer->format) ||
+                   (answer->format == CALLS_HARMONY && !tells_calls(answer));
     if (unknown && answer->request.lenient && !answer->request.forces_call) return true;
     if (unknown)
         return failure_set(failure, 400, "unsupported_parameter", field,
-                           "the model's chat template writes calls in a way that is not known "
-                           "here: they cannot be %s",
+                           "the model's chat template writes calls in a way that no grammar here "
+                           "describes: they cannot be %s",
                            answer->request.forces_call ? "forced" : "held to strict parameters");
     if (answer->format == CALLS_HARMONY && answer->request.continues)
         return failure_set(failure, 400, "unsupported_parameter", "continue_final_message",

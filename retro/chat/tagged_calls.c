@@ -1,0 +1,257 @@
+/* retro/chat/tagged_calls.c: see tagged_calls.h. */
+#include "retro/chat/tagged_calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/text.h"
+#include "config/json/json_writer.h"
+
+/* Around all calls; around one, where several may stand between those; and around its parts. */
+struct call_tags {
+    const char *begin, *end;
+    const char *call, *name_end, *call_end; /* name_end NULL: the next tag ends the name */
+    const char *key, *key_end, *value, *value_end;
+};
+
+static const struct call_tags tags_of[] = {
+    [CALLS_FUNCTION] = {.begin = "<tool_call>",
+                        .end = "</tool_call>",
+                        .call = "<function=",
+                        .name_end = ">",
+                        .call_end = "</function>",
+                        .key = "<parameter=",
+                        .key_end = ">",
+                        .value = "",
+                        .value_end = "</parameter>"},
+    [CALLS_GLM] = {.begin = "<tool_call>",
+                   .end = "</tool_call>",
+                   .call = "",
+                   .call_end = "",
+                   .key = "<arg_key>",
+                   .key_end = "</arg_key>",
+                   .value = "<arg_value>",
+                   .value_end = "</arg_value>"},
+    [CALLS_MINIMAX] = {.begin = "<minimax:tool_call>",
+                       .end = "</minimax:tool_call>",
+                       .call = "<invoke name=\"",
+                       .name_end = "\">",
+                       .call_end = "</invoke>",
+                       .key = "<parameter name=\"",
+                       .key_end = "\">",
+                       .value = "",
+                       .value_end = "</parameter>"},
+    [CALLS_DEEPSEEK] = {.begin = "<｜tool▁calls▁begin｜>",
+                        .end = "<｜tool▁calls▁end｜>",
+                        .call = "<｜tool▁call▁begin｜>",
+                        .name_end = "<｜tool▁sep｜>",
+                        .call_end = "<｜tool▁call▁end｜>"},
+    [CALLS_PYTHON] = {.begin = "<|tool_call_start|>", .end = "<|tool_call_end|>"},
+};
+
+const char *tagged_calls_begin(enum call_format format) {
+    return (size_t)format < ARRAY_COUNT(tags_of) ? tags_of[format].begin : NULL;
+}
+
+int call_format_tags(enum call_format format, const char **tags) {
+    if (tagged_calls_begin(format) == NULL) return 0;
+    const struct call_tags *of = &tags_of[format];
+    const char *const all[CALL_FORMAT_TAGS] = {of->begin,    of->end, of->call, of->name_end,
+                                               of->call_end, of->key, of->value};
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
+        if (all[i] == NULL || *all[i] == '\0') continue;
+        tags[n] = all[i];
+        n++;
+    }
+    return n;
+}
+
+/* Texts that are read from the front. */
+
+static void skip_blanks(struct text_span *span) {
+    while (span->size > 0 && is_blank(*span->text)) {
+        span->text++;
+        span->size--;
+    }
+}
+
+static bool skip_tag(struct text_span *span, const char *tag) {
+    size_t size = strlen(tag);
+    if (!span_starts_with(*span, tag)) return false;
+    span->text += size;
+    span->size -= size;
+    return true;
+}
+
+/* Takes what stands before the tag, and passes the tag. */
+static bool take_until(struct text_span *span, const char *tag, struct text_span *out) {
+    size_t at = span_find(*span, tag), size = strlen(tag);
+    if (at == SIZE_MAX) return false;
+    *out = (struct text_span){span->text, at};
+    span->text += at + size;
+    span->size -= at + size;
+    return true;
+}
+
+static struct text_span trim_blanks(struct text_span span) {
+    skip_blanks(&span);
+    while (span.size > 0 && is_blank(span.text[span.size - 1])) span.size--;
+    return span;
+}
+
+/* Templates put a value on lines of its own. */
+static struct text_span trim_lines(struct text_span span) {
+    skip_tag(&span, "\n");
+    if (span.size > 0 && span.text[span.size - 1] == '\n') span.size--;
+    return span;
+}
+
+/* Values. */
+
+/* The schema of the key in the tool's parameters; absent: there is none. */
+static const struct json *find_parameter(const struct json *tools, struct text_span name,
+                                         struct text_span key) {
+    const struct json *found = NULL;
+    char *word = xstrndup(key.text, key.size);
+    for (size_t i = 0; i < json_count(tools) && !found; i++) {
+        const struct json *function = json_member(json_item(tools, i), "function");
+        struct text_span its = json_text(json_member(function, "name"));
+        if (its.size != name.size || memcmp(its.text, name.text, name.size) != 0) continue;
+        const struct json *parameters = json_member(function, "parameters");
+        found = json_member(json_member(parameters, "properties"), word);
+    }
+    free(word);
+    return found;
+}
+
+static bool has_type(const struct json *parameter, const char *type) {
+    const struct json *types = json_member(parameter, "type");
+    if (!json_is_list(types)) return json_text_is(types, type);
+    for (size_t i = 0; i < json_count(types); i++)
+        if (json_text_is(json_item(types, i), type)) return true;
+    return false;
+}
+
+/* Python's words for what JSON calls true, false and null: templates of Jinja write those. */
+static struct text_span word_of_python(struct text_span value) {
+    static const struct {
+        const char *python, *json;
+    } words[] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++)
+        if (span_is(value, words[i].python))
+            return (struct text_span){words[i].json, strlen(words[i].json)};
+    return value;
+}
+
+static void put_value(struct json_writer *w, const struct json *parameter, struct text_span value) {
+    struct text_span spelt = word_of_python(trim_blanks(value));
+    bool text = json_is_absent(parameter) || has_type(parameter, "string");
+    bool none = text && has_type(parameter, "null") && span_is(spelt, "null");
+    struct json *json = NULL;
+    struct error ignored;
+    if ((!text || none) && json_parse_any(&json, spelt, "value", &ignored) == STATUS_OK)
+        put_json(w, json);
+    else
+        put_string_n(w, value.text, value.size);
+    json_close(json);
+}
+
+/* Calls. Each is added at once; the caller drops them where a later one is none. */
+
+static enum call_found read_tagged_call(struct chat_reply *reply, const struct call_tags *tags,
+                                        struct text_span *span) {
+    struct text_span name, key, value;
+    struct buffer arguments = {0};
+    struct json_writer w;
+    if (!skip_tag(span, tags->call)) return CALL_WRONG;
+    if (tags->name_end) {
+        if (!take_until(span, tags->name_end, &name)) return CALL_WAITS;
+    } else {
+        const char *tag = memchr(span->text, '<', span->size);
+        name = (struct text_span){span->text, tag ? (size_t)(tag - span->text) : span->size};
+        span->text += name.size;
+        span->size -= name.size;
+    }
+    name = trim_blanks(name);
+
+    put_begin_spaced(&w, &arguments);
+    put_object(&w);
+    enum call_found found = CALL_READ;
+    for (skip_blanks(span); skip_tag(span, tags->key); skip_blanks(span)) {
+        bool whole = take_until(span, tags->key_end, &key);
+        if (*tags->value) skip_blanks(span);
+        whole = whole && skip_tag(span, tags->value) && take_until(span, tags->value_end, &value);
+        found = whole ? CALL_READ : CALL_WAITS;
+        if (!whole) break;
+        key = trim_blanks(key);
+        put_key_n(&w, key.text, key.size);
+        put_value(&w, find_parameter(reply->tools, name, key), trim_lines(value));
+    }
+    put_object_end(&w);
+    if (found == CALL_READ && !skip_tag(span, tags->call_end)) found = CALL_WAITS;
+    struct text_span written = {arguments.data, arguments.size};
+    if (found == CALL_READ && !reply_add_call(reply, name, written)) found = CALL_WRONG;
+    buffer_free(&arguments);
+    return found;
+}
+
+/* NAME, separator, {...}; or as earlier versions: the word function, separator, NAME and a block of
+ * JSON. */
+static enum call_found read_deepseek_call(struct chat_reply *reply, const struct call_tags *tags,
+                                          struct text_span *span) {
+    static const char block[] = "```json", block_end[] = "```";
+    struct text_span name, arguments;
+    if (!skip_tag(span, tags->call)) return CALL_WRONG;
+    if (!take_until(span, tags->name_end, &name) || !take_until(span, tags->call_end, &arguments))
+        return CALL_WAITS;
+    name = trim_blanks(name);
+    if (span_is(name, "function") && span_find(arguments, block) != SIZE_MAX) {
+        take_until(&arguments, block, &name);
+        size_t end = span_find(arguments, block_end);
+        if (end != SIZE_MAX) arguments.size = end;
+        name = trim_blanks(name);
+    }
+    return reply_add_call(reply, name, trim_blanks(arguments)) ? CALL_READ : CALL_WRONG;
+}
+
+/* All between the outer tags. */
+static enum call_found read_list(struct chat_reply *reply, const struct call_tags *tags,
+                                 struct text_span *span) {
+    enum call_found found;
+    do {
+        skip_blanks(span);
+        found = reply->format == CALLS_DEEPSEEK ? read_deepseek_call(reply, tags, span)
+                                                : read_tagged_call(reply, tags, span);
+        skip_blanks(span);
+    } while (found == CALL_READ && *tags->call && span_starts_with(*span, tags->call));
+    return found;
+}
+
+static enum call_found read_python(struct chat_reply *reply, const struct call_tags *tags,
+                                   struct text_span *span) {
+    struct text_span list = *span;
+    if (!take_until(span, tags->end, &list)) *span = (struct text_span){span->text + span->size, 0};
+    return python_calls_read(reply, trim_blanks(list)) ? CALL_READ : CALL_WRONG;
+}
+
+enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span span, bool last,
+                                  size_t *used) {
+    const struct call_tags *tags = &tags_of[reply->format];
+    struct text_span rest = span;
+    int before = reply->n_calls;
+    if (!last && span_find(span, tags->end) == SIZE_MAX) return CALL_WAITS;
+
+    skip_tag(&rest, tags->begin);
+    enum call_found found;
+    if (reply->format == CALLS_PYTHON) {
+        found = read_python(reply, tags, &rest);
+    } else {
+        found = read_list(reply, tags, &rest);
+        bool ends = found == CALL_READ && (skip_tag(&rest, tags->end) || (last && rest.size == 0));
+        if (found == CALL_READ && !ends) found = rest.size == 0 ? CALL_WAITS : CALL_WRONG;
+    }
+    while (found != CALL_READ && reply->n_calls > before) chat_reply_drop_call(reply);
+    *used = (size_t)(rest.text - span.text);
+    return found == CALL_WAITS && last ? CALL_WRONG : found;
+}

@@ -1,0 +1,26 @@
+/* retro/chat/tagged_calls.h: calls of tools between tags, as the templates of these families write
+ * them:
+ *
+ *     CALLS_FUNCTION  <tool_call> <function=NAME> <parameter=KEY> VALUE </parameter> ...
+ * </function>
+ *                     </tool_call>
+ *     CALLS_GLM       <tool_call>NAME <arg_key>KEY</arg_key> <arg_value>VALUE</arg_value> ...
+ *                     </tool_call>
+ *     CALLS_MINIMAX   <minimax:tool_call> <invoke name="NAME"> <parameter name="KEY">VALUE
+ *                     </parameter> ... </invoke> ... </minimax:tool_call>
+ *     CALLS_DEEPSEEK  begin of calls, each of them NAME, a separator and its arguments as JSON
+ *     CALLS_PYTHON    <|tool_call_start|>[NAME(KEY=VALUE, ...), ...]<|tool_call_end|>, in Python
+ *
+ * A value between tags is text. It becomes what the tool's parameters say of its key: text where
+ * they say so or say nothing, else the JSON value that it spells, and text where it spells none. */
+#pragma once
+
+#include "retro/chat/chat_reply_private.h"
+
+/* The tag that a call begins with; NULL: the format has none of these. */
+const char *tagged_calls_begin(enum call_format format);
+/* Reads the calls that the span begins with: all of them, or none. *used: their bytes. */
+enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span span, bool last,
+                                  size_t *used);
+/* The same of the list between CALLS_PYTHON's tags (python_calls.c). false: it is none. */
+bool python_calls_read(struct chat_reply *reply, struct text_span list);
