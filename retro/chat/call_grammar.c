@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "config/base/text.h"
+#include "retro/chat/tagged_grammar.h"
 
 enum { MOST_CALLS = 16 };
 
@@ -111,6 +112,8 @@ static int draft_addressed(struct call_draft *draft, const struct json *function
 /* One call of a tool. */
 static int draft_one(struct call_draft *draft, const struct json *function) {
     if (draft->format == CALLS_HARMONY) return draft_addressed(draft, function);
+    if (draft->format == CALLS_FUNCTION || draft->format == CALLS_GLM)
+        return tagged_call_draft(&draft->rules, draft->format, function, draft->e);
     return is_named(draft) ? draft_named(draft, function) : draft_object(draft, function);
 }
 
@@ -171,13 +174,13 @@ static int draft_harmony(struct call_draft *draft, int call, int most, bool forc
 
 /* All calls, with `call` for each of them. */
 static int draft_calls(struct call_draft *draft, int call, int most, bool forced) {
-    if (draft->format == CALLS_HERMES) return draft_hermes(draft, call, most, !forced);
+    if (call_format_has_mark(draft->format)) return draft_hermes(draft, call, most, !forced);
     if (draft->format == CALLS_MISTRAL) return draft_mistral(draft, call, most, !forced);
     return call;
 }
 
 bool call_grammar_knows(enum call_format format) {
-    return format == CALLS_HERMES || format == CALLS_MISTRAL || format == CALLS_LLAMA ||
+    return call_format_has_mark(format) || format == CALLS_MISTRAL || format == CALLS_LLAMA ||
            format == CALLS_HARMONY;
 }
 

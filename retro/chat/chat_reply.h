@@ -56,6 +56,10 @@ struct chat_reply {
 
 /* From the texts that the template writes (template_literals). */
 enum call_format call_format_of(struct text_span literals);
+/* Whether a call stands between <tool_call> and </tool_call>. */
+static inline bool call_format_has_mark(enum call_format format) {
+    return format == CALLS_HERMES || format == CALLS_FUNCTION || format == CALLS_GLM;
+}
 /* Texts of tokens that answers of the format are read by, however special these tokens are:
  * tags[CALL_FORMAT_TAGS], constant. Returns how many there are. */
 enum { CALL_FORMAT_TAGS = 7 };

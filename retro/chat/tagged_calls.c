@@ -133,6 +133,10 @@ static bool has_type(const struct json *parameter, const char *type) {
     return false;
 }
 
+bool tagged_value_is_text(const struct json *parameter) {
+    return json_is_absent(parameter) || has_type(parameter, "string");
+}
+
 /* Python's words for what JSON calls true, false and null: templates of Jinja write those. */
 static struct text_span word_of_python(struct text_span value) {
     static const struct {
@@ -146,7 +150,7 @@ static struct text_span word_of_python(struct text_span value) {
 
 static void put_value(struct json_writer *w, const struct json *parameter, struct text_span value) {
     struct text_span spelt = word_of_python(trim_blanks(value));
-    bool text = json_is_absent(parameter) || has_type(parameter, "string");
+    bool text = tagged_value_is_text(parameter);
     bool none = text && has_type(parameter, "null") && span_is(spelt, "null");
     struct json *json = NULL;
     struct error ignored;

@@ -19,6 +19,8 @@
 
 /* The tag that a call begins with; NULL: the format has none of these. */
 const char *tagged_calls_begin(enum call_format format);
+/* Whether a value of this schema between tags is text, and not JSON. */
+bool tagged_value_is_text(const struct json *parameter);
 /* Reads the calls that the span begins with: all of them, or none. *used: their bytes. */
 enum call_found tagged_calls_read(struct chat_reply *reply, struct text_span span, bool last,
                                   size_t *used);

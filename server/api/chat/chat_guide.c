@@ -14,7 +14,7 @@ static bool any_strict(const struct json *tools) {
 }
 
 static enum grammar_mark call_mark(const struct chat_answer *answer) {
-    return answer->format == CALLS_HERMES ? MARK_CALL : MARK_CALLS;
+    return call_format_has_mark(answer->format) ? MARK_CALL : MARK_CALLS;
 }
 
 /* Whether tokens tell where a call begins. */
@@ -22,7 +22,7 @@ static bool tells_calls(const struct chat_answer *answer) {
     static const enum grammar_mark parts[] = {MARK_START, MARK_CHANNEL, MARK_MESSAGE,
                                               MARK_MESSAGE_END};
     bool all = answer->format == CALLS_HARMONY;
-    if (answer->format == CALLS_HERMES || answer->format == CALLS_MISTRAL)
+    if (call_format_has_mark(answer->format) || answer->format == CALLS_MISTRAL)
         return chat_mark_id(answer, call_mark(answer)) >= 0;
     for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
         all = all && chat_mark_id(answer, parts[i]) >= 0;

@@ -1,0 +1,128 @@
+/* retro/chat/tagged_grammar.c: see tagged_grammar.h. */
+#include "retro/chat/tagged_grammar.h"
+
+#include <stdlib.h>
+
+#include "config/base/text.h"
+#include "retro/chat/tagged_calls.h"
+
+struct tagged_draft {
+    struct json_rules *rules;
+    struct grammar_draft *d;
+    enum call_format format;
+    const struct json *function;
+    struct error *e;
+};
+
+static int refuse(const struct tagged_draft *draft, struct text_span place,
+                  struct text_span keyword) {
+    error_set(draft->e, STATUS_UNSUPPORTED,
+              "parameters of %.100s%s%.100s: the keyword %.100s cannot be held to in the format of "
+              "this model's calls",
+              json_text(json_member(draft->function, "name")).text, place.size ? ": " : "",
+              place.size ? place.text : "", keyword.text);
+    return EXPR_NOTHING;
+}
+
+static bool is_among(struct text_span name, const char *const *names) {
+    for (int i = 0; names[i]; i++)
+        if (span_is(name, names[i])) return true;
+    return false;
+}
+
+/* Any characters without "</", which begins the tag behind. */
+static int draft_any_text(struct grammar_draft *d) {
+    static const struct char_range other[] = {{1, '<' - 1}, {'<' + 1, 0xD7FF}, {0xE000, 0x10FFFF}},
+                                   behind[] = {{1, '/' - 1},
+                                               {'/' + 1, '<' - 1},
+                                               {'<' + 1, 0xD7FF},
+                                               {0xE000, 0x10FFFF}};
+    int bracket = expr_word(d, "<");
+    int opened = EXPR_SEQUENCE_OF(d, expr_repeat(d, bracket, 1, -1),
+                                  expr_chars(d, behind, (int)ARRAY_COUNT(behind)));
+    int unit = EXPR_EITHER_OF(d, expr_chars(d, other, (int)ARRAY_COUNT(other)), opened);
+    return EXPR_SEQUENCE_OF(d, expr_repeat(d, unit, 0, -1), expr_repeat(d, bracket, 0, -1));
+}
+
+/* The texts of `enum` or `const`, as they are. */
+static int draft_texts(const struct tagged_draft *draft, const struct json *list) {
+    struct expr_list all = {0};
+    for (size_t i = 0; i < json_count(list); i++) {
+        struct text_span text = json_text(json_item(list, i));
+        if (text.text) expr_list_add(&all, expr_text(draft->d, text.text, text.size));
+    }
+    int expr = expr_either(draft->d, all.items, all.n);
+    free(all.items);
+    return expr;
+}
+
+static int draft_text_value(const struct tagged_draft *draft, const struct json_entry *property) {
+    static const char *const known[] = {"type",     "description", "title", "default",
+                                        "examples", "enum",        "const", NULL};
+    const struct json *schema = property->value, *texts = json_member(schema, "enum");
+    struct text_span constant = json_text(json_member(schema, "const"));
+    for (struct json_entry it = {0}; json_next(schema, &it);)
+        if (!is_among(it.name, known)) return refuse(draft, property->name, it.name);
+    if (constant.text) return expr_text(draft->d, constant.text, constant.size);
+    return json_is_list(texts) ? draft_texts(draft, texts) : draft_any_text(draft->d);
+}
+
+static int draft_value(const struct tagged_draft *draft, const struct json_entry *property) {
+    const struct schema_options options = {.strict =
+                                               json_bool(json_member(draft->function, "strict"))};
+    int expr = EXPR_NOTHING;
+    if (tagged_value_is_text(property->value)) return draft_text_value(draft, property);
+    if (schema_compile(draft->rules, property->value, &options, &expr, draft->e))
+        error_prefix(draft->e, "parameters of %.100s: %.100s",
+                     json_text(json_member(draft->function, "name")).text, property->name.text);
+    return expr;
+}
+
+/* KEY and VALUE between their tags. */
+static int draft_parameter(const struct tagged_draft *draft, const struct json_entry *property) {
+    struct grammar_draft *d = draft->d;
+    bool glm = draft->format == CALLS_GLM;
+    return EXPR_SEQUENCE_OF(d, expr_word(d, glm ? "<arg_key>" : "<parameter="),
+                            expr_text(d, property->name.text, property->name.size),
+                            expr_word(d, glm ? "</arg_key>\n<arg_value>" : ">\n"),
+                            draft_value(draft, property),
+                            expr_word(d, glm ? "</arg_value>\n" : "\n</parameter>\n"));
+}
+
+static bool is_required(const struct json *parameters, struct text_span name) {
+    const struct json *required = json_member(parameters, "required");
+    for (size_t i = 0; i < json_count(required); i++)
+        if (span_equals(json_text(json_item(required, i)), name)) return true;
+    return false;
+}
+
+static int draft_parameters(const struct tagged_draft *draft) {
+    static const char *const known[] = {"type",  "properties",  "required", "additionalProperties",
+                                        "title", "description", "$schema",  "$defs",
+                                        NULL};
+    const struct json *parameters = json_member(draft->function, "parameters");
+    const struct json *properties = json_member(parameters, "properties");
+    struct expr_list all = {0};
+    for (struct json_entry it = {0}; json_next(parameters, &it);)
+        if (!is_among(it.name, known)) return refuse(draft, (struct text_span){0}, it.name);
+    for (struct json_entry it = {0}; json_next(properties, &it) && !draft->e->status;) {
+        int parameter = draft_parameter(draft, &it);
+        bool required = is_required(parameters, it.name);
+        expr_list_add(&all, required ? parameter : expr_repeat(draft->d, parameter, 0, 1));
+    }
+    int expr = expr_sequence(draft->d, all.items, all.n);
+    free(all.items);
+    return expr;
+}
+
+int tagged_call_draft(struct json_rules *rules, enum call_format format,
+                      const struct json *function, struct error *e) {
+    struct grammar_draft *d = rules->draft;
+    const struct tagged_draft draft = {
+        .rules = rules, .d = d, .format = format, .function = function, .e = e};
+    struct text_span name = json_text(json_member(function, "name"));
+    bool glm = format == CALLS_GLM;
+    return EXPR_SEQUENCE_OF(d, expr_word(d, glm ? "" : "<function="),
+                            expr_text(d, name.text, name.size), expr_word(d, glm ? "\n" : ">\n"),
+                            draft_parameters(&draft), expr_word(d, glm ? "" : "</function>"));
+}
