@@ -37,12 +37,14 @@ static void close_source(struct copy *copy) {
     copy->folder = NULL;
 }
 
+/* Files that are moved are not read again: whoever moves them has opened them, and they were
+ * compared then. */
 static enum status open_source(struct copy *copy, struct error *e) {
     if (current_read(copy->from, &copy->origin.generation, &copy->origin.manifest_checksum, e))
         return e->status;
     copy->folder = disk_generation_path(copy->from, copy->origin.generation);
     enum status status = manifest_read(&copy->manifest, copy->folder, copy->origin, e);
-    for (int i = 0; i < GENERATION_FILE_COUNT && status == STATUS_OK; i++) {
+    for (int i = 0; i < GENERATION_FILE_COUNT && status == STATUS_OK && !copy->moves; i++) {
         enum generation_file file = (enum generation_file)i;
         if (!generation_has_file(file, &copy->manifest.info)) continue;
         char *path = disk_path(copy->folder, generation_file_name(file, &copy->manifest.info));
@@ -120,7 +122,6 @@ static enum status copy_file(const struct copy *copy, enum generation_file file,
     return status;
 }
 
-/* It was compared when it was opened. */
 static enum status move_file(const struct copy *copy, enum generation_file file, struct error *e) {
     const char *name = generation_file_name(file, &copy->manifest.info);
     char *source = disk_path(copy->folder, name);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "retrieval/store/store_later.h"
 #include "retrieval/store/store_private.h"
 
 /* Where a collection is built anew while its vectors are changed, it begins again so often. */
@@ -17,8 +18,9 @@ struct second_set {
     struct collection *source, *target;
     struct generation_builder *builder; /* of the target */
     struct snapshot *snapshot;          /* of the source: what the target is made like */
-    int64_t version;            /* of the source's snapshot that the target holds; -1: none */
-    struct chunk_range *chunks; /* of a document, as the next two */
+    struct snapshot *reached;           /* of the source: what the target holds; NULL: not known */
+    bool locked;                        /* the folder is: others wait */
+    struct chunk_range *chunks;         /* of a document, as the next two */
     float *vectors, *picture;
     int64_t capacity; /* chunks that there is room for */
     struct vector_changed *out;
@@ -95,10 +97,16 @@ static bool target_fits(const struct second_set *set) {
     return fits;
 }
 
+static void set_reached(struct second_set *set, struct snapshot *snapshot) {
+    struct snapshot *before = set->reached;
+    set->reached = snapshot ? snapshot_hold(snapshot) : NULL;
+    snapshot_release(before);
+}
+
 static void close_target(struct second_set *set) {
     collection_close(set->target);
     set->target = NULL;
-    set->version = -1;
+    set_reached(set, NULL);
 }
 
 /* The generations of the folder, and CURRENT; the vectors that a program keeps in it stay. */
@@ -118,7 +126,8 @@ static enum status build_document(void *context, const struct stored_document *d
     struct second_set *set = context;
     struct collection_document copy;
     if (check_cancelled(set, e) || read_document(set, document, &copy, e)) return e->status;
-    enum status status = set->change->embed(set->change->context, &copy, set->vectors, e);
+    enum status status =
+        set->change->embed(set->change->context, &copy, set->locked, set->vectors, e);
     if (status == STATUS_OK) status = builder_add_document(set->builder, &copy, e);
     return status ? status : builder_add_vectors(set->builder, set->vectors, copy.n_chunks, e);
 }
@@ -137,13 +146,14 @@ static enum status build_target(struct second_set *set, struct error *e) {
     }
     tell(set, "building the index");
     status = builder_commit(builder, e);
-    return status ? status : store_open(&set->target, set->folder, e);
+    if (status == STATUS_OK) status = store_open(&set->target, set->folder, e);
+    if (status == STATUS_OK) set_reached(set, set->snapshot);
+    return status;
 }
 
 /* A target that a call before has left is taken up where it is whole and made alike. */
 static enum status open_target(struct second_set *set, struct error *e) {
     struct error why;
-    set->version = -1;
     if (store_open(&set->target, set->folder, &why)) set->target = NULL;
     if (set->target && target_fits(set)) return STATUS_OK;
     close_target(set);
@@ -164,7 +174,7 @@ static enum status bring_document(void *context, const struct stored_document *d
         return e->status;
     if (has) return STATUS_OK;
     set->out->n_later++;
-    enum status status = change->embed(change->context, &copy, set->vectors, e);
+    enum status status = change->embed(change->context, &copy, set->locked, set->vectors, e);
     return status ? status : collection_put(set->target, NULL, &copy, set->vectors, &effect, e);
 }
 
@@ -200,12 +210,39 @@ static enum status delete_gone(struct second_set *set, struct error *e) {
     return status;
 }
 
+/* A document that went from the source, unless another version of it came. */
+static enum status follow_gone(void *context, const char *id, struct error *e) {
+    struct second_set *set = context;
+    struct gone_ids gone = {.source = set->source};
+    const struct stored_document document = {.id = id};
+    enum status status = list_gone(&gone, &document, e);
+    if (status == STATUS_OK && gone.n > 0) {
+        status = collection_delete(set->target, NULL, id, e);
+        if (status == STATUS_OK) set->out->n_later++;
+        if (status == STATUS_NOT_FOUND) status = STATUS_OK; /* it came and went since */
+    }
+    for (int i = 0; i < gone.n; i++) free(gone.ids[i]);
+    free(gone.ids);
+    return status;
+}
+
+/* Whether the target can be brought to the snapshot by the changes since. */
+static bool is_near(const struct second_set *set) {
+    return set->reached && snapshots_share_epoch(set->reached, set->snapshot);
+}
+
 /* Documents come first: a target without any would not be a collection. */
 static enum status catch_up(struct second_set *set, struct error *e) {
-    if (set->version == set->snapshot->version) return STATUS_OK;
-    enum status status = store_walk(set->snapshot, bring_document, set, e);
-    if (status == STATUS_OK) status = delete_gone(set, e);
-    if (status == STATUS_OK) set->version = set->snapshot->version;
+    const struct later_takers takers = {bring_document, follow_gone, set};
+    enum status status = check_cancelled(set, e);
+    if (status) return status;
+    if (is_near(set)) {
+        status = store_walk_later(set->reached, set->snapshot, &takers, e);
+    } else {
+        status = store_walk(set->snapshot, bring_document, set, e);
+        if (status == STATUS_OK) status = delete_gone(set, e);
+    }
+    if (status == STATUS_OK) set_reached(set, set->snapshot);
     return status;
 }
 
@@ -220,17 +257,24 @@ static enum status check_log(struct second_set *set, struct error *e) {
                      set->dir);
 }
 
-/* Nobody else changes the collection meanwhile. *again: it was built anew with other options. */
-static enum status turn_locked(struct second_set *set, bool *again, struct error *e) {
+/* How a turn under the lock ended without one. */
+struct turn_end {
+    bool again; /* the collection was built anew with other options: all begins again */
+    bool far;   /* it has another generation: the changes since are looked for without the lock */
+};
+
+/* Nobody else changes the collection meanwhile. */
+static enum status turn_locked(struct second_set *set, struct turn_end *end, bool last,
+                               struct error *e) {
     enum status status = take_snapshot(set, e);
     if (status == STATUS_OK) status = check_log(set, e);
-    *again = status == STATUS_OK && !target_fits(set);
-    if (*again)
+    end->again = status == STATUS_OK && !target_fits(set);
+    if (end->again)
         return error_set(e, STATUS_BUSY, "%s is built anew faster than it is embedded", set->dir);
+    end->far = status == STATUS_OK && !is_near(set) && !last;
+    if (end->far) return STATUS_OK;
     if (status == STATUS_OK) status = catch_up(set, e);
-    if (status) return status;
-    close_target(set);
-    return store_move(set->folder, set->dir, e);
+    return status ? status : store_move(set->folder, set->dir, e);
 }
 
 /* A server may compact just now, or take one change behind the other: that is worth waiting for. */
@@ -244,13 +288,16 @@ static enum status take_lock(const struct second_set *set, int *lock, struct err
     return status;
 }
 
-static enum status turn(struct second_set *set, bool *again, struct error *e) {
+static enum status turn(struct second_set *set, struct turn_end *end, bool last, struct error *e) {
     int lock;
+    *end = (struct turn_end){0};
     if (take_lock(set, &lock, e)) return e->status;
     double start = time_now();
-    enum status status = turn_locked(set, again, e);
+    set->locked = true;
+    enum status status = turn_locked(set, end, last, e);
+    set->locked = false;
     generation_unlock(lock);
-    set->out->locked_seconds = time_now() - start;
+    set->out->locked_seconds += time_now() - start;
     return status;
 }
 
@@ -271,22 +318,27 @@ static enum status catch_up_unlocked(struct second_set *set, struct error *e) {
     return status;
 }
 
-/* One attempt. */
+/* One attempt. A compaction may have come before the lock was taken; where one comes after the
+ * other, the lock ends the race. */
 static enum status change_vectors(struct second_set *set, bool *again, struct error *e) {
     enum status status = take_snapshot(set, e);
-    *again = false;
+    struct turn_end end = {.far = true};
     if (status == STATUS_OK) status = open_target(set, e);
-    if (status == STATUS_OK) tell(set, "looking for what came meanwhile");
-    if (status == STATUS_OK) status = catch_up_unlocked(set, e);
-    if (status == STATUS_OK) tell(set, "turning to the new vectors");
-    if (status == STATUS_OK) status = turn(set, again, e);
+    for (int i = 1; i <= EMBED_ATTEMPTS && status == STATUS_OK && end.far; i++) {
+        tell(set, "looking for what came meanwhile");
+        status = catch_up_unlocked(set, e);
+        if (status) break;
+        tell(set, "turning to the new vectors");
+        status = turn(set, &end, i == EMBED_ATTEMPTS, e);
+    }
+    *again = end.again;
     close_target(set);
     return status;
 }
 
 enum status store_change_vectors(const char *dir, const struct vector_change *change,
                                  struct vector_changed *out, struct error *e) {
-    struct second_set set = {.dir = dir, .change = change, .version = -1, .out = out};
+    struct second_set set = {.dir = dir, .change = change, .out = out};
     bool again, there;
     struct error why;
     *out = (struct vector_changed){0};

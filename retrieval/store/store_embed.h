@@ -4,7 +4,8 @@
  * The second set grows in a collection of its own, DIR/embedding, made of a snapshot. Documents
  * that come and go in DIR meanwhile are brought over, the last of them under DIR's lock; then the
  * generation is moved into DIR, and CURRENT turns. So a reader sees one set or the other, whole,
- * and no acknowledged change is lost. DIR is not locked before that. DIR/embedding is used again
+ * and no acknowledged change is lost. DIR is not locked before that, and while it is, no more is
+ * done than bringing over what came since the last look. DIR/embedding is used again
  * after a crash, as far as it is whole. */
 #pragma once
 
@@ -19,9 +20,9 @@ struct vector_change {
     int dim;
     const char *index_factory; /* NULL: as the collection's was asked for */
     /* The vectors [n_chunks, dim] of a document, whose tokens and chunks are filled in. It may be
-     * asked more than once for the same. */
-    enum status (*embed)(void *context, const struct collection_document *document, float *vectors,
-                         struct error *e);
+     * asked more than once for the same. awaited: DIR is locked, and others wait for it. */
+    enum status (*embed)(void *context, const struct collection_document *document, bool awaited,
+                         float *vectors, struct error *e);
     void (*tell)(void *context, const char *step); /* what is begun now, for people; or NULL */
     void *context;
     const atomic_bool *cancelled;

@@ -135,7 +135,7 @@ enum status store_load_newest(const struct store *store, struct epoch **out,
                               struct change_log_end *end, struct error *e);
 
 /* As store_copy, but the files of the generation are moved: `from` holds nothing whole afterwards,
- * on failure too. The caller holds the lock of `to`. */
+ * on failure too. The caller has opened `from`, and holds the lock of `to`. */
 enum status store_move(const char *from, const char *to, struct error *e);
 
 /* A generation without changes; takes over the caller's hold of the generation. */

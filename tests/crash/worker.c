@@ -211,7 +211,8 @@ static void change_beside(void *context, const char *step) {
 }
 
 static enum status embed_document(void *context, const struct collection_document *document,
-                                  float *vectors, struct error *e) {
+                                  bool awaited, float *vectors, struct error *e) {
+    (void)awaited;
     struct made_document made;
     int id, version;
     const struct stored_document stored = {.id = document->id, .metadata = document->metadata};

@@ -113,22 +113,41 @@ static enum status put(struct collection *collection, const char *text,
 /* Another program, which turns the collection to pairs. */
 struct other_program {
     atomic_bool cancelled;
-    bool changes, cancels; /* what happens when the first step is told */
-    int n_embedded;
+    bool changes, cancels;            /* what happens when the first step is told */
+    bool changes_late, compacts_late; /* what happens just before the folder is locked */
+    int n_embedded, n_awaited;
 };
 
 static enum status embed_again(void *context, const struct collection_document *document,
-                               float *vectors, struct error *e) {
+                               bool awaited, float *vectors, struct error *e) {
     struct other_program *program = context;
     program->n_embedded++;
+    program->n_awaited += awaited;
     struct embed_request request = {.texts = &document->text, .n = 1, .vectors = vectors};
     return embedder_embed(&pairs, &request, e);
+}
+
+/* Documents come, go, and come in another version; one comes and goes again. */
+static void change_late(struct other_program *program) {
+    struct error e;
+    struct collection *collection = open_collection();
+    bool compacts = program->compacts_late;
+    program->changes_late = program->compacts_late = false;
+    assert_int_equal(put(collection, "jkl", &letters, &e), STATUS_OK);
+    assert_int_equal(put(collection, "pqr", &letters, &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "pqr", &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "cab", &e), STATUS_OK);
+    assert_int_equal(collection_delete(collection, NULL, "mno", &e), STATUS_OK);
+    assert_int_equal(put(collection, "mno", &letters, &e), STATUS_OK);
+    if (compacts) assert_int_equal(collection_compact(collection, NULL, &e), STATUS_OK);
+    collection_close(collection);
 }
 
 static void tell(void *context, const char *step) {
     struct other_program *program = context;
     struct error e;
     assert_true(step[0] != '\0');
+    if (program->changes_late && strstr(step, "turning")) change_late(program);
     if (program->cancels) atomic_store(&program->cancelled, true);
     if (!program->changes) return;
     program->changes = false;
@@ -313,6 +332,49 @@ static void test_changes_meanwhile(void **state) {
     collection_close(collection);
 }
 
+static void check_there(const char *const *ids, int n) {
+    struct collection *collection = open_collection();
+    struct snapshot *snapshot = collection_hold(collection);
+    struct error e;
+    assert_int_equal(snapshot->info->dim, PAIRS);
+    assert_int_equal(snapshot->n_documents, n);
+    for (int i = 0; i < n; i++) {
+        struct collection_found found = {0};
+        assert_int_equal(collection_find(collection, NULL, ids[i], &found, &e), STATUS_OK);
+        collection_found_release(&found);
+    }
+    snapshot_release(snapshot);
+    collection_close(collection);
+}
+
+/* While the folder is locked, what came since the last look is brought over and nothing else is
+ * looked at. */
+static void test_changes_before_the_lock(void **state) {
+    (void)state;
+    static const char *const left[] = {"xyz", "jkl", "mno"};
+    struct other_program program = {.changes_late = true};
+    struct vector_changed changed;
+    struct error e;
+    if (turn(&program, &changed, &e)) fail_msg("%s", e.text);
+    assert_int_equal(program.n_awaited, 1); /* mno is the same again */
+    assert_int_equal(program.n_embedded, 4);
+    assert_int_equal(changed.n_later, 2); /* jkl, and cab that went */
+    check_there(left, 3);
+}
+
+/* A compaction just before the lock: the folder is let go of, and all is looked at without it. */
+static void test_compaction_before_the_lock(void **state) {
+    (void)state;
+    static const char *const left[] = {"xyz", "jkl", "mno"};
+    struct other_program program = {.changes_late = true, .compacts_late = true};
+    struct vector_changed changed;
+    struct error e;
+    if (turn(&program, &changed, &e)) fail_msg("%s", e.text);
+    assert_int_equal(program.n_awaited, 0);
+    assert_int_equal(program.n_embedded, 4);
+    check_there(left, 3);
+}
+
 /* A change that is broken off leaves the collection as it was, and what it made is used again. */
 static void test_goes_on(void **state) {
     (void)state;
@@ -355,6 +417,8 @@ int main(void) {
                                        TEST(test_vectors_do_not_mix),
                                        TEST(test_refused),
                                        TEST(test_changes_meanwhile),
+                                       TEST(test_changes_before_the_lock),
+                                       TEST(test_compaction_before_the_lock),
                                        TEST(test_goes_on),
                                        TEST(test_nothing_there)};
     return cmocka_run_group_tests(tests, NULL, NULL);

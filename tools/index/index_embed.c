@@ -21,9 +21,10 @@ struct embed_run {
     struct embedder embedder;
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
-    bool is_done;   /* the collection was turned before */
-    bool is_filled; /* all texts of the snapshot are embedded */
-    bool has_eyes;  /* pictures have vectors of their own embedder, which stay */
+    bool is_done;    /* the collection was turned before */
+    bool is_filled;  /* all texts of the snapshot are embedded */
+    bool is_awaited; /* others wait for the folder */
+    bool has_eyes;   /* pictures have vectors of their own embedder, which stay */
     struct unfinished unfinished;
     struct index_progress progress;
     /* Chunks that wait: their text lies back to back. */
@@ -78,7 +79,7 @@ static enum status embed_waiting(struct embed_run *run, float *vectors, struct e
     if (!run->is_filled) note_progress(run, made, kept);
     run->n_waiting = 0;
     buffer_clear(&run->waiting);
-    if (made > 0) rest(run, time_now() - begun);
+    if (made > 0 && !run->is_awaited) rest(run, time_now() - begun);
     return status ? status : check_interrupted(e);
 }
 
@@ -106,8 +107,9 @@ static enum status see_picture(struct embed_run *run, const struct collection_do
 
 /* The vectors that store_change_vectors asks for. */
 static enum status embed_document(void *context, const struct collection_document *document,
-                                  float *vectors, struct error *e) {
+                                  bool awaited, float *vectors, struct error *e) {
     struct embed_run *run = context;
+    run->is_awaited = awaited;
     if (document_recut(&run->cutter, document, e)) return e->status;
     if (is_seen(run)) return see_picture(run, document, vectors, e);
     enum status status = STATUS_OK;
