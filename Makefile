@@ -186,7 +186,7 @@ $(ASKS_FAISS): CPPFLAGS += $(FAISS_FLAGS)
 $(BUILD)/kernels/comm/comm.c.o: CPPFLAGS += $(COMM_FLAGS)
 $(ASKS_FAISS) $(BUILD)/kernels/comm/comm.c.o: $(BUILD)/linked-with
 # The GPU part's headers include CUDA's.
-$(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss index_faiss_gpu faiss_api): \
+$(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss index_faiss_lists index_faiss_gpu faiss_api): \
 	CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
 # Where make deps puts the embedder: what is benchmarked when none is named.
 $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'

@@ -130,8 +130,8 @@ static enum status open_files(struct disk_generation *generation, const char *fo
     }
     const struct file_map *originals = &generation->maps[GENERATION_FILE_ORIGINALS];
     if (status == STATUS_OK && originals->data)
-        generation->index =
-            index_refine(generation->index, (const float *)(const void *)originals->data);
+        generation->index = index_refine(generation->index, generation->manifest.info.index_factory,
+                                         (const float *)(const void *)originals->data);
     return status;
 }
 
@@ -174,15 +174,18 @@ enum status generation_outline_read(struct collection_outline *out, const char *
 
     const struct manifest *manifest = &disk_generation.manifest;
     out->info = manifest->info;
-    for (int i = 0; i < GENERATION_FILE_COUNT; i++)
-        if (i != GENERATION_FILE_VECTORS && i != GENERATION_FILE_PICTURES)
-            out->mapped += (size_t)manifest->files[i].bytes;
-    out->text = (size_t)manifest->files[GENERATION_FILE_TEXT].bytes;
+    const struct collection_info *info = &manifest->info;
+    uint64_t vectors = manifest->files[GENERATION_FILE_VECTORS].bytes,
+             pictures = manifest->files[GENERATION_FILE_PICTURES].bytes, all = 0;
+    for (int i = 0; i < GENERATION_FILE_COUNT; i++) all += manifest->files[i].bytes;
+    uint64_t resident = index_resident(info->index_factory, vectors, info->n_chunks, info->dim);
+    if (pictures > 0)
+        resident += index_resident(info->pictures.index_factory, pictures, info->pictures.n,
+                                   info->pictures.dim);
+    out->mapped = (size_t)(all > resident ? all - resident : 0);
     /* Facts take about what the metadata takes, which is in `documents`. */
-    out->index = (size_t)manifest->files[GENERATION_FILE_VECTORS].bytes +
-                 (size_t)manifest->files[GENERATION_FILE_PICTURES].bytes +
-                 (size_t)manifest->files[GENERATION_FILE_DOCUMENTS].bytes +
-                 (size_t)manifest->info.n_documents * sizeof(struct document);
+    out->index = (size_t)(resident + manifest->files[GENERATION_FILE_DOCUMENTS].bytes) +
+                 (size_t)info->n_documents * sizeof(struct document);
     return STATUS_OK;
 }
 

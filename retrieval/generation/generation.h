@@ -53,7 +53,6 @@ struct collection_outline {
     size_t index;                /* bytes in memory once it is open, with the table of documents */
     size_t mapped;               /* bytes of files: their pages come and go */
     size_t changes;              /* bytes of its log, whose documents are in memory */
-    size_t text;                 /* bytes of the documents' text, of these */
 };
 enum status generation_outline_read(struct collection_outline *out, const char *dir,
                                     struct error *e);

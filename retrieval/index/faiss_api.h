@@ -29,6 +29,9 @@
     F(IndexIVFFlat_quantizer) \
     F(IndexIVF_cast) \
     F(IndexIVF_make_direct_map) \
+    F(IndexIVF_nprobe) \
+    F(IndexIVF_quantizer) \
+    F(IndexIVF_search_preassigned) \
     F(IndexPreTransform_cast) \
     F(IndexPreTransform_index) \
     F(Index_add) \

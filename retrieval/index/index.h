@@ -100,7 +100,7 @@ enum status index_make_faiss(struct index **out, const struct index_source *sour
 /* Threads FAISS uses for calls of the current thread; keeps its pool out of the engine's way. */
 void index_set_threads(int threads);
 
-/* The index that there is to be: "flat", "ivf", "ivfpq" and "hnsw" are kinds, whose numbers follow
+/* The index that there is to be: "flat", "ivf", "ivfsq8" and "hnsw" are kinds, whose numbers follow
  * from the vectors; NULL is the kind that the number of vectors chooses; INDEX_EXACT and FAISS'
  * factory strings stand for themselves. */
 enum { INDEX_FACTORY_SIZE = 256 };
@@ -113,13 +113,17 @@ enum status index_resolve(char factory[INDEX_FACTORY_SIZE], const char *asked, i
 const char *index_asked(const char *factory, int64_t count, int dim);
 /* Vectors that it needs at least to learn its lists and codes from, as far as the name tells. */
 int64_t index_least_vectors(const char *asked);
-/* Lists of an inverted file of so many vectors: 4 sqrt(count), rounded to a power of two. */
+/* Lists of an inverted file of so many vectors: 4 sqrt(count), rounded to a power of two, and no
+ * more than there are vectors. */
 int index_lists(int64_t count);
 /* Whether an index of this kind gives its vectors back bit for bit. */
 bool index_is_lossless(const char *factory);
+/* Bytes that an open index of this kind, whose file has so many, keeps in memory. The lists of an
+ * inverted file stay in the file, mapped; its centres, and a number a vector, do not. */
+uint64_t index_resident(const char *factory, uint64_t file_bytes, int64_t count, int dim);
 
-/* `inner`, which compresses, with the vectors themselves [inner->count, inner->dim], which are
- * borrowed: a search compares the query with the vectors of more candidates than are asked for, so
- * similarities are exact and the order of what is found is that of exact search. Takes `inner`
- * over. */
-struct index *index_refine(struct index *inner, const float *vectors);
+/* `inner`, of a factory string that compresses, with the vectors themselves [inner->count,
+ * inner->dim], which are borrowed: a search compares the query with the vectors of more candidates
+ * than are asked for, so similarities are exact and the order of what is found is that of exact
+ * search. Takes `inner` over. */
+struct index *index_refine(struct index *inner, const char *factory, const float *vectors);

@@ -60,8 +60,9 @@ enum status index_check_factory(const char *asked, int dim, struct error *e) {
 }
 
 /* How far a search looks; FAISS keeps the numbers in the file. An inverted file visits a share of
- * its lists, a graph keeps the best BEAM nodes at hand. */
-enum { LEAST_PROBES = 16, PROBES_SHARE = 16, BEAM = 128 };
+ * its lists, of codes of a byte a number twice as many in about the same time; a graph keeps the
+ * best BEAM nodes at hand. */
+enum { LEAST_PROBES = 16, PROBES_SHARE = 16, PROBES_SHARE_BYTES = 8, BEAM = 128 };
 
 static enum status set_parameter(FaissIndex *index, const char *name, double value,
                                  struct error *e) {
@@ -76,10 +77,11 @@ static enum status set_parameter(FaissIndex *index, const char *name, double val
 
 static enum status set_search(FaissIndex *index, const char *factory, struct error *e) {
     const char *ivf = strstr(factory, "IVF");
-    int lists = ivf ? atoi(ivf + 3) : 0;
+    int lists = ivf ? atoi(ivf + 3) : 0,
+        share = strstr(factory, "SQ8") ? PROBES_SHARE_BYTES : PROBES_SHARE;
     if (lists > 0)
-        return set_parameter(index, "nprobe",
-                             min_int(lists, max_int(LEAST_PROBES, lists / PROBES_SHARE)), e);
+        return set_parameter(index, "nprobe", min_int(lists, max_int(LEAST_PROBES, lists / share)),
+                             e);
     return strstr(factory, "HNSW") ? set_parameter(index, "efSearch", BEAM, e) : STATUS_OK;
 }
 
@@ -205,9 +207,13 @@ static int ask(const struct faiss_index *faiss_index, struct index_query query, 
     lock(faiss_index);
     for (int first = 0; first < query.n && !failed; first += slice) {
         size_t at = (size_t)first * (size_t)query.k;
-        failed = faiss.Index_search(faiss_index->faiss, min_int(slice, query.n - first),
-                                    query.vectors + (size_t)first * (size_t)faiss_index->base.dim,
-                                    query.k, similarities + at, ids + at);
+        struct index_query part = query;
+        part.n = min_int(slice, query.n - first);
+        part.vectors += (size_t)first * (size_t)faiss_index->base.dim;
+        failed = faiss_index->mapped
+                     ? faiss_lists_search(faiss_index, part, ids + at, similarities + at)
+                     : faiss.Index_search(faiss_index->faiss, part.n, part.vectors, part.k,
+                                          similarities + at, ids + at);
     }
     unlock(faiss_index);
     return failed;
@@ -354,11 +360,12 @@ enum status index_make_faiss(struct index **out, const struct index_source *sour
     return status;
 }
 
-/* FAISS reads the very bytes that were checked. */
+/* FAISS reads the very bytes that were checked, or maps them where they are. */
 static enum status read_checked(FaissIndex **index, const struct file_map *map, const char *path,
                                 int64_t count, int dim, struct error *e) {
     struct faiss_file file = {.data = map->data, .size = map->size, .name = path};
     if (faiss_file_check(file, count, dim, e)) return e->status;
+    if (faiss_lists_are_in(map)) return faiss_lists_open(index, path, e);
     FILE *stream = fmemopen((void *)(uintptr_t)map->data, map->size, "rb");
     if (stream == NULL) return error_errno(e, "%s: read", path);
     enum status status = faiss.read_index(stream, 0, index) ? faiss_failed(e, path) : STATUS_OK;
@@ -385,10 +392,13 @@ enum status index_open_faiss(struct index **out, const char *path, int64_t count
     enum status status = faiss_open(e);
     if (status || file_map_open(&map, path, e)) return e->status;
     status = read_checked(&index, &map, path, count, dim, e);
+    bool mapped = faiss_lists_are_in(&map);
     file_map_close(&map);
     if (status) return status;
     struct index *opened = wrap(index, count, dim);
-    status = map_vectors((struct faiss_index *)opened, e);
+    struct faiss_index *faiss_index = (struct faiss_index *)opened;
+    if (mapped) faiss_index->mapped = faiss.IndexIVF_cast(index);
+    status = map_vectors(faiss_index, e);
     if (status)
         index_close(opened);
     else

@@ -112,6 +112,7 @@ enum status faiss_index_move(struct index *base, int gpu, struct error *e) {
     }
     faiss.Index_free(x->faiss);
     x->faiss = moved;
+    x->mapped = NULL;
     x->lists_on_gpu = lists > 0;
     x->has_map = false;
     x->gpu = resources;

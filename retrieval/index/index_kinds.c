@@ -1,7 +1,7 @@
 /* retrieval/index/index_kinds.c: which index a collection gets. Where nobody asks for one, the
- * number of chunks decides (docs/indexing.md, "Which index"); the words "flat", "ivf", "ivfpq" and
- * "hnsw" ask for a kind, whose numbers follow from the chunks; anything else is a factory string of
- * FAISS. */
+ * number of chunks decides (docs/indexing.md, "Which index"); the words "flat", "ivf", "ivfsq8"
+ * and "hnsw" ask for a kind, whose numbers follow from the chunks; anything else is a factory
+ * string of FAISS. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,13 @@
 
 #include "retrieval/index/index.h"
 
-enum { FLAT_LIMIT = 100000, PART = 8 };
+enum { FLAT_LIMIT = 100000 };
 
-int index_lists(int64_t count) { return 1 << (int)lround(log2(4 * sqrt((double)count))); }
+int index_lists(int64_t count) {
+    int lists = 1 << (int)lround(log2(4 * sqrt((double)count)));
+    while (lists > 1 && lists > count) lists /= 2;
+    return lists;
+}
 
 static void name_flat(char *factory, size_t size, int64_t count, int dim) {
     (void)count, (void)dim;
@@ -24,11 +28,11 @@ static void name_ivf(char *factory, size_t size, int64_t count, int dim) {
     snprintf(factory, size, "IVF%d,Flat", index_lists(count));
 }
 
-/* One byte for eight numbers, which OPQ turns so that the parts matter alike (Ge, He, Ke and Sun
- * 2013). Numbers beyond a multiple of eight are folded in by the rotation. */
-static void name_ivfpq(char *factory, size_t size, int64_t count, int dim) {
-    int parts = max_int(1, dim / PART), turned = min_int(dim, parts * PART);
-    snprintf(factory, size, "OPQ%d_%d,IVF%d,PQ%dnp", parts, turned, index_lists(count), parts);
+/* A byte a number: a quarter of the bytes that a search reads, and no recall less where the vectors
+ * themselves decide at its end (index_refined.c). */
+static void name_ivfsq8(char *factory, size_t size, int64_t count, int dim) {
+    (void)dim;
+    snprintf(factory, size, "IVF%d,SQ8", index_lists(count));
 }
 
 static void name_hnsw(char *factory, size_t size, int64_t count, int dim) {
@@ -43,7 +47,7 @@ static const struct index_kind {
     void (*write)(char *factory, size_t size, int64_t count, int dim);
 } kinds[] = {{"flat", 1, name_flat},
              {"ivf", 16, name_ivf},
-             {"ivfpq", 256, name_ivfpq},
+             {"ivfsq8", 16, name_ivfsq8},
              {"hnsw", 1, name_hnsw}};
 
 static const struct index_kind *find_kind(const char *name) {
@@ -52,7 +56,7 @@ static const struct index_kind *find_kind(const char *name) {
     return NULL;
 }
 
-static const char *choose_kind(int64_t count) { return count <= FLAT_LIMIT ? "flat" : "ivf"; }
+static const char *choose_kind(int64_t count) { return count <= FLAT_LIMIT ? "flat" : "ivfsq8"; }
 
 /* By size, an index of FAISS where there is FAISS. */
 static void choose_factory(char factory[INDEX_FACTORY_SIZE], int64_t count, int dim) {
@@ -134,4 +138,10 @@ bool index_is_lossless(const char *factory) {
     for (size_t i = 0; i < ARRAY_COUNT(compressing); i++)
         if (strstr(factory, compressing[i])) return false;
     return true;
+}
+
+uint64_t index_resident(const char *factory, uint64_t file_bytes, int64_t count, int dim) {
+    if (strncmp(factory, "IVF", 3) != 0) return file_bytes;
+    return (uint64_t)number_after(factory, "IVF") * (uint64_t)dim * sizeof(float) +
+           (uint64_t)count * sizeof(int64_t);
 }

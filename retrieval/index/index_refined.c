@@ -12,15 +12,24 @@ struct refined_index {
     struct index base;
     struct index *inner;
     const float *vectors; /* [count, dim], borrowed */
+    int factor;
 };
 
-/* Candidates of a search for k: FACTOR times as many, at least LEAST, and no more than MOST beyond
- * k. Of a million vectors in codes of a byte a number, some 70 candidates hold the two nearest
- * wherever a visited list does (docs/results/indexes.md). */
-enum { FACTOR = 8, LEAST = 64, MOST = 1024 };
+/* Candidates of a search for k: `factor` times as many, at least LEAST, and no more than MOST
+ * beyond k. */
+enum { LEAST = 64, MOST = 1024 };
+
+/* Of a million vectors in codes of a byte a number, 40 candidates hold the ten nearest and 120 the
+ * hundred nearest wherever a visited list does (docs/results/indexes.md). Codes of fewer bits need
+ * more. */
+static int choose_factor(const char *factory) {
+    enum { FACTOR_BYTES = 2, FACTOR_LESS = 8 };
+    bool bytes = strstr(factory, "SQ8") || strstr(factory, "SQfp16");
+    return bytes ? FACTOR_BYTES : FACTOR_LESS;
+}
 
 static int refined_width(const struct refined_index *refined_index, int k) {
-    int64_t width = (int64_t)k * FACTOR;
+    int64_t width = (int64_t)k * refined_index->factor;
     if (width < LEAST) width = LEAST;
     if (width > (int64_t)k + MOST) width = (int64_t)k + MOST;
     if (width > refined_index->base.count) width = refined_index->base.count;
@@ -116,7 +125,7 @@ static void refined_close(struct index *base) {
     free(base);
 }
 
-struct index *index_refine(struct index *inner, const float *vectors) {
+struct index *index_refine(struct index *inner, const char *factory, const float *vectors) {
     static const struct index_ops ops = {.name = "refined",
                                          .search = refined_search,
                                          .move = refined_move,
@@ -126,6 +135,8 @@ struct index *index_refine(struct index *inner, const float *vectors) {
     *refined_index =
         (struct refined_index){.base = {.ops = &ops, .dim = inner->dim, .count = inner->count},
                                .inner = inner,
-                               .vectors = vectors};
+
+                               .vectors = vectors,
+                               .factor = choose_factor(factory)};
     return &refined_index->base;
 }

@@ -300,8 +300,9 @@ def test_embed_beside_changes(folder):
 
 
 @pytest.mark.skipif(not FAISS, reason="built without FAISS")
-def test_compact_faiss(folder):
-    begin(folder, "Flat")
+@pytest.mark.parametrize("index", ["Flat", "ivfsq8"])
+def test_compact_faiss(folder, index):
+    begin(folder, index)
     plain("change", folder / "base/c")
     s = Scenario(folder, ["compact", "c"], "c", Model(CHANGED))
     s.add_faults(("kill", "torn", "enospc"), step=4 if MUCH == 1 else 1)

@@ -69,4 +69,4 @@ def test_wrong_measurements(docs, tmp_path):
     assert "recall@5 needs more" in run("stats", "--recall", out, code=1).stderr
     assert "no line has a query" in run("stats", "--recall", "--queries", empty, out, code=1).stderr
     assert "--queries are for --recall" in run("stats", "--queries", empty, out, code=1).stderr
-    assert "at least 256 chunks" in run("build", "--out", tmp_path / "d", "--index", "ivfpq", *MODEL, few, code=1).stderr
+    assert "at least 16 chunks" in run("build", "--out", tmp_path / "d", "--index", "ivfsq8", *MODEL, few, code=1).stderr

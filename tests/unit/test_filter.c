@@ -533,6 +533,7 @@ static void test_random_filters_faiss(void **state) {
 static void test_random_filters_lists(void **state) {
     (void)state;
     if (HAVE_FAISS) check_random_filters("IVF16,Flat", 60);
+    if (HAVE_FAISS) check_random_filters("IVF16,SQ8", 60);
 }
 
 /* Under the id as it is, not under the client's own. */

@@ -1,4 +1,6 @@
 /* tests/unit/test_index.c: exact search against a naive one, FAISS against exact search. */
+#include <malloc.h>
+#include <math.h>
 #include <unistd.h>
 
 #include "retrieval/index/index_recall.h"
@@ -211,7 +213,7 @@ static void test_faiss_ties(void **state) {
  * server's answer does not depend on who else asks. */
 static void test_faiss_alone_and_among_others(void **state) {
     (void)state;
-    static const char *const factories[] = {"Flat", "IVF16,Flat", "IVF16,PQ16np"};
+    static const char *const factories[] = {"Flat", "IVF16,Flat", "IVF16,SQ8", "IVF16,PQ16np"};
     enum { COUNT = 2000, DIM = 384, N = 70, K = 3 };
     float *v = make_vectors(COUNT, DIM, 0), similarities[N * K], alone[K];
     int64_t ids[N * K], alone_ids[K];
@@ -228,6 +230,40 @@ static void test_faiss_alone_and_among_others(void **state) {
             assert_memory_equal(alone, similarities + q * K, sizeof alone);
         }
         index_close(x);
+    }
+    free(v);
+}
+
+/* Lists that stay in their file find what lists in memory find, to the bit but for the sums of
+ * many queries at a time, and an open index does not take their bytes. */
+static void test_mapped_lists(void **state) {
+    (void)state;
+    static const char *const factories[] = {"IVF32,Flat", "IVF32,SQ8", "IVF32_HNSW8,SQ8"};
+    enum { COUNT = 20000, DIM = 96, N = 40, K = 10 };
+    float *v = make_vectors(COUNT, DIM, 200), similarities[N * K], expected_similarities[N * K];
+    int64_t ids[N * K], expected[N * K];
+    struct error e = {0};
+    for (size_t f = 0; f < ARRAY_COUNT(factories); f++) {
+        struct index_source source = {
+            .factory = factories[f], .vectors = v, .count = COUNT, .dim = DIM};
+        struct index *memory = NULL;
+        if (index_make_faiss(&memory, &source, &e)) fail_msg("%s", e.text);
+        size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+        struct index *mapped = open_faiss(factories[f], v, COUNT, DIM);
+        size_t taken = mallinfo2().uordblks + mallinfo2().hblkhd - before;
+        assert_true(taken < (size_t)COUNT * DIM / 2);
+        struct index_query query = {.vectors = v, .n = N, .k = K};
+        assert_int_equal(index_search(memory, query, expected, expected_similarities, &e),
+                         STATUS_OK);
+        assert_int_equal(index_search(mapped, query, ids, similarities, &e), STATUS_OK);
+        assert_memory_equal(ids, expected, sizeof ids);
+        assert_memory_equal(similarities, expected_similarities, sizeof similarities);
+        query.bulk = true;
+        assert_int_equal(index_search(mapped, query, ids, similarities, &e), STATUS_OK);
+        for (int i = 0; i < N * K; i++)
+            assert_true(fabsf(similarities[i] - expected_similarities[i]) < 1e-5F);
+        index_close(memory);
+        index_close(mapped);
     }
     free(v);
 }
@@ -290,13 +326,12 @@ static void test_factory_by_size(void **state) {
         const char *factory;
     } cases[] = {{NULL, 1, 384, "Flat"},
                  {NULL, 100000, 384, "Flat"},
-                 {NULL, 100001, 384, "IVF1024,Flat"},
-                 {NULL, 1000000, 384, "IVF4096,Flat"},
-                 {NULL, 100000000, 384, "IVF32768,Flat"},
+                 {NULL, 100001, 384, "IVF1024,SQ8"},
+                 {NULL, 1000000, 384, "IVF4096,SQ8"},
+                 {NULL, 100000000, 384, "IVF32768,SQ8"},
                  {"flat", 1000000, 384, "Flat"},
                  {"ivf", 1000, 384, "IVF128,Flat"},
-                 {"ivfpq", 1000, 20, "OPQ2_16,IVF128,PQ2np"},
-                 {"ivfpq", 1000, 5, "OPQ1_5,IVF128,PQ1np"},
+                 {"ivfsq8", 1000, 20, "IVF128,SQ8"},
                  {"hnsw", 1000, 5, "HNSW32"},
                  {"IVF7,Flat", 1000, 5, "IVF7,Flat"},
                  {INDEX_EXACT, 1000, 5, INDEX_EXACT}};
@@ -322,7 +357,7 @@ static void test_factory_by_size(void **state) {
 /* The words that were asked for are found again, so that they can be asked of more vectors. */
 static void test_asked_again(void **state) {
     (void)state;
-    static const char *const asked[] = {NULL, "hnsw", "ivf", "ivfpq", "IVF7,Flat", INDEX_EXACT};
+    static const char *const asked[] = {NULL, "hnsw", "ivf", "ivfsq8", "IVF7,Flat", INDEX_EXACT};
     struct error e = {0};
     char factory[INDEX_FACTORY_SIZE];
     for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
@@ -347,7 +382,7 @@ static void check_kind(const char *kind, double least) {
     char factory[INDEX_FACTORY_SIZE];
     assert_int_equal(index_resolve(factory, kind, COUNT, DIM, &e), STATUS_OK);
     struct index *x = open_faiss(kind, v, COUNT, DIM);
-    if (!index_is_lossless(factory)) x = index_refine(x, v);
+    if (!index_is_lossless(factory)) x = index_refine(x, factory, v);
     assert_int_equal(index_vectors(x, 77, 2, kept, &e), STATUS_OK);
     assert_memory_equal(kept, v + 77 * DIM, sizeof kept);
     struct recall_sample sample = {.queries = v + (size_t)COUNT * DIM, .n = N, .k = K};
@@ -364,7 +399,7 @@ static void test_kinds_find_enough(void **state) {
     (void)state;
     check_kind("flat", 1);
     check_kind("ivf", 0.95);
-    check_kind("ivfpq", 0.95);
+    check_kind("ivfsq8", 0.95);
     check_kind("hnsw", 0.95);
 }
 
@@ -377,7 +412,7 @@ static void test_refined_is_exact(void **state) {
     static int64_t ids[K], expected[K];
     static float similarities[K], expected_similarities[K];
     float *v = make_vectors(COUNT, DIM, 10);
-    struct index *x = index_refine(open_faiss("SQ8", v, COUNT, DIM), v),
+    struct index *x = index_refine(open_faiss("SQ8", v, COUNT, DIM), "SQ8", v),
                  *exact = open_flat(v, COUNT, DIM);
     struct error e = {0};
     for (size_t i = 0; i < ARRAY_COUNT(wanted); i++) {
@@ -490,6 +525,7 @@ int main(void) {
 #if HAVE_FAISS
         cmocka_unit_test(test_faiss_flat_is_exact),
         cmocka_unit_test(test_faiss_ties),
+        cmocka_unit_test(test_mapped_lists),
         cmocka_unit_test(test_faiss_widest_tie),
         cmocka_unit_test(test_faiss_alone_and_among_others),
         cmocka_unit_test(test_faiss_recall),

@@ -1,16 +1,8 @@
 /* tools/bench/bench_index.c: retro-bench index: what a kind of index costs and finds: how long it
  * is built, its bytes in memory and on the disk, the time of a search by one thread, and the recall
- * against exact search.
- *
- * The vectors are made as those of text lie. MiniLM's of 20 105 chunks of manuals were measured:
- * their mean has length 0.37, the variance along the i-th principal axis falls as (i + 1)^-0.65
- * exp(-i / 200), chunks of one document have a cosine of 0.55 in the median, the nearest chunk one
- * of 0.74. So a vector is the mean, and the sum of what its topic (20 documents), its document (41
- * chunks) and itself add, with 0.22, 0.26 and 0.52 of the variance, each drawn with that spectrum
- * and turned by reflections, so that no axis matters more than others. Queries are further chunks
- * of documents that are there. */
+ * against exact search. The vectors are made (bench_vectors.h); queries are further chunks of
+ * documents that are there. */
 #include <malloc.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,89 +12,18 @@
 #include "config/base/buffer.h"
 #include "retrieval/index/index_recall.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/bench_vectors.h"
 
 enum { DEFAULT_VECTORS = 1000000, DEFAULT_DIMS = 384, DEFAULT_K = 2, QUERIES = 500 };
-enum { DOCUMENT_CHUNKS = 41, TOPIC_DOCUMENTS = 20, REFLECTIONS = 6 };
-enum draw_level { DRAW_MEAN, DRAW_TOPIC, DRAW_DOCUMENT, DRAW_CHUNK, DRAW_REFLECTION };
-
-#define MEAN_LENGTH 0.37
+enum { DOCUMENT_CHUNKS = 41 };
 
 struct index_bench {
     const struct bench_options *o;
     int64_t count;
     int dim, k;
-    float *deviations;  /* [dim] along each axis, before it is turned */
-    float *reflections; /* [REFLECTIONS, dim] unit vectors */
+    struct made_vectors made;
     char folder[BENCH_FOLDER_SIZE], vectors_path[64], index_path[64];
 };
-
-/* About normally distributed: the sum of four uniform numbers. */
-static float draw(uint64_t *state) {
-    *state += 0x9E3779B97F4A7C15u;
-    uint64_t bits = (*state ^ *state >> 30) * 0xBF58476D1CE4E5B9u;
-    bits = (bits ^ bits >> 27) * 0x94D049BB133111EBu;
-    bits ^= bits >> 31;
-    int32_t sum = (int32_t)(bits & 0xffff) + (int32_t)(bits >> 16 & 0xffff) +
-                  (int32_t)(bits >> 32 & 0xffff) + (int32_t)(bits >> 48);
-    return (float)(sum - 131070) * (float)(1.7320508 / 65536);
-}
-
-static uint64_t draw_seed(enum draw_level level, uint64_t number) {
-    return (number * 8 + (uint64_t)level + 1) * 0xD1342543DE82EF95u;
-}
-
-/* row += share of the variance of what that part of the level adds. */
-static void add_part(const struct index_bench *bench, float *row, enum draw_level level,
-                     uint64_t number, float share) {
-    uint64_t state = draw_seed(level, number);
-    float scale = sqrtf(share);
-    for (int i = 0; i < bench->dim; i++) row[i] += scale * bench->deviations[i] * draw(&state);
-}
-
-static void scale_to(float *row, int dim, double length) {
-    double square = 1e-30;
-    for (int i = 0; i < dim; i++) square += (double)row[i] * row[i];
-    float scale = (float)(length / sqrt(square));
-    for (int i = 0; i < dim; i++) row[i] *= scale;
-}
-
-static void reflect(const struct index_bench *bench, float *row) {
-    for (int j = 0; j < REFLECTIONS; j++) {
-        const float *u = bench->reflections + (size_t)j * (size_t)bench->dim;
-        float product = 0;
-        for (int i = 0; i < bench->dim; i++) product += u[i] * row[i];
-        for (int i = 0; i < bench->dim; i++) row[i] -= 2 * product * u[i];
-    }
-}
-
-/* Chunk `number` of a document, whichever thread makes it. */
-static void make_row(const struct index_bench *bench, float *row, uint64_t document,
-                     uint64_t number) {
-    uint64_t state = draw_seed(DRAW_MEAN, 0);
-    for (int i = 0; i < bench->dim; i++) row[i] = draw(&state);
-    scale_to(row, bench->dim, MEAN_LENGTH / sqrt(1 - MEAN_LENGTH * MEAN_LENGTH));
-    add_part(bench, row, DRAW_TOPIC, document / TOPIC_DOCUMENTS, 0.22F);
-    add_part(bench, row, DRAW_DOCUMENT, document, 0.26F);
-    add_part(bench, row, DRAW_CHUNK, number, 0.52F);
-    reflect(bench, row);
-    scale_to(row, bench->dim, 1);
-}
-
-static void make_spectrum(struct index_bench *bench) {
-    double sum = 0;
-    bench->deviations = xmalloc((size_t)bench->dim * sizeof *bench->deviations);
-    bench->reflections =
-        xmalloc((size_t)REFLECTIONS * (size_t)bench->dim * sizeof *bench->reflections);
-    for (int i = 0; i < bench->dim; i++) sum += pow(i + 1, -0.65) * exp(-i / 200.0);
-    for (int i = 0; i < bench->dim; i++)
-        bench->deviations[i] = (float)sqrt(pow(i + 1, -0.65) * exp(-i / 200.0) / sum);
-    for (int j = 0; j < REFLECTIONS; j++) {
-        float *u = bench->reflections + (size_t)j * (size_t)bench->dim;
-        uint64_t state = draw_seed(DRAW_REFLECTION, (uint64_t)j);
-        for (int i = 0; i < bench->dim; i++) u[i] = draw(&state);
-        scale_to(u, bench->dim, 1);
-    }
-}
 
 /* Vectors lie in a file, as a collection's do. */
 static enum status write_vectors(const struct index_bench *bench, struct error *e) {
@@ -116,7 +37,7 @@ static enum status write_vectors(const struct index_bench *bench, struct error *
 #pragma omp parallel for num_threads(bench->o->threads)
         for (int i = 0; i < n; i++) {
             uint64_t number = (uint64_t)first + (uint64_t)i;
-            make_row(bench, rows + (size_t)i * dim, number / DOCUMENT_CHUNKS, number);
+            made_vector(&bench->made, rows + (size_t)i * dim, number / DOCUMENT_CHUNKS, number);
         }
         if (fwrite(rows, dim * sizeof *rows, (size_t)n, f) != (size_t)n)
             status = error_errno(e, "%s", bench->vectors_path);
@@ -130,8 +51,8 @@ static float *make_queries(const struct index_bench *bench) {
     float *queries = xmalloc((size_t)QUERIES * (size_t)bench->dim * sizeof *queries);
     uint64_t documents = (uint64_t)bench->count / DOCUMENT_CHUNKS + 1;
     for (uint64_t i = 0; i < QUERIES; i++)
-        make_row(bench, queries + i * (size_t)bench->dim, i * 7919 % documents,
-                 (uint64_t)bench->count + i);
+        made_vector(&bench->made, queries + i * (size_t)bench->dim, i * 7919 % documents,
+                    (uint64_t)bench->count + i);
     return queries;
 }
 
@@ -186,7 +107,7 @@ static enum status run_kind(const struct index_bench *bench, const char *factory
     size_t before = memory_taken();
     if (index_open_faiss(&the_index, bench->index_path, bench->count, bench->dim, e))
         return e->status;
-    if (!index_is_lossless(factory)) the_index = index_refine(the_index, vectors);
+    if (!index_is_lossless(factory)) the_index = index_refine(the_index, factory, vectors);
     bench_print(bench->o, "index.memory", "MiB",
                 ((double)memory_taken() - (double)before) / (1 << 20));
     enum status status = measure_index(bench, the_index, e);
@@ -218,10 +139,9 @@ enum status bench_index(const struct bench_options *options, struct error *e) {
     if (bench_folder_make(bench.folder, e)) return e->status;
     snprintf(bench.vectors_path, sizeof bench.vectors_path, "%s/vectors", bench.folder);
     snprintf(bench.index_path, sizeof bench.index_path, "%s/index", bench.folder);
-    make_spectrum(&bench);
+    made_vectors_open(&bench.made, bench.dim);
     enum status status = run_bench(&bench, e);
     bench_folder_remove(bench.folder);
-    free(bench.deviations);
-    free(bench.reflections);
+    made_vectors_close(&bench.made);
     return status;
 }

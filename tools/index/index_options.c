@@ -103,7 +103,7 @@ static const struct index_row {
     {"--overlap", "N", "tokens of the text before it that are embedded with each chunk (0)",
      OPTION_OVERLAP, COMMAND_BUILD},
     {"--index", "FACTORY",
-     "flat, ivf, ivfpq or hnsw; Exact for search in plain C; or a factory string of FAISS. Else "
+     "flat, ivf, ivfsq8 or hnsw; Exact for search in plain C; or a factory string of FAISS. Else "
      "the number of\n"
      "chunks decides (docs/indexing.md)",
      OPTION_INDEX, COMMAND_BUILD},

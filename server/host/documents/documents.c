@@ -245,19 +245,12 @@ static enum status measure_collection(const struct config *config,
     budget_add(
         parts,
         (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
-        "build the collection with an index that compresses (retro-index build --index ivfpq)");
+        "build the collection with an index that compresses (retro-index build --index ivfsq8)");
     if (collection->changes > 0)
         budget_add(parts,
                    (struct budget_part){
                        .name = "changed documents", .bytes = collection->changes, .on_host = true},
                    "retro-index compact writes them into the index");
-    /* Twelve bytes for each word of a chunk while they are sorted, and eight behind that. */
-    if (config->retrieval.choice.hybrid)
-        budget_add(
-            parts,
-            (struct budget_part){
-                .name = "words of documents", .bytes = 4 * collection->text, .on_host = true},
-            "set retrieval.hybrid to false");
     budget_add(
         parts,
         (struct budget_part){
