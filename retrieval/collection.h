@@ -152,7 +152,7 @@ struct collection_ops {
     enum status (*find)(struct collection *collection, const struct filter *filter, const char *id,
                         struct collection_found *out, struct error *e);
     /* All that the filter allows; those that `narrow` refuses may be left out. Where `after` is not
-     * NULL and `ordered` is, the walk begins behind it. */
+     * NULL, the walk begins behind it where `ordered` is, else no later than at it. */
     enum status (*walk)(struct collection *collection,
                         const struct collection_walk *collection_walk, struct error *e);
     bool ordered; /* a walk is in the order of ids' hashes, and can begin behind any */

@@ -60,14 +60,27 @@ static void put_first(struct selections *selections, int at, struct selection *f
     selections->latest[0] = found;
 }
 
-struct selection *selections_find(struct selections *selections,
-                                  const struct disk_generation *generation, struct filter *filter) {
+/* The one that is remembered, or `made` where none is. NULL: neither. */
+static struct selection *remember(struct selections *selections, const struct filter *filter,
+                                  struct selection *made) {
     pthread_mutex_lock(&selections->lock);
     int at = find_latest(selections, filter);
-    struct selection *found =
-        at < SELECTIONS ? selections->latest[at] : selection_make(generation, filter);
-    put_first(selections, at, found);
-    atomic_fetch_add(&found->holders, 1);
+    struct selection *found = at < SELECTIONS ? selections->latest[at] : made;
+    if (found) {
+        put_first(selections, at, found);
+        atomic_fetch_add(&found->holders, 1);
+    }
     pthread_mutex_unlock(&selections->lock);
+    return found;
+}
+
+/* A new filter looks at all documents, and searches with others do not wait for it. */
+struct selection *selections_find(struct selections *selections,
+                                  const struct disk_generation *generation, struct filter *filter) {
+    struct selection *found = remember(selections, filter, NULL);
+    if (found) return found;
+    struct selection *made = selection_make(generation, filter);
+    found = remember(selections, filter, made);
+    if (found != made) selection_release(made); /* another thread was first */
     return found;
 }

@@ -144,30 +144,55 @@ bool store_has_chunk(const struct snapshot *snapshot, int64_t id) {
     return store_snapshot_has(store_snapshot, document->added, &document->gone);
 }
 
-enum status store_walk(const struct snapshot *snapshot, document_taker *take, void *context,
-                       struct error *e) {
-    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
-    int64_t n_documents = disk_generation_info(store_snapshot->epoch->generation)->n_documents;
+/* Whether the document at a place is in the snapshot. */
+static bool has_place(const struct store_snapshot *snapshot, int64_t place) {
+    const struct epoch *epoch = snapshot->epoch;
+    int64_t n_documents = disk_generation_info(epoch->generation)->n_documents;
+    if (place < n_documents) return store_snapshot_has(snapshot, 0, &epoch->gone[place]);
+    const struct logged_document *logged = epoch_logged(epoch, (int)(place - n_documents));
+    return store_snapshot_has(snapshot, logged->added, &logged->gone);
+}
+
+static int64_t count_places(const struct store_snapshot *snapshot) {
+    return disk_generation_info(snapshot->epoch->generation)->n_documents + snapshot->n_logged;
+}
+
+/* From the document at place `first` on. */
+static enum status walk_from(const struct store_snapshot *snapshot, int64_t first,
+                             document_taker *take, void *context, struct error *e) {
     enum status status = STATUS_OK;
-    for (int64_t i = 0; i < n_documents && status == STATUS_OK; i++) {
-        struct stored_document document = epoch_document(store_snapshot->epoch, i);
-        if (store_snapshot_has(store_snapshot, 0, &store_snapshot->epoch->gone[i]))
-            status = take(context, &document, e);
-    }
-    for (int i = 0; i < store_snapshot->n_logged && status == STATUS_OK; i++) {
-        const struct logged_document *logged = epoch_logged(store_snapshot->epoch, i);
-        struct stored_document document = epoch_document(store_snapshot->epoch, n_documents + i);
-        if (store_snapshot_has(store_snapshot, logged->added, &logged->gone))
-            status = take(context, &document, e);
+    for (int64_t i = first; i < count_places(snapshot) && status == STATUS_OK; i++) {
+        if (!has_place(snapshot, i)) continue;
+        struct stored_document document = epoch_document(snapshot->epoch, i);
+        status = take(context, &document, e);
     }
     return status;
 }
 
+enum status store_walk(const struct snapshot *snapshot, document_taker *take, void *context,
+                       struct error *e) {
+    return walk_from(store_snapshot_read(snapshot), 0, take, context, e);
+}
+
+/* The place of a document that a walk begins behind. Where the snapshot has another version of it,
+ * which is somewhere else: the first of all. */
+static int64_t find_begin(struct store *store, const struct store_snapshot *snapshot,
+                          const char *after) {
+    if (after == NULL) return 0;
+    pthread_mutex_lock(&store->lock);
+    int64_t place = epoch_find(snapshot->epoch, after);
+    pthread_mutex_unlock(&store->lock);
+    return place >= 0 && place < count_places(snapshot) && has_place(snapshot, place) ? place : 0;
+}
+
+/* The document that it begins behind is the first that is taken. */
 static enum status walk_documents(struct collection *collection, const struct collection_walk *walk,
                                   struct error *e) {
     struct snapshot *snapshot =
         walk->snapshot ? snapshot_hold(walk->snapshot) : hold_newest(collection);
-    enum status status = store_walk(snapshot, walk->take, walk->context, e);
+    const struct store_snapshot *store_snapshot = store_snapshot_read(snapshot);
+    int64_t first = find_begin(store_of(collection), store_snapshot, walk->after);
+    enum status status = walk_from(store_snapshot, first, walk->take, walk->context, e);
     snapshot_release(snapshot);
     return status;
 }

@@ -14,7 +14,7 @@ struct compaction {
     const atomic_bool *cancelled;
     struct snapshot *snapshot;
     struct generation_builder *builder;
-    struct disk_generation *next;
+    struct epoch *next;         /* the new generation, open */
     struct chunk_range *chunks; /* of a document, as the next */
     float *vectors;
     int64_t capacity; /* chunks that both have room for */
@@ -71,6 +71,18 @@ static enum status copy_document(void *context, const struct stored_document *do
                                         (int)document->n_chunks, e);
 }
 
+/* All that takes as long as the collection is large is done before changes wait. */
+static enum status open_generation(struct compaction *compaction, struct error *e) {
+    struct disk_generation *next;
+    enum status status = builder_open_prepared(&next, compaction->builder, e);
+    if (status) return status;
+    compaction->next = epoch_open(next);
+    compaction->next->embedder =
+        embedder_hold(store_snapshot_read(compaction->snapshot)->epoch->embedder);
+    return compaction->store->device ? disk_generation_move(next, compaction->store->device, e)
+                                     : STATUS_OK;
+}
+
 static enum status write_generation(struct compaction *compaction, struct error *e) {
     const struct collection_info *info = compaction->snapshot->info;
     struct collection_options options = collection_options_of(info);
@@ -85,11 +97,7 @@ static enum status write_generation(struct compaction *compaction, struct error 
     compaction->picture = xmalloc(((size_t)info->pictures.dim + 1) * sizeof *compaction->picture);
     enum status status = store_walk(compaction->snapshot, copy_document, compaction, e);
     if (status == STATUS_OK) status = builder_prepare(compaction->builder, e);
-    if (status == STATUS_OK)
-        status = builder_open_prepared(&compaction->next, compaction->builder, e);
-    if (status == STATUS_OK && compaction->store->device)
-        status = disk_generation_move(compaction->next, compaction->store->device, e);
-    return status;
+    return status ? status : open_generation(compaction, e);
 }
 
 /* The later changes. */
@@ -167,10 +175,8 @@ static void take_over(struct store *store, const struct log_copy *copy) {
 
 /* From the old epoch to the new one. Changes wait. */
 static enum status turn(struct compaction *compaction, struct error *e) {
-    struct log_copy copy = {.epoch = epoch_open(compaction->next)};
+    struct log_copy copy = {.epoch = compaction->next};
     compaction->next = NULL;
-    copy.epoch->embedder =
-        embedder_hold(store_snapshot_read(compaction->snapshot)->epoch->embedder);
     enum status status = copy_changes(compaction, &copy, e);
     if (status == STATUS_OK) status = publish(compaction, e);
     if (status) {
@@ -241,7 +247,7 @@ enum status store_compact(struct collection *collection, const atomic_bool *canc
         .store = store, .cancelled = cancelled, .snapshot = collection_hold(collection)};
     enum status status = compact(&compaction, e);
     builder_abandon(compaction.builder);
-    disk_generation_close(compaction.next);
+    epoch_release(compaction.next);
     snapshot_release(compaction.snapshot);
     free(compaction.chunks);
     free(compaction.vectors);

@@ -12,8 +12,9 @@ static uint64_t gone_sequence(const gone_at *gone) {
     return atomic_load_explicit(gone, memory_order_acquire) & ~GONE_FOR_ALL;
 }
 
-static enum status walk_came(const struct store_snapshot *before, const struct store_snapshot *after,
-                             const struct later_takers *takers, struct error *e) {
+static enum status walk_came(const struct store_snapshot *before,
+                             const struct store_snapshot *after, const struct later_takers *takers,
+                             struct error *e) {
     const struct epoch *epoch = after->epoch;
     int64_t n_documents = disk_generation_info(epoch->generation)->n_documents;
     enum status status = STATUS_OK;
@@ -27,8 +28,9 @@ static enum status walk_came(const struct store_snapshot *before, const struct s
 }
 
 /* Documents of the generation are listed in the order in which they went. */
-static enum status walk_went(const struct store_snapshot *before, const struct store_snapshot *after,
-                             const struct later_takers *takers, struct error *e) {
+static enum status walk_went(const struct store_snapshot *before,
+                             const struct store_snapshot *after, const struct later_takers *takers,
+                             struct error *e) {
     struct epoch *epoch = after->epoch;
     int64_t n_documents = disk_generation_info(epoch->generation)->n_documents,
             n_listed = atomic_load_explicit(&epoch->n_gone_listed, memory_order_acquire);

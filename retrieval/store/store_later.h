@@ -4,7 +4,8 @@
 
 #include "retrieval/store/store.h"
 
-/* Whether both are of one generation, and of one reading of its log: store_walk_later needs that. */
+/* Whether both are of one generation, and of one reading of its log: store_walk_later needs that.
+ */
 bool snapshots_share_epoch(const struct snapshot *before, const struct snapshot *after);
 
 typedef enum status id_taker(void *context, const char *id, struct error *e);

@@ -326,6 +326,17 @@ static void test_random_changes_faiss(void **state) {
     if (HAVE_FAISS) change_at_random("Flat", 5);
 }
 
+/* All of so few lists are read. Compactions leave more vectors and fewer. */
+static void test_random_changes_lists(void **state) {
+    (void)state;
+    if (!HAVE_FAISS) return;
+    for (uint32_t seed = 1; seed <= 2; seed++) {
+        change_at_random("ivfsq8", seed);
+        folder_remove(test_folder);
+        folder_make(test_folder);
+    }
+}
+
 /* The same of collections whose pictures have an embedder of their own, and of a copy of each. */
 static void test_random_changes_of_pictures(void **state) {
     (void)state;
@@ -871,6 +882,41 @@ static void test_threads(void **state) {
     collection_close(l);
 }
 
+enum { COPIED_ID = 16 };
+
+static enum status take_one(void *context, const struct stored_document *document,
+                            struct error *e) {
+    snprintf(context, COPIED_ID, "%s", document->id);
+    return error_set(e, STATUS_CANCELLED, "one is enough");
+}
+
+/* A walk begins at the document that it is to begin behind, and looks at none before it: a page of
+ * a long list takes no longer than the first. */
+static void test_walk_begins_late(void **state) {
+    (void)state;
+    struct model m = {0};
+    struct error e;
+    char id[COPIED_ID];
+    static const char *const begins[] = {"id 4", "id 2", "id 7"};
+    build(INDEX_EXACT, 5);
+    for (int i = 0; i < 5; i++) m.versions[i] = 1;
+    struct collection *l = open_store();
+    put_ok(l, &m, 7, 1);
+    put_ok(l, &m, 2, 2); /* behind the others now */
+    for (size_t i = 0; i < ARRAY_COUNT(begins); i++) {
+        struct collection_walk walk = {.after = begins[i], .take = take_one, .context = id};
+        assert_int_equal(l->ops->walk(l, &walk, &e), STATUS_CANCELLED);
+        assert_string_equal(id, begins[i]);
+    }
+    struct collection_walk walk = {.after = "id 3", .take = take_one, .context = id};
+    delete_ok(l, &m, 3);
+    assert_int_equal(collection_walk(l, &walk, &e), STATUS_NOT_FOUND);
+    walk.after = "id 7";
+    assert_int_equal(collection_walk(l, &walk, &e), STATUS_CANCELLED);
+    assert_string_equal(id, "id 2");
+    collection_close(l);
+}
+
 /* The vectors of an index that compresses stay what they were. */
 static void test_compressed_index(void **state) {
     (void)state;
@@ -908,6 +954,8 @@ int main(void) {
     log_set_level(LOG_LEVEL_ERROR); /* damage is warned of, hundreds of times */
     const struct CMUnitTest tests[] = {IN_FOLDER(test_random_changes),
                                        IN_FOLDER(test_random_changes_of_pictures),
+                                       IN_FOLDER(test_walk_begins_late),
+                                       IN_FOLDER(test_random_changes_lists),
                                        IN_FOLDER(test_random_changes_faiss),
                                        IN_FOLDER(test_views_stay),
                                        IN_FOLDER(test_refused_changes),
