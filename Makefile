@@ -339,12 +339,16 @@ $(BUILD)/tests/crash/shim.so: tests/crash/shim.c $(BUILD)/built-with
 GROWTH := $(BUILD)/tests/growth/growth
 $(GROWTH): $(patsubst %,$(BUILD)/%.o,$(wildcard tests/growth/*.c)) $(CONVERT) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
+# Collections of a million chunks, made without a model.
+SCALE := $(BUILD)/tests/scale/scale
+$(SCALE): $(patsubst %,$(BUILD)/%.o,$(wildcard tests/scale/*.c) tools/bench/bench_vectors.c) $(LIBRARY)
+	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
 # A prompt and a step, whose instructions tests/arm/counts.py counts under qemu.
 STEP_COUNTS := $(BUILD)/tests/arm/step_counts
 $(STEP_COUNTS): $(STEP_COUNTS).c.o $(patsubst %,$(BUILD)/%.o,$(filter-out %/retro_bench.c,$(wildcard tools/bench/*.c))) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
 # The program of parity on GPUs is linked here too, where no GPU is needed to see that it links.
-c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(READING) $(GPU_PARITY)
+c-tests: $(C_TESTS) emulated $(CRASH) $(GROWTH) $(SCALE) $(READING) $(GPU_PARITY)
 # The longest first: tests/run.sh runs several at once.
 list-c-tests:
 	@echo $(EMULATED_TESTS) $(filter $(BUILD)/tests/tp/%,$(C_TESTS)) $(filter-out $(BUILD)/tests/tp/%,$(C_TESTS))
