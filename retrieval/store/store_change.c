@@ -41,7 +41,7 @@ static enum status open_log(struct store *store, struct error *e) {
     pthread_mutex_lock(&store->lock);
     store_refresh(store); /* it may find that our epoch went astray */
     pthread_mutex_unlock(&store->lock);
-    enum status status = store_follow(store, e);
+    enum status status = store_follow(store, true, e);
     if (status) return status;
     pthread_mutex_lock(&store->lock);
     struct disk_generation *generation = disk_generation_hold(store->epoch->generation);

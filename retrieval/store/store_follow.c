@@ -50,13 +50,14 @@ static bool is_of(const struct epoch *epoch, struct generation_origin origin) {
 }
 
 /* Takes the epoch over where it is what CURRENT names now, and the newest epoch is not or went
- * astray. */
+ * astray. A change that is about to open the log turns by itself: an epoch that was read before the
+ * folder was locked may lack what came since. */
 static bool take_followed(struct store *store, struct epoch *epoch,
-                          const struct change_log_end *end) {
+                          const struct change_log_end *end, bool has_folder) {
     struct generation_origin now;
     struct error e;
-    if (store->log || current_read(store->dir, &now.generation, &now.manifest_checksum, &e) ||
-        !is_of(epoch, now))
+    if (store->log || (store->locking && !has_folder)) return false;
+    if (current_read(store->dir, &now.generation, &now.manifest_checksum, &e) || !is_of(epoch, now))
         return false;
     if (is_of(store->epoch, now) && !store->astray) return false;
     store_turn(store, epoch, end);
@@ -91,7 +92,7 @@ static enum status find_embedder(struct store *store, struct epoch *epoch, struc
     return status;
 }
 
-enum status store_follow(struct store *store, struct error *e) {
+enum status store_follow(struct store *store, bool has_folder, struct error *e) {
     struct generation_origin origin;
     struct epoch *epoch;
     struct change_log_end end;
@@ -112,7 +113,7 @@ enum status store_follow(struct store *store, struct error *e) {
     }
     pthread_mutex_lock(&store->lock);
     /* Changes of this program that began meanwhile have turned to it themselves. */
-    bool taken = take_followed(store, epoch, &end);
+    bool taken = take_followed(store, epoch, &end, has_folder);
     pthread_mutex_unlock(&store->lock);
     if (!taken) epoch_release(epoch);
     store_tidy(store);
@@ -136,7 +137,7 @@ enum status store_follow_folder(struct collection *collection, struct error *e) 
     pthread_mutex_lock(&store->lock);
     double until = store->refused.until;
     pthread_mutex_unlock(&store->lock);
-    enum status status = store_follow(store, e);
+    enum status status = store_follow(store, false, e);
     pthread_mutex_lock(&store->lock);
     bool told = status != STATUS_OK && until > 0 && until == store->refused.until &&
                 strcmp(e->text, store->refused.why.text) == 0;

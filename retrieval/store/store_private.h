@@ -189,8 +189,9 @@ static inline bool store_snapshot_has(const struct store_snapshot *snapshot, uin
 }
 /* The number of the document of the log that has a chunk of the log. */
 int store_snapshot_logged(const struct store_snapshot *snapshot, int64_t chunk);
-/* Turns to the generation that CURRENT names now, where that is another one. */
-enum status store_follow(struct store *store, struct error *e);
+/* Turns to the generation that CURRENT names now, where that is another one. has_folder: the caller
+ * has locked the folder, for a change. */
+enum status store_follow(struct store *store, bool has_folder, struct error *e);
 /* Frees the epochs that no snapshot holds any more. Without the lock: a large index takes a while.
  */
 void store_tidy(struct store *store);
