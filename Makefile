@@ -294,7 +294,7 @@ cuda-checked: $(CUDA_OBJECTS) $(patsubst %,$(BUILD)/%.c.o,kernels/device/backend
 	$(if $(NCCL),$(BUILD)/kernels/comm/comm_nccl.c.o)
 # The programs that tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
 # none of them. Large libraries that one GPU needs nothing of are left out; the op tests need nothing but cmocka.
-GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_attention test_cuda_blocks test_cuda_experts)
+GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_attention test_cuda_blocks test_cuda_experts test_cuda_delta)
 GPU_STEPS := $(BUILD)/tests/cuda/test_cuda_steps
 GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
 $(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm/%,$(filter \
@@ -311,7 +311,7 @@ gpu-bundle:
 gpu-bundled:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS=$(FAISS_GPU) gpu-programs
 	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops \
-		test_cuda_attention test_cuda_blocks test_cuda_experts test_cuda_steps retro-parity) retro-bench \
+		test_cuda_attention test_cuda_blocks test_cuda_experts test_cuda_delta test_cuda_steps retro-parity) retro-bench \
 		$(if $(FAISS_GPU),tests/unit/test_index_gpu)) $(if $(FAISS_GPU),$(FAISS_HOME)/lib/libfaiss_c.so)
 gpu-check:
 	@tools/gpu_check.sh run

@@ -30,7 +30,8 @@ enum activation {
     ACTIVATION_SILU,      /* x sigmoid(x) */
     ACTIVATION_RELU,
     ACTIVATION_RELU_SQUARED,
-    ACTIVATION_QUICK_GELU /* x sigmoid(1.702 x) */
+    ACTIVATION_QUICK_GELU, /* x sigmoid(1.702 x) */
+    ACTIVATION_SIGMOID
 };
 
 /* y = activation(x W^T + bias). x [rows, n_in], y [rows, n_out], bias f32 [n_out] or NULL; y
@@ -176,6 +177,61 @@ struct glu_args {
     struct gating gating;
 };
 
+/* y = activation(x) by, element by element; y may be x or by. */
+struct gate_args {
+    struct tensor y, x, by;
+    enum activation activation;
+};
+
+/* Rows [first, first + n) of x, of one sequence, that a delta net reads. They go on from the state
+ * `from`, -1: an empty one, and leave the state `to`, -1: none. Both are rows of delta_args.states.
+ * n may be 0: then `to` becomes what `from` is. A span that `follows` is of the same sequence as
+ * the span before it in the list, and runs behind it; others touch no state that another one
+ * writes. */
+struct state_span {
+    int32_t first, n, from, to, follows;
+};
+
+/* A gated delta net's rows (Yang et al. 2024, arXiv 2412.06464). A row of x has the channels q [key
+ * heads, key_dim], k likewise, v [value heads, value_dim]. Each channel is convolved over the row
+ * and the kernel - 1 rows before it, c = silu(sum over i of filter[channel][i] x[row - kernel + 1 +
+ * i]); q and k of a head become q / sqrt(sum q^2 + 1e-6) / sqrt(key_dim) and k / sqrt(sum k^2 +
+ * 1e-6). With b and a of gates' row [b of value heads, a of value heads], value head h has a state
+ * S [key_dim, value_dim], and row by row
+ *
+ *     S = e^(-rate[h] softplus(a + bias[h])) S
+ *     S = S + k outer (sigmoid(b) (v - k S))
+ *     y = q S
+ *
+ * with q and k of key head h / (value heads / key heads). A row of `states` is the kernel - 1
+ * latest rows of x, the oldest first, then S of each head. Each row is computed by itself, in an
+ * order that does not depend on how rows are cut into spans. */
+struct delta_args {
+    struct tensor y;                /* f32 [rows, value heads value_dim]; rows in no span stay */
+    struct tensor x, gates;         /* f32 [rows, channels], [rows, 2 value heads] */
+    struct tensor filter;           /* f32 [channels, kernel] */
+    const float *rate, *bias;       /* device, [value heads] */
+    const struct state_span *spans; /* host, [n_spans] */
+    struct tensor states; /* f32 [states, delta_state_columns]; data NULL: no span has any */
+    int n_spans;
+    int key_heads, value_heads, key_dim, value_dim;
+};
+enum {
+    DELTA_MAX_KERNEL = 8,
+    DELTA_MAX_HEAD = 256,        /* key_dim, value_dim */
+    DELTA_MAX_STATE = 1 << 17,   /* floats of the states that read one key head */
+    DELTA_MAX_GROUP = 64,        /* value heads that read one key head */
+    DELTA_MAX_CHANNELS = 1 << 11 /* channels of one key head and of those value heads */
+};
+static inline size_t delta_state_columns(int key_heads, int value_heads, int key_dim, int value_dim,
+                                         int kernel) {
+    size_t channels =
+        2 * (size_t)key_heads * (size_t)key_dim + (size_t)value_heads * (size_t)value_dim;
+    return kernel == 0 ? 0
+                       : (size_t)(kernel - 1) * channels +
+                             (size_t)value_heads * (size_t)key_dim * (size_t)value_dim;
+}
+
 /* The experts that a row uses, and their weights: y[i] = the k largest of the row's scores, largest
  * first, the lowest expert first among equals, then the k numbers of those experts. Scores are
  * softmax(logits[i]), or sigmoid(logits[i]); k and the columns of logits are at most ROUTE_EXPERTS.
@@ -317,7 +373,8 @@ struct sample_args {
 /* clang-format off */
 #define BACKEND_OPERATIONS(OPERATION) \
     OPERATION(linear) OPERATION(attention) OPERATION(attention_shares) OPERATION(norm) \
-    OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(route) OPERATION(experts) \
+    OPERATION(square_rows) OPERATION(add) OPERATION(glu) OPERATION(gate) OPERATION(delta) \
+    OPERATION(route) OPERATION(experts) \
     OPERATION(softcap) OPERATION(embed) OPERATION(rope) OPERATION(gather_rows) \
     OPERATION(scatter_rows) OPERATION(mean_rows) OPERATION(sample)
 /* clang-format on */

@@ -43,6 +43,32 @@ void cpu_glu(struct backend *backend, const struct glu_args *args) {
     cpu_run(backend, 4.0 * args->x.rows * args->x.cols, args->x.rows, glu_row, &gated);
 }
 
+/* Where y is `by`, its columns are read before the activations take their place. */
+enum { GATE_COLUMNS = 256 };
+
+struct gating_rows {
+    const struct gate_args *args;
+    const struct cpu_kernels *kernels;
+};
+
+static void gate_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct gating_rows *rows = context;
+    const struct gate_args *args = rows->args;
+    const float *x = row_f32(args->x, i), *by = row_f32(args->by, i);
+    float *y = row_f32(args->y, i), weights[GATE_COLUMNS];
+    for (int first = 0; first < args->x.cols; first += GATE_COLUMNS) {
+        int n = min_int(GATE_COLUMNS, args->x.cols - first);
+        rows->kernels->activate(weights, x + first, n, args->activation);
+        for (int j = 0; j < n; j++) y[first + j] = weights[j] * by[first + j];
+    }
+}
+
+void cpu_gate(struct backend *backend, const struct gate_args *args) {
+    struct gating_rows rows = {.args = args, .kernels = cpu_of(backend)->kernels};
+    cpu_run(backend, 4.0 * args->x.rows * args->x.cols, args->x.rows, gate_row, &rows);
+}
+
 /* Rows of logits are long and few, so a piece is a run of columns. */
 enum { SOFTCAP_COLUMNS = 8192 };
 

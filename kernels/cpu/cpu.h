@@ -98,14 +98,30 @@ struct pair_product;
     KERNEL(set, void, softcap, (float *x, int n, float cap), (x, n, cap), softcap_vector) \
     KERNEL(set, void, exp, (float *y, const float *x, int n), (y, x, n), exp_vector)
 
+/* Rows of one value head of a delta net: q, k and v are ready, and `state` is S [key_dim,
+ * value_dim], which is read and written. delta_vector.h, delta_generic.c. */
+struct delta_rows {
+    const float *q, *k, *v; /* rows `apart` floats apart */
+    int64_t apart, y_apart;
+    float *y, *state;
+    const float *decay, *strength; /* of each row, `heads` floats apart: e^(..) and sigmoid(b) */
+    int heads, rows, key_dim, value_dim;
+};
+#define DELTA_KERNELS(KERNEL, set) \
+    KERNEL(set, void, delta, (const struct delta_rows *rows), (rows), delta_vector)
+
 /* Bitwise the same in all variants, so the generic form is the same text: one row of the ops of
- * those names, y[i] = x[i] scale, to[i] = from[i] as f16 as dtype_convert makes it (row_math.h);
- * integers that order as the logits do, the largest of them, and the integer sampling weights, of n
+ * those names, y[i] = sum over j of filter[j n + i] x[j][i], y[i] = x[i] scale, to[i] = from[i] as
+ * f16 as dtype_convert makes it (row_math.h); integers that order as the logits do, the largest of
+ * them, and the integer sampling weights, of n
  * <= SAMPLE_BLOCK logits (sample_weights.h). */
 #define ROW_KERNELS(KERNEL, set) \
     KERNEL(set, void, norm, (const struct norm_args *a, int row), (a, row), norm_row) \
     KERNEL(set, void, square, (const struct square_rows_args *a, int row), (a, row), square_row) \
     KERNEL(set, void, add, (const struct add_args *a, int row), (a, row), add_row) \
+    KERNEL(set, void, convolve, \
+           (float *y, const float *const *x, const float *filter, int kernel, int n), \
+           (y, x, filter, kernel, n), convolve_row) \
     KERNEL(set, void, scale, (float *y, const float *x, int n, float scale), (y, x, n, scale), \
            scale_row) \
     KERNEL(set, void, halve, (uint16_t * to, const float *from, int n), (to, from, n), halve_row) \
@@ -117,7 +133,8 @@ struct pair_product;
            (w, logits, n, largest, temperature), sample_weights)
 
 #define COMMON_KERNELS(KERNEL, set) \
-    ATTENTION_KERNELS(KERNEL, set) MATH_KERNELS(KERNEL, set) ROW_KERNELS(KERNEL, set)
+    ATTENTION_KERNELS(KERNEL, set) \
+    MATH_KERNELS(KERNEL, set) ROW_KERNELS(KERNEL, set) DELTA_KERNELS(KERNEL, set)
 
 #define KERNEL_MEMBER(set, result, name, parameters, arguments, inner) result(*name) parameters;
 struct cpu_kernels {

@@ -16,6 +16,7 @@ static float activate_one(float x, enum activation activation) {
         case ACTIVATION_RELU: return x < 0 ? 0 : x;
         case ACTIVATION_RELU_SQUARED: return x < 0 ? 0 : x * x;
         case ACTIVATION_QUICK_GELU: return x / (1.0f + expf(-1.702f * x));
+        case ACTIVATION_SIGMOID: return 1 / (1.0f + expf(-x));
     }
     return x;
 }

@@ -83,6 +83,7 @@ static inline struct vec vec_activate(struct vec x, enum activation activation) 
         case ACTIVATION_RELU: return vec_if_negative(x, vec_zero(), x);
         case ACTIVATION_RELU_SQUARED: return vec_if_negative(x, vec_zero(), vec_mul(x, x));
         case ACTIVATION_QUICK_GELU: return vec_gated(x, vec_mul(vec_set1(1.702f), x));
+        case ACTIVATION_SIGMOID: return vec_gated(vec_set1(1), x);
     }
     return x;
 }
@@ -105,6 +106,7 @@ static inline void activate_vector(float *y, const float *x, int n, enum activat
         case ACTIVATION_RELU: activate_by(y, x, n, ACTIVATION_RELU); break;
         case ACTIVATION_RELU_SQUARED: activate_by(y, x, n, ACTIVATION_RELU_SQUARED); break;
         case ACTIVATION_QUICK_GELU: activate_by(y, x, n, ACTIVATION_QUICK_GELU); break;
+        case ACTIVATION_SIGMOID: activate_by(y, x, n, ACTIVATION_SIGMOID); break;
     }
 }
 

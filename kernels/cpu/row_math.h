@@ -90,6 +90,19 @@ static inline void add_row(const struct add_args *args, int i) {
         for (int j = 0; j < n; j++) y[j] = x[j] + scale * (z[j] + bias[j]);
 }
 
+/* Rows x[0 .. kernel), the oldest first; the filter is [kernel][n]. */
+static inline void convolve_row(float *y, const float *const *x, const float *filter, int kernel,
+                                int n) {
+    const float *first = x[0];
+#pragma omp simd
+    for (int i = 0; i < n; i++) y[i] = filter[i] * first[i];
+    for (int j = 1; j < kernel; j++) {
+        const float *row = x[j], *weights = filter + (int64_t)j * n;
+#pragma omp simd
+        for (int i = 0; i < n; i++) y[i] += weights[i] * row[i];
+    }
+}
+
 static inline void scale_row(float *y, const float *x, int n, float scale) {
 #pragma omp simd
     for (int j = 0; j < n; j++) y[j] = x[j] * scale;

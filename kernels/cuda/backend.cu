@@ -83,8 +83,8 @@ static void cuda_close(struct backend *backend) {
     cudaSetDevice(cuda->ordinal); /* whatever thread closes it */
     if (cuda->stream) cudaStreamSynchronize(cuda->stream);
     graphs_close(&cuda->graphs);
-    struct workspace *all[] = {&cuda->inputs, &cuda->tile, &cuda->partials, &cuda->results,
-                               &cuda->experts};
+    struct workspace *all[] = {&cuda->inputs,  &cuda->tile,    &cuda->partials,
+                               &cuda->results, &cuda->experts, &cuda->deltas};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) cudaFree(all[i]->data);
     work_close(cuda);
     loading_close(&cuda->loading);
@@ -95,6 +95,7 @@ static void cuda_close(struct backend *backend) {
     free(cuda->blocks.data);
     free(cuda->sorted.data);
     free(cuda->expert_weights.data);
+    free(cuda->spans.data);
     free(cuda);
     backend->device = NULL;
 }

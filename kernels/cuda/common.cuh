@@ -213,6 +213,7 @@ __device__ inline float value_activate(float x, enum activation activation) {
         case ACTIVATION_RELU: return x < 0 ? 0 : x;
         case ACTIVATION_RELU_SQUARED: return x < 0 ? 0 : x * x;
         case ACTIVATION_QUICK_GELU: return x / (1.0f + expf(-1.702f * x));
+        case ACTIVATION_SIGMOID: return 1 / (1.0f + expf(-x));
     }
     return x;
 }

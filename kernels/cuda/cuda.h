@@ -119,10 +119,11 @@ struct cuda {
     struct graphs graphs;
     struct gemm *gemm;
     struct cuda_watch watch;
-    struct workspace inputs, tile, partials, results,
-        experts; /* linear: converted x, W; attention: parts of keys; sample: ids; experts: all */
-    struct host_list pieces, combines, blocks, sorted,
-        expert_weights; /* attention; scatter_rows; experts */
+    struct workspace inputs, tile, partials, results, experts,
+        deltas; /* linear: converted x, W; attention: parts of keys; sample: ids; experts
+                   and delta: all */
+    struct host_list pieces, combines, blocks, sorted, expert_weights,
+        spans; /* attention; scatter_rows; experts; delta */
     char description[120];
 };
 

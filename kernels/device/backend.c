@@ -228,6 +228,42 @@ void backend_glu(struct backend *backend, const struct glu_args *args) {
     if (!backend->error.status) backend->ops->glu(backend, args);
 }
 
+void backend_gate(struct backend *backend, const struct gate_args *args) {
+    CHECK(tensor_is_f32(&args->x, args->x.rows, args->x.cols));
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->x.cols) &&
+          tensor_is_f32(&args->by, args->x.rows, args->x.cols));
+    if (!backend->error.status) backend->ops->gate(backend, args);
+}
+
+static void delta_check(const struct delta_args *args) {
+    int group = args->value_heads / args->key_heads, kernel = args->filter.cols,
+        channels = 2 * args->key_heads * args->key_dim + args->value_heads * args->value_dim;
+    CHECK(args->key_heads > 0 && args->value_heads % args->key_heads == 0 && args->key_dim > 0 &&
+          args->key_dim <= DELTA_MAX_HEAD && args->value_dim > 0 &&
+          args->value_dim <= DELTA_MAX_HEAD && kernel > 0 && kernel <= DELTA_MAX_KERNEL);
+    CHECK(group <= DELTA_MAX_GROUP && group * args->key_dim * args->value_dim <= DELTA_MAX_STATE &&
+          2 * args->key_dim + group * args->value_dim <= DELTA_MAX_CHANNELS);
+    CHECK(tensor_is_f32(&args->filter, channels, kernel) && args->filter.stride == kernel);
+    CHECK(tensor_is_f32(&args->x, args->x.rows, channels));
+    CHECK(tensor_is_f32(&args->gates, args->x.rows, 2 * args->value_heads));
+    CHECK(tensor_is_f32(&args->y, args->x.rows, args->value_heads * args->value_dim));
+    CHECK(args->states.data == NULL ||
+          tensor_is_f32(&args->states, args->states.rows,
+                        (int)delta_state_columns(args->key_heads, args->value_heads, args->key_dim,
+                                                 args->value_dim, kernel)));
+}
+
+void backend_delta(struct backend *backend, const struct delta_args *args) {
+    delta_check(args);
+    for (int i = 0; i < args->n_spans; i++) {
+        const struct state_span *span = &args->spans[i];
+        CHECK(span->first >= 0 && span->n >= 0 && span->n <= args->x.rows - span->first);
+        CHECK(span->from >= -1 && span->from < args->states.rows);
+        CHECK(span->to >= -1 && span->to < args->states.rows);
+    }
+    if (!backend->error.status) backend->ops->delta(backend, args);
+}
+
 void backend_route(struct backend *backend, const struct route_args *args) {
     CHECK(args->y.cols > 0 && args->y.cols % 2 == 0 && args->y.cols / 2 <= args->logits.cols &&
           args->logits.cols <= ROUTE_EXPERTS);

@@ -40,6 +40,7 @@ static double activated(double x, enum activation activation) {
         case ACTIVATION_RELU: return x > 0 ? x : 0;
         case ACTIVATION_RELU_SQUARED: return x > 0 ? x * x : 0;
         case ACTIVATION_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+        case ACTIVATION_SIGMOID: return 1 / (1 + exp(-x));
     }
     return NAN;
 }
@@ -79,7 +80,7 @@ static void run_linear(struct backend *b, enum dtype dtype, int rows, const int 
                        int round) {
     struct matrix m = random_matrix(b, dtype, shape[0], shape[1]);
     struct linear_args a = random_linear(&m.weight, rows, round);
-    a.activation = (enum activation)(round % (ACTIVATION_QUICK_GELU + 1));
+    a.activation = (enum activation)(round % (ACTIVATION_SIGMOID + 1));
     backend_linear(b, &a);
     check_linear(&a, m.values, rounds_activations(b, &m.weight));
     assert_gaps_untouched(a.y);

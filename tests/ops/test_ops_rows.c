@@ -109,6 +109,7 @@ static double activated(double x, enum activation activation) {
         case ACTIVATION_RELU: return x > 0 ? x : 0;
         case ACTIVATION_RELU_SQUARED: return x > 0 ? x * x : 0;
         case ACTIVATION_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+        case ACTIVATION_SIGMOID: return 1 / (1 + exp(-x));
     }
     return NAN;
 }
@@ -122,7 +123,7 @@ static void glu_values(struct backend *b) {
         tensor_set(x, 0, j, (float)(j - N / 2) * 0.01f);
         tensor_set(x, 0, N + j, 1);
     }
-    for (int kind = ACTIVATION_NONE; kind <= ACTIVATION_QUICK_GELU; kind++) {
+    for (int kind = ACTIVATION_NONE; kind <= ACTIVATION_SIGMOID; kind++) {
         backend_glu(
             b, &(struct glu_args){.y = y, .x = x, .gating = {.activation = (enum activation)kind}});
         for (int j = 0; j < N; j++) {

@@ -2,6 +2,7 @@
  * sample_weights.h. */
 #include "kernels/cpu/arm/simd_neon.h"
 
+#include "kernels/cpu/delta_vector.h"
 #include "kernels/cpu/math_vector.h"
 #include "kernels/cpu/row_math.h"
 #include "kernels/cpu/sample_weights.h"
@@ -9,3 +10,4 @@
 
 MATH_KERNELS(KERNEL_FUNCTION, neon)
 ROW_KERNELS(KERNEL_FUNCTION, neon)
+DELTA_KERNELS(KERNEL_FUNCTION, neon)

@@ -2,6 +2,7 @@
  * sample_weights.h. */
 #include "kernels/cpu/x86/simd_avx2.h"
 
+#include "kernels/cpu/delta_vector.h"
 #include "kernels/cpu/math_vector.h"
 #include "kernels/cpu/row_math.h"
 #include "kernels/cpu/sample_weights.h"
@@ -9,3 +10,4 @@
 
 MATH_KERNELS(KERNEL_FUNCTION, avx2)
 ROW_KERNELS(KERNEL_FUNCTION, avx2)
+DELTA_KERNELS(KERNEL_FUNCTION, avx2)

@@ -3,6 +3,7 @@
  */
 #include "kernels/cpu/x86/simd_avx512.h"
 
+#include "kernels/cpu/delta_vector.h"
 #include "kernels/cpu/math_vector.h"
 #include "kernels/cpu/row_math.h"
 #include "kernels/cpu/sample_weights.h"
@@ -10,3 +11,4 @@
 
 MATH_KERNELS(KERNEL_FUNCTION, avx512)
 ROW_KERNELS(KERNEL_FUNCTION, avx512)
+DELTA_KERNELS(KERNEL_FUNCTION, avx512)
